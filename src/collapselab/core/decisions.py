@@ -1,0 +1,181 @@
+"""NC4: does the output layer choose the class whose centre is nearest?
+
+Both are linear classifiers over the kept classes: the nearest centre is the class with the largest <h, c> - |c|²/2.
+Each is run as a matrix product over tiles of classes in the features' own precision, keeping the best and the
+second-best score of every token. Where the two are so close that rounding could have swapped them, and only there, the
+token is decided again in float64: the choices of exact arithmetic but for ties within float64 rounding, at the price
+of float32.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from collapselab.core.moments import ClassMoments, checked_batch
+
+
+@dataclass
+class Decisions:
+    """How often the two classifiers chose alike and right, by class of the label; mergeable.
+
+    All tensors are (classes,) and int64. Tokens whose label is not a kept class are in `left_out` and nowhere else.
+    """
+
+    tokens: Tensor
+    agreed: Tensor
+    nearest_right: Tensor
+    head_right: Tensor
+    left_out: int
+    min_count: int
+
+    def merge(self, other: "Decisions") -> "Decisions":
+        """Add the tallies of another shard, judged by the same classifiers."""
+        if len(other.tokens) != len(self.tokens) or other.min_count != self.min_count:
+            raise ValueError(
+                f"decisions over {len(other.tokens):,} classes with min_count {other.min_count} cannot be merged into "
+                f"decisions over {len(self.tokens):,} classes with min_count {self.min_count}."
+            )
+        for ours, theirs in zip(self._tallies(), other._tallies(), strict=True):
+            ours += theirs.to(ours.device)
+        self.left_out += other.left_out
+        return self
+
+    def _tallies(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return self.tokens, self.agreed, self.nearest_right, self.head_right
+
+
+@final
+class Decider:
+    """The output layer beside the nearest class centre, both over the classes seen at least `min_count` times.
+
+    decider = Decider(moments, weight=W, bias=b)
+    decisions = decider.decide(features, labels)
+    decisions.merge(decider.decide(more_features, more_labels))
+    """
+
+    def __init__(
+        self,
+        moments: ClassMoments,
+        *,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        min_count: int = 1,
+        tile: int = 4096,
+    ) -> None:
+        check_head(weight, bias, moments.classes, moments.dim)
+        self.classes, self.dim, self.min_count = moments.classes, moments.dim, min_count
+        self.kept = (moments.counts >= max(min_count, 1)).nonzero().squeeze(1)
+        if not len(self.kept):
+            raise ValueError(f"no class has {min_count} samples or more; there is no centre to be near to.")
+        means = moments.sums.index_select(0, self.kept) / moments.counts[self.kept, None]
+        origin = means.mean(0)
+        means -= origin
+        self.nearest = LinearClassifier(means, means.square().sum(1).mul_(-0.5), origin=origin, tile=tile)
+        rows = weight.detach().to(moments.device).index_select(0, self.kept)
+        self.head = LinearClassifier(
+            rows, None if bias is None else bias.detach().to(moments.device).index_select(0, self.kept), tile=tile
+        )
+
+    def choices(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """For each token the class the output layer chooses and the class with the nearest centre."""
+        return self.kept[self.head.choices(features)], self.kept[self.nearest.choices(features)]
+
+    def decide(self, features: Tensor, labels: Tensor) -> Decisions:
+        """Judge a batch of (tokens, dim) features with their next tokens; label -100 is skipped."""
+        features, labels = checked_batch(features, labels, classes=self.classes, dim=self.dim, device=self.kept.device)
+        is_kept = torch.zeros(self.classes, dtype=torch.bool, device=labels.device)
+        is_kept[self.kept] = True
+        judged = is_kept[labels]
+        if not judged.all():
+            features = features[judged]
+        head, nearest = self.choices(features)
+        return self.tally(labels[judged], head, nearest, left_out=int((~judged).sum()))
+
+    def tally(self, labels: Tensor, head: Tensor, nearest: Tensor, *, left_out: int = 0) -> Decisions:
+        """Count choices that were made already, as when several layers are set against one output layer."""
+
+        def count(where: Tensor) -> Tensor:
+            return torch.bincount(labels[where], minlength=self.classes)
+
+        return Decisions(
+            tokens=torch.bincount(labels, minlength=self.classes),
+            agreed=count(head == nearest),
+            nearest_right=count(nearest == labels),
+            head_right=count(head == labels),
+            left_out=left_out,
+            min_count=self.min_count,
+        )
+
+
+@final
+class LinearClassifier:
+    """argmax over rows of <row, h - origin> + offset; the first of equals. Memory: tokens × tile scores."""
+
+    def __init__(
+        self, rows: Tensor, offset: Tensor | None = None, *, origin: Tensor | None = None, tile: int = 4096
+    ) -> None:
+        self.rows, self.offset, self.origin, self.tile = rows, offset, origin, tile
+        self._tables: dict[torch.dtype, Tensor] = {}
+
+    def choices(self, features: Tensor) -> Tensor:
+        """The index of the best row for each feature."""
+        dtype = features.dtype if features.dtype in (torch.float32, torch.float64) else torch.float32
+        chosen, doubtful = self._sweep(features, dtype)
+        again = doubtful.nonzero().squeeze(1)
+        if dtype != torch.float64 and len(again):
+            chosen[again] = self._sweep(features[again], torch.float64)[0]
+        return chosen
+
+    def _sweep(self, features: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Best row per token, and whether rounding leaves doubt about it."""
+        tokens, classes = len(features), len(self.rows)
+        wide = features.to(torch.float64) if self.origin is None else features.to(torch.float64) - self.origin
+        x = torch.ones(tokens, wide.shape[1] + 1, dtype=dtype, device=wide.device)  # the last column meets the offset
+        x[:, :-1] = wide
+        best = torch.full((tokens,), -torch.inf, dtype=dtype, device=x.device)
+        second, chosen = best.clone(), torch.zeros(tokens, dtype=torch.int64, device=x.device)
+        longest = torch.zeros((), dtype=dtype, device=x.device)
+        scores = torch.empty(tokens * min(self.tile, classes), dtype=dtype, device=x.device)
+        for start in range(0, classes, self.tile):
+            table = self._table(dtype, slice(start, start + self.tile))
+            tile = torch.mm(x, table.T, out=scores[: tokens * len(table)].view(tokens, len(table)))
+            top, at = tile.max(1)
+            tile.scatter_(1, at[:, None], -torch.inf)
+            second = torch.maximum(torch.maximum(second, torch.minimum(best, top)), tile.amax(1))
+            chosen = torch.where(top > best, at + start, chosen)
+            best = torch.maximum(best, top)
+            longest = torch.maximum(longest, torch.linalg.vector_norm(table, dim=1).max())
+        # |error| ≤ (dim + 4) u |x| |row| for a dot product of rounded vectors, in whatever order it is summed.
+        unit = torch.finfo(dtype).eps / 2
+        error = (x.shape[1] + 4) * unit * torch.linalg.vector_norm(x, dim=1) * longest
+        return chosen, best - second <= 2 * error
+
+    def _table(self, dtype: torch.dtype, rows: slice) -> Tensor:
+        """Rows with their offset as a last column; kept in float32, made tile by tile in float64, which is rare."""
+        if dtype == torch.float32:
+            if dtype not in self._tables:
+                self._tables[dtype] = self._made(dtype, slice(None))
+            return self._tables[dtype][rows]
+        return self._made(dtype, rows)
+
+    def _made(self, dtype: torch.dtype, rows: slice) -> Tensor:
+        some = self.rows[rows]
+        table = torch.zeros(len(some), some.shape[1] + 1, dtype=dtype, device=some.device)
+        table[:, :-1] = some
+        if self.offset is not None:
+            table[:, -1] = self.offset[rows]
+        return table
+
+
+def check_head(weight: Tensor, bias: Tensor | None, classes: int, dim: int) -> None:
+    """ValueError unless the output layer has a row for every class and a column for every dimension."""
+    if tuple(weight.shape) != (classes, dim):
+        raise ValueError(f"output layer of shape {tuple(weight.shape)}; ({classes}, {dim}), classes × dim, is needed.")
+    if bias is not None and tuple(bias.shape) != (classes,):
+        raise ValueError(f"output bias of shape {tuple(bias.shape)}; ({classes},), one a class, is needed.")
+    for name, tensor in (("output layer", weight), ("output bias", bias)):
+        if tensor is not None and not torch.isfinite(tensor).all():
+            bad = int((~torch.isfinite(tensor)).sum())
+            raise ValueError(f"{name}: {bad:,} of {tensor.numel():,} numbers are nan or infinite.")

@@ -1,0 +1,211 @@
+"""What several metrics share, computed once and only when one of them asks for it.
+
+A quantity that does not exist raises `Missing` with the reason, which travels to every metric that needs it.
+"""
+
+import math
+from collections.abc import Iterator
+from functools import cached_property
+from typing import final
+
+import torch
+from torch import Tensor
+
+from collapselab.core.decisions import Decisions, check_head
+from collapselab.core.moments import ClassMoments
+from collapselab.core.pairs import PairStatistics, Progress, Summary, pair_statistics
+
+BLOCK_BYTES = 64 << 20
+"""Size of the blocks of class means that are centred at once."""
+
+
+class Missing(Exception):
+    """A metric that cannot be computed; the message is the reason that stands in place of its value."""
+
+    def __init__(self, why: str, *, left_out: int = 0) -> None:
+        super().__init__(why)
+        self.left_out = left_out
+
+
+@final
+class Geometry:
+    """The kept classes of some moments, their output layer, and the decisions made with them."""
+
+    def __init__(
+        self,
+        moments: ClassMoments,
+        *,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        min_count: int = 1,
+        decisions: Decisions | None = None,
+        tile: int = 1024,
+        progress: Progress | None = None,
+    ) -> None:
+        if min_count < 1:
+            raise ValueError(f"min_count is {min_count}; a class needs at least 1 sample to have a mean.")
+        if weight is not None:
+            check_head(weight, bias, moments.classes, moments.dim)
+        elif bias is not None:
+            raise ValueError("an output bias without an output layer; give weight too.")
+        if decisions is not None and (len(decisions.tokens), decisions.min_count) != (moments.classes, min_count):
+            raise ValueError(
+                f"decisions over {len(decisions.tokens):,} classes with min_count {decisions.min_count} beside moments "
+                f"of {moments.classes:,} classes with min_count {min_count}; they must be the same."
+            )
+        self.moments, self.weight, self.decided = moments, weight, decisions
+        self.tile, self.progress = tile, progress
+        self.kept = (moments.counts >= min_count).nonzero().squeeze(1)
+        self.classes, self.dim = len(self.kept), moments.dim
+        self.counts = moments.counts[self.kept]
+        self.tokens = int(self.counts.sum())
+
+    def at_least(self, classes: int) -> None:
+        if self.classes < classes:
+            raise Missing(f"{_plural(self.classes, 'kept class', 'kept classes')}; at least {classes} are needed.")
+
+    @cached_property
+    def means(self) -> Tensor:
+        """(classes, dim) of the kept classes."""
+        return self.moments.sums.index_select(0, self.kept).div_(self.counts[:, None])
+
+    @cached_property
+    def variances(self) -> Tensor:
+        return self.moments.scatter[self.kept] / self.counts
+
+    @cached_property
+    def centre(self) -> Tensor:
+        return self.means.mean(0)
+
+    def centred_blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """The centred means, a block of classes at a time."""
+        rows = max(1, BLOCK_BYTES // (8 * self.dim))
+        for start in range(0, self.classes, rows):
+            now = slice(start, start + rows)
+            yield now, self.means[now] - self.centre
+
+    @cached_property
+    def norms(self) -> Tensor:
+        """Norms of the centred means."""
+        self.at_least(2)
+        return torch.cat([torch.linalg.vector_norm(block, dim=1) for _, block in self.centred_blocks()])
+
+    @cached_property
+    def positive_norms(self) -> Tensor:
+        self._directed(self.norms, "centred mean")
+        return self.norms
+
+    @cached_property
+    def within_covariance(self) -> Tensor:
+        """Pooled covariance within the kept classes (dim, dim)."""
+        if self.moments.pooled is None:
+            raise Missing("the pooled covariance was not collected; ask for covariance=True.")
+        if float(self.moments.scatter.sum()) != float(self.moments.scatter[self.kept].sum()):
+            raise Missing("the pooled covariance also covers classes that are not kept.")
+        return self.moments.pooled / self.tokens
+
+    @cached_property
+    def gram(self) -> Tensor:
+        """Mᵀ M (dim, dim) of the centred means."""
+        self.at_least(2)
+        gram = self.means.new_zeros(self.dim, self.dim)
+        for _, block in self.centred_blocks():
+            gram.addmm_(block.T, block)
+        return gram
+
+    @cached_property
+    def spectrum(self) -> tuple[Tensor, Tensor]:
+        """Eigenvalues of the Gram matrix, ascending and 0 where rounding alone could have made them, and vectors."""
+        values, vectors = torch.linalg.eigh(self.gram)
+        largest = float(values[-1])
+        if not largest > 0:
+            raise Missing("all class means coincide.")
+        cut = self.dim * torch.finfo(torch.float64).eps * largest
+        return torch.where(values > cut, values, 0), vectors
+
+    @cached_property
+    def pairs(self) -> PairStatistics:
+        self.at_least(2)
+        return pair_statistics(self.means, self.variances, uncentred=True, tile=self.tile, progress=self.progress)
+
+    @cached_property
+    def head(self) -> Tensor:
+        """Rows of the output layer for the kept classes, in float64."""
+        if self.weight is None:
+            raise Missing("no output layer was given.")
+        return self.weight.detach().to(self.means.device).index_select(0, self.kept).double()
+
+    @cached_property
+    def head_norms(self) -> Tensor:
+        """Norms of the rows of the output layer, centred over the kept classes."""
+        head = self.head
+        self.at_least(2)
+        norms: Tensor = torch.linalg.vector_norm(head - head.mean(0), dim=1)
+        self._directed(norms, "centred output row")
+        return norms
+
+    @cached_property
+    def head_pairs(self) -> PairStatistics:
+        head = self.head
+        self.at_least(2)
+        return pair_statistics(head, tile=self.tile, progress=self.progress)
+
+    @cached_property
+    def duality_cosines(self) -> Tensor:
+        """cos(w_c, m_c) for each kept class."""
+        head_norms = torch.linalg.vector_norm(self.head, dim=1)
+        self._directed(head_norms, "output row")
+        norms = self.positive_norms
+        dots = torch.cat([torch.linalg.vecdot(self.head[now], block) for now, block in self.centred_blocks()])
+        cosines: Tensor = dots / head_norms / norms
+        return cosines
+
+    @property
+    def decisions(self) -> Decisions:
+        if self.decided is None:
+            raise Missing("no decisions were given; they are made on the validation split.")
+        if not int(self.decided.tokens.sum()):
+            left_out = self.decided.left_out
+            raise Missing(f"no token was judged; {left_out:,} have a label that is not kept.", left_out=left_out)
+        return self.decided
+
+    def summary(self, family: str, *, head: bool = False) -> Summary:
+        """A family of pair statistics, or the reason why there is none."""
+        summary: Summary | None = getattr(self.head_pairs if head else self.pairs, family)
+        if summary is None:
+            if family == "logdist_uncentred":
+                self._directed(torch.linalg.vector_norm(self.means, dim=1), "mean")
+            reasons = self.head_norms if head else self.positive_norms
+            raise AssertionError(f"{family} is missing, though all of {len(reasons)} norms are positive")
+        if not summary.pairs:
+            raise Missing(f"all {_plural(summary.left_out, 'pair', 'pairs')} were left out.", left_out=summary.left_out)
+        return summary
+
+    def _directed(self, norms: Tensor, what: str) -> None:
+        zero = (norms == 0).nonzero().squeeze(1)
+        if len(zero):
+            first = int(self.kept[zero[0]])
+            raise Missing(f"class {first:,} has a {what} of zero ({_plural(len(zero), 'class', 'classes')} in all).")
+
+
+def ratio(numerator: float, denominator: float, name: str) -> float:
+    """A quotient, or Missing where the denominator is zero."""
+    if denominator == 0:
+        raise Missing(f"{name} is 0.")
+    return numerator / denominator
+
+
+def variation(values: Tensor, name: str) -> float:
+    """Coefficient of variation: population standard deviation over mean."""
+    return ratio(float(values.std(correction=0)), float(values.mean()), f"the mean of {name}")
+
+
+def frame_error(overlap: float, norm: float, classes: int) -> float:
+    """|| G/|G| - (I - 11ᵀ/K)/sqrt(K-1) ||_F from overlap = tr G - 1ᵀG1/K and norm = |G|."""
+    if norm == 0:
+        raise Missing("the matrix of inner products is zero.")
+    return math.sqrt(max(0.0, 2 - 2 * overlap / (norm * math.sqrt(classes - 1))))
+
+
+def _plural(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"

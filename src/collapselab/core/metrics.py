@@ -1,0 +1,291 @@
+"""The catalogue: every metric with its definition, its direction and the function that computes it.
+
+K classes are kept; μ_c, σ_c² are mean and variance of class c, m_c = μ_c - (mean of the μ) its centred mean, w_c its row
+of the output layer, û and ũ unit vectors along m and μ. Pairs are i < j; standard deviations are population form.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from collapselab.core.decisions import Decisions
+from collapselab.core.geometry import Geometry, Missing, frame_error, ratio, variation
+from collapselab.core.moments import ClassMoments
+from collapselab.core.pairs import Progress
+
+Direction = Literal["falls", "rises", "approaches"]
+Result = float | tuple[float, int]
+"""A value, or a value and the number of pairs or tokens left out of it."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One entry of the catalogue.
+
+    `direction` is where the value moves as a model collapses, None where collapse does not say. `ideal` is the value of
+    a collapsed model where it is one number; `ideal_at` gives it also where it depends on the number of classes and
+    dimensions. `version` rises when the number changes for the same input.
+    """
+
+    id: str
+    property: str
+    formula: str
+    direction: Direction | None
+    function: Callable[[Geometry], Result]
+    reference: str
+    ideal: float | None = None
+    ideal_text: str = "–"
+    ideal_function: Callable[[int, int], float | None] | None = None
+    in_paper: bool = False
+    version: int = 1
+
+    def ideal_at(self, *, classes: int, dim: int) -> float | None:
+        """The ideal for so many kept classes and dimensions, None where there is none."""
+        return self.ideal if self.ideal_function is None else self.ideal_function(classes, dim)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A value, or the reason why there is none; never both. `left_out` counts pairs, or tokens for decisions."""
+
+    metric: str
+    value: float | None
+    why: str | None
+    classes: int
+    tokens: int
+    left_out: int
+    min_count: int
+    ideal: float | None
+    version: int
+
+
+def collapse_metrics(
+    moments: ClassMoments,
+    *,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    min_count: int = 1,
+    decisions: Decisions | None = None,
+    tile: int = 1024,
+    progress: Progress | None = None,
+) -> dict[str, Measurement]:
+    """Every metric of the catalogue, by id.
+
+    `weight` (classes, dim) and `bias` are the output layer as the model applies it; `decisions` come from a `Decider`
+    on the validation split. What is not given leaves its metrics without a value and with a reason.
+    """
+    geometry = Geometry(
+        moments, weight=weight, bias=bias, min_count=min_count, decisions=decisions, tile=tile, progress=progress
+    )
+    return {metric.id: _measurement(metric, geometry, min_count) for metric in METRICS.values()}
+
+
+def _measurement(metric: Metric, geometry: Geometry, min_count: int) -> Measurement:
+    value: float | None = None
+    why, left_out = None, 0
+    try:
+        geometry.at_least(1)
+        result = metric.function(geometry)
+        value, left_out = result if isinstance(result, tuple) else (result, 0)
+        if not math.isfinite(value):
+            raise Missing(f"the value is {value}: the numbers behind it leave the range of float64.")
+    except Missing as missing:
+        value, why, left_out = None, str(missing), missing.left_out
+    judged = metric.property == "NC4" and geometry.decided is not None
+    return Measurement(
+        metric=metric.id,
+        value=value,
+        why=why,
+        classes=geometry.classes,
+        tokens=int(geometry.decided.tokens.sum()) if judged and geometry.decided else geometry.tokens,
+        left_out=left_out,
+        min_count=min_count,
+        ideal=metric.ideal_at(classes=geometry.classes, dim=geometry.dim),
+        version=metric.version,
+    )
+
+
+def _mean(family: str, *, head: bool = False) -> Callable[[Geometry], Result]:
+    def function(geometry: Geometry) -> Result:
+        summary = geometry.summary(family, head=head)
+        return summary.mean, summary.left_out
+
+    return function
+
+
+def _std(family: str, *, head: bool = False) -> Callable[[Geometry], Result]:
+    def function(geometry: Geometry) -> Result:
+        summary = geometry.summary(family, head=head)
+        return summary.std, summary.left_out
+
+    return function
+
+
+def _cv(family: str, *, head: bool = False) -> Callable[[Geometry], Result]:
+    def function(geometry: Geometry) -> Result:
+        summary = geometry.summary(family, head=head)
+        return ratio(summary.std, summary.mean, f"the mean of {family}"), summary.left_out
+
+    return function
+
+
+def scatter_ratio(geometry: Geometry) -> float:
+    """tr Σ_W / tr Σ_B."""
+    within = float(geometry.moments.scatter[geometry.kept].sum()) / geometry.tokens
+    return ratio(within, float(geometry.norms.square().mean()), "the between-class scatter")
+
+
+def scatter_pinv(geometry: Geometry) -> float:
+    """tr(Σ_W Σ_B⁺) / K, with the pseudo-inverse from the eigenvectors of Mᵀ M."""
+    covariance = geometry.within_covariance
+    values, vectors = geometry.spectrum
+    along = torch.linalg.vecdot(vectors, covariance @ vectors, dim=0)
+    return float((along[values > 0] / values[values > 0]).sum())
+
+
+def etf_error(geometry: Geometry) -> float:
+    """By the eigenvalues λ of Mᵀ M, among which a simplex has K - 1 equal ones: no difference of near-equal numbers."""
+    values = geometry.spectrum[0]
+    nonzero = geometry.classes - 1
+    largest = (
+        values[-nonzero:] if nonzero <= len(values) else torch.nn.functional.pad(values, (nonzero - len(values), 0))
+    )
+    power = float(largest.square().sum())
+    overlap = float(largest.sum()) / math.sqrt(nonzero * power)
+    defect = float((largest - largest.mean()).square().sum()) / power / (1 + overlap)
+    return math.sqrt(2 * defect)
+
+
+def etf_floor(classes: int, dim: int) -> float | None:
+    if classes < 2:
+        return None
+    return math.sqrt(2 - 2 * math.sqrt(dim / (classes - 1))) if classes - 1 > dim else 0.0
+
+
+def duality_error(geometry: Geometry) -> float:
+    head = geometry.head
+    gram = geometry.gram
+    norm = math.sqrt(max(0.0, float((head.T @ head).mul_(gram).sum())))
+    overlap = sum(float(torch.sum(head[now] * block)) for now, block in geometry.centred_blocks())
+    return frame_error(overlap, norm, geometry.classes)
+
+
+def head_sum(geometry: Geometry) -> float:
+    head = geometry.head
+    return ratio(float(head.sum(0).norm()), float(head.norm()), "the output layer")
+
+
+def effective_rank(geometry: Geometry) -> float:
+    """exp of the entropy of the normalised singular values of the centred means."""
+    singular = geometry.spectrum[0].sqrt()
+    shares = singular[singular > 0] / singular.sum()
+    return float(torch.exp(torch.special.entr(shares).sum()))
+
+
+def _share(tally: str) -> Callable[[Geometry], Result]:
+    def function(geometry: Geometry) -> Result:
+        decisions = geometry.decisions
+        counted: Tensor = getattr(decisions, tally)
+        return int(counted.sum()) / int(decisions.tokens.sum()), decisions.left_out
+
+    return function
+
+
+def _existing_floor(geometry: Geometry) -> float:
+    geometry.at_least(2)
+    floor = etf_floor(geometry.classes, geometry.dim)
+    assert floor is not None
+    return floor
+
+
+def _simplex_cosine(classes: int, dim: int) -> float | None:
+    return -1 / (classes - 1) if classes > 1 else None
+
+
+def uniform_logdist(classes: int, dim: int) -> float | None:
+    """Mean of log(1/|u - v|) for u, v uniform on the sphere: |u - v|²/4 is Beta(a, a) with a = (dim - 1)/2."""
+    if dim < 2:
+        return None
+    a = torch.tensor((dim - 1) / 2, dtype=torch.float64)
+    return float(-math.log(2) - (torch.special.digamma(a) - torch.special.digamma(2 * a)) / 2)
+
+
+CDNV = "Galanti, György & Hutter (2022), arXiv:2112.15121"
+PAPER = "Wu & Papyan (2024), arXiv:2405.17767"
+PAPYAN = "Papyan, Han & Donoho (2020), arXiv:2008.08186"
+ZHU = "Zhu et al. (2021), arXiv:2105.02375"
+UNIFORM = "Liu et al. (2023), arXiv:2303.06484"
+ROY = "Roy & Vetterli (2007), EUSIPCO, 606-610"
+ZHAO = "Zhao, Cheng, Masarczyk & Lucchi (2026), arXiv:2602.16642"
+HERE = "this project"
+
+
+def _entry(
+    id: str,
+    property: str,
+    formula: str,
+    direction: Direction | None,
+    ideal: float | tuple[str, Callable[[int, int], float | None]] | None,
+    reference: str,
+    function: Callable[[Geometry], Result],
+    *,
+    in_paper: bool = False,
+) -> Metric:
+    if isinstance(ideal, tuple):
+        text, ideal_function = ideal
+        return Metric(id, property, formula, direction, function, reference, None, text, ideal_function, in_paper)
+    text = "–" if ideal is None else "−∞" if ideal == -math.inf else f"{ideal:g}"
+    return Metric(id, property, formula, direction, function, reference, ideal, text, None, in_paper)
+
+
+_SIMPLEX = ("−1/(K−1)", _simplex_cosine)
+_FLOOR = ("`etf_floor`", etf_floor)
+_SPHERE = ("uniform sphere", uniform_logdist)
+_ANGLES, _UNIFORM, _NORMS = "NC2 equal angles", "GNC2", "NC2 equal norms"
+_HEAD = "NC2 of the output layer"
+_HEAD_UNIFORM = "GNC2 of the output layer"
+
+# fmt: off
+_CATALOGUE = [
+    _entry("cdnv", "NC1", "pair mean of (σ_i² + σ_j²) / (2‖μ_i − μ_j‖²)", "falls", 0, CDNV, _mean("cdnv")),
+    _entry("cdnv_k2", "NC1", "pair mean of (σ_i² + σ_j²) / (2‖μ_i − μ_j‖⁴)", "falls", 0, PAPER, _mean("cdnv_k2"), in_paper=True),
+    _entry("cdnv_log", "NC1", "pair mean of log of the `cdnv` term", "falls", -math.inf, HERE, _mean("cdnv_log")),
+    _entry("scatter_ratio", "NC1", "tr Σ_W / tr Σ_B", "falls", 0, PAPYAN, scatter_ratio),
+    _entry("scatter_pinv", "NC1", "tr(Σ_W Σ_B⁺) / K", "falls", 0, PAPYAN, scatter_pinv),
+    _entry("norm_cv", _NORMS, "CoV of ‖m_c‖", "falls", 0, PAPYAN, lambda g: variation(g.norms, "the norms")),
+    _entry("lognorm_cv", _NORMS, "CoV of log‖m_c‖", "falls", 0, PAPER, lambda g: variation(g.positive_norms.log(), "the log norms"), in_paper=True),
+    _entry("cosine_mean", _ANGLES, "pair mean of ⟨û_i, û_j⟩", "approaches", _SIMPLEX, PAPYAN, _mean("cosine")),
+    _entry("cosine_std", _ANGLES, "pair standard deviation of ⟨û_i, û_j⟩", "falls", 0, PAPYAN, _std("cosine")),
+    _entry("cosine_cv", _ANGLES, "`cosine_std` / `cosine_mean`", None, None, PAPER, _cv("cosine"), in_paper=True),
+    _entry("etf_error", "NC2", "‖G/‖G‖_F − (I − 11ᵀ/K)/√(K−1)‖_F with G = M Mᵀ, rows m_c", "falls", _FLOOR, ZHU, etf_error),
+    _entry("etf_floor", "NC2", "√(2 − 2√(D/(K−1))) for K − 1 > D, else 0", None, None, HERE, _existing_floor),
+    _entry("logdist_mean", _UNIFORM, "pair mean of log(1/‖û_i − û_j‖)", "approaches", _SPHERE, UNIFORM, _mean("logdist")),
+    _entry("logdist_std", _UNIFORM, "pair standard deviation of log(1/‖û_i − û_j‖)", "falls", None, UNIFORM, _std("logdist")),
+    _entry("logdist_cv", _UNIFORM, "`logdist_std` / `logdist_mean`", None, None, PAPER, _cv("logdist")),
+    _entry("logdist_uncentred_mean", _UNIFORM, "pair mean of log(1/‖ũ_i − ũ_j‖)", "approaches", _SPHERE, PAPER, _mean("logdist_uncentred")),
+    _entry("logdist_uncentred_std", _UNIFORM, "pair standard deviation of log(1/‖ũ_i − ũ_j‖)", "falls", None, PAPER, _std("logdist_uncentred")),
+    _entry("logdist_uncentred_cv", _UNIFORM, "`logdist_uncentred_std` / `logdist_uncentred_mean`", None, None, PAPER, _cv("logdist_uncentred"), in_paper=True),
+    _entry("duality_cos_mean", "NC3", "class mean of cos(w_c, m_c)", "rises", 1, PAPER, lambda g: float(g.duality_cosines.mean()), in_paper=True),
+    _entry("duality_cos_std", "UNC3", "class standard deviation of cos(w_c, m_c)", "falls", 0, PAPER, lambda g: float(g.duality_cosines.std(correction=0))),
+    _entry("duality_cos_cv", "UNC3", "`duality_cos_std` / `duality_cos_mean`", "falls", 0, PAPER, lambda g: variation(g.duality_cosines, "the duality cosines"), in_paper=True),
+    _entry("duality_error", "NC3", "as `etf_error` with G = W Mᵀ", "falls", None, ZHU, duality_error),
+    _entry("agreement", "NC4", "share of validation tokens where argmax_c(⟨w_c, h⟩ + b_c) = argmin_c ‖h − μ_c‖", "rises", 1, PAPER, _share("agreed"), in_paper=True),
+    _entry("ncc_accuracy", "NC4", "share of validation tokens whose nearest centre is the next token's", "rises", 1, PAPYAN, _share("nearest_right")),
+    _entry("model_accuracy", "NC4", "share of validation tokens where the output layer is right", "rises", 1, PAPYAN, _share("head_right")),
+    _entry("head_norm_cv", _HEAD, "as `norm_cv` with w_c", "falls", 0, PAPYAN, lambda g: variation(g.head_norms, "the output rows' norms")),
+    _entry("head_cosine_mean", _HEAD, "as `cosine_mean` with w_c", "approaches", _SIMPLEX, PAPYAN, _mean("cosine", head=True)),
+    _entry("head_cosine_std", _HEAD, "as `cosine_std` with w_c", "falls", 0, PAPYAN, _std("cosine", head=True)),
+    _entry("head_logdist_mean", _HEAD_UNIFORM, "as `logdist_mean` with w_c", "approaches", _SPHERE, UNIFORM, _mean("logdist", head=True)),
+    _entry("head_logdist_std", _HEAD_UNIFORM, "as `logdist_std` with w_c", "falls", None, UNIFORM, _std("logdist", head=True)),
+    _entry("head_logdist_cv", _HEAD_UNIFORM, "as `logdist_cv` with w_c", None, None, HERE, _cv("logdist", head=True)),
+    _entry("head_sum", "NC0", "‖Σ_c w_c‖ / ‖W‖_F over kept classes", "falls", 0, ZHAO, head_sum),
+    _entry("effective_rank", "spectrum", "exp of the entropy of the normalised singular values of the m_c", None, None, ROY, effective_rank),
+]
+# fmt: on
+
+METRICS: dict[str, Metric] = {metric.id: metric for metric in _CATALOGUE}
+"""Every metric by its id, in the order of the catalogue."""

@@ -1,0 +1,292 @@
+"""Count, mean and scatter of every class, from a stream of features, in one pass.
+
+The state is the count, the sum and the scatter of each class, in float64. A batch is folded in without sorting it and
+without touching any class that is not in it. With the class's mean before (p) and after (q) the batch, and its count
+before (a) and after (b), each token of the batch adds
+
+    (a |h - p|² + b |h - q|²) / (a + b)
+
+to its class's scatter. This is the update of Chan, Golub & LeVeque written per token: every term is positive, so
+nothing cancels, however far the features lie from the origin or however tight the class. A token that is alone with its
+class in the batch needs no look at the new mean: its term is |h - p|² a / b.
+
+Chan, Golub & LeVeque (1983), The American Statistician 37(3), 242-247.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Self, final
+
+import torch
+from torch import Tensor
+
+from collapselab.core.storage import load_tensors, save_tensors
+
+IGNORED = -100
+"""The label of a token that has no next token to predict, as in PyTorch's cross-entropy."""
+
+PART_BYTES = {"cpu": 3 << 20, "cuda": 256 << 20}
+"""Size in float64 of the part of a batch that is worked on at once: on a CPU it should stay in the cache."""
+
+
+@final
+class ClassMoments:
+    """Streaming, mergeable count, mean and scatter per class.
+
+        moments = ClassMoments.empty(classes=50257, dim=768)
+        moments.update(features, labels)        # (tokens, dim) floats, (tokens,) integers; -100 is skipped
+        moments.merge(other)                    # another shard of the stream
+        moments.counts, moments.means, moments.scatter
+
+    Any cut of the stream into batches and shards gives the same result but for rounding; the same stream cut in the
+    same way gives the same bits.
+    """
+
+    def __init__(
+        self, counts: Tensor, sums: Tensor, scatter: Tensor, *, pooled: Tensor | None = None, shuffle: int | None = None
+    ) -> None:
+        self.counts = counts
+        self.sums = sums
+        self.scatter = scatter
+        self.pooled = pooled
+        self.shuffle = shuffle
+        self.tokens = int(counts.sum())
+        self._work: list[Tensor] = []
+
+    @classmethod
+    def empty(
+        cls,
+        classes: int,
+        dim: int,
+        device: str | torch.device = "cpu",
+        *,
+        covariance: bool = False,
+        shuffle: int | None = None,
+    ) -> Self:
+        """Moments that have seen nothing.
+
+        `covariance` also collects the pooled within-class scatter matrix (dim × dim), at the cost of a matrix product a
+        batch. `shuffle`, a seed, permutes the labels of each batch before they are folded in: the null of every metric.
+        """
+        if classes < 1 or dim < 1:
+            raise ValueError(f"{classes:,} classes × {dim:,} dimensions; both must be at least 1.")
+        if torch.device(device).type == "mps":
+            raise ValueError("device mps has no float64, which moments need. Use cpu: features may stay on mps.")
+        zeros = torch.zeros(classes, dim, dtype=torch.float64, device=device)
+        return cls(
+            torch.zeros(classes, dtype=torch.int64, device=device),
+            zeros,
+            torch.zeros(classes, dtype=torch.float64, device=device),
+            pooled=torch.zeros(dim, dim, dtype=torch.float64, device=device) if covariance else None,
+            shuffle=shuffle,
+        )
+
+    def null_twin(self, *, seed: int = 0) -> "ClassMoments":
+        """Empty moments of the same shape that shuffle their labels: update both with the same batches."""
+        return ClassMoments.empty(self.classes, self.dim, self.device, covariance=self.pooled is not None, shuffle=seed)
+
+    @property
+    def classes(self) -> int:
+        return self.sums.shape[0]
+
+    @property
+    def dim(self) -> int:
+        return self.sums.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        return self.sums.device
+
+    @property
+    def means(self) -> Tensor:
+        """Class means (classes, dim), made anew at each call; a class that was never seen has a row of zeros."""
+        return self.sums / self.counts.clamp(min=1)[:, None]
+
+    @property
+    def variances(self) -> Tensor:
+        """Scatter over count (classes,); 0 for a class that was never seen."""
+        return self.scatter / self.counts.clamp(min=1)
+
+    @property
+    def covariance(self) -> Tensor | None:
+        """Pooled within-class covariance (dim, dim), or None where it was not collected."""
+        return None if self.pooled is None else self.pooled / max(self.tokens, 1)
+
+    def update(self, features: Tensor, labels: Tensor) -> None:
+        """Fold in a batch. Refuses the whole batch, and stays as it was, if anything in it is wrong."""
+        features, labels = checked_batch(features, labels, classes=self.classes, dim=self.dim, device=self.device)
+        if self.shuffle is not None:
+            labels = labels[_permutation(len(labels), self.shuffle, self.tokens).to(labels.device)]
+        rows = _rows_of(self.dim, self.device)
+        for start in range(0, len(labels), rows):
+            self._fold(features[start : start + rows], labels[start : start + rows])
+        self.tokens += len(labels)
+
+    def merge(self, other: "ClassMoments") -> Self:
+        """Add what another shard has seen (Chan, Golub & LeVeque, pairwise)."""
+        self._check_mergeable(other)
+        rows = _rows_of(self.dim, self.device)
+        for start in range(0, self.classes, rows):
+            self._merge_rows(other, slice(start, start + rows))
+        if self.pooled is not None and other.pooled is not None:
+            self.pooled += other.pooled.to(self.device)
+        self.tokens += other.tokens
+        return self
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one safetensors file, whole or not at all. Only classes that were seen take space."""
+        seen = self.counts.nonzero().squeeze(1)
+        tensors = {"seen": seen, "counts": self.counts[seen], "sums": self.sums[seen], "scatter": self.scatter[seen]}
+        if self.pooled is not None:
+            tensors["pooled"] = self.pooled
+        facts: dict[str, object] = {"classes": self.classes, "dim": self.dim, "shuffle": self.shuffle}
+        save_tensors(path, tensors, kind="class moments", facts=facts)
+
+    @classmethod
+    def load(cls, path: str | Path, device: str | torch.device = "cpu") -> Self:
+        """Read what `save` wrote, bit for bit; ValueError if the file is not whole."""
+        tensors, facts = load_tensors(path, kind="class moments")
+        classes, dim, shuffle = facts["classes"], facts["dim"], facts["shuffle"]
+        assert isinstance(classes, int)
+        assert isinstance(dim, int)
+        assert isinstance(shuffle, int | None)
+        moments = cls.empty(classes, dim, device, covariance="pooled" in tensors, shuffle=shuffle)
+        seen = tensors["seen"].to(device)
+        moments.counts[seen] = tensors["counts"].to(device)
+        moments.sums[seen] = tensors["sums"].to(device)
+        moments.scatter[seen] = tensors["scatter"].to(device)
+        if "pooled" in tensors:
+            moments.pooled = tensors["pooled"].to(device)
+        moments.tokens = int(moments.counts.sum())
+        return moments
+
+    def _fold(self, features: Tensor, labels: Tensor) -> None:
+        wide, offset, _ = self._buffers(len(labels))
+        wide.copy_(features)
+        before = self.counts.index_select(0, labels).double()
+        _add_rows(self.counts, labels, torch.ones_like(labels))
+        after = self.counts.index_select(0, labels).double()
+        torch.index_select(self.sums, 0, labels, out=offset)
+        torch.addcmul(wide, offset, before.clamp(min=1).reciprocal_()[:, None], value=-1, out=offset)
+        _add_rows(self.sums, labels, wide)
+
+        again = (after - before > 1).nonzero().squeeze(1)
+        if not len(again):
+            gain = self._spread(offset, before.div_(after))
+        else:
+            some_before, some_after = before.index_select(0, again), after.index_select(0, again)
+            share = some_before.div_(some_before + some_after)
+            gain = self._spread(offset, before.div_(after).index_copy_(0, again, share))
+            some_labels = labels.index_select(0, again)
+            gain.index_add_(0, again, self._spread_after(wide, again, some_labels, some_after, share.neg_().add_(1)))
+        _add_rows(self.scatter, labels, gain)
+
+    def _spread_after(self, wide: Tensor, again: Tensor, labels: Tensor, after: Tensor, share: Tensor) -> Tensor:
+        """The update's second term, for the tokens `again` that share their class with another in hand."""
+        _, offset, some = self._buffers(len(again))
+        torch.index_select(wide, 0, again, out=some)
+        torch.index_select(self.sums, 0, labels, out=offset)
+        torch.addcmul(some, offset, after.reciprocal_()[:, None], value=-1, out=offset)
+        return self._spread(offset, share)
+
+    def _spread(self, offset: Tensor, weight: Tensor) -> Tensor:
+        """weight · |offset|² per row; the outer products of the same go into the pooled matrix. Uses offset up."""
+        squares: Tensor = torch.linalg.vector_norm(offset, dim=1).square_().mul_(weight)
+        if self.pooled is not None:
+            offset.mul_(weight.sqrt()[:, None])
+            self.pooled.addmm_(offset.T, offset)
+        return squares
+
+    def _buffers(self, rows: int) -> tuple[Tensor, Tensor, Tensor]:
+        # Kept between batches: fresh pages from the system cost more than the arithmetic done in them.
+        if not self._work or len(self._work[0]) < rows:
+            shape = (rows, self.dim)
+            self._work = [torch.empty(shape, dtype=torch.float64, device=self.device) for _ in range(3)]
+        wide, offset, some = (buffer[:rows] for buffer in self._work)
+        return wide, offset, some
+
+    def _check_mergeable(self, other: "ClassMoments") -> None:
+        if (other.classes, other.dim) != (self.classes, self.dim):
+            raise ValueError(
+                f"moments of {other.classes:,} classes × {other.dim:,} cannot be merged into moments of "
+                f"{self.classes:,} classes × {self.dim:,}."
+            )
+        if (other.pooled is None) != (self.pooled is None):
+            raise ValueError("only one of the two moments collects the covariance; both or neither must.")
+        if (other.shuffle is None) != (self.shuffle is None):
+            raise ValueError("one of the two moments has its labels shuffled; a null merges only with a null.")
+
+    def _merge_rows(self, other: "ClassMoments", rows: slice) -> None:
+        ours, theirs = self.counts[rows], other.counts[rows].to(self.device)
+        sums = other.sums[rows].to(self.device)
+        offset = sums / theirs.clamp(min=1)[:, None] - self.sums[rows] / ours.clamp(min=1)[:, None]
+        # In floats: counts of 2³² tokens and more would overflow as an integer product.
+        weight = ours.double() * theirs / (ours + theirs).clamp(min=1)
+        self.scatter[rows] += other.scatter[rows].to(self.device) + self._spread(offset, weight)
+        self.sums[rows] += sums
+        self.counts[rows] += theirs
+
+
+def checked_batch(
+    features: Tensor, labels: Tensor, *, classes: int, dim: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """The batch on the device, labels as int64, ignored tokens gone; ValueError if anything in it is wrong."""
+    if features.ndim != 2 or features.shape[1] != dim:
+        raise ValueError(f"features of shape {tuple(features.shape)}; (tokens, {dim}) is needed.")
+    if labels.ndim != 1 or len(labels) != len(features):
+        found = f"{len(labels):,} labels" if labels.ndim == 1 else f"labels of shape {tuple(labels.shape)}"
+        raise ValueError(f"{len(features):,} features but {found}; each feature needs its next token.")
+    if not features.is_floating_point():
+        raise ValueError(f"features are {features.dtype}; floating-point numbers are needed.")
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise ValueError(f"labels are {labels.dtype}; integers are needed.")
+    features, labels = features.detach().to(device), labels.detach().to(device, torch.int64)
+    if features.dtype.itemsize == 1:  # float8 has no arithmetic of its own
+        features = features.float()
+    positions = None
+    if len(labels) and (labels.amin() < 0 or labels.amax() >= classes):
+        _check_range(labels, classes)
+        positions = (labels != IGNORED).nonzero().squeeze(1)
+        features, labels = features.index_select(0, positions), labels.index_select(0, positions)
+    _check_finite(features, positions)
+    return features, labels
+
+
+def _check_range(labels: Tensor, classes: int) -> None:
+    bad = labels[((labels < 0) & (labels != IGNORED)) | (labels >= classes)]
+    if len(bad):
+        raise ValueError(
+            f"{len(bad):,} of {len(labels):,} labels are outside 0 … {classes - 1:,}, the first {int(bad[0]):,}; "
+            f"only {IGNORED} is skipped."
+        )
+
+
+def _check_finite(features: Tensor, positions: Tensor | None) -> None:
+    # One number tells: a sum with a nan or an infinity in it is not finite. It can also overflow, so look twice.
+    if torch.isfinite(features.sum(dtype=torch.promote_types(features.dtype, torch.float32))):
+        return
+    bad = ~torch.isfinite(features)
+    if bad.any():
+        row, column = (int(index) for index in bad.nonzero()[0])
+        raise ValueError(
+            f"{int(bad.sum()):,} features are nan or infinite, the first {float(features[row, column])} "
+            f"at token {row if positions is None else int(positions[row]):,}, dimension {column:,}."
+        )
+
+
+def _add_rows(table: Tensor, index: Tensor, rows: Tensor) -> None:
+    # On CUDA index_add_ adds in an order of its own each time; index_put_ sorts first: equal streams, equal bits.
+    if table.is_cuda:
+        table.index_put_((index,), rows, accumulate=True)
+    else:
+        table.index_add_(0, index, rows)
+
+
+def _rows_of(dim: int, device: torch.device) -> int:
+    return max(1, PART_BYTES.get(device.type, PART_BYTES["cpu"]) // (8 * dim))
+
+
+def _permutation(tokens: int, seed: int, seen: int) -> Tensor:
+    # Seeded by what came before, not by a generator that would have to be saved and restored.
+    digest = hashlib.blake2b(f"{seed} {seen}".encode(), digest_size=4).digest()
+    return torch.randperm(tokens, generator=torch.Generator().manual_seed(int.from_bytes(digest)))

@@ -1,0 +1,8 @@
+"""The errors a user can mend: one message that says what is wrong and what to do, no traceback, exit status 2.
+
+The numerical core raises `ValueError` instead: its callers are programs, and it knows nothing of the command line.
+"""
+
+
+class UserError(Exception):
+    """Something the user must change before the command can go on."""

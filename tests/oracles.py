@@ -1,0 +1,158 @@
+"""Every number of the catalogue from its definition, in plain loops over numpy arrays. Shares no code with the package.
+
+`catalogue` takes raw features and labels, not moments, and forms the K × K matrices that the package never holds.
+"""
+
+import itertools
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def catalogue(
+    features: Array,
+    labels: NDArray[np.int64],
+    *,
+    weight: Array,
+    bias: Array | None = None,
+    validation: tuple[Array, NDArray[np.int64]] | None = None,
+    min_count: int = 1,
+) -> dict[str, float]:
+    kept = [c for c in sorted(set(labels.tolist())) if (labels == c).sum() >= min_count]
+    groups = [features[labels == c] for c in kept]
+    means = np.stack([group.mean(0) for group in groups])
+    scatters = [((group - mean) ** 2).sum() for group, mean in zip(groups, means, strict=True)]
+    variances = [scatter / len(group) for scatter, group in zip(scatters, groups, strict=True)]
+    tokens = sum(len(group) for group in groups)
+    centred = means - means.mean(0)
+    head = weight[kept]
+    values = {
+        **cdnv_family(means, variances),
+        **scatter_family(groups, means, centred, tokens),
+        "norm_cv": variation(norms(centred)),
+        "lognorm_cv": variation(np.log(norms(centred))),
+        **angles("cosine", centred),
+        **log_distances("logdist", centred),
+        **log_distances("logdist_uncentred", means),
+        **duality(head, centred),
+        "etf_error": frame_error(centred @ centred.T),
+        "etf_floor": floor(len(kept), features.shape[1]),
+        "head_norm_cv": variation(norms(head - head.mean(0))),
+        **{f"head_{name}": value for name, value in angles("cosine", head - head.mean(0)).items() if name != "cosine_cv"},
+        **{f"head_{name}": value for name, value in log_distances("logdist", head - head.mean(0)).items()},
+        "head_sum": norms(head.sum(0)[None])[0] / math.sqrt((head**2).sum()),
+        "effective_rank": effective_rank(centred),
+    }
+    if validation is not None:
+        values |= decisions(*validation, kept, means, head, np.zeros(len(kept)) if bias is None else bias[kept])
+    return values
+
+
+def norms(rows: Array) -> Array:
+    return np.array([math.sqrt(sum(x * x for x in row)) for row in rows])
+
+
+def variation(values: Array) -> float:
+    mean = sum(values) / len(values)
+    return math.sqrt(sum((v - mean) ** 2 for v in values) / len(values)) / mean
+
+
+def mean_and_std(values: list[float]) -> tuple[float, float]:
+    mean = math.fsum(values) / len(values)
+    return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / len(values))
+
+
+def cdnv_family(means: Array, variances: list[float]) -> dict[str, float]:
+    plain, squared, logs = [], [], []
+    for i, j in itertools.combinations(range(len(means)), 2):
+        distance = ((means[i] - means[j]) ** 2).sum()
+        if distance == 0:
+            continue
+        term = (variances[i] + variances[j]) / 2
+        plain.append(term / distance)
+        squared.append(term / distance**2)
+        if term > 0:
+            logs.append(math.log(term / distance))
+    return {
+        "cdnv": math.fsum(plain) / len(plain),
+        "cdnv_k2": math.fsum(squared) / len(squared),
+        "cdnv_log": math.fsum(logs) / len(logs),
+    }
+
+
+def scatter_family(groups: list[Array], means: Array, centred: Array, tokens: int) -> dict[str, float]:
+    dim = means.shape[1]
+    within, between = np.zeros((dim, dim)), np.zeros((dim, dim))
+    for group, mean in zip(groups, means, strict=True):
+        for feature in group:
+            within += np.outer(feature - mean, feature - mean) / tokens
+    for mean in centred:
+        between += np.outer(mean, mean) / len(centred)
+    inverse = np.linalg.pinv(between, rcond=dim * np.finfo(float).eps, hermitian=True)
+    return {
+        "scatter_ratio": np.trace(within) / np.trace(between),
+        "scatter_pinv": np.trace(within @ inverse) / len(means),
+    }
+
+
+def angles(name: str, rows: Array) -> dict[str, float]:
+    units = rows / norms(rows)[:, None]
+    mean, std = mean_and_std([float(u @ v) for u, v in itertools.combinations(units, 2)])
+    return {f"{name}_mean": mean, f"{name}_std": std, f"{name}_cv": std / mean}
+
+
+def log_distances(name: str, rows: Array) -> dict[str, float]:
+    units = rows / norms(rows)[:, None]
+    distances = [math.sqrt(((u - v) ** 2).sum()) for u, v in itertools.combinations(units, 2)]
+    mean, std = mean_and_std([math.log(1 / distance) for distance in distances if distance > 0])
+    return {f"{name}_mean": mean, f"{name}_std": std, f"{name}_cv": std / mean}
+
+
+def duality(head: Array, centred: Array) -> dict[str, float]:
+    cosines = [float(w @ m) / math.sqrt(float(w @ w) * float(m @ m)) for w, m in zip(head, centred, strict=True)]
+    mean, std = mean_and_std(cosines)
+    return {
+        "duality_cos_mean": mean,
+        "duality_cos_std": std,
+        "duality_cos_cv": std / mean,
+        "duality_error": frame_error(head @ centred.T),
+    }
+
+
+def frame_error(gram: Array) -> float:
+    classes = len(gram)
+    simplex = (np.eye(classes) - np.ones((classes, classes)) / classes) / math.sqrt(classes - 1)
+    return math.sqrt(((gram / math.sqrt((gram**2).sum()) - simplex) ** 2).sum())
+
+
+def floor(classes: int, dim: int) -> float:
+    return math.sqrt(2 - 2 * math.sqrt(dim / (classes - 1))) if classes - 1 > dim else 0.0
+
+
+def effective_rank(rows: Array) -> float:
+    singular = np.linalg.svd(rows, compute_uv=False)
+    shares = [s / singular.sum() for s in singular if s > 1e-12 * singular.max()]
+    return math.exp(-sum(p * math.log(p) for p in shares))
+
+
+def decisions(
+    features: Array, labels: NDArray[np.int64], kept: list[int], means: Array, head: Array, bias: Array
+) -> dict[str, float]:
+    agreed = nearest_right = head_right = judged = 0
+    for feature, label in zip(features, labels, strict=True):
+        if label not in kept:
+            continue
+        judged += 1
+        chosen = kept[max(range(len(kept)), key=lambda c: float(head[c] @ feature) + bias[c])]
+        nearest = kept[min(range(len(kept)), key=lambda c: float(((feature - means[c]) ** 2).sum()))]
+        agreed += chosen == nearest
+        head_right += chosen == label
+        nearest_right += nearest == label
+    return {
+        "agreement": agreed / judged,
+        "model_accuracy": head_right / judged,
+        "ncc_accuracy": nearest_right / judged,
+    }

@@ -1,0 +1,52 @@
+"""A module imports only from what stands above it."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ORDER = ["errors", "core", "corpus", "models", "results", "measure", "training", "suite", "analysis", "report", "cli"]
+SOURCE = Path(__file__).parents[1] / "src" / "collapselab"
+
+
+def layer_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported_layers(text: str) -> set[str]:
+    modules = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            modules += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports hide the layer"
+            modules += [f"{node.module}.{alias.name}" for alias in node.names]
+    return {module.split(".")[1] for module in modules if module.startswith("collapselab.")} - {"__version__"}
+
+
+def violations(layer: str, text: str) -> set[str]:
+    return {found for found in imported_layers(text) if ORDER.index(found) > ORDER.index(layer)}
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_module_imports_only_from_the_layers_above_it(path: Path) -> None:
+    layer = layer_of(path)
+    if layer in ("__init__", "__main__"):
+        return
+    assert layer in ORDER, f"{layer} has no place in the order"
+    assert violations(layer, path.read_text()) == set()
+
+
+def test_core_imports_nothing_of_ours_but_core() -> None:
+    for path in (SOURCE / "core").glob("*.py"):
+        assert imported_layers(path.read_text()) <= {"core"}, path
+
+
+def test_an_import_from_below_is_found() -> None:
+    assert violations("core", "from collapselab.cli import main") == {"cli"}
+    assert violations("core", "def f():\n    import collapselab.report.page") == {"report"}
+    assert violations("cli", "from collapselab.core import moments") == set()
+
+
+def test_there_is_no_utils_module() -> None:
+    assert not [path for path in SOURCE.rglob("*.py") if "util" in path.stem]
