@@ -41,7 +41,11 @@ def catalogue(
         "etf_error": frame_error(centred @ centred.T),
         "etf_floor": floor(len(kept), features.shape[1]),
         "head_norm_cv": variation(norms(head - head.mean(0))),
-        **{f"head_{name}": value for name, value in angles("cosine", head - head.mean(0)).items() if name != "cosine_cv"},
+        **{
+            f"head_{name}": value
+            for name, value in angles("cosine", head - head.mean(0)).items()
+            if name != "cosine_cv"
+        },
         **{f"head_{name}": value for name, value in log_distances("logdist", head - head.mean(0)).items()},
         "head_sum": norms(head.sum(0)[None])[0] / math.sqrt((head**2).sum()),
         "effective_rank": effective_rank(centred),

@@ -1,0 +1,143 @@
+"""Moments, pairs and decisions against the bare products and additions they are made of."""
+
+import itertools
+import time
+
+import torch
+import torch.nn.functional as F
+
+from benchmarks.timing import Line, at_least, at_most, in_a_process, in_turns, peak_bytes, shown
+from collapselab.core.decisions import Decider
+from collapselab.core.moments import ClassMoments
+from collapselab.core.pairs import _Sweep, pair_statistics
+
+
+def moments(quick: bool) -> list[Line]:
+    """One batch of 2,048 tokens into 50,257 classes × 768, labels drawn uniformly: the worst case for the memory."""
+    classes, dim, tokens, batches = 50257, 768, 2048, 24
+    generator = torch.Generator().manual_seed(0)
+    features = itertools.cycle([torch.randn(tokens, dim, generator=generator) for _ in range(4)])
+    even = itertools.cycle([torch.randint(0, classes, (tokens,), generator=generator) for _ in range(batches)])
+    rank = 1 / torch.arange(1, classes + 1, dtype=torch.float64)
+    natural = itertools.cycle([torch.multinomial(rank, tokens, True, generator=generator) for _ in range(batches)])
+    collected = ClassMoments.empty(classes, dim)
+    table = torch.zeros(classes, dim, dtype=torch.float64)
+    wide = itertools.cycle([next(features).double() for _ in range(4)])
+
+    def one_hot(dtype: torch.dtype) -> object:
+        return F.one_hot(next(even), classes).to(dtype).T @ next(features).to(dtype)
+
+    fast = in_turns(
+        {
+            "ours": lambda: collected.update(next(features), next(even)),
+            "ours, natural": lambda: collected.update(next(features), next(natural)),
+            "limit": lambda: table.index_add_(0, next(even), next(wide)),
+            "limit, natural": lambda: table.index_add_(0, next(natural), next(wide)),
+        },
+        turns=30 if quick else 150,
+        warm_up=15,
+    )
+    slow = in_turns(
+        {"float64": lambda: one_hot(torch.float64), "float32": lambda: one_hot(torch.float32)},
+        turns=1 if quick else 5,
+        warm_up=1,
+    )
+    ours, limit = fast["ours"], fast["limit"]
+    natural_ratio = fast["ours, natural"] / fast["limit, natural"]
+    return [
+        at_least(
+            "moments: × a float64 one-hot product",
+            slow["float64"] / ours,
+            300,
+            ours=shown(ours),
+            baseline=shown(slow["float64"]),
+            limit=shown(limit),
+        ),
+        Line(
+            "moments: × a float32 one-hot product",
+            slow["float32"] / ours,
+            "×",
+            "–",
+            None,
+            ours=shown(ours),
+            baseline=shown(slow["float32"]),
+        ),
+        at_most("moments: × one float64 index_add_", ours / limit, 4, ours=shown(ours), limit=shown(limit)),
+        Line(
+            "moments: × index_add_, labels as in text",
+            natural_ratio,
+            "×",
+            "–",
+            None,
+            ours=shown(fast["ours, natural"]),
+            limit=shown(fast["limit, natural"]),
+        ),
+    ]
+
+
+def pairs_in_process(classes: int, dim: int) -> dict[str, float]:
+    """Seconds of the sweep and of the bare products of its tiles, and the peak memory of the sweep alone."""
+    generator = torch.Generator().manual_seed(0)
+    points = torch.randn(classes, dim, generator=generator, dtype=torch.float64)
+    points *= 0.5 + torch.rand(classes, 1, generator=generator, dtype=torch.float64)
+    variances = torch.rand(classes, generator=generator, dtype=torch.float64)
+    variances[::7] = 0
+    pair_statistics(points[:2048], variances[:2048], uncentred=True)
+
+    def ours() -> float:
+        start = time.perf_counter()
+        pair_statistics(points, variances, uncentred=True)
+        return time.perf_counter() - start
+
+    first, peak = ours(), peak_bytes()
+    bare = [_bare_products(points, variances) for _ in range(2)]
+    return {"ours": min(first, ours()), "limit": min(bare), "peak": peak}
+
+
+def _bare_products(points: torch.Tensor, variances: torch.Tensor) -> float:
+    tiles = list(_Sweep(points[:, :1], variances, uncentred=False, tile=1024).tiles())
+    space = points.new_empty(1024 * 1024)
+    start = time.perf_counter()
+    for rows, columns in tiles:
+        left, right = points[rows], points[rows if columns is None else columns]
+        torch.mm(left, right.T, out=space[: len(left) * len(right)].view(len(left), len(right)))
+    return time.perf_counter() - start
+
+
+def pairs(quick: bool) -> list[Line]:
+    """All pair statistics of class means, in a process of their own."""
+    classes, dim = (8000, 1024) if quick else (29233, 1024)
+    found = in_a_process("benchmarks.core", "pairs_in_process", classes, dim)
+    ratio, peak = found["ours"] / found["limit"], found["peak"] / 1e9
+    times = {"ours": shown(found["ours"]), "limit": shown(found["limit"])}
+    return [
+        at_most(f"pairs, {classes:,} × {dim:,}: × their products", ratio, 1.5, **times),
+        at_most(f"pairs, {classes:,} × {dim:,}: peak memory", peak, 1.5, "GB"),
+    ]
+
+
+def decisions(quick: bool) -> list[Line]:
+    """Both classifiers over all of 50,257 classes."""
+    classes, dim, tokens = (20000, 768, 512) if quick else (50257, 768, 2048)
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(classes, dim, generator=generator)
+    collected = ClassMoments.empty(classes, dim)
+    collected.update(weight + torch.randn(classes, dim, generator=generator), torch.arange(classes))
+    decider = Decider(collected, weight=weight)
+    labels = torch.randint(0, classes, (tokens,), generator=generator)
+    features = weight[labels] + torch.randn(tokens, dim, generator=generator)
+    space = torch.empty(tokens, 4096)
+    centres = collected.means.float()
+
+    def products() -> None:
+        for table in (weight, centres):
+            for start in range(0, classes, 4096):
+                some = table[start : start + 4096]
+                torch.mm(features, some.T, out=space.view(-1)[: tokens * len(some)].view(tokens, len(some)))
+
+    found = in_turns({"ours": lambda: decider.choices(features), "limit": products}, turns=3 if quick else 7, warm_up=1)
+    times = {"ours": shown(found["ours"]), "limit": shown(found["limit"])}
+    return [at_most("decisions: × their two products", found["ours"] / found["limit"], 1.3, **times)]
+
+
+ALL = {"moments": moments, "pairs": pairs, "decisions": decisions}

@@ -1,0 +1,68 @@
+"""Timing on a shared, noisy machine: contestants take turns, and each is judged by the median of its turns."""
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of the table: a figure, the bar it should meet, and what it was made from."""
+
+    name: str
+    figure: float
+    unit: str
+    bar: str
+    met: bool | None
+    ours: str = ""
+    baseline: str = ""
+    limit: str = ""
+
+
+def at_most(name: str, figure: float, bar: float, unit: str = "×", **details: str) -> Line:
+    return Line(name, figure, unit, f"≤ {bar:g} {unit}", figure <= bar, **details)
+
+
+def at_least(name: str, figure: float, bar: float, unit: str = "×", **details: str) -> Line:
+    return Line(name, figure, unit, f"≥ {bar:g} {unit}", figure >= bar, **details)
+
+
+def in_turns(contestants: dict[str, Callable[[], object]], *, turns: int, warm_up: int = 2) -> dict[str, float]:
+    """Median seconds of each contestant, all run in turn so that a slow spell hits them alike."""
+    for _ in range(warm_up):
+        for run in contestants.values():
+            run()
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(turns):
+        for name, run in contestants.items():
+            start = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(times) for name, times in seconds.items()}
+
+
+def shown(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.2f} ms"
+
+
+def peak_bytes() -> int:
+    """The most memory this process has ever held."""
+    status = Path("/proc/self/status")
+    if status.exists():  # on Linux ru_maxrss counts the parent's memory too, from before the exec
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def in_a_process(module: str, function: str, *args: object) -> dict[str, float]:
+    """What module.function(*args) returns in a fresh process, so that its peak memory is its own."""
+    code = f"import json, {module}; print(json.dumps({module}.{function}(*{args!r})))"
+    result = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    figures: dict[str, float] = json.loads(result.stdout)
+    return figures

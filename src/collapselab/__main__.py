@@ -1,0 +1,3 @@
+from collapselab.cli import main
+
+main()

@@ -1,0 +1,398 @@
+"""Conformance: every entry of METRICS against its definition, its known answer and what must leave it unchanged."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from torch import Tensor
+
+import oracles
+from collapselab import METRICS, ClassMoments, Decider, Measurement, collapse_metrics
+from frames import around, orthoplex, rotation, simplex
+
+CLASSES = 14
+MADE = {"agreement", "ncc_accuracy", "model_accuracy"}
+
+
+@dataclass(frozen=True)
+class World:
+    """Features and labels of both splits and an output layer."""
+
+    features: Tensor
+    labels: Tensor
+    weight: Tensor
+    bias: Tensor
+    validation: Tensor
+    validation_labels: Tensor
+    min_count: int = 1
+
+
+def drawn(dim: int = 6, *, seed: int = 0, min_count: int = 1) -> World:
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    centres = 2 * normal(CLASSES, dim)
+    counts = torch.tensor([1, 1, 2, 3, 5, 8, 8, 9, 10, 12, 15, 20, 30, 0])
+    labels = torch.arange(CLASSES).repeat_interleave(counts)[torch.randperm(124, generator=generator)]
+    later = torch.randint(0, CLASSES, (60,), generator=generator)
+    return World(
+        features=centres[labels] + normal(len(labels), dim),
+        labels=labels,
+        weight=centres + normal(CLASSES, dim),
+        bias=normal(CLASSES),
+        validation=centres[later] + normal(60, dim),
+        validation_labels=later,
+        min_count=min_count,
+    )
+
+
+def measured(world: World, *, batch: int = 50, tile: int = 1024) -> dict[str, Measurement]:
+    moments = ClassMoments.empty(CLASSES, world.features.shape[1], covariance=True)
+    for start in range(0, len(world.labels), batch):
+        moments.update(world.features[start : start + batch], world.labels[start : start + batch])
+    decider = Decider(moments, weight=world.weight, bias=world.bias, min_count=world.min_count)
+    decisions = decider.decide(world.validation, world.validation_labels)
+    return collapse_metrics(
+        moments, weight=world.weight, bias=world.bias, min_count=world.min_count, decisions=decisions, tile=tile
+    )
+
+
+def expected(world: World) -> dict[str, float]:
+    return oracles.catalogue(
+        world.features.numpy(),
+        world.labels.numpy(),
+        weight=world.weight.numpy(),
+        bias=world.bias.numpy(),
+        validation=(world.validation.numpy(), world.validation_labels.numpy()),
+        min_count=world.min_count,
+    )
+
+
+def assert_value(found: Measurement, value: float, *, rel: float = 1e-8) -> None:
+    assert found.why is None, found
+    assert found.value == pytest.approx(value, rel=rel, abs=1e-12), found.metric
+
+
+# Known entries -------------------------------------------------------------------------------------------------------
+
+
+def test_the_catalogue_and_the_oracles_name_the_same_metrics() -> None:
+    assert set(METRICS) == set(expected(drawn()))
+    assert sum(metric.in_paper for metric in METRICS.values()) == 7
+
+
+@pytest.mark.parametrize("id", METRICS)
+def test_every_entry_is_complete(id: str) -> None:
+    metric = METRICS[id]
+    assert metric.id == id
+    assert metric.property
+    assert metric.formula
+    assert metric.reference
+    assert metric.version >= 1
+    assert metric.direction in ("falls", "rises", "approaches", None)
+
+
+# The definition ------------------------------------------------------------------------------------------------------
+
+WORLDS = {
+    "more classes than dimensions": drawn(6),
+    "more dimensions than classes": drawn(20, seed=1),
+    "as many": drawn(CLASSES - 2, seed=2),
+}
+
+
+@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize("id", METRICS)
+def test_the_value_is_that_of_the_definition(id: str, name: str) -> None:
+    assert_value(measured(WORLDS[name])[id], expected(WORLDS[name])[id])
+
+
+@pytest.mark.parametrize("id", [id for id in METRICS if id != "scatter_pinv"])
+def test_classes_below_min_count_take_part_in_nothing(id: str) -> None:
+    world = drawn(6, min_count=5)
+    assert_value(measured(world)[id], expected(world)[id])
+
+
+def test_a_pooled_covariance_over_more_than_the_kept_classes_is_not_used() -> None:
+    assert (
+        measured(drawn(6, min_count=5))["scatter_pinv"].why
+        == "the pooled covariance also covers classes that are not kept."
+    )
+    # Single samples have no scatter: leaving them out leaves the covariance as it is.
+    world = drawn(6, min_count=2)
+    assert_value(measured(world)["scatter_pinv"], expected(world)["scatter_pinv"])
+
+
+FAULTS: dict[str, Callable[[World], World]] = {
+    "a feature moved": lambda w: replace(w, features=torch.cat([w.features[:1] + 1, w.features[1:]])),
+    "a label changed": lambda w: replace(w, labels=torch.where(torch.arange(len(w.labels)) == 7, 13, w.labels)),
+    "a row of the output layer scaled": lambda w: replace(
+        w, weight=w.weight * torch.linspace(0.5, 2, CLASSES)[:, None]
+    ),
+    "the output layer turned": lambda w: replace(w, weight=-w.weight.flip(0)),
+    "validation labels shifted": lambda w: replace(w, validation_labels=w.validation_labels.roll(1)),
+}
+
+
+@pytest.mark.parametrize("id", METRICS)
+def test_a_planted_fault_is_seen(id: str) -> None:
+    """The comparison with the oracle can fail: for each metric, some fault in the data makes it."""
+    truth = expected(WORLDS["more classes than dimensions"])[id]
+    caught = []
+    for name, spoil in FAULTS.items():
+        try:
+            assert_value(measured(spoil(WORLDS["more classes than dimensions"]))[id], truth)
+        except AssertionError:
+            caught.append(name)
+    assert caught, f"no fault changes {id}"
+
+
+# What leaves a value unchanged ---------------------------------------------------------------------------------------
+
+ORIGIN = {"logdist_uncentred_mean", "logdist_uncentred_std", "logdist_uncentred_cv"}
+HEAD_CHOICE = {"agreement", "model_accuracy"}
+UNIT = {"cdnv_k2", "lognorm_cv"}
+
+
+def turned(world: World) -> World:
+    turn = rotation(world.features.shape[1], seed=5)
+    return replace(
+        world, features=world.features @ turn, validation=world.validation @ turn, weight=world.weight @ turn
+    )
+
+
+def scaled(world: World) -> World:
+    return replace(world, features=world.features * 4, validation=world.validation * 4, bias=world.bias * 4)
+
+
+def shifted(world: World) -> World:
+    return replace(world, features=world.features + 3, validation=world.validation + 3)
+
+
+def renamed(world: World) -> World:
+    names = torch.randperm(CLASSES, generator=torch.Generator().manual_seed(9))
+    back = torch.argsort(names)
+    return replace(
+        world,
+        labels=names[world.labels],
+        validation_labels=names[world.validation_labels],
+        weight=world.weight[back],
+        bias=world.bias[back],
+    )
+
+
+def reordered(world: World) -> World:
+    order = torch.randperm(len(world.labels), generator=torch.Generator().manual_seed(3))
+    return replace(world, features=world.features[order], labels=world.labels[order])
+
+
+INVARIANCES: dict[str, tuple[Callable[[World], World], set[str]]] = {
+    "rotation": (turned, set()),
+    "scale": (scaled, UNIT),
+    "shift": (shifted, ORIGIN | HEAD_CHOICE),
+    "renaming classes": (renamed, set()),
+    "order": (reordered, set()),
+}
+
+
+@pytest.mark.parametrize("name", INVARIANCES)
+@pytest.mark.parametrize("id", METRICS)
+def test_what_must_not_matter_does_not(id: str, name: str) -> None:
+    change, exempt = INVARIANCES[name]
+    world = drawn(6, seed=4)
+    before, after = measured(world)[id], measured(change(world))[id]
+    assert before.value is not None
+    if id in exempt:
+        assert after.value != pytest.approx(before.value, rel=1e-6)
+    else:
+        assert_value(after, before.value)
+
+
+@pytest.mark.parametrize("batch", [1, 7, 124])
+@pytest.mark.parametrize("tile", [1, 5, 4096])
+def test_neither_batches_nor_tiles_matter(batch: int, tile: int) -> None:
+    world = drawn(6, seed=4)
+    reference = measured(world)
+    for id, found in measured(world, batch=batch, tile=tile).items():
+        value = reference[id].value
+        assert value is not None
+        assert_value(found, value, rel=1e-10)
+
+
+def test_the_fourth_power_of_the_distance_gives_cdnv_k2_a_unit() -> None:
+    world = drawn(6)
+    near, far = measured(world)["cdnv_k2"].value, measured(scaled(world))["cdnv_k2"].value
+    assert near is not None
+    assert far == pytest.approx(near / 16, rel=1e-10)
+
+
+# Known answers -------------------------------------------------------------------------------------------------------
+
+
+def collapsed(frame: Tensor, *, spread: float = 0.0, weight: Tensor | None = None) -> dict[str, Measurement]:
+    classes, dim = frame.shape
+    features, labels = around(frame, spread * torch.eye(dim, dtype=torch.float64))
+    moments = ClassMoments.empty(classes, dim, covariance=True)
+    moments.update(features, labels)
+    weight = frame if weight is None else weight
+    decisions = Decider(moments, weight=weight).decide(features, labels)
+    return collapse_metrics(moments, weight=weight, decisions=decisions)
+
+
+SIMPLEX = {
+    "cdnv": 0, "cdnv_k2": 0, "scatter_ratio": 0, "scatter_pinv": 0, "norm_cv": 0, "lognorm_cv": 0,
+    "cosine_mean": -1 / 7, "cosine_std": 0, "cosine_cv": 0, "etf_error": 0, "etf_floor": 0,
+    "logdist_mean": -0.5 * math.log(2 + 2 / 7), "logdist_std": 0, "logdist_cv": 0,
+    "logdist_uncentred_mean": -0.5 * math.log(2 + 2 / 7), "logdist_uncentred_std": 0, "logdist_uncentred_cv": 0,
+    "duality_cos_mean": 1, "duality_cos_std": 0, "duality_cos_cv": 0, "duality_error": 0,
+    "agreement": 1, "ncc_accuracy": 1, "model_accuracy": 1,
+    "head_norm_cv": 0, "head_cosine_mean": -1 / 7, "head_cosine_std": 0,
+    "head_logdist_mean": -0.5 * math.log(2 + 2 / 7), "head_logdist_std": 0, "head_logdist_cv": 0, "head_sum": 0,
+    "effective_rank": 7,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("id", [id for id in METRICS if id != "cdnv_log"])
+def test_a_collapsed_simplex_is_ideal_in_every_metric(id: str) -> None:
+    found = collapsed(simplex(8, 12) @ rotation(12))[id]
+    assert found.why is None
+    # The duality error is the root of a difference that is 0 up to rounding.
+    assert found.value == pytest.approx(SIMPLEX[id], abs=1e-7 if id == "duality_error" else 1e-12, rel=1e-12)
+    if found.ideal is not None and "logdist" not in id:
+        assert found.value == pytest.approx(found.ideal, abs=1e-7)
+
+
+def test_a_collapsed_simplex_has_no_log_cdnv_and_says_so() -> None:
+    found = collapsed(simplex(8))["cdnv_log"]
+    assert (found.value, found.why, found.left_out) == (None, "all 28 pairs were left out.", 28)
+
+
+def test_crosses_on_a_simplex_have_the_cdnv_of_their_radius() -> None:
+    found = collapsed(simplex(5), spread=0.3)
+    variance, distance = 0.3**2, 2.0
+    assert_value(found["cdnv"], variance / distance)
+    assert_value(found["cdnv_k2"], variance / distance**2)
+    assert_value(found["cdnv_log"], math.log(variance / distance))
+    assert_value(found["scatter_ratio"], variance / (4 / 5))
+
+
+def test_a_tight_frame_reaches_the_floor_and_nothing_goes_below() -> None:
+    found = collapsed(orthoplex(6))
+    floor = found["etf_floor"].value
+    assert floor == pytest.approx(math.sqrt(2 - 2 * math.sqrt(6 / 11)))
+    assert found["etf_error"].value == pytest.approx(floor, rel=1e-12)
+    assert found["etf_error"].ideal == floor
+    other = measured(drawn(6))
+    assert other["etf_error"].value is not None
+    assert other["etf_floor"].value is not None
+    assert other["etf_error"].value > other["etf_floor"].value
+
+
+@pytest.mark.parametrize(("dim", "value"), [(2, 0.0), (3, 0.5 - math.log(2))])
+def test_log_distance_of_the_uniform_sphere_is_known_in_small_dimensions(dim: int, value: float) -> None:
+    assert METRICS["logdist_mean"].ideal_at(classes=10, dim=dim) == pytest.approx(value, abs=1e-12)
+
+
+def test_log_distance_of_the_uniform_sphere_is_that_of_random_directions() -> None:
+    points = torch.randn(3000, 10, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    moments = ClassMoments.empty(3000, 10)
+    moments.update(points, torch.arange(3000))
+    found = collapse_metrics(moments)["logdist_mean"]
+    assert found.ideal is not None
+    assert found.value == pytest.approx(found.ideal, abs=1e-3)
+
+
+# Reasons -------------------------------------------------------------------------------------------------------------
+
+
+def test_without_an_output_layer_only_its_metrics_are_missing() -> None:
+    world = drawn(6)
+    moments = ClassMoments.empty(CLASSES, 6)
+    moments.update(world.features, world.labels)
+    found = collapse_metrics(moments)
+    missing = {id: found[id].why for id in found if found[id].value is None}
+    head = {id for id in METRICS if id.startswith(("head_", "duality_"))}
+    assert set(missing) == head | MADE | {"scatter_pinv"}
+    assert {missing[id] for id in head} == {"no output layer was given."}
+    assert {missing[id] for id in MADE} == {"no decisions were given; they are made on the validation split."}
+    assert missing["scatter_pinv"] == "the pooled covariance was not collected; ask for covariance=True."
+
+
+@pytest.mark.parametrize("classes", [0, 1])
+def test_too_few_classes_leave_every_metric_with_a_reason(classes: int) -> None:
+    moments = ClassMoments.empty(4, 3, covariance=True)
+    if classes:
+        moments.update(torch.randn(5, 3), torch.zeros(5, dtype=torch.int64))
+    found = collapse_metrics(moments, weight=torch.randn(4, 3))
+    for id in METRICS:
+        if classes and id == "head_sum":
+            continue
+        assert found[id].value is None, id
+        assert found[id].why, id
+    assert found["cdnv"].why in ("0 kept classes; at least 1 are needed.", "1 kept class; at least 2 are needed.")
+
+
+def test_a_mean_at_the_centre_is_named_as_the_reason() -> None:
+    frame = torch.cat([orthoplex(3), torch.zeros(1, 3, dtype=torch.float64)])
+    moments = ClassMoments.empty(9, 3)
+    moments.update(frame, torch.arange(7) + 2)
+    found = collapse_metrics(moments, weight=torch.ones(9, 3))
+    for id in ("lognorm_cv", "cosine_mean", "cosine_cv", "logdist_std", "duality_cos_mean"):
+        assert found[id].why == "class 8 has a centred mean of zero (1 class in all).", id
+    assert found["logdist_uncentred_mean"].why == "class 8 has a mean of zero (1 class in all)."
+    assert found["norm_cv"].value is not None
+    assert found["head_cosine_mean"].why == "class 2 has a centred output row of zero (7 classes in all)."
+
+
+def test_coincident_means_are_counted_beside_the_value() -> None:
+    frame = simplex(5)
+    moments = ClassMoments.empty(7, 5)
+    features, labels = around(torch.cat([frame, frame[:2]]), 0.1 * torch.eye(5, dtype=torch.float64))
+    moments.update(features, labels)
+    moments.sums[5:] = moments.sums[:2]
+    found = collapse_metrics(moments)
+    assert (found["cdnv"].left_out, found["logdist_mean"].left_out, found["cosine_mean"].left_out) == (2, 2, 0)
+
+
+def test_a_value_beyond_float64_is_a_reason_and_not_an_infinity() -> None:
+    moments = ClassMoments.empty(3, 2)
+    huge = 1e160 * torch.tensor([[0, 0], [1, 0], [0, 1], [1, 1]], dtype=torch.float64)
+    moments.update(huge, torch.tensor([0, 0, 1, 2]))
+    found = collapse_metrics(moments)["cdnv"]
+    assert found.value is None
+    assert found.why is not None
+    assert "range of float64" in found.why
+
+
+def test_measurements_say_what_they_rest_on() -> None:
+    world = drawn(6, min_count=5)
+    found = measured(world)
+    judged = int(torch.isin(world.validation_labels, torch.arange(4, 13)).sum())
+    assert (found["cdnv"].classes, found["cdnv"].tokens, found["cdnv"].min_count) == (9, 117, 5)
+    assert (found["agreement"].tokens, found["agreement"].left_out) == (judged, 60 - judged)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"weight": torch.zeros(3, 3)}, r"output layer of shape \(3, 3\); \(4, 3\), classes × dim, is needed"),
+        ({"bias": torch.zeros(4)}, "an output bias without an output layer"),
+        ({"min_count": 0}, "min_count is 0; a class needs at least 1 sample"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        collapse_metrics(ClassMoments.empty(4, 3), **arguments)  # type: ignore[arg-type]
+
+
+def test_decisions_over_other_classes_are_refused() -> None:
+    world = drawn(6)
+    moments = ClassMoments.empty(CLASSES, 6)
+    moments.update(world.features, world.labels)
+    decisions = Decider(moments, weight=world.weight, min_count=2).decide(world.validation, world.validation_labels)
+    with pytest.raises(ValueError, match="with min_count 2 beside moments of 14 classes with min_count 1"):
+        collapse_metrics(moments, weight=world.weight, decisions=decisions)

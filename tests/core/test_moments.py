@@ -1,0 +1,269 @@
+import itertools
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.testing import assert_close
+
+from collapselab.core import moments as module
+from collapselab.core.moments import ClassMoments
+
+
+def drawn(
+    tokens: int, classes: int, dim: int, *, seed: int = 0, dtype: torch.dtype = torch.float64
+) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(0, classes, (tokens,), generator=generator)
+    features = torch.randn(tokens, dim, generator=generator, dtype=torch.float64)
+    return (features + 3 * torch.randn(classes, dim, generator=generator, dtype=torch.float64)[labels]).to(
+        dtype
+    ), labels
+
+
+def collected(
+    features: Tensor, labels: Tensor, classes: int, *, cut: int | None = None, **options: object
+) -> ClassMoments:
+    moments = ClassMoments.empty(classes, features.shape[1], **options)  # type: ignore[arg-type]
+    step = cut or max(1, len(features))
+    for start in range(0, len(features), step):
+        moments.update(features[start : start + step], labels[start : start + step])
+    return moments
+
+
+def by_definition(features: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Tensor, Tensor]:
+    features = features.double()
+    counts, means, scatter = (
+        torch.zeros(classes, dtype=torch.int64),
+        torch.zeros(classes, features.shape[1]).double(),
+        [],
+    )
+    for c in range(classes):
+        group = features[labels == c]
+        counts[c] = len(group)
+        if len(group):
+            means[c] = group.mean(0)
+        scatter.append(((group - means[c]) ** 2).sum())
+    return counts, means, torch.stack(scatter)
+
+
+def assert_same(left: ClassMoments, right: ClassMoments, *, rtol: float = 1e-11) -> None:
+    assert torch.equal(left.counts, right.counts)
+    assert_close(left.means, right.means, rtol=rtol, atol=rtol)
+    assert_close(left.scatter, right.scatter, rtol=rtol, atol=rtol)
+    assert left.tokens == right.tokens
+
+
+@given(
+    tokens=st.integers(0, 300),
+    classes=st.integers(1, 40),
+    dim=st.integers(1, 9),
+    cut=st.integers(1, 120),
+    seed=st.integers(0, 99),
+)
+def test_moments_are_those_of_the_definition(tokens: int, classes: int, dim: int, cut: int, seed: int) -> None:
+    features, labels = drawn(tokens, classes, dim, seed=seed)
+    moments = collected(features, labels, classes, cut=cut)
+    counts, means, scatter = by_definition(features, labels, classes)
+    assert torch.equal(moments.counts, counts)
+    assert_close(moments.means, means, rtol=1e-12, atol=1e-12)
+    assert_close(moments.scatter, scatter, rtol=1e-12, atol=1e-12)
+    assert_close(moments.variances, scatter / counts.clamp(min=1), rtol=1e-12, atol=1e-12)
+
+
+def test_a_batch_larger_than_a_part_is_folded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    features, labels = drawn(500, 7, 5)
+    whole = collected(features, labels, 7)
+    monkeypatch.setitem(module.PART_BYTES, "cpu", 8 * 5 * 16)
+    assert_same(collected(features, labels, 7), whole)
+
+
+@given(cuts=st.lists(st.integers(0, 200), min_size=1, max_size=4), seed=st.integers(0, 99))
+def test_merging_shards_equals_one_pass(cuts: list[int], seed: int) -> None:
+    features, labels = drawn(200, 12, 6, seed=seed)
+    bounds = [0, *sorted(cuts), 200]
+    merged = ClassMoments.empty(12, 6, covariance=True)
+    for start, stop in itertools.pairwise(bounds):
+        merged.merge(collected(features[start:stop], labels[start:stop], 12, covariance=True))
+    whole = collected(features, labels, 12, covariance=True)
+    assert_same(merged, whole)
+    assert_close(merged.covariance, whole.covariance, rtol=1e-11, atol=1e-12)
+
+
+def test_the_same_stream_gives_the_same_bits() -> None:
+    features, labels = drawn(5000, 50, 33)
+    first, second = (collected(features, labels, 50, cut=700, covariance=True) for _ in range(2))
+    for name in ("counts", "sums", "scatter", "pooled"):
+        assert torch.equal(getattr(first, name), getattr(second, name)), name
+
+
+@pytest.mark.parametrize("per_class", [False, True], ids=["common offset", "offset of each class"])
+def test_features_far_from_the_origin_keep_their_scatter_where_the_naive_formula_loses_it(per_class: bool) -> None:
+    features, labels = drawn(4000, 20, 8)
+    offset = 1e7 * torch.randn(
+        20 if per_class else 1, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
+    far = features + (offset[labels] if per_class else offset)
+    _, _, scatter = by_definition(features, labels, 20)
+    assert_close(collected(far, labels, 20, cut=256).scatter, scatter, rtol=1e-6, atol=0)
+
+    halves = [collected(far[half], labels[half], 20) for half in (slice(0, 2000), slice(2000, 4000))]
+    assert_close(halves[0].merge(halves[1]).scatter, scatter, rtol=1e-6, atol=0)
+
+    groups = [far[labels == c] for c in range(20)]
+    naive = torch.stack([(g**2).sum() - len(g) * (g.mean(0) ** 2).sum() for g in groups])
+    assert ((naive / scatter - 1).abs() > 1e-4).any()
+
+
+def test_collapsed_classes_have_no_scatter_even_far_from_the_origin() -> None:
+    points = 1e7 * torch.randn(5, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(5).repeat(40)
+    moments = collected(points[labels], labels, 5, cut=17)
+    assert float((moments.scatter / moments.sums.square().sum(1)).max()) < 1e-30
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn])
+def test_features_of_any_float_dtype_are_summed_in_float64(dtype: torch.dtype) -> None:
+    features, labels = drawn(600, 9, 4, dtype=dtype)
+    _, means, scatter = by_definition(features, labels, 9)
+    moments = collected(features, labels, 9, cut=100)
+    assert_close(moments.means, means, rtol=1e-12, atol=1e-12)
+    assert_close(moments.scatter, scatter, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.uint16])
+def test_labels_of_any_integer_dtype_are_taken(dtype: torch.dtype) -> None:
+    features, labels = drawn(50, 9, 4)
+    assert_same(collected(features, labels.to(dtype), 9), collected(features, labels, 9))
+
+
+def test_label_minus_100_is_skipped() -> None:
+    features, labels = drawn(50, 9, 4)
+    labels[::3] = -100
+    used = labels != -100
+    features[~used] = torch.nan  # what is skipped is not looked at either
+    assert_same(collected(features, labels, 9), collected(features[used], labels[used], 9))
+
+
+def test_an_update_needs_no_gradient_and_keeps_none() -> None:
+    features, labels = drawn(20, 3, 4)
+    assert not collected(features.requires_grad_(), labels, 3).sums.requires_grad
+
+
+def test_covariance_is_the_pooled_within_class_covariance() -> None:
+    features, labels = drawn(700, 15, 6)
+    _, means, _ = by_definition(features, labels, 15)
+    residuals = features - means[labels]
+    moments = collected(features, labels, 15, cut=64, covariance=True)
+    assert_close(moments.covariance, residuals.T @ residuals / 700, rtol=1e-11, atol=1e-12)
+    assert collected(features, labels, 15).covariance is None
+
+
+def test_the_null_twin_keeps_counts_and_total_but_shuffles_labels() -> None:
+    features, labels = drawn(2000, 10, 5)
+    moments = ClassMoments.empty(10, 5)
+    twin = moments.null_twin(seed=3)
+    for start in range(0, 2000, 500):
+        moments.update(features[start : start + 500], labels[start : start + 500])
+        twin.update(features[start : start + 500], labels[start : start + 500])
+    assert torch.equal(twin.counts, moments.counts)
+    assert_close(twin.sums.sum(0), moments.sums.sum(0))
+    assert float(twin.means.std(0).mean()) < 0.2 * float(moments.means.std(0).mean())
+    again = moments.null_twin(seed=3)
+    other = moments.null_twin(seed=4)
+    for start in range(0, 2000, 500):
+        again.update(features[start : start + 500], labels[start : start + 500])
+        other.update(features[start : start + 500], labels[start : start + 500])
+    assert torch.equal(again.sums, twin.sums)
+    assert not torch.equal(other.sums, twin.sums)
+
+
+def test_a_null_twin_goes_on_after_loading_as_if_it_had_not_stopped(tmp_path: Path) -> None:
+    features, labels = drawn(400, 6, 3)
+    whole = collected(features, labels, 6, cut=100, shuffle=7)
+    half = collected(features[:200], labels[:200], 6, cut=100, shuffle=7)
+    half.save(tmp_path / "null.safetensors")
+    loaded = ClassMoments.load(tmp_path / "null.safetensors")
+    for start in (200, 300):
+        loaded.update(features[start : start + 100], labels[start : start + 100])
+    assert torch.equal(loaded.sums, whole.sums)
+
+
+@pytest.mark.parametrize("covariance", [False, True])
+def test_saving_and_loading_is_exact(tmp_path: Path, covariance: bool) -> None:
+    features, labels = drawn(300, 40, 6)
+    labels[labels % 3 == 0] = 1  # some classes are never seen
+    moments = collected(features, labels, 40, covariance=covariance)
+    moments.save(tmp_path / "deep" / "m.safetensors")
+    loaded = ClassMoments.load(tmp_path / "deep" / "m.safetensors")
+    for name in ("counts", "sums", "scatter", "pooled"):
+        left, right = getattr(moments, name), getattr(loaded, name)
+        assert (left is None and right is None) or torch.equal(left, right), name
+    assert loaded.tokens == moments.tokens
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["m.safetensors"]
+
+
+REFUSED = {
+    "lengths": (lambda f, y: (f, y[:-1]), r"^20 features but 19 labels; each feature needs its next token\.$"),
+    "shape of labels": (lambda f, y: (f, y[None]), r"^20 features but labels of shape \(1, 20\)"),
+    "dimension": (lambda f, y: (f[:, :3], y), r"^features of shape \(20, 3\); \(tokens, 4\) is needed\.$"),
+    "three axes": (lambda f, y: (f[None], y), r"^features of shape \(1, 20, 4\)"),
+    "label too large": (lambda f, y: (f, y.index_fill(0, torch.tensor([5, 9]), 8)), r"^2 of 20 labels are outside 0 … 4, the first 8;"),
+    "negative label": (lambda f, y: (f, y.index_fill(0, torch.tensor([3]), -1)), r"^1 of 20 labels are outside 0 … 4, the first -1;"),
+    "nan": (lambda f, y: (f.index_fill(0, torch.tensor([7, 8]), torch.nan), y), r"^8 features are nan or infinite, the first nan at token 7, dimension 0\.$"),
+    "infinity": (lambda f, y: (f.index_fill(1, torch.tensor([2]), -torch.inf), y), r"^20 features .* the first -inf at token 0, dimension 2\.$"),
+    "integer features": (lambda f, y: (f.long(), y), r"^features are torch.int64; floating-point numbers are needed\.$"),
+    "float labels": (lambda f, y: (f, y.double()), r"^labels are torch.float64; integers are needed\.$"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refused_update_says_why_and_changes_nothing(case: str) -> None:
+    spoil, message = REFUSED[case]
+    features, labels = drawn(20, 5, 4)
+    moments = collected(features, labels, 5, covariance=True)
+    before = {name: getattr(moments, name).clone() for name in ("counts", "sums", "scatter", "pooled")}
+    with pytest.raises(ValueError, match=message):
+        moments.update(*spoil(features.clone(), labels.clone()))
+    assert all(torch.equal(getattr(moments, name), value) for name, value in before.items())
+    assert moments.tokens == 20
+
+
+def test_the_position_of_a_nan_counts_skipped_tokens_too() -> None:
+    features, labels = drawn(20, 5, 4)
+    labels[:6] = -100
+    features[9, 1] = torch.nan
+    with pytest.raises(ValueError, match="at token 9, dimension 1"):
+        ClassMoments.empty(5, 4).update(features, labels)
+
+
+def test_large_but_finite_half_precision_features_are_not_taken_for_infinite() -> None:
+    features = torch.full((8, 4), 6e4, dtype=torch.float16)
+    moments = collected(features, torch.zeros(8, dtype=torch.int64), 1)
+    assert_close(moments.means, features[:1].double())
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (ClassMoments.empty(5, 3), r"5 classes × 3 cannot be merged into moments of 5 classes × 4"),
+        (ClassMoments.empty(6, 4), r"6 classes × 4 cannot be merged"),
+        (ClassMoments.empty(5, 4, covariance=True), "only one of the two moments collects the covariance"),
+        (ClassMoments.empty(5, 4, shuffle=0), "a null merges only with a null"),
+    ],
+)
+def test_moments_of_different_kind_do_not_merge(other: ClassMoments, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ClassMoments.empty(5, 4).merge(other)
+
+
+def test_empty_moments_need_classes_and_dimensions() -> None:
+    with pytest.raises(ValueError, match="0 classes × 4 dimensions; both must be at least 1"):
+        ClassMoments.empty(0, 4)
+
+
+def test_a_device_without_float64_is_refused() -> None:
+    with pytest.raises(ValueError, match="mps has no float64"):
+        ClassMoments.empty(5, 4, device="mps")
