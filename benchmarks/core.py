@@ -126,13 +126,13 @@ def decisions(quick: bool) -> list[Line]:
     decider = Decider(collected, weight=weight)
     labels = torch.randint(0, classes, (tokens,), generator=generator)
     features = weight[labels] + torch.randn(tokens, dim, generator=generator)
-    space = torch.empty(tokens, 4096)
+    space = torch.empty(tokens, 2048)
     centres = collected.means.float()
 
     def products() -> None:
         for table in (weight, centres):
-            for start in range(0, classes, 4096):
-                some = table[start : start + 4096]
+            for start in range(0, classes, 2048):
+                some = table[start : start + 2048]
                 torch.mm(features, some.T, out=space.view(-1)[: tokens * len(some)].view(tokens, len(some)))
 
     found = in_turns({"ours": lambda: decider.choices(features), "limit": products}, turns=3 if quick else 7, warm_up=1)

@@ -62,7 +62,7 @@ class Decider:
         weight: Tensor,
         bias: Tensor | None = None,
         min_count: int = 1,
-        tile: int = 4096,
+        tile: int = 2048,
     ) -> None:
         check_head(weight, bias, moments.classes, moments.dim)
         self.classes, self.dim, self.min_count = moments.classes, moments.dim, min_count
@@ -114,7 +114,7 @@ class LinearClassifier:
     """argmax over rows of <row, h - origin> + offset; the first of equals. Memory: tokens × tile scores."""
 
     def __init__(
-        self, rows: Tensor, offset: Tensor | None = None, *, origin: Tensor | None = None, tile: int = 4096
+        self, rows: Tensor, offset: Tensor | None = None, *, origin: Tensor | None = None, tile: int = 2048
     ) -> None:
         self.rows, self.offset, self.origin, self.tile = rows, offset, origin, tile
         self._tables: dict[torch.dtype, Tensor] = {}
@@ -141,10 +141,15 @@ class LinearClassifier:
         for start in range(0, classes, self.tile):
             table = self._table(dtype, slice(start, start + self.tile))
             tile = torch.mm(x, table.T, out=scores[: tokens * len(table)].view(tokens, len(table)))
-            top, at = tile.max(1)
-            tile.scatter_(1, at[:, None], -torch.inf)
-            second = torch.maximum(torch.maximum(second, torch.minimum(best, top)), tile.amax(1))
-            chosen = torch.where(top > best, at + start, chosen)
+            top = tile.amax(1)
+            second = torch.maximum(second, torch.minimum(best, top))
+            risen = (top > best).nonzero().squeeze(1)
+            if len(risen):  # only these need to know where the maximum is, which is dear, and what comes after it
+                some = tile.index_select(0, risen)
+                at = some.argmax(1)
+                runner_up = some.scatter_(1, at[:, None], -torch.inf).amax(1)
+                second[risen] = torch.maximum(second[risen], runner_up)
+                chosen[risen] = at + start
             best = torch.maximum(best, top)
             longest = torch.maximum(longest, torch.linalg.vector_norm(table, dim=1).max())
         # |error| ≤ (dim + 4) u |x| |row| for a dot product of rounded vectors, in whatever order it is summed.

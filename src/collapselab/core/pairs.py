@@ -111,6 +111,11 @@ class _Total:
         self.squares = self.squares + squares
         self.pairs += pairs
 
+    def add_about_zero(self, values: Tensor) -> None:
+        """Values whose mean is known to be 0."""
+        flat = values.view(-1)
+        self.add(flat.new_zeros(()), len(flat), torch.dot(flat, flat))
+
     def add_values(self, values: Tensor) -> None:
         flat = values.view(-1)
         self.add(flat.sum(), len(flat), torch.dot(flat, flat))
@@ -230,7 +235,7 @@ class _Sweep:
         squares = first.addcmul_(second, second)
         self._again(squares, near, left, right, lambda row: self.points[row])
         if centred:
-            self.cosine.add_values(x.sub_(1))
+            self.cosine.add_about_zero(x.sub_(1))
         if uncentred:
             self._take_uncentred(squares, left, right, x, second)
         if self.cdnv is not None:
