@@ -5,7 +5,20 @@ from pathlib import Path
 
 import pytest
 
-ORDER = ["errors", "core", "corpus", "models", "results", "measure", "training", "suite", "analysis", "report", "cli"]
+ORDER = [
+    "errors",
+    "progress",
+    "core",
+    "corpus",
+    "models",
+    "results",
+    "measure",
+    "training",
+    "suite",
+    "analysis",
+    "report",
+    "cli",
+]
 SOURCE = Path(__file__).parents[1] / "src" / "collapselab"
 
 

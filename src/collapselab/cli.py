@@ -5,10 +5,12 @@ Data goes to stdout, progress and messages to stderr. Exit 0: done; 2: the user 
 
 import json
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from collapselab import __version__
@@ -22,6 +24,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+corpus = typer.Typer(help="Turn text into blocks of tokens, and see what is in them.", no_args_is_help=True)
+app.add_typer(corpus, name="corpus")
+
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")]
 
 
 def main() -> None:
@@ -43,9 +49,7 @@ def root(
 
 
 @app.command()
-def metrics(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")] = False,
-) -> None:
+def metrics(as_json: JsonOption = False) -> None:
     """List the catalogue: every metric, what it shows and where it moves as a model collapses.
 
     Example: `collapselab metrics --json | jq '.[].id'`
@@ -62,3 +66,119 @@ def metrics(
         ideal = metric.ideal_text.strip("`")
         table.add_row(metric.id + star, metric.property, metric.formula, metric.direction or "–", ideal)
     Console().print(table)
+
+
+@corpus.command()
+def build(
+    source: Annotated[
+        list[str],
+        typer.Argument(
+            help="`storyworld[:stories=N,seed=S]`, `tinystories`, `hf:NAME[:CONFIG]`, or files and folders."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The folder to make.")],
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            help="`gpt2` or another name on the hub, a folder, or `bpe:SIZE`. [default: bpe:4096; tinystories: gpt2]"
+        ),
+    ] = None,
+    block: Annotated[int | None, typer.Option(help="Tokens in a block. [default: 512; paper packing: 2048]")] = None,
+    packing: Annotated[
+        Literal["stream", "paper"],
+        typer.Option(help="`stream`: documents end with a token. `paper`: groups of 1,000 joined, as published."),
+    ] = "stream",
+    validation: Annotated[
+        list[str] | None,
+        typer.Option(help="Files of the validation split (repeat for more).", rich_help_panel="Splits"),
+    ] = None,
+    validation_share: Annotated[
+        float, typer.Option(help="Share of documents held out where there is no such split.", rich_help_panel="Splits")
+    ] = 0.02,
+    seed: Annotated[int, typer.Option(help="Decides which are held out.", rich_help_panel="Splits")] = 0,
+    text_column: Annotated[
+        str, typer.Option(help="Column of JSON lines, Parquet and data sets.", rich_help_panel="Reading")
+    ] = "text",
+    separator: Annotated[
+        str,
+        typer.Option(help="The line between documents of a text file; '' for empty lines.", rich_help_panel="Reading"),
+    ] = "<|endoftext|>",
+    per_file: Annotated[bool, typer.Option(help="Each text file is one document.", rich_help_panel="Reading")] = False,
+    errors: Annotated[
+        Literal["strict", "replace"],
+        typer.Option(help="`strict`, or `replace` to go on over bytes that are not UTF-8.", rich_help_panel="Reading"),
+    ] = "strict",
+    id_type: Annotated[
+        Literal["auto", "uint16", "uint32"], typer.Option(help="Type of the stored ids.", rich_help_panel="Reading")
+    ] = "auto",
+) -> None:
+    """Build a corpus: documents in, memory-mapped blocks of token ids out. Repeated, it opens what is there.
+
+    Offline, in seconds: `collapselab corpus build storyworld --out corpora/storyworld`
+
+    The paper's: `collapselab corpus build tinystories --packing paper --out corpora/tinystories`
+
+    Your own: `collapselab corpus build data/*.jsonl.gz --text-column story --tokenizer bpe:8192 --out corpora/mine`
+    """
+    from collapselab.corpus.build import Recipe, build_corpus
+    from collapselab.corpus.sources import Reading, open_source
+
+    recipe = Recipe(
+        tokenizer=tokenizer or ("gpt2" if source == ["tinystories"] else "bpe:4096"),
+        block=block or (2048 if packing == "paper" else 512),
+        packing=packing,
+        id_type=id_type,
+        validation_share=validation_share,
+        seed=seed,
+    )
+    reading = Reading(text_column, None if per_file else separator, errors)
+    built = build_corpus(open_source(source, validation=validation, reading=reading), out, recipe)
+    splits = ", ".join(f"{name}: {len(split):,} blocks" for name, split in built.splits.items())
+    print(f"{out}: {splits} of {built.block:,}; {built.vocabulary:,} tokens. See it: collapselab corpus show {out}")
+
+
+@corpus.command()
+def show(
+    folder: Annotated[Path, typer.Argument(help="A corpus.")],
+    figure: Annotated[Path | None, typer.Option(help="Where the SVG goes. [default: FOLDER/frequencies.svg]")] = None,
+    verify: Annotated[bool, typer.Option(help="Check every byte against its checksum.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what is in a corpus: documents, tokens, types, the largest classes, and a picture of the frequencies.
+
+    Example: `collapselab corpus show corpora/storyworld`
+    """
+    from collapselab.corpus.blocks import Corpus
+    from collapselab.corpus.show import description, draw
+
+    opened = Corpus(folder, verify=verify or None)
+    facts = description(opened)
+    picture = figure or folder / "frequencies.svg"
+    draw(opened, picture)
+    if as_json:
+        print(json.dumps({**facts, "figure": str(picture)}, ensure_ascii=False))
+    else:
+        _print_corpus(facts, picture)
+
+
+def _print_corpus(facts: dict[str, Any], picture: Path) -> None:
+    console = Console()
+    about = (
+        f"vocabulary {facts['vocabulary']:,} ({facts['tokenizer']}), {facts['packing']} packing, hash {facts['hash']}"
+    )
+    console.print(f"[bold]{escape(facts['path'])}[/bold]  {escape(about)}")
+    rows = ["documents", "tokens", "types", "types_seen_once", "blocks", "tokens_dropped", "labels", "classes"]
+    numbers = Table("", *facts["splits"], box=None, header_style="bold")
+    for row in rows:
+        numbers.add_row(row.replace("_", " "), *(f"{split[row]:,}" for split in facts["splits"].values()))
+    for column in numbers.columns[1:]:
+        column.justify = "right"
+    classes = Table("largest classes", "count", "share", box=None, header_style="bold")
+    for entry in facts["largest_classes"]:
+        classes.add_row(escape(repr(entry["text"])), f"{entry['count']:,}", f"{entry['share']:.1%}")
+    kinds = Table("kind of token", "types", "tokens", box=None, header_style="bold")
+    for kind, share in facts["kinds"].items():
+        kinds.add_row(kind, f"{share['types']:,}", f"{share['tokens']:,}")
+    for table in (numbers, classes, kinds):
+        console.print(table)
+    console.print(f"frequencies: {picture}", soft_wrap=True)

@@ -6,3 +6,7 @@ The numerical core raises `ValueError` instead: its callers are programs, and it
 
 class UserError(Exception):
     """Something the user must change before the command can go on."""
+
+
+class CorpusError(UserError):
+    """A source that cannot be read, or a corpus that cannot be built or opened."""

@@ -1,0 +1,1 @@
+"""Text in, blocks of token ids on disk out."""

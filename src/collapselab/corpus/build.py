@@ -1,0 +1,243 @@
+"""Documents to blocks: tokenise, pack, count, write. The folder appears when everything in it is finished.
+
+`stream` packing ends every document with the end-of-text token and cuts the stream of all documents into blocks; only
+the last remainder of a split is dropped. `paper` packing joins groups of 1,000 documents without a separator and drops
+each group's remainder, as Linguistic Collapse did.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collapselab.corpus.blocks import FORMAT, Corpus, read_facts, sha256
+from collapselab.corpus.sources import Documents, Source
+from collapselab.corpus.vocabulary import tokenizer_for
+from collapselab.errors import CorpusError
+from collapselab.progress import progress
+
+GROUP = 1000
+"""Documents that `paper` packing joins."""
+
+BATCH_DOCUMENTS, BATCH_CHARACTERS = 512, 1 << 20
+"""What is tokenised at once, at the most: enough to keep every core busy, little enough not to be felt in memory."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides the bytes of a corpus besides its source."""
+
+    tokenizer: str = "bpe:4096"
+    block: int = 512
+    packing: Literal["stream", "paper"] = "stream"
+    id_type: Literal["auto", "uint16", "uint32"] = "auto"
+    validation_share: float = 0.02
+    seed: int = 0
+
+
+def build_corpus(source: Source, out: str | Path, recipe: Recipe | None = None) -> Corpus:
+    """Build the corpus, or open it if just this one is there already.
+
+    Nothing is left behind by a failure, and nothing that was there before is touched.
+    """
+    recipe, out = recipe or Recipe(), Path(out)
+    request = {"source": source.provenance, **asdict(recipe)}
+    if _is_built(out, request):
+        return Corpus(out)
+    if recipe.block < 2:
+        raise CorpusError(f"block is {recipe.block}; a block needs a token and its next, at least 2.")
+    partial = out.parent / f".{out.name}.{os.getpid()}.partial"
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        _sweep_up(out)
+        partial.mkdir()
+        _write(source, recipe, request, partial)
+        os.replace(partial, out)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise CorpusError(
+                f"{out}: the disk is full. Nothing was left behind; free some space and repeat."
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise CorpusError(f"{out}: cannot be written ({error.strerror}).") from error
+        raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return Corpus(out)
+
+
+def _is_built(out: Path, request: dict[str, Any]) -> bool:
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return False
+    if not out.is_dir() or not (out / "corpus.json").exists():
+        raise CorpusError(f"{out}: holds something else, and nothing is overwritten. Name another folder.")
+    built = read_facts(out)["request"]
+    request = json.loads(json.dumps(request))
+    changed = sorted(key for key in request.keys() | built.keys() if request.get(key) != built.get(key))
+    if changed:
+        differences = "; ".join(f"{key} was {built.get(key)!r}, now {request.get(key)!r}" for key in changed)
+        raise CorpusError(f"{out}: holds another corpus ({differences}). Name another folder, or delete this one.")
+    return True
+
+
+def _sweep_up(out: Path) -> None:
+    """Remove what builds of this folder left that were killed."""
+    for left in out.parent.glob(f".{out.name}.*.partial"):
+        process = left.name.split(".")[-2]
+        if not process.isdigit() or not Path(f"/proc/{process}").exists():
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _write(source: Source, recipe: Recipe, request: dict[str, Any], folder: Path) -> None:
+    tokenizer = tokenizer_for(recipe.tokenizer, _training_documents(source, recipe))
+    vocabulary = len(tokenizer)
+    id_type = _id_type(recipe.id_type, vocabulary)
+    counts = np.zeros((2, 2, vocabulary), dtype=np.int64)
+    with (folder / "train.bin").open("wb") as first, (folder / "validation.bin").open("wb") as second:
+        train = _Packer(first, recipe, tokenizer.eos_token_id, id_type, counts[0])
+        validation = _Packer(second, recipe, tokenizer.eos_token_id, id_type, counts[1])
+        backend = tokenizer.backend_tokenizer
+        if source.validation is None:
+            _tokenise("both splits", source.train, backend, lambda n: validation if _is_held_out(n, recipe) else train)
+        else:
+            _tokenise("train", source.train, backend, lambda _: train)
+            _tokenise("validation", source.validation, backend, lambda _: validation)
+        for packer in (train, validation):
+            packer.finish()
+    splits = {"train": train.facts("train"), "validation": validation.facts("validation")}
+    np.save(folder / "counts.npy", counts)
+    tokenizer.save_pretrained(folder / "tokenizer")
+    names = ["train.bin", "validation.bin", "counts.npy", "tokenizer/tokenizer.json"]
+    files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sha256(folder / name)} for name in names}
+    facts = {
+        "format": FORMAT,
+        "hash": hashlib.sha256(json.dumps([recipe.block, files], sort_keys=True).encode()).hexdigest()[:16],
+        "request": request,
+        "block": recipe.block,
+        "vocabulary": vocabulary,
+        "end_of_text": tokenizer.eos_token_id,
+        "splits": splits,
+        "files": files,
+        "versions": {name: version(name) for name in ("collapselab", "tokenizers", "transformers")},
+    }
+    (folder / "corpus.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+
+
+def _id_type(wanted: str, vocabulary: int) -> str:
+    if wanted == "auto":
+        return "uint16" if vocabulary <= 1 << 16 else "uint32"
+    if vocabulary - 1 > np.iinfo(wanted).max:
+        raise CorpusError(f"the tokenizer has {vocabulary:,} tokens, more than {wanted} can hold. Use --id-type auto.")
+    return wanted
+
+
+def _tokenise(what: str, documents: Documents, tokenizer: Any, pick: Callable[[int], "_Packer"]) -> None:
+    number = 0
+    with progress(f"tokenising {what}", total=documents.total, unit=documents.unit) as advance:
+        for batch in _batches(documents.open()):
+            for document, encoding in zip(
+                batch, tokenizer.encode_batch_fast(batch, add_special_tokens=False), strict=True
+            ):
+                pick(number).add(encoding.ids, characters=len(document))
+                number += 1
+            advance(sum(documents.size(document) for document in batch))
+
+
+def _training_documents(source: Source, recipe: Recipe) -> Documents:
+    if source.validation is not None:
+        return source.train
+
+    def training() -> Iterator[str]:
+        return (text for n, text in enumerate(source.train.open()) if not _is_held_out(n, recipe))
+
+    return replace(source.train, open=training)
+
+
+def _is_held_out(number: int, recipe: Recipe) -> bool:
+    """Whether a document is validation, where the source has none: a seeded share, whatever else is in the source."""
+    digest = hashlib.blake2b(f"{recipe.seed} {number}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest) < recipe.validation_share * 2**64
+
+
+def _batches(documents: Iterator[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    characters = 0
+    for document in documents:
+        batch.append(document)
+        characters += len(document)
+        if len(batch) >= BATCH_DOCUMENTS or characters >= BATCH_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
+@final
+class _Packer:
+    """Documents of token ids in, whole blocks out, counted on the way."""
+
+    def __init__(self, file: BinaryIO, recipe: Recipe, end: int, id_type: str, counts: NDArray[np.int64]) -> None:
+        self.file, self.recipe, self.end, self.id_type = file, recipe, end, id_type
+        self.token_counts, self.label_counts = counts
+        self.documents = self.tokens = self.blocks = self.dropped = self.characters = 0
+        self._waiting: list[int] = []
+
+    def add(self, ids: list[int], *, characters: int) -> None:
+        self.documents += 1
+        self.characters += characters
+        self.tokens += len(ids)
+        self._waiting += ids
+        if self.recipe.packing == "stream":
+            self._waiting.append(self.end)
+        elif self.documents % GROUP == 0:
+            self._cut(drop=True)
+        if len(self._waiting) >= max(1 << 18, self.recipe.block):
+            self._cut(drop=False)
+
+    def finish(self) -> None:
+        self._cut(drop=True)
+        self.file.flush()
+        os.fsync(self.file.fileno())
+
+    def _cut(self, *, drop: bool) -> None:
+        ids = np.array(self._waiting, dtype=np.int64)
+        blocks, block = len(ids) // self.recipe.block, self.recipe.block
+        rest = ids[blocks * block :]
+        whole = ids[: blocks * block].reshape(blocks, block)
+        self.file.write(whole.astype(self.id_type).tobytes())
+        self.blocks += blocks
+        self.label_counts += np.bincount(whole[:, 1:].reshape(-1), minlength=len(self.label_counts))
+        self.token_counts += np.bincount(ids if drop else whole.reshape(-1), minlength=len(self.token_counts))
+        self.dropped += len(rest) if drop else 0
+        self._waiting = [] if drop else rest.tolist()
+
+    def facts(self, split: str) -> dict[str, Any]:
+        if not self.documents:
+            raise CorpusError(f"{split}: no documents. Is the separator right, or the held-out share too small?")
+        if not self.blocks:
+            raise CorpusError(
+                f"{split}: {self.tokens:,} tokens do not fill one block of {self.recipe.block:,}. "
+                "Choose a shorter --block, or give more text."
+            )
+        if self.recipe.packing == "stream":  # the counts are of the documents; the ends are ours
+            self.token_counts[self.end] -= self.documents
+        return {
+            "documents": self.documents,
+            "characters": self.characters,
+            "tokens": self.tokens,
+            "types": int((self.token_counts > 0).sum()),
+            "types_seen_once": int((self.token_counts == 1).sum()),
+            "blocks": self.blocks,
+            "tokens_dropped": self.dropped,
+            "classes": int((self.label_counts > 0).sum()),
+            "id_type": self.id_type,
+        }

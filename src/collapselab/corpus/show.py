@@ -1,0 +1,144 @@
+"""What is in a corpus, for a person to see: its numbers, its largest classes, and how often its tokens occur.
+
+Tokens are of four kinds, as in the token analysis of Linguistic Collapse: lower-case words, capitalised words,
+punctuation and all else (digits, pieces of words in mixed case, bytes).
+"""
+
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from collapselab.core.storage import written_whole
+from collapselab.corpus.blocks import Corpus, Split
+
+KINDS = ["lower-case word", "capitalised word", "punctuation", "other"]
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#999999"]  # Okabe and Ito: told apart by colour-blind readers too
+LARGEST = 12
+POINTS = 1200
+"""Ranks that are drawn, evenly spaced on the logarithmic axis."""
+
+
+def kind_of(text: str) -> str:
+    """The kind of a token, by its text without the space before it."""
+    word = text.strip()
+    if word.isalpha() and word.islower():
+        return KINDS[0]
+    if word.isalpha() and word[0].isupper():
+        return KINDS[1]
+    if (
+        word
+        and all(unicodedata.category(character)[0] in "PS" for character in word)
+        and "\N{REPLACEMENT CHARACTER}" not in word
+    ):
+        return KINDS[2]
+    return KINDS[3]
+
+
+def description(corpus: Corpus) -> dict[str, Any]:
+    """Numbers of both splits, the largest classes, and the share of each kind of token."""
+    texts = token_texts(corpus)
+    kinds = [kind_of(text) for text in texts]
+    return {
+        "path": str(corpus.path),
+        "hash": corpus.hash,
+        "vocabulary": corpus.vocabulary,
+        "block": corpus.block,
+        "packing": corpus.facts["request"]["packing"],
+        "source": corpus.facts["request"]["source"],
+        "tokenizer": corpus.facts["request"]["tokenizer"],
+        "splits": {name: _numbers(split) for name, split in corpus.splits.items()},
+        "largest_classes": _largest(corpus.train, texts),
+        "kinds": _shares(corpus.train, kinds),
+    }
+
+
+def token_texts(corpus: Corpus) -> list[str]:
+    """Every token of the vocabulary as text."""
+    backend = corpus.tokenizer().backend_tokenizer
+    texts: list[str] = backend.decode_batch([[token] for token in range(corpus.vocabulary)], skip_special_tokens=False)
+    return texts
+
+
+def _numbers(split: Split) -> dict[str, Any]:
+    facts = {key: value for key, value in split.facts.items() if key != "id_type"}
+    seen = int((split.counts > 0).sum())
+    return {
+        **facts,
+        "classes_seen_once": int((split.counts == 1).sum()),
+        "labels": int(split.counts.sum()),
+        "classes": seen,
+    }
+
+
+def _largest(split: Split, texts: list[str]) -> list[dict[str, Any]]:
+    counts, tokens = split.counts.sort(descending=True, stable=True)
+    total = int(split.counts.sum())
+    return [
+        {"token": int(token), "text": texts[int(token)], "count": int(count), "share": int(count) / total}
+        for count, token in zip(counts[:LARGEST], tokens[:LARGEST], strict=True)
+        if count
+    ]
+
+
+def _shares(split: Split, kinds: list[str]) -> dict[str, dict[str, int]]:
+    counts = split.token_counts
+    members = {kind: torch.tensor([found == kind for found in kinds]) for kind in KINDS}
+    return {
+        kind: {"types": int((counts[member] > 0).sum()), "tokens": int(counts[member].sum())}
+        for kind, member in members.items()
+    }
+
+
+def draw(corpus: Corpus, path: str | Path) -> None:
+    """An SVG: frequency against rank by kind of token, and how types and tokens divide among the kinds."""
+    import altair as alt
+
+    texts = token_texts(corpus)
+    kinds = [kind_of(text) for text in texts]
+    scale = alt.Scale(domain=KINDS, range=COLOURS)
+    colour = alt.Color("kind:N", scale=scale, title=None, legend=alt.Legend(orient="top"))
+    ranks = (
+        alt.Chart(alt.InlineData(values=_ranked(corpus.train, texts, kinds)))
+        .mark_point(filled=True, size=16, opacity=0.7)
+        .encode(
+            x=alt.X("rank:Q", scale=alt.Scale(type="log"), title="rank of the token"),
+            y=alt.Y("count:Q", scale=alt.Scale(type="log"), title="occurrences in training"),
+            color=colour,
+        )
+        .properties(width=420, height=300, title="How often tokens occur")
+    )
+    shares = (
+        alt.Chart(alt.InlineData(values=_bars(_shares(corpus.train, kinds))))
+        .mark_bar()
+        .encode(
+            x=alt.X("share:Q", axis=alt.Axis(format="%"), title="share", stack="zero", scale=alt.Scale(domain=[0, 1])),
+            y=alt.Y("of:N", title=None, sort=["types", "tokens"]),
+            color=colour,
+            order=alt.Order("order:Q"),
+        )
+        .properties(width=260, height=120, title="How types and tokens divide")
+    )
+    chart = alt.hconcat(ranks, shares).configure(font="sans-serif").configure_axis(labelFontSize=12, titleFontSize=13)
+    with written_whole(path) as temporary:
+        chart.save(str(temporary), format="svg")
+
+
+def _ranked(split: Split, texts: list[str], kinds: list[str]) -> list[dict[str, Any]]:
+    counts, tokens = split.token_counts.sort(descending=True, stable=True)
+    total = int((counts > 0).sum())
+    rows = []
+    for rank in sorted({round(total ** (step / (POINTS - 1))) for step in range(POINTS)}):
+        token = int(tokens[rank - 1])
+        rows.append({"rank": rank, "count": int(counts[rank - 1]), "kind": kinds[token], "text": texts[token]})
+    return rows
+
+
+def _bars(shares: dict[str, dict[str, int]]) -> list[dict[str, Any]]:
+    rows = []
+    for of in ("types", "tokens"):
+        total = sum(share[of] for share in shares.values())
+        for order, (kind, share) in enumerate(shares.items()):
+            rows.append({"of": of, "kind": kind, "share": share[of] / total, "order": order})
+    return rows
