@@ -10,9 +10,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import core
+from benchmarks import core, corpus
 
-SUITES = {**core.ALL}
+SUITES = {**core.ALL, **corpus.ALL}
 
 
 def main() -> None:

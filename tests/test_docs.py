@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from collapselab.corpus.storyworld import stories
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -23,13 +27,38 @@ def test_a_stale_table_is_noticed(tmp_path: Path) -> None:
     assert script["current"](stale) != stale.read_text()
 
 
-def test_the_python_of_the_readme_runs() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
-    assert blocks
-    for block in blocks:
-        result = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, check=True)
-        numbers = [float(word) for word in result.stdout.split()]
-        assert len(numbers) == 3
+def python_blocks() -> list[tuple[str, str]]:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [
+        (page.name, block)
+        for page in pages
+        for block in re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.S)
+    ]
+
+
+@pytest.mark.parametrize(("page", "block"), python_blocks())
+def test_the_python_of_the_documents_runs(page: str, block: str, tmp_path: Path) -> None:
+    result = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert result.returncode == 0, result.stderr
+    if page == "README.md":
+        assert len([float(word) for word in result.stdout.split()]) == 3
+
+
+def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
+    """All that needs no network; the rest must at least be understood."""
+    (tmp_path / "train.txt").write_text("\n<|endoftext|>\n".join(stories(2500)))
+    (tmp_path / "validation.txt").write_text("\n<|endoftext|>\n".join(stories(300, split="validation")))
+    blocks = re.findall(r"```\n(collapselab .*?)```", (ROOT / "README.md").read_text(), flags=re.S)
+    commands = [line.split("#")[0].split()[1:] for block in blocks for line in block.splitlines()]
+    assert len(commands) >= 4
+    for command in commands:
+        if "tinystories" in command:
+            continue
+        result = subprocess.run(
+            [sys.executable, "-m", "collapselab", *command], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert result.returncode == 0, result.stderr
+        assert result.stdout
 
 
 def test_links_between_the_documents_lead_somewhere() -> None:

@@ -32,6 +32,12 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def sha256(path: Path) -> str:
+    """Hash of a file's contents."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def save_tensors(path: str | Path, tensors: dict[str, Tensor], *, kind: str, facts: dict[str, object]) -> None:
     """Write tensors and a few facts about them as one safetensors file that `load_tensors` can verify."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}

@@ -9,7 +9,6 @@ The order of batches is the sort order of a mixing function of (seed, epoch, ind
 version, with nothing to save for resuming.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from collapselab.core.storage import sha256
 from collapselab.errors import CorpusError
 
 FORMAT = 1
@@ -137,12 +137,6 @@ def read_facts(path: Path) -> dict[str, Any]:
     if facts["format"] != FORMAT:
         raise CorpusError(f"{path}: format {facts['format']}; this version reads {FORMAT}. Build the corpus again.")
     return facts
-
-
-def sha256(path: Path) -> str:
-    """Hash of a file's contents."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -19,7 +19,8 @@ from typing import Any, BinaryIO, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from collapselab.corpus.blocks import FORMAT, Corpus, read_facts, sha256
+from collapselab.core.storage import sha256
+from collapselab.corpus.blocks import FORMAT, Corpus, read_facts
 from collapselab.corpus.sources import Documents, Source
 from collapselab.corpus.vocabulary import tokenizer_for
 from collapselab.errors import CorpusError

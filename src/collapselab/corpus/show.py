@@ -5,6 +5,7 @@ punctuation and all else (digits, pieces of words in mixed case, bytes).
 """
 
 import unicodedata
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -101,9 +102,9 @@ def draw(corpus: Corpus, path: str | Path) -> None:
     colour = alt.Color("kind:N", scale=scale, title=None, legend=alt.Legend(orient="top"))
     ranks = (
         alt.Chart(alt.InlineData(values=_ranked(corpus.train, texts, kinds)))
-        .mark_point(filled=True, size=16, opacity=0.7)
+        .mark_point(filled=True, size=18, opacity=0.8)
         .encode(
-            x=alt.X("rank:Q", scale=alt.Scale(type="log"), title="rank of the token"),
+            x=alt.X("rank:Q", scale=alt.Scale(type="log", nice=False), title="rank of the token"),
             y=alt.Y("count:Q", scale=alt.Scale(type="log"), title="occurrences in training"),
             color=colour,
         )
@@ -120,7 +121,12 @@ def draw(corpus: Corpus, path: str | Path) -> None:
         )
         .properties(width=260, height=120, title="How types and tokens divide")
     )
-    chart = alt.hconcat(ranks, shares).configure(font="sans-serif").configure_axis(labelFontSize=12, titleFontSize=13)
+    chart = (
+        alt.hconcat(ranks, shares)
+        .configure(font="sans-serif")
+        .configure_axis(labelFontSize=12, titleFontSize=13, gridOpacity=0.35)
+        .configure_legend(labelFontSize=12)
+    )
     with written_whole(path) as temporary:
         chart.save(str(temporary), format="svg")
 
@@ -132,7 +138,8 @@ def _ranked(split: Split, texts: list[str], kinds: list[str]) -> list[dict[str, 
     for rank in sorted({round(total ** (step / (POINTS - 1))) for step in range(POINTS)}):
         token = int(tokens[rank - 1])
         rows.append({"rank": rank, "count": int(counts[rank - 1]), "kind": kinds[token], "text": texts[token]})
-    return rows
+    frequent_first = [kind for kind, _ in Counter(row["kind"] for row in rows).most_common()]
+    return sorted(rows, key=lambda row: frequent_first.index(row["kind"]))  # rare kinds are drawn on top
 
 
 def _bars(shares: dict[str, dict[str, int]]) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ newlines around it; documents of white space alone are dropped.
 """
 
 import gzip
-import hashlib
 import io
 import json
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from typing import Any
 
 import zstandard
 
+from collapselab.core.storage import sha256
 from collapselab.corpus import storyworld
 from collapselab.errors import CorpusError
 
@@ -126,7 +126,7 @@ def _files(names: list[str], reading: Reading) -> Source:
         for path in paths:
             yield from _clean(_read(path, reading))
 
-    hashes = [{"name": path.name, "bytes": path.stat().st_size, "sha256": _sha256(path)} for path in paths]
+    hashes = [{"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)} for path in paths]
     compressed = any(path.suffix in _OPENERS or ".parquet" in path.suffixes for path in paths)
     total = None if compressed else sum(path.stat().st_size for path in paths)
     provenance = {
@@ -257,11 +257,6 @@ def _opened(path: Path) -> Any:
 
 
 _OPENERS: dict[str, Callable[[Path], Any]] = {
-    ".gz": lambda path: gzip.open(path, "rb"),
+    ".gz": gzip.GzipFile,
     ".zst": lambda path: io.BufferedReader(zstandard.open(path, "rb")),
 }
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,333 @@
+import errno
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
+
+from collapselab.corpus import build as module
+from collapselab.corpus import vocabulary
+from collapselab.corpus.blocks import Corpus
+from collapselab.corpus.build import Recipe, build_corpus
+from collapselab.corpus.sources import Documents, Source, open_source
+from collapselab.errors import CorpusError
+
+SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason="the real TinyStories are not beside this checkout")
+
+
+def source_of(train: list[str], validation: list[str] | None = None) -> Source:
+    def documents(texts: list[str]) -> Documents:
+        return Documents(lambda: iter(texts), len(texts), "documents")
+
+    return Source(documents(train), documents(validation) if validation else None, {"kind": "test", "n": len(train)})
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    path = tmp_path_factory.mktemp("corpora") / "small"
+    return build_corpus(
+        open_source(["storyworld:stories=300,validation=60"]), path, Recipe(tokenizer="bpe:600", block=64)
+    )
+
+
+@pytest.fixture(scope="module")
+def tokenizer(small: Corpus) -> str:
+    return str(small.path / "tokenizer")
+
+
+@needs_data
+@pytest.mark.parametrize(("packing", "blocks"), [("paper", 2383), ("stream", 2407)])
+def test_the_real_tinystories_have_the_known_numbers(packing: str, blocks: int, tmp_path: Path) -> None:
+    source = open_source(
+        [str(SHARED / "tinystories" / "train.txt")], validation=[str(SHARED / "tinystories" / "validation.txt")]
+    )
+    recipe = Recipe(tokenizer=str(SHARED / "gpt2"), block=2048, packing=packing)  # type: ignore[arg-type]
+    corpus = build_corpus(source, tmp_path / "c", recipe)
+    facts = corpus.facts["splits"]["train"]
+    found = tuple(facts[key] for key in ("documents", "tokens", "types", "types_seen_once", "blocks"))
+    assert found == (24332, 4907173, 11990, 2433, blocks)
+    assert corpus.facts["splits"]["validation"]["documents"] == 817
+
+
+TEXTS = st.lists(
+    st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=60), min_size=8, max_size=30
+)
+
+
+@given(texts=TEXTS, block=st.integers(2, 20))
+def test_decoding_the_blocks_of_a_stream_gives_the_documents_back(
+    texts: list[str], block: int, tokenizer: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    texts = [text.replace("<|endoftext|>", "") + "." for text in texts]
+    corpus = build_corpus(
+        source_of(texts, texts), tmp_path_factory.mktemp("round") / "c", Recipe(tokenizer=tokenizer, block=block)
+    )
+    ids = corpus.train.ids.reshape(-1).tolist()
+    text = corpus.tokenizer().decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    whole = "".join(f"{document}<|endoftext|>" for document in texts)
+    # The dropped remainder may end inside a character.
+    assert whole.startswith(text.rstrip("\N{REPLACEMENT CHARACTER}"))
+    assert corpus.facts["splits"]["train"]["tokens_dropped"] < block
+
+
+def test_paper_packing_drops_the_remainder_of_each_group(
+    tokenizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "GROUP", 3)
+    texts = [f"Story number {n} is here." for n in range(10)]
+    corpus = build_corpus(
+        source_of(texts, texts), tmp_path / "c", Recipe(tokenizer=tokenizer, block=8, packing="paper")
+    )
+    backend = corpus.tokenizer().backend_tokenizer
+    blocks: list[list[int]] = []
+    for start in range(0, 10, 3):
+        ids = [i for text in texts[start : start + 3] for i in backend.encode(text).ids]
+        blocks += [ids[at : at + 8] for at in range(0, len(ids) - 7, 8)]
+    assert corpus.train.ids.tolist() == blocks
+    assert corpus.facts["end_of_text"] not in corpus.train.ids
+
+
+@pytest.mark.parametrize("packing", ["stream", "paper"])
+def test_the_bytes_do_not_depend_on_batches_or_threads(
+    packing: str, tokenizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = open_source(["storyworld:stories=120,validation=30"])
+    recipe = Recipe(tokenizer=tokenizer, block=32, packing=packing)  # type: ignore[arg-type]
+    first = build_corpus(source, tmp_path / "a", recipe)
+    monkeypatch.setattr(module, "BATCH_DOCUMENTS", 7)
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    second = build_corpus(source, tmp_path / "b", recipe)
+    assert first.facts == second.facts
+    assert (tmp_path / "a" / "train.bin").read_bytes() == (tmp_path / "b" / "train.bin").read_bytes()
+
+
+def test_a_trained_tokenizer_is_the_same_each_time(tmp_path: Path) -> None:
+    source = open_source(["storyworld:stories=200,validation=20"])
+    first, second = (build_corpus(source, tmp_path / name, Recipe(tokenizer="bpe:500", block=32)) for name in "ab")
+    assert first.hash == second.hash
+    assert first.vocabulary == 500
+
+
+def test_a_trained_tokenizer_knows_training_text_only(tmp_path: Path) -> None:
+    seen: list[str] = []
+    texts = [f"Text {n} about things." for n in range(400)]
+
+    def documents() -> Iterator[str]:
+        for text in texts:
+            seen.append(text)
+            yield text
+
+    source = Source(Documents(documents, None, "documents"), None, {})
+    recipe = Recipe(tokenizer="bpe:300", block=8, validation_share=0.25)
+    training = list(module._training_documents(source, recipe).open())
+    corpus = build_corpus(source, tmp_path / "c", recipe)
+    assert corpus.facts["splits"]["train"]["documents"] == len(training)
+    assert 60 < corpus.facts["splits"]["validation"]["documents"] < 140
+    held_out = set(texts) - set(training)
+    text = corpus.tokenizer().decode(corpus.validation.ids.reshape(-1).tolist())
+    assert sum(document in text for document in held_out) > 0.9 * len(held_out)
+
+
+def test_class_counts_are_those_of_the_labels_in_the_blocks(small: Corpus) -> None:
+    for split in (small.train, small.validation):
+        expected = np.bincount(split.ids[:, 1:].reshape(-1), minlength=small.vocabulary)
+        assert torch.equal(split.counts, torch.from_numpy(expected))
+    assert int(small.train.token_counts.sum()) == small.facts["splits"]["train"]["tokens"]
+
+
+def test_blocks_are_tensors_by_index(small: Corpus) -> None:
+    assert small.train[0].dtype == torch.int64
+    assert torch.equal(small.train[-1], torch.from_numpy(small.train.ids[len(small.train) - 1].astype(np.int64)))
+    with pytest.raises(IndexError, match="is not one of them"):
+        small.train[len(small.train)]
+    again = pickle.loads(pickle.dumps(small.train))
+    assert torch.equal(again[3], small.train[3])
+
+
+def test_batches_cover_every_block_once_in_a_seeded_order(small: Corpus) -> None:
+    split = small.train
+    batches = list(split.batches(7, seed=5, epoch=2))
+    rows = sorted(map(tuple, torch.cat(batches).tolist()))
+    assert rows == sorted(map(tuple, split.ids.tolist()))
+    assert torch.equal(torch.cat(batches), torch.cat(list(split.batches(7, seed=5, epoch=2))))
+    assert not torch.equal(batches[0], next(split.batches(7, seed=6, epoch=2)))
+    assert not torch.equal(batches[0], next(split.batches(7, seed=5, epoch=3)))
+    assert torch.equal(next(split.batches(4)), torch.from_numpy(split.ids[:4].astype(np.int64)))
+
+
+def test_the_order_is_the_same_on_every_machine(small: Corpus) -> None:
+    assert small.train.order(seed=0)[:6].tolist() == [1526, 286, 1504, 1076, 1127, 250]
+    assert abs(np.corrcoef(small.train.order(seed=1), np.arange(len(small.train)))[0, 1]) < 0.2
+
+
+def test_batches_can_be_resumed_and_split_over_processes(small: Corpus) -> None:
+    whole = list(small.train.batches(10, seed=1))
+    assert all(torch.equal(a, b) for a, b in zip(small.train.batches(10, seed=1, start=3), whole[3:], strict=True))
+    for number, parts in enumerate(
+        zip(*(small.train.batches(10, seed=1, rank=r, world=3) for r in range(3)), strict=True)
+    ):
+        rows = sorted(map(tuple, torch.cat(parts).tolist()))
+        assert rows == sorted(map(tuple, whole[number].tolist()))
+
+
+def test_a_repeated_build_opens_what_is_there_and_another_is_refused(small: Corpus) -> None:
+    before = (small.path / "train.bin").stat().st_mtime_ns
+    source = open_source(["storyworld:stories=300,validation=60"])
+    assert build_corpus(source, small.path, Recipe(tokenizer="bpe:600", block=64)).hash == small.hash
+    assert (small.path / "train.bin").stat().st_mtime_ns == before
+    with pytest.raises(CorpusError, match=r"holds another corpus \(block was 64, now 32\)"):
+        build_corpus(source, small.path, Recipe(tokenizer="bpe:600", block=32))
+
+
+def test_a_folder_with_something_else_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(CorpusError, match="holds something else, and nothing is overwritten"):
+        build_corpus(open_source(["storyworld"]), tmp_path)
+    assert os.listdir(tmp_path) == ["thesis.tex"]
+
+
+def test_an_empty_folder_is_used(tokenizer: str, tmp_path: Path) -> None:
+    build_corpus(
+        source_of(["Some words here."] * 9, ["Other words here."] * 9), tmp_path, Recipe(tokenizer=tokenizer, block=4)
+    )
+    assert Corpus(tmp_path).train.blocks > 0
+
+
+BAD_RECIPES = {
+    "block longer than the split": (Recipe(block=5000), "train: .* tokens do not fill one block of 5,000. Choose a shorter --block"),
+    "block of one": (Recipe(block=1), "block is 1; a block needs a token and its next"),
+    "tokenizer too large": (Recipe(id_type="uint16"), "the tokenizer has 70,001 tokens, more than uint16 can hold"),
+    "no such tokenizer": (Recipe(tokenizer="./nowhere"), "the tokenizer cannot be loaded .* --tokenizer bpe:4096"),
+    "small bpe": (Recipe(tokenizer="bpe:9"), "write bpe:SIZE with at least 257"),
+    "no size": (Recipe(tokenizer="bpe:"), "write bpe:SIZE"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD_RECIPES)
+def test_a_bad_recipe_is_named_and_leaves_nothing_behind(case: str, tokenizer: str, tmp_path: Path) -> None:
+    recipe, message = BAD_RECIPES[case]
+    name = recipe.tokenizer if recipe.tokenizer != "bpe:4096" else tokenizer
+    if case == "tokenizer too large":
+        words = {f"w{n}": n for n in range(70000)} | {"<|endoftext|>": 70000}
+        large = Tokenizer(models.WordLevel(words, unk_token="w0"))
+        PreTrainedTokenizerFast(tokenizer_object=large, eos_token="<|endoftext|>").save_pretrained(tmp_path / "large")
+        name = str(tmp_path / "large")
+    recipe = Recipe(tokenizer=name, block=recipe.block, id_type=recipe.id_type)
+    with pytest.raises(CorpusError, match=message):
+        build_corpus(source_of(["Some words here."] * 9, ["Other words."] * 9), tmp_path / "deep" / "c", recipe)
+    assert not (tmp_path / "deep").exists() or os.listdir(tmp_path / "deep") == []
+
+
+def test_a_tokenizer_that_encodes_nothing_is_refused(tmp_path: Path) -> None:
+    empty = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), eos_token="<|endoftext|>")
+    empty.save_pretrained(tmp_path / "t")
+    with pytest.raises(CorpusError, match="makes 0 tokens of .* its files are incomplete"):
+        vocabulary.tokenizer_for(str(tmp_path / "t"), source_of(["x"]).train)
+
+
+def test_a_folder_without_a_tokenizer_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"holds no tokenizer \(no tokenizer.json\)"):
+        vocabulary.tokenizer_for(str(tmp_path), source_of(["x"]).train)
+
+
+def test_no_documents_is_an_error(tokenizer: str, tmp_path: Path) -> None:
+    recipe = Recipe(tokenizer=tokenizer, block=4, validation_share=0.0)
+    with pytest.raises(CorpusError, match="validation: no documents. Is the separator right"):
+        build_corpus(source_of(["Some words here."] * 9), tmp_path / "c", recipe)
+
+
+@pytest.mark.parametrize(("code", "message"), [(errno.ENOSPC, "the disk is full"), (errno.EROFS, "cannot be written")])
+def test_a_disk_that_refuses_leaves_nothing_behind(
+    code: int, message: str, tokenizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(module.np, "save", fail)
+    with pytest.raises(CorpusError, match=message):
+        build_corpus(
+            source_of(["Some words here."] * 9, ["Other."] * 9), tmp_path / "c", Recipe(tokenizer=tokenizer, block=4)
+        )
+    assert os.listdir(tmp_path) == []
+
+
+def test_killed_and_repeated_the_same_bytes_come_out(small: Corpus, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "collapselab", "corpus", "build", "storyworld:stories=300,validation=60", "--tokenizer", "bpe:600", "--block", "64", "--out", str(tmp_path / "c")]  # fmt: skip
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob(".c.*.partial")) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert list(tmp_path.glob(".c.*.partial"))
+    assert not (tmp_path / "c").exists()
+    subprocess.run(command, check=True, capture_output=True)
+    assert os.listdir(tmp_path) == ["c"]
+    assert Corpus(tmp_path / "c").hash == small.hash
+
+
+# Opening -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def copy(small: Corpus, tmp_path: Path) -> Path:
+    for file in small.path.rglob("*"):
+        if file.is_file():
+            target = tmp_path / "c" / file.relative_to(small.path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(file.read_bytes())
+    return tmp_path / "c"
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def test_damage_is_named(copy: Path) -> None:
+    flip(copy / "train.bin")
+    with pytest.raises(CorpusError, match=r"train\.bin: damaged; its contents do not match their checksum"):
+        Corpus(copy)
+    (copy / "train.bin").write_bytes(b"\0" * 10)
+    with pytest.raises(CorpusError, match=r"train\.bin: 10 bytes, not the .* that were written"):
+        Corpus(copy, verify=False)
+    (copy / "train.bin").unlink()
+    with pytest.raises(CorpusError, match=r"train\.bin is missing"):
+        Corpus(copy)
+
+
+@pytest.mark.parametrize("name", ["validation.bin", "counts.npy", "tokenizer/tokenizer.json"])
+def test_damage_to_any_file_is_found(name: str, copy: Path) -> None:
+    flip(copy / name)
+    with pytest.raises(CorpusError, match="damaged"):
+        Corpus(copy)
+
+
+def test_foreign_folders_are_named(copy: Path, tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="no such folder. Build a corpus"):
+        Corpus(tmp_path / "nowhere")
+    with pytest.raises(CorpusError, match="not a corpus; it has no corpus.json"):
+        Corpus(tmp_path)
+    (copy / "corpus.json").write_text("{")
+    with pytest.raises(CorpusError, match=r"corpus\.json: damaged"):
+        Corpus(copy)
+    (copy / "corpus.json").write_text("[1]")
+    with pytest.raises(CorpusError, match=r"corpus\.json: not one of ours"):
+        Corpus(copy)
+    (copy / "corpus.json").write_text(json.dumps({"format": 99}))
+    with pytest.raises(CorpusError, match="format 99; this version reads 1"):
+        Corpus(copy)

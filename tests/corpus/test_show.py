@@ -1,0 +1,71 @@
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+from collapselab.cli import app
+from collapselab.corpus.blocks import Corpus
+from collapselab.corpus.build import Recipe, build_corpus
+from collapselab.corpus.show import COLOURS, description, draw, kind_of
+from collapselab.corpus.sources import open_source
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    path = tmp_path_factory.mktemp("corpora") / "small"
+    return build_corpus(
+        open_source(["storyworld:stories=200,validation=40"]), path, Recipe(tokenizer="bpe:800", block=64)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (" the", "lower-case word"), ("é", "lower-case word"), (" Lily", "capitalised word"), ("ONE", "capitalised word"),
+        (".", "punctuation"), (' "', "punctuation"), (" $", "punctuation"), ("\n", "other"), ("42", "other"),
+        ("\N{REPLACEMENT CHARACTER}", "other"), ("don't", "other"), ("<|endoftext|>", "other"),
+    ],
+)  # fmt: skip
+def test_tokens_are_of_four_kinds(text: str, kind: str) -> None:
+    assert kind_of(text) == kind
+
+
+def test_the_description_counts_what_is_there(corpus: Corpus) -> None:
+    facts = description(corpus)
+    train = facts["splits"]["train"]
+    assert train["documents"] == 200
+    assert train["labels"] == len(corpus.train) * 63
+    assert sum(kind["tokens"] for kind in facts["kinds"].values()) == train["tokens"]
+    assert sum(kind["types"] for kind in facts["kinds"].values()) == train["types"]
+    largest = facts["largest_classes"]
+    assert [entry["count"] for entry in largest] == sorted((entry["count"] for entry in largest), reverse=True)
+    assert largest[0]["count"] == int(corpus.train.counts.max())
+    assert {" the", ".", ","} <= {entry["text"] for entry in largest}
+
+
+def test_the_picture_is_an_svg_with_every_kind(corpus: Corpus, tmp_path: Path) -> None:
+    draw(corpus, tmp_path / "f.svg")
+    text = (tmp_path / "f.svg").read_text()
+    assert ElementTree.fromstring(text).tag.endswith("svg")
+    assert all(colour.lower() in text.lower() for colour in COLOURS)
+    assert "rank of the token" in text
+
+
+def test_show_prints_a_table_or_json(corpus: Corpus, tmp_path: Path) -> None:
+    figure = str(tmp_path / "f.svg")
+    result = CliRunner().invoke(app, ["corpus", "show", str(corpus.path), "--figure", figure, "--json", "--verify"])
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["splits"]["train"]["documents"] == 200
+    table = CliRunner().invoke(app, ["corpus", "show", str(corpus.path), "--figure", figure]).stdout
+    assert "types seen once" in table
+    assert "' the'" in table
+
+
+def test_build_says_where_to_look(tmp_path: Path) -> None:
+    arguments = ["corpus", "build", "storyworld:stories=60,validation=20", "--tokenizer", "bpe:400", "--block", "32"]
+    result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "c")])
+    assert result.exit_code == 0
+    assert "blocks of 32; 400 tokens. See it: collapselab corpus show" in result.stdout
+    assert CliRunner().invoke(app, [*arguments, "--packing", "tape", "--out", str(tmp_path / "d")]).exit_code == 2
