@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from benchmarks.timing import Line, at_least, at_most, in_a_process, in_turns, peak_bytes, shown
 from collapselab.core.decisions import Decider
 from collapselab.core.moments import ClassMoments
-from collapselab.core.pairs import _Sweep, pair_statistics
+from collapselab.core.pairs import _Cloud, pair_statistics
 
 
 def moments(quick: bool) -> list[Line]:
@@ -95,12 +95,13 @@ def pairs_in_process(classes: int, dim: int) -> dict[str, float]:
 
 
 def _bare_products(points: torch.Tensor, variances: torch.Tensor) -> float:
-    tiles = list(_Sweep(points[:, :1], variances, uncentred=False, tile=1024).tiles())
+    cloud = _Cloud(points[:, :1], variances, uncentred=False, tile=1024)
     space = points.new_empty(1024 * 1024)
     start = time.perf_counter()
-    for rows, columns in tiles:
-        left, right = points[rows], points[rows if columns is None else columns]
-        torch.mm(left, right.T, out=space[: len(left) * len(right)].view(len(left), len(right)))
+    for rows in cloud.blocks(0, cloud.rows):
+        for columns in (rows, *cloud.blocks(rows.stop, cloud.columns)):
+            left, right = points[rows], points[columns]
+            torch.mm(left, right.T, out=space[: len(left) * len(right)].view(len(left), len(right)))
     return time.perf_counter() - start
 
 

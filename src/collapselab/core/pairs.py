@@ -16,7 +16,8 @@ Nothing here grows with the square of the number of points: memory is one table 
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
 import torch
@@ -72,14 +73,32 @@ def pair_statistics(
         raise ValueError(f"points of shape {tuple(points.shape)}; at least two rows are needed to form a pair.")
     if variances is not None and variances.shape != points.shape[:1]:
         raise ValueError(f"{len(points):,} points but variances of shape {tuple(variances.shape)}; each needs its own.")
-    sweep = _Sweep(points.double(), variances, uncentred=uncentred, tile=tile)
+    cloud = _Cloud(points.double(), variances, uncentred=uncentred, tile=tile)
     total = len(points) * (len(points) - 1) // 2
-    done = 0
-    for rows, columns in sweep.tiles():
-        done += sweep.take(rows, columns)
+    sums = _Sums()
+    for some in _in_threads(cloud.swept, list(cloud.blocks(0, cloud.rows)), points.device):
+        sums.merge(some)
         if progress is not None:
-            progress(done, total)
-    return sweep.statistics()
+            progress(sums.pairs, total)
+    return cloud.statistics(sums)
+
+
+def _in_threads(work: Callable[[slice], "_Sums"], blocks: list[slice], device: torch.device) -> Iterator["_Sums"]:
+    """Results in the order of the blocks, so that sums do not depend on which thread did what.
+
+    On a CPU each core sweeps tiles of its own with single-threaded operations. Two dozen operations a tile that each
+    wait for all cores would cost more, and far more on a machine that has other things to do.
+    """
+    threads = torch.get_num_threads()
+    if device.type != "cpu" or threads == 1 or len(blocks) == 1:
+        yield from map(work, blocks)
+        return
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            yield from pool.map(work, blocks)
+    finally:
+        torch.set_num_threads(threads)
 
 
 class _Facts(NamedTuple):
@@ -91,7 +110,7 @@ class _Facts(NamedTuple):
     inverse_length: Tensor
     variance: Tensor
 
-    def at(self, index: Tensor | slice | tuple[slice, None]) -> "_Facts":
+    def at(self, index: Tensor | slice) -> "_Facts":
         if isinstance(index, Tensor):
             return _Facts(*(fact.index_select(0, index) for fact in self))
         return _Facts(*(fact[index] for fact in self))
@@ -99,26 +118,21 @@ class _Facts(NamedTuple):
 
 @dataclass
 class _Total:
-    """Running sums over pairs, kept where the tiles are so that a GPU is not waited for."""
+    """Running sums over pairs."""
 
-    sum: Tensor | float = 0.0
-    squares: Tensor | float = 0.0
+    sum: float = 0.0
+    squares: float = 0.0
     pairs: int = 0
     left_out: int = 0
 
-    def add(self, sum: Tensor, pairs: int, squares: Tensor | float = math.nan) -> None:
-        self.sum = self.sum + sum
-        self.squares = self.squares + squares
+    def add(self, sum: float, pairs: int, squares: float = math.nan) -> None:
+        self.sum += sum
+        self.squares += squares
         self.pairs += pairs
-
-    def add_about_zero(self, values: Tensor) -> None:
-        """Values whose mean is known to be 0."""
-        flat = values.view(-1)
-        self.add(flat.new_zeros(()), len(flat), torch.dot(flat, flat))
 
     def add_values(self, values: Tensor) -> None:
         flat = values.view(-1)
-        self.add(flat.sum(), len(flat), torch.dot(flat, flat))
+        self.add(flat.sum().item(), len(flat), torch.dot(flat, flat).item())
 
     def add_logs(self, values: Tensor, out: Tensor, apart: Tensor | None) -> None:
         if apart is not None:
@@ -127,18 +141,45 @@ class _Total:
             out = torch.empty_like(values)
         self.add_values(torch.log(values, out=out))
 
+    def merge(self, other: "_Total") -> None:
+        self.add(other.sum, other.pairs, other.squares)
+        self.left_out += other.left_out
+
     def summary(self, *, scale: float = 1.0, shift: float = 0.0) -> Summary:
         """Mean and standard deviation of shift + scale · value."""
         if not self.pairs:
             return Summary(math.nan, math.nan, 0, self.left_out)
-        mean = float(self.sum) / self.pairs
-        variance = float(self.squares) / self.pairs - mean**2
+        mean = self.sum / self.pairs
+        variance = self.squares / self.pairs - mean**2
         std = math.nan if math.isnan(variance) else abs(scale) * math.sqrt(max(variance, 0.0))
         return Summary(shift + scale * mean, std, self.pairs, self.left_out)
 
 
+@dataclass
+class _Sums:
+    """Everything a sweep adds up."""
+
+    cosine: _Total = field(default_factory=_Total)
+    logdist: _Total = field(default_factory=_Total)
+    logdist_uncentred: _Total = field(default_factory=_Total)
+    cdnv: _Total = field(default_factory=_Total)
+    cdnv_k2: _Total = field(default_factory=_Total)
+    cdnv_log: _Total = field(default_factory=_Total)
+    pairs: int = 0
+
+    def totals(self) -> tuple[_Total, ...]:
+        return self.cosine, self.logdist, self.logdist_uncentred, self.cdnv, self.cdnv_k2, self.cdnv_log
+
+    def merge(self, other: "_Sums") -> None:
+        for ours, theirs in zip(self.totals(), other.totals(), strict=True):
+            ours.merge(theirs)
+        self.pairs += other.pairs
+
+
 @final
-class _Sweep:
+class _Cloud:
+    """The points as the sweep needs them: a table of directions, and what is known of each point. Read-only."""
+
     def __init__(self, points: Tensor, variances: Tensor | None, *, uncentred: bool, tile: int) -> None:
         self.points = points
         self.columns, self.rows, self.strip = max(1, tile), max(1, tile // 2), max(1, tile // 4)
@@ -147,14 +188,9 @@ class _Sweep:
         # Points without variance come last, and no tile crosses the border: their pairs have no log CDNV.
         self.border = int((spread > 0).sum())
         self._measure(points, spread, (spread <= 0).to(torch.int8).sort(stable=True).indices)
-        self.product = points.new_empty(self.rows * self.columns)
-        self.scratch = [points.new_empty(max(self.strip * self.columns, self.rows**2)) for _ in range(2)]
-
-        self.triangle: tuple[int, Tensor] | None = None
-
-        self.wanted = (bool((self.facts.norm > 0).all()), uncentred and self.has_length)
-        self.cosine, self.logdist, self.logdist_uncentred = _Total(), _Total(), _Total()
-        self.cdnv = None if variances is None else (_Total(), _Total(), _Total())
+        self.centred = bool((self.facts.norm > 0).all())
+        self.uncentred = uncentred and self.has_length
+        self.varied = variances is not None
 
     def _measure(self, points: Tensor, spread: Tensor, order: Tensor) -> None:
         classes, dim = points.shape
@@ -177,105 +213,121 @@ class _Sweep:
         self.facts = _Facts(order, norm, excess, _inverse(length), spread[order])
         self.longest = float(norm.max())
         self.has_length = bool((length > 0).all())
-        # Values are divided by their mean, known beforehand, so that sums of squares and logarithms are about 1 and 0.
+        # Values are divided by their mean, known beforehand, so that they are about 1 and their logarithms about 0.
         self.typical = _typical_distance(heading, classes)
         self.typical_uncentred = _typical_distance(heading_uncentred, classes)
 
-    def tiles(self) -> Iterator[tuple[slice, slice | None]]:
-        """Row blocks, each first with itself (columns None: its upper triangle), then with all that comes after it."""
-        for rows in self._blocks(0, self.rows):
-            yield rows, None
-            for columns in self._blocks(rows.stop, self.columns):
-                yield rows, columns
-
-    def _blocks(self, start: int, step: int) -> Iterator[slice]:
+    def blocks(self, start: int, step: int) -> Iterator[slice]:
         while start < len(self.points):
             stop = min(start + step, self.border if start < self.border else len(self.points))
             yield slice(start, stop)
             start = stop
 
-    def take(self, rows: slice, columns: slice | None) -> int:
-        """Add the pairs of a tile to every statistic; how many they are."""
-        if columns is None:  # (-u/t, 1/t) · (u, 1) is (1 - cos) / t
-            self.left = self.table[rows] * (-1 / self.typical)
-            self.left[:, -1] = 1 / self.typical
-        across = rows if columns is None else columns
-        shape = (rows.stop - rows.start, across.stop - across.start)
-        x = torch.mm(self.left, self.table[across].T, out=self.product[: shape[0] * shape[1]].view(shape))
-        left, right = self.facts.at(rows), self.facts.at(across)
-        without_variance = rows.start >= self.border
-        if columns is None:
-            i, j = self._upper(shape[0])
-            self._take_pairs(x.view(-1).index_select(0, i * shape[0] + j), left.at(i), left.at(j), without_variance)
-            return len(i)
-        for start in range(0, shape[0], self.strip):
-            now = slice(start, start + self.strip)
-            self._take_pairs(x[now], left.at((now, None)), right, without_variance)
-        return x.numel()
+    def swept(self, rows: slice) -> _Sums:
+        """The sums over the pairs of a block of rows, with itself and with all that comes after it."""
+        return _Sweep(self, rows).sums()
 
-    def _upper(self, size: int) -> tuple[Tensor, Tensor]:
-        if self.triangle is None or self.triangle[0] != size:
-            self.triangle = size, torch.triu_indices(size, size, offset=1, device=self.points.device)
-        i, j = self.triangle[1]
-        return i, j
+    def statistics(self, sums: _Sums) -> PairStatistics:
+        # With typical t: cos = 1 - t x, and the log distance is -log(2 t x) / 2.
+        shift, shift_uncentred = (-0.5 * math.log(2 * t) for t in (self.typical, self.typical_uncentred))
+        cosine = sums.cosine.summary(scale=-self.typical, shift=1 - self.typical)
+        uncentred = sums.logdist_uncentred.summary(scale=-0.5, shift=shift_uncentred)
+        return PairStatistics(
+            cosine=cosine if self.centred else None,
+            logdist=sums.logdist.summary(scale=-0.5, shift=shift) if self.centred else None,
+            logdist_uncentred=uncentred if self.uncentred else None,
+            cdnv=sums.cdnv.summary(scale=0.5) if self.varied else None,
+            cdnv_k2=sums.cdnv_k2.summary(scale=0.5) if self.varied else None,
+            cdnv_log=sums.cdnv_log.summary(shift=-math.log(2)) if self.varied else None,
+        )
 
-    def _take_pairs(self, x: Tensor, left: _Facts, right: _Facts, without_variance: bool) -> None:
-        """All statistics of the pairs whose (1 - cos) / typical is x; x is used up."""
+
+@final
+class _Sweep:
+    """One block of rows against itself and all later points, with the working space of one thread."""
+
+    def __init__(self, cloud: _Cloud, rows: slice) -> None:
+        self.cloud, self.rows = cloud, rows
+        self.totals = _Sums()
+        size = rows.stop - rows.start
+        self.product = cloud.points.new_empty(size * max(size, cloud.columns))
+        self.scratch = [cloud.points.new_empty(max(cloud.strip * cloud.columns, size**2)) for _ in range(2)]
+        self.left = cloud.table[rows] * (-1 / cloud.typical)  # (-u/t, 1/t) · (u, 1) is (1 - cos) / t
+        self.left[:, -1] = 1 / cloud.typical
+
+    def sums(self) -> _Sums:
+        left = self.cloud.facts.at(self.rows)
+        size = self.rows.stop - self.rows.start
+        i, j = torch.triu_indices(size, size, offset=1, device=self.cloud.points.device)
+        x = self._product(self.rows).view(-1).index_select(0, i * size + j)
+        self._take(x, left.at(i), left.at(j))
+        upright = _Facts(*(fact[:, None] for fact in left))
+        for columns in self.cloud.blocks(self.rows.stop, self.cloud.columns):
+            x, right = self._product(columns), self.cloud.facts.at(columns)
+            for start in range(0, size, self.cloud.strip):
+                now = slice(start, start + self.cloud.strip)
+                self._take(x[now], upright.at(now), right)
+        return self.totals
+
+    def _product(self, columns: slice) -> Tensor:
+        shape = (self.rows.stop - self.rows.start, columns.stop - columns.start)
+        return torch.mm(self.left, self.cloud.table[columns].T, out=self.product[: shape[0] * shape[1]].view(shape))
+
+    def _take(self, x: Tensor, left: _Facts, right: _Facts) -> None:
+        """Add the pairs whose (1 - cos) / typical is x to every statistic; x is used up."""
         if not x.numel():
             return
-        centred, uncentred = self.wanted
+        cloud = self.cloud
+        self.totals.pairs += x.numel()
         first, second = (scratch[: x.numel()].view(x.shape) for scratch in self.scratch)
-        near = _where_below(x, self.near / self.typical)
-        self._again(x, near, left, right, lambda row: self._directions(row, centred=True), 2 * self.typical)
-        if centred:
-            self.logdist.add_logs(x, first, _apart(x, near))
+        near = _where_below(x, cloud.near / cloud.typical)
+        self._again(x, near, left, right, lambda row: self._directions(row, centred=True), 2 * cloud.typical)
+        if cloud.centred:
+            self.totals.logdist.add_logs(x, first, _apart(x, near))
 
-        torch.mul(x, left.norm * (2 * self.typical), out=first).mul_(right.norm)
+        torch.mul(x, left.norm * (2 * cloud.typical), out=first).mul_(right.norm)
         torch.sub(left.norm, right.norm, out=second)
         squares = first.addcmul_(second, second)
-        self._again(squares, near, left, right, lambda row: self.points[row])
-        if centred:
-            self.cosine.add_about_zero(x.sub_(1))
-        if uncentred:
+        self._again(squares, near, left, right, lambda row: cloud.points[row])
+        if cloud.centred:  # their mean is 1, as they were divided by it
+            flat = x.sub_(1).view(-1)
+            self.totals.cosine.add(0.0, len(flat), torch.dot(flat, flat).item())
+        if cloud.uncentred:
             self._take_uncentred(squares, left, right, x, second)
-        if self.cdnv is not None:
-            apart = _apart(squares, near) if centred else squares > 0
-            self._take_cdnv(squares, second, left.variance, right.variance, apart, without_variance)
+        if cloud.varied:
+            apart = _apart(squares, near) if cloud.centred else squares > 0
+            self._take_cdnv(squares, second, left.variance, right.variance, apart)
 
     def _take_uncentred(self, squares: Tensor, left: _Facts, right: _Facts, chords: Tensor, scratch: Tensor) -> None:
+        near_bound, unit = self.cloud.near, 2 * self.cloud.typical_uncentred
         torch.sub(left.excess, right.excess, out=scratch)
         torch.addcmul(squares, scratch, scratch, value=-1, out=chords)
-        near = _where_below(chords, 2 * self.near * self.longest**2)
+        near = _where_below(chords, 2 * near_bound * self.cloud.longest**2)
         if near is not None:
-            near = _where_below(chords, self.near * (left.norm.square() + right.norm.square()))
-        chords.mul_(left.inverse_length / (2 * self.typical_uncentred)).mul_(right.inverse_length)
-        self._again(
-            chords, near, left, right, lambda row: self._directions(row, centred=False), 2 * self.typical_uncentred
-        )
-        self.logdist_uncentred.add_logs(chords, scratch, _apart(chords, near))
+            near = _where_below(chords, near_bound * (left.norm.square() + right.norm.square()))
+        chords.mul_(left.inverse_length / unit).mul_(right.inverse_length)
+        self._again(chords, near, left, right, lambda row: self._directions(row, centred=False), unit)
+        self.totals.logdist_uncentred.add_logs(chords, scratch, _apart(chords, near))
 
-    def _take_cdnv(
-        self, squares: Tensor, scratch: Tensor, v_i: Tensor, v_j: Tensor, apart: Tensor | None, without_variance: bool
-    ) -> None:
-        assert self.cdnv is not None
-        plain, squared, log = self.cdnv
+    def _take_cdnv(self, squares: Tensor, scratch: Tensor, v_i: Tensor, v_j: Tensor, apart: Tensor | None) -> None:
+        plain, squared, log = self.totals.cdnv, self.totals.cdnv_k2, self.totals.cdnv_log
         if apart is not None:  # coincident points have no CDNV
             v_i, v_j = v_i.expand(squares.shape)[apart], v_j.expand(squares.shape)[apart]
-            for total in self.cdnv:
+            for total in (plain, squared, log):
                 total.left_out += int(squares.numel() - v_i.numel())
             squares, scratch = squares[apart], torch.empty_like(v_i)
         pairs = squares.numel()
         inverse = squares.reciprocal_()
         term = torch.add(v_i, v_j, out=scratch).mul_(inverse)
-        plain.add(term.sum(), pairs)
-        squared.add(torch.dot(term.view(-1), inverse.view(-1)), pairs)
-        if without_variance:
+        plain.add(term.sum().item(), pairs)
+        squared.add(torch.dot(term.view(-1), inverse.view(-1)).item(), pairs)
+        if self.rows.start >= self.cloud.border:  # neither point has variance
             log.left_out += pairs
         else:
-            log.add(term.log_().sum(), pairs)
+            log.add(term.log_().sum().item(), pairs)
 
     def _directions(self, row: Tensor, *, centred: bool) -> Tensor:
-        points = self.points[row] - self.centre if centred else self.points[row]
+        points = self.cloud.points[row] - self.cloud.centre if centred else self.cloud.points[row]
         return points * _inverse(torch.linalg.vector_norm(points, dim=1))[:, None]
 
     def _again(
@@ -291,20 +343,6 @@ class _Sweep:
         for at in () if near is None else torch.split(near, AGAIN):
             i, j = (side.row.expand(values.shape).reshape(-1)[at] for side in (left, right))
             values.view(-1)[at] = torch.linalg.vector_norm(place(i) - place(j), dim=1).square_().div_(unit)
-
-    def statistics(self) -> PairStatistics:
-        centred, uncentred = self.wanted
-        # With typical t: cos = 1 - t x, and the log distance is -log(2 t x) / 2.
-        shift, shift_uncentred = (-0.5 * math.log(2 * t) for t in (self.typical, self.typical_uncentred))
-        cdnv = [None] * 3 if self.cdnv is None else [total.summary(scale=0.5) for total in self.cdnv[:2]]
-        return PairStatistics(
-            cosine=self.cosine.summary(scale=-self.typical, shift=1 - self.typical) if centred else None,
-            logdist=self.logdist.summary(scale=-0.5, shift=shift) if centred else None,
-            logdist_uncentred=self.logdist_uncentred.summary(scale=-0.5, shift=shift_uncentred) if uncentred else None,
-            cdnv=cdnv[0],
-            cdnv_k2=cdnv[1],
-            cdnv_log=None if self.cdnv is None else self.cdnv[2].summary(shift=-math.log(2)),
-        )
 
 
 def _inverse(values: Tensor) -> Tensor:
