@@ -1,0 +1,1 @@
+"""Which architecture, which vector, which output layer."""
