@@ -162,32 +162,35 @@ class ClassMoments:
 
     def _fold(self, features: Tensor, labels: Tensor) -> None:
         wide, offset, _ = self._buffers(len(labels))
-        wide.copy_(features)
         before = self.counts.index_select(0, labels).double()
         _add_rows(self.counts, labels, torch.ones_like(labels))
         after = self.counts.index_select(0, labels).double()
-        torch.index_select(self.sums, 0, labels, out=offset)
-        torch.addcmul(wide, offset, before.clamp(min=1).reciprocal_()[:, None], value=-1, out=offset)
-        _add_rows(self.sums, labels, wide)
+        again = (after - before > 1).nonzero().squeeze(1)  # tokens that share their class with another in hand
+        early = before / after
+        if len(again):
+            after, before_again = after.index_select(0, again), before.index_select(0, again)
+            early.index_copy_(0, again, before_again / (before_again + after))
 
-        again = (after - before > 1).nonzero().squeeze(1)
-        if not len(again):
-            gain = self._spread(offset, before.div_(after))
-        else:
-            some_before, some_after = before.index_select(0, again), after.index_select(0, again)
-            share = some_before.div_(some_before + some_after)
-            gain = self._spread(offset, before.div_(after).index_copy_(0, again, share))
-            some_labels = labels.index_select(0, again)
-            gain.index_add_(0, again, self._spread_after(wide, again, some_labels, some_after, share.neg_().add_(1)))
+        wide.copy_(features)
+        self._offsets(wide, labels, before, out=offset)
+        gain = self._spread(offset, early)
+        _add_rows(self.sums, labels, wide)
+        if len(again):
+            late = 1 - early.index_select(0, again)
+            gain.index_add_(0, again, self._spread_after(wide, again, labels.index_select(0, again), after, late))
         _add_rows(self.scatter, labels, gain)
 
-    def _spread_after(self, wide: Tensor, again: Tensor, labels: Tensor, after: Tensor, share: Tensor) -> Tensor:
-        """The update's second term, for the tokens `again` that share their class with another in hand."""
+    def _spread_after(self, wide: Tensor, again: Tensor, labels: Tensor, after: Tensor, weight: Tensor) -> Tensor:
+        """The update's second term: distances to the means as they are now."""
         _, offset, some = self._buffers(len(again))
         torch.index_select(wide, 0, again, out=some)
-        torch.index_select(self.sums, 0, labels, out=offset)
-        torch.addcmul(some, offset, after.reciprocal_()[:, None], value=-1, out=offset)
-        return self._spread(offset, share)
+        self._offsets(some, labels, after, out=offset)
+        return self._spread(offset, weight)
+
+    def _offsets(self, wide: Tensor, labels: Tensor, counts: Tensor, *, out: Tensor) -> None:
+        """Features minus the means of their classes, which have so many samples."""
+        torch.index_select(self.sums, 0, labels, out=out)
+        torch.addcmul(wide, out, counts.clamp(min=1).reciprocal_()[:, None], value=-1, out=out)
 
     def _spread(self, offset: Tensor, weight: Tensor) -> Tensor:
         """weight · |offset|² per row; the outer products of the same go into the pooled matrix. Uses offset up."""
