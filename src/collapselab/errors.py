@@ -10,3 +10,7 @@ class UserError(Exception):
 
 class CorpusError(UserError):
     """A source that cannot be read, or a corpus that cannot be built or opened."""
+
+
+class ModelError(UserError):
+    """A model that cannot be built, loaded or measured."""
