@@ -38,6 +38,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "olmo2": ("olmo2", KEYS),
     "cohere (scale)": ("cohere", {**KEYS, "logit_scale": 0.25}),
     "granite (scale)": ("granite", {**KEYS, "logits_scaling": 4.0}),
+    "rwkv": ("rwkv", {"hidden_size": 32, "num_hidden_layers": 2, "attention_hidden_size": 32}),
     "mamba": ("mamba", {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}),
 }  # fmt: skip
 
@@ -121,7 +122,8 @@ def test_padding_is_handed_on(ids: Tensor) -> None:
 
 def test_half_precision_models_can_be_tapped(ids: Tensor) -> None:
     model = model_of("gemma2 (soft cap)").to(torch.bfloat16)
-    assert output_layer(model).softcap == pytest.approx(3.0, rel=1e-2)
+    layer = output_layer(model)
+    assert (layer.scale, layer.softcap) == (1.0, pytest.approx(3.0, rel=1e-2))
     assert features(model, ids).dtype == torch.bfloat16
 
 

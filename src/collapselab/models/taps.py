@@ -101,7 +101,7 @@ def _found_by_experiment(model: nn.Module, vocabulary: int) -> tuple[float, floa
             out: Tensor = model(input_ids=torch.zeros(1, 1, dtype=torch.int64, device=device), use_cache=False).logits
         return out[0, -1].float()
 
-    small, huge = 1e-3, 1e6
+    small, huge = 2.0**-10, 2.0**15  # exact in every format
     scale = float(sent(torch.full_like(ramp, small)).median()) / small
     top = float(sent(torch.full_like(ramp, huge)).median())
     softcap = top if top < 0.5 * scale * huge else None
@@ -110,6 +110,7 @@ def _found_by_experiment(model: nn.Module, vocabulary: int) -> tuple[float, floa
     tolerance = 0.05 if next(model.parameters()).dtype in (torch.float16, torch.bfloat16) else 1e-3
     if found.shape != expected.shape or not torch.allclose(found, expected, rtol=tolerance, atol=tolerance):
         raise ModelError(
-            f"{name_of(model)}: does something to its logits that is neither a scale nor a soft cap; it cannot be measured."
+            f"{name_of(model)}: does something to its logits that is neither a scale nor a soft cap. "
+            "It cannot be measured."
         )
     return round(scale, 6), softcap
