@@ -10,9 +10,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import core, corpus
+from benchmarks import core, corpus, loss
 
-SUITES = {**core.ALL, **corpus.ALL}
+SUITES = {**core.ALL, **corpus.ALL, **loss.ALL}
 
 
 def main() -> None:

@@ -1,0 +1,71 @@
+"""GPT-Neo with PyTorch's fused attention in the place of the library's own.
+
+The library writes out every attention weight and knows no other way for this family. `faster_attention` changes that
+one step and nothing else: the same weights under the same names, the same mathematics (scores are not divided by
+sqrt(dim); local layers see the last `window_size` tokens), so checkpoints stay those of the library.
+
+The library's float32 scores need no copy here: the fused kernels accumulate scores and softmax in float32 for
+half-precision inputs, and float64 stays float64.
+"""
+
+import copy
+from typing import final
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoSelfAttention
+
+
+def faster_attention(model: PreTrainedModel) -> None:
+    """Let a GPT-Neo model, built or loaded, attend through the fused kernels; other families already do.
+
+    Attention weights are then never written out: `output_attentions` has none to give.
+    """
+    slow = [module for module in model.modules() if type(module) is GPTNeoSelfAttention]
+    for module in slow:
+        module.__class__ = FusedSelfAttention
+        # The library then makes no mask where causality is all there is to say, and a boolean one elsewhere.
+        module.config._attn_implementation = "sdpa"
+
+
+def library_config(config: PreTrainedConfig) -> PreTrainedConfig:
+    """A copy from which the library builds its own model, though `config` may come from one that was made faster."""
+    config = copy.deepcopy(config)
+    if config.model_type == "gpt_neo" and config._attn_implementation == "sdpa":
+        config._attn_implementation = "eager"
+    return config
+
+
+@final
+class FusedSelfAttention(GPTNeoSelfAttention):
+    """The library's attention layer with another `_attn`. It holds nothing of its own: layers change class in place."""
+
+    def _attn(
+        self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None = None
+    ) -> tuple[Tensor, None]:
+        mask = self._visible(query, key, attention_mask)
+        output = scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=mask,
+            dropout_p=self.attn_dropout.p if self.training else 0.0,
+            is_causal=mask is None and query.shape[-2] > 1,
+            scale=1.0,
+        )
+        return output, None
+
+    def _visible(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor | None:
+        """Which keys each query sees, (batch, 1, queries, keys); None where causality says it all."""
+        queries, keys = query.shape[-2], key.shape[-2]
+        if self.attention_type == "local" and keys > self.config.window_size:
+            band = self.bias[:, :, keys - queries : keys, :keys]  # the library made it once for all lengths
+            if mask is None:
+                return band
+            mask = mask & band if mask.dtype == torch.bool else mask.masked_fill(~band, torch.finfo(mask.dtype).min)
+        if mask is None or mask.dtype != torch.bool:
+            return mask
+        # A padded query may see no key. Some kernels answer nan, which spreads through the values: let it see them all.
+        return mask | ~mask.any(dim=-1, keepdim=True)

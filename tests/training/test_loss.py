@@ -1,0 +1,308 @@
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from collapselab.training.loss import Scores, _library_loss, next_token_loss, next_token_scores
+
+EVERY_OPTION: dict[str, Any] = {"label_smoothing": 0.2, "softcap": 1.5, "scale": 0.7}
+
+
+def batch(
+    tokens: int = 13, dim: int = 5, vocab: int = 11, *, seed: int = 0, dtype: torch.dtype = torch.float64
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Features, output layer, bias and labels; the inputs want gradients."""
+    generator = torch.Generator().manual_seed(seed)
+    sizes = ((tokens, dim), (vocab, dim), (vocab,))
+    inputs = [torch.randn(size, generator=generator, dtype=torch.float64).to(dtype).requires_grad_() for size in sizes]
+    return inputs[0], inputs[1], inputs[2], torch.randint(0, vocab, (tokens,), generator=generator)
+
+
+def plain_logits(
+    features: Tensor, weight: Tensor, bias: Tensor | None = None, *, softcap: float | None = None, scale: float = 1.0
+) -> Tensor:
+    logits = scale * F.linear(features, weight, bias)
+    return logits if softcap is None else softcap * torch.tanh(logits / softcap)
+
+
+def plain_loss(
+    features: Tensor,
+    weight: Tensor,
+    labels: Tensor,
+    *,
+    bias: Tensor | None = None,
+    softcap: float | None = None,
+    scale: float = 1.0,
+    **options: Any,
+) -> Tensor:
+    return F.cross_entropy(plain_logits(features, weight, bias, softcap=softcap, scale=scale), labels, **options)
+
+
+def gradients(loss: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(loss, inputs)
+
+
+def test_a_head_of_zeros_costs_the_logarithm_of_the_vocabulary() -> None:
+    features, weight, _, labels = batch(vocab=11)
+    assert next_token_loss(features, torch.zeros_like(weight), labels).item() == pytest.approx(math.log(11))
+
+
+@pytest.mark.parametrize("chunk", [1, 4, None])
+@pytest.mark.parametrize("options", [{}, {"label_smoothing": 0.2}, {"softcap": 1.5}, {"scale": 0.7}, EVERY_OPTION])
+def test_gradients_are_those_of_finite_differences(options: dict[str, Any], chunk: int | None) -> None:
+    features, weight, bias, labels = batch(tokens=7)
+    labels[2] = labels[5] = -100
+    assert torch.autograd.gradcheck(
+        lambda h, w, b: next_token_loss(h, w, labels, bias=b, chunk=chunk, **options), (features, weight, bias)
+    )
+
+
+@given(
+    tokens=st.integers(1, 40),
+    dim=st.integers(1, 9),
+    vocab=st.integers(1, 70),
+    chunk=st.none() | st.integers(1, 50),
+    biased=st.booleans(),
+    label_smoothing=st.sampled_from([0.0, 0.1, 1.0]),
+    softcap=st.sampled_from([None, 0.5, 30.0]),
+    scale=st.sampled_from([1.0, 0.25, -2.0]),
+    ignored=st.sampled_from([0.0, 0.5]),
+    seed=st.integers(0, 999),
+)
+def test_value_and_gradients_are_those_of_cross_entropy(
+    tokens: int,
+    dim: int,
+    vocab: int,
+    chunk: int | None,
+    biased: bool,
+    label_smoothing: float,
+    softcap: float | None,
+    scale: float,
+    ignored: float,
+    seed: int,
+) -> None:
+    features, weight, bias, labels = batch(tokens, dim, vocab, seed=seed)
+    labels[1:][torch.rand(tokens - 1, generator=torch.Generator().manual_seed(seed)) < ignored] = -7
+    inputs = (features, weight, bias) if biased else (features, weight)
+    options: dict[str, Any] = {"label_smoothing": label_smoothing, "softcap": softcap, "scale": scale}
+    options |= {"bias": bias if biased else None, "ignore_index": -7}
+    ours = next_token_loss(features, weight, labels, chunk=chunk, **options)
+    theirs = plain_loss(features, weight, labels, **options)
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(gradients(ours, *inputs), gradients(theirs, *inputs), rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("options", [{}, EVERY_OPTION])
+def test_float32_is_within_its_rounding_of_float64(options: dict[str, Any]) -> None:
+    features, weight, bias, labels = batch(300, 32, 500, dtype=torch.float32)
+    wide = [one.detach().double().requires_grad_() for one in (features, weight, bias)]
+    ours = next_token_loss(features, weight, labels, bias=bias, **options)
+    exact = plain_loss(wide[0], wide[1], labels, bias=wide[2], **options)
+    assert ours.item() == pytest.approx(exact.item(), rel=1e-6)
+    for found, wanted in zip(gradients(ours, features, weight, bias), gradients(exact, *wide), strict=True):
+        # The largest error against the largest entry: small entries are differences of large ones.
+        assert float((found - wanted).abs().max()) < 3e-6 * float(wanted.abs().max())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_multiplied_in_float32_and_gets_gradients_of_its_own_dtype(dtype: torch.dtype) -> None:
+    features, weight, bias, labels = batch(50, 16, 80, dtype=dtype)
+    wide = [one.detach().double().requires_grad_() for one in (features, weight, bias)]
+    ours = next_token_loss(features, weight, labels, bias=bias)
+    exact = plain_loss(wide[0], wide[1], labels, bias=wide[2])
+    assert ours.dtype == torch.float32
+    assert ours.item() == pytest.approx(exact.item(), rel=1e-6)
+    for found, wanted in zip(gradients(ours, features, weight, bias), gradients(exact, *wide), strict=True):
+        assert found.dtype == dtype
+        # One rounding to the input's dtype: half a unit in the last place, or half the smallest number there is.
+        unit = torch.finfo(dtype)
+        torch.testing.assert_close(found.double(), wanted, rtol=unit.eps * 0.51, atol=unit.smallest_normal * unit.eps)
+
+
+def test_autocast_gives_the_same_loss_and_gradients_of_the_inputs_dtype() -> None:
+    features, weight, bias, labels = batch(50, 16, 80, dtype=torch.float32)
+    half = features.detach().bfloat16().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        ours = next_token_loss(features, weight, labels, bias=bias)
+        mixed = next_token_loss(half, weight, labels, bias=bias)
+    assert torch.equal(ours, next_token_loss(features, weight, labels, bias=bias))
+    assert [one.dtype for one in gradients(ours, features, weight, bias)] == [torch.float32] * 3
+    assert [one.dtype for one in gradients(mixed, half, weight)] == [torch.bfloat16, torch.float32]
+
+
+def test_a_probability_too_small_for_a_float_still_has_its_loss() -> None:
+    features = torch.tensor([[1.0], [0.0], [2.0]], requires_grad=True)
+    weight, labels = torch.tensor([[300.0], [0.0]], requires_grad=True), torch.tensor([1, 0, 1])
+    assert -torch.softmax(plain_logits(features, weight), 1)[0, 1].log() == torch.inf
+    ours, theirs = next_token_loss(features, weight, labels), plain_loss(features, weight, labels)
+    assert ours.item() == pytest.approx((300 + math.log(2) + 600) / 3)
+    torch.testing.assert_close(gradients(ours, features, weight), gradients(theirs, features, weight))
+
+
+def test_a_confident_token_keeps_the_digits_of_its_small_loss() -> None:
+    features, weight, labels = torch.tensor([[1.0]]), torch.tensor([[1000.0], [990.0]]), torch.tensor([0])
+    assert float(next_token_loss(features, weight, labels)) == pytest.approx(math.log1p(math.exp(-10)), rel=2e-3)
+    naive = torch.logsumexp(features @ weight.T, 1) - (features @ weight.T)[:, 0]
+    assert float(naive) != pytest.approx(math.log1p(math.exp(-10)), rel=2e-3)
+
+
+def test_classes_may_be_masked_by_a_bias_of_minus_infinity() -> None:
+    features, weight, bias, labels = batch()
+    bias = bias.detach().clone()
+    bias[3], labels[labels == 3] = -torch.inf, 4
+    ours, theirs = next_token_loss(features, weight, labels, bias=bias), plain_loss(features, weight, labels, bias=bias)
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(gradients(ours, features, weight), gradients(theirs, features, weight))
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.25, -3.0, 0.0])
+def test_any_gradient_of_the_loss_is_passed_on(factor: float) -> None:
+    features, weight, bias, labels = batch()
+    ours = factor * next_token_loss(features, weight, labels, bias=bias)
+    theirs = factor * plain_loss(features, weight, labels, bias=bias)
+    torch.testing.assert_close(gradients(ours, features, weight, bias), gradients(theirs, features, weight, bias))
+
+
+@pytest.mark.parametrize("wanted", [(0,), (1,), (2,), (0, 2)])
+def test_only_the_gradients_asked_for_are_there(wanted: tuple[int, ...]) -> None:
+    *inputs, labels = batch()
+    for at, one in enumerate(inputs):
+        one.requires_grad_(at in wanted)
+    features, weight, bias = inputs
+    next_token_loss(features, weight, labels, bias=bias).backward()
+    assert [at for at, one in enumerate(inputs) if one.grad is not None] == list(wanted)
+    exact = gradients(plain_loss(features, weight, labels, bias=bias), *(inputs[at] for at in wanted))
+    torch.testing.assert_close(tuple(inputs[at].grad for at in wanted), exact)
+
+
+def test_no_gradient_is_formed_where_none_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    features, weight, bias, labels = batch()
+    wanted = next_token_loss(features, weight, labels, bias=bias, **EVERY_OPTION)
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("a gradient was formed")
+
+    monkeypatch.setattr("collapselab.training.loss._to_gradient", fail)
+    with torch.no_grad():
+        loss = next_token_loss(features, weight, labels, bias=bias, **EVERY_OPTION)
+    detached = next_token_loss(features.detach(), weight.detach(), labels, bias=bias.detach(), **EVERY_OPTION)
+    assert not loss.requires_grad
+    assert not detached.requires_grad
+    assert torch.equal(loss, wanted)
+    assert torch.equal(detached, wanted)
+    with pytest.raises(AssertionError, match="formed"):
+        next_token_loss(features, weight, labels)
+
+
+def test_tied_weights_get_the_sum_of_both_gradients() -> None:
+    _, table, _, labels = batch()
+    ids = labels.roll(1)
+    ours, theirs = next_token_loss(table[ids], table, labels), plain_loss(table[ids], table, labels)
+    torch.testing.assert_close(gradients(ours, table), gradients(theirs, table))
+
+
+def test_features_and_head_may_be_transposed_views() -> None:
+    features, weight, _, labels = batch()
+    turned, head = features.detach().T.contiguous().T, weight.detach().T.contiguous().T
+    ours = next_token_loss(turned.requires_grad_(), head.requires_grad_(), labels, chunk=3)
+    theirs = plain_loss(features, weight, labels)
+    torch.testing.assert_close(gradients(ours, turned, head), gradients(theirs, features, weight))
+
+
+def test_a_second_derivative_is_refused() -> None:
+    features, weight, _, labels = batch()
+    with pytest.raises(RuntimeError, match="next_token_loss has no second derivative. Call backward without"):
+        torch.autograd.grad(next_token_loss(features, weight, labels), features, create_graph=True)
+
+
+def test_backward_over_a_kept_graph_adds_up_whatever_became_of_the_first_gradients() -> None:
+    features, weight, _, labels = batch()
+    loss = next_token_loss(features, weight, labels)
+    for _ in range(3):
+        loss.backward(retain_graph=True)
+    features.grad.mul_(10)
+    loss.backward()
+    (of_features, of_weight) = gradients(plain_loss(features, weight, labels), features, weight)
+    torch.testing.assert_close((features.grad, weight.grad), (31 * of_features, 4 * of_weight))
+
+
+def test_a_loss_that_is_not_finite_is_returned() -> None:
+    features, weight, _, labels = batch()
+    with torch.no_grad():
+        features[2, 1] = torch.nan
+    assert torch.isnan(next_token_loss(features, weight, labels))
+
+
+@given(cut=st.integers(0, 40), chunk=st.none() | st.integers(1, 50), seed=st.integers(0, 99), capped=st.booleans())
+def test_scores_are_those_of_the_whole_logits_and_add_up(cut: int, chunk: int | None, seed: int, capped: bool) -> None:
+    features, weight, bias, labels = batch(40, 3, 6, seed=seed)
+    labels[::7] = -100
+    options: dict[str, Any] = {"bias": bias, "softcap": 2.0 if capped else None, "scale": 1.5}
+    first = next_token_scores(features[:cut], weight, labels[:cut], chunk=chunk, **options)
+    scores = first + next_token_scores(features[cut:], weight, labels[cut:], chunk=chunk, **options)
+    logits, used = plain_logits(features, weight, bias, softcap=options["softcap"], scale=1.5), labels != -100
+    assert scores.correct == int((logits.argmax(1) == labels)[used].sum())
+    assert scores.tokens == int(used.sum())
+    assert scores.loss == pytest.approx(F.cross_entropy(logits, labels).item(), rel=1e-12)
+    assert scores.accuracy == scores.correct / scores.tokens
+
+
+def test_equal_logits_are_right_only_for_the_first_class() -> None:
+    scores = next_token_scores(torch.zeros(4, 3), torch.zeros(5, 3), torch.tensor([0, 1, 2, 0]))
+    assert scores == Scores(pytest.approx(4 * math.log(5)), correct=2, tokens=4)
+
+
+def test_no_tokens_have_scores_of_nothing() -> None:
+    features, weight, _, labels = batch()
+    assert next_token_scores(features, weight, torch.full_like(labels, -100)) == Scores()
+    assert math.isnan(Scores().loss)
+    assert math.isnan(Scores().accuracy)
+
+
+@pytest.mark.skipif(not hasattr(F, "linear_cross_entropy"), reason="runs with a torch that has linear_cross_entropy")
+def test_the_library_function_used_on_cuda_is_the_same_loss() -> None:
+    features, weight, bias, labels = batch(60, 8, 90)
+    ours = next_token_loss(features, weight, labels, bias=bias)
+    theirs = _library_loss(features, weight, bias, labels)
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(gradients(ours, features, weight, bias), gradients(theirs, features, weight, bias))
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = _library_loss(features, weight, bias, labels)
+    assert rounded.dtype == torch.float32
+    assert rounded.item() == pytest.approx(ours.item(), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"features": torch.zeros(13, 4)}, r"features of shape \(13, 4\) and output layer of shape \(11, 5\); \(tokens, dim\) and"),
+        ({"features": torch.zeros(2, 13, 5)}, r"features of shape \(2, 13, 5\) and output layer"),
+        ({"labels": torch.zeros(12, dtype=torch.int64)}, r"features of shape \(13, 5\) but labels of shape \(12,\); each feature"),
+        ({"labels": torch.zeros(13)}, "labels are torch.float32; integers are needed"),
+        ({"labels": torch.tensor([3, 11, -1] + [-100] * 10)}, "2 of 13 labels are outside 0 … 10, the first 11; only -100 is skipped"),
+        ({"bias": torch.zeros(5)}, r"output bias of shape \(5,\); \(11,\), one a class"),
+        ({"softcap": 0.0}, "softcap is 0.0; a positive bound"),
+        ({"chunk": 0}, "chunk is 0; at least 1 token"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_scored_is_refused_with_what_was_found(change: dict[str, Any], message: str) -> None:
+    features, weight, bias, labels = batch(dtype=torch.float32)
+    arguments: dict[str, Any] = {"features": features, "weight": weight, "labels": labels, "bias": bias} | change
+    for score in (next_token_loss, next_token_scores):
+        with pytest.raises(ValueError, match=message):
+            score(**arguments)
+
+
+def test_a_loss_needs_a_label_and_a_share_of_smoothing() -> None:
+    features, weight, _, labels = batch()
+    with pytest.raises(ValueError, match="no label is left that is not -100; a mean needs at least one"):
+        next_token_loss(features, weight, torch.full_like(labels, -100))
+    with pytest.raises(ValueError, match="no label is left"):
+        next_token_loss(features[:0], weight, labels[:0])
+    with pytest.raises(ValueError, match="label_smoothing is 1.5; a share from 0 to 1"):
+        next_token_loss(features, weight, labels, label_smoothing=1.5)
