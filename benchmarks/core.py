@@ -30,6 +30,7 @@ def moments(quick: bool) -> list[Line]:
     fast = in_turns(
         {
             "ours": lambda: collected.update(next(features), next(even)),
+            "ours, float64": lambda: collected.update(next(wide), next(even)),
             "ours, natural": lambda: collected.update(next(features), next(natural)),
             "limit": lambda: table.index_add_(0, next(even), next(wide)),
             "limit, natural": lambda: table.index_add_(0, next(natural), next(wide)),
@@ -63,6 +64,13 @@ def moments(quick: bool) -> list[Line]:
             baseline=shown(slow["float32"]),
         ),
         at_most("moments: × one float64 index_add_", ours / limit, 4, ours=shown(ours), limit=shown(limit)),
+        at_most(
+            "moments: × index_add_, float64 features",
+            fast["ours, float64"] / limit,
+            4,
+            ours=shown(fast["ours, float64"]),
+            limit=shown(limit),
+        ),
         Line(
             "moments: × index_add_, labels as in text",
             natural_ratio,

@@ -36,7 +36,7 @@ def loss(quick: bool) -> list[Line]:
     return [
         at_least(f"{name}: × plain cross-entropy", found["plain"] / found["ours"], 2.5, **times),
         at_most(f"{name}: × its three products", found["ours"] / found["products"], 1.7, **times),
-        _memory(name, tokens, bar=5 if quick else 20),
+        _memory(name, tokens, bar=4 if quick else 15),
     ]
 
 

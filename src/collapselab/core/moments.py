@@ -171,7 +171,7 @@ class ClassMoments:
             after, before_again = after.index_select(0, again), before.index_select(0, again)
             early.index_copy_(0, again, before_again / (before_again + after))
 
-        wide.copy_(features)
+        wide = features if features.dtype == torch.float64 else wide.copy_(features)
         self._offsets(wide, labels, before, out=offset)
         gain = self._spread(offset, early)
         _add_rows(self.sums, labels, wide)
