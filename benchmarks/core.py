@@ -41,7 +41,7 @@ def moments(quick: bool) -> list[Line]:
     slow = in_turns(
         {"float64": lambda: one_hot(torch.float64), "float32": lambda: one_hot(torch.float32)},
         turns=1 if quick else 5,
-        warm_up=1,
+        warm_up=0 if quick else 1,
     )
     ours, limit = fast["ours"], fast["limit"]
     natural_ratio = fast["ours, natural"] / fast["limit, natural"]
