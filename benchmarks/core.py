@@ -35,8 +35,8 @@ def moments(quick: bool) -> list[Line]:
             "limit": lambda: table.index_add_(0, next(even), next(wide)),
             "limit, natural": lambda: table.index_add_(0, next(natural), next(wide)),
         },
-        turns=30 if quick else 150,
-        warm_up=15,
+        turns=20 if quick else 150,
+        warm_up=5 if quick else 15,
     )
     slow = in_turns(
         {"float64": lambda: one_hot(torch.float64), "float32": lambda: one_hot(torch.float32)},
@@ -115,7 +115,7 @@ def _bare_products(points: torch.Tensor, variances: torch.Tensor) -> float:
 
 def pairs(quick: bool) -> list[Line]:
     """All pair statistics of class means, in a process of their own."""
-    classes, dim = (8000, 1024) if quick else (29233, 1024)
+    classes, dim = (6000, 1024) if quick else (29233, 1024)
     found = in_a_process("benchmarks.core", "pairs_in_process", classes, dim)
     ratio, peak = found["ours"] / found["limit"], found["peak"] / 1e9
     times = {"ours": shown(found["ours"]), "limit": shown(found["limit"])}

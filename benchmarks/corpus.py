@@ -17,10 +17,10 @@ TOKENIZER = "bpe:4096"
 
 def corpora(quick: bool) -> list[Line]:
     """Tokenising files, with all that a corpus needs, beside `encode_batch` on the same texts in the same process."""
-    count = 2000 if quick else 30000
+    count, few = (4000, 500) if quick else (30000, 30000)
     with tempfile.TemporaryDirectory() as folder:
-        speed = in_a_process("benchmarks.corpus", "rates_in_process", folder, count)
-        small, large = (in_a_process("benchmarks.corpus", "peak_in_process", folder, n) for n in (count, 10 * count))
+        speed = in_a_process("benchmarks.corpus", "rates_in_process", folder, count, 2 if quick else 3)
+        small, large = (in_a_process("benchmarks.corpus", "peak_in_process", folder, n) for n in (few, 10 * few))
     return [
         at_least(
             f"corpus of {count:,} stories: throughput of encode_batch",
@@ -36,7 +36,7 @@ def corpora(quick: bool) -> list[Line]:
             ours=shown(speed["stories"]),
             limit=shown(speed["limit"]),
         ),
-        at_most(f"corpus of {10 * count:,} stories: peak memory", large["peak"] / 1e9, 1, "GB"),
+        at_most(f"corpus of {10 * few:,} stories: peak memory", large["peak"] / 1e9, 1, "GB"),
         at_most("corpus: peak memory as the text grows tenfold", large["peak"] / small["peak"], 1.1),
     ]
 
@@ -59,14 +59,14 @@ def _tokenizer(folder: str) -> str:
     return str(path / "tokenizer")
 
 
-def rates_in_process(folder: str, count: int) -> dict[str, float]:
-    """Best of three turns: the corpus, the library's batch call on the texts in memory, and making the stories up."""
+def rates_in_process(folder: str, count: int, turns: int) -> dict[str, float]:
+    """Best of some turns: the corpus, the library's batch call on the texts in memory, and making the stories up."""
     path, name = _written(folder, count), _tokenizer(folder)
     texts = list(open_source([str(path)]).train.open())
     library = Tokenizer.from_file(f"{name}/tokenizer.json")
     library.encode_batch(texts[:2000])
     seconds: dict[str, list[float]] = {"ours": [], "limit": [], "stories": []}
-    for turn in range(3):
+    for turn in range(turns):
         start = time.perf_counter()
         build_corpus(open_source([str(path)]), Path(folder) / f"turn{turn}", Recipe(tokenizer=name))
         seconds["ours"].append(time.perf_counter() - start)
