@@ -279,6 +279,17 @@ def test_killed_and_repeated_the_same_bytes_come_out(small: Corpus, tmp_path: Pa
     assert Corpus(tmp_path / "c").hash == small.hash
 
 
+def test_what_a_running_build_has_made_so_far_is_left_alone(tokenizer: str, tmp_path: Path) -> None:
+    running = tmp_path / f".c.{os.getppid()}.partial"
+    running.mkdir()
+    build_corpus(
+        source_of(["Some words here."] * 9, ["Other words here."] * 9),
+        tmp_path / "c",
+        Recipe(tokenizer=tokenizer, block=4),
+    )
+    assert running.is_dir()
+
+
 # Opening -------------------------------------------------------------------------------------------------------------
 
 

@@ -93,9 +93,18 @@ def _is_built(out: Path, request: dict[str, Any]) -> bool:
 def _sweep_up(out: Path) -> None:
     """Remove what builds of this folder left that were killed."""
     for left in out.parent.glob(f".{out.name}.*.partial"):
-        process = left.name.split(".")[-2]
-        if not process.isdigit() or not Path(f"/proc/{process}").exists():
+        if not _is_running(int(left.name.split(".")[-2])):
             shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
 
 
 def _write(source: Source, recipe: Recipe, request: dict[str, Any], folder: Path) -> None:
