@@ -39,6 +39,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "cohere (scale)": ("cohere", {**KEYS, "logit_scale": 0.25}),
     "granite (scale)": ("granite", {**KEYS, "logits_scaling": 4.0}),
     "rwkv": ("rwkv", {"hidden_size": 32, "num_hidden_layers": 2, "attention_hidden_size": 32}),
+    "granite (scale of a third)": ("granite", {**KEYS, "logits_scaling": 3.0}),
     "mamba": ("mamba", {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}),
 }  # fmt: skip
 
@@ -77,6 +78,7 @@ def test_cap_scale_and_bias_are_found() -> None:
     assert (capped.scale, capped.softcap) == (1.0, pytest.approx(3.0, rel=1e-6))
     assert output_layer(model_of("cohere (scale)")).scale == pytest.approx(0.25, rel=1e-5)
     assert output_layer(model_of("granite (scale)")).scale == pytest.approx(0.25, rel=1e-5)
+    assert output_layer(model_of("granite (scale of a third)")).scale == pytest.approx(1 / 3, rel=2e-7)
     assert output_layer(model_of("gpt-j (bias)")).bias is not None
     plain = output_layer(model_of("gpt2"))
     assert (plain.scale, plain.softcap, plain.bias) == (1.0, None, None)

@@ -9,6 +9,7 @@ architecture calls it by another name, but found by experiment: a ramp of known 
 logits, and what comes out is explained as scale and cap, or refused.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -102,9 +103,10 @@ def _found_by_experiment(model: nn.Module, vocabulary: int) -> tuple[float, floa
         return out[0, -1].float()
 
     small, huge = 2.0**-10, 2.0**15  # exact in every format
-    scale = float(sent(torch.full_like(ramp, small)).median()) / small
+    bottom = float(sent(torch.full_like(ramp, small)).median())
     top = float(sent(torch.full_like(ramp, huge)).median())
-    softcap = top if top < 0.5 * scale * huge else None
+    softcap = top if top < 0.5 * huge * bottom / small else None
+    scale = (bottom if softcap is None else softcap * math.atanh(bottom / softcap)) / small
     expected = scale * ramp if softcap is None else softcap * torch.tanh(scale * ramp / softcap)
     found = sent(ramp)
     tolerance = 0.05 if next(model.parameters()).dtype in (torch.float16, torch.bfloat16) else 1e-3
@@ -113,4 +115,4 @@ def _found_by_experiment(model: nn.Module, vocabulary: int) -> tuple[float, floa
             f"{name_of(model)}: does something to its logits that is neither a scale nor a soft cap. "
             "It cannot be measured."
         )
-    return round(scale, 6), softcap
+    return float(f"{scale:.7g}"), softcap  # float32 shows no more digits
