@@ -117,7 +117,7 @@ class LinearClassifier:
         self, rows: Tensor, offset: Tensor | None = None, *, origin: Tensor | None = None, tile: int = 2048
     ) -> None:
         self.rows, self.offset, self.origin, self.tile = rows, offset, origin, tile
-        self._tables: dict[torch.dtype, Tensor] = {}
+        self._float32: Tensor | None = None
 
     def choices(self, features: Tensor) -> Tensor:
         """The index of the best row for each feature."""
@@ -160,9 +160,9 @@ class LinearClassifier:
     def _table(self, dtype: torch.dtype, rows: slice) -> Tensor:
         """Rows with their offset as a last column; kept in float32, made tile by tile in float64, which is rare."""
         if dtype == torch.float32:
-            if dtype not in self._tables:
-                self._tables[dtype] = self._made(dtype, slice(None))
-            return self._tables[dtype][rows]
+            if self._float32 is None:
+                self._float32 = self._made(dtype, slice(None))
+            return self._float32[rows]
         return self._made(dtype, rows)
 
     def _made(self, dtype: torch.dtype, rows: slice) -> Tensor:
