@@ -14,3 +14,11 @@ class CorpusError(UserError):
 
 class ModelError(UserError):
     """A model that cannot be built, loaded or measured."""
+
+
+class ConfigError(UserError):
+    """A setting that is not one, or a value that it cannot take."""
+
+
+class RunError(UserError):
+    """A run that cannot start, go on or be read."""

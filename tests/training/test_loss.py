@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from collapselab.training.loss import Scores, _library_loss, next_token_loss, next_token_scores
+from collapselab.models.scores import Scores, next_token_scores
+from collapselab.training.loss import _library_loss, next_token_loss
 
 EVERY_OPTION: dict[str, Any] = {"label_smoothing": 0.2, "softcap": 1.5, "scale": 0.7}
 

@@ -1,10 +1,6 @@
-"""The command line: argument parsing only. A command's body is a call.
-
-Data goes to stdout, progress and messages to stderr. Exit 0: done; 2: the user must change something.
-"""
+"""`collapselab corpus`: build a corpus, and see what is in it."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,62 +9,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from collapselab import __version__
-from collapselab.core.metrics import METRICS
-from collapselab.errors import UserError
+from collapselab.cli.options import JsonOption
 
-app = typer.Typer(
-    name="collapselab",
-    help="A laboratory for neural collapse in causal language models.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-)
-corpus = typer.Typer(help="Turn text into blocks of tokens, and see what is in them.", no_args_is_help=True)
-app.add_typer(corpus, name="corpus")
-
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")]
-
-
-def main() -> None:
-    """The entry point: every error the user can mend is one message, no traceback."""
-    try:
-        app()
-    except UserError as error:
-        print(f"collapselab: {error}", file=sys.stderr)
-        sys.exit(2)
-
-
-@app.callback(invoke_without_command=True)
-def root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
-) -> None:
-    if version:
-        print(__version__)
-        raise typer.Exit
+app = typer.Typer(help="Turn text into blocks of tokens, and see what is in them.", no_args_is_help=True)
 
 
 @app.command()
-def metrics(as_json: JsonOption = False) -> None:
-    """List the catalogue: every metric, what it shows and where it moves as a model collapses.
-
-    Example: `collapselab metrics --json | jq '.[].id'`
-    """
-    if as_json:
-        keys = ("id", "property", "formula", "direction", "ideal_text", "in_paper", "version", "reference")
-        print(
-            json.dumps([{key: getattr(metric, key) for key in keys} for metric in METRICS.values()], ensure_ascii=False)
-        )
-        return
-    table = Table("metric", "property", "definition", "toward collapse", "ideal", box=None, header_style="bold")
-    for metric in METRICS.values():
-        star = "★" if metric.in_paper else ""
-        ideal = metric.ideal_text.strip("`")
-        table.add_row(metric.id + star, metric.property, metric.formula, metric.direction or "–", ideal)
-    Console().print(table)
-
-
-@corpus.command()
 def build(
     source: Annotated[
         list[str],
@@ -137,7 +83,7 @@ def build(
     print(f"{out}: {splits} of {built.block:,}; {built.vocabulary:,} tokens. See it: collapselab corpus show {out}")
 
 
-@corpus.command()
+@app.command()
 def show(
     folder: Annotated[Path, typer.Argument(help="A corpus.")],
     figure: Annotated[Path | None, typer.Option(help="Where the SVG goes. [default: FOLDER/frequencies.svg]")] = None,
