@@ -4,9 +4,11 @@ safetensors checks that the file is long enough, not that its bytes are the ones
 types, shapes, bytes and metadata, so a flipped bit anywhere is an error and never a slightly different number.
 """
 
+import errno
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +32,51 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def folder_written_whole(path: str | Path) -> Iterator[Path]:
+    """The same for a folder, which must not be there yet. What processes left that were killed is removed."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _sweep_up(path)
+    partial = path.parent / f".{path.name}.{os.getpid()}.partial"
+    try:
+        partial.mkdir()
+        yield partial
+        for file in partial.rglob("*"):
+            if file.is_file():
+                with file.open("rb") as opened:
+                    os.fsync(opened.fileno())
+        os.replace(partial, path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def disk_trouble(error: Exception) -> str | None:
+    """What is wrong with the disk, if it is the disk's fault; safetensors reports that by its message alone."""
+    code = getattr(error, "errno", None)
+    if code in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(error):
+        return "the disk is full"
+    if code in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"cannot be written ({os.strerror(code)})"
+    return None
+
+
+def _sweep_up(path: Path) -> None:
+    for left in path.parent.glob(f".{path.name}.*.partial"):
+        if not _is_running(int(left.name.split(".")[-2])):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
 
 
 def sha256(path: Path) -> str:

@@ -5,11 +5,9 @@ the last remainder of a split is dropped. `paper` packing joins groups of 1,000 
 each group's remainder, as Linguistic Collapse did.
 """
 
-import errno
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
@@ -19,7 +17,7 @@ from typing import Any, BinaryIO, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from collapselab.core.storage import sha256
+from collapselab.core.storage import disk_trouble, folder_written_whole, sha256
 from collapselab.corpus.blocks import FORMAT, Corpus, read_facts
 from collapselab.corpus.sources import Documents, Source
 from collapselab.corpus.vocabulary import tokenizer_for
@@ -56,23 +54,13 @@ def build_corpus(source: Source, out: str | Path, recipe: Recipe | None = None) 
         return Corpus(out)
     if recipe.block < 2:
         raise CorpusError(f"block is {recipe.block}; a block needs a token and its next, at least 2.")
-    partial = out.parent / f".{out.name}.{os.getpid()}.partial"
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        _sweep_up(out)
-        partial.mkdir()
-        _write(source, recipe, request, partial)
-        os.replace(partial, out)
+        with folder_written_whole(out) as partial:
+            _write(source, recipe, request, partial)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise CorpusError(
-                f"{out}: the disk is full. Nothing was left behind; free some space and repeat."
-            ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise CorpusError(f"{out}: cannot be written ({error.strerror}).") from error
+        if trouble := disk_trouble(error):
+            raise CorpusError(f"{out}: {trouble}. Nothing was left behind; mend that and repeat.") from error
         raise
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return Corpus(out)
 
 
@@ -87,23 +75,6 @@ def _is_built(out: Path, request: dict[str, Any]) -> bool:
     if changed:
         differences = "; ".join(f"{key} was {built.get(key)!r}, now {request.get(key)!r}" for key in changed)
         raise CorpusError(f"{out}: holds another corpus ({differences}). Name another folder, or delete this one.")
-    return True
-
-
-def _sweep_up(out: Path) -> None:
-    """Remove what builds of this folder left that were killed."""
-    for left in out.parent.glob(f".{out.name}.*.partial"):
-        if not _is_running(int(left.name.split(".")[-2])):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's
-        return True
     return True
 
 
