@@ -10,9 +10,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import core, corpus, loss
+from benchmarks import core, corpus, loss, training
 
-SUITES = {**core.ALL, **corpus.ALL, **loss.ALL}
+SUITES = {**core.ALL, **corpus.ALL, **loss.ALL, **training.ALL}
 
 
 def main() -> None:

@@ -22,3 +22,11 @@ class ConfigError(UserError):
 
 class RunError(UserError):
     """A run that cannot start, go on or be read."""
+
+
+class Interrupted(UserError):
+    """Work that a signal stopped, with everything saved."""
+
+    def __init__(self, message: str, signal: int) -> None:
+        super().__init__(message)
+        self.signal = signal

@@ -1,14 +1,25 @@
-"""Progress on stderr, with the rate of late and the time left, for whatever takes more than a moment."""
+"""Progress on stderr, with the rate of late and the time left, for whatever takes more than a moment.
 
-from collections.abc import Callable, Iterator
+On a terminal it is one line that moves. Elsewhere, as in the log of a cluster's job, it is a plain line a minute.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-Advance = Callable[[float], None]
-"""Called with how much more has been done."""
+PLAIN_SECONDS = 60.0
+
+
+class Advance(Protocol):
+    """Called with how much more has been done, and with what else the line should say."""
+
+    def __call__(self, amount: float, /, *, note: str = "") -> None: ...
 
 
 class _Rate(ProgressColumn):
@@ -24,17 +35,36 @@ class _Rate(ProgressColumn):
 
 
 @contextmanager
-def progress(what: str, *, total: float | None = None, unit: str) -> Iterator[Advance]:
-    """A bar on stderr while the block runs; call what it gives with every step's amount."""
+def progress(what: str, *, total: float | None = None, unit: str, quiet: bool = False) -> Iterator[Advance]:
+    """A bar on stderr while the block runs; call what it gives with every step's amount. `quiet` shows nothing."""
     columns = (
         TextColumn("{task.description}"),
+        TextColumn("{task.fields[note]}"),
         BarColumn(bar_width=30),
         TextColumn("{task.percentage:>3.0f}%") if total else TextColumn("{task.completed:,.0f}"),
         _Rate(unit),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), speed_estimate_period=30) as display:
-        task = display.add_task(what, total=total)
-        yield lambda amount: display.update(task, advance=amount)
+    console = Console(stderr=True)
+    plain = not console.is_terminal and not quiet
+    with Progress(*columns, console=console, speed_estimate_period=30, disable=quiet) as display:
+        task = display.add_task(what, total=total, note="")
+        told = time.monotonic()
+
+        def advance(amount: float, /, *, note: str = "") -> None:
+            nonlocal told
+            display.update(task, advance=amount, note=note)
+            if plain and time.monotonic() - told >= PLAIN_SECONDS:
+                told = time.monotonic()
+                print(_plain_line(display.tasks[0], unit), file=sys.stderr, flush=True)
+
+        yield advance
         if total:
             display.update(task, completed=total)
+
+
+def _plain_line(task: Task, unit: str) -> str:
+    share = f"{task.percentage:.0f}%" if task.total else f"{task.completed:,.0f}"
+    rate = f"{task.speed:,.0f} {unit}/s" if task.speed else ""
+    left = f"{task.time_remaining:,.0f} s left" if task.time_remaining else ""
+    return "  ".join(part for part in (task.description, task.fields["note"], share, rate, left) if part)

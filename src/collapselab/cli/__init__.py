@@ -1,6 +1,7 @@
 """The command line: argument parsing only. A command's body is a call.
 
-Data goes to stdout, progress and messages to stderr. Exit 0: done; 2: the user must change something.
+Data goes to stdout, progress and messages to stderr. Exit 0: done; 2: the user must change something; 128 + n: stopped by
+signal n, with everything saved.
 """
 
 import json
@@ -12,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 from collapselab import __version__
-from collapselab.cli import corpus
+from collapselab.cli import corpus, train
 from collapselab.cli.options import JsonOption
 from collapselab.core.metrics import METRICS
-from collapselab.errors import UserError
+from collapselab.errors import Interrupted, UserError
 
 app = typer.Typer(
     name="collapselab",
@@ -25,12 +26,17 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.add_typer(corpus.app, name="corpus")
+app.command()(train.train)
+app.command()(train.sample)
 
 
 def main() -> None:
     """The entry point: every error the user can mend is one message, no traceback."""
     try:
         app()
+    except Interrupted as error:
+        print(f"collapselab: {error}", file=sys.stderr)
+        sys.exit(128 + error.signal)
     except UserError as error:
         print(f"collapselab: {error}", file=sys.stderr)
         sys.exit(2)

@@ -65,7 +65,8 @@ def disk_trouble(error: Exception) -> str | None:
 
 def _sweep_up(path: Path) -> None:
     for left in path.parent.glob(f".{path.name}.*.partial"):
-        if not _is_running(int(left.name.split(".")[-2])):
+        process = int(left.name.split(".")[-2])
+        if process == os.getpid() or not _is_running(process):  # ours is from another that had this number
             shutil.rmtree(left, ignore_errors=True)
 
 

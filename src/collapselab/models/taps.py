@@ -2,7 +2,7 @@
 
 The feature is whatever enters the model's output embedding, and the tap takes it right there: while it is open, the
 output layer hands its input through instead of computing logits. No list of architectures, names or final norms is
-needed, and gradients flow.
+needed, and gradients flow. The features of the layers below are what its blocks hand on, before any final norm.
 
 What the model does to the logits afterwards (scaling, soft-capping) is not read from the configuration, where every
 architecture calls it by another name, but found by experiment: a ramp of known numbers is sent through in place of the
@@ -10,10 +10,12 @@ logits, and what comes out is explained as scale and cap, or refused.
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +39,10 @@ class OutputLayer:
 
 
 def features(model: nn.Module, input_ids: Tensor, **inputs: Any) -> Tensor:
-    """What enters the output layer for each token (batch, tokens, dim); the logits are not computed."""
+    """What enters the output layer for each token (batch, tokens, dim); the logits are not computed.
+
+    The model may be wrapped, by DistributedDataParallel or torch.compile: then the wrapper is what runs.
+    """
     taken: list[Tensor] = []
 
     def take(entering: Tensor, *_: Any, **__: Any) -> Tensor:
@@ -52,20 +57,123 @@ def features(model: nn.Module, input_ids: Tensor, **inputs: Any) -> Tensor:
     return taken[0]
 
 
+def layer_features(
+    model: nn.Module, input_ids: Tensor, *, take: Callable[[str, Tensor], object] | None = None, **inputs: Any
+) -> dict[str, Tensor]:
+    """What every block hands on, "1" … "L", and what enters the output layer, "last": one forward pass, no logits.
+
+    With `take` each is handed over while the model runs, and nothing is kept: the dict is empty. What a taker does not
+    hold on to is freed when the next block is done. A compiled model runs uncompiled, so that takers run in time.
+    """
+    kept: dict[str, Tensor] = {}
+    blocks = _blocks(model)
+    taken = _Turns(model, tuple(input_ids.shape), _names(blocks), take or kept.__setitem__)
+    with ExitStack() as taps:
+        for name, block in zip(taken.names, blocks, strict=False):
+            taps.callback(block.register_forward_hook(partial(taken.block_is_done, name)).remove)
+        taps.enter_context(_instead_of_the_head(model, taken.head_is_reached))
+        if "torch._dynamo" in sys.modules:  # nothing was compiled without it, and to load it takes seconds
+            taps.enter_context(torch.compiler.set_stance("force_eager"))
+        model(input_ids=input_ids, use_cache=False, **inputs)
+    taken.check_complete()
+    return kept
+
+
+def layer_names(model: nn.Module) -> list[str]:
+    """The names of the layers that `layer_features` gives, in their order."""
+    return _names(_blocks(model))
+
+
 def output_layer(model: nn.Module) -> OutputLayer:
     """The layer that turns features into logits, with what the model does to the logits after it."""
+    model = bare_model(model)
     head = _head(model)
     scale, softcap = _found_by_experiment(model, len(head.weight))
     return OutputLayer(head.weight, getattr(head, "bias", None), scale, softcap)
 
 
+def bare_model(model: nn.Module) -> nn.Module:
+    """The model without what torch.compile, DistributedDataParallel or DataParallel wrap around it."""
+    while True:
+        if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
+            model = model.module
+        elif isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+            model = inner
+        else:
+            return model
+
+
 def name_of(model: nn.Module) -> str:
     """The model's class and, where it has one, its path."""
+    model = bare_model(model)
     path = getattr(getattr(model, "config", None), "_name_or_path", "")
     return f"{type(model).__name__} {path}".strip()
 
 
+@final
+@dataclass
+class _Turns:
+    """Who comes when in one pass: every block and then the output layer, each with one vector a token."""
+
+    model: nn.Module
+    shape: tuple[int, ...]
+    names: list[str]
+    take: Callable[[str, Tensor], object]
+    done: int = 0
+
+    def block_is_done(self, name: str, _: nn.Module, __: Any, output: Any) -> None:
+        self._hand_over(name, output if isinstance(output, Tensor) else output[0])
+
+    def head_is_reached(self, entering: Tensor, *_: Any, **__: Any) -> Tensor:
+        self._hand_over("last", entering)
+        return entering
+
+    def check_complete(self) -> None:
+        if self.done < len(self.names):
+            raise self._refusal(f"layer {self.names[self.done]} was not run")
+
+    def _hand_over(self, name: str, hidden: Any) -> None:
+        if self.done == len(self.names) or name != self.names[self.done]:
+            raise self._refusal(f"layer {name} was run out of turn")
+        if not isinstance(hidden, Tensor) or hidden.ndim != 3 or tuple(hidden.shape[:2]) != self.shape:
+            found = tuple(hidden.shape) if isinstance(hidden, Tensor) else type(hidden).__name__
+            raise self._refusal(f"layer {name} gives {found} for {self.shape} tokens")
+        self.done += 1
+        self.take(name, hidden)
+
+    def _refusal(self, reason: str) -> ModelError:
+        return ModelError(f"{name_of(self.model)}: {reason}. Its blocks cannot be measured; its last layer can.")
+
+
+def _blocks(model: nn.Module) -> list[nn.Module]:
+    """The blocks of the body: the outermost list of modules that is as long as the model is deep, or else the longest.
+
+    Whether they are blocks is seen when they run.
+    """
+    bare: Any = bare_model(model)
+    body = bare.get_decoder() if hasattr(bare, "get_decoder") else bare
+    lists = list(_outermost_lists(body)) or list(_outermost_lists(bare))  # some call their output layer a decoder
+    depth = getattr(getattr(body, "config", None), "num_hidden_layers", None)
+    blocks = max(lists, key=lambda one: (len(one) == depth, len(one)), default=())
+    if not len(blocks):
+        raise ModelError(f"{name_of(model)}: its blocks are not found. Its last layer can be measured.")
+    return list(blocks)
+
+
+def _names(blocks: list[nn.Module]) -> list[str]:
+    return [*(str(number + 1) for number in range(len(blocks))), "last"]
+
+
+def _outermost_lists(module: nn.Module) -> Iterator[nn.ModuleList]:
+    for child in module.children():
+        if isinstance(child, nn.ModuleList):
+            yield child
+        else:
+            yield from _outermost_lists(child)
+
+
 def _head(model: Any) -> Any:
+    model = bare_model(model)
     if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         raise ModelError(f"{name_of(model)}: an encoder-decoder; a causal language model is needed.")
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None

@@ -1,0 +1,147 @@
+"""Whole optimiser steps of GPT-Neo 2 × 128: ours, the plain Trainer with the library's model and loss, the limit.
+
+The limit is the step's matrix products alone, forward and backward: nothing that trains this model can be faster.
+"""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+
+from benchmarks.timing import Line, at_least, in_a_process, peak_bytes, shown
+from collapselab.corpus.blocks import Split
+from collapselab.models.build import build_config, build_model
+from collapselab.training.settings import Plan, Settings
+from collapselab.training.trainer import LanguageTrainer, training_arguments
+
+WIDTH, DEPTH, BLOCK, BATCH, BLOCKS = 128, 2, 512, 8, 64
+BARS = {50257: (2.5, 3.0), 4096: (1.5, None)}
+"""Vocabulary → how many times as fast, and in how many times less memory, as the plain Trainer."""
+
+
+def training(quick: bool) -> list[Line]:
+    """Both vocabularies; memory where the bar asks for it."""
+    return [line for vocabulary, bars in BARS.items() for line in _lines(vocabulary, *bars, quick=quick)]
+
+
+def memory_in_process(name: str, vocabulary: int) -> dict[str, float]:
+    """The peak of a process that trains for three steps, over what it held before it made the model."""
+    torch.mm(torch.ones(64, 64), torch.ones(64, 64))
+    before = peak_bytes()
+    STEPS[name](vocabulary, 3)
+    return {"bytes": peak_bytes() - before}
+
+
+def _lines(vocabulary: int, speed: float, memory: float | None, *, quick: bool) -> list[Line]:
+    contestants = {**STEPS, "products": _products}
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(1 if quick else 4):
+        for name, run in contestants.items():
+            seconds[name] += run(vocabulary, 3 if quick else 5)[1:]  # the first step warms up
+    found = {name: statistics.median(times) for name, times in seconds.items()}
+    times = {"ours": shown(found["ours"]), "baseline": shown(found["plain"]), "limit": shown(found["products"])}
+    name = f"training step, {vocabulary:,} tokens"
+    lines = [
+        at_least(f"{name}: × the plain Trainer", found["plain"] / found["ours"], speed, **times),
+        Line(f"{name}: × its matrix products", found["ours"] / found["products"], "×", "–", None, **times),
+    ]
+    return lines if memory is None else [*lines, _memory(name, vocabulary, memory)]
+
+
+def _memory(name: str, vocabulary: int, bar: float) -> Line:
+    ours, plain = (in_a_process("benchmarks.training", "memory_in_process", one, vocabulary)["bytes"] for one in STEPS)
+    sizes = {"ours": f"{ours / 1e6:,.0f} MB", "baseline": f"{plain / 1e6:,.0f} MB"}
+    return at_least(f"{name}: × less memory", plain / ours, bar, **sizes)
+
+
+class _Clock(TrainerCallback):
+    """Seconds from the end of one step to the end of the next."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.last = 0.0
+
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
+        self.last = time.perf_counter()
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        now = time.perf_counter()
+        self.seconds.append(now - self.last)
+        self.last = now
+
+
+def _ours(vocabulary: int, steps: int) -> list[float]:
+    settings = Settings(width=WIDTH, depth=DEPTH, batch=BATCH, steps=steps)
+    plan = Plan(BLOCK, BLOCKS, BATCH, steps, 0, {})
+    model = build_model(_config(vocabulary), seed=0)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "train.bin"
+        _ids(vocabulary).numpy().astype("uint16").tofile(path)
+        facts = {"blocks": BLOCKS, "id_type": "uint16"}
+        split = Split(path, facts, BLOCK, np.zeros((2, vocabulary), dtype=np.int64))
+        device = torch.device("cpu")
+        args = training_arguments(settings, plan, folder=folder, device=device, bf16=False, parts=1, report_to="none")
+        return _timed(LanguageTrainer(model, split, settings, plan, args))
+
+
+def _plain(vocabulary: int, steps: int) -> list[float]:
+    library: Any = AutoModelForCausalLM
+    blocks = [{"input_ids": ids, "labels": ids} for ids in _ids(vocabulary)]
+    with tempfile.TemporaryDirectory() as folder:
+        args = TrainingArguments(
+            output_dir=folder,
+            max_steps=steps,
+            per_device_train_batch_size=BATCH,
+            use_cpu=True,
+            logging_strategy="no",
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+        )
+        trainer = Trainer(model=library.from_config(_config(vocabulary)), args=args, train_dataset=blocks)
+        trainer.remove_callback(PrinterCallback)
+        return _timed(trainer)
+
+
+def _products(vocabulary: int, steps: int) -> list[float]:
+    """Every matrix product of a step: y = x Wᵀ, and for the gradients g W and gᵀ x; attention's own left out."""
+    tokens, seconds = BATCH * BLOCK, []
+    shapes = [(WIDTH, vocabulary)] + DEPTH * [*4 * [(WIDTH, WIDTH)], (WIDTH, 4 * WIDTH), (4 * WIDTH, WIDTH)]
+    inputs = [(torch.randn(tokens, k), torch.randn(n, k)) for k, n in shapes]
+    space = torch.empty(tokens * max(vocabulary, 4 * WIDTH))
+    for _ in range(steps):
+        start = time.perf_counter()
+        for x, weight in inputs:
+            y = torch.mm(x, weight.T, out=space[: tokens * len(weight)].view(tokens, len(weight)))
+            torch.mm(y, weight)
+            torch.mm(y.T, x)
+        seconds.append(time.perf_counter() - start)
+    return seconds
+
+
+STEPS: dict[str, Callable[[int, int], list[float]]] = {"ours": _ours, "plain": _plain}
+
+
+def _config(vocabulary: int) -> Any:
+    return build_config("gpt-neo", width=WIDTH, depth=DEPTH, vocabulary=vocabulary, positions=BLOCK)
+
+
+def _ids(vocabulary: int) -> Tensor:
+    return torch.randint(0, vocabulary, (BLOCKS, BLOCK), generator=torch.Generator().manual_seed(0))
+
+
+def _timed(trainer: Trainer) -> list[float]:
+    clock = _Clock()
+    trainer.add_callback(clock)
+    trainer.train()
+    return clock.seconds
+
+
+ALL = {"training": training}

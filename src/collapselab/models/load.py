@@ -1,0 +1,365 @@
+"""Which models a name means, and each of them, loaded strictly.
+
+The library forgives: it initialises missing weights at random, drops weights that it has no place for, makes a decoder
+of an encoder and a language model of a classifier. Here every weight that the model needs is in the checkpoint, every
+weight of its modules in the checkpoint is in the model, or it is refused. Code that comes with a model does not run
+unless asked for, and pickles are read for their tensors only.
+"""
+
+import hashlib
+import importlib.util
+import json
+import pickle
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import torch
+from torch import Tensor, nn
+
+from collapselab.errors import ConfigError, ModelError, RunError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+HUB_SECONDS = 3.0
+"""How long the hub may take to show that it is there."""
+
+BUFFERS = ("attn.bias", "attention.bias", "masked_bias", "inv_freq", "position_ids")
+"""Ends of the names of causal masks and positions that older checkpoints carry and newer models make themselves."""
+
+HASHED_AT_ONCE = 1 << 24
+NOT_HASHED = {
+    "_name_or_path", "architectures", "dtype", "torch_dtype", "quantization_config", "transformers_version", "use_cache"
+}  # fmt: skip
+"""Settings that say where the model comes from and how it is kept, not what it computes."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where one model is: a folder, a .gguf file, or an id on the hub; and its place in a run, if it has one."""
+
+    name: str
+    path: str
+    revision: str | None = None
+    run: str = ""
+    checkpoint: str = ""
+
+
+def find_models(names: Sequence[str]) -> list[Source]:
+    """The models behind names, in their order; a run stands for all its checkpoints, from initialisation on.
+
+    A name is a Hugging Face folder, a .gguf file, a run, one checkpoint of a run, or an id on the hub, `id@revision`
+    for a revision. What exists here wins over the hub.
+    """
+    return [source for name in names for source in _found(name)]
+
+
+def load_model(
+    source: Source,
+    *,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype | None = None,
+    trust_code: bool = False,
+) -> "PreTrainedModel":
+    """The model, for measuring: in evaluation mode, without gradients, on the device, with every weight in its place.
+
+    Without a `dtype` the weights stay as stored, but for a CPU, where half precision is very slow: float32 there.
+    """
+    from transformers import AutoModelForCausalLM
+
+    from collapselab.models.gpt_neo import faster_attention
+
+    library: Any = AutoModelForCausalLM
+    place = find_device(str(device))
+    stored: Any = torch.float32 if place.type == "cpu" else "auto"
+    where = _where(source)
+    with _in_one_message(source, offline=where["local_files_only"]), _silence():
+        config = _causal_config(source, where, trust_code=trust_code)
+        model, facts = library.from_pretrained(
+            config=config,
+            dtype=dtype or stored,
+            trust_remote_code=trust_code,
+            weights_only=True,
+            ignore_mismatched_sizes=True,  # ours to refuse, with the names
+            output_loading_info=True,
+            **where,
+            **_unpacked(where),
+        )
+    _check_weights(source, model, facts)
+    faster_attention(model)
+    ready: PreTrainedModel = model.to(place).eval().requires_grad_(False)
+    return ready
+
+
+def find_device(name: str) -> torch.device:
+    """The device of a name: auto, cpu, cuda, cuda:1, mps. `auto` is CUDA where it is there, else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?|mps", name):
+        raise ConfigError(f"device: {name!r} is not one. Choose auto, cpu, cuda, cuda:0 … or mps.")
+    device = torch.device(name)
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        count = torch.cuda.device_count()
+        raise ConfigError(
+            f"device: {name} was asked for, but {count or 'no'} CUDA devices are here. Choose auto or cpu."
+        )
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise ConfigError("device: mps was asked for, but is not here. Choose auto or cpu.")
+    return device
+
+
+def model_hash(model: "PreTrainedModel") -> str:
+    """16 hex digits that stand for what the model computes: its configuration and the numbers in its weights.
+
+    The same wherever the model was loaded from and whichever device it is on. Half-precision weights are the float32
+    numbers they are equal to, so that loading them as float32 changes nothing; rounding to half precision does.
+    """
+    settings = _hashed(model.config.to_diff_dict())
+    digest = hashlib.blake2b(json.dumps(settings, sort_keys=True, default=str).encode(), digest_size=8)
+    seen: set[int] = set()
+    for name, tensor in sorted(model.state_dict(keep_vars=True).items()):
+        if id(tensor) not in seen:  # tied ones once
+            seen.add(id(tensor))
+            digest.update(f"\n{name} {tuple(tensor.shape)}\n".encode())
+            for part in tensor.detach().reshape(-1).split(HASHED_AT_ONCE):
+                digest.update(_bytes(part))
+    return digest.hexdigest()
+
+
+def _hashed(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {str(name): _hashed(inner) for name, inner in value.items() if name not in NOT_HASHED}
+
+
+def _bytes(part: Tensor) -> memoryview:
+    part = part.cpu().float() if part.dtype in (torch.float16, torch.bfloat16) else part.cpu()
+    view: memoryview = part.contiguous().view(torch.uint8).numpy().data
+    return view
+
+
+def _found(name: str) -> list[Source]:
+    path = Path(name)
+    if name and path.is_dir():
+        return _in_folder(name, path)
+    if path.is_file():
+        if path.suffix == ".gguf":
+            return [Source(name, name)]
+        raise ModelError(f"{name}: a file. A model is a folder with a config.json, or a .gguf file.")
+    identity, _, revision = name.partition("@")
+    if path.suffix == ".gguf" or not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", identity) or name.endswith("@"):
+        raise ModelError(
+            f"{name}: no such folder or file, and not an id on the hub (owner/model or owner/model@revision)."
+        )
+    return [Source(name, identity, revision or None)]
+
+
+def _in_folder(name: str, path: Path) -> list[Source]:
+    place = path.resolve()
+    if (path / "run.json").is_file():
+        return [_checkpoint(folder, place.name, f"{place.name}/{folder.name}") for folder in _checkpoints(path)]
+    if place.parent.name == "checkpoints" and (place.parent.parent / "run.json").is_file():
+        return [_checkpoint(path, place.parent.parent.name, name)]
+    _check_folder(path)
+    return [Source(name, str(path))]
+
+
+def _checkpoint(path: Path, run: str, name: str) -> Source:
+    _check_folder(path)
+    return Source(name, str(path), None, run, path.resolve().name)
+
+
+def _checkpoints(run: Path) -> list[Path]:
+    """The folders of a run's checkpoints, by number; names that are none come last."""
+
+    def number(folder: Path) -> tuple[float, str]:
+        return (float(folder.name) if re.fullmatch(r"\d+(\.\d+)?", folder.name) else float("inf"), folder.name)
+
+    inside = (run / "checkpoints").glob("*") if (run / "checkpoints").is_dir() else ()
+    folders = sorted((path for path in inside if path.is_dir() and not path.name.startswith(".")), key=number)
+    if not folders:
+        raise RunError(f"{run}: a run without checkpoints; nothing is in its checkpoints/ yet. Train it first.")
+    return folders
+
+
+def _check_folder(path: Path) -> None:
+    if (path / "config.json").is_file():
+        return
+    found = sorted(file.name for file in path.iterdir())
+    listed = f"only {_first(found)}" if found else "nothing: it is empty"
+    raise ModelError(f"{path}: not a model; it has no config.json, and holds {listed}.")
+
+
+def _where(source: Source) -> dict[str, Any]:
+    """What the library calls the place; a hub that does not answer is not asked again, only the cache is."""
+    path = Path(source.path)
+    if path.suffix == ".gguf":
+        if importlib.util.find_spec("gguf") is None:
+            raise ModelError(f"{source.name}: GGUF files need the package gguf. Install collapselab[gguf].")
+        folder = str(path.parent)
+        return {"pretrained_model_name_or_path": folder, "gguf_file": path.name, "local_files_only": True}
+    local = path.is_dir()
+    return {
+        "pretrained_model_name_or_path": source.path,
+        "revision": source.revision,
+        "local_files_only": local or not _hub_answers(),
+    }
+
+
+def _hub_answers() -> bool:
+    """Whether the hub can be reached: any answer will do. The library would go on trying for most of a minute."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    try:
+        with urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=HUB_SECONDS):
+            return True
+    except HTTPError:
+        return True
+    except OSError:
+        return False
+
+
+def _unpacked(where: dict[str, Any]) -> dict[str, Any]:
+    """Plain tensors of a GGUF file, where the library would leave them packed and fetch kernels for them."""
+    import transformers
+
+    packed = "gguf_file" in where and hasattr(transformers, "GgufConfig")
+    return {"quantization_config": transformers.GgufConfig(dequantize=True)} if packed else {}
+
+
+def _causal_config(source: Source, where: dict[str, Any], *, trust_code: bool) -> Any:
+    from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
+
+    settings, _ = PreTrainedConfig.get_config_dict(**where)
+    kind, own_code = settings.get("model_type"), settings.get("auto_map", {})
+    if own_code and not trust_code and kind not in CONFIG_MAPPING:
+        raise ModelError(
+            f"{source.name}: {kind or 'a model'} that comes with its own code, which runs only if you trust it. "
+            "Read it, then use --trust-code."
+        )
+    if kind not in CONFIG_MAPPING and not own_code:
+        raise ModelError(
+            f"{source.name}: its config.json names the model_type {kind!r}, which transformers does not know."
+        )
+    config = AutoConfig.from_pretrained(trust_remote_code=trust_code, **where)
+    if not (trust_code and "AutoModelForCausalLM" in own_code):
+        _check_causal(source, config)
+    return config
+
+
+def _check_causal(source: Source, config: Any) -> None:
+    """Refuse what was not trained to predict the next token from those before it, though the library would load it."""
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
+
+    kind, name = type(config), config.model_type
+    needed = "A causal language model is needed."
+    if getattr(config, "is_encoder_decoder", False):
+        raise ModelError(f"{source.name}: {name} is an encoder-decoder (sequence to sequence). {needed}")
+    encoder = kind in MODEL_FOR_MASKED_LM_MAPPING or name in ("bert-generation", "xlnet")
+    both_ways = (
+        getattr(config, "use_bidirectional_attention", False) is True or getattr(config, "is_causal", True) is False
+    )
+    if (encoder and not getattr(config, "is_decoder", False)) or both_ways:
+        raise ModelError(f"{source.name}: {name} is an encoder; its tokens see those after them. {needed}")
+    if kind not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ModelError(f"{source.name}: {name} is not a language model. {needed}")
+    causal = _class_names(MODEL_FOR_CAUSAL_LM_MAPPING[kind])
+    others = [saved for saved in config.architectures or () if "For" in saved and saved not in causal]
+    if others and not any(saved.endswith("ForCausalLM") for saved in others):
+        raise ModelError(f"{source.name}: was saved as {others[0]}, without an output layer over tokens. {needed}")
+
+
+def _class_names(classes: Any) -> set[str]:
+    return {one.__name__ for one in (classes if isinstance(classes, tuple) else (classes,))}
+
+
+def _check_weights(source: Source, model: nn.Module, facts: dict[str, Any]) -> None:
+    total = f"{len(model.state_dict()):,}"
+    if missing := sorted(facts["missing_keys"]):
+        raise ModelError(
+            f"{source.name}: {len(missing):,} of {total} weights are missing: {_first(missing)}. The checkpoint is "
+            "incomplete, or its config.json belongs to another."
+        )
+    if shapes := sorted(facts["mismatched_keys"]):
+        name, found, needed = shapes[0]
+        raise ModelError(
+            f"{source.name}: {len(shapes):,} of {total} weights have another shape than config.json says: {name} is "
+            f"{tuple(found)}, not {tuple(needed)}."
+        )
+    if left := sorted(name for name in facts["unexpected_keys"] if _belongs(name, model)):
+        raise ModelError(
+            f"{source.name}: {len(left):,} weights of the checkpoint have no place in the model: {_first(left)}. Its "
+            "config.json belongs to another."
+        )
+
+
+def _belongs(name: str, model: Any) -> bool:
+    """Whether a weight left over would change what the model computes: it is of a module, or of a block, of the body.
+
+    A value head, a vision tower, a second output layer beside the body are other models' business.
+    """
+    if name.endswith(BUFFERS):
+        return False
+    modules = dict(model.named_modules())
+    for start in (name, f"{getattr(model, 'base_model_prefix', '')}.{name}"):
+        parents = start.split(".")[:-1]
+        known = [".".join(parents[: n + 1]) for n in range(len(parents)) if ".".join(parents[: n + 1]) in modules]
+        if known and (len(known) == len(parents) or any(isinstance(modules[one], nn.ModuleList) for one in known)):
+            return True
+    return False
+
+
+@contextmanager
+def _in_one_message(source: Source, *, offline: bool) -> Iterator[None]:
+    """Whatever the library says of files that it cannot read, as one error that names the model."""
+    from huggingface_hub.errors import StrictDataclassError
+    from safetensors import SafetensorError
+
+    refusals = (
+        OSError, ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError, ImportError, EOFError,
+        pickle.UnpicklingError, SafetensorError, StrictDataclassError
+    )  # fmt: skip
+    try:
+        yield
+    except refusals as error:
+        if offline and isinstance(error, OSError) and not Path(source.path).exists():
+            raise ModelError(
+                f"{source.name}: no such folder here, not in the hub's cache, and the hub cannot be reached. Fetch it "
+                f"where there is a network (hf download {source.path} --local-dir DIR) and name that folder."
+            ) from error
+        raise ModelError(f"{source.name}: cannot be loaded: {_reason(error)}") from error
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """What the library would print about the loading is in the errors here."""
+    import transformers
+
+    logging: Any = transformers.utils.logging
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _reason(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return (text if len(text) <= 300 else f"{text[:300]} …") or type(error).__name__
+
+
+def _first(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 4:,} more" if len(names) > 4 else ""
+    return ", ".join(names[:4]) + more

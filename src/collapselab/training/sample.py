@@ -1,0 +1,68 @@
+"""Let a model write: what it has learnt, for a person to read."""
+
+from typing import Any
+
+import torch
+from transformers import AutoTokenizer
+
+from collapselab.errors import ConfigError, ModelError, RunError
+from collapselab.models.load import Source, find_device, find_models, load_model
+
+
+def sample(
+    name: str,
+    prompt: str,
+    *,
+    count: int = 1,
+    tokens: int = 200,
+    temperature: float = 0.8,
+    top_k: int = 40,
+    seed: int = 0,
+    checkpoint: str | None = None,
+    device: str = "auto",
+) -> list[str]:
+    """Texts that go on from the prompt, up to the end-of-text token or so many tokens in all."""
+    for option, value in (("count", count), ("tokens", tokens)):
+        if value < 1:
+            raise ConfigError(f"{option}: {value} is too small. It is at least 1.")
+    if temperature < 0 or top_k < 0:
+        raise ConfigError(f"temperature {temperature} and top_k {top_k}: neither may be negative.")
+    source, where = _chosen(name, checkpoint), find_device(device)
+    model: Any = load_model(source, device=where)
+    tokenizer = _tokenizer(source)
+    ids = tokenizer(prompt, return_tensors="pt")["input_ids"].to(torch.int64)
+    if not ids.numel():
+        ids = torch.tensor([[tokenizer.eos_token_id]])
+    longest = min(tokens, getattr(model.config, "max_position_embeddings", tokens))
+    if ids.shape[1] >= longest:
+        raise ConfigError(f"the prompt has {ids.shape[1]:,} tokens; no room is left in a text of {longest:,}.")
+    drawing = {"do_sample": True, "temperature": temperature, "top_k": top_k} if temperature else {"do_sample": False}
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        written = model.generate(
+            ids.to(where).expand(count, -1),
+            attention_mask=torch.ones(count, ids.shape[1], dtype=torch.int64, device=where),
+            max_length=longest,
+            pad_token_id=tokenizer.eos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            **drawing,
+        )
+    return [tokenizer.decode(one, skip_special_tokens=True) for one in written]
+
+
+def _chosen(name: str, checkpoint: str | None) -> Source:
+    sources = find_models([name])
+    if checkpoint is None:
+        return sources[-1]
+    for source in sources:
+        if source.checkpoint == checkpoint:
+            return source
+    there = ", ".join(source.checkpoint for source in sources if source.checkpoint)
+    raise RunError(f"{name}: has no checkpoint {checkpoint}.{f' There are {there}.' if there else ' It is not a run.'}")
+
+
+def _tokenizer(source: Source) -> Any:
+    try:
+        return AutoTokenizer.from_pretrained(source.path, revision=source.revision)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{source.name}: has no tokenizer beside its weights, and text needs one.") from error

@@ -1,0 +1,215 @@
+"""The complete configuration of one training, strictly checked; the paper's where nothing is said.
+
+`Settings` holds what decides the numbers and nothing else: where to run, how often to save and whom to report to are
+arguments of `train`. What depends on the corpus (steps, batch, checkpoints) is worked out once, in `Plan`.
+"""
+
+import difflib
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from collapselab.errors import ConfigError
+
+
+class Settings(BaseModel):
+    """What decides the weights of a run, given its corpus."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    family: str = "gpt-neo"
+    width: int = Field(ge=2)
+    depth: int = Field(ge=1)
+    tied: bool = True
+    dropout: float = Field(0.0, ge=0, lt=1)
+    context: int | None = Field(None, ge=2)
+    """Positions of the model; None for the corpus's block."""
+
+    epochs: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """Passes over the training split, fractions allowed; 1 where no steps are given either."""
+    steps: int | None = Field(None, ge=1)
+    batch: int | None = Field(None, ge=1)
+    """Sequences in a step; None for the paper's number at this width and depth."""
+    batch_tokens: int | None = Field(None, ge=2)
+    """The same in tokens: as many whole blocks as fit."""
+
+    optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
+    """adam couples the decay with the gradient (L2); sgd has momentum 0.9."""
+    lr: float = Field(5e-5, gt=0, allow_inf_nan=False)
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    warmup: float = Field(0.0, ge=0, allow_inf_nan=False)
+    """Steps, or below 1 a share of all steps."""
+    weight_decay: float = Field(5e-4, ge=0, allow_inf_nan=False)
+    clip: float = Field(1.0, ge=0, allow_inf_nan=False)
+    """Largest norm of the gradient; 0 for no limit."""
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+
+    checkpoints: str = "0"
+    """Epochs with a comma between, or `log:N` for N log-spaced steps and initialisation; the end is always one."""
+    seed: int = Field(0, ge=0, lt=2**32)
+    """Decides the initial weights, and dropout."""
+    data_seed: int | None = Field(None, ge=0, lt=2**32)
+    """Decides the order of the data; None for the seed."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """auto: bf16 where the GPU has it, else fp32."""
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> Self:
+        if self.epochs is not None and self.steps is not None:
+            raise ValueError("epochs and steps are both given. Choose one.")
+        if self.batch is not None and self.batch_tokens is not None:
+            raise ValueError("batch and batch_tokens are both given. Choose one.")
+        return self
+
+
+def settings_from(values: Mapping[str, Any]) -> Settings:
+    """Settings from a mapping; ConfigError that names the setting, and the nearest one where there is none such."""
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        raise ConfigError("; ".join(_told(one) for one in error.errors())) from error
+
+
+def _told(error: Any) -> str:
+    name = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(name, Settings.model_fields, n=1)
+        return f"{name} is not a setting.{f' Did you mean {near[0]}?' if near else ''}"
+    if error["type"] == "missing":
+        return f"{name} is missing; it has no default."
+    reason = error["msg"].removeprefix("Value error, ")
+    return f"{name}: {error['input']!r} will not do: {reason[0].lower()}{reason[1:]}." if name else reason
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the settings come to on a corpus of so many blocks."""
+
+    block: int
+    blocks: int
+    batch: int
+    steps: int
+    warmup: int
+    checkpoints: dict[int, str]
+    """Step → name; names are epochs, as short as they can be told apart."""
+
+    @property
+    def tokens(self) -> int:
+        """Labels of the whole training: every block has one less than its tokens."""
+        return self.steps * self.step_tokens
+
+    @property
+    def step_tokens(self) -> int:
+        return self.batch * (self.block - 1)
+
+    def epoch(self, step: int) -> float:
+        return step * self.batch / self.blocks
+
+
+def plan(settings: Settings, *, blocks: int, block: int) -> Plan:
+    """Steps, batch and checkpoints on a training split of so many blocks.
+
+    Batches run on over the end of an epoch, so all are of one size; epoch e ends at the step nearest to
+    e · blocks / batch.
+    """
+    if not blocks:
+        raise ConfigError(f"the training split has no whole block of {block:,} tokens. Build it with smaller blocks.")
+    batch = _batch(settings, block)
+    steps = settings.steps or max(1, round((settings.epochs or 1) * blocks / batch))
+    warmup = round(settings.warmup * steps) if settings.warmup < 1 else round(settings.warmup)
+    if warmup > steps:
+        raise ConfigError(f"warmup: {warmup:,} steps of a training of {steps:,}. Warm up for fewer, or train longer.")
+    return Plan(block, blocks, batch, steps, warmup, _checkpoints(settings, steps, blocks / batch))
+
+
+def paper_batch(width: int, depth: int) -> int:
+    """Sequences in a step of Linguistic Collapse (arXiv:2405.17767); other sizes get that of the next larger one."""
+    if depth <= 1:
+        return 16
+    if depth <= 2:
+        return 16 if width < 1024 else 8
+    if depth <= 4:
+        return 8
+    return 8 if depth <= 8 and width <= 256 else 4
+
+
+def identity(settings: Settings, corpus_hash: str) -> str:
+    """Eight hex digits that two runs share exactly if they should have the same weights."""
+    values = json.dumps([resolved(settings), corpus_hash], sort_keys=True)
+    return hashlib.sha256(values.encode()).hexdigest()[:8]
+
+
+def resolved(settings: Settings) -> dict[str, Any]:
+    """The settings by name, defaults that follow from others filled in, a config.json by its contents."""
+    values = settings.model_dump()
+    if settings.epochs is None and settings.steps is None:
+        values["epochs"] = 1.0
+    if settings.batch is None and settings.batch_tokens is None:
+        values["batch"] = paper_batch(settings.width, settings.depth)
+    if settings.data_seed is None:
+        values["data_seed"] = settings.seed
+    path = Path(settings.family)
+    if path.is_file():
+        values["family"] = f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
+    return values
+
+
+def _batch(settings: Settings, block: int) -> int:
+    if settings.batch_tokens is None:
+        return settings.batch or paper_batch(settings.width, settings.depth)
+    if settings.batch_tokens < block:
+        raise ConfigError(f"batch_tokens: {settings.batch_tokens:,} is less than one block of {block:,} tokens.")
+    return settings.batch_tokens // block
+
+
+def _checkpoints(settings: Settings, steps: int, steps_per_epoch: float) -> dict[int, str]:
+    text = settings.checkpoints.strip()
+    if text.startswith("log:"):
+        chosen = {step: _epoch_name(step / steps_per_epoch) for step in _log_spaced(text, steps)}
+    else:
+        chosen = _named_epochs(text, steps, steps_per_epoch)
+    if steps not in chosen:
+        epochs = settings.epochs or (None if settings.steps else 1.0)
+        chosen[steps] = _epoch_name(epochs or steps / steps_per_epoch)
+    names = list(chosen.values())
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"checkpoints: {text} gives {names.count(name)} checkpoints of the name {name}.")
+    return dict(sorted(chosen.items()))
+
+
+def _log_spaced(text: str, steps: int) -> list[int]:
+    count = text.removeprefix("log:")
+    if not count.isdecimal() or int(count) < 2:
+        raise ConfigError(f"checkpoints: {text} will not do. Write log: and a number from 2 on, as in log:20.")
+    last = int(count) - 1
+    return sorted({0, *(round(math.exp(math.log(steps) * i / last)) for i in range(last + 1))})
+
+
+def _named_epochs(text: str, steps: int, steps_per_epoch: float) -> dict[int, str]:
+    chosen: dict[int, str] = {}
+    for part in text.split(",") if text else []:
+        try:
+            epoch = float(part)
+        except ValueError:
+            epoch = math.nan
+        if not 0 <= epoch < math.inf:
+            raise ConfigError(f"checkpoints: {part.strip()!r} is not an epoch. Write them as in 0,1,3 or as log:20.")
+        step, name = max(round(epoch * steps_per_epoch), epoch > 0), _epoch_name(epoch)
+        if step > steps:
+            end = _epoch_name(steps / steps_per_epoch)
+            raise ConfigError(f"checkpoints: epoch {name} is after the end of the training, at epoch {end}.")
+        if step in chosen and chosen[step] != name:
+            raise ConfigError(f"checkpoints: epochs {chosen[step]} and {name} are both step {step:,}. Leave one out.")
+        chosen[step] = name
+    return chosen
+
+
+def _epoch_name(epoch: float) -> str:
+    return f"{epoch:.6f}".rstrip("0").rstrip(".")

@@ -1,0 +1,261 @@
+"""`train`: one model from scratch on a corpus. The same call starts it, goes on with it, or finds it finished."""
+
+import os
+import platform
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from transformers import PreTrainedConfig, TrainingArguments
+
+from collapselab.core.storage import disk_trouble
+from collapselab.corpus.blocks import Corpus
+from collapselab.errors import ConfigError, CorpusError, RunError
+from collapselab.models.build import build_config, build_model, parameters
+from collapselab.models.load import find_device
+from collapselab.progress import progress
+from collapselab.training.folder import FORMAT, RunFolder
+from collapselab.training.keeper import SIGNALS, Keeper
+from collapselab.training.settings import Plan, Settings, identity, plan, resolved
+from collapselab.training.trainer import LanguageTrainer, training_arguments
+
+LOG_LINES = 2000
+TRACKERS = ("tensorboard", "wandb", "trackio")
+
+
+def train(
+    settings: Settings,
+    corpus: str | Path,
+    out: str | Path,
+    *,
+    device: str = "auto",
+    accumulation: int = 1,
+    save_minutes: float = 10.0,
+    log_every: int | None = None,
+    report_to: str = "none",
+) -> list[dict[str, Any]]:
+    """Train the model of the settings into the folder `out`; the facts of its checkpoints, in order.
+
+    Killed at any moment and called again, it ends with the same weights, bit for bit, on the same machine. Every
+    process of a `torchrun` calls it alike. `accumulation` divides a step's batch to save memory; `log_every` counts
+    steps, by default so many that the log has at most 2,000 lines.
+    """
+    opened, folder = Corpus(corpus), RunFolder(out)
+    planned = plan(settings, blocks=len(opened.train), block=opened.block)
+    config = _model_config(settings, opened)
+    where = find_device(device)
+    bf16 = settings.precision == "bf16" or (settings.precision == "auto" and _has_bf16(where))
+    args = _arguments(settings, planned, folder, where, bf16, accumulation, report_to)
+    record = _record(settings, planned, opened, config, args, bf16)
+    with _first_alone(folder, args), _disk_errors(folder), _signals_restored():
+        missing = _agreed(lambda: _begin(folder, record, planned), args)
+        if missing:
+            _train(settings, planned, opened, folder, config, args, missing, save_minutes, log_every)
+            if args.process_index == 0:
+                folder.drop_states()
+        if args.world_size > 1:
+            dist.barrier()
+        found = [folder.checkpoint_facts(name) for name in planned.checkpoints.values()]
+    return [facts for facts in found if facts is not None]
+
+
+def _train(
+    settings: Settings,
+    planned: Plan,
+    corpus: Corpus,
+    folder: RunFolder,
+    config: PreTrainedConfig,
+    args: TrainingArguments,
+    missing: set[str],
+    save_minutes: float,
+    log_every: int | None,
+) -> None:
+    model = build_model(config, seed=settings.seed)
+    with _tensorboard_in(folder):
+        trainer = LanguageTrainer(model, corpus.train, settings, planned, args)
+    with progress("training", total=planned.tokens, unit="tokens", quiet=args.process_index > 0) as advance:
+        keeper = Keeper(
+            trainer,
+            folder,
+            corpus,
+            missing=missing,
+            save_seconds=60 * save_minutes,
+            log_every=log_every or max(1, planned.steps // LOG_LINES),
+            advance=advance,
+        )
+        trainer.add_callback(keeper)
+        keeper.watch_signals()
+        trainer.train()
+
+
+def _model_config(settings: Settings, corpus: Corpus) -> PreTrainedConfig:
+    tokenizer = corpus.tokenizer()
+    if len(tokenizer) != corpus.vocabulary:
+        raise CorpusError(
+            f"{corpus.path}: its tokenizer has {len(tokenizer):,} tokens, but its ids were made with "
+            f"{corpus.vocabulary:,}. Build the corpus again."
+        )
+    context = settings.context or corpus.block
+    if context < corpus.block:
+        raise ConfigError(f"context: {context:,} positions are too few for blocks of {corpus.block:,} tokens.")
+    return build_config(
+        settings.family,
+        width=settings.width,
+        depth=settings.depth,
+        vocabulary=corpus.vocabulary,
+        positions=context,
+        tied=settings.tied,
+        dropout=settings.dropout,
+        end_of_text=tokenizer.eos_token_id,
+    )
+
+
+def _has_bf16(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.is_bf16_supported()
+
+
+def _arguments(
+    settings: Settings,
+    planned: Plan,
+    folder: RunFolder,
+    device: torch.device,
+    bf16: bool,
+    accumulation: int,
+    report_to: str,
+) -> TrainingArguments:
+    _check_tracker(report_to)
+    if device.type == "cuda":  # before anything runs there: equal configurations, equal bits
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.cuda.set_device(device)
+    args = training_arguments(
+        settings, planned, folder=str(folder.path), device=device, bf16=bf16, parts=accumulation, report_to=report_to
+    )
+    shares = args.world_size * accumulation
+    if accumulation < 1 or planned.batch % shares:
+        raise ConfigError(
+            f"batch: {planned.batch} sequences cannot be shared by {args.world_size} process(es) × {accumulation} "
+            f"accumulation step(s). Choose a multiple of {max(shares, 1)}."
+        )
+    return args
+
+
+def _check_tracker(name: str) -> None:
+    if name not in ("none", *TRACKERS):
+        raise ConfigError(f"report_to: {name} is not a tracker. There are {', '.join(TRACKERS)}, or none.")
+    if name != "none" and find_spec(name) is None:
+        raise ConfigError(f"report_to: {name} is not installed. Install it: pip install 'collapselab[{name}]'")
+
+
+def _begin(folder: RunFolder, record: dict[str, Any], planned: Plan) -> set[str]:
+    """Open or compare run.json; the checkpoints that are to be made."""
+    folder.begin(record)
+    return {name for name in planned.checkpoints.values() if folder.checkpoint_facts(name) is None}
+
+
+def _record(
+    settings: Settings, planned: Plan, corpus: Corpus, config: PreTrainedConfig, args: TrainingArguments, bf16: bool
+) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "hash": identity(settings, corpus.hash),
+        "settings": resolved(settings),
+        "corpus": {
+            "path": str(corpus.path),
+            "hash": corpus.hash,
+            "vocabulary": corpus.vocabulary,
+            "block": corpus.block,
+        },
+        "plan": {
+            "batch": planned.batch,
+            "blocks": planned.blocks,
+            "steps": planned.steps,
+            "warmup": planned.warmup,
+            "tokens": planned.tokens,
+            "checkpoints": {name: step for step, name in planned.checkpoints.items()},
+        },
+        "model": {"parameters": parameters(config), "config": config.to_diff_dict()},
+        "provenance": {
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "versions": {name: version(name) for name in ("collapselab", "torch", "transformers", "accelerate")},
+            "python": platform.python_version(),
+            "commit": _commit(),
+            "machine": platform.platform(),
+            "device": str(args.device),
+            "precision": "bf16" if bf16 else "fp32",
+            "processes": args.world_size,
+            "threads": torch.get_num_threads(),
+        },
+    }
+
+
+def _commit() -> str | None:
+    """The commit of collapselab's own code, where it runs from a clone."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude", "*"]
+    try:
+        found = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None if found.returncode == 0 else None
+
+
+@contextmanager
+def _tensorboard_in(folder: RunFolder) -> Iterator[None]:
+    """The library takes the place of TensorBoard's files from the environment alone."""
+    name, ours = "TENSORBOARD_LOGGING_DIR", "TENSORBOARD_LOGGING_DIR" not in os.environ
+    if ours:
+        os.environ[name] = str(folder.path / "tensorboard")
+    try:
+        yield
+    finally:
+        if ours:
+            del os.environ[name]
+
+
+@contextmanager
+def _first_alone(folder: RunFolder, args: TrainingArguments) -> Iterator[None]:
+    """The lock on the folder, held by the first process for all."""
+    if args.process_index:
+        yield
+    else:
+        with folder.locked():
+            yield
+
+
+def _agreed(decide: Any, args: TrainingArguments) -> Any:
+    """What the first process decides, told to all: later its files are there, and others would decide otherwise."""
+    decided = [decide() if args.process_index == 0 else None]
+    if args.world_size > 1:
+        dist.broadcast_object_list(decided)
+    return decided[0]
+
+
+@contextmanager
+def _disk_errors(folder: RunFolder) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if trouble := disk_trouble(error):
+            raise RunError(
+                f"{folder.path}: {trouble}. What is finished stays; mend that, and the same command goes on."
+            ) from error
+        raise
+
+
+@contextmanager
+def _signals_restored() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) is not handler:
+                signal.signal(number, handler)

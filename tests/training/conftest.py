@@ -1,0 +1,15 @@
+from pathlib import Path
+
+import pytest
+
+from collapselab.corpus.build import Recipe, build_corpus
+from collapselab.corpus.sources import open_source
+
+
+@pytest.fixture(scope="session")
+def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small corpus of storyworld: 300 tokens, blocks of 32."""
+    folder = tmp_path_factory.mktemp("corpus") / "storyworld"
+    source = open_source(["storyworld:stories=60,validation=8,seed=1"])
+    build_corpus(source, folder, Recipe(tokenizer="bpe:300", block=32))
+    return folder
