@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -49,11 +50,13 @@ def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text("\n<|endoftext|>\n".join(stories(2500)))
     (tmp_path / "validation.txt").write_text("\n<|endoftext|>\n".join(stories(300, split="validation")))
     blocks = re.findall(r"```\n(collapselab .*?)```", (ROOT / "README.md").read_text(), flags=re.S)
-    commands = [line.split("#")[0].split()[1:] for block in blocks for line in block.splitlines()]
+    commands = [shlex.split(line, comments=True)[1:] for block in blocks for line in block.splitlines()]
     assert len(commands) >= 4
     for command in commands:
         if "tinystories" in command:
             continue
+        if command[0] == "train":
+            command += ["--steps", "2"]
         result = subprocess.run(
             [sys.executable, "-m", "collapselab", *command], cwd=tmp_path, capture_output=True, text=True, check=False
         )

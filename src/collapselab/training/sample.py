@@ -62,7 +62,11 @@ def _chosen(name: str, checkpoint: str | None) -> Source:
 
 
 def _tokenizer(source: Source) -> Any:
+    missing = f"{source.name}: has no tokenizer beside its weights, and text needs one."
     try:
-        return AutoTokenizer.from_pretrained(source.path, revision=source.revision)
+        tokenizer = AutoTokenizer.from_pretrained(source.path, revision=source.revision)
     except (OSError, ValueError) as error:
-        raise ModelError(f"{source.name}: has no tokenizer beside its weights, and text needs one.") from error
+        raise ModelError(missing) from error
+    if not tokenizer.encode("a", add_special_tokens=False):  # the library makes an empty one where it finds no files
+        raise ModelError(missing)
+    return tokenizer
