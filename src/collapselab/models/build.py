@@ -30,7 +30,8 @@ from transformers import (
 )
 
 from collapselab.errors import ModelError
-from collapselab.models.gpt_neo import faster_attention, library_config
+from collapselab.models.faster import faster
+from collapselab.models.gpt_neo import library_config
 
 MAX_HEADS = 16
 ROTARY = ("llama", "pythia", "qwen3")
@@ -89,7 +90,7 @@ def build_model(config: PreTrainedConfig, *, seed: int) -> PreTrainedModel:
         torch.default_generator.manual_seed(seed)
         model = _from_config(config)
     _check_tied(model)
-    faster_attention(model)
+    faster(model)
     return model
 
 

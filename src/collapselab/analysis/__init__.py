@@ -1,0 +1,1 @@
+"""Tables in, statements with intervals out."""

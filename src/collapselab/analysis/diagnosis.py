@@ -1,0 +1,116 @@
+"""Diagnosis of single runs: signatures that a person looks for, each with its evidence.
+
+- *under-fitted*: after training the features are no tighter around their classes than with shuffled labels.
+- *over-fitted*: they are tighter, but the validation loss has risen since its best checkpoint.
+- *over-regularised*: with strong decay the class means span far fewer directions, or vary far less in norm, than in the
+  twin with weak decay, and validation is worse.
+
+What was not measured is said to be unknown, never taken for health.
+"""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import pandas as pd
+
+from collapselab.analysis.models import ARCHITECTURE, Models
+from collapselab.core.metrics import METRICS
+
+TIGHTNESS = tuple(metric.id for metric in METRICS.values() if metric.property == "NC1")
+COLLAPSING = ("effective_rank", "norm_cv", "head_norm_cv")
+LARGE = 0.5
+"""A spectrum or spread under this share of the twin's has collapsed."""
+ANSWERS = {True: "yes", False: "no", None: "unknown"}
+RISE = 0.01
+"""Relative: a validation loss that has risen by less is not called risen."""
+
+
+@final
+@dataclass(frozen=True)
+class Finding:
+    """One signature of one run at its last checkpoint; a row of `diagnosis.csv`. `found` is yes, no or unknown."""
+
+    run: str
+    checkpoint: str
+    signature: str
+    found: str
+    evidence: str
+
+
+def diagnose(models: Models) -> list[Finding]:
+    """Three findings for every run that was trained."""
+    frame = models.frame
+    findings = []
+    for run, checkpoints in frame.groupby("run", sort=False):
+        ordered = checkpoints.sort_values("epoch")
+        last = ordered.iloc[-1]
+        if last["epoch"] == 0:
+            continue
+        tight, evidence = _tight(models, last)
+        answers = {
+            "under-fitted": (_not(tight), evidence),
+            "over-fitted": _over_fitted(ordered, tight, evidence),
+            "over-regularised": _over_regularised(models, last),
+        }
+        for signature, (found, text) in answers.items():
+            findings.append(Finding(str(run), str(last["checkpoint"]), signature, ANSWERS[found], text))
+    return findings
+
+
+def _not(answer: bool | None) -> bool | None:
+    return None if answer is None else not answer
+
+
+def _tight(models: Models, last: "pd.Series[Any]") -> tuple[bool | None, str]:
+    """Whether most NC1 metrics with a null are below it."""
+    pairs = {
+        metric: (last[metric], last[f"{metric} null"])
+        for metric in TIGHTNESS
+        if metric in models.metrics and not np.isnan([last[metric], last[f"{metric} null"]]).any()
+    }
+    if not pairs:
+        return None, "no NC1 metric with a null beside it."
+    below = sum(value < null for value, null in pairs.values())
+    text = ", ".join(f"{metric} {value:.3g} (null {null:.3g})" for metric, (value, null) in pairs.items())
+    return below > len(pairs) / 2, f"{below} of {len(pairs)} NC1 metrics below their null: {text}."
+
+
+def _over_fitted(ordered: pd.DataFrame, tight: bool | None, evidence: str) -> tuple[bool | None, str]:
+    losses = ordered.dropna(subset=["val_loss"])
+    if len(losses) < 2 or pd.isna(ordered.iloc[-1]["val_loss"]):
+        return None, "fewer than two checkpoints with a validation loss."
+    best, last = losses.iloc[losses["val_loss"].to_numpy().argmin()], losses.iloc[-1]
+    text = ", best ".join(f"{row['val_loss']:.4g} at epoch {row['epoch']:g}" for row in (last, best))
+    text = f"val_loss {text}"
+    if last["val_loss"] <= best["val_loss"] * (1 + RISE):
+        return False, f"{text}."
+    return tight, f"{text}; {evidence}"
+
+
+def _over_regularised(models: Models, last: "pd.Series[Any]") -> tuple[bool | None, str]:
+    measured = [metric for metric in COLLAPSING if metric in models.metrics and not pd.isna(last[metric])]
+    if not measured:
+        return None, "neither effective_rank nor a spread of norms was measured."
+    twin = _weak_twin(models, last)
+    if twin is None:
+        return None, "no twin with weaker decay and all else equal."
+    ratios = {metric: last[metric] / twin[metric] for metric in measured if twin[metric] > 0}
+    if not ratios or pd.isna([last["val_loss"], twin["val_loss"]]).any():
+        return None, "the twin with weaker decay, or this run, was not measured."
+    worse = bool(last["val_loss"] > twin["val_loss"] * (1 + RISE))
+    text = ", ".join(f"{metric} {ratio:.2f} times the twin's" for metric, ratio in ratios.items())
+    text += f"; val_loss {last['val_loss']:.4g} against {twin['val_loss']:.4g} at decay {twin['weight_decay']:g}."
+    return worse and min(ratios.values()) < LARGE, text
+
+
+def _weak_twin(models: Models, last: "pd.Series[Any]") -> "pd.Series[float] | None":
+    """The mean of models that differ in nothing but a weaker decay and the seed."""
+    others = [*ARCHITECTURE, *(name for name in models.varying if name != "weight_decay")]
+    same = (models.frame[others].eq(last[others]) | (models.frame[others].isna() & last[others].isna())).all(axis=1)
+    weaker = models.frame[same & (models.frame["weight_decay"] < last["weight_decay"])]
+    if weaker.empty:
+        return None
+    weakest = weaker[weaker["weight_decay"] == weaker["weight_decay"].min()]
+    mean: pd.Series[float] = weakest[[*models.metrics, "val_loss", "weight_decay"]].mean()
+    return mean

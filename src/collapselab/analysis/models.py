@@ -1,0 +1,196 @@
+"""Models: one row for every run and checkpoint, its settings, its outcome and its metrics side by side.
+
+Three labels say what is held fixed. The *architecture* is family, depth and width. The *regime* is every other setting
+that varies within an architecture: epochs, checkpoint, decay and whatever else a suite varies; a setting that follows
+from the architecture, as the batch size does in the paper, is no part of it. A *cell* is both together: models of one
+cell differ in nothing but their seed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from collapselab.analysis.direction import Toward, toward
+from collapselab.core.metrics import METRICS
+from collapselab.errors import ConfigError, RunError
+from collapselab.results import RUN_COLUMNS, Row, Run, read_results, read_runs, to_frame
+
+Floats = NDArray[np.float64]
+BETTER = {"val_loss": -1, "train_loss": -1, "perplexity": -1, "val_accuracy": 1}
+"""The outcomes, and whether a good model has a low (-1) or a high (1) one."""
+
+NOT_TESTED = {
+    "model_accuracy": "the model's own accuracy: the outcome by another name.",
+    "etf_floor": "a function of the numbers of classes and dimensions, not of the model.",
+}
+DECADE = 10.0
+"""A positive metric whose largest value is at least so many times its smallest is also related on its logarithm."""
+ARCHITECTURE = ("family", "depth", "width")
+
+
+@final
+@dataclass(frozen=True)
+class Variable:
+    """A metric as it enters a statistic: raw, or its logarithm."""
+
+    metric: str
+    transform: str
+    values: Floats
+    """NaN where the metric is missing."""
+
+    @property
+    def in_paper(self) -> bool:
+        """Whether it is one of the paper's seven, on which the main tests are; all others explore."""
+        return METRICS[self.metric].in_paper and self.transform == "raw"
+
+
+@final
+@dataclass(frozen=True)
+class Models:
+    """The models of a suite or of a published table, and which metrics and outcome are known of them."""
+
+    frame: pd.DataFrame
+    """The columns of `runs.csv`, the labels, `last`, and for every metric its value, its null and its ideal."""
+    metrics: tuple[str, ...]
+    outcome: str
+
+    @cached_property
+    def trained(self) -> pd.DataFrame:
+        """All but initialisations, which would make any relation a relation with having been trained at all."""
+        return self.frame[self.frame["epoch"] != 0].reset_index(drop=True)
+
+    @cached_property
+    def varying(self) -> list[str]:
+        """The settings that make up a regime."""
+        return regime_columns(self.frame)
+
+    @property
+    def better(self) -> int:
+        return BETTER[self.outcome]
+
+    @cached_property
+    def variables(self) -> list[Variable]:
+        """Every tested metric of the trained models, and its logarithm where it spans a decade."""
+        found = []
+        for metric in self.metrics:
+            values = self.trained[metric].to_numpy(dtype=float)
+            found.append(Variable(metric, "raw", values))
+            known = values[~np.isnan(values)]
+            if metric not in NOT_TESTED and len(known) and known.min() > 0 and known.max() >= DECADE * known.min():
+                found.append(Variable(metric, "log", np.log(values)))
+        return found
+
+    @cached_property
+    def toward(self) -> dict[str, Toward]:
+        """Where each metric moves as these models collapse."""
+        return {
+            metric: toward(METRICS[metric], self.frame[metric].to_numpy(), self.frame[f"{metric} ideal"].to_numpy())
+            for metric in self.metrics
+        }
+
+    def expected(self, metric: str) -> int:
+        """The sign of r where more collapse goes with a better outcome; 0 where no direction is predicted."""
+        return self.toward[metric].sign * self.better
+
+
+def load(directory: str | Path, *, outcome: str = "val_loss") -> Models:
+    """The models of `DIR/runs.csv` and `DIR/results.csv`."""
+    directory = Path(directory)
+    for name in ("runs.csv", "results.csv"):
+        if not (directory / name).is_file():
+            raise RunError(
+                f"{directory}: no {name}. Analyse a suite that has run, or a folder that `collapselab import` made."
+            )
+    return combine(read_runs(directory / "runs.csv"), read_results(directory / "results.csv"), outcome=outcome)
+
+
+def combine(runs: Iterable[Run], rows: Iterable[Row], *, outcome: str = "val_loss") -> Models:
+    """Runs and the results of their last layer, over all classes, on the training split, by run and checkpoint."""
+    if outcome not in BETTER:
+        near = get_close_matches(outcome, BETTER, n=1)
+        hint = f" Did you mean {near[0]}?" if near else f" It is one of {', '.join(BETTER)}."
+        raise ConfigError(f"outcome: {outcome!r} is not one.{hint}")
+    frame = pd.DataFrame(list(runs))
+    if frame.empty:
+        raise RunError("runs.csv: no models in it.")
+    if frame[outcome].isna().all():
+        raise RunError(f"runs.csv: no model has a {outcome}; nothing to relate the metrics to.")
+    rows = [row for row in rows if (row.split, row.layer, row.bin) == ("train", "last", "all")]
+    _check_rows(frame, rows)
+    metrics = tuple(metric for metric in METRICS if metric in {row.metric for row in rows})
+    labelled = _labelled(frame)
+    return Models(_with_metrics(labelled, rows, metrics), metrics, outcome)
+
+
+def _check_rows(frame: pd.DataFrame, rows: list[Row]) -> None:
+    known = set(zip(frame["run"], frame["checkpoint"], strict=True))
+    for row in rows:
+        if row.metric not in METRICS:
+            near = get_close_matches(row.metric, METRICS, n=1)
+            hint = f" Did you mean {near[0]}?" if near else " See `collapselab metrics`."
+            raise RunError(f"results.csv: {row.metric!r} is not a metric of the catalogue.{hint}")
+        if (row.run, row.checkpoint) not in known:
+            raise RunError(f"results.csv: run {row.run}, checkpoint {row.checkpoint} is not in runs.csv.")
+
+
+def _labelled(frame: pd.DataFrame) -> pd.DataFrame:
+    frame = frame.copy()
+    for column in ("width", "depth", "epochs", "epoch", "weight_decay", "lr", "parameters", "tokens", *BETTER):
+        frame[column] = pd.to_numeric(frame[column]).astype(float)
+    frame["architecture"] = [
+        f"{family or '?'} {_text(depth)}x{_text(width)}"
+        for family, depth, width in frame[list(ARCHITECTURE)].itertuples(index=False)
+    ]
+    varying = regime_columns(frame)
+    frame["regime"] = [
+        " ".join(f"{column}={_text(value)}" for column, value in zip(varying, values, strict=True)) or "the only one"
+        for values in frame[varying].itertuples(index=False)
+    ]
+    frame["cell"] = frame["architecture"] + " " + frame["regime"]
+    latest = frame.groupby("run")["epoch"].transform("max")
+    frame["last"] = (frame["epoch"] == latest) | latest.isna()
+    return frame
+
+
+def regime_columns(frame: pd.DataFrame) -> list[str]:
+    """The settings beside the architecture and the seeds that vary within some architecture."""
+    made = {*RUN_COLUMNS, *METRICS, "architecture", "regime", "cell", "last"}
+    further = [name for name in map(str, frame) if name not in made and not name.endswith(("_seed", " null", " ideal"))]
+    settings = ["epochs", "epoch", "weight_decay", "lr", *further]
+    architectures = frame.groupby("architecture")
+    return [column for column in settings if (architectures[column].nunique(dropna=False) > 1).any()]
+
+
+def _text(value: Any) -> str:
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return "?"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _with_metrics(frame: pd.DataFrame, rows: list[Row], metrics: tuple[str, ...]) -> pd.DataFrame:
+    keys = pd.MultiIndex.from_frame(frame[["run", "checkpoint"]])
+    results = to_frame(rows).set_index(["run", "checkpoint", "metric"])
+    columns = {}
+    for metric in metrics:
+        of_metric = results.xs(metric, level="metric").reindex(keys)
+        columns[metric] = of_metric["value"].to_numpy()
+        columns[f"{metric} null"] = of_metric["null"].to_numpy()
+        columns[f"{metric} ideal"] = np.array([
+            _ideal(metric, classes, width)
+            for classes, width in zip(of_metric["classes"], frame["width"], strict=True)
+        ])  # fmt: skip
+    return pd.concat([frame, pd.DataFrame(columns, index=frame.index)], axis=1)
+
+
+def _ideal(metric: str, classes: Any, width: float) -> float:
+    if pd.isna(classes) or np.isnan(width):
+        return np.nan
+    ideal = METRICS[metric].ideal_at(classes=int(classes), dim=int(width))
+    return np.nan if ideal is None else ideal

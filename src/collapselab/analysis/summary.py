@@ -1,0 +1,260 @@
+"""The summary: sentences made from the tables, each no stronger than the rows it is made from.
+
+What a corrected test shows is called shown, and nothing else. What is not shown is not called absent: the power stands
+beside it. Relations across models are called descriptions, since scale and training differ too.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from collapselab.analysis.controls import BETWEEN, SEEDS, Control
+from collapselab.analysis.diagnosis import Finding
+from collapselab.analysis.models import Models
+from collapselab.analysis.prediction import Prediction
+from collapselab.analysis.relate import ALL, LEVEL, WITHIN, Relation, within_cells
+from collapselab.analysis.trends import AXES, Trend
+
+AXIS_NAMES = {
+    "width": "With width",
+    "depth": "With depth",
+    "epochs": "With longer training",
+    "epoch": "From checkpoint to checkpoint of a run",
+}
+
+
+@final
+@dataclass(frozen=True)
+class Sentence:
+    """One statement, and the table it comes from."""
+
+    topic: str
+    table: str
+    text: str
+
+
+def summarise(
+    models: Models,
+    relations: Sequence[Relation],
+    controls: Sequence[Control],
+    trends: Sequence[Trend],
+    predictions: Sequence[Prediction],
+    findings: Sequence[Finding],
+) -> list[Sentence]:
+    """What the tables allow to say, from the widest view to the narrowest."""
+    return [
+        Sentence("models", "runs", _models(models)),
+        *(Sentence("across models", "relate", text) for text in _across(models, relations)),
+        *(Sentence("scale held fixed", "relate", text) for text in _fixed(models, relations)),
+        *(Sentence("controls", "controls", text) for text in _curve(controls)),
+        *(Sentence("trends", "trends", text) for text in _trends(trends)),
+        *(Sentence("prediction", "prediction", text) for text in _predictions(models, predictions)),
+        *(Sentence("diagnosis", "diagnosis", text) for text in _diagnosis(findings)),
+    ]
+
+
+def _models(models: Models) -> str:
+    frame = models.trained
+    text = (
+        f"{_many(len(frame), 'model')} of {_many(frame['architecture'].nunique(), 'architecture')} and "
+        f"{_many(frame['regime'].nunique(), 'training regime')}, {_many(len(models.metrics), 'metric')} each"
+    )
+    missing = int(frame[[*models.metrics, models.outcome]].isna().sum().sum())
+    return f"{text}; {_many(missing, 'value')} missing and left out of what needs them." if missing else f"{text}."
+
+
+def _across(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
+    rows = _main(row for row in relations if row.subset == ALL)
+    if not rows:
+        yield f"No metric can be related to {models.outcome} across all models; relate.csv says why for each."
+        return
+    strongest = max(rows, key=lambda row: abs(row.r or 0))
+    yield (
+        f"Across all models, which differ in size and training, {_list(rows, 'with')} go with a better "
+        f"{models.outcome} as collapse predicts; {_list(rows, 'against')} the wrong way. The strongest is "
+        f"{_named(strongest)}. Models that share an architecture or a run are not independent: this describes them "
+        "and says nothing of collapse apart from scale."
+    )
+    regimes = _main(row for row in relations if row.subset.startswith("regime "))
+    if regimes:
+        told = "; ".join(_over_regimes(rows) for rows in _by_metric(regimes))
+        yield (f"Within regimes, where size still differs, shown after Holm's correction in so many of them: {told}.")
+
+
+def _over_regimes(rows: Sequence[Relation]) -> str:
+    values = [row.r or 0 for row in rows]
+    shown, ways = _shown(rows)
+    return f"{rows[0].metric} {shown} of {len(rows)}{ways}, r {min(values):+.2f} to {max(values):+.2f}"
+
+
+def _shown(rows: Sequence[Relation] | Sequence[Control]) -> tuple[int, str]:
+    """How many of the rows a corrected test shows, and which way those go."""
+    shown = [row for row in rows if (row.p_holm or 1) < LEVEL]
+    counts = {text: sum(row.goes == way for row in shown) for way, text in _WAYS.items()}
+    ways = ", ".join(f"{count} {text}" if count < len(shown) else text for text, count in counts.items() if count)
+    return len(shown), f" ({ways})" if ways else ""
+
+
+def _by_metric(rows: Sequence[Any]) -> Iterable[list[Any]]:
+    return ([row for row in rows if row.metric == metric] for metric in dict.fromkeys(row.metric for row in rows))
+
+
+_WAYS = {"with": "as collapse predicts", "against": "the wrong way"}
+
+
+def _fixed(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
+    rows = [row for row in relations if row.subset == WITHIN]
+    main = _main(rows)
+    if not main:
+        reason = next((row.why for row in rows if row.why), "no metric was measured.")
+        yield f"With scale held fixed these tables say nothing: {reason} Train the same model with several seeds."
+        return
+    first = max(main, key=lambda row: row.n)
+    shown = [row for row in main if (row.p_holm or 1) < LEVEL]
+    rest = [row for row in main if row not in shown]
+    where = "one cell" if first.cells == 1 else f"{first.cells} cells, each cell's mean taken off"
+    told = "; ".join(f"{_named(row)}, Holm p {row.p_holm:.2g}, {row.verdict}" for row in shown) or "none"
+    yield (
+        f"With scale held fixed ({first.n} models of {where}, that differ in their seed alone), shown after Holm's "
+        f"correction over {_many(len(main), 'metric')}: {told}."
+    )
+    if rest:
+        told = "; ".join(f"{_named(row)}, p {row.p_permutation:.2g}{_aside(row)}" for row in rest)
+        yield f"Not shown there, p before correction: {told}."
+    yield from _power(first, rest)
+    if first.cells == 1:
+        cell = models.trained["cell"].iloc[within_cells(models.trained).members[0]]
+        yield f"All of that is one architecture in one regime ({cell}); whether it holds elsewhere it cannot say."
+    explored = [row for row in rows if row.family == "exploration" and (row.p_holm or 1) < LEVEL]
+    if explored:
+        told = "; ".join(f"{_named(row)}, Holm p {row.p_holm:.2g}, {row.verdict}" for row in explored)
+        yield f"Exploring further metrics and logarithms, corrected among themselves: {told}."
+
+
+def _aside(row: Relation) -> str:
+    return ", and by its sign the wrong way" if row.goes == "against" else ""
+
+
+def _power(first: Relation, rest: Sequence[Relation]) -> Iterable[str]:
+    if first.detectable_r is None or first.detectable_r_corrected is None:
+        yield "There are too few models to say what they could have found."
+        return
+    text = (
+        f"So many models find |r| of {first.detectable_r:.2f} with 80 % power, {first.detectable_r_corrected:.2f} at "
+        "the strictest step of the correction; a smaller effect may be there unseen"
+    )
+    needed = ", ".join(f"{row.metric} {row.models_needed:,}" for row in rest if row.models_needed)
+    yield f"{text}. Seeds in one cell that the correlations seen would need: {needed}." if needed else f"{text}."
+
+
+def _curve(controls: Sequence[Control]) -> Iterable[str]:
+    paper = [row for row in controls if row.family == "paper"]
+    known = [row for row in paper if row.partial_r is not None]
+    names = list(dict.fromkeys(row.controls for row in known))
+    if not [name for name in names if name != SEEDS]:
+        yield f"Beyond scale and training: no answer; {next((row.why for row in paper), 'no metric was measured.')}"
+        return
+    told = "; ".join(f"{rows[0].metric} {_values(rows, names)}" for rows in _by_metric(known))
+    yield f"Partial correlations beyond {' | '.join(names)}: {told}."
+    for rows in _by_metric(known):
+        yield _held(rows)
+    for name, why in {row.controls: row.why for row in paper if row.controls not in names}.items():
+        yield f"Beyond {name}: no answer; {why}"
+
+
+def _values(rows: Sequence[Control], names: Sequence[str]) -> str:
+    found = {row.controls: row.partial_r for row in rows}
+    return " | ".join(f"{found[name]:+.2f}" if name in found else "–" for name in names)
+
+
+def _held(rows: Sequence[Control]) -> str:
+    between = [row for row in rows if row.comparison == BETWEEN]
+    seeds = [row for row in rows if row.controls == SEEDS]
+    shown, ways = _shown(between)
+    signs = {row.goes for row in between}
+    turns = ", but its sign turns from one to another" if len(signs) > 1 else ""
+    alone = f"among seeds alone {seeds[0].verdict}" if seeds else "no seeds to compare"
+    return f"{rows[0].metric}: between models shown in {shown} of {len(between)} specifications{ways}{turns}; {alone}."
+
+
+def _trends(trends: Sequence[Trend]) -> Iterable[str]:
+    for axis in AXES:
+        rows = [row for row in trends if row.axis == axis and row.why is None]
+        if rows:
+            yield f"{AXIS_NAMES[axis]} ({rows[0].levels}), all else fixed: {_sorted(rows)}"
+    for axis, where in dict.fromkeys((row.axis, row.where) for row in trends if row.axis not in AXES):
+        rows = [row for row in trends if (row.axis, row.where) == (axis, where) and row.why is None]
+        if rows:
+            weak, strong = rows[0].levels.split()[0], rows[0].levels.split()[-1]
+            yield f"{axis} {strong} against {weak}{f' ({where})' if where else ''}, in pairs: {_sorted(rows)}"
+
+
+def _sorted(rows: Sequence[Trend]) -> str:
+    parts = []
+    for way in ("toward collapse", "away from collapse"):
+        found = [row for row in rows if (row.verdict or "").endswith(way)]
+        if found:
+            parts.append(f"{way} " + ", ".join(f"{row.metric} ({_most(row)})" for row in found))
+    if unshown := [row.metric for row in rows if row.verdict == "not shown"]:
+        parts.append(f"neither way shown for {', '.join(unshown)}")
+    parts += [f"{row.metric} {row.verdict} ({_most(row)})" for row in rows if _is_better_or_worse(row)]
+    return "; ".join(parts) + "."
+
+
+def _most(row: Trend) -> str:
+    return f"{max(row.rises, row.falls)} of {row.groups}"
+
+
+def _is_better_or_worse(row: Trend) -> bool:
+    return row.metric == row.outcome and row.verdict != "not shown"
+
+
+def _predictions(models: Models, predictions: Sequence[Prediction]) -> Iterable[str]:
+    known = [row for row in predictions if row.gain is not None]
+    if not known:
+        why = predictions[0].why if predictions else "no metric was measured."
+        yield f"Prediction of {models.outcome}: none; {why}"
+        return
+    laws = list(dict.fromkeys(row.law for row in known))
+    of_law = {name: [row for row in known if row.law == name] for name in laws}
+    law = ", ".join(f"{rows[0].r2_law:.3f} ({name})" for name, rows in of_law.items())
+    sure = set.intersection(*({_label(row) for row in rows if (row.low or 0) > 0} for rows in of_law.values()))
+    helps = sorted((row for row in of_law[laws[-1]] if _label(row) in sure), key=lambda row: -(row.gain or 0))
+    told = ", ".join(f"{_label(row)} {row.r2_with_metric:.3f}" for row in helps) or "none"
+    yield (
+        f"On architectures left out in turn, {known[0].scale} foresee {models.outcome} with R² {law}. Metrics whose "
+        f"gain has an interval above 0 beside every law, with R² beside the {laws[-1]}: {told}. They are measured on "
+        "the very model that is foreseen: a gain shows shared information, not a cause."
+    )
+
+
+def _diagnosis(findings: Sequence[Finding]) -> Iterable[str]:
+    for signature in dict.fromkeys(finding.signature for finding in findings):
+        answers = [finding for finding in findings if finding.signature == signature]
+        count = {answer: sum(finding.found == answer for finding in answers) for answer in ("yes", "no", "unknown")}
+        runs = [finding.run for finding in answers if finding.found == "yes"]
+        named = f" ({', '.join(runs[:5])}{', …' if len(runs) > 5 else ''})" if runs else ""
+        yield f"{signature}: {count['yes']} of {_many(len(answers), 'run')}{named}, {count['unknown']} unknown."
+
+
+def _main(rows: Iterable[Relation]) -> list[Relation]:
+    """The rows of the paper's metrics that have a number; where there are none, of all metrics on their raw scale."""
+    known = [row for row in rows if row.r is not None and row.transform == "raw"]
+    return [row for row in known if row.family == "paper"] or known
+
+
+def _list(rows: Sequence[Relation], goes: str) -> str:
+    return ", ".join(f"{row.metric} (r {row.r:+.2f})" for row in rows if row.goes == goes) or "none"
+
+
+def _named(row: Relation) -> str:
+    interval = "" if row.low is None or row.high is None else f" [{row.low:+.2f}, {row.high:+.2f}]"
+    return f"{_label(row)} (r {row.r:+.2f}{interval})"
+
+
+def _label(row: Relation | Prediction) -> str:
+    return row.metric if row.transform == "raw" else f"log {row.metric}"
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,69 @@
+"""`collapselab import` and `collapselab analyze`: a published table into ours, and ours into statements."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from collapselab.cli.options import JsonOption
+
+
+def import_published(
+    published: Annotated[Path, typer.Argument(help="The table of trained models published with Linguistic Collapse.")],
+    out: Annotated[Path, typer.Option(help="The folder that gets `runs.csv` and `results.csv`.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Read the paper's published table into ours, so that it can be analysed and compared with a suite.
+
+    Example: `collapselab import lc-2024_05_18.csv --out published && collapselab analyze published`
+    """
+    from collapselab.results import import_published as read_published
+    from collapselab.results import write_results, write_runs
+    from collapselab.results.published import LEFT_OUT
+
+    runs, rows = read_published(published)
+    write_runs(out / "runs.csv", runs)
+    write_results(out / "results.csv", rows)
+    missing = sum(row.value is None for row in rows)
+    facts = {"out": str(out), "models": len(runs), "values": len(rows) - missing, "missing": missing, "note": LEFT_OUT}
+    if as_json:
+        print(json.dumps(facts, ensure_ascii=False))
+        return
+    print(f"{out}: {len(runs):,} models, {facts['values']:,} values, {missing:,} missing. {LEFT_OUT}")
+    print(f"Next: collapselab analyze {out}")
+
+
+def analyze(
+    directory: Annotated[Path, typer.Argument(help="A suite that has run, or a folder that `import` made.")],
+    outcome: Annotated[
+        str, typer.Option(help="`val_loss`, `train_loss`, `perplexity` or `val_accuracy`.")
+    ] = "val_loss",
+    permutations: Annotated[int, typer.Option(help="Of every test; resamples of every interval.")] = 10_000,
+    seed: Annotated[int, typer.Option(help="Of permutations and resamples.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what collapse has to do with generalisation in these models, in scale and apart from scale.
+
+    Writes `DIR/analysis/*.csv` and `summary.json`; prints the summary.
+
+    A suite of yours: `collapselab analyze runs/tiny`
+
+    Its accuracy, for a program: `collapselab analyze runs/tiny --outcome val_accuracy --json | jq '.relate[]'`
+    """
+    from collapselab.analysis.analyze import analyze as run_analysis
+
+    analysis = run_analysis(directory, outcome=outcome, permutations=permutations, seed=seed)
+    if as_json:
+        print(json.dumps(analysis.to_json(), ensure_ascii=False))
+        return
+    console = Console()
+    topic = None
+    for sentence in analysis.sentences:
+        if sentence.topic != topic:
+            topic = sentence.topic
+            console.print(f"\n[bold]{escape(topic)}[/bold]")
+        console.print(f"  {escape(sentence.text)}", highlight=False)
+    console.print(f"\ntables: {escape(str(directory / 'analysis'))}", soft_wrap=True)

@@ -1,0 +1,58 @@
+"""Tables with a planted truth: who drives whom is known, so what the analysis says can be right or wrong."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from collapselab.analysis.models import Models, combine
+from collapselab.results import RUN_COLUMNS, Row, Run
+
+
+def run_of(name: str, **given: Any) -> Run:
+    """A row of runs.csv; what is not given is of a small model after one epoch."""
+    usual = {
+        "run": name, "checkpoint": "1", "family": "gpt-neo", "width": 64, "depth": 2, "epochs": 1.0, "epoch": 1.0,
+        "weight_decay": 0.0, "lr": 1e-3, "seed": 0, "parameters": 1000, "tokens": 10_000,
+    }  # fmt: skip
+    extra = {key: value for key, value in given.items() if key not in RUN_COLUMNS}
+    return {column: {**usual, **given}.get(column) for column in RUN_COLUMNS} | extra
+
+
+def row_of(run: Run, metric: str, value: float | None, *, null: float | None = None) -> Row:
+    why = "it was not to be had." if value is None else None
+    return Row(
+        run["run"], run["checkpoint"], "train", "last", "all", metric, value, null, None, None, 100, 1000, 1, 0, 1, why
+    )
+
+
+def table(runs: Sequence[Run], metrics: Mapping[str, Sequence[float | None]], **options: Any) -> Models:
+    """Models with these metrics, in the order of the runs."""
+    rows = [
+        row_of(run, metric, None if value is None else float(value))
+        for metric, values in metrics.items()
+        for run, value in zip(runs, values, strict=True)
+    ]
+    return combine(runs, rows, **options)
+
+
+def seeds_study(*, cells: int, seeds: int, metrics: Sequence[str] = ("agreement",)) -> Models:
+    """Cells of seeds over widths, not yet with anything to find: `drawn` puts it there."""
+    runs = [
+        run_of(f"{c}-{s}", width=64 * 2**c, seed=s, parameters=1000 * 4**c, val_loss=1.0)
+        for c in range(cells) for s in range(seeds)
+    ]  # fmt: skip
+    return table(runs, {metric: [1.0] * len(runs) for metric in metrics})
+
+
+def drawn(study: Models, rng: np.random.Generator, *, slope: float) -> Models:
+    """A study in which scale moves every metric and the loss far more than the seed does; at fixed scale the correlation
+    of agreement with the loss is `slope`, of the others 0."""
+    scale = np.log2(study.frame["width"].to_numpy() / 64)
+    own = rng.standard_normal((len(scale), len(study.metrics)))
+    first = own[:, list(study.metrics).index("agreement")]
+    luck = slope * first + np.sqrt(1 - slope**2) * rng.standard_normal(len(scale))
+    values = 0.1 + 0.05 * scale[:, None] + 0.004 * own
+    columns = {metric: values[:, i] for i, metric in enumerate(study.metrics)}
+    return replace(study, frame=study.frame.assign(val_loss=4 - 0.3 * scale + 0.02 * luck, **columns))

@@ -1,0 +1,207 @@
+import csv
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.planted import drawn, row_of, run_of, seeds_study
+from collapselab.analysis.analyze import Analysis, analyze
+from collapselab.analysis.controls import SEEDS
+from collapselab.analysis.relate import WITHIN
+from collapselab.errors import ConfigError, RunError
+from collapselab.results import Row, Run, import_published, write_results, write_runs
+
+PUBLISHED = Path(__file__).parents[2].parent / "shared" / "reference" / "lc-2024_05_18.csv"
+needs_published = pytest.mark.skipif(not PUBLISHED.is_file(), reason="the published table is not beside this checkout")
+
+CONTRACT = {  # r, R² and p of METRICS.md
+    "cdnv_k2": (+0.438, 0.192011, 0.047),
+    "lognorm_cv": (+0.162, 0.026174, 0.481),
+    "cosine_cv": (-0.468, 0.218574, 0.032),
+    "logdist_uncentred_cv": (-0.699, 0.487935, 0.0005),
+    "duality_cos_mean": (-0.568, 0.322210, 0.0073),
+    "duality_cos_cv": (+0.006, 0.000036, 0.979),
+    "agreement": (-0.700, 0.490278, 0.0004),
+}
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+    folder = tmp_path_factory.mktemp("published")
+    runs, rows = import_published(PUBLISHED)
+    write_runs(folder / "runs.csv", runs)
+    write_results(folder / "results.csv", rows)
+    start = time.process_time()
+    analysis = analyze(folder)
+    assert time.process_time() - start < 60  # seconds of work; the clock would also count what else runs here
+    return analysis
+
+
+@needs_published
+@pytest.mark.parametrize("metric", CONTRACT)
+def test_the_seeds_of_the_paper_have_the_numbers_of_the_contract(published: Analysis, metric: str) -> None:
+    row = next(r for r in published.relations if (r.subset, r.metric, r.transform) == (WITHIN, metric, "raw"))
+    r, r2, p = CONTRACT[metric]
+    assert (row.n, row.cells, row.missing) == (21, 1, 0)
+    assert row.r is not None
+    assert row.r2 is not None
+    assert row.p_permutation is not None
+    assert round(row.r, 3) == r
+    assert round(row.r2, 6) == r2
+    # four standard errors of 10,000 permutations, and half a unit of the digit that the contract prints
+    assert abs(row.p_permutation - p) < 4 * np.sqrt(p * (1 - p) / 10_000) + 0.0005
+
+
+@needs_published
+def test_three_of_the_seven_survive_holm(published: Analysis) -> None:
+    rows = [r for r in published.relations if r.subset == WITHIN and r.family == "paper"]
+    assert {row.metric for row in rows} == set(CONTRACT)
+    survive = {row.metric for row in rows if (row.p_holm or 1) < 0.05}
+    assert survive == {"logdist_uncentred_cv", "duality_cos_mean", "agreement"}
+    assert {row.verdict for row in rows if row.metric in survive} == {"more collapse goes with lower val_loss"}
+
+
+@needs_published
+def test_equiangularity_is_seen_to_go_the_wrong_way(published: Analysis) -> None:
+    rows = [r for r in published.relations if r.metric == "cosine_cv" and r.transform == "raw"]
+    assert len(rows) == 9
+    assert {row.goes for row in rows} == {"against"}
+    text = " ".join(sentence.text for sentence in published.sentences if sentence.topic == "scale held fixed")
+    assert "cosine_cv (r -0.47" in text
+    assert "by its sign the wrong way" in text
+
+
+@needs_published
+def test_the_summary_of_the_paper_says_no_more_than_its_tables(published: Analysis) -> None:
+    texts = {
+        topic: [s.text for s in published.sentences if s.topic == topic]
+        for topic in {s.topic for s in published.sentences}
+    }
+    assert texts["models"] == ["230 models of 30 architectures and 7 training regimes, 12 metrics each."]
+    fixed = " ".join(texts["scale held fixed"])
+    shown = fixed[: fixed.index("Not shown there")]
+    for metric in CONTRACT:
+        assert (metric in shown) == (metric in {"logdist_uncentred_cv", "duality_cos_mean", "agreement"}), metric
+    assert "one architecture in one regime" in fixed
+    assert "|r| of 0.58 with 80 % power" in fixed
+    assert any("Beyond training loss: no answer" in text for text in texts["controls"])
+    assert any(
+        text.startswith("duality_cos_cv: between models shown") and "among seeds alone not shown" in text
+        for text in texts["controls"]
+    )
+
+
+@needs_published
+def test_thirty_architectures_are_compared_under_two_decays(published: Analysis) -> None:
+    rows = [row for row in published.trends if row.axis == "weight_decay"]
+    assert {row.where for row in rows} == {"epochs=1 epoch=1", "epochs=10 epoch=6", "epochs=10 epoch=10"}
+    assert {row.groups for row in rows} == {30}
+    assert {(row.axis, row.groups) for row in published.trends if row.axis != "weight_decay"} == {
+        ("width", 25), ("depth", 30), ("epochs", 60), ("epoch", 60)
+    }  # fmt: skip
+
+
+def planted(folder: Path, *, slope: float) -> tuple[list[Run], list[Row]]:
+    study = seeds_study(cells=6, seeds=8, metrics=("agreement", "cdnv_k2"))
+    models = drawn(study, np.random.default_rng(5), slope=slope)
+    runs, rows = [], []
+    for record in models.frame.to_dict("records"):
+        given = {name: record[name] for name in ("width", "depth", "seed", "parameters", "val_loss")}
+        run = run_of(record["run"], **{k: int(v) if k != "val_loss" else v for k, v in given.items()})
+        runs.append(run)
+        rows += [row_of(run, metric, record[metric]) for metric in models.metrics]
+    write_runs(folder / "runs.csv", runs)
+    write_results(folder / "results.csv", rows)
+    return runs, rows
+
+
+def claims(analysis: Analysis) -> str:
+    return next(s.text for s in analysis.sentences if s.text.startswith("With scale held fixed"))
+
+
+def test_an_effect_that_is_there_is_claimed_and_one_that_is_not_is_not(tmp_path: Path) -> None:
+    planted(tmp_path / "there", slope=-0.8)
+    planted(tmp_path / "none", slope=0.0)
+    there, none = (analyze(tmp_path / name, permutations=499) for name in ("there", "none"))
+    assert "agreement (r -0." in claims(there)
+    assert "more collapse goes with lower val_loss" in claims(there)
+    assert "cdnv_k2" not in claims(there)
+    assert claims(none).endswith("correction over 2 metrics: none.")
+    assert any("48 models of 6 cells" in s.text for s in none.sentences)
+
+
+def test_without_seeds_nothing_is_said_of_fixed_scale(tmp_path: Path) -> None:
+    runs = [run_of(f"{w}", width=w, val_loss=5.0 - w) for w in range(1, 7)]
+    write_runs(tmp_path / "runs.csv", runs)
+    write_results(tmp_path / "results.csv", [row_of(run, "agreement", run["width"] / 10) for run in runs])
+    sentences = analyze(tmp_path, permutations=99).sentences
+    fixed = [s.text for s in sentences if s.topic == "scale held fixed"]
+    assert fixed == [
+        "With scale held fixed these tables say nothing: no two models to compare. Train the same model with several seeds."
+    ]
+
+
+def test_the_tables_are_written_with_the_columns_of_the_design(tmp_path: Path) -> None:
+    planted(tmp_path, slope=0.0)
+    analysis = analyze(tmp_path, permutations=99)
+    starts = {
+        "relate": "subset,metric,outcome,n,r,r2,rho,low,high,p_permutation,p_holm,p_bh",
+        "controls": "controls,metric,n,r2_controls,partial_r,p",
+    }
+    for name, (_, rows) in analysis.tables.items():
+        with (tmp_path / "analysis" / f"{name}.csv").open(newline="") as file:
+            lines = list(csv.DictReader(file))
+        assert len(lines) == len(rows)
+        assert ",".join(lines[0]).startswith(starts.get(name, ""))
+        if name == "relate":
+            assert float(lines[0]["r"]) == analysis.relations[0].r
+    summary = json.loads((tmp_path / "analysis" / "summary.json").read_text())
+    assert [s["text"] for s in summary["sentences"]] == [s.text for s in analysis.sentences]
+
+
+def test_everything_is_in_the_json_and_nothing_in_it_is_nan(tmp_path: Path) -> None:
+    planted(tmp_path, slope=0.0)
+    document = json.loads(json.dumps(analyze(tmp_path, permutations=99).to_json(), allow_nan=False))
+    assert {"relate", "controls", "trends", "prediction", "diagnosis", "sentences", "outcome", "models"} <= set(
+        document
+    )
+    assert any(row["controls"] == SEEDS for row in document["controls"])
+
+
+def test_the_same_seed_gives_the_same_analysis(tmp_path: Path) -> None:
+    planted(tmp_path, slope=0.3)
+    first, again, other = (analyze(tmp_path, permutations=99, seed=seed) for seed in (1, 1, 2))
+    assert first.relations == again.relations
+    assert first.predictions == again.predictions
+    assert first.relations != other.relations
+
+
+def test_two_models_are_analysed_to_reasons(tmp_path: Path) -> None:
+    runs = [run_of(f"{s}", seed=s, val_loss=1.0 + s) for s in range(2)]
+    write_runs(tmp_path / "runs.csv", runs)
+    write_results(tmp_path / "results.csv", [row_of(run, "agreement", 0.1 + run["seed"]) for run in runs])
+    analysis = analyze(tmp_path, permutations=99)
+    assert all(row.r is None and row.why for row in analysis.relations)
+    assert all(row.partial_r is None and row.why for row in analysis.controls)
+    assert all(row.gain is None and row.why for row in analysis.predictions)
+    assert "these tables say nothing: 2 models: too few" in claims(analysis)
+
+
+def test_a_suite_of_which_nothing_is_measured_yet_has_no_numbers(tmp_path: Path) -> None:
+    write_runs(tmp_path / "runs.csv", [run_of("a", val_loss=1.0)])
+    write_results(tmp_path / "results.csv", [])
+    analysis = analyze(tmp_path, permutations=99)
+    assert analysis.relations == []
+    assert "no metric was measured" in claims(analysis)
+
+
+def test_wrong_arguments_and_folders_are_the_users_to_mend(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no runs.csv"):
+        analyze(tmp_path)
+    planted(tmp_path, slope=0.0)
+    with pytest.raises(ConfigError, match="permutations: 10"):
+        analyze(tmp_path, permutations=10)
+    with pytest.raises(ConfigError, match="outcome: 'loss'"):
+        analyze(tmp_path, outcome="loss")

@@ -1,0 +1,146 @@
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.formula.api as smf
+
+from analysis.planted import drawn, run_of, seeds_study, table
+from collapselab.analysis.controls import MIXED, SEEDS, SPECIFICATIONS, Control, controls, least_squares
+from collapselab.analysis.models import Models
+from collapselab.analysis.relate import WITHIN, relate
+
+CELLS = "architecture and regime"
+
+
+def all_of(models: Models) -> list[Control]:
+    return controls(models, relate(models, permutations=199))
+
+
+def row_of(rows: list[Control], name: str, metric: str = "agreement") -> Control:
+    return next(row for row in rows if (row.controls, row.metric, row.transform) == (name, metric, "raw"))
+
+
+def grid(rng: np.random.Generator, *, effect: float = 0.0, noise: float = 0.05) -> Models:
+    """12 architectures × 2 decays × 2 seeds. Scale drives metric and loss; the metric acts on the loss by `effect`."""
+    runs, values = [], []
+    for w in range(6):
+        for depth in (1, 2):
+            for decay in (0.0, 0.1):
+                for seed in (0, 1):
+                    own = rng.standard_normal()
+                    metric = 2 + 0.3 * w + 0.2 * depth + 0.1 * own
+                    loss = 4 - 0.3 * w - 0.1 * depth + decay - effect * own + noise * rng.standard_normal()
+                    values.append(metric)
+                    runs.append(run_of(
+                        f"{w}-{depth}-{decay}-{seed}", width=64 * 2**w, depth=depth, weight_decay=decay, seed=seed,
+                        parameters=int(1000 * 4**w * depth), train_loss=loss - 0.1 * rng.random(), val_loss=loss,
+                    ))  # fmt: skip
+    return table(runs, {"agreement": values})
+
+
+MODELS = grid(np.random.default_rng(0), effect=0.1)
+FORMULAS = {
+    "nothing": "val_loss ~ agreement",
+    "log parameters": "val_loss ~ agreement + np.log(parameters)",
+    "width, depth and regime as factors": "val_loss ~ agreement + C(width) + C(depth) + C(weight_decay)",
+    CELLS: "val_loss ~ agreement + C(width) * C(depth) + C(weight_decay)",
+    "architecture, regime and their interactions": "val_loss ~ agreement + C(width) * C(depth) + C(weight_decay) * (C(width) + C(depth))",
+    "training loss": "val_loss ~ agreement + train_loss",
+}
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Control]:
+    return all_of(MODELS)
+
+
+def test_every_specification_has_a_formula_here() -> None:
+    assert list(FORMULAS) == list(SPECIFICATIONS)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_partial_correlations_are_those_of_the_whole_regression(rows: list[Control], name: str) -> None:
+    row = row_of(rows, name)
+    frame = MODELS.trained
+    fit = smf.ols(FORMULAS[name], frame).fit()
+    t = fit.tvalues["agreement"]
+    assert row.partial_r == pytest.approx(t / np.sqrt(t**2 + fit.df_resid), rel=1e-8)
+    assert row.p == pytest.approx(fit.pvalues["agreement"], rel=1e-6)
+    assert row.freedom == fit.df_resid
+    without = smf.ols(FORMULAS[name].replace("agreement + ", "").replace("~ agreement", "~ 1"), frame).fit()
+    assert row.r2_controls == pytest.approx(without.rsquared, abs=1e-10)
+    assert row.r2_added == pytest.approx(fit.rsquared - without.rsquared, rel=1e-6)
+    groups = pd.factorize(frame["architecture"])[0]
+    robust = smf.ols(FORMULAS[name], frame).fit(cov_type="cluster", cov_kwds={"groups": groups}, use_t=True)
+    assert row.p_clustered == pytest.approx(robust.pvalues["agreement"], rel=1e-6)
+
+
+def test_between_models_and_among_seeds_stand_side_by_side() -> None:
+    relations = relate(MODELS, permutations=199)
+    rows = controls(MODELS, relations)
+    seeds = row_of(rows, SEEDS)
+    within = next(row for row in relations if row.subset == WITHIN)
+    assert (seeds.comparison, seeds.partial_r, seeds.p, seeds.n) == (WITHIN, within.r, within.p_permutation, within.n)
+    assert {row.comparison for row in rows} == {WITHIN, "between models"}
+
+
+def test_an_effect_at_fixed_scale_is_seen_beyond_every_control(rows: list[Control]) -> None:
+    for name in [CELLS, "architecture, regime and their interactions", MIXED, SEEDS]:
+        assert (row_of(rows, name).partial_r or 0) < -0.7, name
+        assert row_of(rows, name).verdict == "more collapse goes with lower val_loss"
+
+
+def test_what_scale_alone_makes_vanishes_beyond_architecture_and_regime() -> None:
+    rng = np.random.default_rng(3)
+    found = []
+    for _ in range(40):
+        models = grid(rng)
+        rows = least_squares(models)
+        assert abs(row_of(rows, "nothing").partial_r or 0) > 0.8
+        found.append((row_of(rows, CELLS).p or 1) < 0.05)
+    assert np.mean(found) <= 0.15  # 5 %; six of 40 are three standard errors above
+
+
+def test_the_mixed_model_sees_the_effect_and_its_size(rows: list[Control]) -> None:
+    row = row_of(rows, MIXED)
+    assert row.why is None
+    assert row.n == 48
+    assert row.low is not None
+    assert row.high is not None
+    assert row.low < (row.partial_r or 0) < row.high < 0
+    assert (row.p or 1) < 1e-6
+
+
+def test_what_the_controls_determine_has_a_reason() -> None:
+    runs = [run_of(f"{w}{s}", width=w, seed=s, val_loss=1 + s / w) for w in (1, 2, 3) for s in range(3)]
+    rows = all_of(table(runs, {"agreement": [run["width"] / 10 for run in runs]}))
+    assert row_of(rows, CELLS).why == "the controls determine the metric entirely."
+    assert row_of(rows, SEEDS).why == "agreement is the same in all 9 models within every cell."
+    assert row_of(rows, CELLS).p is None
+
+
+def test_a_training_loss_that_is_missing_is_a_reason() -> None:
+    rows = all_of(drawn(seeds_study(cells=3, seeds=4), np.random.default_rng(0), slope=0))
+    assert row_of(rows, "training loss").why == "train_loss is missing for 12 of 12 models."
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [([1.0, 2.0], "2 models: too few for a regression."), ([3.0] * 6, "agreement is the same in all 6 models.")],
+)
+def test_bad_tables_end_in_reasons(values: list[float], why: str) -> None:
+    runs = [run_of(f"{i}", seed=i, width=64 * (i + 1), val_loss=1.0 + i) for i in range(len(values))]
+    rows = all_of(table(runs, {"agreement": values}))
+    assert {row.why for row in rows if row.controls not in (SEEDS,)} == {why}
+    assert all(row.partial_r is None and row.verdict is None for row in rows)
+
+
+def test_few_architectures_have_no_clustered_p() -> None:
+    rows = all_of(drawn(seeds_study(cells=4, seeds=5), np.random.default_rng(0), slope=0.3))
+    assert row_of(rows, "nothing").p_clustered is None
+    assert row_of(rows, "nothing").p is not None
+
+
+def test_the_larger_p_is_the_one_that_is_judged(rows: list[Control]) -> None:
+    for row in rows:
+        if row.p is not None and row.controls != SEEDS:
+            assert row.p_holm == pytest.approx(max(row.p, row.p_clustered or 0))

@@ -1,0 +1,72 @@
+from typing import Any
+
+from analysis.planted import row_of, run_of
+from collapselab.analysis.diagnosis import Finding, diagnose
+from collapselab.analysis.models import combine
+from collapselab.results import Row, Run
+
+
+def findings(runs: list[Run], rows: list[Row]) -> dict[tuple[str, str], Finding]:
+    return {(finding.run, finding.signature): finding for finding in diagnose(combine(runs, rows))}
+
+
+def checkpoints(name: str, *losses: float, **given: Any) -> list[Run]:
+    return [
+        run_of(name, checkpoint=str(e), epoch=float(e), epochs=float(len(losses) - 1), val_loss=loss, **given)
+        for e, loss in enumerate(losses)
+    ]
+
+
+def test_no_tighter_than_shuffled_labels_is_under_fitted() -> None:
+    runs = [run_of("a", val_loss=3.0), run_of("b", val_loss=2.0)]
+    rows = [row_of(runs[0], "cdnv", 1.2, null=1.1), row_of(runs[1], "cdnv", 0.3, null=1.1)]
+    found = findings(runs, rows)
+    assert found["a", "under-fitted"].found == "yes"
+    assert found["b", "under-fitted"].found == "no"
+    assert "cdnv 1.2 (null 1.1)" in found["a", "under-fitted"].evidence
+
+
+def test_tight_classes_and_a_risen_loss_are_over_fitted() -> None:
+    risen, falling = checkpoints("risen", 5.0, 2.0, 2.5), checkpoints("falling", 5.0, 2.5, 2.0)
+    rows = [row_of(run, "cdnv", 0.3, null=1.1) for run in (*risen, *falling)]
+    found = findings([*risen, *falling], rows)
+    assert found["risen", "over-fitted"].found == "yes"
+    assert "val_loss 2.5 at epoch 2, best 2 at epoch 1" in found["risen", "over-fitted"].evidence
+    assert found["falling", "over-fitted"].found == "no"
+
+
+def test_a_risen_loss_with_loose_classes_is_not_called_over_fitted() -> None:
+    runs = checkpoints("risen", 5.0, 2.0, 2.5)
+    found = findings(runs, [row_of(run, "cdnv", 1.3, null=1.1) for run in runs])
+    assert found["risen", "over-fitted"].found == "no"
+    assert found["risen", "under-fitted"].found == "yes"
+
+
+def test_a_collapsed_rank_under_strong_decay_is_over_regularised() -> None:
+    weak, strong, mild = (
+        run_of(f"{d}", weight_decay=d, val_loss=loss) for d, loss in [(0.0, 2.0), (10.0, 3.0), (0.1, 1.9)]
+    )
+    ranks = [(weak, 50.0), (strong, 10.0), (mild, 45.0)]
+    found = findings([weak, strong, mild], [row_of(run, "effective_rank", rank) for run, rank in ranks])
+    assert found["10.0", "over-regularised"].found == "yes"
+    assert "effective_rank 0.20 times the twin's" in found["10.0", "over-regularised"].evidence
+    assert found["0.1", "over-regularised"].found == "no"
+    assert found["0.0", "over-regularised"].found == "unknown"
+
+
+def test_a_low_rank_that_does_not_hurt_is_not_called_over_regularised() -> None:
+    weak, strong = run_of("weak", val_loss=2.0), run_of("strong", weight_decay=1.0, val_loss=1.5)
+    rows = [row_of(weak, "effective_rank", 50.0), row_of(strong, "effective_rank", 10.0)]
+    assert findings([weak, strong], rows)["strong", "over-regularised"].found == "no"
+
+
+def test_what_was_not_measured_is_unknown() -> None:
+    found = findings([run_of("a", val_loss=1.0)], [row_of(run_of("a"), "cdnv", 0.3)])
+    assert {finding.found for finding in found.values()} == {"unknown"}
+    assert found["a", "under-fitted"].evidence == "no NC1 metric with a null beside it."
+
+
+def test_an_initialisation_alone_is_no_patient() -> None:
+    run = run_of("a", checkpoint="0", epoch=0.0, val_loss=8.0)
+    other = run_of("b", val_loss=2.0)
+    assert {name for name, _ in findings([run, other], [row_of(run, "cdnv", 1.0, null=1.0)])} == {"b"}

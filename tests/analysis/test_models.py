@@ -1,0 +1,113 @@
+import pytest
+
+from analysis.planted import row_of, run_of, table
+from collapselab import METRICS
+from collapselab.analysis.direction import toward
+from collapselab.analysis.models import combine
+from collapselab.errors import ConfigError, RunError
+
+
+def test_models_of_one_cell_differ_in_nothing_but_seeds() -> None:
+    runs = [
+        run_of("a", seed=0, data_seed="1", val_loss=1.0),
+        run_of("b", seed=1, data_seed="2", val_loss=1.1),
+        run_of("c", seed=1, weight_decay=0.1, val_loss=1.2),
+        run_of("d", seed=1, width=128, val_loss=1.3),
+    ]
+    frame = table(runs, {"cdnv": [1, 2, 3, 4]}).frame
+    assert frame["cell"].nunique() == 3
+    assert frame["cell"][0] == frame["cell"][1]
+    assert frame["regime"].tolist() == ["weight_decay=0", "weight_decay=0", "weight_decay=0.1", "weight_decay=0"]
+
+
+def test_a_setting_that_follows_from_the_architecture_makes_no_regime() -> None:
+    runs = [run_of(f"{d}{s}", depth=d, seed=s, batch=str(16 // d), val_loss=1.0 + d) for d in (1, 2) for s in (0, 1)]
+    frame = table(runs, {"cdnv": [1, 2, 3, 4]}).frame
+    assert set(frame["regime"]) == {"the only one"}
+
+
+def test_any_further_setting_that_varies_makes_regimes() -> None:
+    runs = [run_of(f"{p}", dropout=p, val_loss=1.0) for p in ("0.0", "0.1")]
+    assert set(table(runs, {"cdnv": [1, 2]}).frame["regime"]) == {"dropout=0.0", "dropout=0.1"}
+
+
+def test_initialisations_are_not_among_the_trained() -> None:
+    runs = [run_of("a", checkpoint=str(e), epoch=float(e), val_loss=5.0 - e) for e in (0, 1)]
+    models = table(runs, {"cdnv": [2, 1]})
+    assert models.trained["checkpoint"].tolist() == ["1"]
+    assert models.frame["last"].tolist() == [False, True]
+
+
+def test_only_the_last_layer_all_classes_and_training_are_taken() -> None:
+    run = run_of("a", val_loss=1.0)
+    from dataclasses import replace
+
+    row = row_of(run, "cdnv", 1.0)
+    others = [
+        replace(row, layer="1", value=9.0),
+        replace(row, bin="1-9", value=9.0),
+        replace(row, split="validation", value=9.0),
+    ]
+    assert combine([run], [row, *others]).frame["cdnv"].tolist() == [1.0]
+
+
+def test_a_metric_that_the_catalogue_lacks_is_an_error() -> None:
+    run = run_of("a", val_loss=1.0)
+    with pytest.raises(RunError, match="'cdvn' is not a metric of the catalogue. Did you mean cdnv?"):
+        combine([run], [row_of(run, "cdvn", 1.0)])
+
+
+def test_results_of_a_run_that_is_not_there_are_an_error() -> None:
+    with pytest.raises(RunError, match="run b, checkpoint 1 is not in runs.csv"):
+        combine([run_of("a", val_loss=1.0)], [row_of(run_of("b"), "cdnv", 1.0)])
+
+
+def test_an_outcome_must_be_one_and_be_there() -> None:
+    with pytest.raises(ConfigError, match="'val_los' is not one. Did you mean val_loss?"):
+        table([run_of("a", val_loss=1.0)], {"cdnv": [1]}, outcome="val_los")
+    with pytest.raises(RunError, match="no model has a val_loss"):
+        table([run_of("a")], {"cdnv": [1]})
+    with pytest.raises(RunError, match="no models"):
+        combine([], [])
+
+
+def test_a_logarithm_is_taken_only_of_what_is_positive_and_spans_a_decade() -> None:
+    runs = [run_of(f"{i}", val_loss=1.0 + i) for i in range(3)]
+    models = table(runs, {"cdnv": [1, 5, 10], "norm_cv": [1, 5, 9.9], "cosine_mean": [-1, 5, 50]})
+    assert [(v.metric, v.transform) for v in models.variables] == [
+        ("cdnv", "raw"), ("cdnv", "log"), ("norm_cv", "raw"), ("cosine_mean", "raw")
+    ]  # fmt: skip
+
+
+def test_directions_follow_the_catalogue_the_ideal_and_the_paper() -> None:
+    runs = [run_of(f"{i}", val_loss=1.0 + i) for i in range(2)]
+    ideal = METRICS["cosine_mean"].ideal_at(classes=100, dim=64)
+    assert ideal is not None
+    signs = {
+        ("cdnv", (1, 2)): -1,
+        ("agreement", (0.1, 0.2)): 1,
+        ("cosine_mean", (ideal + 0.1, ideal + 0.2)): -1,
+        ("cosine_mean", (ideal - 0.1, ideal - 0.2)): 1,
+        ("cosine_mean", (ideal - 0.1, ideal + 0.2)): 0,
+        ("cosine_cv", (70, 80)): -1,
+        ("logdist_uncentred_cv", (-0.5, -0.4)): 1,
+        ("logdist_uncentred_cv", (-0.5, 0.4)): 0,
+        ("effective_rank", (5, 6)): 0,
+    }
+    for (metric, values), sign in signs.items():
+        assert table(runs, {metric: values}).toward[metric].sign == sign, (metric, values)
+        assert table(runs, {metric: values}).expected(metric) == -sign
+
+
+def test_a_better_accuracy_is_a_higher_one() -> None:
+    runs = [run_of(f"{i}", val_accuracy=0.1 * i) for i in range(2)]
+    assert table(runs, {"agreement": [0.1, 0.2]}, outcome="val_accuracy").expected("agreement") == 1
+
+
+def test_every_metric_of_the_catalogue_has_a_direction_or_a_reason() -> None:
+    import numpy as np
+
+    for metric in METRICS.values():
+        found = toward(metric, np.array([0.5, 0.6]), np.array([0.0, np.nan]))
+        assert found.sign in (-1, 0, 1)
+        assert found.why

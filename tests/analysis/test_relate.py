@@ -1,0 +1,190 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from analysis.planted import drawn, run_of, seeds_study, table
+from collapselab.analysis.models import Models
+from collapselab.analysis.relate import ALL, WITHIN, Relation, relate, relate_subset, within_cells
+from collapselab.analysis.resampling import bootstrap_interval, centred
+
+
+def row_of(relations: list[Relation], metric: str, subset: str = ALL, transform: str = "raw") -> Relation:
+    return next(row for row in relations if (row.metric, row.subset, row.transform) == (metric, subset, transform))
+
+
+def alone(models: Models) -> list[Relation]:
+    return relate_subset(models, within_cells(models.trained), permutations=199, seed=0)
+
+
+METRICS = ("agreement", "cdnv_k2", "lognorm_cv", "duality_cos_mean")
+
+
+def test_scale_that_drives_both_is_not_taken_for_an_effect_at_fixed_scale() -> None:
+    """500 tables where nothing acts at fixed scale. Holm keeps the chance of any claim at 5 %; 8 % would be three
+    standard errors above. Across models every correlation is there, so the control has something to fail on."""
+    rng = np.random.default_rng(1)
+    claims, single = 0, 0
+    study = seeds_study(cells=4, seeds=5, metrics=METRICS)
+    for number in range(500):
+        models = drawn(study, rng, slope=0)
+        rows = alone(models)
+        claims += any(row.verdict != "not shown" for row in rows if row.transform == "raw")
+        single += sum(
+            row.p_permutation < 0.05 for row in rows if row.transform == "raw" and row.p_permutation is not None
+        )
+        if number == 0:
+            across = relate(models, permutations=99, seed=0)
+            assert abs(row_of(across, "agreement").r or 0) > 0.98
+    assert claims / 500 < 0.08
+    assert 0.035 < single / 2000 < 0.065  # not too rare either: the test uses its level
+
+
+def test_an_effect_at_fixed_scale_is_found_with_the_power_that_is_claimed() -> None:
+    rng = np.random.default_rng(2)
+    study = seeds_study(cells=4, seeds=6)
+    claimed = alone(drawn(study, rng, slope=0.5))[0].detectable_r
+    assert claimed is not None
+    rows = [alone(drawn(study, rng, slope=claimed))[0] for _ in range(500)]
+    found = np.mean([(row.p_permutation or 1) <= 0.05 for row in rows])
+    assert 0.74 < found < 0.86  # 80 %; the error of 500 tables is 1.8 %, and Fisher's z is good to a few
+    assert np.mean([row.r or 0 for row in rows]) == pytest.approx(claimed, abs=0.02)
+    assert {row.goes for row in rows if (row.p_permutation or 1) <= 0.05} == {
+        "against"
+    }  # agreement rises with the loss
+
+
+def test_all_models_and_regimes_and_cells_are_related() -> None:
+    rng = np.random.default_rng(0)
+    runs = [
+        run_of(f"{w}-{d}-{s}", width=w, weight_decay=d, seed=s, val_loss=float(rng.random()))
+        for w in (64, 128, 256) for d in (0.0, 0.1) for s in range(5)
+    ]  # fmt: skip
+    relations = relate(table(runs, {"agreement": 1 + rng.random(30)}), permutations=99)
+    assert [(row.subset, row.n, row.cells) for row in relations][:4] == [
+        (ALL, 30, 1), ("regime weight_decay=0", 15, 1), ("regime weight_decay=0.1", 15, 1), (WITHIN, 30, 6)
+    ]  # fmt: skip
+    assert len([row for row in relations if row.subset.startswith("seeds of ")]) == 6
+
+
+def test_numbers_of_one_subset_are_those_of_scipy() -> None:
+    rng = np.random.default_rng(5)
+    x, y = rng.random(9) + 1, rng.random(9)
+    runs = [run_of(f"{i}", seed=i, val_loss=float(y[i])) for i in range(9)]
+    row = row_of(relate(table(runs, {"agreement": x}), permutations=99), "agreement")
+    assert row.r == pytest.approx(stats.pearsonr(x, y).statistic, rel=1e-12)
+    assert row.r2 == pytest.approx(stats.pearsonr(x, y).statistic ** 2, rel=1e-12)
+    assert row.rho == pytest.approx(stats.spearmanr(x, y).statistic, rel=1e-12)
+
+
+def test_a_logarithm_that_fits_better_is_a_row_of_its_own() -> None:
+    runs = [run_of(f"{i}", seed=i, val_loss=2.0 + i) for i in range(8)]
+    relations = relate(table(runs, {"cdnv_k2": [10.0**i for i in range(8)]}), permutations=99)
+    assert row_of(relations, "cdnv_k2", transform="log").r == pytest.approx(1, abs=1e-12)
+    assert (row_of(relations, "cdnv_k2").r or 1) < 0.7
+    assert row_of(relations, "cdnv_k2").family == "paper"
+    assert row_of(relations, "cdnv_k2", transform="log").family == "exploration"
+
+
+def test_a_missing_value_leaves_out_its_model_for_its_metric_alone() -> None:
+    rng = np.random.default_rng(3)
+    x, y = rng.random(8) + 1, rng.random(8)
+    runs = [run_of(f"{i}", seed=i, val_loss=float(y[i])) for i in range(8)]
+    holed = [None if i == 2 else x[i] for i in range(8)]
+    relations = relate(table(runs, {"agreement": holed, "cdnv": x}), permutations=99)
+    with_hole, whole = row_of(relations, "agreement"), row_of(relations, "cdnv")
+    kept = [i for i in range(8) if i != 2]
+    assert (with_hole.n, with_hole.missing, whole.n, whole.missing) == (7, 1, 8, 0)
+    assert with_hole.r == pytest.approx(stats.pearsonr(x[kept], y[kept]).statistic, rel=1e-12)
+    assert whole.r == pytest.approx(stats.pearsonr(x, y).statistic, rel=1e-12)
+
+
+def test_a_missing_outcome_is_left_out_and_counted() -> None:
+    runs = [run_of(f"{i}", seed=i, val_loss=None if i == 0 else 1.0 + i) for i in range(6)]
+    row = row_of(relate(table(runs, {"agreement": range(1, 7)}), permutations=99), "agreement")
+    assert (row.n, row.missing) == (5, 1)
+    assert row.r == pytest.approx(1)
+
+
+def test_a_model_left_alone_in_its_cell_by_a_missing_value_says_nothing() -> None:
+    runs = [run_of(f"{w}{s}", width=w, seed=s, val_loss=1.0 + s + w) for w in (64, 128) for s in range(4)]
+    values: list[float | None] = [1, 2, 3, 4, 5, None, None, None]
+    row = row_of(relate(table(runs, {"agreement": values}), permutations=99), "agreement", WITHIN)
+    assert (row.n, row.cells, row.missing) == (4, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("values", "losses", "why"),
+    [
+        ([2.0, 2.0, 2.0, 2.0], [1.0, 2.0, 3.0, 4.0], "agreement is the same in all 4 models."),
+        ([1.0, 2.0, 3.0, 4.0], [2.0, 2.0, 2.0, 2.0], "val_loss is the same in all 4 models."),
+        ([1.0, 2.0], [1.0, 2.0], "2 models: too few for a correlation."),
+        ([None, None, None], [1.0, 2.0, 3.0], "no two models to compare."),
+    ],
+)
+def test_what_cannot_be_related_has_a_reason_and_no_number(
+    values: list[float | None], losses: list[float], why: str
+) -> None:
+    runs = [run_of(f"{i}", seed=i, val_loss=loss) for i, loss in enumerate(losses)]
+    for row in relate(table(runs, {"agreement": values}), permutations=99):
+        assert row.why == why
+        assert (row.r, row.low, row.p_permutation, row.p_holm, row.verdict) == (None,) * 5
+
+
+def test_a_metric_that_is_the_outcome_by_another_name_is_not_tested() -> None:
+    runs = [run_of(f"{i}", seed=i, val_loss=1.0 + i) for i in range(5)]
+    row = relate(table(runs, {"model_accuracy": [0.5, 0.4, 0.3, 0.2, 0.1]}), permutations=99)[0]
+    assert row.r is None
+    assert "the outcome by another name" in (row.why or "")
+
+
+def test_of_a_runs_checkpoints_only_the_last_is_compared_with_other_seeds() -> None:
+    runs = [
+        run_of(f"{s}", checkpoint=str(e), epoch=float(e), epochs=2.0, seed=s, val_loss=1.0 + s / e)
+        for s in range(4) for e in (1, 2)
+    ]  # fmt: skip
+    row = row_of(relate(table(runs, {"agreement": range(8)}), permutations=99), "agreement", WITHIN)
+    assert (row.n, row.cells) == (4, 1)
+
+
+def test_the_wrong_way_is_said_to_be_wrong() -> None:
+    runs = [run_of(f"{i}", seed=i, val_loss=1.0 + i) for i in range(10)]
+    relations = relate(table(runs, {"agreement": range(1, 11), "cdnv": range(1, 11)}), permutations=999)
+    assert row_of(relations, "agreement", WITHIN).verdict == "wrong way: more collapse goes with higher val_loss"
+    assert row_of(relations, "agreement", WITHIN).goes == "against"
+    assert row_of(relations, "cdnv", WITHIN).verdict == "more collapse goes with lower val_loss"
+
+
+def test_the_corrections_are_within_a_family() -> None:
+    rng = np.random.default_rng(8)
+    runs = [run_of(f"{i}", seed=i, val_loss=float(rng.random())) for i in range(12)]
+    metrics = {name: rng.random(12) + 1 for name in ("agreement", "lognorm_cv", "cdnv_k2", "norm_cv", "cdnv")}
+    relations = relate(table(runs, metrics), permutations=999)
+    for family, size in (("paper", 3), ("exploration", 2)):
+        rows = sorted(
+            (row for row in relations if row.subset == ALL and row.family == family),
+            key=lambda row: row.p_permutation or 0,
+        )
+        assert len(rows) == size
+        by_hand = np.maximum.accumulate([min(1, (row.p_permutation or 0) * (size - i)) for i, row in enumerate(rows)])
+        assert [row.p_holm for row in rows] == pytest.approx(list(by_hand))
+        ps = [row.p_permutation or 0 for row in rows]
+        assert [row.p_bh for row in rows] == pytest.approx(list(stats.false_discovery_control(ps)))
+
+
+def test_the_interval_draws_what_is_independent() -> None:
+    """Across models architectures are drawn; within cells of two as many models as there are pairs, and one."""
+    rng = np.random.default_rng(6)
+    runs = [
+        run_of(f"{w}-{s}", width=w, seed=s, val_loss=4 - w / 9 + 0.01 * float(rng.random())) for w in range(1, 11) for s in (0, 1)
+    ]  # fmt: skip
+    values = np.array([run["width"] + 0.1 * rng.standard_normal() for run in runs]) + 5
+    models = table(runs, {"agreement": values})
+    relations = relate(models, permutations=999)
+    loss = models.trained["val_loss"].to_numpy()
+    widths = np.repeat(np.arange(10), 2)
+    pairs = bootstrap_interval(values[:, None] - values.mean(), loss - loss.mean(), widths, resamples=999, seed=0)
+    across, within = row_of(relations, "agreement"), row_of(relations, "agreement", WITHIN)
+    assert (across.low, across.high) == pytest.approx((pairs[0][0], pairs[1][0]))
+    x, y = centred(values[:, None], widths), centred(loss, widths)
+    eleven = bootstrap_interval(x, y, np.arange(20), draws=11, resamples=999, seed=0)
+    assert (within.low, within.high) == pytest.approx((eleven[0][0], eleven[1][0]))
