@@ -1,4 +1,4 @@
-"""Library models with their slow spots mended: the same weights, names and mathematics, so checkpoints stay the library's.
+"""Library models with their slow spots mended: same weights, names and mathematics, so checkpoints stay the library's.
 
 GPT-Neo's attention is written out by the library; `gpt_neo.py` has it run through the fused kernels. The GELU of GPT-2
 and GPT-Neo is a formula of eight operations there; PyTorch has the same one as a single kernel.

@@ -73,7 +73,7 @@ def load_model(
     """
     from transformers import AutoModelForCausalLM
 
-    from collapselab.models.gpt_neo import faster_attention
+    from collapselab.models.faster import faster
 
     library: Any = AutoModelForCausalLM
     place = find_device(str(device))
@@ -92,7 +92,7 @@ def load_model(
             **_unpacked(where),
         )
     _check_weights(source, model, facts)
-    faster_attention(model)
+    faster(model)
     ready: PreTrainedModel = model.to(place).eval().requires_grad_(False)
     return ready
 
