@@ -342,3 +342,34 @@ def test_foreign_folders_are_named(copy: Path, tmp_path: Path) -> None:
     (copy / "corpus.json").write_text(json.dumps({"format": 99}))
     with pytest.raises(CorpusError, match="format 99; this version reads 1"):
         Corpus(copy)
+
+
+def test_a_tokenizer_that_begins_texts_marks_documents_so(tokenizer: str, tmp_path: Path) -> None:
+    from tokenizers.processors import TemplateProcessing
+    from transformers import AutoTokenizer
+
+    begins = AutoTokenizer.from_pretrained(tokenizer)
+    begins.add_special_tokens({"bos_token": "<s>"})
+    begins.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", begins.bos_token_id)]
+    )
+    begins.save_pretrained(tmp_path / "begins")
+    assert AutoTokenizer.from_pretrained(tmp_path / "begins")("Once")["input_ids"][0] == begins.bos_token_id
+    texts = ["One little story.", "Another story, longer."] * 9
+    plain = [begins.encode(text, add_special_tokens=False) for text in texts]
+
+    def stream(boundary: str) -> tuple[list[int], Corpus]:
+        recipe = Recipe(tokenizer=str(tmp_path / "begins"), block=4, boundary=boundary)  # type: ignore[arg-type]
+        corpus = build_corpus(source_of(texts, texts), tmp_path / boundary, recipe)
+        return corpus.train.ids.reshape(-1).tolist(), corpus
+
+    begun = [id for ids in plain for id in (begins.bos_token_id, *ids)]
+    ended = [id for ids in plain for id in (*ids, begins.eos_token_id)]
+    for boundary, expected, name in (("auto", begun, "begin"), ("begin", begun, "begin"), ("end", ended, "end")):
+        found, corpus = stream(boundary)
+        assert found == expected[: len(found)]
+        assert len(expected) - len(found) < 4
+        assert corpus.facts["boundary"] == name
+        assert corpus.facts["splits"]["train"]["tokens"] == sum(map(len, plain))
+        counted = np.bincount([id for ids in plain for id in ids], minlength=corpus.vocabulary)
+        assert corpus.train.token_counts.tolist() == counted.tolist()

@@ -32,8 +32,14 @@ def build(
     block: Annotated[int | None, typer.Option(help="Tokens in a block. [default: 512; paper packing: 2048]")] = None,
     packing: Annotated[
         Literal["stream", "paper"],
-        typer.Option(help="`stream`: documents end with a token. `paper`: groups of 1,000 joined, as published."),
+        typer.Option(help="`stream`: documents with a mark between. `paper`: groups of 1,000 joined, as published."),
     ] = "stream",
+    boundary: Annotated[
+        Literal["auto", "end", "begin"],
+        typer.Option(
+            help="The mark of a document in `stream` packing. `auto`: `begin` where the tokenizer begins texts with one."
+        ),
+    ] = "auto",
     validation: Annotated[
         list[str] | None,
         typer.Option(help="Files of the validation split (repeat for more).", rich_help_panel="Splits"),
@@ -73,6 +79,7 @@ def build(
         tokenizer=tokenizer or ("gpt2" if source == ["tinystories"] else "bpe:4096"),
         block=block or (2048 if packing == "paper" else 512),
         packing=packing,
+        boundary=boundary,
         id_type=id_type,
         validation_share=validation_share,
         seed=seed,

@@ -1,7 +1,8 @@
 """Documents to blocks: tokenise, pack, count, write. The folder appears when everything in it is finished.
 
-`stream` packing ends every document with the end-of-text token and cuts the stream of all documents into blocks; only
-the last remainder of a split is dropped. `paper` packing joins groups of 1,000 documents without a separator and drops
+`stream` packing marks every document and cuts the stream of all documents into blocks; only the last remainder of a split
+is dropped. The mark is the end-of-text token after a document, or the begin token before it where the tokenizer itself
+puts one there and nothing at the end, as Llama's: a model sees what it was trained on. `paper` packing joins groups of 1,000 documents without a separator and drops
 each group's remainder, as Linguistic Collapse did.
 """
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from collapselab.core.storage import disk_trouble, folder_written_whole, sha256
 from collapselab.corpus.blocks import FORMAT, Corpus, read_facts
 from collapselab.corpus.sources import Documents, Source
-from collapselab.corpus.vocabulary import tokenizer_for
+from collapselab.corpus.vocabulary import SENTENCE, tokenizer_for
 from collapselab.errors import CorpusError
 from collapselab.progress import progress
 
@@ -38,6 +39,7 @@ class Recipe:
     tokenizer: str = "bpe:4096"
     block: int = 512
     packing: Literal["stream", "paper"] = "stream"
+    boundary: Literal["auto", "end", "begin"] = "auto"
     id_type: Literal["auto", "uint16", "uint32"] = "auto"
     validation_share: float = 0.02
     seed: int = 0
@@ -82,10 +84,11 @@ def _write(source: Source, recipe: Recipe, request: dict[str, Any], folder: Path
     tokenizer = tokenizer_for(recipe.tokenizer, _training_documents(source, recipe))
     vocabulary = len(tokenizer)
     id_type = _id_type(recipe.id_type, vocabulary)
+    boundary, mark = _boundary(recipe, tokenizer)
     counts = np.zeros((2, 2, vocabulary), dtype=np.int64)
     with (folder / "train.bin").open("wb") as first, (folder / "validation.bin").open("wb") as second:
-        train = _Packer(first, recipe, tokenizer.eos_token_id, id_type, counts[0])
-        validation = _Packer(second, recipe, tokenizer.eos_token_id, id_type, counts[1])
+        train = _Packer(first, recipe, boundary, mark, id_type, counts[0])
+        validation = _Packer(second, recipe, boundary, mark, id_type, counts[1])
         backend = tokenizer.backend_tokenizer
         if source.validation is None:
             _tokenise("both splits", source.train, backend, lambda n: validation if _is_held_out(n, recipe) else train)
@@ -106,6 +109,7 @@ def _write(source: Source, recipe: Recipe, request: dict[str, Any], folder: Path
         "block": recipe.block,
         "vocabulary": vocabulary,
         "end_of_text": tokenizer.eos_token_id,
+        "boundary": boundary,
         "splits": splits,
         "files": files,
         "versions": {name: version(name) for name in ("collapselab", "tokenizers", "transformers")},
@@ -119,6 +123,19 @@ def _id_type(wanted: str, vocabulary: int) -> str:
     if vocabulary - 1 > np.iinfo(wanted).max:
         raise CorpusError(f"the tokenizer has {vocabulary:,} tokens, more than {wanted} can hold. Use --id-type auto.")
     return wanted
+
+
+def _boundary(recipe: Recipe, tokenizer: Any) -> tuple[str, int]:
+    """Where documents are marked, and with which token; `none` for paper packing."""
+    if recipe.packing == "paper":
+        return "none", tokenizer.eos_token_id
+    backend, begin = tokenizer.backend_tokenizer, tokenizer.bos_token_id
+    plain, marked = (backend.encode(SENTENCE, add_special_tokens=special).ids for special in (False, True))
+    if recipe.boundary == "begin" and begin is None:
+        raise CorpusError(f"{recipe.tokenizer}: the tokenizer has no begin token. Use --boundary end.")
+    if recipe.boundary == "begin" or (recipe.boundary == "auto" and marked == [begin, *plain]):
+        return "begin", begin
+    return "end", tokenizer.eos_token_id
 
 
 def _tokenise(what: str, documents: Documents, tokenizer: Any, pick: Callable[[int], "_Packer"]) -> None:
@@ -166,8 +183,10 @@ def _batches(documents: Iterator[str]) -> Iterator[list[str]]:
 class _Packer:
     """Documents of token ids in, whole blocks out, counted on the way."""
 
-    def __init__(self, file: BinaryIO, recipe: Recipe, end: int, id_type: str, counts: NDArray[np.int64]) -> None:
-        self.file, self.recipe, self.end, self.id_type = file, recipe, end, id_type
+    def __init__(
+        self, file: BinaryIO, recipe: Recipe, boundary: str, mark: int, id_type: str, counts: NDArray[np.int64]
+    ) -> None:
+        self.file, self.recipe, self.boundary, self.mark, self.id_type = file, recipe, boundary, mark, id_type
         self.token_counts, self.label_counts = counts
         self.documents = self.tokens = self.blocks = self.dropped = self.characters = 0
         self._waiting: list[int] = []
@@ -176,10 +195,12 @@ class _Packer:
         self.documents += 1
         self.characters += characters
         self.tokens += len(ids)
+        if self.boundary == "begin":
+            self._waiting.append(self.mark)
         self._waiting += ids
-        if self.recipe.packing == "stream":
-            self._waiting.append(self.end)
-        elif self.documents % GROUP == 0:
+        if self.boundary == "end":
+            self._waiting.append(self.mark)
+        if self.recipe.packing == "paper" and self.documents % GROUP == 0:
             self._cut(drop=True)
         if len(self._waiting) >= max(1 << 18, self.recipe.block):
             self._cut(drop=False)
@@ -209,8 +230,8 @@ class _Packer:
                 f"{split}: {self.tokens:,} tokens do not fill one block of {self.recipe.block:,}. "
                 "Choose a shorter --block, or give more text."
             )
-        if self.recipe.packing == "stream":  # the counts are of the documents; the ends are ours
-            self.token_counts[self.end] -= self.documents
+        if self.boundary != "none":  # the counts are of the documents; the marks are ours
+            self.token_counts[self.mark] -= self.documents
         return {
             "documents": self.documents,
             "characters": self.characters,
