@@ -10,9 +10,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import core, corpus, loss, training
+from benchmarks import core, corpus, loss, measure, training
 
-SUITES = {**core.ALL, **corpus.ALL, **loss.ALL, **training.ALL}
+SUITES = {**core.ALL, **corpus.ALL, **loss.ALL, **training.ALL, **measure.ALL}
 
 
 def main() -> None:

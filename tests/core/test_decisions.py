@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from sklearn.neighbors import NearestCentroid
 from torch import Tensor
 
-from collapselab.core.decisions import Decider, LinearClassifier
+from collapselab.core.decisions import Decider, Decisions, LinearClassifier
 from collapselab.core.moments import ClassMoments
 
 
@@ -130,3 +130,21 @@ def test_decisions_of_different_kept_classes_do_not_merge() -> None:
         ValueError, match="min_count 2 cannot be merged into decisions over 10 classes with min_count 1"
     ):
         one.merge(two)
+
+
+def test_decisions_of_some_classes_are_those_about_tokens_labelled_with_them() -> None:
+    moments, features, labels, weight, _ = world(12, 4)
+    decider = Decider(moments, weight=weight)
+    chosen = torch.arange(12) % 3 == 0
+    some = chosen[labels]
+    part, expected = decider.decide(features, labels).of(chosen), decider.decide(features[some], labels[some])
+    for name in ("tokens", "agreed", "nearest_right", "head_right"):
+        assert torch.equal(getattr(part, name), getattr(expected, name)), name
+
+
+def test_decisions_merge_into_none_as_often_as_asked() -> None:
+    moments, features, labels, weight, _ = world(12, 4)
+    once = Decider(moments, weight=weight).decide(features, labels)
+    thrice = Decisions.none(12).merge(once, times=3)
+    assert torch.equal(thrice.agreed, 3 * once.agreed)
+    assert torch.equal(thrice.tokens, 3 * once.tokens)

@@ -396,3 +396,62 @@ def test_decisions_over_other_classes_are_refused() -> None:
     decisions = Decider(moments, weight=world.weight, min_count=2).decide(world.validation, world.validation_labels)
     with pytest.raises(ValueError, match="with min_count 2 beside moments of 14 classes with min_count 1"):
         collapse_metrics(moments, weight=world.weight, decisions=decisions)
+
+
+# Some classes, some metrics, some precision ------------------------------------------------------------------------------
+
+
+def test_a_mask_of_classes_gives_the_metrics_of_those_classes_alone() -> None:
+    world = drawn()
+    chosen = torch.arange(CLASSES) % 2 == 0
+    moments = ClassMoments.empty(CLASSES, 6)
+    moments.update(world.features, world.labels)
+    decider = Decider(moments, weight=world.weight, bias=world.bias)
+    decisions = decider.decide(world.validation, world.validation_labels)
+    found = collapse_metrics(moments, weight=world.weight, bias=world.bias, decisions=decisions, classes=chosen)
+    some = chosen[world.labels]
+    alone = oracles.catalogue(world.features[some].numpy(), world.labels[some].numpy(), weight=world.weight.numpy())
+    for id in set(METRICS) - MADE - {"scatter_pinv"}:
+        assert_value(found[id], alone[id])
+    assert found["scatter_pinv"].why == "the pooled covariance was not collected; ask for covariance=True."
+    head, nearest = decider.choices(world.validation)
+    judged = chosen[world.validation_labels] & (moments.counts > 0)[world.validation_labels]
+    assert_value(found["agreement"], float((head == nearest)[judged].double().mean()))
+    assert found["agreement"].tokens == int(judged.sum())
+
+
+def test_only_the_metrics_asked_for_are_computed() -> None:
+    moments = ClassMoments.empty(CLASSES, 6)
+    moments.update(drawn().features, drawn().labels)
+    assert list(collapse_metrics(moments, only=["norm_cv", "cdnv"])) == ["cdnv", "norm_cv"]
+    with pytest.raises(ValueError, match="cdvn is not a metric of the catalogue"):
+        collapse_metrics(moments, only=["cdvn"])
+    with pytest.raises(ValueError, match=r"classes are torch.int64 of shape \(3,\); a mask over 14 classes is needed"):
+        collapse_metrics(moments, classes=torch.tensor([1, 2, 3]))
+
+
+def test_unseen_classes_in_between_do_not_hide_the_pooled_covariance() -> None:
+    # The scatter of 3,000 classes, added up with 3,000 zeros in between, need not have the same last bit.
+    generator = torch.Generator().manual_seed(0)
+    labels = 2 * torch.randint(0, 3000, (9000,), generator=generator)
+    moments = ClassMoments.empty(6000, 5, covariance=True)
+    moments.update(torch.randn(9000, 5, generator=generator).exp(), labels)
+    assert collapse_metrics(moments, only=["scatter_pinv"])["scatter_pinv"].why is None
+
+
+def test_directions_that_hold_nothing_but_the_features_rounding_are_no_directions() -> None:
+    # LayerNorm puts features into a plane. In float32 they leave it by rounding, and what the pseudo-inverse makes of
+    # that must not count: the value is that of the exact features, which have no such direction.
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(40).repeat(25)
+    wide = torch.randn(40, 12, generator=generator, dtype=torch.float64)[labels]
+    wide = wide + torch.randn(1000, 12, generator=generator, dtype=torch.float64)
+    exact = torch.nn.functional.layer_norm(wide, (12,))
+    found = {}
+    for dtype in (torch.float64, torch.float32):
+        moments = ClassMoments.empty(40, 12, covariance=True)
+        moments.update(torch.nn.functional.layer_norm(wide.to(dtype), (12,)), labels)
+        found[dtype] = collapse_metrics(moments, only=["scatter_pinv"])["scatter_pinv"].value
+    oracle = oracles.catalogue(exact.numpy(), labels.numpy(), weight=exact[:40].numpy())["scatter_pinv"]
+    assert found[torch.float64] == pytest.approx(oracle, rel=1e-9)
+    assert found[torch.float32] == pytest.approx(oracle, rel=1e-5)

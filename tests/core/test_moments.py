@@ -267,3 +267,49 @@ def test_empty_moments_need_classes_and_dimensions() -> None:
 def test_a_device_without_float64_is_refused() -> None:
     with pytest.raises(ValueError, match="mps has no float64"):
         ClassMoments.empty(5, 4, device="mps")
+
+
+@given(times=st.integers(0, 5), seed=st.integers(0, 99))
+def test_merging_a_shard_several_times_is_seeing_it_several_times(times: int, seed: int) -> None:
+    features, labels = drawn(120, 9, 4, seed=seed)
+    more, more_labels = drawn(60, 9, 4, seed=seed + 1)
+    merged = collected(features, labels, 9, covariance=True)
+    merged.merge(collected(more, more_labels, 9, covariance=True), times=times)
+    repeated = torch.cat([features, *[more] * times]), torch.cat([labels, *[more_labels] * times])
+    whole = collected(*repeated, 9, covariance=True)
+    assert_same(merged, whole)
+    assert_close(merged.covariance, whole.covariance, rtol=1e-11, atol=1e-12)
+
+
+def test_moments_know_the_rounding_of_the_coarsest_features_they_saw(tmp_path: Path) -> None:
+    features, labels = drawn(20, 5, 4)
+    moments = collected(features, labels, 5)
+    assert moments.unit == 2.0**-53
+    moments.merge(collected(features.bfloat16(), labels, 5))
+    moments.update(features.float(), labels)
+    assert moments.unit == 2.0**-8
+    moments.save(tmp_path / "m.safetensors")
+    assert ClassMoments.load(tmp_path / "m.safetensors").unit == 2.0**-8
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_several_moments_take_the_same_features_side_by_side(threads: int) -> None:
+    features, labels = drawn(3000, 20, 8)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        together = [ClassMoments.empty(20, 8, covariance=True) for _ in range(3)]
+        alone = [ClassMoments.empty(20, 8, covariance=True) for _ in range(3)]
+        for turn in range(3):
+            shifted = [(labels + i) % (20 - turn) for i in range(3)]
+            module.update_all(features, list(zip(together, shifted, strict=True)))
+            for one, its in zip(alone, shifted, strict=True):
+                one.update(features, its)
+        for one, other in zip(together, alone, strict=True):
+            assert_same(one, other, rtol=1e-13)
+        assert torch.get_num_threads() == threads
+        with pytest.raises(ValueError, match="outside 0 … 19"):
+            module.update_all(features, [(together[0], labels), (together[1], labels + 20)])
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)

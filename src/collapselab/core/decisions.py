@@ -8,7 +8,7 @@ of float32.
 """
 
 from dataclasses import dataclass
-from typing import final
+from typing import Self, final
 
 import torch
 from torch import Tensor
@@ -30,17 +30,48 @@ class Decisions:
     left_out: int
     min_count: int
 
-    def merge(self, other: "Decisions") -> "Decisions":
-        """Add the tallies of another shard, judged by the same classifiers."""
+    def merge(self, other: "Decisions", *, times: int = 1) -> "Decisions":
+        """Add the tallies of another shard, judged by the same classifiers, as if it had come so many times."""
         if len(other.tokens) != len(self.tokens) or other.min_count != self.min_count:
             raise ValueError(
                 f"decisions over {len(other.tokens):,} classes with min_count {other.min_count} cannot be merged into "
                 f"decisions over {len(self.tokens):,} classes with min_count {self.min_count}."
             )
         for ours, theirs in zip(self._tallies(), other._tallies(), strict=True):
-            ours += theirs.to(ours.device)
-        self.left_out += other.left_out
+            ours.add_(theirs.to(ours.device), alpha=times)
+        self.left_out += times * other.left_out
         return self
+
+    def of(self, classes: Tensor) -> "Decisions":
+        """The tallies of tokens whose label is one of these classes, a mask (classes,)."""
+        tokens, agreed, nearest_right, head_right = (
+            torch.where(classes.to(tally.device), tally, 0) for tally in self._tallies()
+        )
+        return Decisions(tokens, agreed, nearest_right, head_right, left_out=0, min_count=self.min_count)
+
+    @classmethod
+    def counted(
+        cls, labels: Tensor, head: Tensor, nearest: Tensor, *, classes: int, min_count: int, left_out: int = 0
+    ) -> Self:
+        """The choices of both classifiers for some tokens, with the classes that would have been right."""
+
+        def count(where: Tensor) -> Tensor:
+            return torch.bincount(labels[where], minlength=classes)
+
+        return cls(
+            tokens=torch.bincount(labels, minlength=classes),
+            agreed=count(head == nearest),
+            nearest_right=count(nearest == labels),
+            head_right=count(head == labels),
+            left_out=left_out,
+            min_count=min_count,
+        )
+
+    @classmethod
+    def none(cls, classes: int, *, min_count: int = 1) -> Self:
+        """Decisions about nothing, to merge others into."""
+        tokens, agreed, nearest_right, head_right = torch.zeros(4, classes, dtype=torch.int64)
+        return cls(tokens, agreed, nearest_right, head_right, left_out=0, min_count=min_count)
 
     def _tallies(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         return self.tokens, self.agreed, self.nearest_right, self.head_right
@@ -69,10 +100,7 @@ class Decider:
         self.kept = (moments.counts >= max(min_count, 1)).nonzero().squeeze(1)
         if not len(self.kept):
             raise ValueError(f"no class has {min_count} samples or more; there is no centre to be near to.")
-        means = moments.sums.index_select(0, self.kept) / moments.counts[self.kept, None]
-        origin = means.mean(0)
-        means -= origin
-        self.nearest = LinearClassifier(means, means.square().sum(1).mul_(-0.5), origin=origin, tile=tile)
+        self.nearest = nearest_centre(moments, self.kept, tile=tile)
         rows = weight.detach().to(moments.device).index_select(0, self.kept)
         self.head = LinearClassifier(
             rows, None if bias is None else bias.detach().to(moments.device).index_select(0, self.kept), tile=tile
@@ -95,17 +123,8 @@ class Decider:
 
     def tally(self, labels: Tensor, head: Tensor, nearest: Tensor, *, left_out: int = 0) -> Decisions:
         """Count choices that were made already, as when several layers are set against one output layer."""
-
-        def count(where: Tensor) -> Tensor:
-            return torch.bincount(labels[where], minlength=self.classes)
-
-        return Decisions(
-            tokens=torch.bincount(labels, minlength=self.classes),
-            agreed=count(head == nearest),
-            nearest_right=count(nearest == labels),
-            head_right=count(head == labels),
-            left_out=left_out,
-            min_count=self.min_count,
+        return Decisions.counted(
+            labels, head, nearest, classes=self.classes, min_count=self.min_count, left_out=left_out
         )
 
 
@@ -172,6 +191,14 @@ class LinearClassifier:
         if self.offset is not None:
             table[:, -1] = self.offset[rows]
         return table
+
+
+def nearest_centre(moments: ClassMoments, kept: Tensor, *, tile: int = 2048) -> LinearClassifier:
+    """The classifier that chooses the nearest of the kept classes' centres, by its index in `kept`."""
+    means = moments.sums.index_select(0, kept).div_(moments.counts[kept, None])
+    origin = means.mean(0)
+    means -= origin
+    return LinearClassifier(means, means.square().sum(1).mul_(-0.5), origin=origin, tile=tile)
 
 
 def check_head(weight: Tensor, bias: Tensor | None, classes: int, dim: int) -> None:

@@ -39,6 +39,7 @@ class Geometry:
         bias: Tensor | None = None,
         min_count: int = 1,
         decisions: Decisions | None = None,
+        classes: Tensor | None = None,
         tile: int = 1024,
         progress: Progress | None = None,
     ) -> None:
@@ -53,9 +54,16 @@ class Geometry:
                 f"decisions over {len(decisions.tokens):,} classes with min_count {decisions.min_count} beside moments "
                 f"of {moments.classes:,} classes with min_count {min_count}; they must be the same."
             )
+        if classes is not None and (classes.dtype != torch.bool or classes.shape != moments.counts.shape):
+            found = f"{classes.dtype} of shape {tuple(classes.shape)}"
+            raise ValueError(f"classes are {found}; a mask over {moments.classes:,} classes is needed.")
         self.moments, self.weight, self.decided = moments, weight, decisions
         self.tile, self.progress = tile, progress
-        self.kept = (moments.counts >= min_count).nonzero().squeeze(1)
+        kept = moments.counts >= min_count
+        if classes is not None:
+            kept &= classes.to(kept.device)
+            self.decided = None if decisions is None else decisions.of(classes)
+        self.kept = kept.nonzero().squeeze(1)
         self.classes, self.dim = len(self.kept), moments.dim
         self.counts = moments.counts[self.kept]
         self.tokens = int(self.counts.sum())
@@ -100,9 +108,11 @@ class Geometry:
         """Pooled covariance within the kept classes (dim, dim)."""
         if self.moments.pooled is None:
             raise Missing("the pooled covariance was not collected; ask for covariance=True.")
-        if float(self.moments.scatter.sum()) != float(self.moments.scatter[self.kept].sum()):
+        others = torch.ones_like(self.moments.counts, dtype=torch.bool)
+        others[self.kept] = False
+        if self.moments.scatter[others].any():
             raise Missing("the pooled covariance also covers classes that are not kept.")
-        return self.moments.pooled / self.tokens
+        return (self.moments.pooled + self.moments.pooled.T) / (2 * self.tokens)
 
     @cached_property
     def gram(self) -> Tensor:
@@ -115,13 +125,18 @@ class Geometry:
 
     @cached_property
     def spectrum(self) -> tuple[Tensor, Tensor]:
-        """Eigenvalues of the Gram matrix, ascending and 0 where rounding alone could have made them, and vectors."""
+        """Eigenvalues of the Gram matrix, ascending and 0 where rounding alone could have made them, and vectors.
+
+        Rounding of the features counts too. What a LayerNorm puts out lies in a plane but for it: across that plane
+        there is nothing but noise, and noise over noise is no number to report.
+        """
         values, vectors = torch.linalg.eigh(self.gram)
         largest = float(values[-1])
         if not largest > 0:
             raise Missing("all class means coincide.")
-        cut = self.dim * torch.finfo(torch.float64).eps * largest
-        return torch.where(values > cut, values, 0), vectors
+        power = float(self.means.square().sum() + self.variances.sum())
+        rounding = max(self.dim * torch.finfo(torch.float64).eps * largest, (4 * self.moments.unit) ** 2 * power)
+        return torch.where(values > rounding, values, 0), vectors
 
     @cached_property
     def pairs(self) -> PairStatistics:

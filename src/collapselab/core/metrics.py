@@ -5,7 +5,7 @@ of the output layer, û and ũ unit vectors along m and μ. Pairs are i < j; sta
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -70,18 +70,31 @@ def collapse_metrics(
     bias: Tensor | None = None,
     min_count: int = 1,
     decisions: Decisions | None = None,
+    classes: Tensor | None = None,
+    only: Collection[str] | None = None,
     tile: int = 1024,
     progress: Progress | None = None,
 ) -> dict[str, Measurement]:
     """Every metric of the catalogue, by id.
 
     `weight` (classes, dim) and `bias` are the output layer as the model applies it; `decisions` come from a `Decider`
-    on the validation split. What is not given leaves its metrics without a value and with a reason.
+    on the validation split. What is not given leaves its metrics without a value and with a reason. `classes`, a mask,
+    keeps only those classes, and judges only tokens labelled with them; `only` computes just these metrics.
     """
+    if unknown := [id for id in only or () if id not in METRICS]:
+        raise ValueError(f"{unknown[0]} is not a metric of the catalogue.")
     geometry = Geometry(
-        moments, weight=weight, bias=bias, min_count=min_count, decisions=decisions, tile=tile, progress=progress
+        moments,
+        weight=weight,
+        bias=bias,
+        min_count=min_count,
+        decisions=decisions,
+        classes=classes,
+        tile=tile,
+        progress=progress,
     )
-    return {metric.id: _measurement(metric, geometry, min_count) for metric in METRICS.values()}
+    wanted = [metric for metric in METRICS.values() if only is None or metric.id in only]
+    return {metric.id: _measurement(metric, geometry, min_count) for metric in wanted}
 
 
 def _measurement(metric: Metric, geometry: Geometry, min_count: int) -> Measurement:
@@ -234,12 +247,13 @@ def _entry(
     function: Callable[[Geometry], Result],
     *,
     in_paper: bool = False,
+    version: int = 1,
 ) -> Metric:
     if isinstance(ideal, tuple):
-        text, ideal_function = ideal
-        return Metric(id, property, formula, direction, function, reference, None, text, ideal_function, in_paper)
+        text, ideal_at = ideal
+        return Metric(id, property, formula, direction, function, reference, None, text, ideal_at, in_paper, version)
     text = "–" if ideal is None else "−∞" if ideal == -math.inf else f"{ideal:g}"
-    return Metric(id, property, formula, direction, function, reference, ideal, text, None, in_paper)
+    return Metric(id, property, formula, direction, function, reference, ideal, text, None, in_paper, version)
 
 
 _SIMPLEX = ("−1/(K−1)", _simplex_cosine)
@@ -255,7 +269,7 @@ _CATALOGUE = [
     _entry("cdnv_k2", "NC1", "pair mean of (σ_i² + σ_j²) / (2‖μ_i − μ_j‖⁴)", "falls", 0, PAPER, _mean("cdnv_k2"), in_paper=True),
     _entry("cdnv_log", "NC1", "pair mean of log of the `cdnv` term", "falls", -math.inf, HERE, _mean("cdnv_log")),
     _entry("scatter_ratio", "NC1", "tr Σ_W / tr Σ_B", "falls", 0, PAPYAN, scatter_ratio),
-    _entry("scatter_pinv", "NC1", "tr(Σ_W Σ_B⁺) / K", "falls", 0, PAPYAN, scatter_pinv),
+    _entry("scatter_pinv", "NC1", "tr(Σ_W Σ_B⁺) / K", "falls", 0, PAPYAN, scatter_pinv, version=2),
     _entry("norm_cv", _NORMS, "CoV of ‖m_c‖", "falls", 0, PAPYAN, lambda g: variation(g.norms, "the norms")),
     _entry("lognorm_cv", _NORMS, "CoV of log‖m_c‖", "falls", 0, PAPER, lambda g: variation(g.positive_norms.log(), "the log norms"), in_paper=True),
     _entry("cosine_mean", _ANGLES, "pair mean of ⟨û_i, û_j⟩", "approaches", _SIMPLEX, PAPYAN, _mean("cosine")),

@@ -14,6 +14,9 @@ Chan, Golub & LeVeque (1983), The American Statistician 37(3), 242-247.
 """
 
 import hashlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
 from pathlib import Path
 from typing import Self, final
 
@@ -43,13 +46,21 @@ class ClassMoments:
     """
 
     def __init__(
-        self, counts: Tensor, sums: Tensor, scatter: Tensor, *, pooled: Tensor | None = None, shuffle: int | None = None
+        self,
+        counts: Tensor,
+        sums: Tensor,
+        scatter: Tensor,
+        *,
+        pooled: Tensor | None = None,
+        shuffle: int | None = None,
+        unit: float = 0.0,
     ) -> None:
         self.counts = counts
         self.sums = sums
         self.scatter = scatter
         self.pooled = pooled
         self.shuffle = shuffle
+        self.unit = unit  # relative rounding error of the coarsest features seen
         self.tokens = int(counts.sum())
         self._work: list[Tensor] = []
 
@@ -110,11 +121,15 @@ class ClassMoments:
     @property
     def covariance(self) -> Tensor | None:
         """Pooled within-class covariance (dim, dim), or None where it was not collected."""
-        return None if self.pooled is None else self.pooled / max(self.tokens, 1)
+        if self.pooled is None:
+            return None
+        return (self.pooled + self.pooled.T) / (2 * max(self.tokens, 1))  # rounding left it not quite symmetric
 
     def update(self, features: Tensor, labels: Tensor) -> None:
         """Fold in a batch. Refuses the whole batch, and stays as it was, if anything in it is wrong."""
+        unit = torch.finfo(features.dtype).eps / 2 if features.is_floating_point() else 0.0
         features, labels = checked_batch(features, labels, classes=self.classes, dim=self.dim, device=self.device)
+        self.unit = max(self.unit, unit)
         if self.shuffle is not None:
             labels = labels[_permutation(len(labels), self.shuffle, self.tokens).to(labels.device)]
         rows = _rows_of(self.dim, self.device)
@@ -122,30 +137,43 @@ class ClassMoments:
             self._fold(features[start : start + rows], labels[start : start + rows])
         self.tokens += len(labels)
 
-    def merge(self, other: "ClassMoments") -> Self:
-        """Add what another shard has seen (Chan, Golub & LeVeque, pairwise)."""
+    def merge(self, other: "ClassMoments", *, times: int = 1) -> Self:
+        """Add what another shard has seen (Chan, Golub & LeVeque, pairwise), as if it had come so many times."""
         self._check_mergeable(other)
         rows = _rows_of(self.dim, self.device)
         for start in range(0, self.classes, rows):
-            self._merge_rows(other, slice(start, start + rows))
+            self._merge_rows(other, slice(start, start + rows), times)
         if self.pooled is not None and other.pooled is not None:
-            self.pooled += other.pooled.to(self.device)
-        self.tokens += other.tokens
+            self.pooled.add_(other.pooled.to(self.device), alpha=times)
+        self.tokens += times * other.tokens
+        self.unit = max(self.unit, other.unit)
         return self
 
     def save(self, path: str | Path) -> None:
         """Write everything to one safetensors file, whole or not at all. Only classes that were seen take space."""
-        seen = self.counts.nonzero().squeeze(1)
-        tensors = {"seen": seen, "counts": self.counts[seen], "sums": self.sums[seen], "scatter": self.scatter[seen]}
-        if self.pooled is not None:
-            tensors["pooled"] = self.pooled
-        facts: dict[str, object] = {"classes": self.classes, "dim": self.dim, "shuffle": self.shuffle}
-        save_tensors(path, tensors, kind="class moments", facts=facts)
+        save_tensors(path, self.tensors(), kind="class moments", facts=self.facts())
 
     @classmethod
     def load(cls, path: str | Path, device: str | torch.device = "cpu") -> Self:
         """Read what `save` wrote, bit for bit; ValueError if the file is not whole."""
         tensors, facts = load_tensors(path, kind="class moments")
+        return cls.from_tensors(tensors, facts, device)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All numbers, by name: of the classes that were seen, and which those are."""
+        seen = self.counts.nonzero().squeeze(1)
+        tensors = {"seen": seen, "counts": self.counts[seen], "sums": self.sums[seen], "scatter": self.scatter[seen]}
+        return tensors if self.pooled is None else {**tensors, "pooled": self.pooled}
+
+    def facts(self) -> dict[str, object]:
+        """What `tensors` alone does not say."""
+        return {"classes": self.classes, "dim": self.dim, "shuffle": self.shuffle, "unit": self.unit}
+
+    @classmethod
+    def from_tensors(
+        cls, tensors: dict[str, Tensor], facts: Mapping[str, object], device: str | torch.device = "cpu"
+    ) -> Self:
+        """The moments whose `tensors` and `facts` these are, bit for bit."""
         classes, dim, shuffle = facts["classes"], facts["dim"], facts["shuffle"]
         assert isinstance(classes, int)
         assert isinstance(dim, int)
@@ -158,10 +186,13 @@ class ClassMoments:
         if "pooled" in tensors:
             moments.pooled = tensors["pooled"].to(device)
         moments.tokens = int(moments.counts.sum())
+        unit = facts.get("unit", 0.0)
+        assert isinstance(unit, float)
+        moments.unit = unit
         return moments
 
     def _fold(self, features: Tensor, labels: Tensor) -> None:
-        wide, offset, _ = self._buffers(len(labels))
+        wide, offset, some, later = self._buffers(len(labels))
         before = self.counts.index_select(0, labels).double()
         _add_rows(self.counts, labels, torch.ones_like(labels))
         after = self.counts.index_select(0, labels).double()
@@ -173,40 +204,42 @@ class ClassMoments:
 
         wide = features if features.dtype == torch.float64 else wide.copy_(features)
         self._offsets(wide, labels, before, out=offset)
-        gain = self._spread(offset, early)
+        gain = _squares(offset).mul_(early)
         _add_rows(self.sums, labels, wide)
         if len(again):
-            late = 1 - early.index_select(0, again)
-            gain.index_add_(0, again, self._spread_after(wide, again, labels.index_select(0, again), after, late))
+            some, later = some[: len(again)], later[: len(again)]
+            torch.index_select(wide, 0, again, out=some)
+            self._offsets(some, labels.index_select(0, again), after, out=later)
+            gain.index_add_(0, again, _squares(later).mul_(1 - early.index_select(0, again)))
         _add_rows(self.scatter, labels, gain)
+        if self.pooled is not None:
+            self._pool(offset, later, again, before, early)
 
-    def _spread_after(self, wide: Tensor, again: Tensor, labels: Tensor, after: Tensor, weight: Tensor) -> Tensor:
-        """The update's second term: distances to the means as they are now."""
-        _, offset, some = self._buffers(len(again))
-        torch.index_select(wide, 0, again, out=some)
-        self._offsets(some, labels, after, out=offset)
-        return self._spread(offset, weight)
+    def _pool(self, offset: Tensor, later: Tensor, again: Tensor, before: Tensor, early: Tensor) -> None:
+        """Add the sum of (h - p)(h - q)ᵀ over the tokens in hand, which is what their classes' scatter matrices gain.
+
+        For a token alone with its class h - q is (h - p) a / b. A class that was never seen has no p: q stands for it.
+        """
+        right = torch.mul(offset, early[:, None], out=self._buffers(len(offset))[0])
+        if len(again):
+            right.index_copy_(0, again, later)
+            unseen = (before.index_select(0, again) == 0).nonzero().squeeze(1)
+            offset.index_copy_(0, again.index_select(0, unseen), later.index_select(0, unseen))
+        assert self.pooled is not None
+        self.pooled.addmm_(offset.T, right)
 
     def _offsets(self, wide: Tensor, labels: Tensor, counts: Tensor, *, out: Tensor) -> None:
         """Features minus the means of their classes, which have so many samples."""
         torch.index_select(self.sums, 0, labels, out=out)
         torch.addcmul(wide, out, counts.clamp(min=1).reciprocal_()[:, None], value=-1, out=out)
 
-    def _spread(self, offset: Tensor, weight: Tensor) -> Tensor:
-        """weight · |offset|² per row; the outer products of the same go into the pooled matrix. Uses offset up."""
-        squares: Tensor = torch.linalg.vector_norm(offset, dim=1).square_().mul_(weight)
-        if self.pooled is not None:
-            offset.mul_(weight.sqrt()[:, None])
-            self.pooled.addmm_(offset.T, offset)
-        return squares
-
-    def _buffers(self, rows: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _buffers(self, rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         # Kept between batches: fresh pages from the system cost more than the arithmetic done in them.
         if not self._work or len(self._work[0]) < rows:
             shape = (rows, self.dim)
-            self._work = [torch.empty(shape, dtype=torch.float64, device=self.device) for _ in range(3)]
-        wide, offset, some = (buffer[:rows] for buffer in self._work)
-        return wide, offset, some
+            self._work = [torch.empty(shape, dtype=torch.float64, device=self.device) for _ in range(4)]
+        wide, offset, some, later = (buffer[:rows] for buffer in self._work)
+        return wide, offset, some, later
 
     def _check_mergeable(self, other: "ClassMoments") -> None:
         if (other.classes, other.dim) != (self.classes, self.dim):
@@ -219,15 +252,47 @@ class ClassMoments:
         if (other.shuffle is None) != (self.shuffle is None):
             raise ValueError("one of the two moments has its labels shuffled; a null merges only with a null.")
 
-    def _merge_rows(self, other: "ClassMoments", rows: slice) -> None:
-        ours, theirs = self.counts[rows], other.counts[rows].to(self.device)
-        sums = other.sums[rows].to(self.device)
+    def _merge_rows(self, other: "ClassMoments", rows: slice, times: int) -> None:
+        ours, theirs = self.counts[rows], other.counts[rows].to(self.device) * times
+        sums, scatter = (tensor[rows].to(self.device) * times for tensor in (other.sums, other.scatter))
         offset = sums / theirs.clamp(min=1)[:, None] - self.sums[rows] / ours.clamp(min=1)[:, None]
         # In floats: counts of 2³² tokens and more would overflow as an integer product.
         weight = ours.double() * theirs / (ours + theirs).clamp(min=1)
-        self.scatter[rows] += other.scatter[rows].to(self.device) + self._spread(offset, weight)
+        self.scatter[rows] += scatter + _squares(offset).mul_(weight)
+        if self.pooled is not None:
+            self.pooled.addmm_((offset * weight[:, None]).T, offset)
         self.sums[rows] += sums
         self.counts[rows] += theirs
+
+
+def update_all(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]]) -> None:
+    """Fold the same features into several moments, each with labels of its own.
+
+    On a CPU each is done by one thread, side by side. A batch takes hundreds of small operations, and to let two cores
+    meet after each costs more than it gains: little on a machine at rest, everything on one that is not.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1 or any(moments.device.type != "cpu" for moments, _ in labels):
+        for moments, its in labels:
+            moments.update(features, its)
+        return
+    torch.set_num_threads(1)
+    try:
+        (mine, its), *others = labels
+        pending = [_pool().submit(moments.update, features, theirs) for moments, theirs in others]
+        try:
+            mine.update(features, its)
+        finally:
+            wait(pending)
+        for one in pending:
+            one.result()
+    finally:
+        torch.set_num_threads(threads)
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(2, "moments")
 
 
 def checked_batch(
@@ -275,6 +340,11 @@ def _check_finite(features: Tensor, positions: Tensor | None) -> None:
             f"{int(bad.sum()):,} features are nan or infinite, the first {float(features[row, column])} "
             f"at token {row if positions is None else int(positions[row]):,}, dimension {column:,}."
         )
+
+
+def _squares(rows: Tensor) -> Tensor:
+    squares: Tensor = torch.linalg.vector_norm(rows, dim=1).square_()
+    return squares
 
 
 def _add_rows(table: Tensor, index: Tensor, rows: Tensor) -> None:

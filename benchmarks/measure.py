@@ -1,0 +1,158 @@
+"""What collecting costs on top of the forward pass, and whether the documented formula gives the peak of memory.
+
+Forward pass and collecting are timed inside the same pass over the same batches, so that a slow spell hits both.
+"""
+
+import statistics
+import time
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import nn
+
+from benchmarks.timing import Line, at_most, in_a_process, peak_bytes, shown
+from collapselab.measure.gathered import Gathered
+from collapselab.measure.options import Options
+from collapselab.measure.sample import Sample
+from collapselab.measure.subject import Subject
+from collapselab.measure.walk import Walk, _Batch
+
+VOCABULARY, WIDTH, DEPTH, BLOCK, BATCH = 50257, 256, 4, 512, 16
+
+
+def collecting(quick: bool) -> list[Line]:
+    """GPT-Neo 4 × 256 with a vocabulary of 50,257; tokens as frequent as words in a text (Zipf)."""
+    subject, batches = Subject(_model(VOCABULARY), name="gpt-neo"), 4 if quick else 16
+    sample = Sample(_Text(batches * BATCH), name="", length=BLOCK, blocks=batches * BATCH, seed=0)  # type: ignore[arg-type]
+    lines = []
+    for name, options, bar in (
+        ("moments and counts", Options(null=False), 0.05),
+        ("with the null", Options(), None),
+        ("with the null, all layers", Options(layers="all"), 0.15),
+    ):
+        forward, more = _times(subject, sample, options)
+        times = {"ours": shown(more), "limit": f"forward {shown(forward)}"}
+        figure = 100 * more / forward
+        if bar is None:
+            lines.append(Line(f"collecting, {name}: on top of the forward pass", figure, "%", "–", None, **times))
+        else:
+            lines.append(at_most(f"collecting, {name}: on top of the forward pass", figure, 100 * bar, "%", **times))
+    return lines
+
+
+def memory(quick: bool) -> list[Line]:
+    """The peak of a whole measurement against the formula of docs/measuring.md."""
+    lines = []
+    for layers in ("last", "all"):
+        found = in_a_process("benchmarks.measure", "memory_in_process", 20000 if quick else VOCABULARY, layers)
+        figure = abs(found["peak"] / found["formula"] - 1) * 100
+        sizes = {"ours": f"{found['peak'] / 1e6:,.0f} MB", "limit": f"formula {found['formula'] / 1e6:,.0f} MB"}
+        lines.append(at_most(f"memory of measuring, layers {layers}: off the formula", figure, 20, "%", **sizes))
+    return lines
+
+
+def memory_in_process(vocabulary: int, layers: str) -> dict[str, float]:
+    """Bytes that a measurement adds to the peak of a process that has run the model once."""
+    from collapselab.measure.processes import Processes
+    from collapselab.measure.run import Task
+    from collapselab.models.taps import features
+
+    blocks = 128
+    subject = Subject(_model(vocabulary), name="gpt-neo")
+    corpus: Any = type("Text", (), {"splits": {}, "block": 128, "path": Path("text")})()
+    for name in ("train", "validation"):
+        corpus.splits[name] = _Text(blocks, block=128, vocabulary=vocabulary, name=name)
+    options = Options(layers=layers, batch=16)  # type: ignore[arg-type]
+    with torch.no_grad():
+        features(subject.model, torch.zeros(16, 128, dtype=torch.int64))
+    before = peak_bytes()
+    identity = {"run": "text", "checkpoint": "-"}
+    result = Task(subject, corpus, options, Processes(), identity, quiet=True).result(None)
+    assert result is not None
+    kept = result.row("cdnv").classes or 0
+    layer_count = 1 if layers == "last" else DEPTH + 1
+    return {"peak": peak_bytes() - before, "formula": peak_formula(vocabulary, kept, WIDTH, layer_count, 16 * 127)}
+
+
+def peak_formula(classes: int, kept: int, dim: int, layers: int, tokens: int) -> float:
+    """Bytes beyond the model and its forward pass, with the null: as in docs/measuring.md."""
+    tables = 2 * layers
+    moments = tables * (classes * (dim + 2) * 8 + (12 << 20))
+    means = kept * dim * 8
+    catalogue = moments + 4 * means
+    validation = moments + tables * 1.5 * means + means + tokens * 2048 * 12 + (192 << 20)
+    return max(catalogue, validation)
+
+
+@final
+class _Clock:
+    """Seconds in the forward pass alone, without what is done to features while it runs."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.forward, self._nested, self._inside = 0.0, 0.0, False
+        self._model, self._real, self._take = model, model.forward, _Batch.take
+
+    def __enter__(self) -> "_Clock":
+        def forward(*args: Any, **inputs: Any) -> Any:
+            self._nested, self._inside, start = 0.0, True, time.perf_counter()
+            try:
+                return self._real(*args, **inputs)
+            finally:
+                self.forward += time.perf_counter() - start - self._nested
+                self._inside = False
+
+        def take(batch: _Batch, *args: Any) -> None:
+            start = time.perf_counter()
+            self._take(batch, *args)
+            if self._inside:
+                self._nested += time.perf_counter() - start
+
+        self._model.forward = forward
+        setattr(_Batch, "take", take)  # noqa: B010  mypy knows the method
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._model.forward = self._real
+        setattr(_Batch, "take", self._take)  # noqa: B010
+
+
+def _times(subject: Subject, sample: Sample, options: Options) -> tuple[float, float]:
+    """Median seconds a batch of the forward pass, and of all else."""
+    walk, gathered = Walk(subject, options, BATCH, quiet=True), Gathered()
+    forwards, others = [], []
+    with torch.no_grad(), _Clock(subject.model) as clock:
+        for start in range(0, len(sample), BATCH):
+            clock.forward, begun = 0.0, time.perf_counter()
+            _Batch(walk, sample, range(start, start + BATCH), gathered, None).gather()
+            forwards.append(clock.forward)
+            others.append(time.perf_counter() - begun - clock.forward)
+    return statistics.median(forwards[1:]), statistics.median(others[1:])
+
+
+def _model(vocabulary: int) -> nn.Module:
+    from collapselab.models.build import build_config, build_model
+
+    config = build_config("gpt-neo", width=WIDTH, depth=DEPTH, vocabulary=vocabulary, positions=BLOCK)
+    model: nn.Module = build_model(config, seed=0)
+    return model.eval()
+
+
+@final
+class _Text:
+    """A split of random tokens, as frequent as words in a text."""
+
+    def __init__(self, blocks: int, *, block: int = BLOCK, vocabulary: int = VOCABULARY, name: str = "train") -> None:
+        generator = torch.Generator().manual_seed(len(name))
+        rank = 1 / torch.arange(1, vocabulary + 1, dtype=torch.float64)
+        drawn = torch.multinomial(rank, blocks * block, True, generator=generator)
+        self.ids = drawn.view(blocks, block).numpy()
+        self.block, self.path = block, Path(f"{name}.bin")
+        self.counts = torch.from_numpy(np.bincount(self.ids[:, 1:].reshape(-1), minlength=vocabulary))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+ALL = {"collecting": collecting, "measuring memory": memory}

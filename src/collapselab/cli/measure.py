@@ -1,0 +1,127 @@
+"""`collapselab measure`: how far a causal language model has collapsed."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from collapselab.cli.options import JsonOption
+
+WHAT, RUNNING, OUTPUT = "What is measured", "Running", "Output"
+
+
+def measure(
+    model: Annotated[
+        list[str],
+        typer.Argument(help="A folder, a `.gguf` file, an id on the hub (`id@revision`), or a run; or several."),
+    ],
+    corpus: Annotated[Path, typer.Option(help="A corpus, from `collapselab corpus build`.")],
+    layers: Annotated[
+        Literal["last", "all"],
+        typer.Option(help="`last`: what enters the output layer. `all`: every block too.", rich_help_panel=WHAT),
+    ] = "last",
+    bins: Annotated[
+        int, typer.Option(help="Also within so many bins of the classes' counts.", rich_help_panel=WHAT)
+    ] = 0,
+    null: Annotated[bool, typer.Option(help="Beside each value that of shuffled labels.", rich_help_panel=WHAT)] = True,
+    bootstrap: Annotated[
+        int, typer.Option(help="Resamples for 95 % intervals; 200 are many.", rich_help_panel=WHAT)
+    ] = 0,
+    tokens: Annotated[
+        int | None,
+        typer.Option(help="Measure on a sample of about so many tokens of each split.", rich_help_panel=WHAT),
+    ] = None,
+    min_count: Annotated[int, typer.Option(help="Keep only classes with so many samples.", rich_help_panel=WHAT)] = 1,
+    train_loss: Annotated[
+        bool, typer.Option("--train-loss", help="The loss on the training split too.", rich_help_panel=WHAT)
+    ] = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Refuse blocks longer than the context, not cut them.", rich_help_panel=WHAT),
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of the sample, the null and the resamples.", rich_help_panel=WHAT)] = 0,
+    device: Annotated[str, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:1`.", rich_help_panel=RUNNING)] = "auto",
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            help="`float32`, `bfloat16`, `float16` or `float64`. [default: as stored]", rich_help_panel=RUNNING
+        ),
+    ] = None,
+    batch: Annotated[
+        str, typer.Option(help="Blocks at once, or `auto`: as many as are of use and fit.", rich_help_panel=RUNNING)
+    ] = "auto",
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Where unfinished work is kept. [default: the user's cache]", rich_help_panel=RUNNING),
+    ] = None,
+    shard_classes: Annotated[
+        bool,
+        typer.Option("--shard-classes", help="With torchrun: spread moments over processes.", rich_help_panel=RUNNING),
+    ] = False,
+    trust_code: Annotated[
+        bool, typer.Option("--trust-code", help="Run code that comes with the model.", rich_help_panel=RUNNING)
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Rows to a file: `.csv`, `.json` or `.parquet`.", rich_help_panel=OUTPUT)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure the collapse of any causal language model: every metric of the catalogue, each beside its null.
+
+    One model: `collapselab measure EleutherAI/pythia-70m --corpus corpora/mine`
+
+    Every checkpoint of a run: `collapselab measure runs/02x0128 --corpus corpora/storyworld --out results.csv`
+
+    Two processes: `torchrun --nproc-per-node 2 -m collapselab measure MODEL --corpus DIR`
+
+    Killed, the same command goes on where it stopped, and ends with the same numbers.
+    """
+    from collapselab.measure.processes import Processes
+    from collapselab.measure.result import Results
+    from collapselab.measure.show import shown
+    from collapselab.measure.stage import measure as measured
+
+    processes = Processes.joined()
+    found = measured(
+        model,
+        corpus,
+        layers=layers,
+        bins=bins,
+        null=null,
+        bootstrap=bootstrap,
+        device=device,
+        dtype=dtype,
+        batch=_batch(batch),
+        tokens=tokens,
+        min_count=min_count,
+        train_loss=train_loss,
+        strict=strict,
+        seed=seed,
+        shard_classes=shard_classes,
+        out=out,
+        state=state or _cache(),
+        trust_code=trust_code,
+        processes=processes,
+    )
+    if not processes.first:
+        return
+    if as_json:
+        print(found.to_json())
+    else:
+        Console().print(shown(found))
+    if isinstance(found, Results) and found.failures:
+        raise typer.Exit(1)
+
+
+def _batch(text: str) -> int | Literal["auto"]:
+    if text == "auto":
+        return "auto"
+    if not text.isdecimal():
+        raise typer.BadParameter(f"{text!r} is neither auto nor a number.", param_hint="--batch")
+    return int(text)
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "collapselab" / "measure"

@@ -1,0 +1,101 @@
+"""What a pass over a split gathers: moments of every layer, tallies of decisions, scores. Mergeable and storable."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from collapselab.core.decisions import Decisions
+from collapselab.core.moments import ClassMoments
+from collapselab.models.scores import Scores
+
+TALLIES = ("tokens", "agreed", "nearest_right", "head_right")
+
+
+def null_of(layer: str) -> str:
+    """The key under which what comes of a layer's shuffled labels is kept."""
+    return f"{layer} null"
+
+
+def is_null(key: str) -> bool:
+    return key.endswith(" null")
+
+
+def layer_of(key: str) -> str:
+    return key.removesuffix(" null")
+
+
+@final
+@dataclass
+class Gathered:
+    """Sums over some blocks; those of disjoint parts of a split merge to those of the whole."""
+
+    moments: dict[str, ClassMoments] = field(default_factory=dict)
+    decisions: dict[str, Decisions] = field(default_factory=dict)
+    scores: Scores = field(default_factory=Scores)
+    batches: int = 0
+
+    def add_decisions(self, key: str, decisions: Decisions) -> None:
+        if key in self.decisions:
+            self.decisions[key].merge(decisions)
+        else:
+            self.decisions[key] = decisions
+
+    def merge(self, other: "Gathered", *, times: int = 1) -> "Gathered":
+        """Add what another part has gathered, as if it had come so many times."""
+        for key, moments in other.moments.items():
+            if key not in self.moments:
+                self.moments[key] = empty_like(moments)
+            self.moments[key].merge(moments, times=times)
+        for key, decisions in other.decisions.items():
+            if key not in self.decisions:
+                self.decisions[key] = Decisions.none(len(decisions.tokens), min_count=decisions.min_count)
+            self.decisions[key].merge(decisions, times=times)
+        self.scores += other.scores
+        self.batches += times * other.batches
+        return self
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All numbers, to be stored with `facts`."""
+        tensors = {f"moments/{key}/{name}": t for key, m in self.moments.items() for name, t in m.tensors().items()}
+        for key, decisions in self.decisions.items():
+            tensors |= {f"decisions/{key}/{name}": getattr(decisions, name) for name in TALLIES}
+        return tensors
+
+    def facts(self) -> dict[str, object]:
+        return {
+            "moments": {key: moments.facts() for key, moments in self.moments.items()},
+            "decisions": {key: [d.left_out, d.min_count] for key, d in self.decisions.items()},
+            "scores": asdict(self.scores),
+            "batches": self.batches,
+        }
+
+    @classmethod
+    def from_tensors(
+        cls, tensors: dict[str, Tensor], facts: dict[str, Any], device: str | torch.device = "cpu"
+    ) -> "Gathered":
+        """What `tensors` and `facts` describe, bit for bit."""
+
+        def named(prefix: str) -> dict[str, Tensor]:
+            return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+
+        moments = {
+            key: ClassMoments.from_tensors(named(f"moments/{key}/"), its, device)
+            for key, its in facts["moments"].items()
+        }
+        decisions = {
+            key: Decisions(**named(f"decisions/{key}/"), left_out=left_out, min_count=min_count)
+            for key, (left_out, min_count) in facts["decisions"].items()
+        }
+        return cls(moments, decisions, Scores(**facts["scores"]), facts["batches"])
+
+
+def empty_like(moments: ClassMoments) -> ClassMoments:
+    return ClassMoments.empty(
+        moments.classes,
+        moments.dim,
+        moments.device,
+        covariance=moments.pooled is not None,
+        shuffle=moments.shuffle,
+    )

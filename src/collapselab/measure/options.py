@@ -1,0 +1,58 @@
+"""What is asked of a measurement: the settings that shape its numbers, checked before anything is loaded."""
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, final
+
+from collapselab.errors import ConfigError
+
+DTYPES = ("float32", "float64", "bfloat16", "float16")
+
+
+@final
+@dataclass(frozen=True)
+class Options:
+    """Settings of one measurement. Two measurements with the same settings, model and corpus give the same numbers."""
+
+    layers: Literal["last", "all"] = "last"
+    bins: int = 0
+    null: bool = True
+    bootstrap: int = 0
+    dtype: str | None = None
+    batch: int | Literal["auto"] = "auto"
+    tokens: int | None = None
+    min_count: int = 1
+    train_loss: bool = False
+    strict: bool = False
+    seed: int = 0
+    shard_classes: bool = False
+
+    def __post_init__(self) -> None:
+        if self.layers not in ("last", "all"):
+            raise ConfigError(f"layers is {self.layers!r}; it is last or all.")
+        if self.dtype is not None and self.dtype not in DTYPES:
+            raise ConfigError(f"dtype is {self.dtype!r}; it is one of {', '.join(DTYPES)}.")
+        self._at_least(0, "bins", "bootstrap", "seed")
+        self._at_least(1, "min_count", "tokens")
+        if self.batch != "auto":
+            self._at_least(1, "batch")
+        if self.bootstrap == 1:
+            raise ConfigError("bootstrap is 1; an interval needs at least 2 resamples, a good one 200 or more.")
+        if self.shard_classes and self.bootstrap:
+            raise ConfigError("bootstrap and shard_classes do not go together: groups are kept whole, not by class.")
+
+    def _at_least(self, least: int, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+                raise ConfigError(f"{name} is {value!r}; a whole number from {least} on is needed.")
+
+    def facts(self) -> dict[str, Any]:
+        """The settings as JSON knows them."""
+        facts: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return facts
+
+    def blocks_for(self, labels_per_block: int, blocks: int) -> int:
+        """How many blocks hold the tokens asked for."""
+        return blocks if self.tokens is None else min(blocks, math.ceil(self.tokens / labels_per_block))

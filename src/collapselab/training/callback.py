@@ -1,0 +1,107 @@
+"""Watch collapse while it happens, in any Trainer of the library.
+
+    trainer.add_callback(CollapseCallback(corpus="corpora/mine", every=500))
+
+The library hands a callback everything but the Trainer, which alone can log. It is found on the stack that calls the
+callback.
+"""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any, Literal, final
+
+import torch
+from transformers import Trainer, TrainerCallback
+
+from collapselab.corpus.blocks import Corpus
+from collapselab.errors import ConfigError
+from collapselab.measure import Result, measure
+
+PREFIX = "collapse"
+
+
+@final
+class CollapseCallback(TrainerCallback):
+    """Measures the catalogue on a fixed sample every so many steps, and logs it as collapse/<metric>.
+
+    `tokens` of each split of the corpus are measured, the same ones every time: first when training begins, then every
+    `every` steps, then at the end. The training itself stays bit-identical: random state, mode and gradients are left
+    as they were. `seconds` is what all of it cost so far; it is logged too, as collapse/seconds.
+    """
+
+    def __init__(
+        self,
+        corpus: str | Path | Corpus,
+        every: int,
+        *,
+        tokens: int = 50_000,
+        layers: Literal["last", "all"] = "last",
+        null: bool = False,
+        min_count: int = 1,
+        seed: int = 0,
+        batch: int | Literal["auto"] = "auto",
+    ) -> None:
+        if every < 1:
+            raise ConfigError(f"every is {every}; a whole number of steps from 1 on is needed.")
+        self.corpus = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
+        self.every = every
+        self.options: dict[str, Any] = {
+            "tokens": tokens, "layers": layers, "null": null, "min_count": min_count, "seed": seed, "batch": batch
+        }  # fmt: skip
+        self.results: dict[int, Result] = {}
+        """What was measured, by step."""
+        self.seconds = 0.0
+        self._began = 0.0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, *, model: Any = None, **_: Any) -> None:
+        self._began = time.perf_counter()
+        self._measure(state, control, model)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, *, model: Any = None, **_: Any) -> None:
+        if state.global_step % self.every == 0:
+            self._measure(state, control, model)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, *, model: Any = None, **_: Any) -> None:
+        self._measure(state, control, model)
+        if state.is_world_process_zero:
+            share = self.seconds / max(time.perf_counter() - self._began, 1e-9)
+            times = f"{len(self.results)} times, {self.seconds:.1f} s, {share:.0%} of the training"
+            print(f"collapse: measured {times}.", file=sys.stderr)
+
+    def _measure(self, state: Any, control: Any, model: Any) -> None:
+        step = state.global_step
+        if step in self.results or not state.is_world_process_zero:
+            return
+        start = time.perf_counter()
+        devices = sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})
+        with torch.random.fork_rng(devices=devices):
+            found = measure(model, self.corpus, quiet=True, **self.options)
+        assert isinstance(found, Result)
+        self.results[step] = found
+        self.seconds += time.perf_counter() - start
+        due = control.should_log  # logging would take it that the Trainer's own log of this step is done
+        _trainer_on_the_stack().log({**logged(found), f"{PREFIX}/seconds": self.seconds})
+        control.should_log = due
+
+
+def logged(result: Result) -> dict[str, float]:
+    """The values of a result under the names they are logged by; those without a value are left out."""
+    found: dict[str, float] = {}
+    for row in result.rows:
+        if row.split == "train" and row.bin == "all" and row.value is not None:
+            name = row.metric if row.layer == "last" else f"layer{row.layer}/{row.metric}"
+            found[f"{PREFIX}/{name}"] = row.value
+            if row.null is not None:
+                found[f"{PREFIX}/null/{name}"] = row.null
+    scores = result.facts["splits"]["validation"]
+    return found | {f"{PREFIX}/val_{name}": scores[name] for name in ("loss", "accuracy") if name in scores}
+
+
+def _trainer_on_the_stack() -> Trainer:
+    frame = sys._getframe(1)
+    while frame is not None:
+        if isinstance(found := frame.f_locals.get("self"), Trainer):
+            return found
+        frame = frame.f_back  # type: ignore[assignment]
+    raise ConfigError("CollapseCallback: no Trainer called it. Hand it to trainer.add_callback.")

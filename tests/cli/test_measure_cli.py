@@ -1,0 +1,111 @@
+"""The command: tables for people, one JSON document for programs, exit 1 where some failed."""
+
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+import typer
+from typer.testing import CliRunner, Result
+
+from collapselab import METRICS
+from collapselab.cli.measure import measure
+from collapselab.corpus.build import Recipe, build_corpus
+from collapselab.corpus.sources import open_source
+from collapselab.models.build import build_config, build_model
+from collapselab.results import read_results
+
+app = typer.Typer()
+app.command()(measure)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus, two models, and a run with two checkpoints."""
+    place = tmp_path_factory.mktemp("place")
+    source = open_source(["storyworld:stories=8,validation=3"])
+    build_corpus(source, place / "corpus", Recipe(tokenizer="bpe:300", block=32))
+    for seed, name in enumerate(("one", "two", "three", "run/checkpoints/0", "run/checkpoints/1")):
+        config = build_config("gpt-neo", width=8, depth=2, vocabulary=320, positions=32)
+        build_model(config, seed=seed).save_pretrained(place / name)
+    (place / "run" / "run.json").write_text("{}")
+    return place
+
+
+def invoked(place: Path, *words: str | Path) -> Result:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    arguments = [str(word) for word in words]
+    env = {"COLUMNS": "200", "XDG_CACHE_HOME": str(place / "cache")}
+    try:
+        return CliRunner().invoke(app, [*arguments, "--corpus", str(place / "corpus"), "--tokens", "200"], env=env)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_the_table_shows_every_metric_by_property_with_its_null(place: Path) -> None:
+    result = invoked(place, place / "one", "--layers", "all", "--bins", "2", "--bootstrap", "3")
+    assert result.exit_code == 0, result.output
+    table = result.stdout
+    for metric in METRICS.values():
+        assert re.search(rf"\b{metric.id}★?\s+[-\d–]", table), metric.id
+    assert all(table.count(f"\n {name}  ") == 1 for name in {metric.property for metric in METRICS.values()})
+    for word in ("null", "95 % interval", "halves differ", "loss", "by layer", "by count of the class", "↓", "↑", "→"):
+        assert word in table, word
+    assert not list((place / "cache" / "collapselab" / "measure").iterdir()), "finished work leaves no state"
+
+
+def test_json_is_one_document_with_rows_and_facts(place: Path) -> None:
+    result = invoked(place, place / "one", "--json", "--no-null")
+    document = json.loads(result.stdout)
+    assert {row["metric"] for row in document["rows"]} == set(METRICS)
+    facts = document["facts"]
+    assert facts["splits"]["validation"]["loss"] > 0
+    assert facts["options"]["null"] is False
+    assert set(facts["versions"]) == {"collapselab", "torch", "transformers"}
+    assert facts["seconds"]["all"] > 0
+    assert {"model_hash", "corpus_hash", "dtype"} <= set(facts)
+
+
+def test_rows_are_written_as_csv_json_or_parquet(place: Path, tmp_path: Path) -> None:
+    for suffix in ("csv", "json", "parquet"):
+        assert invoked(place, place / "one", "--out", tmp_path / f"rows.{suffix}").exit_code == 0
+    rows = read_results(tmp_path / "rows.csv")
+    assert len(rows) == len(json.loads((tmp_path / "rows.json").read_text())["rows"])
+    frame = pd.read_parquet(tmp_path / "rows.parquet")
+    assert frame["value"].dropna().tolist() == [row.value for row in rows if row.value is not None]
+
+
+def test_several_models_end_side_by_side_with_their_reliability(place: Path) -> None:
+    result = invoked(place, place / "one", place / "two", place / "three", "--bootstrap", "2")
+    assert result.exit_code == 0, result.output
+    last = result.stdout[result.stdout.rindex("reliability") :]
+    assert re.search(r"cdnv( +[-\d.e]+){4}", last)
+    assert "validation perplexity" in last
+
+
+def test_a_run_shows_its_initial_values_and_is_measured_once(place: Path) -> None:
+    first = invoked(place, place / "run")
+    assert "initial" in first.stdout
+    assert "run@0" in first.stdout
+    again = invoked(place, place / "run")
+    assert again.stdout == first.stdout
+    assert "run/0: measured already" in again.stderr
+
+
+def test_a_model_that_fails_is_listed_and_the_exit_is_1(place: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "config.json").write_text('{"model_type": "gpt_neo"}')
+    result = invoked(place, place / "one", empty)
+    assert result.exit_code == 1
+    assert "cdnv" in result.stdout
+    assert str(empty) in result.stderr
+
+
+def test_a_batch_that_is_no_number_is_refused(place: Path) -> None:
+    result = invoked(place, place / "one", "--batch", "many")
+    assert result.exit_code == 2
+    assert "neither auto nor a number" in result.stderr

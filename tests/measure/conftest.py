@@ -1,0 +1,43 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from collapselab.corpus.blocks import Corpus
+from collapselab.corpus.build import Recipe, build_corpus
+from collapselab.corpus.sources import open_source
+from collapselab.models.build import build_config, build_model
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Operations this small cost more in waiting for a second thread than in work."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """Small stories in blocks of 32."""
+    source = open_source(["storyworld:stories=12,validation=4"])
+    return build_corpus(source, tmp_path_factory.mktemp("corpora") / "stories", Recipe(tokenizer="bpe:300", block=32))
+
+
+@pytest.fixture(scope="session")
+def model() -> torch.nn.Module:
+    """A GPT-Neo that was never trained, its vocabulary padded beyond that of the corpus.
+
+    In float64, so that no tolerance has to make room for the rounding of the forward pass.
+    """
+    return build_model(build_config("gpt-neo", width=12, depth=2, vocabulary=320, positions=32), seed=0).eval().double()
+
+
+@pytest.fixture(scope="session")
+def folder(model: torch.nn.Module, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same model on disk, in float64."""
+    path = tmp_path_factory.mktemp("models") / "tiny"
+    model.save_pretrained(path)  # type: ignore[operator]
+    return path

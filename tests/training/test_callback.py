@@ -1,0 +1,116 @@
+"""The callback in a Trainer that is not ours, with a model that was not built here."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+
+from collapselab.core.metrics import METRICS
+from collapselab.corpus.blocks import Corpus
+from collapselab.errors import ConfigError, CorpusError
+from collapselab.measure import measure
+from collapselab.training.callback import CollapseCallback
+
+
+def model(kind: str = "gpt2", vocabulary: int = 300) -> Any:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": vocabulary, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    if kind == "llama":
+        return LlamaForCausalLM(LlamaConfig(**sizes, intermediate_size=32, num_key_value_heads=2))
+    return GPT2LMHeadModel(GPT2Config(**sizes, n_positions=32))  # dropout of 0.1 in every place
+
+
+def trainer(folder: Path, corpus: Corpus, kind: str = "gpt2", **arguments: Any) -> Trainer:
+    blocks = [{"input_ids": corpus.train[i], "labels": corpus.train[i]} for i in range(24)]
+    args = TrainingArguments(
+        output_dir=str(folder), max_steps=6, per_device_train_batch_size=4, use_cpu=True, learning_rate=1e-3,
+        save_strategy="no", report_to="none", disable_tqdm=True, logging_steps=2, **arguments,
+    )  # fmt: skip
+    return Trainer(model=model(kind), args=args, train_dataset=blocks)
+
+
+@pytest.fixture
+def corpus(corpus_folder: Path) -> Corpus:
+    return Corpus(corpus_folder)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_it_logs_what_measure_finds_at_every_interval(kind: str, corpus: Corpus, tmp_path: Path) -> None:
+    watched, callback = trainer(tmp_path, corpus, kind), CollapseCallback(corpus, every=2, tokens=600, null=True)
+    watched.add_callback(callback)
+    initial = measure(watched.model, corpus, tokens=600, quiet=True)
+    watched.train()
+    final = measure(watched.model, corpus, tokens=600, quiet=True)
+    logs = [entry for entry in watched.state.log_history if "collapse/cdnv" in entry]
+    assert [entry["step"] for entry in logs] == [0, 2, 4, 6]
+    for result, entry in ((initial, logs[0]), (final, logs[-1])):
+        values = {row.metric: row for row in result.rows if row.split == "train" and row.layer == "last"}
+        assert set(values) == set(METRICS)
+        for name, row in values.items():
+            assert entry.get(f"collapse/{name}") == row.value, name
+            assert entry.get(f"collapse/null/{name}") == (row.null if row.value is not None else None), name
+        assert entry["collapse/val_loss"] == result.facts["splits"]["validation"]["loss"]
+    assert logs[0]["collapse/cdnv"] != logs[-1]["collapse/cdnv"]
+    assert 0 < logs[0]["collapse/seconds"] < logs[-1]["collapse/seconds"]
+
+
+def test_the_training_is_bit_identical_with_it(corpus: Corpus, tmp_path: Path) -> None:
+    def trained(callback: CollapseCallback | None) -> tuple[list[Tensor], list[float], Tensor]:
+        one = trainer(tmp_path, corpus)
+        if callback is not None:
+            one.add_callback(callback)
+        one.train()
+        losses = [entry["loss"] for entry in one.state.log_history if "loss" in entry]
+        assert one.model is not None
+        return [p.detach().clone() for p in one.model.parameters()], losses, torch.rand(3)
+
+    plain, watched = trained(None), trained(CollapseCallback(corpus, every=1, tokens=300, layers="all"))
+    assert all(torch.equal(a, b) for a, b in zip(plain[0], watched[0], strict=True))
+    assert plain[1] == watched[1]
+    assert torch.equal(plain[2], watched[2])
+
+
+def test_mode_and_gradients_are_left_as_they_were(corpus: Corpus, tmp_path: Path) -> None:
+    class Look(CollapseCallback.__mro__[1]):  # type: ignore[misc]
+        seen: list[bool]
+
+        def on_step_end(self, args: Any, state: Any, control: Any, *, model: Any = None, **_: Any) -> None:
+            self.seen.append(model.training and all(p.requires_grad for p in model.parameters()))
+
+    watched, look = trainer(tmp_path, corpus), Look()
+    look.seen = []
+    watched.add_callback(CollapseCallback(corpus, every=1, tokens=300))
+    watched.add_callback(look)
+    watched.train()
+    assert look.seen == [True] * 6
+
+
+def test_it_appears_in_tensorboard(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "board"))
+    blocks = [{"input_ids": corpus.train[i], "labels": corpus.train[i]} for i in range(8)]
+    args = TrainingArguments(
+        output_dir=str(tmp_path), max_steps=2, per_device_train_batch_size=4, use_cpu=True, save_strategy="no",
+        report_to="tensorboard", disable_tqdm=True,
+    )  # fmt: skip
+    watched = Trainer(model=model(), args=args, train_dataset=blocks)
+    watched.add_callback(CollapseCallback(corpus, every=1, tokens=300))
+    watched.train()
+    found = EventAccumulator(str(tmp_path / "board")).Reload()
+    assert [event.step for event in found.Scalars("train/collapse/duality_cos_mean")] == [0, 1, 2]
+
+
+def test_what_cannot_be_watched_is_refused(corpus: Corpus, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="every is 0"):
+        CollapseCallback(corpus, every=0)
+    with pytest.raises(CorpusError, match="no such folder"):
+        CollapseCallback(tmp_path / "nothing", every=1)
+    small = trainer(tmp_path, corpus)
+    small.model = model(vocabulary=200)
+    small.add_callback(CollapseCallback(corpus, every=1, tokens=300))
+    with pytest.raises(CorpusError, match="knows only 200 tokens"):
+        small.train()
