@@ -9,9 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from collapselab.corpus.build import Recipe, build_corpus
+from collapselab.corpus.sources import open_source
 from collapselab.corpus.storyworld import stories
+from collapselab.models.build import build_config, build_model
+from collapselab.results.published import COLUMNS
 
 ROOT = Path(__file__).parents[1]
+SMALL = "storyworld:stories=1500,validation=100"
+IN_MINIATURE = {"train": ["--steps", "2"], "measure": ["--tokens", "2000"], "analyze": ["--permutations", "200"]}
 
 
 def test_generated_tables_are_current() -> None:
@@ -45,18 +51,36 @@ def test_the_python_of_the_documents_runs(page: str, block: str, tmp_path: Path)
         assert len([float(word) for word in result.stdout.split()]) == 3
 
 
+def write_model(folder: Path) -> None:
+    """A small model with its tokenizer."""
+    recipe = Recipe(tokenizer="bpe:300", block=32)
+    corpus = build_corpus(open_source(["storyworld:stories=20,validation=5"]), folder.parent / "its corpus", recipe)
+    build_model(build_config("gpt2", width=16, depth=1, vocabulary=300, positions=512), seed=0).save_pretrained(folder)
+    corpus.tokenizer().save_pretrained(folder)
+
+
+def write_published(path: Path) -> None:
+    """A table with the columns of the published one, of nine models and made-up numbers."""
+    lines = [",".join(COLUMNS)]
+    for seed in range(9):
+        cells = {column: str(1 + (7 * seed + 3 * place) % 11) for place, column in enumerate(COLUMNS)}
+        lines.append(",".join((cells | {"model": f"02x0768_01d{seed}@0"}).values()))
+    path.write_text("\n".join(lines))
+
+
 def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
     """All that needs no network; the rest must at least be understood."""
     (tmp_path / "train.txt").write_text("\n<|endoftext|>\n".join(stories(2500)))
     (tmp_path / "validation.txt").write_text("\n<|endoftext|>\n".join(stories(300, split="validation")))
+    write_model(tmp_path / "path" / "to" / "model")
+    write_published(tmp_path / "lc-2024_05_18.csv")
     blocks = re.findall(r"```\n(collapselab .*?)```", (ROOT / "README.md").read_text(), flags=re.S)
     commands = [shlex.split(line, comments=True)[1:] for block in blocks for line in block.splitlines()]
     assert len(commands) >= 4
     for command in commands:
         if "tinystories" in command:
             continue
-        if command[0] == "train":
-            command += ["--steps", "2"]
+        command = [SMALL if word == "storyworld" else word for word in command] + IN_MINIATURE.get(command[0], [])
         result = subprocess.run(
             [sys.executable, "-m", "collapselab", *command], cwd=tmp_path, capture_output=True, text=True, check=False
         )

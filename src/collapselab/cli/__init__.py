@@ -1,7 +1,7 @@
 """The command line: argument parsing only. A command's body is a call.
 
-Data goes to stdout, progress and messages to stderr. Exit 0: done; 2: the user must change something; 128 + n: stopped by
-signal n, with everything saved.
+Data goes to stdout, progress and messages to stderr. Exit 0: done; 1: some failed, all are listed; 2: the user must
+change something; 128 + n: stopped by signal n, with everything saved.
 """
 
 import json

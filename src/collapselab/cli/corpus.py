@@ -37,7 +37,7 @@ def build(
     boundary: Annotated[
         Literal["auto", "end", "begin"],
         typer.Option(
-            help="The mark of a document in `stream` packing. `auto`: `begin` where the tokenizer begins texts with one."
+            help="The mark of a document in `stream` packing. `auto`: `begin` if the tokenizer begins texts so."
         ),
     ] = "auto",
     validation: Annotated[

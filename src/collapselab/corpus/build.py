@@ -1,9 +1,9 @@
 """Documents to blocks: tokenise, pack, count, write. The folder appears when everything in it is finished.
 
-`stream` packing marks every document and cuts the stream of all documents into blocks; only the last remainder of a split
-is dropped. The mark is the end-of-text token after a document, or the begin token before it where the tokenizer itself
-puts one there and nothing at the end, as Llama's: a model sees what it was trained on. `paper` packing joins groups of 1,000 documents without a separator and drops
-each group's remainder, as Linguistic Collapse did.
+`stream` packing marks every document and cuts the stream of all documents into blocks; only the last remainder of a
+split is dropped. The mark is the end-of-text token after a document, or the begin token before it where the tokenizer
+itself puts one there and nothing at the end, as Llama's: a model sees what it was trained on. `paper` packing joins
+groups of 1,000 documents without a separator and drops each group's remainder, as Linguistic Collapse did.
 """
 
 import hashlib
