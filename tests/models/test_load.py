@@ -24,8 +24,9 @@ from torch.testing import assert_close
 
 from collapselab.errors import ConfigError, ModelError, RunError
 from collapselab.models import load
+from collapselab.models.find import Source, find_models
 from collapselab.models.gpt_neo import FusedSelfAttention
-from collapselab.models.load import Source, find_device, find_models, load_model, model_hash
+from collapselab.models.load import find_device, load_model, model_hash
 from models.families import FAMILIES, VOCABULARY, model_of
 
 
@@ -228,7 +229,8 @@ def test_a_pickle_of_tensors_is_read_and_one_of_anything_else_is_not_run(tmp_pat
     saved(tmp_path, "gpt2")
     (tmp_path / "model.safetensors").unlink()
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
-    assert_close(opened(tmp_path)(ids).logits, model(ids).logits.detach(), rtol=0, atol=0)
+    read = opened(tmp_path).state_dict()
+    assert all(torch.equal(read[name], weight) for name, weight in model.state_dict().items())
     for write in (torch.save, lambda what, file: file.write_bytes(pickle.dumps(what, protocol=2))):
         write({**model.state_dict(), "harm": Harm()}, tmp_path / "pytorch_model.bin")
         with pytest.raises(ModelError, match="cannot be loaded: .*[Ww]eights.only"):

@@ -19,7 +19,7 @@ from collapselab.measure.store import Store
 from collapselab.measure.subject import Subject
 
 if TYPE_CHECKING:
-    from collapselab.models.load import Source
+    from collapselab.models.find import Source
 
 
 def measure(
@@ -88,7 +88,7 @@ class _Stage:
         self.device, self.trust_code, self.state, self.quiet = device, trust_code, state, quiet
 
     def of_names(self, names: Sequence[str]) -> Result | Results:
-        from collapselab.models.load import find_models
+        from collapselab.models.find import find_models
 
         sources = find_models(names)
         if len(sources) == 1 and len(names) == 1:

@@ -1,4 +1,4 @@
-"""Which models a name means, and each of them, loaded strictly.
+"""Models, loaded strictly.
 
 The library forgives: it initialises missing weights at random, drops weights that it has no place for, makes a decoder
 of an encoder and a language model of a classifier. Here every weight that the model needs is in the checkpoint, every
@@ -11,9 +11,8 @@ import importlib.util
 import json
 import pickle
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
@@ -22,7 +21,8 @@ from urllib.request import Request, urlopen
 import torch
 from torch import Tensor, nn
 
-from collapselab.errors import ConfigError, ModelError, RunError
+from collapselab.errors import ConfigError, ModelError
+from collapselab.models.find import Source, first_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -38,26 +38,6 @@ NOT_HASHED = {
     "_name_or_path", "architectures", "dtype", "torch_dtype", "quantization_config", "transformers_version", "use_cache"
 }  # fmt: skip
 """Settings that say where the model comes from and how it is kept, not what it computes."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where one model is: a folder, a .gguf file, or an id on the hub; and its place in a run, if it has one."""
-
-    name: str
-    path: str
-    revision: str | None = None
-    run: str = ""
-    checkpoint: str = ""
-
-
-def find_models(names: Sequence[str]) -> list[Source]:
-    """The models behind names, in their order; a run stands for all its checkpoints, from initialisation on.
-
-    A name is a Hugging Face folder, a .gguf file, a run, one checkpoint of a run, or an id on the hub, `id@revision`
-    for a revision. What exists here wins over the hub.
-    """
-    return [source for name in names for source in _found(name)]
 
 
 def load_model(
@@ -142,58 +122,6 @@ def _bytes(part: Tensor) -> memoryview:
     part = part.cpu().float() if part.dtype in (torch.float16, torch.bfloat16) else part.cpu()
     view: memoryview = part.contiguous().view(torch.uint8).numpy().data
     return view
-
-
-def _found(name: str) -> list[Source]:
-    path = Path(name)
-    if name and path.is_dir():
-        return _in_folder(name, path)
-    if path.is_file():
-        if path.suffix == ".gguf":
-            return [Source(name, name)]
-        raise ModelError(f"{name}: a file. A model is a folder with a config.json, or a .gguf file.")
-    identity, _, revision = name.partition("@")
-    if path.suffix == ".gguf" or not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", identity) or name.endswith("@"):
-        raise ModelError(
-            f"{name}: no such folder or file, and not an id on the hub (owner/model or owner/model@revision)."
-        )
-    return [Source(name, identity, revision or None)]
-
-
-def _in_folder(name: str, path: Path) -> list[Source]:
-    place = path.resolve()
-    if (path / "run.json").is_file():
-        return [_checkpoint(folder, place.name, f"{place.name}/{folder.name}") for folder in _checkpoints(path)]
-    if place.parent.name == "checkpoints" and (place.parent.parent / "run.json").is_file():
-        return [_checkpoint(path, place.parent.parent.name, name)]
-    _check_folder(path)
-    return [Source(name, str(path))]
-
-
-def _checkpoint(path: Path, run: str, name: str) -> Source:
-    _check_folder(path)
-    return Source(name, str(path), None, run, path.resolve().name)
-
-
-def _checkpoints(run: Path) -> list[Path]:
-    """The folders of a run's checkpoints, by number; names that are none come last."""
-
-    def number(folder: Path) -> tuple[float, str]:
-        return (float(folder.name) if re.fullmatch(r"\d+(\.\d+)?", folder.name) else float("inf"), folder.name)
-
-    inside = (run / "checkpoints").glob("*") if (run / "checkpoints").is_dir() else ()
-    folders = sorted((path for path in inside if path.is_dir() and not path.name.startswith(".")), key=number)
-    if not folders:
-        raise RunError(f"{run}: a run without checkpoints; nothing is in its checkpoints/ yet. Train it first.")
-    return folders
-
-
-def _check_folder(path: Path) -> None:
-    if (path / "config.json").is_file():
-        return
-    found = sorted(file.name for file in path.iterdir())
-    listed = f"only {_first(found)}" if found else "nothing: it is empty"
-    raise ModelError(f"{path}: not a model; it has no config.json, and holds {listed}.")
 
 
 def _where(source: Source) -> dict[str, Any]:
@@ -285,7 +213,7 @@ def _check_weights(source: Source, model: nn.Module, facts: dict[str, Any]) -> N
     total = f"{len(model.state_dict()):,}"
     if missing := sorted(facts["missing_keys"]):
         raise ModelError(
-            f"{source.name}: {len(missing):,} of {total} weights are missing: {_first(missing)}. The checkpoint is "
+            f"{source.name}: {len(missing):,} of {total} weights are missing: {first_of(missing)}. The checkpoint is "
             "incomplete, or its config.json belongs to another."
         )
     if shapes := sorted(facts["mismatched_keys"]):
@@ -296,7 +224,7 @@ def _check_weights(source: Source, model: nn.Module, facts: dict[str, Any]) -> N
         )
     if left := sorted(name for name in facts["unexpected_keys"] if _belongs(name, model)):
         raise ModelError(
-            f"{source.name}: {len(left):,} weights of the checkpoint have no place in the model: {_first(left)}. Its "
+            f"{source.name}: {len(left):,} weights of the checkpoint have no place in the model: {first_of(left)}. Its "
             "config.json belongs to another."
         )
 
@@ -358,8 +286,3 @@ def _silence() -> Iterator[None]:
 def _reason(error: BaseException) -> str:
     text = " ".join(str(error).split())
     return (text if len(text) <= 300 else f"{text[:300]} …") or type(error).__name__
-
-
-def _first(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 4:,} more" if len(names) > 4 else ""
-    return ", ".join(names[:4]) + more

@@ -6,7 +6,8 @@ import torch
 from transformers import AutoTokenizer
 
 from collapselab.errors import ConfigError, ModelError, RunError
-from collapselab.models.load import Source, find_device, find_models, load_model
+from collapselab.models.find import Source, find_models
+from collapselab.models.load import find_device, load_model
 
 
 def sample(

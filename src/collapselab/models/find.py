@@ -1,0 +1,85 @@
+"""Which models a name means: a folder, a .gguf file, a run or one of its checkpoints, an id on the hub."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from collapselab.errors import ModelError, RunError
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where one model is: a folder, a .gguf file, or an id on the hub; and its place in a run, if it has one."""
+
+    name: str
+    path: str
+    revision: str | None = None
+    run: str = ""
+    checkpoint: str = ""
+
+
+def find_models(names: Sequence[str]) -> list[Source]:
+    """The models behind names, in their order; a run stands for all its checkpoints, from initialisation on.
+
+    A name is a Hugging Face folder, a .gguf file, a run, one checkpoint of a run, or an id on the hub, `id@revision`
+    for a revision. What exists here wins over the hub.
+    """
+    return [source for name in names for source in _found(name)]
+
+
+def _found(name: str) -> list[Source]:
+    path = Path(name)
+    if name and path.is_dir():
+        return _in_folder(name, path)
+    if path.is_file():
+        if path.suffix == ".gguf":
+            return [Source(name, name)]
+        raise ModelError(f"{name}: a file. A model is a folder with a config.json, or a .gguf file.")
+    identity, _, revision = name.partition("@")
+    if path.suffix == ".gguf" or not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", identity) or name.endswith("@"):
+        raise ModelError(
+            f"{name}: no such folder or file, and not an id on the hub (owner/model or owner/model@revision)."
+        )
+    return [Source(name, identity, revision or None)]
+
+
+def _in_folder(name: str, path: Path) -> list[Source]:
+    place = path.resolve()
+    if (path / "run.json").is_file():
+        return [_checkpoint(folder, place.name, f"{place.name}/{folder.name}") for folder in _checkpoints(path)]
+    if place.parent.name == "checkpoints" and (place.parent.parent / "run.json").is_file():
+        return [_checkpoint(path, place.parent.parent.name, name)]
+    _check_folder(path)
+    return [Source(name, str(path))]
+
+
+def _checkpoint(path: Path, run: str, name: str) -> Source:
+    _check_folder(path)
+    return Source(name, str(path), None, run, path.resolve().name)
+
+
+def _checkpoints(run: Path) -> list[Path]:
+    """The folders of a run's checkpoints, by number; names that are none come last."""
+
+    def number(folder: Path) -> tuple[float, str]:
+        return (float(folder.name) if re.fullmatch(r"\d+(\.\d+)?", folder.name) else float("inf"), folder.name)
+
+    inside = (run / "checkpoints").glob("*") if (run / "checkpoints").is_dir() else ()
+    folders = sorted((path for path in inside if path.is_dir() and not path.name.startswith(".")), key=number)
+    if not folders:
+        raise RunError(f"{run}: a run without checkpoints; nothing is in its checkpoints/ yet. Train it first.")
+    return folders
+
+
+def _check_folder(path: Path) -> None:
+    if (path / "config.json").is_file():
+        return
+    found = sorted(file.name for file in path.iterdir())
+    listed = f"only {first_of(found)}" if found else "nothing: it is empty"
+    raise ModelError(f"{path}: not a model; it has no config.json, and holds {listed}.")
+
+
+def first_of(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 4:,} more" if len(names) > 4 else ""
+    return ", ".join(names[:4]) + more
