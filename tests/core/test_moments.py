@@ -307,6 +307,7 @@ def test_several_moments_take_the_same_features_side_by_side(threads: int) -> No
                 one.update(features, its)
         for one, other in zip(together, alone, strict=True):
             assert_same(one, other, rtol=1e-13)
+            assert one.unit == other.unit > 0
         assert torch.get_num_threads() == threads
         with pytest.raises(ValueError, match="outside 0 … 19"):
             module.update_all(features, [(together[0], labels), (together[1], labels + 20)])

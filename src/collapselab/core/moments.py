@@ -8,7 +8,8 @@ before (a) and after (b), each token of the batch adds
 
 to its class's scatter. This is the update of Chan, Golub & LeVeque written per token: every term is positive, so
 nothing cancels, however far the features lie from the origin or however tight the class. A token that is alone with its
-class in the batch needs no look at the new mean: its term is |h - p|² a / b.
+class in the batch needs no look at the new mean: its term is |h - p|² a / b. Nor do the tokens of a class that had at
+least as many samples before: the class gains the sum of |h - p|², less b |q - p|², which is at most half of it.
 
 Chan, Golub & LeVeque (1983), The American Statistician 37(3), 242-247.
 """
@@ -127,7 +128,7 @@ class ClassMoments:
 
     def update(self, features: Tensor, labels: Tensor) -> None:
         """Fold in a batch. Refuses the whole batch, and stays as it was, if anything in it is wrong."""
-        unit = torch.finfo(features.dtype).eps / 2 if features.is_floating_point() else 0.0
+        unit = _unit(features)
         features, labels = checked_batch(features, labels, classes=self.classes, dim=self.dim, device=self.device)
         self.unit = max(self.unit, unit)
         if self.shuffle is not None:
@@ -196,8 +197,10 @@ class ClassMoments:
         before = self.counts.index_select(0, labels).double()
         _add_rows(self.counts, labels, torch.ones_like(labels))
         after = self.counts.index_select(0, labels).double()
-        again = (after - before > 1).nonzero().squeeze(1)  # tokens that share their class with another in hand
-        early = before / after
+        several = after - before > 1  # tokens that share their class with another in hand
+        again = (several & (2 * before < after)).nonzero().squeeze(1)
+        drift = _Drift(self, labels[several & (2 * before >= after)])
+        early = torch.where(several, 1.0, before / after)
         if len(again):
             after, before_again = after.index_select(0, again), before.index_select(0, again)
             early.index_copy_(0, again, before_again / (before_again + after))
@@ -214,6 +217,7 @@ class ClassMoments:
         _add_rows(self.scatter, labels, gain)
         if self.pooled is not None:
             self._pool(offset, later, again, before, early)
+        drift.take_off()
 
     def _pool(self, offset: Tensor, later: Tensor, again: Tensor, before: Tensor, early: Tensor) -> None:
         """Add the sum of (h - p)(h - q)ᵀ over the tokens in hand, which is what their classes' scatter matrices gain.
@@ -265,17 +269,41 @@ class ClassMoments:
         self.counts[rows] += theirs
 
 
+@final
+class _Drift:
+    """Classes that had at least as many samples before as they get now: their means before, and what that saves."""
+
+    def __init__(self, moments: ClassMoments, labels: Tensor) -> None:
+        self.moments, self.classes = moments, labels.unique()
+        self.sums = moments.sums.index_select(0, self.classes)
+        self.new = torch.bincount(labels, minlength=1).index_select(0, self.classes) if len(labels) else labels
+
+    def take_off(self) -> None:
+        """Take b |q - p|² off their scatter, which the tokens' distances to p have too much."""
+        if not len(self.classes):
+            return
+        after = self.moments.counts.index_select(0, self.classes)
+        drift = self.moments.sums.index_select(0, self.classes).div_(after[:, None])
+        drift.sub_(self.sums.div_((after - self.new)[:, None]))
+        self.moments.scatter.index_add_(0, self.classes, _squares(drift).mul_(after), alpha=-1)
+        if self.moments.pooled is not None:
+            self.moments.pooled.addmm_(drift.T, drift * after[:, None], alpha=-1)
+
+
 def update_all(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]]) -> None:
-    """Fold the same features into several moments, each with labels of its own.
+    """Fold the same features into several moments, each with labels of its own; all take them as one float64 copy.
 
     On a CPU each is done by one thread, side by side. A batch takes hundreds of small operations, and to let two cores
     meet after each costs more than it gains: little on a machine at rest, everything on one that is not.
     """
-    threads = torch.get_num_threads()
+    unit, threads = _unit(features), torch.get_num_threads()
+    for moments, _ in labels:
+        moments.unit = max(moments.unit, unit)
     if threads == 1 or any(moments.device.type != "cpu" for moments, _ in labels):
         for moments, its in labels:
             moments.update(features, its)
         return
+    features = features.double() if features.is_floating_point() else features
     torch.set_num_threads(1)
     try:
         (mine, its), *others = labels
@@ -318,6 +346,11 @@ def checked_batch(
         features, labels = features.index_select(0, positions), labels.index_select(0, positions)
     _check_finite(features, positions)
     return features, labels
+
+
+def _unit(features: Tensor) -> float:
+    """Relative rounding error of the features."""
+    return torch.finfo(features.dtype).eps / 2 if features.is_floating_point() else 0.0
 
 
 def _check_range(labels: Tensor, classes: int) -> None:
