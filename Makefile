@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN    := .venv/bin
 STAMP  := .venv/.installed
 
-.PHONY: setup test check format bench docs clean
+.PHONY: setup test test-browser check format bench docs clean
 
 setup: $(STAMP)
 
@@ -13,8 +13,13 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	@touch $@
 
+# Two workers with one thread each: most tests are too small for more.
 test: setup
-	$(BIN)/python -m pytest $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+# The page in a real Chromium: apt-get install chromium chromium-driver
+test-browser: setup
+	$(BIN)/python -m pytest -m browser tests/browser $(ARGS)
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -10,9 +10,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import core, corpus, loss, measure, training
+from benchmarks import core, corpus, loss, measure, suite, training
 
-SUITES = {**core.ALL, **corpus.ALL, **loss.ALL, **training.ALL, **measure.ALL}
+SUITES = {**core.ALL, **corpus.ALL, **loss.ALL, **training.ALL, **measure.ALL, **suite.ALL}
 
 
 def main() -> None:

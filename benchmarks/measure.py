@@ -79,7 +79,7 @@ def memory_in_process(vocabulary: int, layers: str) -> dict[str, float]:
 def peak_formula(classes: int, kept: int, dim: int, layers: int, tokens: int) -> float:
     """Bytes beyond the model and its forward pass, with the null: as in docs/measuring.md."""
     tables = 2 * layers
-    moments = tables * (classes * (dim + 2) * 8 + (12 << 20))
+    moments = tables * (classes * (dim + 2) * 8 + (12 << 20)) + 2 * (36 << 20)
     means = kept * dim * 8
     catalogue = moments + 4 * means
     validation = moments + tables * 1.5 * means + means + tokens * 2048 * 12 + (192 << 20)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from collapselab import __version__
-from collapselab.cli import analyze, corpus, measure, train
+from collapselab.cli import analyze, corpus, measure, report, suite, train
 from collapselab.cli.options import JsonOption
 from collapselab.core.metrics import METRICS
 from collapselab.errors import Interrupted, UserError
@@ -26,11 +26,13 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.add_typer(corpus.app, name="corpus")
+app.add_typer(suite.app, name="suite")
 app.command()(train.train)
 app.command()(train.sample)
 app.command()(measure.measure)
 app.command("import")(analyze.import_published)
 app.command()(analyze.analyze)
+app.command()(report.report)
 
 
 def main() -> None:

@@ -133,7 +133,7 @@ class ClassMoments:
         self.unit = max(self.unit, unit)
         if self.shuffle is not None:
             labels = labels[_permutation(len(labels), self.shuffle, self.tokens).to(labels.device)]
-        rows = _rows_of(self.dim, self.device)
+        rows = _rows_of(self.dim, self.device) * (1 if self.pooled is None else 4)  # products like long parts
         for start in range(0, len(labels), rows):
             self._fold(features[start : start + rows], labels[start : start + rows])
         self.tokens += len(labels)
@@ -274,9 +274,9 @@ class _Drift:
     """Classes that had at least as many samples before as they get now: their means before, and what that saves."""
 
     def __init__(self, moments: ClassMoments, labels: Tensor) -> None:
-        self.moments, self.classes = moments, labels.unique()
+        self.moments = moments
+        self.classes, self.new = torch.unique(labels, return_counts=True)
         self.sums = moments.sums.index_select(0, self.classes)
-        self.new = torch.bincount(labels, minlength=1).index_select(0, self.classes) if len(labels) else labels
 
     def take_off(self) -> None:
         """Take b |q - p|² off their scatter, which the tokens' distances to p have too much."""
@@ -293,13 +293,13 @@ class _Drift:
 def update_all(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]]) -> None:
     """Fold the same features into several moments, each with labels of its own; all take them as one float64 copy.
 
-    On a CPU each is done by one thread, side by side. A batch takes hundreds of small operations, and to let two cores
+    On a CPU each of several is done by one thread, side by side. A batch takes hundreds of small operations, and to let two cores
     meet after each costs more than it gains: little on a machine at rest, everything on one that is not.
     """
     unit, threads = _unit(features), torch.get_num_threads()
     for moments, _ in labels:
         moments.unit = max(moments.unit, unit)
-    if threads == 1 or any(moments.device.type != "cpu" for moments, _ in labels):
+    if threads == 1 or len(labels) == 1 or any(moments.device.type != "cpu" for moments, _ in labels):
         for moments, its in labels:
             moments.update(features, its)
         return

@@ -1,0 +1,253 @@
+"""`collapselab suite`: many models, planned, run, followed and gathered in one table."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from collapselab.cli.options import JsonOption
+
+app = typer.Typer(
+    help="Plan, run and follow many models: one recipe, one folder, one table.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+SuiteArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="SUITE", help="A recipe (`suite list`), a YAML file, or the folder of a suite that was run."
+    ),
+]
+ScaleOption = Annotated[
+    Literal["full", "small"] | None,
+    typer.Option(help="`small`: the same question in minutes. [default: full]", show_default=False),
+]
+OutOption = Annotated[
+    Path | None, typer.Option(help="The suite's folder. [default: suites/NAME, suites/NAME-small]", show_default=False)
+]
+AllOption = Annotated[bool, typer.Option("--all", help="List every run, however many.")]
+
+
+@app.command("list")
+def list_suites(as_json: JsonOption = False) -> None:
+    """List the recipes that are shipped, each with the question it asks.
+
+    Example: `collapselab suite list`
+    """
+    from collapselab.suite.spec import load_suite, shipped
+
+    suites = [load_suite(name) for name in shipped()]
+    if as_json:
+        print(json.dumps([{"name": one.name, "question": one.question, "runs": len(one.runs)} for one in suites]))
+        return
+    table = Table("suite", "runs", "question", box=None, header_style="bold")
+    for one in suites:
+        table.add_row(one.name, f"{len(one.runs):,}", one.question)
+    console = Console()
+    console.print(table)
+    console.print("See what one comes to: collapselab suite plan demo", soft_wrap=True)
+
+
+@app.command()
+def plan(
+    suite: SuiteArgument,
+    scale: ScaleOption = None,
+    out: OutOption = None,
+    timing: Annotated[bool, typer.Option(help="Time a few steps, to say how long it takes here.")] = True,
+    device: Annotated[str, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:1`.")] = "auto",
+    every: AllOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a suite comes to: sizes, tokens, FLOPs, disk, time here, what is done already, what to look at.
+
+    Example: `collapselab suite plan scale --scale small`
+    """
+    from collapselab.suite.calibrate import pace
+    from collapselab.suite.run import open_suite
+    from collapselab.suite.run import plan as planned_suite
+    from collapselab.suite.show import plan_facts, plan_table, wide_console
+    from collapselab.suite.state import run_state
+
+    opened, folder = open_suite(suite, scale=scale, out=out)
+    console = Console(stderr=True)
+    with console.status(f"planning {len(opened.runs):,} runs …"):
+        planned = planned_suite(opened, folder)
+        states = [run_state(folder, entry, opened.measure) for entry in planned.entries]
+    found = None
+    if timing and planned.entries:
+        with console.status("timing a few steps …"):
+            found = pace(planned.entries, device=device)
+    facts = plan_facts(planned, states, opened.measure, found)
+    facts = {"suite": opened.name, "scale": opened.scale, "question": opened.question, "out": str(folder.path)} | facts
+    if as_json:
+        print(json.dumps(facts, ensure_ascii=False))
+    else:
+        Console().print(f"[bold]{opened.name}[/bold]: {opened.question}", soft_wrap=True)
+        wide_console().print(plan_table(facts, every=every))
+        if any(entry.corpus.hash is None for entry in planned.entries):
+            Console().print("Its corpus is not built yet: numbers of tokens are guesses, names have another hash.")
+        Console().print(f"Run it: collapselab suite run {suite} → {folder.path}", soft_wrap=True)
+    if planned.impossible:
+        raise typer.Exit(2)
+
+
+@app.command()
+def run(
+    suite: SuiteArgument,
+    scale: ScaleOption = None,
+    out: OutOption = None,
+    jobs: Annotated[int, typer.Option(help="Processes side by side; they share the processors.")] = 1,
+    launcher: Annotated[Literal["local", "slurm"], typer.Option(help="This machine, or a cluster.")] = "local",
+    device: Annotated[str, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:1`.")] = "auto",
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try runs again that failed before.")] = False,
+    accept_change: Annotated[
+        bool, typer.Option("--accept-change", help="Go on in the same folder though the recipe has changed.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With `--launcher slurm`: show the job's script, submit nothing.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Train and measure what is missing, and keep `runs.csv` and `results.csv` current.
+
+    Stopped, killed or repeated, it goes on where it was. Two of them on one folder share the work.
+
+    In minutes: `collapselab suite run demo --jobs 2`
+
+    On a cluster: `collapselab suite run paper --launcher slurm`
+    """
+    from collapselab.suite import run as suites
+    from collapselab.suite.show import shown_live, status_table, wide_console
+
+    opened, folder = suites.open_suite(suite, scale=scale, out=out)
+    if launcher == "slurm" or dry_run:
+        _submit(suite, opened, folder, retry_failed, accept_change, dry_run, as_json)
+        return
+    with shown_live() as watch:
+        report = suites.run(
+            opened,
+            folder,
+            jobs=jobs,
+            device=device,
+            retry_failed=retry_failed,
+            accept_change=accept_change,
+            watch=watch,
+        )
+    if as_json:
+        print(json.dumps({"out": str(folder.path), "runs": [state.facts() for state in report.states]}))
+    else:
+        wide_console().print(status_table(report.states))
+        Console().print(
+            f"{folder.path}: runs.csv, results.csv. Next: collapselab analyze {folder.path}", soft_wrap=True
+        )
+    _report_refused(report.tables.refused)
+    if report.failed or report.tables.refused:
+        raise typer.Exit(1)
+
+
+@app.command()
+def status(
+    suite: SuiteArgument,
+    scale: ScaleOption = None,
+    out: OutOption = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Keep the table current until nothing is left.")] = False,
+    every: AllOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show where every run stands: queued, training (step, loss, time left), measuring, done, failed and why.
+
+    Example: `collapselab suite status demo --follow`
+    """
+    from collapselab.suite import run as suites
+    from collapselab.suite.show import shown_live, status_table, wide_console
+    from collapselab.suite.slurm import job_states
+
+    opened, folder = suites.open_suite(suite, scale=scale, out=out)
+
+    def look() -> list[Any]:
+        return suites.status(opened, folder, jobs=job_states(folder))
+
+    states = look()
+    if follow:
+        with shown_live() as watch:
+            while any(state.stage in ("queued", "training", "measuring", "stopped") for state in states):
+                if watch is not None:
+                    watch(states)
+                time.sleep(2)
+                states = look()
+    if as_json:
+        print(json.dumps({"out": str(folder.path), "runs": [state.facts() for state in states]}, ensure_ascii=False))
+    else:
+        wide_console().print(status_table(states, every=every))
+
+
+@app.command()
+def collect(
+    suite: SuiteArgument,
+    scale: ScaleOption = None,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Rebuild `runs.csv` and `results.csv` from the folders of the runs alone; rows that do not fit are refused.
+
+    Example: `collapselab suite collect suites/demo`
+    """
+    from collapselab.suite import run as suites
+    from collapselab.suite.folder import SuiteFolder
+    from collapselab.suite.tables import collect as collected
+
+    folder = SuiteFolder(suite) if Path(suite).is_dir() else suites.open_suite(suite, scale=scale, out=out)[1]
+    tables = collected(folder)
+    counts = {
+        "runs": len({run["run"] for run in tables.runs}),
+        "checkpoints": len(tables.runs),
+        "results": len(tables.results),
+    }
+    if as_json:
+        print(json.dumps({"out": str(folder.path), **counts, "refused": tables.refused}, ensure_ascii=False))
+    else:
+        print(f"{folder.path}: {', '.join(f'{count:,} {what}' for what, count in counts.items())}.")
+    _report_refused(tables.refused)
+    if tables.refused:
+        raise typer.Exit(1)
+
+
+@app.command()
+def cancel(suite: SuiteArgument, scale: ScaleOption = None, out: OutOption = None) -> None:
+    """Take the suite's jobs off the cluster's queue; what they have saved stays.
+
+    Example: `collapselab suite cancel paper`
+    """
+    from collapselab.suite import run as suites
+    from collapselab.suite.slurm import cancel as cancelled
+
+    _, folder = suites.open_suite(suite, scale=scale, out=out)
+    print(f"{folder.path}: {cancelled(folder):,} jobs cancelled.")
+
+
+def _submit(
+    name: str, opened: Any, folder: Any, retry_failed: bool, accept_change: bool, dry_run: bool, as_json: bool
+) -> None:
+    from collapselab.suite.slurm import script, submit
+
+    if dry_run:
+        print(script(opened, folder))
+        return
+    submitted = submit(opened, folder, retry_failed=retry_failed, accept_change=accept_change)
+    if as_json:
+        print(json.dumps({"out": str(folder.path), "jobs": submitted}))
+    else:
+        print(
+            f"{folder.path}: {len(submitted):,} jobs submitted. Follow them: collapselab suite status {name} --follow"
+        )
+
+
+def _report_refused(refused: list[str]) -> None:
+    for reason in refused:
+        print(reason, file=sys.stderr)

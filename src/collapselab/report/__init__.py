@@ -1,0 +1,1 @@
+"""Tables in, things to look at out."""

@@ -1,0 +1,129 @@
+"""The answer at a glance: for each property, does it come with scale, with a better outcome, and at fixed scale?
+
+A verdict is a row of the analysis' tables in one word, with the numbers of that row beside it. It is never stronger
+than the row: what no corrected test shows is "not shown", whatever the sign.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, final
+
+from collapselab.analysis.relate import ALL, WITHIN, Relation
+from collapselab.analysis.summary import Sentence
+from collapselab.analysis.trends import Trend
+from collapselab.report.names import outcome_name, property_name
+from collapselab.report.story import Story
+
+Kind = Literal["with", "against", "mixed", "unshown", "absent"]
+MARKS: dict[Kind, str] = {"with": "✓", "against": "✗", "mixed": "±", "unshown": "○", "absent": "–"}
+AXES = {"width": "width", "depth": "depth", "epochs": "longer training"}
+FIRST = ("models", "across models", "scale held fixed", "trends", "prediction")
+"""Topics whose first sentence is part of the answer; the others stand in the sections they are about."""
+
+
+@final
+@dataclass(frozen=True)
+class Verdict:
+    """One word and its evidence."""
+
+    kind: Kind
+    word: str
+    evidence: str
+
+    @property
+    def mark(self) -> str:
+        return MARKS[self.kind]
+
+
+@final
+@dataclass(frozen=True)
+class Line:
+    """One metric of the strip."""
+
+    metric: str
+    scale: Verdict
+    outcome: Verdict
+    fixed: Verdict
+
+
+def strip(story: Story) -> list[Line]:
+    """The verdicts of every main metric, in the order of the catalogue."""
+    return [
+        Line(metric, _with_scale(story, metric), _related(story, metric, ALL), _related(story, metric, WITHIN))
+        for metric in story.main
+    ]
+
+
+def headline(story: Story, lines: list[Line]) -> str:
+    """The whole in one sentence of counts; each is a count of verdicts in the strip."""
+    if not lines:
+        return "There is nothing to say yet."
+    outcome = outcome_name(story.outcome)
+    across, fixed = (sum(getattr(line, column).kind == "with" for line in lines) for column in ("outcome", "fixed"))
+    text = f"Across models, {across} of {len(lines)} metrics move toward collapse as {outcome} gets better"
+    if all(line.fixed.kind == "absent" for line in lines):
+        return f"{text}; whether that holds at fixed scale these models cannot say."
+    named = [property_name(line.metric) for line in lines if line.fixed.kind == "with"]
+    told = f": {', '.join(dict.fromkeys(named))}" if named else ""
+    return f"{text}; with scale held fixed, that is shown for {fixed}{told}."
+
+
+def opening(story: Story) -> list[Sentence]:
+    """The first sentence of each topic of the summary."""
+    sentences = story.analysis.sentences if story.analysis else []
+    firsts = {sentence.topic: sentence for sentence in reversed(sentences)}
+    return [firsts[topic] for topic in FIRST if topic in firsts]
+
+
+def remaining(story: Story, *topics: str) -> list[Sentence]:
+    """The sentences of these topics that are not part of the answer."""
+    first = opening(story)
+    sentences = story.analysis.sentences if story.analysis else []
+    return [sentence for sentence in sentences if sentence.topic in topics and sentence not in first]
+
+
+def _related(story: Story, metric: str, subset: str) -> Verdict:
+    relation = story.relation(metric, subset)
+    if relation is None or relation.r is None:
+        return Verdict("absent", "no answer", relation.why if relation and relation.why else "not measured.")
+    evidence = _evidence(relation)
+    if relation.verdict == "not shown":
+        return Verdict("unshown", "not shown", evidence)
+    if relation.goes is None:
+        return Verdict("mixed", "related", f"{evidence}; collapse predicts no direction")
+    return Verdict("with", "yes", evidence) if relation.goes == "with" else Verdict("against", "wrong way", evidence)
+
+
+def _evidence(relation: Relation) -> str:
+    parts = [f"r {relation.r:+.2f}", f"R² {relation.r2:.2f}", f"{relation.n:,} models"]
+    parts += [f"Holm p {relation.p_holm:.2g}"] if relation.subset == WITHIN else []
+    return ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
+
+
+def _with_scale(story: Story, metric: str) -> Verdict:
+    rows = [row for row in (story.analysis.trends if story.analysis else []) if row.metric == metric]
+    known = [row for row in rows if row.axis in AXES and row.why is None]
+    if not known:
+        return Verdict("absent", "no answer", "no two models differ in size or length of training alone.")
+    evidence = "; ".join(f"{AXES[row.axis]} {_share(row)}" for row in known)
+    kinds = {_way(row) for row in known}
+    if kinds == {"with"}:
+        return Verdict("with", "yes", evidence)
+    if kinds == {"against"}:
+        return Verdict("against", "wrong way", evidence)
+    if kinds == {"unshown"}:
+        return Verdict("unshown", "not shown", evidence)
+    return Verdict("mixed", "in part", evidence)
+
+
+def _way(row: Trend) -> str:
+    verdict = row.verdict or ""
+    if verdict.endswith("toward collapse"):
+        return "with"
+    return "against" if verdict.endswith("away from collapse") else "unshown" if verdict == "not shown" else "mixed"
+
+
+def _share(row: Trend) -> str:
+    """How many groups move toward collapse; where it says no direction, how many move alike."""
+    if row.toward is None:
+        return f"{max(row.rises, row.falls)} of {row.groups} {'rise' if row.rises >= row.falls else 'fall'}"
+    return f"{row.rises if row.toward == 'rises' else row.falls} of {row.groups} toward"

@@ -1,0 +1,80 @@
+"""Every figure as SVG and PDF: its panels side by side, in the light colours, with the legend in the picture."""
+
+from pathlib import Path
+from typing import Any
+
+from collapselab.core.storage import written_whole
+from collapselab.report import style
+from collapselab.report.data import lines
+from collapselab.report.figures import Figure, Panel
+from collapselab.report.page import Contents, bare_spec
+
+COLUMNS = 4
+WIDTH, WIDE = 230, 420
+"""Of a panel among others, and of one by itself; in points."""
+FORMATS = ("svg", "pdf")
+
+
+def write_figures(folder: str | Path, shown: Contents) -> list[Path]:
+    """Write every figure that has panels, each file whole or not at all."""
+    import vl_convert
+
+    makers = {"svg": lambda spec: vl_convert.vegalite_to_svg(spec).encode(), "pdf": vl_convert.vegalite_to_pdf}
+    written = []
+    for figure in shown.figures.values():
+        if not figure.panels:
+            continue
+        spec = composed(figure, shown)
+        for kind in FORMATS:
+            path = Path(folder) / f"{figure.key}.{kind}"
+            with written_whole(path) as temporary:
+                temporary.write_bytes(makers[kind](spec))
+            written.append(path)
+    return written
+
+
+def composed(figure: Figure, shown: Contents) -> dict[str, Any]:
+    """The figure as one Vega-Lite specification with its data."""
+    cards = [_card(card, alone=len(figure.cards) == 1) for card in figure.cards]
+    used = {panel.table for panel in figure.panels}
+    links = [param for card in cards for panel in _units(card) for param in panel.pop("params", [])]
+    spec = {
+        "concat": cards,
+        "columns": COLUMNS,
+        "spacing": 24,
+        "params": list({param["name"]: param for param in links if param["name"] != "brush"}.values()),
+        "datasets": {name: lines(shown.tables[name]) for name in used},
+        "config": {**style.config(), "background": "#ffffff"},
+        "resolve": {"scale": {"color": "shared" if figure.legend else "independent"}},
+    }
+    return style.resolved(spec, len(shown.keys.widths))
+
+
+def _card(card: list[Panel], *, alone: bool) -> dict[str, Any]:
+    units = [_unit(panel, alone=alone) for panel in card]
+    return units[0] if len(units) == 1 else {"vconcat": units, "spacing": 10}
+
+
+def _units(card: dict[str, Any]) -> list[dict[str, Any]]:
+    units: list[dict[str, Any]] = card.get("vconcat", [card])
+    return units
+
+
+def _unit(panel: Panel, *, alone: bool) -> dict[str, Any]:
+    spec = bare_spec(panel, legends=True)
+    spec |= {"width": WIDE if alone else WIDTH, "height": panel.height * (2 if alone else 1)}
+    if panel.metric:
+        title = f"{panel.code} {panel.heading}".strip()
+        below = " · ".join(filter(None, (panel.fit, panel.note)))
+        spec["title"] = {"text": _broken(title), **({"subtitle": below} if below else {})}
+    return spec
+
+
+def _broken(title: str, longest: int = 34) -> list[str]:
+    """A title on as many lines as the panel's width needs."""
+    lines = [""]
+    for word in title.split(" "):
+        if len(lines[-1]) + len(word) > longest:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    return lines

@@ -1,0 +1,234 @@
+"""The page: one HTML file that holds its scripts, its data and its style, and asks for nothing from anywhere.
+
+Every table is in it once. What the figures draw is JSON; the tables as they are on disk are compressed, for the reader
+to search and to save. Text of others (names of runs, reasons, settings) passes through the template's escaping, or
+through `script_json`, in which no tag can begin.
+"""
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, final
+
+from collapselab import __version__
+from collapselab.core.storage import written_whole
+from collapselab.report import answer, names, provenance, style
+from collapselab.report.data import Columns, Keys, keys, models_table
+from collapselab.report.development import training
+from collapselab.report.figures import Figure, Panel, collapse, depth_areas
+from collapselab.report.filters import epochs, filters
+from collapselab.report.inside import bins, classes, layers
+from collapselab.report.regularisation import regularisation
+from collapselab.report.scale import first_regime, regimes, scale
+from collapselab.report.seeds import seeds
+from collapselab.report.specifications import ANSWERS, specifications
+from collapselab.report.story import SOURCES, TABLES, Story
+
+
+@final
+@dataclass(frozen=True)
+class Contents:
+    """All that is on the page: the figures by their key, the tables that they draw, and what the legend means."""
+
+    story: Story
+    beside: Story | None
+    figures: dict[str, Figure]
+    tables: dict[str, Columns]
+    keys: Keys
+
+    @property
+    def names(self) -> list[str]:
+        """Of the story, and of the one beside it."""
+        return [self.story.name, *([f"{self.beside.name} (beside)"] if self.beside else [])]
+
+    @property
+    def panels(self) -> list[Panel]:
+        return [panel for figure in self.figures.values() for panel in figure.panels]
+
+
+def contents(story: Story, *, beside: Story | None = None, corpus: Path | None = None) -> Contents:
+    """Every figure that the tables allow; one that they do not says why."""
+    models = models_table([story, *([beside] if beside else [])])
+    legend = keys(models)
+    heat, heat_table = scale(story)
+    slopes, pairs = regularisation(story, legend)
+    found: list[tuple[Figure, Mapping[str, Columns]]] = [
+        (collapse(story, legend, story.main, key="collapse", beside=beside is not None), {"models": models}),
+        (collapse(story, legend, story.further, key="further", beside=beside is not None), {}),
+        (training(story, legend), {}),
+        (heat, {"heat": heat_table}),
+        (slopes, {"pairs": pairs}),
+        seeds(story),
+        specifications(story),
+        layers(story, legend),
+        bins(story, legend),
+        classes(corpus or provenance.corpus_of(story)),
+    ]
+    tables = {name: table for _, some in found for name, table in some.items()}
+    return Contents(story, beside, {figure.key: figure for figure, _ in found}, tables, legend)
+
+
+def write_page(path: str | Path, shown: Contents) -> None:
+    """Write the page, whole or not at all."""
+    with written_whole(path) as temporary:
+        temporary.write_text(render(shown), encoding="utf-8")
+
+
+def render(shown: Contents) -> str:
+    """The page as text."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("collapselab.report", "web"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {"in_words": names.in_words, "metric_name": names.metric_name, "coded": names.coded}
+    lines = answer.strip(shown.story)
+    return environment.get_template("page.html").render(
+        story=shown.story,
+        beside=shown.beside,
+        comparison=_comparison(shown),
+        figures=shown.figures,
+        keys=shown.keys,
+        areas=depth_areas(len(shown.keys.depths)),
+        shapes=style.SHAPES,
+        answers=ANSWERS,
+        heat_levels=range(style.DEPTH_OF_HEAT),
+        regimes=regimes(shown.tables.get("heat", {})),
+        regime=first_regime(shown.tables.get("heat", {})),
+        filters=filters(shown.tables, shown.keys, shown.names),
+        epochs=epochs(shown.tables),
+        outcome=names.outcome_name(shown.story.outcome),
+        names=names,
+        answer=answer,
+        lines=lines,
+        headline=answer.headline(shown.story, lines),
+        saved=list(saved_tables(shown)),
+        drawn=[name for name, table in shown.tables.items() if table],
+        provenance=provenance.provenance(shown.story),
+        version=__version__,
+        light=style.variables(len(shown.keys.widths), dark=False),
+        dark=style.variables(len(shown.keys.widths), dark=True),
+        css=_own("page.css"),
+        script=_own("page.js"),
+        vega=_vega(),
+        data=script_json(_data(shown)),
+    )
+
+
+@cache
+def _vega() -> str:
+    """Vega and its embedding as one script; bundling it takes seconds."""
+    import vl_convert
+
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+
+
+def _own(name: str) -> str:
+    return (files("collapselab.report") / "web" / name).read_text(encoding="utf-8")
+
+
+def _data(shown: Contents) -> dict[str, Any]:
+    return {
+        "outcome": shown.story.outcome,
+        "config": _drawn_config(),
+        "models": shown.tables.get("models", {}),
+        "tables": {name: table for name, table in shown.tables.items() if name != "models"},
+        "panels": {panel.key: _panel(panel, shown) for panel in shown.panels},
+        "saved": {name: _packed(text) for name, text in saved_tables(shown).items()},
+    }
+
+
+def _panel(panel: Panel, shown: Contents) -> dict[str, Any]:
+    """A panel as Vega, which needs no compiling where it is read; the configuration is the same in all."""
+    import vl_convert
+
+    spec = bare_spec(panel)
+    drawn = vl_convert.vegalite_to_vega(
+        {**spec, "width": "container", "height": panel.height, "config": style.config()}
+    )
+    for name in ("$schema", "config"):
+        drawn.pop(name, None)
+    return {
+        "spec": drawn, "table": panel.table, "metric": panel.metric, "signals": _signals(spec),
+        "log": panel.metric in shown.story.logarithmic,
+    }  # fmt: skip
+
+
+def _signals(spec: dict[str, Any]) -> list[str]:
+    return [param["name"] for param in spec.get("params", [])]
+
+
+def _drawn_config() -> dict[str, Any]:
+    import vl_convert
+
+    empty = {"data": {"values": []}, "mark": "point", "config": style.config()}
+    config: dict[str, Any] = vl_convert.vegalite_to_vega(empty)["config"]
+    return config
+
+
+def bare_spec(panel: Panel, *, legends: bool = False) -> dict[str, Any]:
+    """The panel as Vega-Lite, without data, size or configuration, and without legends but where they are asked for."""
+    import altair as alt
+
+    with alt.data_transformers.enable("default", consolidate_datasets=False):
+        spec: dict[str, Any] = panel.chart.to_dict(
+            validate=False
+        )  # a test validates every kind of panel; here it would take seconds
+    for name in ("$schema", "config"):
+        spec.pop(name, None)
+    return spec if legends else _without_legends(spec)
+
+
+def _without_legends(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_without_legends(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    bare = {name: _without_legends(one) for name, one in part.items()}
+    for channel in ("color", "size", "shape", "stroke", "fill"):
+        if isinstance(bare.get("encoding"), dict) and "field" in bare["encoding"].get(channel, {}):
+            bare["encoding"][channel] |= {"legend": None}
+    return bare
+
+
+def saved_tables(shown: Contents) -> dict[str, str]:
+    """Every table of the folder as it is on disk, by the name it would have there."""
+    found: dict[str, str] = {}
+    for story, prefix in ((shown.story, ""), (shown.beside, "beside-")):
+        if story is None:
+            continue
+        paths = [story.directory / name for name in SOURCES]
+        paths += [story.directory / "analysis" / f"{name}.csv" for name in TABLES] if story.analysis else []
+        found |= {prefix + path.name: path.read_text(encoding="utf-8") for path in paths if path.is_file()}
+    return found
+
+
+def _packed(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def script_json(value: Any) -> str:
+    """JSON that can stand inside a script element: no `<`, so no tag can end or begin there."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _comparison(shown: Contents) -> list[tuple[str, list[answer.Verdict]]]:
+    """Verdicts of both stories side by side, for every metric that either has."""
+    if shown.beside is None:
+        return []
+    mine, theirs = ({line.metric: line for line in answer.strip(story)} for story in (shown.story, shown.beside))
+    absent = answer.Verdict("absent", "no answer", "not measured.")
+    return [
+        (metric, [getattr(lines[metric], column) if metric in lines else absent
+                  for column in ("scale", "outcome", "fixed") for lines in (mine, theirs)])
+        for metric in dict.fromkeys([*mine, *theirs])
+    ]  # fmt: skip

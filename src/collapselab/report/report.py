@@ -1,0 +1,46 @@
+"""report: from the tables of a folder to a page, and to figures for a paper."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from collapselab.report.export import write_figures
+from collapselab.report.page import contents, write_page
+from collapselab.report.story import load_story
+
+
+@final
+@dataclass(frozen=True)
+class Report:
+    """What was written, and what the reader should know about it."""
+
+    page: Path
+    figures: list[Path]
+    notes: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Ready for `json.dumps`."""
+        return {"page": str(self.page), "figures": [str(path) for path in self.figures], "notes": self.notes}
+
+
+def report(
+    directory: str | Path,
+    *,
+    out: str | Path | None = None,
+    beside: str | Path | None = None,
+    figures: str | Path | None = None,
+    corpus: str | Path | None = None,
+) -> Report:
+    """Write `DIR/report.html`, or `out`: one page that needs nothing else.
+
+    `beside` is another folder, whose models and verdicts stand beside; `figures` a folder for every figure as SVG and
+    PDF; `corpus` the one whose class frequencies are drawn, else that of the runs if it is still there.
+    """
+    story = load_story(directory)
+    other = None if beside is None else load_story(beside)
+    shown = contents(story, beside=other, corpus=None if corpus is None else Path(corpus))
+    page = Path(directory) / "report.html" if out is None else Path(out)
+    write_page(page, shown)
+    written = write_figures(figures, shown) if figures is not None else []
+    notes = [one.problem for one in (story, other) if one is not None and one.problem]
+    return Report(page, written, notes)

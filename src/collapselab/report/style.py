@@ -1,0 +1,111 @@
+"""One look for every figure: colours that colour-blind readers tell apart, type that can be read, light and dark.
+
+A figure names its colours as CSS variables. On the page the style sheet gives them their value, so a figure follows the
+reader's light or dark; in a file `resolved` puts the light ones in.
+"""
+
+import json
+from typing import Any
+
+LIGHT = {
+    "paper": "#ffffff", "ground": "#f6f7f9", "ink": "#1b1f24", "soft": "#59636e", "line": "#d5dae0", "grid": "#e9ecef",
+    "accent": "#0b61a4", "with": "#00694e", "against": "#a83c00", "mixed": "#7a5b00", "unshown": "#59636e",
+    "with-ground": "#ddf3ea", "against-ground": "#fde9dd", "mixed-ground": "#fbf0cd", "unshown-ground": "#eef0f2",
+    "other": "#7d8790",
+}  # fmt: skip
+DARK = {
+    "paper": "#171b20", "ground": "#0f1215", "ink": "#e8ebee", "soft": "#a3adb8", "line": "#343b43", "grid": "#272d34",
+    "accent": "#6cb6f5", "with": "#5ad1a7", "against": "#ff9d66", "mixed": "#e6c35c", "unshown": "#a3adb8",
+    "with-ground": "#12342a", "against-ground": "#41230f", "mixed-ground": "#382d0c", "unshown-ground": "#252a30",
+    "other": "#8d97a1",
+}  # fmt: skip
+PLASMA = ("#0d0887", "#41049d", "#6a00a8", "#8f0da4", "#b12a90", "#cc4778", "#e16462", "#f2844b", "#fca636", "#fcce25")
+"""A sequence that darkens evenly for every kind of colour vision (matplotlib's plasma)."""
+DEPTH_OF_HEAT = 9
+SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left")
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
+WHERE_SHOWN = "shown.all || shown[datum.id]"
+WHERE_CHOSEN = "chosen.all || chosen[datum.id]"
+
+
+def width_colours(count: int, *, dark: bool) -> list[str]:
+    """From narrow to wide: bright to deep, within what stands out from the paper."""
+    first, last = (0.98, 0.42) if dark else (0.78, 0.02)
+    return [_plasma(first + (last - first) * (i / (count - 1) if count > 1 else 0.6)) for i in range(count)]
+
+
+def heat_colours(*, dark: bool) -> list[str]:
+    """From far from collapse to near it: from the paper's own tone to a deep blue, or a bright one in the dark."""
+    low, high = ("#20262d", "#8fd0ff") if dark else ("#eef4fa", "#0b3d6e")
+    return [_blend(low, high, i / (DEPTH_OF_HEAT - 1)) for i in range(DEPTH_OF_HEAT)]
+
+
+def heat_inks(*, dark: bool) -> list[str]:
+    """What can be read on each of them."""
+    light, black = "#ffffff", "#000000"
+    return [max((light, black), key=lambda ink: contrast(ink, ground)) for ground in heat_colours(dark=dark)]
+
+
+def variables(widths: int, *, dark: bool) -> dict[str, str]:
+    """Every CSS variable that a figure or the page may name."""
+    named = dict(DARK if dark else LIGHT)
+    named |= {f"w{i}": colour for i, colour in enumerate(width_colours(max(widths, 1), dark=dark))}
+    named |= {f"h{i}": colour for i, colour in enumerate(heat_colours(dark=dark))}
+    named |= {f"i{i}": colour for i, colour in enumerate(heat_inks(dark=dark))}
+    return named
+
+
+def resolved(spec: dict[str, Any], widths: int) -> dict[str, Any]:
+    """The figure with the light colours themselves, for a file that no style sheet goes with."""
+    text = json.dumps(spec)
+    for name, colour in variables(widths, dark=False).items():
+        text = text.replace(f"var(--{name})", colour)
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def config() -> dict[str, Any]:
+    """Vega-Lite's configuration of every figure."""
+    words = {"labelColor": "var(--soft)", "titleColor": "var(--ink)", "labelFont": FONT, "titleFont": FONT}
+    return {
+        "aria": False,
+        "background": None,
+        "font": FONT,
+        "view": {"stroke": None},
+        "axis": {
+            **words, "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal", "titlePadding": 8,
+            "gridColor": "var(--grid)", "domainColor": "var(--line)", "tickColor": "var(--line)", "tickSize": 4,
+            "labelOverlap": True, "tickCount": 5, "labelFlush": False,
+        },
+        "legend": {**words, "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal", "symbolSize": 70},
+        "title": {"color": "var(--ink)", "subtitleColor": "var(--soft)", "font": FONT, "subtitleFont": FONT,
+                  "fontSize": 13, "subtitleFontSize": 11, "anchor": "start", "offset": 8},
+        "text": {"font": FONT, "fontSize": 11, "color": "var(--ink)"},
+    }  # fmt: skip
+
+
+def contrast(one: str, other: str) -> float:
+    """The ratio of luminances of WCAG 2: 1 is none, 4.5 enough for text."""
+    high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    channels = [value / 255 for value in _rgb(colour)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def _plasma(position: float) -> str:
+    place = min(max(position, 0.0), 1.0) * (len(PLASMA) - 1)
+    index = min(int(place), len(PLASMA) - 2)
+    return _blend(PLASMA[index], PLASMA[index + 1], place - index)
+
+
+def _blend(low: str, high: str, share: float) -> str:
+    mixed = (round(a + (b - a) * share) for a, b in zip(_rgb(low), _rgb(high), strict=True))
+    return "#" + "".join(f"{value:02x}" for value in mixed)
+
+
+def _rgb(colour: str) -> tuple[int, ...]:
+    return tuple(int(colour[i : i + 2], 16) for i in (1, 3, 5))

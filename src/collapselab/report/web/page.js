@@ -1,0 +1,326 @@
+"use strict";
+/* The page's own behaviour: draw every figure when it comes near, link the panels, search and save the tables. */
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const everything = { all: true };
+  const views = new Map();
+  const models = linesOf(data.models);
+
+  /* ---- figures ---- */
+
+  function linesOf(columns) {
+    const names = Object.keys(columns);
+    return names.length ? columns[names[0]].map((_, i) => Object.fromEntries(names.map(name => [name, columns[name][i]]))) : [];
+  }
+
+  function tableOf(name) {
+    return name === "models" ? models.map(line => ({ ...line })) : linesOf(data.tables[name]);
+  }
+
+  async function draw(place) {
+    if (place.dataset.state) return;
+    place.dataset.state = "drawing";
+    const key = place.dataset.panel, panel = data.panels[key];
+    const filled = table => table.name === panel.table ? { ...table, values: tableOf(table.name) } : table;
+    const spec = { ...panel.spec, data: panel.spec.data.map(filled) };
+    const { view } = await vegaEmbed(place, spec, {
+      mode: "vega", renderer: "svg", actions: false, defaultStyle: false, config: data.config, tooltip: hover,
+    });
+    views.set(key, view);
+    if (panel.signals.includes("shown") && !(state.shown.all && state.chosen.all)) view.signal("shown", state.shown).signal("chosen", state.chosen).run();
+    if (panel.signals.includes("where") && view.signal("where") !== regime()) view.signal("where", regime()).run();
+    if (panel.signals.includes("brush")) view.addSignalListener("brush", (_, box) => later(() => brushed(key, box)));
+    place.dataset.state = "drawn";
+  }
+
+  /* ---- what hovering says; all of it set as text, never as HTML ---- */
+
+  const bubble = document.createElement("div");
+  bubble.className = "bubble";
+  bubble.hidden = true;
+
+  function hover(_, event, __, value) {
+    bubble.hidden = value === null || value === undefined || value === "";
+    if (bubble.hidden) return;
+    const facts = typeof value === "object" ? Object.entries(value) : [["", String(value)]];
+    bubble.replaceChildren(...facts.filter(([, text]) => !["", "null", "undefined", "NaN"].includes(String(text))).flatMap(([name, text]) => {
+      const [key, told] = [document.createElement("span"), document.createElement("b")];
+      key.textContent = name; told.textContent = text;
+      return [key, told];
+    }));
+    const { width, height } = bubble.getBoundingClientRect();
+    const left = event.clientX + 14 + width > innerWidth ? event.clientX - 14 - width : event.clientX + 14;
+    const top = event.clientY + 14 + height > innerHeight ? event.clientY - 14 - height : event.clientY + 14;
+    bubble.style.left = `${Math.max(4, left)}px`; bubble.style.top = `${Math.max(4, top)}px`;
+  }
+
+  /* ---- which models are shown, and which are marked ---- */
+
+  const state = { shown: everything, chosen: everything, brushing: null };
+  const form = document.querySelector(".filters");
+  let waiting = null;
+
+  function later(action) {
+    if (!waiting) requestAnimationFrame(() => { const next = waiting; waiting = null; next(); });
+    waiting = action;
+  }
+
+  function visible() {
+    return models.filter(line => line.trained && line[data.outcome] !== null && (state.shown.all || state.shown[line.id]));
+  }
+
+  function brushed(key, box) {
+    const ranges = Object.entries(box || {});
+    if (!ranges.length) { if (state.brushing === key) { state.brushing = null; choose(null); } return; }
+    if (state.brushing && state.brushing !== key) clearBrush(state.brushing);
+    state.brushing = key;
+    choose(visible().filter(line => ranges.every(([name, [a, b]]) =>
+      line[name] !== null && line[name] >= Math.min(a, b) && line[name] <= Math.max(a, b))));
+  }
+
+  function clearBrush(key) {
+    const view = views.get(key);
+    if (view) view.signal("brush_x", [0, 0]).signal("brush_y", [0, 0]).run();
+  }
+
+  function choose(lines) {
+    state.chosen = lines ? Object.fromEntries(lines.map(line => [line.id, true])) : everything;
+    tell("chosen", state.chosen);
+    say(lines ? lines.length : null);
+  }
+
+  function tell(signal, value) {
+    for (const [key, view] of views) if (data.panels[key].signals.includes(signal)) view.signal(signal, value).runAsync();
+  }
+
+  function say(marked) {
+    if (!form) return;
+    const shown = visible().filter(line => line.source === 0).length;
+    form.told.value = `${shown} models shown` + (marked === null ? "" : `, ${marked} marked`);
+  }
+
+  function filter() {
+    const wanted = {};
+    for (const details of form.querySelectorAll(".filter")) {
+      const boxes = [...details.querySelectorAll("input")], on = boxes.filter(box => box.checked);
+      if (on.length < boxes.length) wanted[boxes[0].name] = new Set(on.map(box => box.value));
+      details.querySelector(".count").textContent = on.length < boxes.length ? `${on.length} of ${boxes.length}` : "";
+    }
+    const epoch = form.epoch.value;
+    const kept = models.filter(line =>
+      Object.entries(wanted).every(([name, values]) => values.has(String(line[name])) || (name !== "source" && line.source !== 0))
+      && (!epoch || line.source !== 0 || (epoch === "last" ? line.last : String(line.epoch) === epoch)));
+    state.shown = kept.length === models.length ? everything : Object.fromEntries(kept.map(line => [line.id, true]));
+    if (state.brushing) { clearBrush(state.brushing); state.brushing = null; }
+    tell("shown", state.shown);
+    mark();
+    fits();
+  }
+
+  function mark() {
+    const text = form.mark.value.trim().toLowerCase();
+    choose(text ? visible().filter(line => `${line.run} ${line.checkpoint} ${line.regime}`.toLowerCase().includes(text)) : null);
+  }
+
+  /* ---- R² of what is shown ---- */
+
+  function squaredCorrelation(pairs) {
+    const n = pairs.length;
+    if (n < 3) return null;
+    const mean = k => pairs.reduce((sum, pair) => sum + pair[k], 0) / n;
+    const [a, b] = [mean(0), mean(1)];
+    let xx = 0, yy = 0, xy = 0;
+    for (const [x, y] of pairs) { xx += (x - a) ** 2; yy += (y - b) ** 2; xy += (x - a) * (y - b); }
+    return xx > 0 && yy > 0 ? xy * xy / (xx * yy) : null;
+  }
+
+  function fits() {
+    const lines = visible().filter(line => line.source === 0);
+    for (const place of document.querySelectorAll("[data-fit]")) {
+      const panel = data.panels[place.dataset.fit];
+      const pairs = lines.filter(line => line[panel.metric] !== null).map(line => [line[data.outcome], line[panel.metric]]);
+      const raw = squaredCorrelation(pairs);
+      const log = panel.log && pairs.every(pair => pair[1] > 0) ? squaredCorrelation(pairs.map(([x, y]) => [x, Math.log(y)])) : null;
+      place.textContent = raw === null ? `${pairs.length} models: no R²`
+        : `R² ${raw.toFixed(2)}` + (log === null ? "" : `, log ${log.toFixed(2)}`) + `, n ${pairs.length}`;
+    }
+  }
+
+  /* ---- heat maps ---- */
+
+  const regimes = document.getElementById("regime");
+  const regime = () => regimes ? regimes.value : (data.tables.heat && data.tables.heat.where ? data.tables.heat.where[0] : "");
+
+  function heat() {
+    for (const [key, view] of views) if (data.panels[key].signals.includes("where")) view.signal("where", regime()).runAsync();
+  }
+
+  /* ---- tables ---- */
+
+  const cache = new Map();
+
+  async function textOf(name) {
+    if (name.startsWith("figure:")) return csvOf(name.slice(7) === "models" ? data.models : data.tables[name.slice(7)]);
+    if (!cache.has(name)) {
+      const bytes = Uint8Array.from(atob(data.saved[name]), c => c.charCodeAt(0));
+      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+      cache.set(name, await new Response(stream).text());
+    }
+    return cache.get(name);
+  }
+
+  function csvOf(columns) {
+    const names = Object.keys(columns), cell = value => {
+      const text = value === null || value === undefined ? "" : String(value);
+      return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    };
+    const lines = names.length ? columns[names[0]].map((_, i) => names.map(name => cell(columns[name][i])).join(",")) : [];
+    return [names.map(cell).join(","), ...lines].join("\n") + "\n";
+  }
+
+  function parsed(text) {
+    const lines = [[]];
+    let cell = "", quoted = false;
+    for (let i = 0; i < text.length; i++) {
+      const c = text[i];
+      if (quoted) {
+        if (c === '"' && text[i + 1] === '"') { cell += '"'; i++; } else if (c === '"') quoted = false; else cell += c;
+      } else if (c === '"') quoted = true;
+      else if (c === ",") { lines.at(-1).push(cell); cell = ""; }
+      else if (c === "\n") { lines.at(-1).push(cell); cell = ""; lines.push([]); }
+      else if (c !== "\r") cell += c;
+    }
+    if (cell || lines.at(-1).length) lines.at(-1).push(cell); else lines.pop();
+    return { names: lines[0] || [], lines: lines.slice(1) };
+  }
+
+  function shownNumber(text) {
+    const number = Number(text);
+    return Number.isInteger(number) ? text.replace(/\.0$/, "") : String(Number(number.toPrecision(6)));
+  }
+
+  function tableViewer(root) {
+    const pick = root.querySelector("[name=table]"), search = root.querySelector("[name=search]");
+    const more = root.querySelector("[name=more]"), told = root.querySelector("[name=lines]");
+    const head = root.querySelector("thead"), body = root.querySelector("tbody");
+    const PAGE = 50;
+    let table = { names: [], lines: [] }, numeric = [], sort = null, limit = PAGE;
+
+    async function open() {
+      table = parsed(await textOf(pick.value));
+      numeric = table.names.map((_, i) => table.lines.some(line => line[i] !== "") &&
+        table.lines.every(line => line[i] === "" || (line[i].trim() !== "" && !Number.isNaN(Number(line[i])))));
+      sort = null; limit = PAGE; search.value = "";
+      const row = document.createElement("tr");
+      table.names.forEach((name, i) => {
+        const cell = document.createElement("th"), button = document.createElement("button");
+        cell.scope = "col"; button.type = "button"; button.textContent = name;
+        if (numeric[i]) cell.className = "number";
+        button.addEventListener("click", () => { sort = sort && sort.column === i ? { column: i, way: -sort.way } : { column: i, way: 1 }; show(); });
+        cell.append(button); row.append(cell);
+      });
+      head.replaceChildren(row);
+      show();
+    }
+
+    function found() {
+      const words = search.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
+      const lines = table.lines.filter(line => { const text = line.join(" ").toLowerCase(); return words.every(word => text.includes(word)); });
+      if (!sort) return lines;
+      const { column, way } = sort, value = line => numeric[column] ? Number(line[column]) : line[column];
+      return lines.sort((a, b) => {
+        if (a[column] === "" || b[column] === "") return (a[column] === "") - (b[column] === ""); // what is missing comes last
+        const [x, y] = [value(a), value(b)];
+        return way * (numeric[column] ? x - y : x.localeCompare(y, undefined, { numeric: true }));
+      });
+    }
+
+    function show() {
+      const lines = found();
+      [...head.querySelectorAll("th")].forEach((cell, i) => {
+        if (sort && sort.column === i) cell.setAttribute("aria-sort", sort.way > 0 ? "ascending" : "descending"); else cell.removeAttribute("aria-sort");
+      });
+      body.replaceChildren(...lines.slice(0, limit).map(line => {
+        const row = document.createElement("tr");
+        line.forEach((text, i) => {
+          const cell = document.createElement("td");
+          cell.textContent = numeric[i] && text !== "" ? shownNumber(text) : text;
+          cell.className = numeric[i] ? "number" : text.length > 48 ? "long" : "";
+          row.append(cell);
+        });
+        return row;
+      }));
+      told.value = `${Math.min(limit, lines.length)} of ${lines.length} lines`;
+      more.hidden = lines.length <= limit;
+    }
+
+    async function save() {
+      const name = pick.value.startsWith("figure:") ? `figure-${pick.value.slice(7).replaceAll(" ", "-")}.csv` : pick.value;
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob([await textOf(pick.value)], { type: "text/csv" }));
+      link.download = name;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    }
+
+    pick.addEventListener("change", open);
+    search.addEventListener("input", () => { limit = PAGE; show(); });
+    more.addEventListener("click", () => { limit += 4 * PAGE; show(); });
+    root.querySelector("[name=save]").addEventListener("click", save);
+    return open();
+  }
+
+  /* ---- the page ---- */
+
+  function theme() {
+    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+    const now = document.documentElement.dataset.theme || (dark ? "dark" : "light");
+    document.documentElement.dataset.theme = now === "dark" ? "light" : "dark";
+  }
+
+  const places = [...document.querySelectorAll("[data-panel]")];
+  const hidden = place => place.closest("details:not([open])");
+
+  async function drawAll() {
+    for (const place of places) if (!hidden(place)) await draw(place);
+  }
+
+  async function drawTheRest() {
+    for (const place of places) {
+      if (hidden(place) || place.dataset.state) continue;
+      await new Promise(go => (window.requestIdleCallback || setTimeout)(go));
+      await draw(place);
+    }
+    document.documentElement.dataset.drawn = "all";
+  }
+
+  async function begin() {
+    document.body.append(bubble);
+    document.getElementById("theme").addEventListener("click", theme);
+    for (const details of document.querySelectorAll("details.more")) details.addEventListener("toggle", drawAll);
+    if (form) {
+      form.addEventListener("change", filter);
+      form.mark.addEventListener("input", mark);
+      form.addEventListener("reset", () => setTimeout(filter));
+      form.addEventListener("submit", event => event.preventDefault());
+      document.addEventListener("click", event => {
+        for (const open of form.querySelectorAll("details[open]")) if (!open.contains(event.target)) open.open = false;
+      });
+      fits();
+      say(null);
+    }
+    if (regimes) regimes.addEventListener("change", heat);
+    const near = new IntersectionObserver(seen => { for (const one of seen) if (one.isIntersecting) draw(one.target); }, { rootMargin: "400px" });
+    places.forEach(place => near.observe(place));
+    addEventListener("beforeprint", () => {
+      for (const details of document.querySelectorAll("details.more")) if (!details.querySelector("[data-panel]")) details.open = true;
+      drawAll();
+    });
+    const tables = document.getElementById("tables");
+    if (tables) await tableViewer(tables);
+    await drawTheRest();
+  }
+
+  window.collapselab = { data, models, views, state, drawAll };
+  begin();
+})();

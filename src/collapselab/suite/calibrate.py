@@ -1,0 +1,102 @@
+"""How long a suite takes on this machine, from timing a few steps of a small and of a large model of it.
+
+A step takes a fixed time and one that grows with its operations. Two points give both; everything else is arithmetic.
+The steps are those of `train`: same model, same loss, same optimiser, on tokens drawn at random.
+"""
+
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from collapselab.measure.options import Options
+from collapselab.suite.plan import Entry
+
+STEPS = 5
+STEP_TOKENS = 4096
+"""Most tokens of a timed step: enough to be typical, few enough not to be waited for."""
+
+PATIENCE = 3.0
+"""Seconds that the timed step of the large model may take, as the small one foretells."""
+
+CHECKPOINT_SECONDS = 1.5
+"""Loading, counting and writing at each measured checkpoint."""
+
+
+@final
+@dataclass(frozen=True)
+class Pace:
+    """What this machine does: a fixed time for each step, and so many floating-point operations a second."""
+
+    step_seconds: float
+    flops_per_second: float
+
+    def seconds(self, entry: Entry, options: Options) -> float:
+        """About how long a run takes, trained and measured at every checkpoint."""
+        training = entry.planned.steps * self.step_seconds + entry.flops / self.flops_per_second
+        measuring = CHECKPOINT_SECONDS + entry.measure_flops(options) / self.flops_per_second
+        return training + len(entry.checkpoints) * measuring
+
+
+def pace(entries: list[Entry], *, device: str = "auto") -> Pace:
+    """Time the smallest model of a plan, and the largest that does not take long."""
+    ordered = sorted(entries, key=_timed_flops)
+    small = ordered[0]
+    small_flops, small_seconds = _timed_flops(small), _step_seconds(small, device)
+    within = [entry for entry in ordered if _timed_flops(entry) / small_flops * small_seconds <= PATIENCE]
+    large = within[-1] if within else small
+    if _timed_flops(large) < 1.5 * small_flops:
+        return Pace(0.0, small_flops / small_seconds)
+    more_flops, more_seconds = _timed_flops(large) - small_flops, _step_seconds(large, device) - small_seconds
+    if more_seconds <= 0:
+        return Pace(small_seconds, float("inf"))
+    return Pace(max(0.0, small_seconds - small_flops * more_seconds / more_flops), more_flops / more_seconds)
+
+
+def _sequences(entry: Entry) -> int:
+    return max(1, min(entry.planned.batch, STEP_TOKENS // entry.planned.block))
+
+
+def _timed_flops(entry: Entry) -> float:
+    return entry.step_flops * _sequences(entry) / entry.planned.batch
+
+
+def _step_seconds(entry: Entry, device: str) -> float:
+    """The median time of a step, the first left out: it warms up."""
+    import numpy as np
+    from transformers import TrainerCallback
+
+    from collapselab.corpus.blocks import Split
+    from collapselab.models.build import build_config, build_model
+    from collapselab.models.load import find_device
+    from collapselab.training.settings import Plan
+    from collapselab.training.trainer import LanguageTrainer, training_arguments
+
+    class Clock(TrainerCallback):
+        ends: list[float]
+
+        def on_train_begin(self, *_: Any, **__: Any) -> None:
+            self.ends = []
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            self.ends.append(time.perf_counter())
+
+    settings, corpus, block = entry.settings, entry.corpus, entry.planned.block
+    plan = Plan(block, 64, _sequences(entry), STEPS, 0, {})
+    config = build_config(
+        settings.family, width=settings.width, depth=settings.depth, vocabulary=corpus.vocabulary,
+        positions=settings.context or block, tied=settings.tied, dropout=settings.dropout,
+    )  # fmt: skip
+    where, clock = find_device(device), Clock()
+    with tempfile.TemporaryDirectory() as folder:
+        ids = np.random.default_rng(0).integers(0, corpus.vocabulary, (plan.blocks, block), dtype=np.uint32)
+        ids.tofile(Path(folder) / "train.bin")
+        facts = {"blocks": plan.blocks, "id_type": "uint32"}
+        split = Split(Path(folder) / "train.bin", facts, block, np.zeros((2, corpus.vocabulary), dtype=np.int64))
+        args = training_arguments(settings, plan, folder=folder, device=where, bf16=False, parts=1, report_to="none")
+        trainer = LanguageTrainer(build_model(config, seed=0), split, settings, plan, args)
+        trainer.add_callback(clock)
+        trainer.train()
+    return statistics.median(after - before for before, after in zip(clock.ends, clock.ends[1:], strict=False))

@@ -1,0 +1,117 @@
+"""The corpora of a suite: what is known of one before it is there, and the one that is built, once."""
+
+import hashlib
+import json
+import math
+import re
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import final
+
+from collapselab.corpus.blocks import Corpus, read_facts
+from collapselab.corpus.build import build_corpus
+from collapselab.corpus.sources import Reading, Source, open_source
+from collapselab.errors import CorpusError
+from collapselab.suite.parts import CorpusSpec
+from collapselab.suite.spec import THE_CORPUS, Suite
+
+SAMPLE = 200
+"""Documents that are read to guess the size of a corpus."""
+
+
+@final
+@dataclass(frozen=True)
+class CorpusFacts:
+    """What planning needs of a corpus. Without a `hash` it is not built yet, and its size is a guess."""
+
+    name: str
+    path: Path
+    hash: str | None
+    block: int
+    blocks: int
+    validation_blocks: int
+    vocabulary: int
+
+    @property
+    def key(self) -> str:
+        """What stands for the corpus in a run's identity; a stand-in until it is built."""
+        return self.hash or f"not built: {self.path}"
+
+
+def corpus_facts(suite: Suite, folder: Path) -> dict[str, CorpusFacts]:
+    """The suite's corpora as far as they are known, without building any."""
+    return {name: _facts(name, spec, folder) for name, spec in suite.corpora.items()}
+
+
+def build_corpora(suite: Suite, folder: Path) -> dict[str, CorpusFacts]:
+    """Build what is not there yet; a corpus that is given as a folder must be there."""
+    for name, spec in suite.corpora.items():
+        path = corpus_path(name, spec, folder)
+        if spec.folder is None and not (path / "corpus.json").exists():
+            build_corpus(_source(spec), path, spec.recipe)
+        Corpus(path)  # whole and undamaged, before anything is trained on it
+    return corpus_facts(suite, folder)
+
+
+def corpus_path(name: str, spec: CorpusSpec, folder: Path) -> Path:
+    """Where a corpus of the suite is: the folder named, or one in the suite's, named by what it is built from."""
+    if spec.folder is not None:
+        return Path(spec.folder)
+    said = json.dumps(spec.model_dump(exclude={"blocks"}), sort_keys=True)
+    label = re.split(r"[^\w-]", Path(spec.sources[0]).name)[0] if name == THE_CORPUS else name
+    return folder / "corpora" / f"{label}-{hashlib.sha256(said.encode()).hexdigest()[:8]}"
+
+
+def _facts(name: str, spec: CorpusSpec, folder: Path) -> CorpusFacts:
+    path = corpus_path(name, spec, folder)
+    if spec.folder is None and not (path / "corpus.json").exists():
+        return _guessed(name, spec, path)
+    facts = read_facts(path)
+    train, validation = (facts["splits"][split]["blocks"] for split in ("train", "validation"))
+    return CorpusFacts(name, path, facts["hash"], facts["block"], train, validation, facts["vocabulary"])
+
+
+def _guessed(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
+    recipe = spec.recipe
+    vocabulary = _vocabulary(recipe.tokenizer)
+    if spec.blocks is not None:
+        train, validation = spec.blocks, max(1, spec.blocks // 100)
+    else:
+        tokens, held_out = _tokens(spec, vocabulary)
+        train, validation = (max(1, round(count / recipe.block)) for count in (tokens, held_out))
+    return CorpusFacts(name, path, None, recipe.block, train, validation, vocabulary)
+
+
+def _vocabulary(tokenizer: str) -> int:
+    kind, _, size = tokenizer.partition(":")
+    if kind == "bpe" and size.isdecimal():
+        return int(size)
+    if Path(tokenizer).is_dir():
+        from transformers import AutoTokenizer
+
+        return len(AutoTokenizer.from_pretrained(tokenizer))
+    return 50257
+
+
+def _tokens(spec: CorpusSpec, vocabulary: int) -> tuple[float, float]:
+    """About how many tokens the two splits have, from the beginning of the text."""
+    source = _source(spec)
+    per_token = min(4.2, 1.3 + 0.72 * (math.log2(max(vocabulary, 300)) - 8))  # characters, as seen on storyworld
+    first = list(islice(source.train.open(), SAMPLE))
+    if source.train.total is None or not first:
+        raise CorpusError(
+            f"{', '.join(spec.sources)}: how much text it is shows when it is read. For planning before that, say "
+            "about how many blocks it makes: `blocks: 10000` in the recipe's corpus."
+        )
+    size = sum(source.train.size(text) for text in first)
+    characters = source.train.total * sum(map(len, first)) / size
+    if source.validation is None:
+        return characters / per_token * (1 - spec.validation_share), characters / per_token * spec.validation_share
+    held_out = source.validation.total or 0
+    return characters / per_token, held_out / source.train.total * characters / per_token
+
+
+def _source(spec: CorpusSpec) -> Source:
+    given = [spec.validation] if isinstance(spec.validation, str) else spec.validation
+    return open_source(spec.sources, validation=given, reading=Reading(spec.text_column, spec.separator))

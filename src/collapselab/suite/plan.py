@@ -1,0 +1,194 @@
+"""What a suite comes to: every run with its name, its size and its cost, before anything is trained.
+
+The name of a run's folder follows from its settings and its corpus alone, so the same run has the same name in every
+recipe; the last 8 digits are its identity, what stands before them is for people.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+from collapselab.errors import ConfigError, ModelError
+from collapselab.measure.options import Options
+from collapselab.suite.corpora import CorpusFacts
+from collapselab.suite.spec import Suite
+from collapselab.training.settings import Plan, Settings, identity, paper_batch, plan, resolved
+
+MARKS = {
+    "tied": "", "dropout": "do", "context": "c", "batch": "b", "batch_tokens": "bt", "optimizer": "", "lr": "lr",
+    "schedule": "", "warmup": "w", "weight_decay": "wd", "clip": "clip", "label_smoothing": "ls", "precision": "",
+    "seed": "s", "data_seed": "ds",
+}  # fmt: skip
+"""What stands before a setting's value in the name of a run, where it is not the default."""
+
+TRAINING, FORWARD = 6, 2
+"""Floating-point operations for each token and each number in a matrix, in a training step and a forward pass."""
+
+
+@final
+@dataclass(frozen=True)
+class Entry:
+    """One run of a suite."""
+
+    name: str
+    settings: Settings
+    corpus: CorpusFacts
+    planned: Plan
+
+    @cached_property
+    def parameters(self) -> int:
+        return _parameters(self.settings, self.corpus)
+
+    @property
+    def checkpoints(self) -> list[str]:
+        return list(self.planned.checkpoints.values())
+
+    @property
+    def step_flops(self) -> float:
+        return self.planned.step_tokens * self._token_flops(TRAINING)
+
+    @property
+    def flops(self) -> float:
+        """Of the training: 6 for each token and number in a matrix, and the attention's."""
+        return self.planned.steps * self.step_flops
+
+    def measure_flops(self, options: Options) -> float:
+        """Of measuring one checkpoint: both passes, the decisions, and the pairs of classes, with their nulls."""
+        tokens = [options.blocks_for(self.planned.block - 1, blocks) * (self.planned.block - 1) for blocks in
+                  (self.corpus.blocks, self.corpus.validation_blocks)]  # fmt: skip
+        width, classes, times = self.settings.width, self.corpus.vocabulary, 2 if options.null else 1
+        decisions = 2 * FORWARD * tokens[1] * classes * width
+        pairs = times * FORWARD * classes * classes * width
+        return sum(tokens) * self._token_flops(FORWARD) + decisions + pairs
+
+    @property
+    def disk(self) -> int:
+        """Bytes when the run is finished: weights and class moments of every checkpoint."""
+        moments = 8 * self.corpus.vocabulary * (self.settings.width + 2)
+        return len(self.checkpoints) * (4 * self.parameters + moments)
+
+    def _token_flops(self, each: int) -> float:
+        settings, corpus = self.settings, self.corpus
+        matrices = self.parameters - (0 if settings.tied else corpus.vocabulary * settings.width)
+        return each * (matrices + 2 * settings.depth * settings.width * self.planned.block)
+
+
+@final
+@dataclass(frozen=True)
+class SuitePlan:
+    """All runs of a suite, each once, and what should be looked at before they start."""
+
+    entries: list[Entry]
+    warnings: list[str] = field(default_factory=list)
+    impossible: list[str] = field(default_factory=list)
+    """Runs that cannot be made, with the reason."""
+
+
+def plan_suite(
+    suite: Suite, corpora: dict[str, CorpusFacts], *, advance: Callable[[int], object] = lambda _: None
+) -> SuitePlan:
+    """Name, plan and check every run."""
+    entries: dict[str, Entry] = {}
+    warnings, impossible, same = [], [], 0
+    for number, (settings, name) in enumerate(suite.runs):
+        corpus = corpora[name]
+        try:
+            planned = plan(settings, blocks=corpus.blocks, block=corpus.block)
+            entry = Entry(run_name(settings, corpus.key), settings, corpus, planned)
+            _ = entry.parameters
+        except (ConfigError, ModelError) as error:
+            impossible.append(f"run {number + 1} ({described(settings)}): {error}")
+            continue
+        if entry.name in entries:
+            same += 1
+            if same <= 3:
+                warnings.append(f"run {number + 1} ({described(settings)}) is the same as one before; it is done once.")
+        entries.setdefault(entry.name, entry)
+        advance(1)
+    if same > 3:
+        warnings.append(f"{same - 3:,} more runs are the same as one before.")
+    found = list(entries.values())
+    return SuitePlan(found, [*warnings, *_short_trainings(found), *_uneven_shares(found, suite)], impossible)
+
+
+def run_name(settings: Settings, corpus_key: str) -> str:
+    """The name of the run's folder, as 02x0128-e3-lr0.002-s1-5f0c1d2e."""
+    values = resolved(settings)
+    family = "" if settings.family == "gpt-neo" else f"{Path(settings.family).stem}-"
+    length = f"n{settings.steps}" if settings.steps else f"e{values['epochs']:g}"
+    parts = [f"{family}{settings.depth:02}x{settings.width:04}", length]
+    parts += [_marked(name, values[name]) for name in MARKS if values[name] != _usual(name, settings)]
+    return "-".join([*parts, identity(settings, corpus_key)])
+
+
+def described(settings: Settings) -> str:
+    """The settings that someone chose."""
+    chosen = ((name, value) for name, value in settings.model_dump().items() if name in settings.model_fields_set)
+    return ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in chosen)
+
+
+def _usual(name: str, settings: Settings) -> Any:
+    if name == "batch":
+        return None if settings.batch_tokens else paper_batch(settings.width, settings.depth)
+    return settings.seed if name == "data_seed" else _DEFAULTS[name]
+
+
+_DEFAULTS = {name: field.default for name, field in Settings.model_fields.items()}
+
+
+def _marked(name: str, value: Any) -> str:
+    if name == "tied":
+        return "untied"
+    return f"{MARKS[name]}{value:g}" if isinstance(value, float) else f"{MARKS[name]}{value}"
+
+
+_known_parameters: dict[tuple[Any, ...], int] = {}
+
+
+def _parameters(settings: Settings, corpus: CorpusFacts) -> int:
+    from collapselab.models.build import build_config, parameters
+
+    context = settings.context or corpus.block
+    key = (settings.family, settings.width, settings.depth, settings.tied, context, corpus.vocabulary)
+    if key not in _known_parameters:
+        config = build_config(
+            settings.family,
+            width=settings.width,
+            depth=settings.depth,
+            vocabulary=corpus.vocabulary,
+            positions=context,
+            tied=settings.tied,
+            dropout=settings.dropout,
+        )
+        _known_parameters[key] = parameters(config)
+    return _known_parameters[key]
+
+
+def _short_trainings(entries: list[Entry]) -> list[str]:
+    """A warning where a batch is more than an epoch, or an epoch a broken number of few batches."""
+    found = []
+    for entry in entries:
+        planned = entry.planned
+        if planned.batch > planned.blocks:
+            found.append(
+                f"{entry.name}: a batch of {planned.batch} is more than the {planned.blocks:,} blocks of an epoch."
+            )
+        elif planned.blocks % planned.batch and planned.blocks < 10 * planned.batch:
+            found.append(
+                f"{entry.name}: {planned.blocks:,} blocks are not a whole number of batches of {planned.batch}; "
+                f"an epoch ends inside its last one."
+            )
+    return found if len(found) <= 3 else [*found[:3], f"{len(found) - 3:,} more runs have such batches."]
+
+
+def _uneven_shares(entries: list[Entry], suite: Suite) -> list[str]:
+    processes = suite.resources.gpus
+    if processes < 2:
+        return []
+    uneven = [entry for entry in entries if entry.planned.batch % processes]
+    return [
+        f"{entry.name}: its batch of {entry.planned.batch} cannot be shared by {processes} GPUs."
+        for entry in uneven[:3]
+    ]

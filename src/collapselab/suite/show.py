@@ -1,0 +1,164 @@
+"""A suite to look at: the plan, and where each run stands."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Column, Table
+
+from collapselab.measure.options import Options
+from collapselab.suite.calibrate import Pace
+from collapselab.suite.plan import Entry, SuitePlan
+from collapselab.suite.run import Watch
+from collapselab.suite.state import STAGES, State
+
+SHOWN = 40
+"""Runs that are listed before the rest is summed up."""
+
+COLOURS = {"training": "cyan", "measuring": "cyan", "stopped": "yellow", "failed": "red", "done": "green"}
+
+
+def plan_facts(planned: SuitePlan, states: list[State], options: Options, pace: Pace | None) -> dict[str, Any]:
+    """The plan as plain data: every run, and the totals."""
+    runs = [_entry_facts(entry, state, options, pace) for entry, state in zip(planned.entries, states, strict=True)]
+    sums = {key: sum(run[key] for run in runs) for key in ("tokens", "flops", "disk_bytes")}
+    left = None if pace is None else sum(run["seconds"] for run in runs if run["stage"] != "done")
+    checkpoints = sum(len(run["checkpoints"]) for run in runs)
+    done = sum(run["stage"] == "done" for run in runs)
+    total = {"runs": len(runs), "done": done, "checkpoints": checkpoints, **sums, "seconds_left": left}
+    return {"runs": runs, "total": total, "warnings": planned.warnings, "impossible": planned.impossible}
+
+
+def _entry_facts(entry: Entry, state: State, options: Options, pace: Pace | None) -> dict[str, Any]:
+    return {
+        "run": entry.name,
+        "stage": state.stage,
+        "parameters": entry.parameters,
+        "batch": entry.planned.batch,
+        "steps": entry.planned.steps,
+        "tokens": entry.planned.tokens,
+        "flops": entry.flops,
+        "disk_bytes": entry.disk,
+        "checkpoints": entry.checkpoints,
+        "seconds": None if pace is None else pace.seconds(entry, options),
+    }
+
+
+def plan_table(facts: dict[str, Any], *, every: bool = False) -> RenderableType:
+    """The plan for people."""
+    table = Table(box=None, header_style="bold")
+    for column in ("run", "parameters", "batch", "steps", "tokens", "FLOPs", "checkpoints", "disk", "time", ""):
+        words = column in ("run", "checkpoints", "")
+        table.add_column(column, justify="left" if words else "right", no_wrap=column == "run")
+    runs = facts["runs"]
+    for run in runs if every or len(runs) <= SHOWN else runs[: SHOWN // 2]:
+        table.add_row(
+            escape(run["run"]), f"{run['parameters']:,}", str(run["batch"]), f"{run['steps']:,}",
+            amount(run["tokens"]), amount(run["flops"]), _listed(run["checkpoints"]), size(run["disk_bytes"]),
+            duration(run["seconds"]), _coloured(run["stage"]),
+        )  # fmt: skip
+    total = facts["total"]
+    parts: list[RenderableType] = [table]
+    if len(runs) > len(table.rows):
+        parts.append(f"… and {len(runs) - len(table.rows):,} more runs (--all lists them)")
+    left = "" if total["seconds_left"] is None else f", about {duration(total['seconds_left'])} on this machine"
+    done = f", {total['done']:,} of them done" if total["done"] else ""
+    parts.append(
+        f"[bold]{total['runs']:,} runs{done}[/bold], {total['checkpoints']:,} checkpoints: {amount(total['tokens'])} "
+        f"tokens, {amount(total['flops'])} FLOPs, {size(total['disk_bytes'])} of disk{left}"
+    )
+    parts += [f"[yellow]{escape(warning)}[/yellow]" for warning in facts["warnings"]]
+    parts += [f"[red]{escape(reason)}[/red]" for reason in facts["impossible"]]
+    return Group(*parts)
+
+
+def status_table(states: list[State], *, every: bool = False) -> RenderableType:
+    """What is at work and what failed first; what waits and what is done as far as there is room."""
+    jobs = any(state.job for state in states)
+    columns = ["", "checkpoints", "step", "loss", "time left", *(["job"] if jobs else []), "why"]
+    table = Table(Column("run", no_wrap=True), *columns, box=None, header_style="bold")
+    ordered = sorted(states, key=lambda state: STAGES.index(state.stage))
+    shown = ordered if every else ordered[:SHOWN]
+    for state in shown:
+        measured = f"{state.checkpoints_made}/{state.checkpoints} made, {state.checkpoints_measured} measured"
+        step = f"{state.step:,}/{state.steps:,}" if state.step else ""
+        loss = "" if state.loss is None else f"{state.loss:.3f}"
+        left = "" if state.seconds_left is None else duration(state.seconds_left)
+        cells = [escape(state.run), _coloured(state.stage), measured, step, loss, left]
+        table.add_row(*cells, *([escape(state.job or "")] if jobs else []), escape(state.why or ""))
+    parts: list[Any] = [table]
+    if len(states) > len(shown):
+        parts.append(f"… and {len(states) - len(shown):,} more runs (--all lists them)")
+    return Group(*parts, summary(states))
+
+
+def summary(states: list[State]) -> str:
+    """How many runs stand where."""
+    counts = Counter(state.stage for state in states)
+    told = [f"{counts[stage]:,} {stage}" for stage in reversed(STAGES) if counts[stage]]
+    return f"{len(states):,} runs: {', '.join(told)}"
+
+
+@contextmanager
+def shown_live(*, quiet: bool = False) -> Iterator[Watch | None]:
+    """On a terminal the table as it changes; elsewhere a line whenever something does."""
+    console = Console(stderr=True)
+    if quiet:
+        yield None
+    elif console.is_terminal:
+        with Live(console=console, refresh_per_second=2, transient=True) as live:
+            yield lambda states: live.update(status_table(states))
+    else:
+        said: list[str] = []
+
+        def say(states: list[State]) -> None:
+            line = summary(states)
+            if said[-1:] != [line]:
+                said.append(line)
+                console.print(line, soft_wrap=True)
+
+        yield say
+
+
+def wide_console() -> Console:
+    """Standard output, wide enough for the tables where it is no terminal, which would have a width."""
+    console = Console()
+    return console if console.is_terminal else Console(width=160)
+
+
+def duration(seconds: float | None) -> str:
+    """A time as people say it: 40 s, 12 min, 3.5 h, 2.1 days."""
+    if seconds is None:
+        return "–"
+    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / unit:.{0 if unit < 3600 else 1}f} {name}"
+    return f"{seconds / 86400:,.1f} days"
+
+
+def amount(number: float) -> str:
+    """A large number in four characters or so: 12k, 3.4M, 5.6e18."""
+    for limit, unit, name in ((1e4, 1, ""), (1e6, 1e3, "k"), (1e9, 1e6, "M"), (1e12, 1e9, "G")):
+        if number < limit:
+            return f"{number / unit:,.{0 if number / unit >= 100 or not name else 1}f}{name}"
+    return f"{number:.1e}"
+
+
+def size(number: float) -> str:
+    """Bytes as people say them."""
+    for limit, unit, name in ((1e6, 1e3, "kB"), (1e9, 1e6, "MB"), (1e12, 1e9, "GB")):
+        if number < limit:
+            return f"{number / unit:,.1f} {name}"
+    return f"{number / 1e12:,.1f} TB"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 5 else f"{', '.join(names[:2])} … {names[-1]} ({len(names)})"
+
+
+def _coloured(stage: str) -> str:
+    return f"[{COLOURS[stage]}]{stage}[/]" if stage in COLOURS else stage

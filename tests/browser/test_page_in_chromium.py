@@ -1,0 +1,299 @@
+"""The page as a reader meets it."""
+
+import csv
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from browser.conftest import HOSTILE
+
+pytestmark = pytest.mark.browser
+
+MARKED = """
+const marked = {};
+const walk = (item, found) => {
+  if (item.marktype === "symbol") for (const one of item.items) if (one.datum && one.datum.id !== undefined && one.opacity > 0.5) found.add(one.datum.id);
+  for (const child of item.items || []) walk(child, found);
+};
+for (const [key, view] of collapselab.views) if (key.startsWith(arguments[0])) { const found = new Set(); walk(view.scenegraph().root, found); marked[key] = [...found].sort((a, b) => a - b); }
+return marked;
+"""
+CONTRAST = """
+const parse = colour => { const [r, g, b, a = 1] = colour.match(/[\\d.]+/g).map(Number); return { r, g, b, a }; };
+const light = ({ r, g, b }) => { const f = v => { v /= 255; return v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; }; return .2126 * f(r) + .7152 * f(g) + .0722 * f(b); };
+const ground = element => { for (let e = element; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c.a > 0) return c; } return { r: 255, g: 255, b: 255 }; };
+const bad = [];
+const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+for (let node; (node = walker.nextNode());) {
+  const element = node.parentElement;
+  if (!node.textContent.trim() || element.closest("script, style, [hidden], .mark-text") || !element.getClientRects().length) continue;
+  const style = getComputedStyle(element), ink = parse(element.closest("svg") ? style.fill : style.color);
+  const [a, b] = [light(ink), light(ground(element.closest("svg") ? element.closest(".chart") || element : element))].sort((x, y) => y - x);
+  const ratio = (a + .05) / (b + .05);
+  if (ratio < 4.5) bad.push([node.textContent.trim().slice(0, 40), element.className.baseVal ?? element.className, ratio]);
+}
+return bad;
+"""
+
+
+def opened(chromium: Any, page: Path, *, width: int = 1280, dark: bool = False) -> Any:
+    """The page when every figure that is not folded away has been drawn."""
+    chromium.get("about:blank")
+    chromium.get_log("browser")
+    chromium.get_log("performance")
+    chromium.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    )
+    wishes = {"prefers-color-scheme": "dark" if dark else "light", "prefers-reduced-motion": "reduce"}
+    features = [{"name": name, "value": value} for name, value in wishes.items()]
+    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    chromium.get(page.as_uri())
+    until(
+        lambda: chromium.execute_script("return document.documentElement.dataset.drawn") == "all", "all figures drawn"
+    )
+    return chromium
+
+
+def until(condition: Any, what: str, seconds: float = 40) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"still not: {what}"
+        time.sleep(0.05)
+
+
+def settle(chromium: Any) -> None:
+    """Wait for two frames, after which what was asked of the figures has been drawn."""
+    chromium.execute_async_script(
+        "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 50)))"
+    )
+
+
+def lines_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def click(chromium: Any, element: Any) -> None:
+    chromium.execute_script(
+        "arguments[0].scrollIntoView({block: 'center', inline: 'center', behavior: 'instant'})", element
+    )
+    element.click()
+
+
+def r_squared(suite: Path, metric: str, *, depth: str | None = None) -> tuple[float, int]:
+    """From the tables themselves, with numpy."""
+    runs = {(run["run"], run["checkpoint"]): run for run in lines_of(suite / "runs.csv")}
+    pairs = []
+    for row in lines_of(suite / "results.csv"):
+        run = runs[row["run"], row["checkpoint"]]
+        whole = (row["split"], row["layer"], row["bin"]) == ("train", "last", "all")
+        if whole and row["metric"] == metric and float(run["epoch"]) > 0 and (depth is None or run["depth"] == depth):
+            pairs.append((float(run["val_loss"]), float(row["value"])))
+    return float(np.corrcoef(np.array(pairs).T)[0, 1] ** 2), len(pairs)
+
+
+def fit_of(chromium: Any, metric: str) -> str:
+    text: str = chromium.find_element("css selector", f"[data-fit='collapse-{metric}']").text
+    return text
+
+
+def drag(chromium: Any, metric: str) -> None:
+    """Mark the better half of a panel's models with the mouse."""
+    from selenium.webdriver import ActionChains
+
+    chart = chromium.find_element("css selector", f"[data-panel='collapse-{metric}'] svg")
+    chromium.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", chart)
+    mouse = ActionChains(chromium).move_to_element_with_offset(chart, -60, -70).click_and_hold()
+    mouse.move_by_offset(40, 60).move_by_offset(40, 60).release().perform()
+    settle(chromium)
+
+
+def test_nothing_is_asked_for_and_nothing_is_complained_about(chromium: Any, page: Path) -> None:
+    opened(chromium, page)
+    assert [entry["message"] for entry in chromium.get_log("browser")] == []
+    messages = [json.loads(entry["message"])["message"] for entry in chromium.get_log("performance")]
+    asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    assert page.as_uri() in asked
+    assert [url for url in asked if not url.startswith(("data:", "blob:", "about:")) and url != page.as_uri()] == []
+
+
+def test_every_figure_is_drawn(chromium: Any, page: Path) -> None:
+    opened(chromium, page)
+    chromium.execute_script("document.querySelectorAll('details').forEach(details => details.open = true)")
+    states = "return [...document.querySelectorAll('[data-panel]')].map(place => [place.dataset.panel, place.dataset.state, place.querySelectorAll('svg path, svg line').length])"
+    until(lambda: all(state == "drawn" for _, state, _ in chromium.execute_script(states)), "folded figures drawn")
+    drawn = chromium.execute_script(states)
+    assert len(drawn) > 50
+    assert [key for key, _, marks in drawn if marks < 5] == []
+
+
+def test_230_models_open_in_under_two_seconds(chromium: Any, page: Path) -> None:
+    opened(chromium, page)
+    loaded = chromium.execute_script("const [n] = performance.getEntriesByType('navigation'); return n.loadEventEnd")
+    assert (
+        chromium.execute_script(
+            "return collapselab.models.filter(model => model.trained && model.val_loss !== null).length"
+        )
+        == 230 - 2
+    )
+    assert loaded < 2000
+    assert page.stat().st_size < 4_000_000
+
+
+def test_the_r_squared_of_a_panel_is_that_of_the_tables(chromium: Any, page: Path, suite: Path) -> None:
+    opened(chromium, page)
+    for metric in ("agreement", "lognorm_cv", "cdnv_k2"):
+        expected, models = r_squared(suite, metric)
+        assert fit_of(chromium, metric).startswith(f"R² {expected:.2f}")
+        assert fit_of(chromium, metric).endswith(f"n {models}")
+
+
+def test_brushing_one_panel_marks_the_same_models_in_every_panel(chromium: Any, page: Path) -> None:
+    opened(chromium, page)
+    everything = chromium.execute_script(MARKED, "collapse")
+    drag(chromium, "lognorm_cv")
+    marked = chromium.execute_script(MARKED, "collapse")
+    assert len(marked) == 7
+    assert len({tuple(found) for found in marked.values()}) == 1
+    some = next(iter(marked.values()))
+    assert 0 < len(some) < len(next(iter(everything.values())))
+    along_training = chromium.execute_script(MARKED, "training")["training-agreement"]
+    assert along_training == some, "and along training"
+    assert f"{len(some)} marked" in chromium.find_element("css selector", ".filters output").text
+
+
+def test_brushing_another_panel_lets_go_of_the_first(chromium: Any, page: Path) -> None:
+    opened(chromium, page)
+    drag(chromium, "lognorm_cv")
+    drag(chromium, "duality_cos_mean")
+    marked = chromium.execute_script(MARKED, "collapse")
+    assert len({tuple(found) for found in marked.values()}) == 1
+    first = chromium.execute_script("return collapselab.views.get('collapse-lognorm_cv').signal('brush')")
+    assert not first
+
+
+def test_filters_change_what_is_drawn_and_its_r_squared(chromium: Any, page: Path, suite: Path) -> None:
+    opened(chromium, page)
+    chromium.execute_script(
+        "document.querySelectorAll('.filters [name=deep]').forEach(box => { box.checked = box.value === '4'; });"
+        "document.querySelector('.filters [name=deep]').dispatchEvent(new Event('change', {bubbles: true}))"
+    )
+    settle(chromium)
+    expected, models = r_squared(suite, "agreement", depth="4")
+    assert fit_of(chromium, "agreement").startswith(f"R² {expected:.2f}")
+    assert fit_of(chromium, "agreement").endswith(f"n {models}")
+    drawn = chromium.execute_script(MARKED, "collapse")
+    assert {len(found) for found in drawn.values()} == {models}
+    click(chromium, chromium.find_element("css selector", ".filters [type=reset]"))
+    until(lambda: fit_of(chromium, "agreement").endswith(f"n {r_squared(suite, 'agreement')[1]}"), "all shown again")
+
+
+def test_models_are_marked_by_name_without_a_mouse(chromium: Any, page: Path) -> None:
+    opened(chromium, page)
+    chromium.find_element("css selector", ".filters [name=mark]").send_keys("12x1024-wd0.1")
+    settle(chromium)
+    marked = chromium.execute_script(MARKED, "collapse")
+    names = chromium.execute_script(
+        "return arguments[0].map(id => collapselab.models[id].run)", marked["collapse-agreement"]
+    )
+    assert len(names) == 3
+    assert set(names) == {"12x1024-wd0.1-s0"}
+
+
+def column(chromium: Any, name: str) -> list[str]:
+    found: list[str] = chromium.execute_script(
+        "const table = document.querySelector('#tables table'), names = [...table.querySelectorAll('th')].map(cell => cell.textContent);"
+        "const i = names.indexOf(arguments[0]); return [...table.querySelectorAll('tbody tr')].map(row => row.cells[i].textContent)", name
+    )  # fmt: skip
+    return found
+
+
+def test_the_table_sorts_and_searches(chromium: Any, page: Path) -> None:
+    opened(chromium, page)
+    head = next(b for b in chromium.find_elements("css selector", "#tables th button") if b.text == "val_loss")
+    click(chromium, head)
+    rising = [float(text) for text in column(chromium, "val_loss")]
+    assert rising == sorted(rising)
+    click(chromium, head)
+    falling = [float(text) for text in column(chromium, "val_loss")]
+    assert falling == sorted(falling, reverse=True)
+    assert falling[0] > rising[0]
+    chromium.find_element("css selector", "#tables [name=search]").send_keys("08x0256 wd0.1")
+    assert set(column(chromium, "run")) == {"08x0256-wd0.1-s0"}
+    assert "4 of 4 lines" in chromium.find_element("css selector", "#tables output").text
+
+
+def test_a_saved_table_is_the_one_on_disk(chromium: Any, page: Path, suite: Path, tmp_path: Path) -> None:
+    from selenium.webdriver.support.select import Select
+
+    opened(chromium, page)
+    chromium.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    Select(chromium.find_element("css selector", "#tables [name=table]")).select_by_visible_text("relate.csv")
+    until(lambda: "p_permutation" in chromium.find_element("css selector", "#tables thead").text, "the table opened")
+    click(chromium, chromium.find_element("css selector", "#tables [name=save]"))
+    until(lambda: (tmp_path / "relate.csv").exists(), "the file saved")
+    assert (tmp_path / "relate.csv").read_bytes() == (suite / "analysis" / "relate.csv").read_bytes()
+
+
+def test_a_phone_needs_no_sideways_scrolling(chromium: Any, page: Path) -> None:
+    opened(chromium, page, width=390)
+    chromium.execute_script("document.querySelectorAll('details').forEach(details => details.open = true)")
+    settle(chromium)
+    assert chromium.execute_script("return document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_all_text_stands_out_enough_to_be_read(chromium: Any, page: Path, dark: bool) -> None:
+    opened(chromium, page, dark=dark)
+    assert chromium.execute_script(CONTRAST) == []
+
+
+def test_light_and_dark_can_be_changed_by_keyboard(chromium: Any, page: Path) -> None:
+    from selenium.webdriver import ActionChains, Keys
+
+    opened(chromium, page)
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    before = chromium.execute_script(ground)
+    for _ in range(12):
+        ActionChains(chromium).send_keys(Keys.TAB).perform()
+        if chromium.switch_to.active_element.get_attribute("id") == "theme":
+            break
+    chromium.switch_to.active_element.send_keys(Keys.ENTER)
+    assert chromium.execute_script(ground) != before
+
+
+def test_every_control_can_be_reached_by_keyboard_and_has_a_name(chromium: Any, page: Path) -> None:
+    opened(chromium, page)
+    nameless = chromium.execute_script(
+        "return [...document.querySelectorAll('button, select, input, summary, a')].filter(one => one.tabIndex < 0 ||"
+        " !(one.textContent.trim() || one.getAttribute('aria-label') || (one.labels && one.labels.length))).map(one => one.outerHTML)"
+    )
+    assert nameless == []
+
+
+def test_hovering_tells_a_hostile_name_as_text(chromium: Any, hostile_page: Path) -> None:
+    from selenium.webdriver import ActionChains
+
+    opened(chromium, hostile_page)
+    point = chromium.find_element("css selector", "[data-panel='collapse-agreement'] .mark-symbol path")
+    chromium.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", point)
+    ActionChains(chromium).move_to_element(point).perform()
+    bubble = chromium.find_element("css selector", ".bubble")
+    until(lambda: HOSTILE in bubble.text, "the bubble names the run")
+    assert chromium.execute_script("return document.querySelectorAll('img').length") == 0
+    assert [entry["message"] for entry in chromium.get_log("browser")] == []
+
+
+def test_it_prints_light_and_whole(chromium: Any, page: Path) -> None:
+    opened(chromium, page, dark=True)
+    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": []})
+    paper = chromium.execute_script(
+        "return getComputedStyle(document.documentElement).getPropertyValue('--paper').trim()"
+    )
+    hidden = chromium.execute_script("return getComputedStyle(document.querySelector('.filters')).display")
+    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    assert (paper, hidden) == ("#ffffff", "none")

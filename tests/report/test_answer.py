@@ -1,0 +1,110 @@
+"""Verdicts and names: no stronger than the tables, and in words that every metric has."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from collapselab.analysis.analyze import analyze
+from collapselab.analysis.relate import ALL, WITHIN
+from collapselab.core.metrics import METRICS
+from collapselab.report import names
+from collapselab.report.answer import headline, opening, remaining, strip
+from collapselab.report.story import Story, load_story
+from report.suites import write_suite
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
+    folder = write_suite(
+        tmp_path_factory.mktemp("suites") / "small", widths=(32, 64), depths=(1, 2), seeds=6, inside=False
+    )
+    analyze(folder, permutations=199)
+    return load_story(folder)
+
+
+def test_a_verdict_is_yes_only_where_the_table_shows_it(story: Story) -> None:
+    for line in strip(story):
+        for verdict, subset in ((line.outcome, ALL), (line.fixed, WITHIN)):
+            relation = story.relation(line.metric, subset)
+            assert relation is not None
+            assert (verdict.kind == "with") == (relation.goes == "with" and relation.verdict != "not shown")
+            assert f"{relation.r:+.2f}" in verdict.evidence
+
+
+def test_what_is_not_shown_is_not_called_yes_whatever_its_sign(story: Story) -> None:
+    assert story.analysis is not None
+    weak = [replace(row, verdict="not shown", goes="with") for row in story.analysis.relations]
+    open_story = replace(story, analysis=replace(story.analysis, relations=weak))
+    lines = strip(open_story)
+    assert {line.fixed.kind for line in lines} == {"unshown"}
+    assert "that is shown for 0" in headline(open_story, lines)
+
+
+def test_a_property_comes_with_scale_only_if_every_axis_shows_it(story: Story) -> None:
+    assert story.analysis is not None
+    rows = [
+        replace(row, verdict="falls: toward collapse" if row.axis == "width" else "not shown")
+        for row in story.analysis.trends
+    ]  # fmt: skip
+    lines = strip(replace(story, analysis=replace(story.analysis, trends=rows)))
+    assert {line.scale.kind for line in lines} == {"mixed"}
+
+
+def test_no_sentence_of_the_summary_is_lost_or_told_twice(story: Story) -> None:
+    assert story.analysis is not None
+    topics = {sentence.topic for sentence in story.analysis.sentences}
+    told = [*opening(story), *remaining(story, *topics)]
+    assert sorted(sentence.text for sentence in told) == sorted(sentence.text for sentence in story.analysis.sentences)
+    assert 3 <= len(opening(story)) <= 6
+
+
+def test_every_metric_of_the_catalogue_has_a_name_of_its_own() -> None:
+    assert set(names.METRIC_NAMES) == set(METRICS)
+    assert len(set(names.METRIC_NAMES.values())) == len(METRICS)
+    assert {metric.property for metric in METRICS.values()} <= set(names.PROPERTY_NAMES)
+
+
+def test_a_sentence_in_words_keeps_its_numbers_and_escapes_the_rest() -> None:
+    told = names.in_words("cdnv_k2 (r +0.56) and log cdnv <b> beat val_loss")
+    assert "&lt;b&gt;" in told
+    assert "(r +0.56)" in told
+    assert '<span class="metric" title="cdnv_k2">within-class variability, fourth power</span>' in told
+    assert "cdnv_k2 (r" not in told
+
+
+def test_code_in_a_message_is_set_as_code_and_a_lone_back_tick_is_left() -> None:
+    assert names.coded("give `--bins <N>`.") == "give <code>--bins &lt;N&gt;</code>."
+    assert names.coded("it`s") == "it`s"
+
+
+def test_a_regime_reads_like_words() -> None:
+    assert names.regime_name("epochs=10 epoch=6 weight_decay=0.1") == "10 epochs, at epoch 6, weight decay 0.1"
+    assert names.regime_name("epochs=1 epoch=1 weight_decay=0.0005") == "1 epoch, weight decay 0.0005"
+    assert names.regime_name("epochs=1 epoch=1.00023") == "1 epoch"
+    assert names.regime_name("the only one") == "the only one"
+
+
+def test_an_analysis_that_is_read_back_is_the_one_that_was_written(story: Story) -> None:
+    fresh = analyze(story.directory, permutations=199)
+    again = load_story(story.directory).analysis
+    assert again == fresh
+
+
+def test_tables_newer_than_the_analysis_are_analysed_again_as_before(tmp_path: Path) -> None:
+    folder = write_suite(tmp_path / "suite", widths=(32, 64), depths=(1,), decays=(0.0,), seeds=4, inside=False)
+    analyze(folder, permutations=123, seed=5)
+    write_suite(folder, widths=(32, 64, 128), depths=(1,), decays=(0.0,), seeds=4, inside=False)
+    analysis = load_story(folder).analysis
+    assert analysis is not None
+    assert (analysis.permutations, analysis.seed) == (123, 5)
+    assert analysis.models == 3 * (4 + 1 + 1) + 2
+
+
+def test_a_damaged_analysis_says_so_in_place(tmp_path: Path) -> None:
+    folder = write_suite(tmp_path / "suite", widths=(32,), depths=(1,), decays=(0.0,), seeds=4, inside=False)
+    analyze(folder, permutations=99)
+    (folder / "analysis" / "relate.csv").write_text("subset,metric\n")
+    story = load_story(folder)
+    assert story.analysis is None
+    assert "Run `collapselab analyze` again" in (story.problem or "")

@@ -1,0 +1,65 @@
+"""What the report takes from beside the tables: the corpus and the runs' own records."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from collapselab.corpus.blocks import Corpus
+from collapselab.corpus.build import Recipe, build_corpus
+from collapselab.corpus.sources import open_source
+from collapselab.report.data import lines, plain
+from collapselab.report.inside import classes
+from collapselab.report.provenance import corpus_of, provenance
+from collapselab.report.story import load_story
+from report.suites import write_suite
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus") / "storyworld"
+    build_corpus(
+        open_source(["storyworld:stories=60,validation=8,seed=1"]), folder, Recipe(tokenizer="bpe:300", block=32)
+    )
+    return folder
+
+
+def test_class_frequencies_are_those_of_the_corpus(corpus: Path) -> None:
+    figure, tables = classes(corpus)
+    counts = sorted(Corpus(corpus).train.counts.tolist(), reverse=True)
+    for line in lines(tables["classes"]):
+        assert line["count"] == counts[line["rank"] - 1]
+    assert f"{sum(count > 0 for count in counts):,} classes in {sum(counts):,} training tokens" in figure.caption
+    half = next(n for n in range(1, len(counts) + 1) if 2 * sum(counts[:n]) >= sum(counts))
+    assert f"the most frequent {half:,} make up half" in figure.caption
+
+
+def test_the_corpus_of_the_runs_is_found_by_their_records(corpus: Path, tmp_path: Path) -> None:
+    folder = write_suite(
+        tmp_path / "suite", widths=(32,), depths=(1,), decays=(0.0,), seeds=2, metrics=("agreement",), inside=False
+    )
+    story = load_story(folder)
+    assert corpus_of(story) is None, "their records name one that is not there"
+    for path in folder.glob("*/run.json"):
+        record = json.loads(path.read_text())
+        record["corpus"]["path"] = str(corpus)
+        path.write_text(json.dumps(record))
+    assert corpus_of(story) == corpus
+
+
+def test_settings_that_differ_are_counted(tmp_path: Path) -> None:
+    folder = write_suite(
+        tmp_path / "suite", widths=(32, 64), depths=(1,), decays=(0.0,), seeds=2, metrics=("agreement",), inside=False
+    )
+    (folder / "01x0032-wd0-s0" / "run.json").write_text("{ half a rec")
+    facts = provenance(load_story(folder))
+    assert facts.records == 2, "a record that is damaged is left out"
+    assert dict(facts.facts)["seed"] == "0 (1 of 2), 1 (1 of 2)"
+    assert dict(facts.facts)["width"] == "64"
+
+
+def test_counts_stay_whole_and_what_is_not_finite_is_missing() -> None:
+    assert plain(66_155_520.0) == 66_155_520
+    assert plain(0.123456789) == 0.123457
+    assert plain(float("nan")) is None
+    assert plain(float("inf")) is None

@@ -1,0 +1,151 @@
+"""Names, sizes, costs: what a suite comes to before anything is trained."""
+
+import itertools
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collapselab.measure.options import Options
+from collapselab.suite import calibrate
+from collapselab.suite.calibrate import Pace, pace
+from collapselab.suite.corpora import CorpusFacts, corpus_facts
+from collapselab.suite.plan import Entry, SuitePlan, plan_suite, run_name
+from collapselab.suite.spec import load_suite, parse_suite, shipped
+from collapselab.training.settings import settings_from
+
+CORPUS = CorpusFacts("corpus", Path("nowhere"), "0123456789abcdef", 64, 1000, 10, 500)
+
+
+def planned(text: str, corpus: CorpusFacts = CORPUS) -> SuitePlan:
+    recipe = f"question: Why?\ncorpus: {{source: storyworld}}\n{text}"
+    return plan_suite(parse_suite(recipe, name="mine"), {"corpus": corpus})
+
+
+def entry(**values: Any) -> Entry:
+    return planned(f"base: {values}").entries[0]
+
+
+def test_a_name_is_readable_and_ends_in_the_identity() -> None:
+    settings = settings_from({"width": 128, "depth": 2, "epochs": 3, "lr": 2e-3, "seed": 1, "tied": False})
+    assert re.fullmatch(r"02x0128-e3-untied-lr0\.002-s1-[0-9a-f]{8}", run_name(settings, "x"))
+    llama = settings_from({"width": 128, "depth": 2, "family": "llama", "steps": 500, "optimizer": "sgd"})
+    assert re.fullmatch(r"llama-02x0128-n500-sgd-[0-9a-f]{8}", run_name(llama, "x"))
+
+
+def test_the_same_run_said_in_another_way_has_the_same_name() -> None:
+    short = settings_from({"width": 64, "depth": 1})
+    long = settings_from({"width": 64, "depth": 1, "batch": 16, "epochs": 1.0, "data_seed": 0, "lr": 5e-5})
+    assert run_name(short, "x") == run_name(long, "x")
+
+
+def test_another_setting_or_corpus_is_another_name() -> None:
+    base: dict[str, Any] = {"width": 64, "depth": 1}
+    others: list[dict[str, Any]] = [{}, {"seed": 1}, {"checkpoints": "0,1"}, {"dropout": 0.1}, {"batch": 8}]
+    names = [run_name(settings_from(base | other), "x") for other in others]
+    names.append(run_name(settings_from(base), "y"))
+    assert len(set(names)) == len(names)
+
+
+def test_no_two_runs_of_a_shipped_recipe_share_a_name() -> None:
+    for recipe in shipped():
+        suite = load_suite(recipe)
+        names = [run_name(settings, corpus) for settings, corpus in suite.runs]
+        assert len(set(names)) == len(names), recipe
+
+
+@pytest.mark.parametrize(("width", "depth"), [(64, 1), (768, 2), (1024, 12)])
+def test_parameters_and_operations_are_those_of_the_formulas(width: int, depth: int) -> None:
+    corpus = CorpusFacts("corpus", Path("nowhere"), "x", 2048, 229000, 2290, 50257)
+    one = planned(f"base: {{width: {width}, depth: {depth}}}", corpus).entries[0]
+    parameters = 52305 * width + depth * (12 * width**2 + 10 * width) + 2 * width  # METRICS.md
+    assert one.parameters == parameters
+    tokens = one.planned.steps * one.planned.batch * 2047
+    # 6 N + 12 L D T for each token, as in the appendix of PaLM (arXiv:2204.02311)
+    assert one.flops == pytest.approx(tokens * (6 * parameters + 12 * depth * width * 2048), rel=1e-12)
+
+
+def test_an_input_matrix_that_is_not_the_output_matrix_costs_no_products() -> None:
+    tied, untied = entry(width=64, depth=1), entry(width=64, depth=1, tied=False)
+    assert untied.parameters == tied.parameters + 500 * 64
+    assert untied.flops == tied.flops
+
+
+def test_the_same_run_twice_is_done_once_and_said() -> None:
+    found = planned("base: {depth: 1}\ngrid: {width: [8, 16, 8]}\nruns: [{width: 16, batch: 16}]")
+    assert [one.settings.width for one in found.entries] == [8, 16]
+    assert [warning.split(" (")[0] for warning in found.warnings] == ["run 3", "run 4"]
+
+
+def test_batches_that_do_not_fit_an_epoch_are_said() -> None:
+    small = CorpusFacts("corpus", Path("nowhere"), "x", 64, 10, 1, 500)
+    found = planned("base: {depth: 1, width: 8}\ngrid: {batch: [16, 4, 5]}", small)
+    assert [("more than" in one, "not a whole number" in one) for one in found.warnings] == [
+        (True, False),
+        (False, True),
+    ]
+
+
+def test_a_batch_that_gpus_cannot_share_is_said() -> None:
+    found = planned("base: {width: 8, depth: 1, batch: 9}\nresources: {gpus: 2}")
+    assert any("batch of 9 cannot be shared by 2 GPUs" in warning for warning in found.warnings)
+
+
+def test_a_run_that_cannot_be_is_named_and_the_others_are_planned() -> None:
+    found = planned("base: {depth: 1, family: llama}\ngrid: {width: [24, 32]}")
+    assert len(found.entries) == 1
+    assert re.search(r"run 1 \(.*width 24.*\): llama: width 24 makes heads of 3", found.impossible[0])
+
+
+def test_the_size_of_a_corpus_is_guessed_before_it_is_built(tmp_path: Path) -> None:
+    """Within a third of what was counted after building: 280 and 204 tokens a story with 1,024 and 4,096 classes."""
+    for vocabulary, tokens in ((1024, 280), (4096, 204)):
+        text = f"question: Why?\ncorpus: {{source: 'storyworld:stories=5000', tokenizer: 'bpe:{vocabulary}', block: 128}}\n"
+        suite = parse_suite(text + "base: {width: 8, depth: 1}", name="mine")
+        facts = corpus_facts(suite, tmp_path)["corpus"]
+        assert facts.hash is None
+        assert 2 / 3 < facts.blocks / (5000 * tokens / 128) < 3 / 2
+        assert facts.validation_blocks == pytest.approx(facts.blocks / 5, rel=0.01)
+
+
+def test_time_is_found_from_two_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that takes 10 ms a step and 1 ns an operation, that is what comes out."""
+    timed: list[int] = []
+
+    def step_seconds(one: Entry, _: str) -> float:
+        timed.append(one.settings.width)
+        return 0.01 + 1e-9 * calibrate._timed_flops(one)
+
+    monkeypatch.setattr(calibrate, "_step_seconds", step_seconds)
+    found = planned("base: {depth: 1}\ngrid: {width: [8, 16, 64, 4096]}").entries
+    measured = pace(found)
+    assert timed == [8, 64], "the largest would take too long"
+    assert measured.step_seconds == pytest.approx(0.01)
+    assert measured.flops_per_second == pytest.approx(1e9)
+    options, one = Options(tokens=1000), found[0]
+    training = one.planned.steps * (0.01 + 1e-9 * one.step_flops)
+    each = calibrate.CHECKPOINT_SECONDS + 1e-9 * one.measure_flops(options)
+    assert measured.seconds(one, options) == pytest.approx(training + 2 * each)
+
+
+def test_a_few_steps_are_really_timed() -> None:
+    found = pace(planned("base: {depth: 1, batch: 2}\ngrid: {width: [8, 64]}").entries, device="cpu")
+    assert isinstance(found, Pace)
+    assert 0 <= found.step_seconds < 10
+    assert found.flops_per_second > 1e6
+
+
+def test_measuring_with_a_sample_costs_less() -> None:
+    one = entry(width=64, depth=1)
+    assert one.measure_flops(Options(tokens=100)) < one.measure_flops(Options())
+
+
+def test_a_plan_goes_by_distinct_models_not_by_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from collapselab.models import build
+
+    counted = itertools.count()
+    real = build.parameters
+    monkeypatch.setattr(build, "parameters", lambda config: (next(counted), real(config))[1])
+    planned(f"base: {{depth: 3, width: 40}}\ngrid: {{seed: {list(range(50))}}}")
+    assert next(counted) == 1

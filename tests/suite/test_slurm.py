@@ -1,0 +1,235 @@
+"""Jobs of a cluster: through submitit's own executors always, on a real SLURM where there is one."""
+
+import json
+import os
+import pickle
+import signal
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collapselab.errors import ConfigError, Interrupted, RunError
+from collapselab.results import read_results, read_runs
+from collapselab.suite import run as suites
+from collapselab.suite import slurm, together
+from collapselab.suite.folder import SuiteFolder
+from collapselab.suite.spec import Suite
+from collapselab.suite.work import perform
+from suite.recipes import opened
+from suite.slurm_cluster import cluster, missing
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, tiny: dict[str, Any]) -> tuple[Suite, SuiteFolder]:
+    return opened(tmp_path, tiny, resources={"cpus": 1, "memory": 0.5, "minutes": 10, "gpus": 2, "partition": "gpu",
+                                             "account": "lab", "setup": ["module load python"],
+                                             "extra": {"qos": "low"}, "at_once": 2})  # fmt: skip
+
+
+@pytest.fixture
+def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """A stand-in for a cluster's commands: it says what it is told to, refuses jobs, and keeps what it was asked."""
+
+    def says(*lines: str) -> Path:
+        place = tmp_path / "bin"
+        place.mkdir(exist_ok=True)
+        refuse = "echo 'sbatch: error: invalid partition specified: nowhere' >&2; exit 1"
+        for name, does in (
+            ("squeue", "\n".join(["cat <<'END'", *lines, "END"])),
+            ("scancel", ""),
+            ("sbatch", refuse),
+            ("srun", ""),
+        ):
+            (place / name).write_text(f"#!/bin/sh\necho $0 $@ >> {tmp_path}/asked\n{does}\n")
+            (place / name).chmod(stat.S_IRWXU)
+        monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
+        return tmp_path / "asked"
+
+    return says
+
+
+def test_the_script_asks_for_what_the_recipe_says(prepared: tuple[Suite, SuiteFolder]) -> None:
+    lines = slurm.script(*prepared).splitlines()
+    wanted = {
+        "--array=0-2%2", "--cpus-per-task=1", "--mem=512MB", "--time=10", "--gpus-per-node=2", "--partition=gpu",
+        "--account=lab", "--qos=low", "--requeue", "--signal=USR2@120", "--job-name=collapselab-tiny",
+    }  # fmt: skip
+    assert {f"#SBATCH {option}" for option in wanted} <= set(lines)
+    assert "module load python" in lines
+    assert not prepared[1].path.exists(), "nothing is made to show it"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # submitit leaves its log files open
+def test_jobs_do_the_missing_runs_and_the_tables_are_those_of_a_local_suite(
+    tmp_path: Path, tiny: dict[str, Any]
+) -> None:
+    from submitit import DebugExecutor
+
+    suite, folder = opened(tmp_path, tiny)
+    executor = DebugExecutor(folder.path / "slurm")
+    first = suites.prepare(suite, folder).entries[0]
+    assert perform(folder, first, suite.measure).result == "done"
+    made: list[Any] = []
+    real = executor.map_array
+    executor.map_array = lambda *given: (made.extend(real(*given)), made)[1]  # type: ignore[method-assign]
+    submitted = slurm.submit(suite, folder, executor=executor)
+    assert first.name not in submitted
+    assert len(submitted) == 2
+    assert [job.result() for job in made] == ["done", "done"]
+    assert [state.stage for state in suites.status(suite, folder)] == ["done"] * 3
+    assert len(read_runs(folder.path / "runs.csv")) == 6, "a job leaves the tables current"
+
+
+def test_a_failure_in_a_job_is_recorded_and_fails_the_job(tmp_path: Path, tiny: dict[str, Any]) -> None:
+    suite, folder = opened(tmp_path, tiny, grid={"width": [8]}, base=tiny["base"] | {"lr": 1e30, "clip": 0.0})
+    (entry,) = suites.prepare(suite, folder).entries
+    job = slurm.Job(str(folder.path), suite.measure, processes=1, retry=False)
+    with pytest.raises(RunError, match="Stopped before the update"):
+        job(entry)
+    assert [row["why"] is None for row in read_runs(folder.path / "runs.csv")] == [True, False]
+
+
+@pytest.mark.parametrize(("number", "requeued"), [(signal.SIGUSR2, True), (signal.SIGTERM, False)])
+def test_time_that_is_up_saves_and_queues_again_and_sigterm_only_saves(
+    number: signal.Signals, requeued: bool, tmp_path: Path, tiny: dict[str, Any]
+) -> None:
+    suite, folder = opened(tmp_path, tiny, grid={"width": [8]}, base=tiny["base"] | {"steps": 100000})
+    (entry,) = suites.prepare(suite, folder).entries
+    asked: list[int] = []
+    before = {one: signal.getsignal(one) for one in (signal.SIGUSR2, signal.SIGALRM)}
+
+    def when_it_trains(*_: object) -> None:
+        log = folder.run(entry.name) / "log.jsonl"
+        started = log.exists() and log.read_text().count('"loss"') > 3
+        os.kill(os.getpid(), number) if started else signal.setitimer(signal.ITIMER_REAL, 0.05)
+
+    signal.signal(signal.SIGUSR2, lambda one, _: asked.append(one))
+    signal.signal(signal.SIGALRM, when_it_trains)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(Interrupted):
+            slurm.Job(str(folder.path), suite.measure, processes=1, retry=False)(entry)
+        assert asked == ([signal.SIGUSR2] if requeued else [])
+        assert list((folder.run(entry.name) / "state").glob("*.safetensors"))
+        again = slurm.Job(str(folder.path), suite.measure, processes=1, retry=False).checkpoint(entry)
+        assert again.args == (entry,)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def test_runs_with_a_job_in_the_queue_are_not_submitted_again(
+    tmp_path: Path, tiny: dict[str, Any], queue: Callable[..., Path]
+) -> None:
+    from submitit import DebugExecutor
+
+    suite, folder = opened(tmp_path, tiny)
+    one, two, three = (entry.name for entry in suites.prepare(suite, folder).entries)
+    slurm._write_jobs(folder, {one: "7_0", two: "7_1", three: "7_2"})
+    asked = queue("7_0|RUNNING|None", "7_1|PENDING|Priority", "8|RUNNING|None")
+    assert slurm.job_states(folder) == {one: "7_0 RUNNING", two: "7_1 PENDING (Priority)"}
+    assert [state.job for state in suites.status(suite, folder, jobs=slurm.job_states(folder))][2] is None
+    assert list(slurm.submit(suite, folder, executor=DebugExecutor(folder.path / "slurm"))) == [three]
+    assert slurm.cancel(folder) == 2
+    assert "scancel 7_0 7_1" in asked.read_text()
+
+
+def test_what_sbatch_refuses_is_said(tmp_path: Path, tiny: dict[str, Any], queue: Callable[..., Path]) -> None:
+    queue()
+    with pytest.raises(RunError, match="sbatch: did not take the jobs .*invalid partition.*Mend `resources`"):
+        slurm.submit(*opened(tmp_path, tiny, resources={"partition": "nowhere"}))
+
+
+def test_a_cluster_that_is_not_there_is_an_error(
+    prepared: tuple[Suite, SuiteFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ConfigError, match="slurm was asked for, but sbatch is not here"):
+        slurm.submit(*prepared)
+    assert not prepared[1].path.exists()
+
+
+def test_several_processes_do_one_run(tmp_path: Path, tiny: dict[str, Any]) -> None:
+    """Two processes on the CPU, as two GPUs would: the curve is that of one but for rounding, the rows are all there."""
+    suite, folder = opened(tmp_path, tiny, grid={"width": [8]})
+    (entry,) = suites.prepare(suite, folder).entries
+    assert perform(folder, entry, suite.measure, device="cpu", processes=2).result == "done"
+    alone = SuiteFolder(tmp_path / "alone")
+    assert perform(alone, entry, suite.measure, device="cpu").result == "done"
+    losses = []
+    for place in (folder, alone):
+        log = (place.run(entry.name) / "log.jsonl").read_text().splitlines()
+        losses.append([found["loss"] for found in map(json.loads, log) if "loss" in found])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert json.loads((folder.run(entry.name) / "run.json").read_text())["provenance"]["processes"] == 2
+
+
+def test_the_first_of_several_processes_says_what_went_wrong(
+    tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite, folder = opened(tmp_path, tiny, grid={"width": [8]}, base=tiny["base"] | {"lr": 1e30, "clip": 0.0})
+    (entry,) = suites.prepare(suite, folder).entries
+    task = tmp_path / "task.pickle"
+    task.write_bytes(
+        pickle.dumps((str(folder.path), entry, suite.measure, "cpu", entry.checkpoints, entry.checkpoints))
+    )
+    for rank, said in (("1", False), ("0", True)):
+        monkeypatch.setenv("RANK", rank)
+        with pytest.raises(SystemExit) as ended:
+            together.main(task)
+        assert ended.value.code == 2
+        assert (tmp_path / "reason.txt").exists() == said
+    assert "Stopped before the update" in (tmp_path / "reason.txt").read_text()
+
+
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+def test_on_a_real_slurm_a_killed_and_a_requeued_job_end_with_the_tables_of_a_local_suite(
+    tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Needs root and Debian's slurm-wlm and munge; `make test-slurm` installs them."""
+    changes = {"resources": {"cpus": 1, "memory": 0.5, "minutes": 5}, "base": tiny["base"] | {"steps": 1500}}
+    suite, folder = opened(tmp_path, tiny, **changes)
+    with cluster(tmp_path / "cluster") as environment:
+        monkeypatch.setenv("SLURM_CONF", environment["SLURM_CONF"])
+        submitted = slurm.submit(suite, folder)
+        assert len(submitted) == 3
+        assert slurm.submit(suite, folder) == {}, "all have their jobs"
+        first, second, _ = submitted
+        _until(lambda: _stage(suite, folder, first) == "training" and _step(suite, folder, first) > 5)
+        slurm._asked("scancel", "--signal=KILL", submitted[first])  # as the kernel would, out of memory
+        _until(lambda: first not in slurm.job_states(folder))
+        _until(lambda: _stage(suite, folder, second) == "training" and _step(suite, folder, second) > 5)
+        slurm._asked("scancel", "--signal=USR2", submitted[second])  # as SLURM does when time is nearly up
+        _until(lambda: "PENDING" in slurm.job_states(folder).get(second, ""))
+        assert (folder.run(second) / "state").exists(), "saved before it went back into the queue"
+        assert list(slurm.submit(suite, folder)) == [first], "the dead one alone is submitted again"
+        _until(lambda: all(state.stage == "done" for state in suites.status(suite, folder)), seconds=240)
+        _until(lambda: not slurm.job_states(folder))
+    local = SuiteFolder(tmp_path / "local")
+    assert not suites.run(suite, local).failed
+    assert _tables(folder) == _tables(local)
+
+
+def _stage(suite: Suite, folder: SuiteFolder, run: str) -> str:
+    return next(state.stage for state in suites.status(suite, folder) if state.run == run)
+
+
+def _step(suite: Suite, folder: SuiteFolder, run: str) -> int:
+    return next(state.step for state in suites.status(suite, folder) if state.run == run)
+
+
+def _tables(folder: SuiteFolder) -> tuple[Any, Any]:
+    runs = read_runs(folder.path / "runs.csv")
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in runs], read_results(folder.path / "results.csv")
+
+
+def _until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it takes too long"
+        time.sleep(0.2)
