@@ -293,8 +293,8 @@ class _Drift:
 def update_all(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]]) -> None:
     """Fold the same features into several moments, each with labels of its own; all take them as one float64 copy.
 
-    On a CPU each of several is done by one thread, side by side. A batch takes hundreds of small operations, and to let two cores
-    meet after each costs more than it gains: little on a machine at rest, everything on one that is not.
+    On a CPU each of several is done by one thread, side by side. A batch takes hundreds of small operations, and to let
+    two cores meet after each costs more than it gains: little on a machine at rest, everything on one that is not.
     """
     unit, threads = _unit(features), torch.get_num_threads()
     for moments, _ in labels:
