@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN    := .venv/bin
 STAMP  := .venv/.installed
 
-.PHONY: setup test test-browser check format bench docs clean
+.PHONY: setup test test-browser test-slurm check format bench docs clean
 
 setup: $(STAMP)
 
@@ -20,6 +20,10 @@ test: setup
 # The page in a real Chromium: apt-get install chromium chromium-driver
 test-browser: setup
 	$(BIN)/python -m pytest -m browser tests/browser $(ARGS)
+
+# A real one-node SLURM: apt-get install slurm-wlm munge, as root
+test-slurm: setup
+	COLLAPSELAB_SLURM=1 $(BIN)/python -m pytest tests/suite/test_slurm.py $(ARGS)
 
 check: setup
 	$(BIN)/ruff format --check .
