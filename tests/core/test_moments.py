@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from collapselab.core import moments as module
+from collapselab.core import parts, tally
 from collapselab.core.moments import ClassMoments
 
 
@@ -76,7 +77,7 @@ def test_moments_are_those_of_the_definition(tokens: int, classes: int, dim: int
 def test_a_batch_larger_than_a_part_is_folded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     features, labels = drawn(500, 7, 5)
     whole = collected(features, labels, 7)
-    monkeypatch.setitem(module.PART_BYTES, "cpu", 8 * 5 * 16)
+    monkeypatch.setitem(parts.PART_BYTES, "cpu", 8 * 5 * 16)
     assert_same(collected(features, labels, 7), whole)
 
 
@@ -115,6 +116,64 @@ def test_features_far_from_the_origin_keep_their_scatter_where_the_naive_formula
     groups = [far[labels == c] for c in range(20)]
     naive = torch.stack([(g**2).sum() - len(g) * (g.mean(0) ** 2).sum() for g in groups])
     assert ((naive / scatter - 1).abs() > 1e-4).any()
+
+
+def late_bloomer(tokens: int) -> tuple[Tensor, Tensor]:
+    """Class 1 is one far point, but for noise; class 0 is wide; class 2 is wide at first and a far point later."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, 3, (tokens,), generator=generator)
+    noise = torch.randn(tokens, 6, generator=generator, dtype=torch.float64)
+    tight = (labels == 1) | ((labels == 2) & (torch.arange(tokens) > tokens // 2))
+    return torch.where(tight[:, None], 1e5 * labels[:, None] + 1e-3 * noise, noise), labels
+
+
+def test_tight_classes_keep_their_scatter_beside_wide_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    features, labels = late_bloomer(900)
+    _, means, scatter = by_definition(features, labels, 3)
+    residuals = features - means[labels]
+    for cut in (7, 100, 900):
+        moments = collected(features, labels, 3, cut=cut, covariance=True)
+        assert_close(moments.scatter, scatter, rtol=1e-7, atol=0)
+        assert_close(moments.covariance, residuals.T @ residuals / 900, rtol=1e-7, atol=1e-5)
+    monkeypatch.setattr(tally, "SHARE", 0.0)  # nothing is ever found tight
+    naive = collected(features, labels, 3, cut=100).scatter
+    assert abs(float(naive[1] / scatter[1]) - 1) > 0.01
+
+
+@given(cut=st.integers(1, 60), stop=st.integers(1, 14))
+def test_moments_with_tight_classes_go_on_after_loading_as_if_they_had_not_stopped(cut: int, stop: int) -> None:
+    features, labels = late_bloomer(300)
+    whole = collected(features, labels, 3, cut=cut, covariance=True)
+    stopped = collected(features[: stop * cut], labels[: stop * cut], 3, cut=cut, covariance=True)
+    loaded = ClassMoments.from_tensors(stopped.tensors(), stopped.facts())
+    for start in range(stop * cut, 300, cut):
+        loaded.update(features[start : start + cut], labels[start : start + cut])
+    for name in ("counts", "sums", "scatter", "pooled"):
+        assert torch.equal(getattr(loaded, name), getattr(whole, name)), name
+
+
+def test_moments_may_be_collected_on_after_merging() -> None:
+    features, labels = late_bloomer(900)
+    first = collected(features[:300], labels[:300], 3, covariance=True)
+    first.merge(collected(features[300:600], labels[300:600], 3, covariance=True))
+    first.update(features[600:], labels[600:])
+    whole = collected(features, labels, 3, covariance=True)
+    assert_same(first, whole, rtol=1e-7)
+    assert_close(first.covariance, whole.covariance, rtol=1e-7, atol=1e-5)
+
+
+def test_the_same_features_may_be_ignored_by_one_of_several_moments() -> None:
+    features, labels = drawn(400, 9, 4)
+    some = labels.clone()
+    some[::3] = -100
+    both, alone = [[ClassMoments.empty(9, 4) for _ in range(2)] for _ in range(2)]
+    for start in (0, 200):
+        now = slice(start, start + 200)
+        module.update_all(features[now], [(both[0], labels[now]), (both[1], some[now])])
+        alone[0].update(features[now], labels[now])
+        alone[1].update(features[now], some[now])
+    for left, right in zip(both, alone, strict=True):
+        assert_same(left, right, rtol=1e-13)
 
 
 def test_collapsed_classes_have_no_scatter_even_far_from_the_origin() -> None:

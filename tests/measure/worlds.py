@@ -14,10 +14,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
-from collapselab.measure import measure, store
+from collapselab.measure import measure, store, walk
 from collapselab.measure.processes import Processes
 from collapselab.models import load  # noqa: F401  imported before the fork
 from collapselab.models.build import build_config, build_model
@@ -65,20 +66,18 @@ def one_process(out: Path, corpus: Path, name: str, rank: int, world: int, optio
 def watch_moments() -> list[int]:
     """Sizes of the moments' tables as they are made while features are collected."""
     held: list[int] = [0]
-    real = ClassMoments.update
+    real = walk.update_all
 
-    def update(self: ClassMoments, *args: Any) -> None:
-        held.append(self.sums.numel() * 8)
-        real(self, *args)
+    def update_all(features: Tensor, labels: list[tuple[ClassMoments, Tensor]]) -> None:
+        held.extend(moments.sums.numel() * 8 for moments, _ in labels)
+        real(features, labels)
 
-    ClassMoments.update = update  # type: ignore[method-assign]
+    walk.update_all = update_all  # type: ignore[assignment]
     return held
 
 
 def die_after(batches: int, rank: int) -> None:
     """Kill one process at a batch, as a machine would."""
-    from collapselab.measure import walk
-
     real, ran = walk.features, 0
 
     def features(*args: Any, **inputs: Any) -> Any:

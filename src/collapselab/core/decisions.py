@@ -13,7 +13,8 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
-from collapselab.core.moments import ClassMoments, checked_batch
+from collapselab.core.batch import checked_batch
+from collapselab.core.moments import ClassMoments
 
 
 @dataclass

@@ -106,13 +106,14 @@ class Geometry:
     @cached_property
     def within_covariance(self) -> Tensor:
         """Pooled covariance within the kept classes (dim, dim)."""
-        if self.moments.pooled is None:
+        pooled = self.moments.pooled
+        if pooled is None:
             raise Missing("the pooled covariance was not collected; ask for covariance=True.")
         others = torch.ones_like(self.moments.counts, dtype=torch.bool)
         others[self.kept] = False
         if self.moments.scatter[others].any():
             raise Missing("the pooled covariance also covers classes that are not kept.")
-        return (self.moments.pooled + self.moments.pooled.T) / (2 * self.tokens)
+        return pooled / self.tokens
 
     @cached_property
     def gram(self) -> Tensor:

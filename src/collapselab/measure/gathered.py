@@ -96,6 +96,6 @@ def empty_like(moments: ClassMoments) -> ClassMoments:
         moments.classes,
         moments.dim,
         moments.device,
-        covariance=moments.pooled is not None,
+        covariance=moments.has_covariance,
         shuffle=moments.shuffle,
     )

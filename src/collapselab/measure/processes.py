@@ -78,16 +78,17 @@ class Processes:
         """The moments of all processes in one, in all of them. Those handed in are used up."""
         if self.world == 1:
             return moments
-        device, covariance = moments.device, moments.pooled is not None
+        device, covariance = moments.device, moments.has_covariance
         unit = max(self.everyone(moments.unit))
         ours = ClassMoments.empty(moments.classes, moments.dim, covariance=covariance).merge(moments)
         for sender in range(1, self.world):
             theirs = self.sent(_tensors(ours), sender)
             if theirs is not None:
                 ours.merge(_of_tensors(theirs, unit))
-        for tensor in _tensors(ours):
+        whole = _tensors(ours)
+        for tensor in whole:
             dist.broadcast(tensor, 0, group=self.group)
-        return _of_tensors([tensor.to(device) for tensor in _tensors(ours)], unit)
+        return _of_tensors([tensor.to(device) for tensor in whole], unit)
 
     def sent(self, tensors: list[Tensor], sender: int) -> list[Tensor] | None:
         """What the sender hands to the first process, there; None elsewhere. All hold tensors of the same shapes."""
@@ -104,7 +105,8 @@ class Processes:
 
 def _tensors(moments: ClassMoments) -> list[Tensor]:
     found = [moments.counts, moments.sums, moments.scatter]
-    return found if moments.pooled is None else [*found, moments.pooled]
+    pooled = moments.pooled
+    return found if pooled is None else [*found, pooled]
 
 
 def _of_tensors(tensors: list[Tensor], unit: float) -> ClassMoments:

@@ -9,8 +9,9 @@ from typing import final
 import torch
 from torch import Tensor
 
+from collapselab.core.batch import IGNORED
 from collapselab.core.decisions import LinearClassifier
-from collapselab.core.moments import IGNORED, ClassMoments
+from collapselab.core.moments import ClassMoments
 from collapselab.measure.processes import Processes
 
 
@@ -41,20 +42,21 @@ class ClassShards:
         world, dim = self.processes.world, shard.dim
         most = len(range(0, self.all_classes, world))
         padded = [_padded(tensor.cpu(), most) for tensor in (shard.counts, shard.sums, shard.scatter)]
-        pooled = [] if shard.pooled is None else [shard.pooled.cpu()]
-        empty = ClassMoments.empty(self.all_classes if self.processes.first else 1, dim, covariance=bool(pooled))
-        tables = (empty.counts, empty.sums, empty.scatter)
+        within = shard.pooled
+        pooled = [] if within is None else [within.cpu()]
+        empty = ClassMoments.empty(self.all_classes if self.processes.first else 1, dim)
+        tables, total = (empty.counts, empty.sums, empty.scatter), torch.zeros(dim, dim, dtype=torch.float64)
         for sender in range(world):
             sent = [*padded, *pooled] if sender == 0 else self.processes.sent([*padded, *pooled], sender)
             if self.processes.first and sent is not None:
                 for table, part in zip(tables, sent, strict=False):
                     own = table[sender::world]
                     own.copy_(part[: len(own)])
-                if empty.pooled is not None:
-                    empty.pooled += sent[3]
+                if pooled:
+                    total += sent[3]
         if not self.processes.first:
             return None
-        return ClassMoments(*tables, pooled=empty.pooled, unit=shard.unit)
+        return ClassMoments(*tables, pooled=total if pooled else None, unit=shard.unit)
 
     def nearest(self, classifier: LinearClassifier | None, kept: Tensor, features: Tensor) -> Tensor:
         """The class with the nearest centre of all shards, for this process's tokens.

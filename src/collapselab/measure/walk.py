@@ -8,7 +8,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from collapselab.core.moments import IGNORED, ClassMoments, update_all
+from collapselab.core.batch import IGNORED
+from collapselab.core.moments import ClassMoments, update_all
 from collapselab.errors import ModelError
 from collapselab.measure.gathered import Gathered, null_of
 from collapselab.measure.judge import Judge

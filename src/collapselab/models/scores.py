@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from collapselab.core.moments import IGNORED
+from collapselab.core.batch import IGNORED
 
 BUFFER_BYTES = {"cpu": 96 << 20, "cuda": 512 << 20}
 """Size of the logits in hand. A third of it is as fast on a CPU at rest; on a busy one few large steps wait less."""

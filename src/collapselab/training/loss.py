@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from collapselab.core.moments import IGNORED
+from collapselab.core.batch import IGNORED
 from collapselab.models.scores import ChunkedHead, check_options, check_shapes, in_one_dtype, used_tokens
 
 
