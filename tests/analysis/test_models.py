@@ -38,6 +38,19 @@ def test_initialisations_are_not_among_the_trained() -> None:
     assert models.frame["last"].tolist() == [False, True]
 
 
+def test_an_epoch_that_ends_with_a_whole_step_is_an_epoch() -> None:
+    """A batch that does not divide the corpus ends at 0.99997 of an epoch, another batch at exactly one."""
+    runs = [
+        run_of(f"{width}", checkpoint=name, width=width, epoch=epoch, val_loss=1.0)
+        for width, ends in ((64, (0.000406, 0.999969)), (128, (0.000406, 1.0)))
+        for name, epoch in zip(("0.0004", "1"), ends, strict=True)
+    ]
+    models = table(runs, {"cdnv": [1, 2, 3, 4]})
+    assert set(models.frame["regime"]) == {"epoch=0.000406", "epoch=1"}
+    assert models.frame["last"].tolist() == [False, True, False, True]
+    assert len(models.trained) == 4
+
+
 def test_only_the_last_layer_all_classes_and_training_are_taken() -> None:
     run = run_of("a", val_loss=1.0)
     from dataclasses import replace

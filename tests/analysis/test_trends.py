@@ -89,6 +89,14 @@ def test_length_of_training_and_checkpoints_of_a_run_are_two_axes() -> None:
     assert (checkpoints.groups, checkpoints.falls, checkpoints.levels) == (2, 2, "0 1 2 4")
 
 
+def test_a_run_that_ends_with_a_whole_step_has_its_length() -> None:
+    runs = [
+        run_of(f"e{epochs}", checkpoint=str(epochs), epochs=float(epochs), epoch=epochs * 0.999969, val_loss=5.0)
+        for epochs in (1, 3, 10)
+    ]
+    assert row_of(trends(table(runs, {"cdnv": [9, 5, 2]})), "epochs", "cdnv").levels == "1 3 10"
+
+
 def test_an_axis_that_does_not_vary_is_not_there() -> None:
     runs = [run_of(f"{w}", width=w, val_loss=1.0 + w) for w in (1, 2, 3)]
     assert {row.axis for row in trends(table(runs, {"cdnv": [1, 2, 3]}))} == {"width"}

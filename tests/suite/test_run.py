@@ -296,6 +296,17 @@ def test_the_tables_come_from_the_folders_alone(copied: tuple[Suite, SuiteFolder
     assert [(folder.path / name).read_bytes() for name in ("runs.csv", "results.csv")] == before
 
 
+def test_a_damaged_record_may_be_deleted_and_the_suite_goes_on(copied: tuple[Suite, SuiteFolder]) -> None:
+    suite, folder = copied
+    before = (folder.path / "suite.json").read_bytes()
+    (folder.path / "suite.json").write_text("{")
+    with pytest.raises(RunError, match=r"suite.json: damaged .* Delete it"):
+        folder.begin(suite)
+    (folder.path / "suite.json").unlink()
+    folder.begin(suite)
+    assert (folder.path / "suite.json").read_bytes() == before
+
+
 def test_rows_whose_hash_does_not_fit_are_refused(copied: tuple[Suite, SuiteFolder]) -> None:
     suite, folder = copied
     first, second, third = entries(suite, folder)

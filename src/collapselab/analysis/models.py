@@ -144,6 +144,10 @@ def _labelled(frame: pd.DataFrame) -> pd.DataFrame:
     frame = frame.copy()
     for column in ("width", "depth", "epochs", "epoch", "weight_decay", "lr", "parameters", "tokens", *BETTER):
         frame[column] = pd.to_numeric(frame[column]).astype(float)
+    latest = frame.groupby("run")["epoch"].transform("max")
+    frame["last"] = (frame["epoch"] == latest) | latest.isna()
+    # A run ends with a whole step: where the batch does not divide the corpus, an epoch is 0.99997 of one.
+    frame["epoch"] = [float(f"{epoch:.3g}") for epoch in frame["epoch"]]
     frame["architecture"] = [
         f"{family or '?'} {_text(depth)}x{_text(width)}"
         for family, depth, width in frame[list(ARCHITECTURE)].itertuples(index=False)
@@ -154,8 +158,6 @@ def _labelled(frame: pd.DataFrame) -> pd.DataFrame:
         for values in frame[varying].itertuples(index=False)
     ]
     frame["cell"] = frame["architecture"] + " " + frame["regime"]
-    latest = frame.groupby("run")["epoch"].transform("max")
-    frame["last"] = (frame["epoch"] == latest) | latest.isna()
     return frame
 
 

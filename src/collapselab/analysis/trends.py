@@ -76,7 +76,7 @@ def _table(models: Models, axis: str) -> tuple[pd.DataFrame, list[str]]:
     fixed = [*ARCHITECTURE, *models.varying]
     frame = models.frame if axis == "epoch" else models.trained[models.trained["last"]]
     if axis == "epochs":
-        frame = frame[frame["epoch"] == frame["epochs"]]
+        frame = frame[np.isclose(frame["epoch"], frame["epochs"], rtol=0.01, atol=0)]
         fixed = [column for column in fixed if column != "epoch"]
     keys = list(dict.fromkeys([*fixed, axis]))
     averaged = frame.groupby(keys, dropna=False)[_measured(models)].mean().reset_index()

@@ -51,12 +51,15 @@ class SuiteFolder:
                     "or go on here with --accept-change: runs that are in both stay, the others are kept too, and "
                     "with other measuring options finished runs are measured anew."
                 )
-        elif self.path.is_dir() and any(not one.name.startswith(".") for one in self.path.iterdir()):
+        elif self.path.is_dir() and not self._empty() and not any(self.path.glob("*/run.json")):
             raise RunError(f"{self.path}: holds something else, and nothing is overwritten. Name another folder.")
         record = {"format": FORMAT, "name": suite.name, "scale": suite.scale, "recipe": suite.document}
         if record != old:
             with disk_errors(self.path), written_whole(self.path / "suite.json") as temporary:
                 temporary.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+
+    def _empty(self) -> bool:
+        return all(one.name.startswith(".") for one in self.path.iterdir())
 
     def record(self) -> dict[str, Any] | None:
         """suite.json, None where there is none."""
