@@ -2,8 +2,10 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 STAMP  := .venv/.installed
+AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo)
+INSTALL := $(AS_ROOT) sh -c 'apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "$$@"' install
 
-.PHONY: setup test test-browser test-slurm check format bench docs clean
+.PHONY: setup demo test test-browser test-slurm check format bench docs clean
 
 setup: $(STAMP)
 
@@ -13,16 +15,22 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	@touch $@
 
+# Everything, small, without the network: trains, measures, analyses, and opens a page to look at.
+demo: setup
+	$(BIN)/collapselab demo $(ARGS)
+
 # Two workers with one thread each: most tests are too small for more.
 test: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
-# The page in a real Chromium: apt-get install chromium chromium-driver
+# The page in a real Chromium, installed where it is missing (Debian, Ubuntu)
 test-browser: setup
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || $(INSTALL) chromium chromium-driver
 	$(BIN)/python -m pytest -m browser tests/browser $(ARGS)
 
-# A real one-node SLURM: apt-get install slurm-wlm munge, as root
+# Suites on a real one-node SLURM, installed where it is missing; as root
 test-slurm: setup
+	@command -v slurmctld >/dev/null && command -v munged >/dev/null || $(INSTALL) slurm-wlm munge
 	COLLAPSELAB_SLURM=1 $(BIN)/python -m pytest tests/suite/test_slurm.py $(ARGS)
 
 check: setup
@@ -40,8 +48,10 @@ format: setup
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
 
+# The documentation as a site, in site/
 docs: setup
 	$(BIN)/python docs/generate.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --site-dir site
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv site .mypy_cache .ruff_cache .pytest_cache .hypothesis
