@@ -1,8 +1,12 @@
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import typer.main
 from typer.testing import CliRunner
 
 import collapselab
@@ -36,3 +40,83 @@ def test_a_user_error_is_one_message_and_exit_2(
         cli.main()
     assert exit.value.code == 2
     assert capsys.readouterr().err == "collapselab: corpus: no such folder.\n"
+
+
+def commands(group: Any, *words: str) -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, *words, name)
+        else:
+            yield " ".join((*words, name)), command
+
+
+@pytest.mark.parametrize(("name", "command"), list(commands(typer.main.get_command(cli.app))))
+def test_every_command_says_what_it_does_shows_an_example_and_explains_its_options(name: str, command: Any) -> None:
+    first, *further = command.help.split("\n\n")
+    assert len(first.split()) >= 3
+    assert first.endswith(".")
+    assert any(f"collapselab {name}" in line for line in further)
+    assert all(parameter.help for parameter in command.params)
+    assert len(panels(command).get(None, [])) <= 9, "more options than the eye takes in want groups"
+
+
+def panels(command: Any) -> dict[str | None, list[str]]:
+    found: dict[str | None, list[str]] = {}
+    for parameter in command.params:
+        found.setdefault(parameter.rich_help_panel, []).append(parameter.name)
+    return found
+
+
+def test_help_lists_every_command_in_the_order_of_the_work() -> None:
+    group: Any = typer.main.get_command(cli.app)
+    listed = group.list_commands(None)
+    assert sorted(listed) == sorted(group.commands)
+    assert listed.index("corpus") < listed.index("train") < listed.index("measure") < listed.index("analyze")
+    assert listed[0] == "demo"
+
+
+def asked(words: str) -> dict[str, str]:
+    """What bash sets to have the last word completed."""
+    return {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_COLLAPSELAB_COMPLETE": "complete_bash"}
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("collapselab suite plan de", ["demo"]),
+        ("collapselab suite plan ./de", []),  # the shell's own: files and folders
+        ("collapselab an", ["analyze"]),
+        ("collapselab demo --no", ["--no-open"]),
+        ("collapselab train --optimizer ada", ["adamw", "adam"]),
+    ],
+)
+def test_the_shell_is_offered_commands_options_and_suites(words: str, offered: list[str]) -> None:
+    result = CliRunner().invoke(cli.app, prog_name="collapselab", env=asked(words))
+    assert result.stdout.split() == offered
+
+
+def test_the_names_of_suites_that_the_shell_is_offered_are_those_that_are_shipped() -> None:
+    from collapselab.cli.options import suite_names
+    from collapselab.suite.spec import shipped
+
+    assert suite_names("") == list(shipped())
+
+
+COMPLETING = """
+import atexit, sys
+from collapselab.cli import main
+atexit.register(lambda: print("torch" in sys.modules, file=sys.stderr))
+sys.argv = ["collapselab"]
+main()
+"""
+
+
+def test_the_shell_does_not_wait_for_torch() -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", COMPLETING],
+        env=os.environ | asked("collapselab suite plan de"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (result.stdout.strip(), result.stderr.strip()) == ("demo", "False")

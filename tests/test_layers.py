@@ -17,6 +17,7 @@ ORDER = [
     "suite",
     "analysis",
     "report",
+    "demo",
     "cli",
 ]
 SOURCE = Path(__file__).parents[1] / "src" / "collapselab"

@@ -1,13 +1,19 @@
-"""collapselab: a laboratory for neural collapse in causal language models."""
+"""collapselab: a laboratory for neural collapse in causal language models.
 
+The public names are imported when they are asked for: the command line, and the shell that completes it, would
+otherwise wait for torch before every word.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from collapselab.core.decisions import Decider, Decisions
-from collapselab.core.metrics import METRICS, Measurement, collapse_metrics
-from collapselab.core.moments import ClassMoments
-from collapselab.measure import measure
-
 if TYPE_CHECKING:
+    from collapselab.core.decisions import Decider, Decisions
+    from collapselab.core.metrics import METRICS, Measurement, collapse_metrics
+    from collapselab.core.moments import ClassMoments
+    from collapselab.measure.stage import measure
     from collapselab.training.callback import CollapseCallback
 
 __version__ = "0.1.0"
@@ -22,12 +28,29 @@ __all__ = [
     "collapse_metrics",
     "measure",
 ]
+_HOMES = {
+    "METRICS": "core.metrics",
+    "ClassMoments": "core.moments",
+    "CollapseCallback": "training.callback",
+    "Decider": "core.decisions",
+    "Decisions": "core.decisions",
+    "Measurement": "core.metrics",
+    "collapse_metrics": "core.metrics",
+    "measure": "measure.stage",
+}
 
 
-def __getattr__(name: str) -> Any:
-    """The callback, when it is asked for: it brings the whole of the library with it."""
-    if name == "CollapseCallback":
-        from collapselab.training.callback import CollapseCallback
+class _Package(ModuleType):
+    """`collapselab.measure` is the function, also after the package of that name has been imported."""
 
-        return CollapseCallback
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(self, name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"collapselab.{_HOMES[name]}"), name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name == "measure" and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -79,7 +79,9 @@ def test_the_summary_of_the_paper_says_no_more_than_its_tables(published: Analys
         topic: [s.text for s in published.sentences if s.topic == topic]
         for topic in {s.topic for s in published.sentences}
     }
-    assert texts["models"] == ["230 models of 30 architectures and 7 training regimes, 12 metrics each."]
+    assert texts["models"] == [
+        "230 models, checkpoints of 170 runs, of 30 architectures and 7 training regimes, 12 metrics each."
+    ]
     fixed = " ".join(texts["scale held fixed"])
     shown = fixed[: fixed.index("Not shown there")]
     for metric in CONTRACT:
@@ -141,6 +143,82 @@ def test_without_seeds_nothing_is_said_of_fixed_scale(tmp_path: Path) -> None:
     assert fixed == [
         "With scale held fixed these tables say nothing: no two models to compare. Train the same model with several seeds."
     ]
+
+
+def grid(folder: Path) -> list[Run]:
+    """Three widths by eight depths; the values of each metric go one known way."""
+    runs = [
+        run_of(f"{w} {d}", width=w, depth=d, val_loss=5 - w / 100 - d / 1000) for w in (16, 32, 64) for d in range(1, 9)
+    ]
+    ways = {
+        "agreement": lambda w, d: w / 100,  # toward collapse
+        "cdnv_k2": lambda w, d: w + d**2 / 10,  # away from it
+        "norm_cv": lambda w, d: 1 / w,  # toward, not of the paper
+        "cosine_std": lambda w, d: w if d % 2 else 1 / w,  # either way, not of the paper
+        "effective_rank": lambda w, d: w,  # one way where collapse predicts none, not of the paper
+    }
+    rows = [row_of(run, metric, way(run["width"], run["depth"])) for metric, way in ways.items() for run in runs]
+    write_runs(folder / "runs.csv", runs)
+    write_results(folder / "results.csv", rows)
+    return runs
+
+
+def told(folder: Path, topic: str) -> list[str]:
+    return [sentence.text for sentence in analyze(folder, permutations=99).sentences if sentence.topic == topic]
+
+
+def test_a_trend_names_the_paper_s_metrics_and_counts_the_others(tmp_path: Path) -> None:
+    grid(tmp_path)
+    width, depth = told(tmp_path, "trends")
+    assert width == (
+        "With width (16, 32, 64), all else fixed: toward collapse agreement (8 of 8) and 1 of 3 others; away from "
+        "collapse cdnv_k2 (8 of 8); one way, where collapse predicts none, 1 of 3 others; neither way shown for 1 of 3 "
+        "others; val_loss gets better (8 of 8)."
+    )
+    assert depth.startswith(
+        "With depth (1 to 8 in 8 levels), all else fixed: neither way shown for cdnv_k2 (0 of 3 toward"
+    )
+    assert "val_loss not shown to change (3 of 3 better)" in depth
+    assert depth.endswith("So few (3 groups) can show nothing after the correction over 6 tests.")
+
+
+def test_where_nothing_of_the_paper_was_measured_the_others_are_named(tmp_path: Path) -> None:
+    runs = grid(tmp_path)
+    write_results(tmp_path / "results.csv", [row_of(run, "norm_cv", 1 / run["width"]) for run in runs])
+    assert told(tmp_path, "trends")[0].startswith(
+        "With width (16, 32, 64), all else fixed: toward collapse norm_cv (8 of 8); "
+    )
+
+
+def test_a_run_that_failed_is_not_a_model_and_is_said(tmp_path: Path) -> None:
+    runs = grid(tmp_path)
+    assert told(tmp_path, "models") == ["24 models of 24 architectures and 1 training regime, 5 metrics each."]
+    failed = run_of("bad", width=99, epoch=None, val_loss=None, why="training failed: loss is nan.")
+    write_runs(tmp_path / "runs.csv", [*runs, failed])
+    assert told(tmp_path, "models") == [
+        "24 models of 24 architectures and 1 training regime, 5 metrics each; 1 run failed, and what is unfinished is "
+        "not counted."
+    ]
+
+
+def test_what_no_test_shows_is_not_said_to_go_with_the_outcome(tmp_path: Path) -> None:
+    analysis = planted_across(tmp_path)
+    text = next(s.text for s in analysis.sentences if s.topic == "across models")
+    shown, _, rest = text.partition("; not shown: ")
+    assert "agreement (r -1.00)" in shown
+    assert "lognorm_cv" not in shown
+    assert rest.startswith("lognorm_cv (r +0.")
+
+
+def planted_across(folder: Path) -> Analysis:
+    """Twelve models of one regime: agreement follows the loss closely, lognorm_cv hardly."""
+    runs = [run_of(f"{w}", width=w, val_loss=5 - w / 10) for w in range(1, 13)]
+    noise = np.random.default_rng(1).standard_normal(12)
+    rows = [row_of(run, "agreement", run["width"] / 20 + 0.001 * noise[i]) for i, run in enumerate(runs)]
+    rows += [row_of(run, "lognorm_cv", 1 + 0.1 * noise[i] - 0.005 * i) for i, run in enumerate(runs)]
+    write_runs(folder / "runs.csv", runs)
+    write_results(folder / "results.csv", rows)
+    return analyze(folder, permutations=999)
 
 
 def test_the_tables_are_written_with_the_columns_of_the_design(tmp_path: Path) -> None:

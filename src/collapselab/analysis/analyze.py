@@ -99,7 +99,7 @@ def analyze(directory: str | Path, *, outcome: str = "val_loss", permutations: i
         advance(1)
     sentences = summarise(models, relations, beyond, along, foreseen, findings)
     analysis = Analysis(
-        directory, outcome, permutations, seed, len(models.trained),
+        directory, outcome, permutations, seed, len(models.known),
         relations, beyond, along, foreseen, findings, sentences,
     )  # fmt: skip
     analysis.write(directory / "analysis")

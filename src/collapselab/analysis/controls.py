@@ -177,7 +177,7 @@ def _partial(x: Floats, y: Floats, basis: Floats, clusters: "pd.Series[Any]") ->
     for name, left in (("metric", left_x), ("outcome", left_y)):
         if left @ left <= 1e-9 * len(y):
             raise _Unavailable(f"the controls determine the {name} entirely.")
-    r = float(left_x @ left_y / np.sqrt((left_x @ left_x) * (left_y @ left_y)))
+    r = float(np.clip(left_x @ left_y / np.sqrt((left_x @ left_x) * (left_y @ left_y)), -1, 1))
     unexplained = float(left_y @ left_y) / len(y)
     with np.errstate(divide="ignore"):
         at_r = np.sqrt(freedom) * np.divide(r, np.sqrt(1 - r**2))

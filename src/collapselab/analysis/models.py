@@ -67,6 +67,11 @@ class Models:
         return self.frame[self.frame["epoch"] != 0].reset_index(drop=True)
 
     @cached_property
+    def known(self) -> pd.DataFrame:
+        """The trained models of which there is any number: a run that failed has a row, and no more."""
+        return self.trained[self.trained[[*self.metrics, self.outcome]].notna().any(axis=1)]
+
+    @cached_property
     def varying(self) -> list[str]:
         """The settings that make up a regime."""
         return regime_columns(self.frame)

@@ -14,6 +14,7 @@ from collapselab.analysis.models import Models
 from collapselab.analysis.prediction import Prediction
 from collapselab.analysis.relate import ALL, LEVEL, WITHIN, Relation, within_cells
 from collapselab.analysis.trends import AXES, Trend
+from collapselab.core.metrics import METRICS
 
 AXIS_NAMES = {
     "width": "With width",
@@ -21,6 +22,15 @@ AXIS_NAMES = {
     "epochs": "With longer training",
     "epoch": "From checkpoint to checkpoint of a run",
 }
+VERDICTS = {
+    "toward collapse": "toward collapse",
+    "away from collapse": "away from collapse",
+    "predicts no direction": "one way, where collapse predicts none,",
+    "not shown": "neither way shown for",
+}
+"""How the verdict of a trend ends, and how its sentence begins."""
+LEVELS = 6
+"""Levels of an axis that are listed before they are counted."""
 
 
 @final
@@ -54,13 +64,16 @@ def summarise(
 
 
 def _models(models: Models) -> str:
-    frame = models.trained
+    frame = models.known
+    runs, failed = frame["run"].nunique(), models.frame.loc[models.frame["why"].notna(), "run"].nunique()
+    source = f", checkpoints of {_many(runs, 'run')}," if runs < len(frame) else ""
     text = (
-        f"{_many(len(frame), 'model')} of {_many(frame['architecture'].nunique(), 'architecture')} and "
+        f"{_many(len(frame), 'model')}{source} of {_many(frame['architecture'].nunique(), 'architecture')} and "
         f"{_many(frame['regime'].nunique(), 'training regime')}, {_many(len(models.metrics), 'metric')} each"
     )
     missing = int(frame[[*models.metrics, models.outcome]].isna().sum().sum())
-    return f"{text}; {_many(missing, 'value')} missing and left out of what needs them." if missing else f"{text}."
+    text += f"; {_many(missing, 'value')} missing and left out of what needs them" if missing else ""
+    return f"{text}; {_many(failed, 'run')} failed, and what is unfinished is not counted." if failed else f"{text}."
 
 
 def _across(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
@@ -69,9 +82,16 @@ def _across(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
         yield f"No metric can be related to {models.outcome} across all models; relate.csv says why for each."
         return
     strongest = max(rows, key=lambda row: abs(row.r or 0))
+    shown = [row for row in rows if (row.p_holm or 1) < LEVEL]
+    parts = {
+        f"these go with a better {models.outcome} as collapse predicts": _list(shown, "with") or "none",
+        "the wrong way": _list(shown, "against"),
+        "related, where collapse predicts no direction": _list(shown, None),
+        "not shown": ", ".join(_with_r(row) for row in rows if row not in shown),
+    }
     yield (
-        f"Across all models, which differ in size and training, {_list(rows, 'with')} go with a better "
-        f"{models.outcome} as collapse predicts; {_list(rows, 'against')} the wrong way. The strongest is "
+        f"Across all models, which differ in size and training, "
+        f"{'; '.join(f'{what}: {told}' for what, told in parts.items() if told)}. The strongest is "
         f"{_named(strongest)}. Models that share an architecture or a run are not independent: this describes them "
         "and says nothing of collapse apart from scale."
     )
@@ -178,35 +198,61 @@ def _held(rows: Sequence[Control]) -> str:
 
 
 def _trends(trends: Sequence[Trend]) -> Iterable[str]:
-    for axis in AXES:
-        rows = [row for row in trends if row.axis == axis and row.why is None]
-        if rows:
-            yield f"{AXIS_NAMES[axis]} ({rows[0].levels}), all else fixed: {_sorted(rows)}"
-    for axis, where in dict.fromkeys((row.axis, row.where) for row in trends if row.axis not in AXES):
+    for axis, where in dict.fromkeys((row.axis, row.where) for row in trends):
         rows = [row for row in trends if (row.axis, row.where) == (axis, where) and row.why is None]
         if rows:
-            weak, strong = rows[0].levels.split()[0], rows[0].levels.split()[-1]
-            yield f"{axis} {strong} against {weak}{f' ({where})' if where else ''}, in pairs: {_sorted(rows)}"
+            yield f"{_along(rows[0])}: {_sorted(rows)}.{_too_few(rows)}"
+
+
+def _along(row: Trend) -> str:
+    levels = [f"{level:.3g}" if level < 100 else f"{level:g}" for level in map(float, row.levels.split())]
+    if row.axis not in AXES:
+        where = f" ({row.where})" if row.where else ""
+        return f"{row.axis} {levels[-1]} against {levels[0]}{where}, in pairs"
+    told = ", ".join(levels) if len(levels) <= LEVELS else f"{levels[0]} to {levels[-1]} in {len(levels)} levels"
+    return f"{AXIS_NAMES[row.axis]} ({told}), all else fixed"
 
 
 def _sorted(rows: Sequence[Trend]) -> str:
+    """The paper's metrics by name, the others counted; where none of the paper's was measured, all by name."""
+    metrics = [row for row in rows if row.metric != row.outcome]
+    named = [row for row in metrics if METRICS[row.metric].in_paper] or metrics
+    others = [row for row in metrics if row not in named]
     parts = []
-    for way in ("toward collapse", "away from collapse"):
-        found = [row for row in rows if (row.verdict or "").endswith(way)]
-        if found:
-            parts.append(f"{way} " + ", ".join(f"{row.metric} ({_most(row)})" for row in found))
-    if unshown := [row.metric for row in rows if row.verdict == "not shown"]:
-        parts.append(f"neither way shown for {', '.join(unshown)}")
-    parts += [f"{row.metric} {row.verdict} ({_most(row)})" for row in rows if _is_better_or_worse(row)]
-    return "; ".join(parts) + "."
+    for ending, words in VERDICTS.items():
+        told = [", ".join(f"{row.metric} ({_counts(row)})" for row in named if (row.verdict or "").endswith(ending))]
+        if count := sum((row.verdict or "").endswith(ending) for row in others):
+            told.append(f"{count} of {len(others)} others")
+        if any(told):
+            parts.append(f"{words} {' and '.join(filter(None, told))}")
+    return "; ".join([*parts, *(_outcome(row) for row in rows if row.metric == row.outcome)])
 
 
-def _most(row: Trend) -> str:
-    return f"{max(row.rises, row.falls)} of {row.groups}"
+def _counts(row: Trend) -> str:
+    """How many groups go the way that was shown; where none was, how many go toward collapse."""
+    if row.verdict != "not shown":
+        return f"{max(row.rises, row.falls)} of {row.groups}"
+    if row.toward is None:
+        return f"{row.rises} of {row.groups} rise"
+    return f"{row.rises if row.toward == 'rises' else row.falls} of {row.groups} toward"
 
 
-def _is_better_or_worse(row: Trend) -> bool:
-    return row.metric == row.outcome and row.verdict != "not shown"
+def _outcome(row: Trend) -> str:
+    better = row.rises if row.toward == "rises" else row.falls
+    verdict = (row.verdict or "").rpartition(" ")[2]
+    if verdict == "worse":
+        return f"{row.metric} gets worse ({row.groups - row.unchanged - better} of {row.groups})"
+    shown = "gets better" if verdict == "better" else "not shown to change"
+    return f"{row.metric} {shown} ({better} of {row.groups}{'' if verdict == 'better' else ' better'})"
+
+
+def _too_few(rows: Sequence[Trend]) -> str:
+    """Said where no sign test could have come out below the level, had all groups gone one way."""
+    groups = max(row.groups for row in rows)
+    if len(rows) * 2 * 0.5**groups < LEVEL:
+        return ""
+    noun = "group" if rows[0].axis in AXES else "pair"
+    return f" So few ({_many(groups, noun)}) can show nothing after the correction over {_many(len(rows), 'test')}."
 
 
 def _predictions(models: Models, predictions: Sequence[Prediction]) -> Iterable[str]:
@@ -243,8 +289,12 @@ def _main(rows: Iterable[Relation]) -> list[Relation]:
     return [row for row in known if row.family == "paper"] or known
 
 
-def _list(rows: Sequence[Relation], goes: str) -> str:
-    return ", ".join(f"{row.metric} (r {row.r:+.2f})" for row in rows if row.goes == goes) or "none"
+def _list(rows: Sequence[Relation], goes: str | None) -> str:
+    return ", ".join(_with_r(row) for row in rows if row.goes == goes)
+
+
+def _with_r(row: Relation) -> str:
+    return f"{row.metric} (r {row.r:+.2f})"
 
 
 def _named(row: Relation) -> str:

@@ -6,33 +6,51 @@ change something; 128 + n: stopped by signal n, with everything saved.
 
 import json
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from typer.core import TyperGroup
 
 from collapselab import __version__
-from collapselab.cli import analyze, corpus, measure, report, suite, train
+from collapselab.cli import analyze, corpus, demo, measure, report, suite, train
 from collapselab.cli.options import JsonOption
-from collapselab.core.metrics import METRICS
 from collapselab.errors import Interrupted, UserError
+
+START, MODELS, SUITES = "Start here", "One model", "Many models, and what they say"
+
+
+class InOrder(TyperGroup):
+    """Lists the commands in the order in which one comes to need them, groups among them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        order = ["demo", "metrics", "corpus", "train", "sample", "measure", "suite", "import", "analyze", "report"]
+        return sorted(super().list_commands(ctx), key=order.index)
+
 
 app = typer.Typer(
     name="collapselab",
-    help="A laboratory for neural collapse in causal language models.",
+    cls=InOrder,
+    help="""A laboratory for neural collapse in causal language models.
+
+    Everything at once, in minutes: `collapselab demo`
+
+    Any model of yours: `collapselab corpus build my.txt --out corpus && collapselab measure MODEL --corpus corpus`
+    """,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-app.add_typer(corpus.app, name="corpus")
-app.add_typer(suite.app, name="suite")
-app.command()(train.train)
-app.command()(train.sample)
-app.command()(measure.measure)
-app.command("import")(analyze.import_published)
-app.command()(analyze.analyze)
-app.command()(report.report)
+app.command(rich_help_panel=START)(demo.demo)
+app.add_typer(corpus.app, name="corpus", rich_help_panel=MODELS)
+app.command(rich_help_panel=MODELS)(train.train)
+app.command(rich_help_panel=MODELS)(train.sample)
+app.command(rich_help_panel=MODELS)(measure.measure)
+app.add_typer(suite.app, name="suite", rich_help_panel=SUITES)
+app.command("import", rich_help_panel=SUITES)(analyze.import_published)
+app.command(rich_help_panel=SUITES)(analyze.analyze)
+app.command(rich_help_panel=SUITES)(report.report)
 
 
 def main() -> None:
@@ -56,12 +74,14 @@ def root(
         raise typer.Exit
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def metrics(as_json: JsonOption = False) -> None:
     """List the catalogue: every metric, what it shows and where it moves as a model collapses.
 
     Example: `collapselab metrics --json | jq '.[].id'`
     """
+    from collapselab.core.metrics import METRICS
+
     if as_json:
         keys = ("id", "property", "formula", "direction", "ideal_text", "in_paper", "version", "reference")
         print(

@@ -12,7 +12,9 @@ from collapselab.cli.options import JsonOption
 
 
 def import_published(
-    published: Annotated[Path, typer.Argument(help="The table of trained models published with Linguistic Collapse.")],
+    published: Annotated[
+        Path, typer.Argument(metavar="TABLE", help="The table of trained models published with Linguistic Collapse.")
+    ],
     out: Annotated[Path, typer.Option(help="The folder that gets `runs.csv` and `results.csv`.")],
     as_json: JsonOption = False,
 ) -> None:
@@ -37,7 +39,9 @@ def import_published(
 
 
 def analyze(
-    directory: Annotated[Path, typer.Argument(help="A suite that has run, or a folder that `import` made.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A suite that has run, or a folder that `import` made.")
+    ],
     outcome: Annotated[
         str, typer.Option(help="`val_loss`, `train_loss`, `perplexity` or `val_accuracy`.")
     ] = "val_loss",

@@ -19,7 +19,8 @@ def build(
     source: Annotated[
         list[str],
         typer.Argument(
-            help="`storyworld[:stories=N,seed=S]`, `tinystories`, `hf:NAME[:CONFIG]`, or files and folders."
+            metavar="SOURCE",
+            help="`storyworld[:stories=N,seed=S]`, `tinystories`, `hf:NAME[:CONFIG]`, or files and folders.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="The folder to make.")],
@@ -92,7 +93,7 @@ def build(
 
 @app.command()
 def show(
-    folder: Annotated[Path, typer.Argument(help="A corpus.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A corpus.")],
     figure: Annotated[Path | None, typer.Option(help="Where the SVG goes. [default: FOLDER/frequencies.svg]")] = None,
     verify: Annotated[bool, typer.Option(help="Check every byte against its checksum.")] = False,
     as_json: JsonOption = False,

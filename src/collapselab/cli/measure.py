@@ -15,7 +15,9 @@ WHAT, RUNNING, OUTPUT = "What is measured", "Running", "Output"
 def measure(
     model: Annotated[
         list[str],
-        typer.Argument(help="A folder, a `.gguf` file, an id on the hub (`id@revision`), or a run; or several."),
+        typer.Argument(
+            metavar="MODEL", help="A folder, a `.gguf` file, an id on the hub (`id@revision`), or a run; or several."
+        ),
     ],
     corpus: Annotated[Path, typer.Option(help="A corpus, from `collapselab corpus build`.")],
     layers: Annotated[

@@ -10,7 +10,9 @@ from collapselab.cli.options import JsonOption
 
 
 def report(
-    directory: Annotated[Path, typer.Argument(help="A suite that has run, or a folder that `import` made.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A suite that has run, or a folder that `import` made.")
+    ],
     out: Annotated[Path | None, typer.Option(help="The page.", show_default="DIR/report.html")] = None,
     beside: Annotated[Path | None, typer.Option(help="Another such folder to set beside it.")] = None,
     figures: Annotated[Path | None, typer.Option(help="A folder that gets every figure as SVG and PDF.")] = None,

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from collapselab.cli.options import JsonOption
+from collapselab.cli.options import JsonOption, suite_names
 
 app = typer.Typer(
     help="Plan, run and follow many models: one recipe, one folder, one table.",
@@ -18,10 +18,14 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
+WHERE, AGAIN = "Where it runs", "Going on"
+
 SuiteArgument = Annotated[
     str,
     typer.Argument(
-        metavar="SUITE", help="A recipe (`suite list`), a YAML file, or the folder of a suite that was run."
+        metavar="SUITE",
+        help="A recipe (`suite list`), a YAML file, or the folder of a suite that was run.",
+        autocompletion=suite_names,
     ),
 ]
 ScaleOption = Annotated[
@@ -102,15 +106,27 @@ def run(
     suite: SuiteArgument,
     scale: ScaleOption = None,
     out: OutOption = None,
-    jobs: Annotated[int, typer.Option(help="Processes side by side; they share the processors.")] = 1,
-    launcher: Annotated[Literal["local", "slurm"], typer.Option(help="This machine, or a cluster.")] = "local",
-    device: Annotated[str, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:1`.")] = "auto",
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try runs again that failed before.")] = False,
+    jobs: Annotated[
+        int, typer.Option(help="Processes side by side; they share the processors.", rich_help_panel=WHERE)
+    ] = 1,
+    launcher: Annotated[
+        Literal["local", "slurm"], typer.Option(help="This machine, or a cluster.", rich_help_panel=WHERE)
+    ] = "local",
+    device: Annotated[str, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:1`.", rich_help_panel=WHERE)] = "auto",
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try runs again that failed before.", rich_help_panel=AGAIN)
+    ] = False,
     accept_change: Annotated[
-        bool, typer.Option("--accept-change", help="Go on in the same folder though the recipe has changed.")
+        bool,
+        typer.Option(
+            "--accept-change", help="Go on in the same folder though the recipe has changed.", rich_help_panel=AGAIN
+        ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With `--launcher slurm`: show the job's script, submit nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="With `--launcher slurm`: show the job's script, submit nothing.", rich_help_panel=WHERE
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

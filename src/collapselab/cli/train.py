@@ -12,6 +12,7 @@ from rich.table import Table
 from collapselab.cli.options import JsonOption
 
 MODEL, LENGTH, OPTIMISER, RUNNING = "Model", "Length and batch", "Optimiser", "Running"
+DRAWING = "How tokens are drawn"
 
 
 def train(
@@ -115,13 +116,15 @@ def train(
 
 
 def sample(
-    model: Annotated[str, typer.Argument(help="A run (its last checkpoint), a Hugging Face folder or a hub id.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A run (its last checkpoint), a Hugging Face folder or a hub id.")
+    ],
     prompt: Annotated[str, typer.Option(help="How the text begins.")] = "Once upon a time",
     count: Annotated[int, typer.Option(help="How many texts.")] = 1,
     tokens: Annotated[int, typer.Option(help="The longest a text may become.")] = 200,
-    temperature: Annotated[float, typer.Option(help="0: always the likeliest token.")] = 0.8,
-    top_k: Annotated[int, typer.Option(help="Draw from so many tokens; 0: from all.")] = 40,
-    seed: Annotated[int, typer.Option(help="Decides what is drawn.")] = 0,
+    temperature: Annotated[float, typer.Option(help="0: always the likeliest token.", rich_help_panel=DRAWING)] = 0.8,
+    top_k: Annotated[int, typer.Option(help="Draw from so many tokens; 0: from all.", rich_help_panel=DRAWING)] = 40,
+    seed: Annotated[int, typer.Option(help="Decides what is drawn.", rich_help_panel=DRAWING)] = 0,
     checkpoint: Annotated[str | None, typer.Option(help="Which checkpoint of a run. [default: the last]")] = None,
     device: Annotated[str, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:1`.")] = "auto",
     as_json: JsonOption = False,

@@ -1,0 +1,219 @@
+"""demo: everything once, small and offline: text, six models, measurements, statements, a page.
+
+All of it goes by what is in the folder: interrupted, the same call goes on; finished, it reads what is there. Only what
+the program itself has outgrown, an analysis or a page of an older version, is made anew.
+"""
+
+import math
+import os
+import sys
+import webbrowser
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import collapselab
+from collapselab.report.answer import headline, opening, strip
+from collapselab.report.report import report
+from collapselab.report.story import SOURCES, Story, load_story
+from collapselab.suite import run as suites
+from collapselab.suite.corpora import corpus_facts
+from collapselab.suite.folder import SuiteFolder
+from collapselab.suite.show import duration, shown_live
+from collapselab.suite.spec import Suite, load_suite
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RECIPE = "demo"
+HEADLINE = ("cdnv_k2", "cosine_std", "duality_cos_mean", "agreement")
+"""One metric for each property, NC1 to NC4."""
+RUN_SECONDS, ANALYSIS_SECONDS, PAGE_SECONDS = 30, 10, 15
+"""About how long the parts take on two idle cores: each run, then the whole of what follows."""
+MOST_JOBS = 2
+DONE = "done already"
+
+
+@final
+@dataclass(frozen=True)
+class Change:
+    """One number of a model before and after training, and what labels that mean nothing give after it."""
+
+    initial: float | None
+    trained: float | None
+    null: float | None = None
+
+
+@final
+@dataclass(frozen=True)
+class Line:
+    """One model of the headline table."""
+
+    run: str
+    width: int
+    depth: int
+    parameters: int | None
+    val_loss: Change
+    metrics: dict[str, Change]
+
+
+@final
+@dataclass(frozen=True)
+class Demo:
+    """What the demo made; `failures` is empty where all went well."""
+
+    folder: Path
+    page: Path
+    table: list[Line]
+    sentences: list[str]
+    failures: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Ready for `json.dumps`."""
+        facts = asdict(self)
+        return facts | {name: str(facts[name].resolve()) for name in ("folder", "page")}
+
+
+def demo(out: str | Path, *, suite: str | Path | None = None, jobs: int | None = None) -> Demo:
+    """Build, train, measure, analyse and report in the folder `out`, as far as that is not done yet.
+
+    `suite` is another recipe than the demo's; `jobs` are the processes side by side. Progress goes to stderr. Runs that
+    fail are listed; the page is made of the others.
+    """
+    opened, folder = load_suite(suite or RECIPE), SuiteFolder(out)
+    with _times_of_unchanged_tables_kept(folder.path):
+        failures = _run(opened, folder, default_jobs() if jobs is None else jobs)
+    _drop_outdated(folder.path)
+    story = _analysed(folder.path)
+    page = _drawn(folder.path)
+    return Demo(folder.path, page, headline_table(story), _sentences(story), failures)
+
+
+def default_jobs() -> int:
+    """The processors that this process may use, at most two: the models are too small for more to pay."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(MOST_JOBS, allowed)
+
+
+def headline_table(story: Story) -> list[Line]:
+    """Every run that has come to a trained model: its numbers at initialisation and at its last checkpoint."""
+    if story.models is None:
+        return []
+    frame = story.models.frame
+    measured = [metric for metric in HEADLINE if metric in story.models.metrics]
+    known = frame["epoch"].notna() & frame[["val_loss", *measured]].notna().any(axis=1)
+    runs = frame[known].sort_values("epoch").groupby("run")
+    lines = [_line(str(run), checkpoints, measured) for run, checkpoints in runs if checkpoints["epoch"].iloc[-1] > 0]
+    return sorted(lines, key=lambda line: (line.width, line.depth, line.run))
+
+
+def _line(run: str, checkpoints: "pd.DataFrame", measured: list[str]) -> Line:
+    last = checkpoints.iloc[-1].to_dict()
+    first = checkpoints.iloc[0].to_dict() if checkpoints["epoch"].iloc[0] == 0 else {}
+    parameters = _number(last, "parameters")
+    return Line(
+        run,
+        int(last["width"]),
+        int(last["depth"]),
+        None if parameters is None else int(parameters),
+        Change(_number(first, "val_loss"), _number(last, "val_loss")),
+        {
+            metric: Change(_number(first, metric), _number(last, metric), _number(last, f"{metric} null"))
+            for metric in measured
+        },
+    )
+
+
+def has_desktop(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> bool:
+    """Whether somebody sits before a screen here on which a browser can open: not in CI, not at the end of a line."""
+    if environ.get("CI"):
+        return False
+    if environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"):
+        return True
+    remote = environ.get("SSH_CONNECTION") or environ.get("SSH_TTY")
+    return platform in ("darwin", "win32") and not remote
+
+
+def show_page(page: Path) -> bool:
+    """Show the page in the browser, if standard output is a terminal on a desktop; whether it was."""
+    return sys.stdout.isatty() and has_desktop() and webbrowser.open(page.resolve().as_uri())
+
+
+def _run(suite: Suite, folder: SuiteFolder, jobs: int) -> list[str]:
+    """Everything up to the two tables. What failed, run by run."""
+    built = folder.record() is not None and all(one.hash for one in corpus_facts(suite, folder.path).values())
+    sources = ", ".join(source for spec in suite.corpora.values() for source in spec.sources)
+    _say(1, f"Building the corpus, {sources}: {DONE if built else 'a few seconds'}")
+    planned = suites.prepare(suite, folder)
+    states = suites.status(suite, folder)
+    left = sum(state.stage not in ("done", "failed") for state in states)
+    time = f"{left:,} to go, {_about(RUN_SECONDS * left)} on two idle cores" if left else DONE
+    checkpoints = len(planned.entries[0].checkpoints)
+    _say(2, f"Training {len(states):,} models and measuring each at {checkpoints:,} checkpoints: {time}")
+    with shown_live(quiet=not left) as watch:
+        done = suites.run(suite, folder, jobs=jobs, watch=watch)
+    return [f"{state.run}: {state.why}" for state in done.failed] + done.tables.refused
+
+
+def _analysed(folder: Path) -> Story:
+    current = _is_current(folder / "analysis" / "summary.json", *(folder / name for name in SOURCES))
+    _say(3, f"Relating collapse to the validation loss: {DONE if current else _about(ANALYSIS_SECONDS)}")
+    return load_story(folder)
+
+
+def _drawn(folder: Path) -> Path:
+    page = folder / "report.html"
+    current = _is_current(page, *(folder / name for name in (*SOURCES, "analysis/summary.json")))
+    _say(4, f"Drawing the page: {DONE if current else _about(PAGE_SECONDS)}")
+    return page if current else report(folder).page
+
+
+def _sentences(story: Story) -> list[str]:
+    """The answer that stands at the top of the page."""
+    if story.problem is not None:
+        return [story.problem]
+    return [headline(story, strip(story)), *(sentence.text for sentence in opening(story))]
+
+
+@contextmanager
+def _times_of_unchanged_tables_kept(folder: Path) -> Iterator[None]:
+    """A table that is written again with the same bytes is no newer than what was made from it."""
+    tables = [folder / name for name in SOURCES]
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in tables if path.is_file()}
+    yield
+    for path, (content, changed) in before.items():
+        if path.read_bytes() == content:
+            os.utime(path, ns=(changed, changed))
+
+
+def _drop_outdated(folder: Path) -> None:
+    """Remove the analysis and the page if the program has changed since they were made."""
+    program = Path(collapselab.__file__).parent
+    newest = max(_changed(path) for path in program.rglob("*") if "__pycache__" not in path.parts)
+    for made in (folder / "analysis" / "summary.json", folder / "report.html"):
+        if _changed(made) < newest:
+            made.unlink(missing_ok=True)
+
+
+def _is_current(made: Path, *sources: Path) -> bool:
+    return made.exists() and _changed(made) >= max(map(_changed, sources))
+
+
+def _changed(path: Path) -> int:
+    """When the file was last written, 0 if it is not there."""
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
+def _number(row: Mapping[Any, Any], column: str) -> float | None:
+    value = row.get(column)
+    return None if value is None or math.isnan(value) else float(value)
+
+
+def _about(seconds: float) -> str:
+    return f"about {duration(seconds)}"
+
+
+def _say(stage: int, what: str) -> None:
+    print(f"[{stage}/4] {what}", file=sys.stderr, flush=True)

@@ -1,0 +1,273 @@
+"""The demo in miniature: everything once, gone on with, repeated, and with a run that fails."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import webbrowser
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from typer.testing import CliRunner, Result
+
+from analysis.planted import run_of
+from collapselab import cli
+from collapselab import demo as stage
+from collapselab.demo import Demo, default_jobs, demo, has_desktop, headline_table, show_page
+from collapselab.errors import ConfigError
+from collapselab.report.story import load_story
+from collapselab.results import read_results, read_runs, write_results, write_runs
+from report.suites import write_suite
+
+MINIATURE: dict[str, Any] = {
+    "question": "Does it work?",
+    "corpus": {"source": "storyworld:stories=12,validation=4", "tokenizer": "bpe:300", "block": 32},
+    "base": {"depth": 1, "lr": 3e-3, "batch": 4, "steps": 6},
+    "grid": {"width": [8, 12]},
+    "measure": {"tokens": 400},
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Operations this small cost more in waiting for a second thread than in work."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def written(place: Path, **changes: Any) -> Path:
+    path = place / "miniature.yaml"
+    path.write_text(yaml.safe_dump(MINIATURE | changes))
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Demo]:
+    """The recipe and what the demo made of it, after it was killed while it trained."""
+    place = tmp_path_factory.mktemp("demo")
+    recipe = written(place)
+    call = f"from collapselab.demo import demo; demo({str(place / 'out')!r}, suite={str(recipe)!r}, jobs=1)"
+    process = subprocess.Popen([sys.executable, "-c", call], stderr=subprocess.DEVNULL, start_new_session=True)
+    first = measured_of_the_first_run(place / "out", process)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    before = {path: path.stat().st_mtime_ns for path in first.iterdir() if path.suffix == ".json"}
+    assert before
+    made = demo(place / "out", suite=recipe)
+    assert {path: path.stat().st_mtime_ns for path in before} == before, "what was finished was done again"
+    return recipe, made
+
+
+def measured_of_the_first_run(out: Path, process: "subprocess.Popen[bytes]") -> Path:
+    """The folder of the first measurement, as soon as there is one."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if found := list(out.glob("*/measure/*.json")):
+            return found[0].parent
+        assert process.poll() is None
+        time.sleep(0.02)
+    raise AssertionError("nothing was measured in two minutes")
+
+
+def times(folder: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def invoked(monkeypatch: pytest.MonkeyPatch, recipe: Path, *words: str | Path) -> Result:
+    monkeypatch.setattr(stage, "RECIPE", recipe)
+    return CliRunner().invoke(cli.app, ["demo", *map(str, words)])
+
+
+def test_killed_and_started_again_it_ends_with_a_page_and_no_failure(finished: tuple[Path, Demo]) -> None:
+    _, made = finished
+    assert made.failures == []
+    assert made.page.read_text().startswith("<!")
+    assert (made.folder / "analysis" / "summary.json").is_file()
+    assert len(made.sentences) >= 3
+
+
+def test_the_table_has_the_numbers_of_every_model_before_and_after_training(finished: tuple[Path, Demo]) -> None:
+    _, made = finished
+    runs = {(run["run"], run["epoch"] == 0): run for run in read_runs(made.folder / "runs.csv")}
+    rows = {
+        (row.run, row.metric, row.checkpoint): row
+        for row in read_results(made.folder / "results.csv")
+        if row.split == "train"
+    }
+    assert [line.width for line in made.table] == [8, 12]
+    for line in made.table:
+        first, last = runs[line.run, True], runs[line.run, False]
+        assert (line.val_loss.initial, line.val_loss.trained) == (first["val_loss"], last["val_loss"])
+        assert list(line.metrics) == ["cdnv_k2", "cosine_std", "duality_cos_mean", "agreement"]
+        for metric, change in line.metrics.items():
+            before, after = (rows[line.run, metric, run["checkpoint"]] for run in (first, last))
+            assert (change.initial, change.trained, change.null) == (before.value, after.value, after.null)
+
+
+def test_repeated_it_does_nothing_again_and_says_the_same(
+    finished: tuple[Path, Demo], capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, made = finished
+    before = times(made.folder)
+    assert demo(made.folder, suite=recipe) == made
+    assert times(made.folder) == before
+    assert capsys.readouterr().err.count("done already") == 4
+
+
+def test_what_an_older_program_made_of_the_tables_is_made_anew(
+    finished: tuple[Path, Demo], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, made = finished
+    folder = shutil.copytree(made.folder, tmp_path / "out")
+    old = {
+        folder / name: age
+        for age, name in enumerate(("runs.csv", "results.csv", "analysis/summary.json", "report.html"))
+    }
+    for path, age in old.items():
+        os.utime(path, ns=(age, age))  # each newer than what it is made from, and all older than the program
+    drawn: list[Path] = []
+    monkeypatch.setattr(stage, "report", lambda folder: (drawn.append(folder), made)[1])
+    demo(folder, suite=recipe)
+    assert drawn == [folder]
+    assert (folder / "analysis" / "summary.json").stat().st_mtime_ns > 3
+    assert (folder / "runs.csv").stat().st_mtime_ns == 0, "the tables are the same as before"
+
+
+def test_the_command_ends_with_the_path_of_the_page(
+    finished: tuple[Path, Demo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, made = finished
+    result = invoked(monkeypatch, recipe, "--out", made.folder)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[-1] == str(made.page.resolve())
+    assert max(map(len, lines[:-1])) <= 80
+    for text in ("8 × 1", "12 × 1", "shuffled", "agreement ↑ 1: agreement with the nearest centre (NC4)"):
+        assert text in result.stdout
+    assert " ".join(made.sentences[0].split()) in " ".join(result.stdout.split())
+    assert "[1/4]" in result.stderr
+    assert "[1/4]" not in result.stdout
+
+
+def test_json_is_one_document_and_opens_nothing(finished: tuple[Path, Demo], monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe, made = finished
+    monkeypatch.setattr(stage, "show_page", lambda _: pytest.fail("a program asked, not a person"))
+    result = invoked(monkeypatch, recipe, "--out", made.folder, "--json")
+    document = json.loads(result.stdout)
+    assert document == json.loads(json.dumps(made.to_json()))
+    assert set(document) == {"folder", "page", "table", "sentences", "failures"}
+    assert Path(document["page"]).is_file()
+
+
+def test_a_run_that_fails_is_listed_and_the_page_is_made_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = {"width": [8], "lr": [3e-3, 1e30]}
+    recipe = written(tmp_path, base=MINIATURE["base"] | {"clip": 0.0}, grid=grid)
+    result = invoked(monkeypatch, recipe, "--out", tmp_path / "out", "--jobs", "1")
+    assert result.exit_code == 1, result.output
+    assert "1 failed:\n  01x0008" in result.stderr
+    assert "Stopped before the update" in result.stderr
+    assert f"collapselab suite run {tmp_path / 'out'} --retry-failed" in result.stderr
+    assert "; 1 run failed" in result.stdout
+    assert Path(result.stdout.splitlines()[-1]).is_file()
+
+
+def test_where_nothing_came_out_the_reason_stands_in_place_of_the_table(tmp_path: Path) -> None:
+    write_runs(tmp_path / "runs.csv", [run_of("a", epoch=None, val_loss=None, why="training failed: loss is nan.")])
+    write_results(tmp_path / "results.csv", [])
+    story = load_story(tmp_path)
+    assert headline_table(story) == []
+    assert stage._sentences(story) == [
+        "None of the 1 models has a validation loss; the reasons stand below with the runs."
+    ]
+
+
+def test_a_run_without_an_initial_checkpoint_has_no_initial_numbers(tmp_path: Path) -> None:
+    folder = write_suite(tmp_path / "suite", widths=(32, 64), depths=(1,), decays=(0.0,), seeds=1, inside=False)
+    story = load_story(folder)
+    assert story.models is not None
+    frame = story.models.frame
+    kept = frame[(frame["epoch"] != 0) | (frame["width"] != 32)]
+    small, large = headline_table(replace(story, models=replace(story.models, frame=kept)))
+    assert small.val_loss.initial is small.metrics["agreement"].initial is None
+    assert small.val_loss.trained is not None
+    assert large.val_loss.initial == 6.9
+
+
+def test_no_process_at_all_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="jobs is 0"):
+        demo(tmp_path / "out", suite=written(tmp_path), jobs=0)
+
+
+def test_two_processes_at_most_unless_more_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
+    assert default_jobs() == 2
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3}, raising=False)
+    assert default_jobs() == 1
+
+
+@pytest.mark.parametrize(
+    ("environ", "platform", "expected"),
+    [
+        ({}, "linux", False),
+        ({"DISPLAY": ":0"}, "linux", True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, "linux", True),
+        ({"DISPLAY": ":10", "SSH_CONNECTION": "a b"}, "linux", True),
+        ({"SSH_CONNECTION": "a b"}, "linux", False),
+        ({"DISPLAY": ":0", "CI": "true"}, "linux", False),
+        ({}, "darwin", True),
+        ({"SSH_TTY": "/dev/ttys1"}, "darwin", False),
+        ({"CI": "1"}, "darwin", False),
+        ({}, "win32", True),
+    ],
+)
+def test_a_desktop_is_a_screen_with_somebody_before_it(environ: dict[str, str], platform: str, expected: bool) -> None:
+    assert has_desktop(environ, platform) is expected
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("desktop", [True, False])
+def test_the_page_is_shown_on_a_desktop_by_a_terminal_alone(
+    terminal: bool, desktop: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: bool(opened.append(address)) or True)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    monkeypatch.setattr(stage, "has_desktop", lambda: desktop)
+    assert show_page(tmp_path / "a page.html") is (terminal and desktop)
+    assert opened == ([(tmp_path / "a page.html").as_uri()] if terminal and desktop else [])
+
+
+def test_no_open_shows_nothing(finished: tuple[Path, Demo], monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe, made = finished
+    shown: list[Path] = []
+    monkeypatch.setattr(stage, "show_page", shown.append)
+    assert invoked(monkeypatch, recipe, "--out", made.folder, "--no-open").exit_code == 0
+    assert shown == []
+    assert invoked(monkeypatch, recipe, "--out", made.folder).exit_code == 0
+    assert shown == [made.page]
+
+
+def test_stopped_between_its_stages_it_says_so_and_ends_with_the_signal(
+    finished: tuple[Path, Demo], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, made = finished
+    monkeypatch.setattr(stage, "load_story", lambda _: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr(stage, "RECIPE", recipe)
+    monkeypatch.setattr(sys, "argv", ["collapselab", "demo", "--out", str(made.folder)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 128 + signal.SIGINT
+    assert "the same command goes on" in capsys.readouterr().err
