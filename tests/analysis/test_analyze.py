@@ -179,7 +179,7 @@ def test_a_trend_names_the_paper_s_metrics_and_counts_the_others(tmp_path: Path)
         "With depth (1 to 8 in 8 levels), all else fixed: neither way shown for cdnv_k2 (0 of 3 toward"
     )
     assert "val_loss not shown to change (3 of 3 better)" in depth
-    assert depth.endswith("So few (3 groups) can show nothing after the correction over 6 tests.")
+    assert depth.endswith("So few (3 groups) can show nothing after the correction over 3 tests.")
 
 
 def test_where_nothing_of_the_paper_was_measured_the_others_are_named(tmp_path: Path) -> None:

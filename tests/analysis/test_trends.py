@@ -46,7 +46,18 @@ def test_the_sign_test_is_the_binomial_one() -> None:
     assert width.verdict == "not shown"
     depth = row_of(trends(grid()), "depth", "cdnv")
     assert depth.p_sign == pytest.approx(2 / 2**6)
-    assert depth.p_holm == pytest.approx(2 * 2 / 2**6)  # the outcome is tested beside it
+
+
+def test_the_paper_s_metrics_and_the_outcome_are_corrected_apart_from_what_explores() -> None:
+    runs = [run_of(f"{d}{w}", depth=d, width=w, val_loss=1 / w) for d in range(8) for w in (1, 2)]
+    values = [-run["width"] for run in runs]
+    rows = trends(table(runs, dict.fromkeys(("cdnv_k2", "agreement", "cdnv", "norm_cv", "etf_error"), values)))
+    families = {row.metric: (row.family, row.p_holm) for row in rows if row.axis == "width"}
+    p = 2 / 2**8
+    assert families == {
+        "cdnv_k2": ("paper", 3 * p), "agreement": ("paper", 3 * p), "val_loss": ("paper", 3 * p),
+        "cdnv": ("exploration", 3 * p), "norm_cv": ("exploration", 3 * p), "etf_error": ("exploration", 3 * p),
+    }  # fmt: skip
 
 
 def test_regularisation_is_compared_in_pairs() -> None:

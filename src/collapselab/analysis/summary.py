@@ -249,10 +249,11 @@ def _outcome(row: Trend) -> str:
 def _too_few(rows: Sequence[Trend]) -> str:
     """Said where no sign test could have come out below the level, had all groups gone one way."""
     groups = max(row.groups for row in rows)
-    if len(rows) * 2 * 0.5**groups < LEVEL:
+    tests = min(sum(row.family == family for row in rows) for family in {row.family for row in rows})
+    if tests * 2 * 0.5**groups < LEVEL:
         return ""
     noun = "group" if rows[0].axis in AXES else "pair"
-    return f" So few ({_many(groups, noun)}) can show nothing after the correction over {_many(len(rows), 'test')}."
+    return f" So few ({_many(groups, noun)}) can show nothing after the correction over {_many(tests, 'test')}."
 
 
 def _predictions(models: Models, predictions: Sequence[Prediction]) -> Iterable[str]:

@@ -18,6 +18,7 @@ from scipy.stats import binomtest, rankdata
 from collapselab.analysis.corrections import holm
 from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, Floats, Models
 from collapselab.analysis.relate import LEVEL
+from collapselab.core.metrics import METRICS
 
 AXES = ("width", "depth", "epochs", "epoch")
 """Of training there are two: runs of different length, each at its end, and the checkpoints of one run."""
@@ -48,6 +49,8 @@ class Trend:
     p_sign: float | None = None
     p_holm: float | None = None
     verdict: str | None = None
+    family: str = "exploration"
+    """paper: the outcome and the paper's seven metrics, which are corrected among themselves."""
     why: str | None = None
 
 
@@ -67,7 +70,15 @@ def _along(models: Models, axis: str) -> Iterator[Trend]:
     levels = sorted(pd.concat(groups)[axis].dropna().unique())
     for metric in _measured(models):
         rhos = np.array([_rho(group[axis].to_numpy(), group[metric].to_numpy(dtype=float)) for group in groups])
-        row = Trend(axis, "", metric, models.outcome, levels=_levels(levels), toward=_toward(models, metric))
+        row = Trend(
+            axis,
+            "",
+            metric,
+            models.outcome,
+            levels=_levels(levels),
+            toward=_toward(models, metric),
+            family=_family(models, metric),
+        )
         yield _counted(row, rhos, median_rho=True)
 
 
@@ -85,6 +96,10 @@ def _table(models: Models, axis: str) -> tuple[pd.DataFrame, list[str]]:
 
 def _measured(models: Models) -> list[str]:
     return [*(metric for metric in models.metrics if metric not in NOT_TESTED), models.outcome]
+
+
+def _family(models: Models, metric: str) -> str:
+    return "paper" if metric == models.outcome or METRICS[metric].in_paper else "exploration"
 
 
 def _toward(models: Models, metric: str) -> str | None:
@@ -119,7 +134,15 @@ def _paired(models: Models, column: str) -> Iterator[Trend]:
         label = " ".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
                          for name, value in zip(others, where, strict=True))  # fmt: skip
         for metric in measured:
-            row = Trend(column, label, metric, models.outcome, levels=_levels(levels), toward=_toward(models, metric))
+            row = Trend(
+                column,
+                label,
+                metric,
+                models.outcome,
+                levels=_levels(levels),
+                toward=_toward(models, metric),
+                family=_family(models, metric),
+            )
             yield _counted(row, pairs[metric].to_numpy(dtype=float), median_rho=False)
 
 
@@ -148,8 +171,10 @@ def _counted(row: Trend, changes: Floats, *, median_rho: bool) -> Trend:
 
 
 def _judged(rows: list[Trend]) -> list[Trend]:
-    for family in dict.fromkeys((row.axis, row.where) for row in rows):
-        tested = [i for i, row in enumerate(rows) if (row.axis, row.where) == family and row.p_sign is not None]
+    for key in dict.fromkeys((row.axis, row.where, row.family) for row in rows):
+        tested = [
+            i for i, row in enumerate(rows) if (row.axis, row.where, row.family) == key and row.p_sign is not None
+        ]
         if tested:
             for i, p in zip(tested, holm([rows[i].p_sign or 0.0 for i in tested]), strict=True):
                 rows[i] = replace(rows[i], p_holm=p, verdict=_verdict(rows[i], p))
