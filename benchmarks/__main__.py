@@ -10,9 +10,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import core, corpus, loss, measure, suite, training
+from benchmarks import core, corpus, cost, loss, measure, suite, training
 
-SUITES = {**core.ALL, **corpus.ALL, **loss.ALL, **training.ALL, **measure.ALL, **suite.ALL}
+SUITES = {**core.ALL, **corpus.ALL, **loss.ALL, **training.ALL, **measure.ALL, **cost.ALL, **suite.ALL}
 
 
 def main() -> None:

@@ -13,11 +13,13 @@ import torch
 from torch import nn
 
 from benchmarks.timing import Line, at_most, in_a_process, peak_bytes, shown
+from collapselab.measure.cost import Job, measuring
 from collapselab.measure.gathered import Gathered
 from collapselab.measure.options import Options
 from collapselab.measure.sample import Sample
 from collapselab.measure.subject import Subject
 from collapselab.measure.walk import Walk, _Batch
+from collapselab.models.sizes import architecture_of
 
 VOCABULARY, WIDTH, DEPTH, BLOCK, BATCH = 50257, 256, 4, 512, 16
 
@@ -43,7 +45,7 @@ def collecting(quick: bool) -> list[Line]:
 
 
 def memory(quick: bool) -> list[Line]:
-    """The peak of a whole measurement against the formula of docs/measuring.md."""
+    """The peak of a whole measurement against the formulas of docs/scale.md."""
     lines = []
     for layers in ("last", "all"):
         found = in_a_process("benchmarks.measure", "memory_in_process", 20000 if quick else VOCABULARY, layers)
@@ -71,19 +73,10 @@ def memory_in_process(vocabulary: int, layers: str) -> dict[str, float]:
     identity = {"run": "text", "checkpoint": "-"}
     result = Task(subject, corpus, options, Processes(), identity, quiet=True).result(None)
     assert result is not None
-    kept = result.row("cdnv").classes or 0
-    layer_count = 1 if layers == "last" else DEPTH + 1
-    return {"peak": peak_bytes() - before, "formula": peak_formula(vocabulary, kept, WIDTH, layer_count, 16 * 127)}
-
-
-def peak_formula(classes: int, kept: int, dim: int, layers: int, tokens: int) -> float:
-    """Bytes beyond the model and its forward pass, with the null: as in docs/measuring.md."""
-    tables = 2 * layers
-    moments = tables * (classes * (dim + 2) * 8 + (12 << 20)) + 2 * (36 << 20)
-    means = kept * dim * 8
-    catalogue = moments + 4 * means
-    validation = moments + tables * 1.5 * means + means + tokens * 2048 * 12 + (192 << 20)
-    return max(catalogue, validation)
+    kept, kept_validation = (result.row("cdnv", split=split).classes for split in ("train", "validation"))
+    job = Job(blocks * 127, blocks * 127, options, 128, 16, 1, kept, kept_validation, number_bytes=4, saved=False)
+    foretold = measuring(architecture_of(subject.model), job).memory
+    return {"peak": peak_bytes() - before, "formula": foretold.peak - foretold.model - foretold.forward}
 
 
 @final

@@ -1,0 +1,122 @@
+"""The cost model of docs/scale.md beside what a measurement really takes: bytes, and seconds by part.
+
+What this machine does in a second is taken from bare products and copies, just before; what the model then foretells
+for a whole measurement is set beside the clock. One thread, and its own time: what others do is hardly counted.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from benchmarks.measure import _Text
+from benchmarks.timing import Line, at_most, in_a_process, peak_bytes, shown
+from collapselab.measure.cost import Job, Machine, measuring
+from collapselab.measure.options import Options
+from collapselab.measure.processes import Processes
+from collapselab.measure.run import Task
+from collapselab.measure.subject import Subject
+from collapselab.models.build import build_config, build_model
+from collapselab.models.sizes import architecture_of
+from collapselab.models.taps import features
+
+SIZES = {"2 × 128": (128, 2, 8000), "4 × 256": (256, 4, 12000), "2 × 768": (768, 2, 8000)}
+"""Width, depth and vocabulary."""
+BLOCK, BATCH = 128, 16
+BLOCKS = {"train": 512, "validation": 128}
+
+
+def cost(quick: bool) -> list[Line]:
+    """Peak of memory and time of whole measurements, over what the formulas say."""
+    lines = []
+    for name in ["2 × 128"] if quick else SIZES:
+        for layers in ("last", "all"):
+            found = in_a_process("benchmarks.cost", "in_process", name, layers)
+            lines += _lines(f"GPT-Neo {name}, {SIZES[name][2]:,} classes, layers {layers}", found)
+    return lines
+
+
+def _lines(name: str, found: dict[str, float]) -> list[Line]:
+    off = 100 * abs(found["peak"] / found["foretold peak"] - 1)
+    sizes = {"ours": f"{found['peak'] / 1e6:,.0f} MB", "limit": f"foretold {found['foretold peak'] / 1e6:,.0f} MB"}
+    times = {"ours": shown(found["seconds"]), "limit": f"foretold {shown(found['foretold seconds'])}"}
+    slower = found["seconds"] / found["foretold seconds"]
+    return [
+        at_most(f"memory, {name}: off the formula", off, 20, "%", **sizes),
+        Line(f"time, {name}: × the formula", slower, "×", "–", None, **times),
+    ]
+
+
+def in_process(name: str, layers: Any) -> dict[str, float]:
+    """A measurement of random tokens, nearly all classes among them, beside its cost."""
+    torch.set_num_threads(1)
+    width, depth, vocabulary = SIZES[name]
+    config = build_config("gpt-neo", width=width, depth=depth, vocabulary=vocabulary, positions=BLOCK)
+    model: nn.Module = build_model(config, seed=0)
+    subject, options = Subject(model.eval().requires_grad_(False), name="gpt-neo"), Options(layers=layers, batch=BATCH)
+    corpus: Any = type("Text", (), {"splits": {}, "block": BLOCK, "path": Path("text")})()
+    for split, blocks in BLOCKS.items():
+        corpus.splits[split] = _even_text(blocks, vocabulary, split)
+    with torch.no_grad():
+        features(subject.model, torch.zeros(BATCH, BLOCK, dtype=torch.int64))
+    before = peak_bytes()
+    start = time.process_time()
+    result = Task(subject, corpus, options, Processes(), {"run": "text", "checkpoint": "-"}, quiet=True).result(None)
+    seconds, peak = time.process_time() - start, peak_bytes()
+    assert result is not None
+    job = Job(
+        BLOCKS["train"] * (BLOCK - 1),
+        BLOCKS["validation"] * (BLOCK - 1),
+        options,
+        block=BLOCK,
+        batch=BATCH,
+        kept=result.row("cdnv").classes,
+        kept_validation=result.row("cdnv", split="validation").classes,
+        number_bytes=4,
+        saved=False,
+    )
+    foretold = measuring(architecture_of(model), job)
+    parts = foretold.seconds(_this_machine())
+    return {
+        "peak": peak - before,
+        "foretold peak": foretold.memory.peak - foretold.memory.model - foretold.memory.forward,
+        "seconds": seconds,
+        "foretold seconds": sum(parts.values()),
+        **parts,
+    }
+
+
+def _even_text(blocks: int, vocabulary: int, name: str) -> _Text:
+    """Every class is as frequent as another: the most pairs that so many tokens can give."""
+    text = _Text(blocks, block=BLOCK, vocabulary=vocabulary, name=name)
+    generator = torch.Generator().manual_seed(len(name))
+    text.ids = torch.randint(0, vocabulary, (blocks, BLOCK), generator=generator).numpy()
+    text.counts = torch.from_numpy(text.ids[:, 1:].reshape(-1)).bincount(minlength=vocabulary)
+    return text
+
+
+def _this_machine() -> Machine:
+    """Operations a second of products, and bytes a second of a copy."""
+    side, numbers = 1024, 1 << 23
+    single, source = torch.randn(side, side), torch.randn(numbers)
+    double, target = single.double(), torch.empty(numbers)
+    products = 2 * side**3
+    f32, f64 = products / _own_seconds(lambda: single @ single), products / _own_seconds(lambda: double @ double)
+    moved = 2 * 4 * numbers / _own_seconds(lambda: target.copy_(source))
+    return Machine(f32, f32, f64, moved, float("inf"), f64)
+
+
+def _own_seconds(run: Callable[[], object], *, turns: int = 7) -> float:
+    found = []
+    for _ in range(turns):
+        start = time.process_time()
+        run()
+        found.append(time.process_time() - start)
+    return statistics.median(found)
+
+
+ALL = {"cost": cost}

@@ -1,0 +1,91 @@
+"""How large a model is, and how many operations a token takes: what costs are made of, before anything is loaded.
+
+A dense decoder is meant. A mixture of experts runs fewer numbers a token than it holds.
+"""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+from torch import Tensor, nn
+
+TRAINING = 3
+"""A training step takes a forward pass, and twice that for the gradients of inputs and weights."""
+
+
+@final
+@dataclass(frozen=True)
+class Architecture:
+    """Sizes of a dense causal language model. `matrices`: the numbers in its blocks' matrices, run for every token."""
+
+    parameters: int
+    matrices: int
+    width: int
+    depth: int
+    vocabulary: int
+    attention: int
+    """Heads × head size."""
+    feed_forward: int
+    tied: bool
+
+    def forward_flops(self, block: int, *, output_layer: bool = False) -> float:
+        """Of a token: 2 for each number in a matrix, and its scores with every token of its block.
+
+        Causality halves the scores that matter, but not those that most kernels compute; nor does a window.
+        """
+        head = self.vocabulary * self.width if output_layer else 0
+        return 2 * (self.matrices + head) + 4 * self.depth * self.attention * block
+
+    def training_flops(self, tokens: int, block: int) -> float:
+        """The 6·N·D of scaling laws, with N the numbers in matrices, and attention."""
+        return TRAINING * tokens * self.forward_flops(block, output_layer=True)
+
+
+def transformer(
+    *,
+    width: int,
+    depth: int,
+    vocabulary: int,
+    feed_forward: int,
+    heads: int,
+    head_size: int | None = None,
+    key_value_heads: int | None = None,
+    gated: bool = False,
+    tied: bool = True,
+    positions: int = 0,
+    block_vectors: int = 0,
+    last_vectors: int = 0,
+) -> Architecture:
+    """The architecture that a config.json describes.
+
+        matrices of a block     2 · width · heads · head_size        queries and output
+                              + 2 · width · key_value_heads · head_size
+                              + (3 if gated else 2) · width · feed_forward
+
+    `positions` are learned ones; `block_vectors` the numbers in a block's norms and biases, `last_vectors` those after.
+    """
+    head_size = head_size or width // heads
+    attention, read = heads * head_size, (key_value_heads or heads) * head_size
+    matrices = depth * width * (2 * attention + 2 * read + (3 if gated else 2) * feed_forward)
+    embeddings = (1 if tied else 2) * vocabulary * width + positions * width
+    parameters = embeddings + matrices + depth * block_vectors + last_vectors
+    return Architecture(parameters, matrices, width, depth, vocabulary, attention, feed_forward, tied)
+
+
+def architecture_of(model: nn.Module) -> Architecture:
+    """That of a model of the library; one on the meta device will do."""
+    bare: Any = model
+    config, head, first = bare.config, bare.get_output_embeddings(), bare.get_input_embeddings()
+    modules: list[Any] = [one for one in model.modules() if one is not head and not isinstance(one, nn.Embedding)]
+    weights: list[Tensor] = [one.weight for one in modules if isinstance(getattr(one, "weight", None), Tensor)]
+    matrices = [weight for weight in weights if weight.ndim == 2]
+    heads, width = config.num_attention_heads, config.hidden_size
+    return Architecture(
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        matrices=sum(matrix.numel() for matrix in matrices),
+        width=width,
+        depth=config.num_hidden_layers,
+        vocabulary=len(head.weight),
+        attention=heads * (getattr(config, "head_dim", None) or width // heads),
+        feed_forward=max((max(matrix.shape) for matrix in matrices if width in matrix.shape), default=width),
+        tied=head.weight is first.weight,
+    )
