@@ -521,3 +521,8 @@ def test_the_hash_is_the_same_in_pieces_and_in_a_wider_format(monkeypatch: pytes
     assert model_hash(half.float()) == rounded
     monkeypatch.setattr(load, "HASHED_AT_ONCE", 7)
     assert model_hash(half) == rounded
+
+
+def test_a_model_whose_weights_are_offloaded_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"weight is not in memory but offloaded. Load all of it on one device"):
+        model_hash(model_of("llama").to("meta"))

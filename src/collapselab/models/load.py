@@ -106,6 +106,8 @@ def model_hash(model: "PreTrainedModel") -> str:
     for name, tensor in sorted(model.state_dict(keep_vars=True).items()):
         if id(tensor) not in seen:  # tied ones once
             seen.add(id(tensor))
+            if tensor.is_meta:
+                raise ModelError(f"the model's {name} is not in memory but offloaded. Load all of it on one device.")
             digest.update(f"\n{name} {tuple(tensor.shape)}\n".encode())
             for part in tensor.detach().reshape(-1).split(HASHED_AT_ONCE):
                 digest.update(_bytes(part))
