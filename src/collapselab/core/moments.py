@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from collapselab.core.batch import checked_batch
-from collapselab.core.parts import Room, part_rows, side_by_side
+from collapselab.core.parts import Room, common_point, part_rows, side_by_side
 from collapselab.core.storage import load_tensors, save_tensors
 from collapselab.core.tally import Tally
 
@@ -120,8 +120,8 @@ class ClassMoments:
     def pooled(self) -> Tensor | None:
         """Scatter matrix within classes, summed over them (dim, dim), or None where it was not collected.
 
-        A class that lies far from the others costs it digits: its error is that of rounding in Σ|h - r|², with the mean
-        of the first batch as r.
+        A class that lies far from the others costs it digits: its error is that of rounding in Σ|h - r|², with r the
+        common point of `tally.py`.
         """
         return self._tally.within()
 
@@ -247,7 +247,7 @@ def _fold(features: Tensor, tables: Sequence[tuple[Tally, Tensor]]) -> None:
     (first, _), dim = tables[0], features.shape[1]
     point = first.point
     if point is None:
-        point = features.mean(0, dtype=torch.promote_types(features.dtype, torch.float32)).double()
+        point = common_point(features)
     rows = min(part_rows(dim, features.device), len(features))
     room, product = _room(rows, dim, features.device), any(tally.second is not None for tally, _ in tables)
     for tally, _ in tables:

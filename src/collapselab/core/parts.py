@@ -22,6 +22,9 @@ PART_BYTES = {"cpu": 12 << 20, "cuda": 256 << 20}
 MIN_PIECE_BYTES = 1 << 20
 """A smaller piece of a part is not worth a thread."""
 
+FEW = 1024
+"""Features that tell how far features are from the origin."""
+
 T = TypeVar("T")
 
 
@@ -50,11 +53,14 @@ class Room:
         wide, offset, squares = (each[:rows] for each in (self.wide, self.offset, self.squares))
         if features.dtype == torch.float64:
             wide = features
+        if not point.any():
+            offset = wide
 
         def work(piece: slice) -> Tensor | None:
             if wide is not features:
                 wide[piece].copy_(features[piece])
-            torch.sub(wide[piece], point, out=offset[piece])
+            if offset is not wide:
+                torch.sub(wide[piece], point, out=offset[piece])
             torch.square(torch.linalg.vector_norm(offset[piece], dim=1), out=squares[piece])
             return offset[piece].T @ offset[piece] if product else None
 
@@ -62,6 +68,14 @@ class Room:
         pieces = _pieces(rows, max(1, min(threads, rows * bytes_of_a_row // MIN_PIECE_BYTES)))
         products = [found for found in side_by_side([partial(work, piece) for piece in pieces]) if found is not None]
         return Part(wide, offset, squares, sum(products[1:], products[0]) if products else None)
+
+
+def common_point(features: Tensor) -> Tensor:
+    """A point from which these features do not lie far, as seen from one another: the origin if it will do."""
+    mean = features.mean(0, dtype=torch.promote_types(features.dtype, torch.float32)).double()
+    some = features[:FEW].double()
+    near = mean.square().sum() < some.square().sum(1).mean() / 2
+    return torch.zeros_like(mean) if near else mean
 
 
 def part_rows(dim: int, device: torch.device) -> int:

@@ -4,8 +4,8 @@ Cheap and exact at once. A class is *loose* or *tight*.
 
 Of a loose class is held Q = Σ|h - r|² about one common point r, so that a token costs its class one addition. Its
 scatter Q - a|p - r|², with a samples of mean p, is a difference. It has lost no digits that matter as long as it is no
-small share of Q, and this is looked at whenever the count of the class passes a power of two. In between the share
-cannot fall below a fifth of what it was found to be.
+small share of Q, and this is looked at whenever the count of the class reaches 2, 8, 32 and so on. In between the
+share cannot fall below a thirteenth of what it was found to be.
 
 A class found tighter than that is tight from then on: its scatter itself is held, as it was before the samples that
 showed it, and with n more samples of mean m and scatter s it gains s + a n / (a + n) |m - p|². All is positive and
@@ -38,7 +38,7 @@ class Tally:
     sums: Tensor  # (classes, dim)
     squares: Tensor  # (classes,)
     tight: Tensor  # (classes,) of bool
-    point: Tensor | None = None  # (dim,), chosen with the first batch
+    point: Tensor | None = None  # (dim,), the r above, chosen with the first batch
     second: Tensor | None = None  # (dim, dim)
 
     def fold(self, part: Part, labels: Tensor) -> None:
@@ -49,7 +49,7 @@ class Tally:
         before = self.counts.index_select(0, labels)
         add_rows(self.counts, labels, torch.ones_like(labels))
         after = self.counts.index_select(0, labels)
-        look = _Look(self, labels[((before ^ after) > before) & (after > 1) & ~tight])  # past a power of two
+        look = _Look(self, labels[(_looks(after) > _looks(before)) & ~tight])
         add_rows(self.squares, labels, part.squares.masked_fill(tight, 0) if gains else part.squares)
         add_rows(self.sums, labels, part.wide)
         gains += look.gains(part, labels)
@@ -62,7 +62,7 @@ class Tally:
         """Σ|h - μ|² of every class (classes,)."""
         found = self.squares.clone()
         for classes in self._loose():
-            found[classes] -= squared_lengths(self._from_point(classes)) * self.counts[classes]
+            found[classes] -= squared_lengths(self._from_point(classes)) / self.counts[classes]
         # What has one sample has no scatter, and neither has what rounding took below nothing.
         return torch.where(self.counts > 1, found, 0.0).clamp_(min=0)
 
@@ -73,7 +73,7 @@ class Tally:
         found = self.second.clone()
         for classes in self._loose():
             offset = self._from_point(classes)
-            found.addmm_(offset.T, offset * self.counts[classes][:, None], alpha=-1)
+            found.addmm_(offset.T, offset / self.counts[classes][:, None], alpha=-1)
         return (found + found.T) / 2  # rounding left it not quite symmetric
 
     def absorb(self, classes: Tensor, counts: Tensor, sums: Tensor, scatter: Tensor) -> None:
@@ -134,7 +134,6 @@ class _Look:
     def __init__(self, tally: Tally, labels: Tensor) -> None:
         self.tally = tally
         self.classes, self.new = torch.unique(labels, return_counts=True)
-        self.sums = tally.sums.index_select(0, self.classes)
         self.squares = tally.squares.index_select(0, self.classes)
 
     def gains(self, part: Part, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -143,30 +142,43 @@ class _Look:
         if not len(classes):
             return []
         counts, held = tally.counts.index_select(0, classes), tally.squares.index_select(0, classes)
-        scatter = held - squared_lengths(_from(tally.point, counts, tally.sums.index_select(0, classes))) * counts
+        scatter = held - squared_lengths(tally._from_point(classes)) / counts
         few = (scatter < SHARE * held).nonzero().squeeze(1)
         if not len(few):
             return []
-        before = counts[few] - self.new[few], self.sums[few]
-        self._tighten(classes[few], *before, self.squares[few])
         chosen = torch.isin(labels, classes[few]).nonzero().squeeze(1)
+        before = counts[few] - self.new[few], self._sums_before(part, labels, chosen, classes[few])
+        self._tighten(classes[few], *before, self.squares[few])
         return [tally._gain(part, labels, chosen, before)]
+
+    def _sums_before(self, part: Part, labels: Tensor, chosen: Tensor, classes: Tensor) -> Tensor:
+        places = torch.searchsorted(classes, labels.index_select(0, chosen))
+        sums = self.tally.sums.index_select(0, classes)
+        added = torch.zeros_like(sums)
+        add_rows(added, places, part.wide.index_select(0, chosen))
+        return sums.sub_(added)
 
     def _tighten(self, classes: Tensor, counts: Tensor, sums: Tensor, squares: Tensor) -> None:
         """Hold their scatter itself, as it was before the part."""
-        tally = self.tally
-        offset = _from(tally.point, counts, sums) * (counts > 0)[:, None]
-        scatter = squares - squared_lengths(offset) * counts
+        tally, some = self.tally, counts.clamp(min=1)
+        sums.masked_fill_((counts == 0)[:, None], 0)  # exactly
+        offset = _from(tally.point, counts, sums)
+        scatter = squares - squared_lengths(offset) / some
         tally.squares[classes] = torch.where(counts > 1, scatter, 0.0).clamp_(min=0)
         if tally.second is not None:
-            tally.second.addmm_(offset.T, offset * counts[:, None], alpha=-1)
+            tally.second.addmm_(offset.T, offset / some[:, None], alpha=-1)
         tally.tight[classes] = True
 
 
+def _looks(counts: Tensor) -> Tensor:
+    """How many of 2, 8, 32 … a count has reached: half the length of its binary number."""
+    return torch.frexp(counts.double()).exponent // 2
+
+
 def _from(point: Tensor | None, counts: Tensor, sums: Tensor) -> Tensor:
-    """Means of classes, from a point."""
+    """n (p - r) of classes of n samples with mean p."""
     assert point is not None
-    return sums.div(counts.clamp(min=1)[:, None]).sub_(point)
+    return torch.addcmul(sums, counts.double()[:, None], point, value=-1)
 
 
 def add_rows(table: Tensor, index: Tensor, rows: Tensor) -> None:
