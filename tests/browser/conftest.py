@@ -53,6 +53,16 @@ def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def one_depth_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_suite(
+        tmp_path_factory.mktemp("suites") / "one-depth", widths=(32, 64), depths=(2,), decays=(0.0,), seeds=2,
+        inside=False, failures=0,
+    )  # fmt: skip
+    analyze(folder, permutations=99)
+    return report(folder).page
+
+
+@pytest.fixture(scope="session")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service

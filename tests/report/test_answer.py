@@ -10,7 +10,9 @@ from collapselab.analysis.relate import ALL, WITHIN
 from collapselab.core.metrics import METRICS
 from collapselab.report import names
 from collapselab.report.answer import headline, opening, remaining, strip
+from collapselab.report.data import training_labels
 from collapselab.report.story import Story, load_story
+from collapselab.report.trendwords import trend_note
 from report.suites import write_suite
 
 
@@ -30,6 +32,8 @@ def test_a_verdict_is_yes_only_where_the_table_shows_it(story: Story) -> None:
             assert relation is not None
             assert (verdict.kind == "with") == (relation.goes == "with" and relation.verdict != "not shown")
             assert f"{relation.r:+.2f}" in verdict.evidence
+            interval = f"[{relation.low:+.2f}, {relation.high:+.2f}]" if relation.low is not None else "R²"
+            assert interval in verdict.evidence.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_what_is_not_shown_is_not_called_yes_whatever_its_sign(story: Story) -> None:
@@ -39,6 +43,7 @@ def test_what_is_not_shown_is_not_called_yes_whatever_its_sign(story: Story) -> 
     lines = strip(open_story)
     assert {line.fixed.kind for line in lines} == {"unshown"}
     assert "that is shown for 0" in headline(open_story, lines)
+    assert "none of 7 metrics is shown to move toward collapse" in headline(open_story, lines)
 
 
 def test_a_property_comes_with_scale_only_if_every_axis_shows_it(story: Story) -> None:
@@ -49,6 +54,34 @@ def test_a_property_comes_with_scale_only_if_every_axis_shows_it(story: Story) -
     ]  # fmt: skip
     lines = strip(replace(story, analysis=replace(story.analysis, trends=rows)))
     assert {line.scale.kind for line in lines} == {"mixed"}
+
+
+def test_the_evidence_of_scale_counts_the_groups_that_move_toward_collapse(story: Story) -> None:
+    assert story.analysis is not None
+    rows = [row for row in story.analysis.trends if row.metric == "lognorm_cv" and row.axis in ("width", "depth")]
+    told = next(line.scale.evidence for line in strip(story) if line.metric == "lognorm_cv")
+    assert told.startswith("toward collapse in ")
+    assert all(f"{row.falls} of {row.groups} by {row.axis}" in told for row in rows)
+
+
+def test_as_many_rises_as_falls_are_no_direction(story: Story) -> None:
+    assert story.analysis is not None
+    assert trend_note(story, "epoch", "agreement").endswith("runs (toward collapse)")
+    even = [replace(row, rises=3, falls=3, groups=6) for row in story.analysis.trends]
+    level = replace(story, analysis=replace(story.analysis, trends=even))
+    assert trend_note(level, "epoch", "agreement") == "rises in 3, falls in 3 of 6 runs"
+
+
+def test_a_checkpoint_is_called_by_its_own_name(story: Story) -> None:
+    """It stands at a whole step, near the epoch that it is called after."""
+    assert story.models is not None
+    late = story.models.frame["checkpoint"] == "1"
+    frame = story.models.frame.assign(
+        regime=["epoch=0.9943 weight_decay=0" if one else "epoch=2 weight_decay=0" for one in late],
+        checkpoint=["1" if one else "last" for one in late],
+    )
+    labels = training_labels(replace(story, models=replace(story.models, frame=frame)))
+    assert set(labels) == {"at epoch 1, weight decay 0", "at epoch 2, weight decay 0"}
 
 
 def test_no_sentence_of_the_summary_is_lost_or_told_twice(story: Story) -> None:

@@ -12,11 +12,12 @@ import pytest
 from collapselab.analysis.analyze import analyze
 from collapselab.analysis.relate import WITHIN
 from collapselab.report import style
-from collapselab.report.axes import log_ticks, null_level, null_of
+from collapselab.report.axes import clear_side, log_ticks, null_level, null_of
 from collapselab.report.data import lines
 from collapselab.report.export import composed, write_figures
 from collapselab.report.page import Contents, contents
 from collapselab.report.seeds import permuted
+from collapselab.report.specs import drawn_panel
 from collapselab.report.story import load_story
 from collapselab.results import read_results, write_results
 from report.suites import write_suite
@@ -83,6 +84,23 @@ def test_pairs_differ_in_the_regulariser_alone(shown: Contents) -> None:
         assert len({(line["wide"], line["deep"], line["where"]) for line in pair}) == 1
 
 
+def test_slopes_start_from_their_own_weak_model(shown: Contents) -> None:
+    """A change where values are on a linear axis, a factor where they span decades."""
+    pairs = lines(shown.tables["pairs"])
+    assert "cdnv_k2" in shown.story.logarithmic
+    for weak, strong in zip(pairs[::2], pairs[1::2], strict=True):
+        assert (weak["pair"], weak["level"], strong["level"]) == (strong["pair"], "0", "0.1")
+        assert (weak["lognorm_cv change"], weak["cdnv_k2 change"]) == (0, 1)
+        assert strong["lognorm_cv change"] == pytest.approx(strong["lognorm_cv"] - weak["lognorm_cv"], abs=1e-6)
+        assert strong["cdnv_k2 change"] == pytest.approx(strong["cdnv_k2"] / weak["cdnv_k2"], rel=1e-4)
+
+
+def test_every_number_of_a_bubble_has_a_format_that_the_page_can_write(shown: Contents) -> None:
+    for panel in shown.panels:
+        for _, _, written in drawn_panel(panel, log=False)["told"]:
+            assert re.fullmatch(r"|,|\+?\.\d~?[fg]", written), (panel.key, written)
+
+
 def test_layers_end_with_what_enters_the_output_layer(shown: Contents) -> None:
     assert {line["place"] for line in lines(shown.tables["layers cdnv_k2"]) if line["deep"] == "2"} == {1, 2, 3}
     assert "layers agreement" not in shown.tables, "decisions are of the last layer alone"
@@ -126,6 +144,44 @@ def test_a_null_that_would_flatten_the_values_is_named_at_the_edge(shown: Conten
     assert f"{level:.3g} \u2191" in str(far[0].data.values)
 
 
+def test_a_null_that_has_no_logarithm_is_named_at_the_edge(shown: Contents) -> None:
+    level = null_of(shown.story, "logdist_uncentred_cv")
+    assert level is not None
+    assert level < 0
+    values = np.array([0.01, 0.1, 1.0])
+    (word,) = null_level(shown.story, "logdist_uncentred_cv", values, log=True, side="left")
+    assert f"\u2212{abs(level):.3g} \u2193" in str(word.data.values)
+
+
+def test_the_null_is_named_where_fewer_models_stand(shown: Contents) -> None:
+    assert shown.story.models is not None
+    level = null_of(shown.story, "norm_cv")
+    assert level is not None
+    for losses, side in (([2.0, 2.1, 3.0], "right"), ([2.0, 2.9, 3.0], "left")):
+        frame = shown.story.models.frame.head(3).assign(epoch=1.0, val_loss=losses, norm_cv=[level, level, 5 * level])
+        frame.loc[:, "norm_cv null"] = level
+        if side == "left":
+            frame = frame.assign(norm_cv=[5 * level, level, level])
+        story = replace(shown.story, models=replace(shown.story.models, frame=frame))
+        assert clear_side(story, "norm_cv", log=False) == side
+
+
+def test_few_values_far_from_all_others_do_not_flatten_them(tmp_path: Path) -> None:
+    """Both ways from 0 where they have no logarithm; and no line, which would be of something else."""
+    folder = write_suite(tmp_path / "suite", widths=(32, 64), depths=(1,), decays=(0.0,), seeds=4, inside=False)
+    rows = read_results(folder / "results.csv")
+    first = next(row for row in rows if (row.metric, row.checkpoint) == ("logdist_uncentred_cv", "1"))
+    far = [replace(row, value=90.0, low=89.0, high=91.0) if row == first else row for row in rows]
+    write_results(folder / "results.csv", far)
+    analyze(folder, permutations=99)
+    figure = contents(load_story(folder)).figures["collapse"]
+    drawn = {panel.metric: json.dumps(panel.chart.to_dict(validate=False)) for panel in figure.panels}
+    assert '"type": "symlog"' in drawn["logdist_uncentred_cv"]
+    assert '"regression"' not in drawn["logdist_uncentred_cv"]
+    assert '"regression"' in drawn["lognorm_cv"]
+    assert "logarithmic both ways from 0" in figure.caption
+
+
 @pytest.mark.parametrize(("low", "high", "few"), [(1e-4, 1.0, 1), (0.03, 0.4, 3), (1e-12, 1e3, 1)])
 def test_logarithmic_axes_have_few_ticks_that_cover_the_values(low: float, high: float, few: int) -> None:
     ticks = log_ticks(low, high)
@@ -139,7 +195,7 @@ def test_every_figure_is_written_as_svg_and_pdf(shown: Contents, tmp_path: Path)
     few = Contents(
         shown.story,
         None,
-        {key: shown.figures[key] for key in ("collapse", "seeds", "controls")},
+        {key: shown.figures[key] for key in ("collapse", "training", "seeds", "controls")},
         shown.tables,
         shown.keys,
     )
@@ -152,6 +208,11 @@ def test_every_figure_is_written_as_svg_and_pdf(shown: Contents, tmp_path: Path)
     assert "var(--" not in text, "a file has the colours themselves"
     assert "R² " in text
     assert re.search(r">width<", text), "and its legend"
+    assert re.search(r">width<", (tmp_path / "training.svg").read_text())
+    for path in tmp_path.glob("*.svg"):
+        wide = re.search(r'width="([\d.]+)"', path.read_text())
+        assert wide is not None
+        assert float(wide[1]) <= 7.7 * 96, "a page of text holds it, and its type can be read"
     assert "as collapse predicts" in (tmp_path / "controls.svg").read_text()
 
 

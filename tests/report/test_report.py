@@ -1,6 +1,7 @@
 """The page as text: what it says, what it holds, what it does where the tables hold little."""
 
 import base64
+import csv
 import gzip
 import json
 import re
@@ -14,7 +15,9 @@ import pytest
 from collapselab.analysis.analyze import analyze
 from collapselab.core.metrics import METRICS
 from collapselab.errors import RunError
+from collapselab.report.provenance import provenance
 from collapselab.report.report import report
+from collapselab.report.story import load_story
 from collapselab.results import write_results, write_runs
 from report.suites import failed, one_run, results_of, write_suite
 
@@ -163,6 +166,33 @@ def test_settings_versions_and_hashes_come_from_the_runs_own_records(page: Page)
     assert "b252e4f086f24671" in page.text
     assert "2.13.0" in page.text
     assert "collapselab analyze small --outcome val_loss --permutations 199 --seed 0" in page.text
+
+
+def test_a_reader_of_the_paper_finds_its_figures_and_its_table_again(suite: Path, page: Page) -> None:
+    assert "(Wu & Papyan 2024, arXiv:2405.17767) these are the panels of Figures 1 to 3" in page.text
+    assert "(Wu & Papyan 2024, arXiv:2405.17767) this is Table 1" in page.text
+    with (suite / "analysis" / "relate.csv").open(newline="") as file:
+        among_seeds = [
+            row for row in csv.DictReader(file)
+            if (row["subset"], row["transform"]) == ("within cells", "raw") and METRICS[row["metric"]].in_paper
+        ]  # fmt: skip
+    assert len(among_seeds) == 7
+    for row in among_seeds:
+        numbers = f"{float(row['r2']):.4f} {float(row['p_permutation']):.2g} {float(row['p_holm']):.2g}"
+        assert numbers in page.text, row["metric"]
+
+
+def test_a_signature_that_cannot_be_judged_says_why(page: Page) -> None:
+    assert "Unknown is not healthy" in page.text
+    assert "no twin with weaker decay and all else equal" in page.text
+
+
+def test_a_suite_is_made_again_from_its_recipe(suite: Path, tmp_path: Path) -> None:
+    assert "suite run" not in " ".join(provenance(load_story(suite)).commands)
+    (suite / "suite.json").write_text("{}")
+    commands = provenance(load_story(suite)).commands
+    (suite / "suite.json").unlink()
+    assert commands[0] == "collapselab suite run small"
 
 
 def test_text_of_others_is_escaped_everywhere(tmp_path: Path) -> None:

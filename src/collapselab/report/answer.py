@@ -59,7 +59,8 @@ def headline(story: Story, lines: list[Line]) -> str:
         return "There is nothing to say yet."
     outcome = outcome_name(story.outcome)
     across, fixed = (sum(getattr(line, column).kind == "with" for line in lines) for column in ("outcome", "fixed"))
-    text = f"Across models, {across} of {len(lines)} metrics move toward collapse as {outcome} gets better"
+    number = f"{across or 'none'} of {len(lines)} metrics {'is' if across < 2 else 'are'}"
+    text = f"Across models, {number} shown to move toward collapse as {outcome} gets better"
     if all(line.fixed.kind == "absent" for line in lines):
         return f"{text}; whether that holds at fixed scale these models cannot say."
     named = [property_name(line.metric) for line in lines if line.fixed.kind == "with"]
@@ -94,7 +95,8 @@ def _related(story: Story, metric: str, subset: str) -> Verdict:
 
 
 def _evidence(relation: Relation) -> str:
-    parts = [f"r {relation.r:+.2f}", f"R² {relation.r2:.2f}", f"{relation.n:,} models"]
+    interval = f" [{relation.low:+.2f}, {relation.high:+.2f}]" if None not in (relation.low, relation.high) else ""
+    parts = [f"r {relation.r:+.2f}{interval}", f"R² {relation.r2:.2f}", f"{relation.n:,} models"]
     parts += [f"Holm p {relation.p_holm:.2g}"] if relation.subset == WITHIN else []
     return ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
 
@@ -104,7 +106,7 @@ def _with_scale(story: Story, metric: str) -> Verdict:
     known = [row for row in rows if row.axis in AXES and row.why is None]
     if not known:
         return Verdict("absent", "no answer", "no two models differ in size or length of training alone.")
-    evidence = "; ".join(f"{AXES[row.axis]} {_share(row)}" for row in known)
+    evidence = _shares(known)
     kinds = {_way(row) for row in known}
     if kinds == {"with"}:
         return Verdict("with", "yes", evidence)
@@ -122,8 +124,9 @@ def _way(row: Trend) -> str:
     return "against" if verdict.endswith("away from collapse") else "unshown" if verdict == "not shown" else "mixed"
 
 
-def _share(row: Trend) -> str:
-    """How many groups move toward collapse; where it says no direction, how many move alike."""
-    if row.toward is None:
-        return f"{max(row.rises, row.falls)} of {row.groups} {'rise' if row.rises >= row.falls else 'fall'}"
-    return f"{row.rises if row.toward == 'rises' else row.falls} of {row.groups} toward"
+def _shares(rows: list[Trend]) -> str:
+    """In how many groups the metric moves toward collapse; where that says no direction, in how many it rises."""
+    toward = rows[0].toward
+    counts = [(row.falls if toward == "falls" else row.rises, row) for row in rows]
+    told = ", ".join(f"{count} of {row.groups} by {AXES[row.axis]}" for count, row in counts)
+    return f"{'rises' if toward is None else 'toward collapse'} in {told}"

@@ -9,9 +9,13 @@ from numpy.typing import NDArray
 from collapselab.report.story import Story
 
 Floats = NDArray[np.float64]
+NUMBER = "replace(format(datum.value, '.4~g'), '-', '\u2212')"
+"""A tick as it is: formats that take their digits from the step between ticks write 0.12 as 0.1."""
 FEW_DECADES = 1.6
-WIDE = 30
-"""Along training, values so many times as large as their median are drawn on a logarithmic axis, of both signs too."""
+WIDE = 10
+"""Values so many times as large as their median are drawn on a logarithmic axis, of both signs too."""
+NAME_HEIGHT = 0.12
+"""Of the null's name with its line, as a share of the panel."""
 FAR = 2
 """A level so many times the values' own span away from them is named at the edge: to draw it would flatten them."""
 
@@ -21,7 +25,7 @@ def value_axis(metric: str, values: Floats | None = None) -> Any:
     it is to hold are given; in both directions from 0 where some of them have no logarithm."""
     title: dict[str, Any] = {"shorthand": f"{metric}:Q", "title": metric}
     if values is None:
-        return alt.Y(**title, scale=alt.Scale(zero=False, padding=6), axis=alt.Axis(format="~r"))
+        return alt.Y(**title, scale=alt.Scale(zero=False, padding=6), axis=alt.Axis(labelExpr=NUMBER))
     if (values > 0).all():
         axis = alt.Axis(values=log_ticks(float(values.min()), float(values.max())))
         return alt.Y(**title, scale=alt.Scale(type="log", nice=False, padding=6), axis=axis)
@@ -29,7 +33,7 @@ def value_axis(metric: str, values: Floats | None = None) -> Any:
     for tick in log_ticks(middle, float(np.abs(values).max())):
         ticks += [tick, -tick] if tick >= middle else []
     scale = alt.Scale(type="symlog", constant=middle, nice=False, padding=6)
-    return alt.Y(**title, scale=scale, axis=alt.Axis(values=sorted(ticks), format="~r"))
+    return alt.Y(**title, scale=scale, axis=alt.Axis(values=sorted(ticks), labelExpr=NUMBER))
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -47,14 +51,10 @@ def drawn_values(story: Story, metric: str, *, from_initialisation: bool = False
     return frame[metric].dropna().to_numpy(dtype=float)
 
 
-def logarithmic_values(story: Story, metric: str) -> Floats | None:
-    """What a logarithmic axis has to hold; None where the axis is linear."""
-    return drawn_values(story, metric) if metric in story.logarithmic else None
-
-
-def logarithmic_values_from_initialisation(story: Story, metric: str) -> Floats | None:
-    """The same along training, where the first values may be far from all others, and of any sign."""
-    values = drawn_values(story, metric, from_initialisation=True)
+def logarithmic_values(story: Story, metric: str, *, from_initialisation: bool = False) -> Floats | None:
+    """What a logarithmic axis has to hold; None where the axis is linear. Values that have no logarithm get one too
+    where a few of them are far from all others, as in the first steps of training."""
+    values = drawn_values(story, metric, from_initialisation=from_initialisation)
     wide = len(values) and np.abs(values).max() >= WIDE * _middle(values) > 0
     return values if metric in story.logarithmic or wide else None
 
@@ -66,14 +66,14 @@ def _middle(values: Floats) -> float:
 def null_level(
     story: Story, metric: str, values: Floats, *, log: bool, side: Literal["left", "right"]
 ) -> list[Any]:  # fmt: skip
-    """The median of the metric with shuffled labels as a dashed line, where it was measured and can be drawn beside
-    these values. Its label stands at the side where models are far from it."""
+    """The median of the metric with shuffled labels as a dashed line with its name at one side, where it was measured;
+    one that cannot be drawn beside these values is named at the edge."""
     level = null_of(story, metric)
-    if level is None or not len(values) or (log and level <= 0 < values.min()):
+    if level is None or not len(values):
         return []
     away = _away(level, values, log=log)
     word = f"shuffled labels{f': {level:.3g} ' + ('↑' if away > 0 else '↓') if abs(away) > FAR else ''}"
-    data = alt.InlineData(values=[{"level": level, "word": word}])
+    data = alt.InlineData(values=[{"level": level, "word": word.replace("-", "\N{MINUS SIGN}")}])
     text: dict[str, Any] = {
         "color": "var(--soft)",
         "align": side,
@@ -89,16 +89,38 @@ def null_level(
     return [rule, alt.Chart(data).mark_text(**text, baseline="bottom", dy=-3).encode(y="level:Q", text="word:N")]
 
 
+def clear_side(story: Story, metric: str, *, log: bool) -> Literal["left", "right"]:
+    """The side of a panel against the outcome where fewer models stand on the null's name, beside its line."""
+    assert story.models is not None
+    level, known = null_of(story, metric), story.models.trained[[story.outcome, metric]].dropna()
+    if level is None or not len(known):
+        return "left"
+    values, outcomes = known[metric].to_numpy(dtype=float), known[story.outcome].to_numpy(dtype=float)
+    heights, height = _as_drawn(values, values, log=log), _as_drawn(np.array([level]), values, log=log)[0]
+    if abs(_away(level, values, log=log)) > FAR:
+        height = np.clip(height, heights.min(), heights.max())
+    span = float(np.ptp(np.append(heights, height)))
+    there = outcomes[np.abs(heights - height) <= NAME_HEIGHT * span]
+    middle = (outcomes.min() + outcomes.max()) / 2
+    return "left" if (there <= middle).sum() <= (there > middle).sum() else "right"
+
+
+def _as_drawn(values: Floats, among: Floats, *, log: bool) -> Floats:
+    """Places on the axis of the values that they are among: the values, their logarithms, or both ways from 0."""
+    if not log:
+        return values
+    if (among > 0).all():
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(values > 0, np.log(values), -np.inf)
+    return np.asarray(np.arcsinh(values / _middle(among)))
+
+
 def _away(level: float, values: Floats, *, log: bool) -> float:
     """How far the level is above (or, negative, below) the values, in spans of theirs as they are drawn."""
-    if log:
-        middle = _middle(values)
-        level, values = np.arcsinh(level / middle), np.arcsinh(values / middle)
-        if (values > 0).all():
-            level, values = np.log(np.sinh(level)), np.log(np.sinh(values))
-    low, high = values.min(), values.max()
-    beyond = max(level - high, 0) + min(level - low, 0)
-    return float(beyond / (high - low)) if high > low else 0.0
+    place, places = _as_drawn(np.array([level]), values, log=log)[0], _as_drawn(values, values, log=log)
+    low, high = places.min(), places.max()
+    beyond = max(place - high, 0) + min(place - low, 0)
+    return float(beyond / (high - low)) if high > low else float(np.inf * beyond if np.isinf(beyond) else 0)
 
 
 def null_of(story: Story, metric: str) -> float | None:

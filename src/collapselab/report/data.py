@@ -46,7 +46,7 @@ def models_table(stories: Iterable[Story]) -> Columns:
             told |= {f"{metric} null": plain(line[f"{metric} null"]) for metric in story.main}
             lines.append(told | {
                 "id": len(lines), "source": source, "wide": label(line["width"]), "deep": label(line["depth"]),
-                "training": trainings[index], "regime": regime_name(line["regime"]),
+                "training": trainings[index], "regime": regime_name(_as_called(line["regime"], line["checkpoint"])),
                 "trained": bool(line["epoch"] != 0), "last": bool(line["last"]),
             })  # fmt: skip
     return columns(lines)
@@ -56,14 +56,23 @@ def training_labels(story: Story) -> list[str]:
     """What the shape stands for: the regime; where those are too many, the regime without its checkpoint."""
     assert story.models is not None
     frame = story.models.frame
-    trained = frame.loc[frame["epoch"] != 0, "regime"]
-    labels = [regime_name(text) for text in frame["regime"]]
-    if trained.nunique() > len(SHAPES):
-        labels = [regime_name(_without_checkpoint(text)) for text in frame["regime"]]
+    regimes = [_as_called(text, name) for text, name in zip(frame["regime"], frame["checkpoint"], strict=True)]
+    labels = [regime_name(text) for text in regimes]
+    if len({text for text, epoch in zip(labels, frame["epoch"], strict=True) if epoch != 0}) > len(SHAPES):
+        labels = [regime_name(_without_checkpoint(text)) for text in regimes]
     frequent = list(pd.Series(labels).value_counts().index[: len(SHAPES) - 1])
     if len(set(labels)) > len(SHAPES):
         labels = [text if text in frequent else OTHER for text in labels]
     return labels
+
+
+def _as_called(regime: str, checkpoint: str) -> str:
+    """The regime with the checkpoint's own name for its epoch: it stands at a whole step, near that."""
+    parts = dict(part.partition("=")[::2] for part in regime.split(" "))
+    if "epoch" not in parts or not _is_number(checkpoint) or not _is_number(parts["epoch"]):
+        return regime
+    near = abs(float(checkpoint) - float(parts["epoch"])) <= 0.02 * float(parts["epoch"])
+    return regime.replace(f"epoch={parts['epoch']}", f"epoch={checkpoint}") if near else regime
 
 
 def _without_checkpoint(regime: str) -> str:

@@ -4,12 +4,7 @@ from typing import Any
 
 import altair as alt
 
-from collapselab.report.axes import (
-    drawn_values,
-    logarithmic_values_from_initialisation,
-    null_level,
-    value_axis,
-)
+from collapselab.report.axes import NUMBER, drawn_values, logarithmic_values, null_level, null_of, value_axis
 from collapselab.report.data import Keys
 from collapselab.report.figures import (
     Figure,
@@ -17,6 +12,7 @@ from collapselab.report.figures import (
     direction,
     tooltip,
     width_colour,
+    width_scale,
     with_links,
 )
 from collapselab.report.names import metric_name
@@ -33,13 +29,13 @@ def training(story: Story, keys: Keys) -> Figure:
     title = "Along training"
     if story.models is None or story.models.frame["epoch"].nunique() < 2:
         return Figure("training", title, missing="Every run was measured at one checkpoint only.")
-    start = (
-        "from initialisation (epoch 0)" if (story.models.frame["epoch"] == 0).any() else "no initialisation measured"
-    )
-    caption = (
-        f"A line is a run, a dot a checkpoint ({start}). A dot without a line is a run with one checkpoint. Dashed: "
-        "the median level with shuffled labels."
-    )
+    caption = "A line is a run, a dot a checkpoint; a dot without a line is a run with one checkpoint. "
+    if (story.models.frame["epoch"] == 0).any():
+        caption += "Hollow dots at epoch 0 are the models before training. "
+    else:
+        caption += "The models before training were not measured. "
+    if any(null_of(story, metric) is not None for metric in story.main):
+        caption += "Dashed is the median level of trained models with shuffled labels."
     panels = [_along_training(story, keys, metric) for metric in story.main]
     return Figure("training", title, caption, panels, ("width",))
 
@@ -47,8 +43,8 @@ def training(story: Story, keys: Keys) -> Figure:
 def _along_training(story: Story, keys: Keys, metric: str) -> Panel:
     known = alt.Chart(alt.NamedData("models")).transform_filter(f"datum.source === 0 && isValid(datum['{metric}'])")
     known = known.transform_filter(WHERE_SHOWN)
-    x = alt.X("epoch:Q", title="epoch", scale=_epochs(story), axis=alt.Axis(format="~r", tickCount=5))
-    held = logarithmic_values_from_initialisation(story, metric)
+    x = alt.X("epoch:Q", title="epoch", scale=_epochs(story), axis=alt.Axis(labelExpr=NUMBER, tickCount=5))
+    held = logarithmic_values(story, metric, from_initialisation=True)
     shared = {
         "x": x,
         "y": value_axis(metric, held),
@@ -56,9 +52,13 @@ def _along_training(story: Story, keys: Keys, metric: str) -> Panel:
     }
     lit = alt.condition(WHERE_CHOSEN, alt.value(0.7), alt.value(0.05))
     lines = known.mark_line(strokeWidth=1.3).encode(**shared, detail="run:N", opacity=lit)
-    dots = known.mark_point(filled=True, size=18).encode(
-        **shared, opacity=lit, tooltip=tooltip(story.outcome, [metric])
+    inside = alt.condition(
+        "datum.trained", alt.Fill("wide:N", title="width", scale=width_scale(keys)), alt.value("var(--paper)")
     )
+    dots = known.mark_point(size=20, strokeWidth=1.3).encode(
+        x=x, y=shared["y"], stroke=alt.Stroke("wide:N", title="width", scale=width_scale(keys)), fill=inside,
+        opacity=lit, tooltip=tooltip(story.outcome, [metric]),
+    )  # fmt: skip
     values = drawn_values(story, metric, from_initialisation=True)
     null = null_level(story, metric, values, log=held is not None, side="right")
     return Panel(

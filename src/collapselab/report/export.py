@@ -1,4 +1,8 @@
-"""Every figure as SVG and PDF: its panels side by side, in the light colours, with the legend in the picture."""
+"""Every figure as SVG and PDF: its panels side by side, in the light colours, with the legend in the picture.
+
+They are made for print: set as wide as a page of text, about seven inches, three panels stand side by side and the
+smallest type is of seven points; a panel by itself fits a column.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -7,11 +11,16 @@ from collapselab.core.storage import written_whole
 from collapselab.report import style
 from collapselab.report.data import lines
 from collapselab.report.figures import Figure, Panel
-from collapselab.report.page import Contents, bare_spec
+from collapselab.report.page import Contents
+from collapselab.report.specs import bare_spec
 
-COLUMNS = 4
-WIDTH, WIDE = 230, 420
-"""Of a panel among others, and of one by itself; in points."""
+COLUMNS = 3
+WIDTH, WIDE = 168, 250
+"""Of a panel among others, and of one by itself; in pixels of 96 to the inch, which a PDF takes for points."""
+HEIGHT = 0.8
+"""Of a panel, as a share of its height on the page."""
+TITLE, BELOW = 27, 40
+"""Letters that fit on a line of a panel's title, and of what stands below it."""
 FORMATS = ("svg", "pdf")
 
 
@@ -19,7 +28,10 @@ def write_figures(folder: str | Path, shown: Contents) -> list[Path]:
     """Write every figure that has panels, each file whole or not at all."""
     import vl_convert
 
-    makers = {"svg": lambda spec: vl_convert.vegalite_to_svg(spec).encode(), "pdf": vl_convert.vegalite_to_pdf}
+    makers = {
+        "svg": lambda spec: vl_convert.vegalite_to_svg(spec).encode(),
+        "pdf": vl_convert.vegalite_to_pdf,
+    }
     written = []
     for figure in shown.figures.values():
         if not figure.panels:
@@ -41,13 +53,22 @@ def composed(figure: Figure, shown: Contents) -> dict[str, Any]:
     spec = {
         "concat": cards,
         "columns": COLUMNS,
-        "spacing": 24,
+        "spacing": {"row": 22, "column": 14},
         "params": list({param["name"]: param for param in links if param["name"] != "brush"}.values()),
         "datasets": {name: lines(shown.tables[name]) for name in used},
-        "config": {**style.config(), "background": "#ffffff"},
+        "config": _print_config(),
         "resolve": {"scale": {"color": "shared" if figure.legend else "independent"}},
     }
     return style.resolved(spec, len(shown.keys.widths))
+
+
+def _print_config() -> dict[str, Any]:
+    config = style.config() | {"background": "#ffffff"}
+    config["title"] |= {"fontSize": 11, "subtitleFontSize": 9.5, "offset": 6}
+    config["axis"] |= {"labelFontSize": 10, "titleFontSize": 10.5, "titlePadding": 5}
+    config["legend"] |= {"orient": "bottom", "direction": "horizontal", "columns": 2, "labelLimit": 0,
+                         "labelFontSize": 10, "titleFontSize": 10.5, "symbolSize": 55}  # fmt: skip
+    return config
 
 
 def _card(card: list[Panel], *, alone: bool) -> dict[str, Any]:
@@ -62,15 +83,15 @@ def _units(card: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _unit(panel: Panel, *, alone: bool) -> dict[str, Any]:
     spec = bare_spec(panel, legends=True)
-    spec |= {"width": WIDE if alone else WIDTH, "height": panel.height * (2 if alone else 1)}
+    spec |= {"width": WIDE if alone else WIDTH, "height": round(HEIGHT * panel.height)}
     if panel.metric:
         title = f"{panel.code} {panel.heading}".strip()
         below = " · ".join(filter(None, (panel.fit, panel.note)))
-        spec["title"] = {"text": _broken(title), **({"subtitle": below} if below else {})}
+        spec["title"] = {"text": _broken(title, TITLE), **({"subtitle": _broken(below, BELOW)} if below else {})}
     return spec
 
 
-def _broken(title: str, longest: int = 34) -> list[str]:
+def _broken(title: str, longest: int) -> list[str]:
     """A title on as many lines as the panel's width needs."""
     lines = [""]
     for word in title.split(" "):

@@ -131,8 +131,11 @@ def classes(corpus: Path | None) -> tuple[Figure, dict[str, Columns]]:
     seen, total = int((counts > 0).sum()), int(counts.sum())
     ranks = sorted({round(seen ** (step / (POINTS - 1))) for step in range(POINTS)}) if seen else []
     table = columns([{"rank": rank, "count": int(counts[rank - 1])} for rank in ranks])
-    x = alt.X("rank:Q", scale=alt.Scale(type="log", nice=False), title="rank of the class", axis=alt.Axis(format="~s"))
-    y = alt.Y("count:Q", scale=alt.Scale(type="log"), title="times it is the next token", axis=alt.Axis(format="~s"))
+    decades = [10.0**power for power in range(len(str(total)))]
+    x = alt.X("rank:Q", scale=alt.Scale(type="log", nice=False), title="rank of the class",
+              axis=alt.Axis(values=decades, format="~s"))  # fmt: skip
+    y = alt.Y("count:Q", scale=alt.Scale(type="log"), title="times it is the next token",
+              axis=alt.Axis(values=decades, format="~s"))  # fmt: skip
     points = alt.Chart(alt.NamedData("classes")).mark_point(filled=True, size=16, color="var(--accent)", opacity=0.8)
     half = int((counts.cumsum(0) * 2 < total).sum()) + 1
     once = int((counts == 1).sum())

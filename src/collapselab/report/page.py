@@ -20,13 +20,15 @@ from collapselab.core.storage import written_whole
 from collapselab.report import answer, names, provenance, style
 from collapselab.report.data import Columns, Keys, keys, models_table
 from collapselab.report.development import training
-from collapselab.report.figures import Figure, Panel, collapse, depth_areas
+from collapselab.report.figures import Figure, Panel, depth_areas
 from collapselab.report.filters import epochs, filters
+from collapselab.report.generalisation import collapse, has_initial
 from collapselab.report.inside import bins, classes, layers
 from collapselab.report.regularisation import regularisation
 from collapselab.report.scale import first_regime, regimes, scale
-from collapselab.report.seeds import seeds
+from collapselab.report.seeds import seeds, seeds_table
 from collapselab.report.specifications import ANSWERS, specifications
+from collapselab.report.specs import drawn_config, drawn_panel
 from collapselab.report.story import SOURCES, TABLES, Story
 
 
@@ -103,6 +105,8 @@ def render(shown: Contents) -> str:
         regime=first_regime(shown.tables.get("heat", {})),
         filters=filters(shown.tables, shown.keys, shown.names),
         epochs=epochs(shown.tables),
+        initial=has_initial(shown.story),
+        seeds_table=seeds_table(shown.story),
         outcome=names.outcome_name(shown.story.outcome),
         names=names,
         answer=answer,
@@ -136,65 +140,14 @@ def _own(name: str) -> str:
 def _data(shown: Contents) -> dict[str, Any]:
     return {
         "outcome": shown.story.outcome,
-        "config": _drawn_config(),
+        "config": drawn_config(),
         "models": shown.tables.get("models", {}),
         "tables": {name: table for name, table in shown.tables.items() if name != "models"},
-        "panels": {panel.key: _panel(panel, shown) for panel in shown.panels},
+        "panels": {
+            panel.key: drawn_panel(panel, log=panel.metric in shown.story.logarithmic) for panel in shown.panels
+        },
         "saved": {name: _packed(text) for name, text in saved_tables(shown).items()},
     }
-
-
-def _panel(panel: Panel, shown: Contents) -> dict[str, Any]:
-    """A panel as Vega, which needs no compiling where it is read; the configuration is the same in all."""
-    import vl_convert
-
-    spec = bare_spec(panel)
-    drawn = vl_convert.vegalite_to_vega(
-        {**spec, "width": "container", "height": panel.height, "config": style.config()}
-    )
-    for name in ("$schema", "config"):
-        drawn.pop(name, None)
-    return {
-        "spec": drawn, "table": panel.table, "metric": panel.metric, "signals": _signals(spec),
-        "log": panel.metric in shown.story.logarithmic,
-    }  # fmt: skip
-
-
-def _signals(spec: dict[str, Any]) -> list[str]:
-    return [param["name"] for param in spec.get("params", [])]
-
-
-def _drawn_config() -> dict[str, Any]:
-    import vl_convert
-
-    empty = {"data": {"values": []}, "mark": "point", "config": style.config()}
-    config: dict[str, Any] = vl_convert.vegalite_to_vega(empty)["config"]
-    return config
-
-
-def bare_spec(panel: Panel, *, legends: bool = False) -> dict[str, Any]:
-    """The panel as Vega-Lite, without data, size or configuration, and without legends but where they are asked for."""
-    import altair as alt
-
-    with alt.data_transformers.enable("default", consolidate_datasets=False):
-        spec: dict[str, Any] = panel.chart.to_dict(
-            validate=False
-        )  # a test validates every kind of panel; here it would take seconds
-    for name in ("$schema", "config"):
-        spec.pop(name, None)
-    return spec if legends else _without_legends(spec)
-
-
-def _without_legends(part: Any) -> Any:
-    if isinstance(part, list):
-        return [_without_legends(one) for one in part]
-    if not isinstance(part, dict):
-        return part
-    bare = {name: _without_legends(one) for name, one in part.items()}
-    for channel in ("color", "size", "shape", "stroke", "fill"):
-        if isinstance(bare.get("encoding"), dict) and "field" in bare["encoding"].get(channel, {}):
-            bare["encoding"][channel] |= {"legend": None}
-    return bare
 
 
 def saved_tables(shown: Contents) -> dict[str, str]:

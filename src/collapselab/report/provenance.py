@@ -23,7 +23,9 @@ class Provenance:
     corpora: list[str]
     failures: list[tuple[str, str, str]]
     findings: list[Finding]
-    """Signatures that were found; those that were not, and the unknown, stand in the table."""
+    """Signatures that were found; those that were not stand in the table."""
+    unknown: list[tuple[str, str, int]]
+    """Signatures that could not be judged: which, why, and of how many runs."""
     missing: list[tuple[str, str, int]]
     commands: list[str]
     records: int
@@ -32,11 +34,14 @@ class Provenance:
 def provenance(story: Story) -> Provenance:
     """From the run.json of every run that has one, and from the tables."""
     records = _records(story)
+    findings = story.analysis.findings if story.analysis else []
+    unknown = Counter((one.signature, one.evidence) for one in findings if one.found == "unknown")
     return Provenance(
         facts=_facts(records),
         corpora=sorted({_corpus(record) for record in records if record.get("corpus")}),
         failures=[(run["run"], run["checkpoint"], run["why"]) for run in story.runs if run["why"]],
-        findings=[one for one in (story.analysis.findings if story.analysis else []) if one.found == "yes"],
+        findings=[one for one in findings if one.found == "yes"],
+        unknown=[(*key, count) for key, count in unknown.items()],
         missing=_missing(story),
         commands=_commands(story),
         records=len(records),
@@ -98,9 +103,11 @@ def _missing(story: Story) -> list[tuple[str, str, int]]:
 
 
 def _commands(story: Story) -> list[str]:
+    """From the recipe where the folder is a suite's, else from its tables on."""
     folder = shlex.quote(story.name)
+    suite = [f"collapselab suite run {folder}"] if (story.directory / "suite.json").is_file() else []
     if story.analysis is None:
-        return [f"collapselab analyze {folder}", f"collapselab report {folder}"]
+        return [*suite, f"collapselab analyze {folder}", f"collapselab report {folder}"]
     asked = story.analysis
     options = f"--outcome {asked.outcome} --permutations {asked.permutations} --seed {asked.seed}"
-    return [f"collapselab analyze {folder} {options}", f"collapselab report {folder}"]
+    return [*suite, f"collapselab analyze {folder} {options}", f"collapselab report {folder}"]

@@ -1,4 +1,7 @@
-"""Regularisation: what its strongest level does against its weakest, in otherwise equal models."""
+"""Regularisation: what its strongest level does against its weakest, in otherwise equal models.
+
+Sizes differ far more than regularisers do: drawn as they are, all pairs would look level. So each slope starts from the
+value of its own weak model, and only the change is drawn."""
 
 from typing import Any
 
@@ -7,7 +10,7 @@ import pandas as pd
 
 from collapselab.analysis.models import ARCHITECTURE
 from collapselab.analysis.trends import REGULARISERS
-from collapselab.report.axes import logarithmic_values, value_axis
+from collapselab.report.axes import NUMBER
 from collapselab.report.data import Columns, Keys, columns, label, plain
 from collapselab.report.figures import Figure, Panel, width_colour
 from collapselab.report.names import outcome_name, regime_name, setting_name
@@ -23,7 +26,11 @@ def regularisation(story: Story, keys: Keys) -> tuple[Figure, Columns]:
         return Figure("regularisation", title, missing="No regulariser differs between otherwise equal runs."), {}
     table, levels = _pairs(story, column)
     weak, strong = levels
-    caption = f"A line joins two models that differ in {setting_name(column)} alone: {weak} left, {strong} right."
+    caption = (
+        f"A line joins two models that differ in {setting_name(column)} alone: {weak} left, {strong} right. Each "
+        "starts from the value of its own weak model: what is drawn is the change, as a factor where values span "
+        "decades. Grey: no change."
+    )
     panels = [_slopes(story, keys, metric, column, levels) for metric in [*story.main, story.outcome]]
     return Figure("regularisation", title, caption, panels, ("width",)), table
 
@@ -53,23 +60,35 @@ def _pairs(story: Story, column: str) -> tuple[Columns, tuple[str, str]]:
                 lines.append({"pair": number, "level": ends[line[column]], "wide": label(line["width"]),
                               "deep": label(line["depth"]), "where": where})  # fmt: skip
                 lines[-1] |= {name: line[name] for name in measured}
+                first = pair.sort_values(column).iloc[0]
+                lines[-1] |= {f"{name} change": _change(line[name], first[name], story, name) for name in measured}
     return columns(lines), (ends[values[0]], ends[values[-1]])
 
 
+def _change(value: float, start: float, story: Story, metric: str) -> float:
+    return value / start if metric in story.logarithmic else value - start
+
+
 def _slopes(story: Story, keys: Keys, metric: str, column: str, levels: tuple[str, str]) -> Panel:
-    pairs = alt.Chart(alt.NamedData("pairs")).transform_filter(f"isValid(datum['{metric}'])")
+    pairs = alt.Chart(alt.NamedData("pairs")).transform_filter(f"isValid(datum['{metric} change'])")
     name = outcome_name(metric) if metric == story.outcome else metric
-    axis = value_axis(metric, logarithmic_values(story, metric)).title(name)
+    factor = metric in story.logarithmic
+    scale = alt.Scale(type="log", nice=False, padding=6) if factor else alt.Scale(zero=False, padding=6)
+    axis = alt.Y(f"{metric} change:Q", title=f"{'×' if factor else 'Δ'} {name}", scale=scale,
+                 axis=alt.Axis(labelExpr=NUMBER, tickCount=5))  # fmt: skip
     x = alt.X("level:N", sort=list(levels), title=setting_name(column), axis=alt.Axis(labelAngle=0, grid=False),
               scale=alt.Scale(type="point", padding=0.25))  # fmt: skip
     shared = {"x": x, "y": axis, "color": width_colour(keys)}
     told = [alt.Tooltip("wide:N", title="width"), alt.Tooltip("deep:N", title="depth"),
             alt.Tooltip("where:N", title="training"), alt.Tooltip("level:N", title=setting_name(column)),
-            alt.Tooltip(f"{metric}:Q", title=name, format=".4~g")]  # fmt: skip
+            alt.Tooltip(f"{metric}:Q", title=name, format=".4~g"),
+            alt.Tooltip(f"{metric} change:Q", title="factor" if factor else "change", format=".3~g")]  # fmt: skip
+    none = alt.Chart(alt.InlineData(values=[{"none": 1 if factor else 0}]))
+    level = none.mark_rule(color="var(--soft)", strokeWidth=1.2).encode(y="none:Q")
     lines = pairs.mark_line(strokeWidth=1.2, opacity=0.6).encode(**shared, detail="pair:N")
     dots = pairs.mark_point(filled=True, size=18, opacity=0.8).encode(**shared, tooltip=told)
-    words = f"{name} under {setting_name(column)}. {trend_words(story, column, metric)}"
+    words = f"Change of {name} under {setting_name(column)}. {trend_words(story, column, metric)}"
     return Panel(
-        f"regularisation-{metric}", alt.layer(lines, dots), "pairs", words, metric,
+        f"regularisation-{metric}", alt.layer(level, lines, dots), "pairs", words, metric,
         note=trend_note(story, column, metric),
     )  # fmt: skip

@@ -55,7 +55,7 @@ def _heat(story: Story) -> Columns:
 def unit(values: Any) -> int:
     """The power of ten that the cells are written in: one that leaves numbers of few digits."""
     sizes = np.abs(values[np.isfinite(values) & (values != 0)])
-    if not len(sizes) or (sizes.min() >= 0.01 and sizes.max() < 1000):
+    if not len(sizes) or (sizes.min() >= 0.1 and sizes.max() < 1000):
         return 0
     return 3 * int(np.floor(np.log10(sizes.max()) / 3))
 
@@ -119,9 +119,8 @@ def _heat_map(story: Story, metric: str, table: Columns) -> Panel:
 def _scale_note(story: Story, metric: str, table: Columns) -> str:
     told = {axis: trend_note(story, axis, metric) for axis in ("width", "depth")}
     power = unit(np.array(table[metric], dtype=float))
-    exponent = str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    notes = [f"{axis}: {note}" for axis, note in told.items() if note] + ([f"in 10{exponent}"] if power else [])
-    return "; ".join(notes)
+    notes = [f"{axis}: {note.partition(' (')[0]}" for axis, note in told.items() if note]
+    return "; ".join(notes + ([f"in units of {10.0**power:g}"] if power else []))
 
 
 def first_regime(table: Columns) -> str:

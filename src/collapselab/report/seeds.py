@@ -8,12 +8,17 @@ from numpy.typing import NDArray
 
 from collapselab.analysis.relate import Relation, Subset, within_cells
 from collapselab.analysis.resampling import centred
+from collapselab.report.axes import NUMBER
 from collapselab.report.data import Columns, columns, plain
 from collapselab.report.figures import Figure, Panel
-from collapselab.report.names import metric_name, outcome_name
+from collapselab.report.names import metric_name, outcome_name, property_code
 from collapselab.report.story import Story
 
 Floats = NDArray[np.float64]
+PAPER = (
+    "In the paper (Wu & Papyan 2024, arXiv:2405.17767) this is Table 1, for 21 models of depth 2 and width 768: R² and "
+    "p of each metric, before correction."
+)
 BINS = 50
 CHUNK = 1000
 """Permutations that are held at a time."""
@@ -33,14 +38,20 @@ def seeds(story: Story) -> tuple[Figure, dict[str, Columns]]:
         f"Above: models of {f'{relation.cells} cells' if several else 'one cell'} that differ in their seed alone"
         f"{', each cell’s mean taken off' if several else ''}. Below: r when the outcome is permuted "
         f"{'within cells ' if several else ''}{story.analysis.permutations:,} times; the mark is the r that was found, "
-        "deep bars are as far from 0. p is corrected by Holm over the panels."
+        "deep bars are as far from 0. p is their share, Holm p corrects it for all panels together."
     )
     tables: dict[str, Columns] = {}
     panels = []
     for metric in known:
         tables |= _tables(story, metric)
         panels += [_scatter(story, metric, several=several), _chance(story, metric)]
-    return Figure("seeds", title, caption, panels), tables
+    return Figure("seeds", title, caption, panels, paper=PAPER if story.outcome == "val_loss" else ""), tables
+
+
+def seeds_table(story: Story) -> list[tuple[str, Relation]]:
+    """The numbers of the panels: each metric's code with its relation to the outcome among seeds alone."""
+    relations = [(property_code(metric), story.at_fixed_scale(metric)) for metric in story.main]
+    return [(code, relation) for code, relation in relations if relation is not None and _tested(relation)]
 
 
 def _tested(relation: Relation | None) -> bool:
@@ -108,8 +119,9 @@ def _scatter(story: Story, metric: str, *, several: bool) -> Panel:
     models = alt.Chart(alt.NamedData(f"seeds {metric}"))
     off = " − mean of cell" if several else ""
     x = alt.X("outcome:Q", title=f"{outcome_name(story.outcome)}{off}", scale=alt.Scale(zero=False),
-              axis=alt.Axis(format="~r", tickCount=4))  # fmt: skip
-    y = alt.Y("value:Q", title=f"{metric}{off}", scale=alt.Scale(zero=False), axis=alt.Axis(format="~r", tickCount=4))
+              axis=alt.Axis(labelExpr=NUMBER, tickCount=4))  # fmt: skip
+    y = alt.Y("value:Q", title=f"{metric}{off}", scale=alt.Scale(zero=False),
+              axis=alt.Axis(labelExpr=NUMBER, tickCount=4))  # fmt: skip
     told = [alt.Tooltip("run:N"), alt.Tooltip("seed:N"), alt.Tooltip("cell:N"),
             alt.Tooltip("outcome:Q", title=outcome_name(story.outcome), format=".4f"),
             alt.Tooltip("value:Q", title=metric, format=".4~g")]  # fmt: skip
@@ -121,7 +133,7 @@ def _scatter(story: Story, metric: str, *, several: bool) -> Panel:
 
 
 def _note(relation: Relation) -> str:
-    return f"R² {relation.r2:.2f}, Holm p {relation.p_holm:.2g}"
+    return f"R² {relation.r2:.2f}, p {relation.p_permutation:.2g}, Holm p {relation.p_holm:.2g}"
 
 
 def _numbers(relation: Relation) -> str:
@@ -138,7 +150,7 @@ def _chance(story: Story, metric: str) -> Panel:
     assert relation is not None
     bars = alt.Chart(alt.NamedData(f"chance {metric}")).mark_bar(binSpacing=1)
     x = alt.X("low:Q", title="r by chance", scale=alt.Scale(domain=[-1, 1]), bin="binned",
-              axis=alt.Axis(values=[-1, -0.5, 0, 0.5, 1], format="~r", grid=False))  # fmt: skip
+              axis=alt.Axis(values=[-1, -0.5, 0, 0.5, 1], labelExpr=NUMBER, grid=False))  # fmt: skip
     colour = alt.condition("datum.far", alt.value("var(--accent)"), alt.value("var(--line)"))
     drawn = bars.encode(x=x, x2="high:Q", y=alt.Y("count:Q", title=None, axis=None), color=colour)
     found = alt.Chart(alt.InlineData(values=[{"r": plain(float(relation.r or 0))}]))

@@ -5,6 +5,7 @@ from typing import Any
 import altair as alt
 
 from collapselab.analysis.controls import SEEDS, Control
+from collapselab.report.axes import NUMBER
 from collapselab.report.data import Columns, columns
 from collapselab.report.figures import Figure, Panel
 from collapselab.report.names import metric_name, outcome_name
@@ -33,7 +34,7 @@ COLOURS = {"with": "var(--with)", "against": "var(--against)", "neither": "var(-
 
 def specifications(story: Story) -> tuple[Figure, dict[str, Columns]]:
     """The specification curve: the partial correlation of each metric under one control after another."""
-    title = "One control after another"
+    title = "Specification curve: one control after another"
     rows = [row for row in (story.analysis.controls if story.analysis else []) if row.transform == "raw"]
     known = [metric for metric in story.main if any(r.metric == metric and r.partial_r is not None for r in rows)]
     if not known:
@@ -89,7 +90,7 @@ def _curve_panel(metric: str, rows: list[Control]) -> Panel:
 def _dots(found: Any, y: Any) -> Any:
     """Hollow where nothing is shown; a shape of its own for what goes the wrong way."""
     x = alt.X("r:Q", title="partial correlation", scale=alt.Scale(domain=[-1, 1]),
-              axis=alt.Axis(values=[-1, -0.5, 0, 0.5, 1], format="~r"))  # fmt: skip
+              axis=alt.Axis(values=[-1, -0.5, 0, 0.5, 1], labelExpr=NUMBER))  # fmt: skip
     told = [alt.Tooltip("label:N", title="held fixed"), alt.Tooltip("r:Q", title="partial r", format="+.3f"),
             alt.Tooltip("low:Q", format="+.2f"), alt.Tooltip("high:Q", format="+.2f"),
             alt.Tooltip("n:Q", title="models"), alt.Tooltip("verdict:N")]  # fmt: skip

@@ -19,9 +19,18 @@ def trend_words(story: Story, axis: str, metric: str) -> str:
 
 
 def trend_note(story: Story, axis: str, metric: str) -> str:
+    """In how many groups the metric moves which way, and whether that is the way of collapse."""
     rows = _trend(story, axis, metric)
     if not rows:
         return ""
-    more, count = max((sum(row.rises for row in rows), "rises"), (sum(row.falls for row in rows), "falls"))
-    noun = "groups" if axis in AXES else "pairs"
-    return f"{count} in {more} of {sum(row.groups for row in rows)} {noun}"
+    rises, falls = sum(row.rises for row in rows), sum(row.falls for row in rows)
+    way, more = ("rises", rises) if rises > falls else ("falls", falls)
+    noun = {"epoch": "runs"}.get(axis, "groups" if axis in AXES else "pairs")
+    of = f"of {sum(row.groups for row in rows)} {noun}"
+    if rises == falls:
+        return f"rises in {rises}, falls in {falls} {of}"
+    toward = {row.toward for row in rows}
+    goal = "better" if metric == story.outcome else "toward collapse"
+    away = "worse" if metric == story.outcome else "away from collapse"
+    meaning = "" if len(toward) > 1 or None in toward else f" ({goal if way in toward else away})"
+    return f"{way} in {more} {of}{meaning}"

@@ -17,20 +17,52 @@
     return name === "models" ? models.map(line => ({ ...line })) : linesOf(data.tables[name]);
   }
 
-  async function draw(place) {
-    if (place.dataset.state) return;
-    place.dataset.state = "drawing";
+  const drawings = new Map();
+
+  function draw(place) {
+    if (!drawings.has(place)) drawings.set(place, drawn(place));
+    return drawings.get(place);
+  }
+
+  async function drawn(place) {
     const key = place.dataset.panel, panel = data.panels[key];
     const filled = table => table.name === panel.table ? { ...table, values: tableOf(table.name) } : table;
     const spec = { ...panel.spec, data: panel.spec.data.map(filled) };
     const { view } = await vegaEmbed(place, spec, {
-      mode: "vega", renderer: "svg", actions: false, defaultStyle: false, config: data.config, tooltip: hover,
+      mode: "vega", renderer: "svg", actions: false, defaultStyle: false, config: data.config,
+      tooltip: (_, event, item, value) => hover(event, value ? panel.told.map(([field, title, format]) => [title, written(item.datum[field], format)]) : []),
     });
     views.set(key, view);
-    if (panel.signals.includes("shown") && !(state.shown.all && state.chosen.all)) view.signal("shown", state.shown).signal("chosen", state.chosen).run();
-    if (panel.signals.includes("where") && view.signal("where") !== regime()) view.signal("where", regime()).run();
+    refresh(key);
     if (panel.signals.includes("brush")) view.addSignalListener("brush", (_, box) => later(() => brushed(key, box)));
+    place.style.containIntrinsicHeight = place.style.minHeight = `${place.querySelector("svg").getAttribute("height")}px`;
     place.dataset.state = "drawn";
+  }
+
+  /* ---- signals: what is in sight follows at once, the rest when there is time or when it comes into sight ---- */
+
+  const inSight = new Set();
+  let turn = 0;
+
+  function refresh(key) {
+    const view = views.get(key), signals = data.panels[key].signals, wanted = { ...state, where: regime() };
+    const changed = ["shown", "initial", "chosen", "where"].filter(name => signals.includes(name) && view.signal(name) !== wanted[name]);
+    for (const name of changed) view.signal(name, wanted[name]);
+    if (changed.length) view.runAsync();
+  }
+
+  async function refreshAll() {
+    const mine = ++turn, rest = [...views.keys()].filter(key => !inSight.has(key));
+    for (const key of inSight) if (views.has(key)) refresh(key);
+    for (const key of rest) {
+      await idle();
+      if (mine !== turn) return;
+      refresh(key);
+    }
+  }
+
+  function idle() {
+    return new Promise(go => window.requestIdleCallback ? requestIdleCallback(go, { timeout: 500 }) : setTimeout(go));
   }
 
   /* ---- what hovering says; all of it set as text, never as HTML ---- */
@@ -39,11 +71,19 @@
   bubble.className = "bubble";
   bubble.hidden = true;
 
-  function hover(_, event, __, value) {
-    bubble.hidden = value === null || value === undefined || value === "";
+  function written(value, format) {
+    if (typeof value !== "number" || !format) return value === null || value === undefined ? "" : String(value);
+    if (format === ",") return value.toLocaleString("en");
+    const [, plus, digits, kind] = format.match(/^(\+?)\.(\d)~?([fg])$/);
+    const text = kind === "f" ? value.toFixed(digits) : String(Number(value.toPrecision(digits)));
+    return (plus && value >= 0 ? "+" : "") + text;
+  }
+
+  function hover(event, facts) {
+    const known = facts.filter(([, text]) => text !== "");
+    bubble.hidden = !known.length;
     if (bubble.hidden) return;
-    const facts = typeof value === "object" ? Object.entries(value) : [["", String(value)]];
-    bubble.replaceChildren(...facts.filter(([, text]) => !["", "null", "undefined", "NaN"].includes(String(text))).flatMap(([name, text]) => {
+    bubble.replaceChildren(...known.flatMap(([name, text]) => {
       const [key, told] = [document.createElement("span"), document.createElement("b")];
       key.textContent = name; told.textContent = text;
       return [key, told];
@@ -56,7 +96,7 @@
 
   /* ---- which models are shown, and which are marked ---- */
 
-  const state = { shown: everything, chosen: everything, brushing: null };
+  const state = { shown: everything, chosen: everything, initial: false, brushing: null };
   const form = document.querySelector(".filters");
   let waiting = null;
 
@@ -85,12 +125,8 @@
 
   function choose(lines) {
     state.chosen = lines ? Object.fromEntries(lines.map(line => [line.id, true])) : everything;
-    tell("chosen", state.chosen);
+    refreshAll();
     say(lines ? lines.length : null);
-  }
-
-  function tell(signal, value) {
-    for (const [key, view] of views) if (data.panels[key].signals.includes(signal)) view.signal(signal, value).runAsync();
   }
 
   function say(marked) {
@@ -111,8 +147,8 @@
       Object.entries(wanted).every(([name, values]) => values.has(String(line[name])) || (name !== "source" && line.source !== 0))
       && (!epoch || line.source !== 0 || (epoch === "last" ? line.last : String(line.epoch) === epoch)));
     state.shown = kept.length === models.length ? everything : Object.fromEntries(kept.map(line => [line.id, true]));
+    state.initial = Boolean(form.initial && form.initial.checked);
     if (state.brushing) { clearBrush(state.brushing); state.brushing = null; }
-    tell("shown", state.shown);
     mark();
     fits();
   }
@@ -150,10 +186,6 @@
 
   const regimes = document.getElementById("regime");
   const regime = () => regimes ? regimes.value : (data.tables.heat && data.tables.heat.where ? data.tables.heat.where[0] : "");
-
-  function heat() {
-    for (const [key, view] of views) if (data.panels[key].signals.includes("where")) view.signal("where", regime()).runAsync();
-  }
 
   /* ---- tables ---- */
 
@@ -281,15 +313,26 @@
   const places = [...document.querySelectorAll("[data-panel]")];
   const hidden = place => place.closest("details:not([open])");
 
+  function met(place, near) {
+    const key = place.dataset.panel;
+    if (!near) { inSight.delete(key); return; }
+    inSight.add(key);
+    if (views.has(key)) refresh(key); else draw(place);
+  }
+
   async function drawAll() {
     for (const place of places) if (!hidden(place)) await draw(place);
   }
 
   async function drawTheRest() {
     for (const place of places) {
-      if (hidden(place) || place.dataset.state) continue;
-      await new Promise(go => (window.requestIdleCallback || setTimeout)(go));
+      if (hidden(place)) continue;
+      if (!drawings.has(place)) await idle();
       await draw(place);
+    }
+    for (let i = 0; i < places.length; i++) { // laid out too, for pictures of the whole page
+      if (i % 8 === 0) await idle();
+      places[i].style.contentVisibility = "visible";
     }
     document.documentElement.dataset.drawn = "all";
   }
@@ -309,8 +352,8 @@
       fits();
       say(null);
     }
-    if (regimes) regimes.addEventListener("change", heat);
-    const near = new IntersectionObserver(seen => { for (const one of seen) if (one.isIntersecting) draw(one.target); }, { rootMargin: "400px" });
+    if (regimes) regimes.addEventListener("change", refreshAll);
+    const near = new IntersectionObserver(seen => seen.forEach(one => met(one.target, one.isIntersecting)), { rootMargin: "400px" });
     places.forEach(place => near.observe(place));
     addEventListener("beforeprint", () => {
       for (const details of document.querySelectorAll("details.more")) if (!details.querySelector("[data-panel]")) details.open = true;
