@@ -3,7 +3,6 @@
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Self, final
 
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from collapselab.core.batch import checked_batch
-from collapselab.core.parts import Room, common_point, part_rows, side_by_side
+from collapselab.core.parts import Room, common_point, part_rows
 from collapselab.core.storage import load_tensors, save_tensors
 from collapselab.core.tally import Tally
 
@@ -255,7 +254,8 @@ def _fold(features: Tensor, tables: Sequence[tuple[Tally, Tensor]]) -> None:
     for start in range(0, len(features), rows):
         now = slice(start, start + rows)
         part = room.part(features[now], point, product=product)
-        side_by_side([partial(tally.fold, part, labels[now]) for tally, labels in tables])
+        for tally, labels in tables:
+            tally.fold(part, labels[now])
 
 
 def _unit(features: Tensor) -> float:

@@ -44,11 +44,10 @@ class Tally:
     def fold(self, part: Part, labels: Tensor) -> None:
         """Add the samples of a part, whose offsets are from this tally's point."""
         tight = self.tight.index_select(0, labels)
-        chosen = tight.nonzero().squeeze(1)
-        gains = [self._gain(part, labels, chosen)] if len(chosen) else []
         before = self.counts.index_select(0, labels)
         add_rows(self.counts, labels, torch.ones_like(labels))
         after = self.counts.index_select(0, labels)
+        gains = self._gains(part, labels, tight, before, after) if tight.any() else []
         look = _Look(self, labels[(_looks(after) > _looks(before)) & ~tight])
         add_rows(self.squares, labels, part.squares.masked_fill(tight, 0) if gains else part.squares)
         add_rows(self.sums, labels, part.wide)
@@ -89,12 +88,33 @@ class Tally:
         self.squares, self.second = self.scatter(), self.within()
         self.tight = self.counts > 0
 
-    def _gain(
-        self, part: Part, labels: Tensor, chosen: Tensor, before: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def _gains(
+        self, part: Part, labels: Tensor, tight: Tensor, before: Tensor, after: Tensor
+    ) -> list[tuple[Tensor, Tensor]]:
+        """What tight classes gain by their tokens, which have been counted but not yet added."""
+        alone = (tight & (after - before == 1)).nonzero().squeeze(1)
+        gains = [self._gain_alone(part, labels, alone, before)] if len(alone) else []
+        others = (tight & (after - before > 1)).nonzero().squeeze(1)
+        if len(others):
+            classes, counts = torch.unique(labels[others], return_counts=True)
+            held = self.counts[classes] - counts, self.sums.index_select(0, classes)
+            gains.append(self._gain(part, labels, others, held))
+        return gains
+
+    def _gain_alone(self, part: Part, labels: Tensor, chosen: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
+        """The same of tokens that are alone with their class in the part, and so without scatter of their own."""
+        if self.second is None and 2 * len(chosen) > len(labels):  # to pick so many costs more than to do all
+            gain = self._moved(before, self.sums.index_select(0, labels), torch.ones_like(labels), part.wide)
+            return labels[chosen], gain[chosen]
+        self._take_off(part, chosen)
+        wide, classes = part.wide.index_select(0, chosen), labels[chosen]
+        sums = self.sums.index_select(0, classes)
+        return classes, self._moved(before[chosen], sums, torch.ones_like(classes), wide)
+
+    def _gain(self, part: Part, labels: Tensor, chosen: Tensor, before: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Classes of the chosen tokens, and what their scatter gains by these; `second` gains it as a matrix.
 
-        `before`: counts and sums of those classes, in ascending order, before the part; those held now where not given.
+        `before`: counts and sums of those classes, in ascending order, before the part. They are used up.
         """
         wide = part.wide.index_select(0, chosen)
         classes, inverse, counts = torch.unique(labels[chosen], return_inverse=True, return_counts=True)
@@ -103,16 +123,21 @@ class Tally:
         centred = wide.sub_(sums.div(counts[:, None]).index_select(0, inverse))
         scatter = torch.zeros(len(classes), dtype=torch.float64, device=wide.device)
         add_rows(scatter, inverse, squared_lengths(centred))
+        self._take_off(part, chosen)
         if self.second is not None:
-            offset = part.offset.index_select(0, chosen)  # the part's product has them
-            self.second.addmm_(centred.T, centred).addmm_(offset.T, offset, alpha=-1)
-        counts_before, sums_before = before or (self.counts[classes], self.sums[classes])
-        return classes, scatter.add_(self._moved(counts_before, sums_before, counts, sums))
+            self.second.addmm_(centred.T, centred)
+        return classes, scatter.add_(self._moved(*before, counts, sums))
+
+    def _take_off(self, part: Part, chosen: Tensor) -> None:
+        """Take off `second` what the part's product has of these tokens."""
+        if self.second is not None:
+            offset = part.offset.index_select(0, chosen)
+            self.second.addmm_(offset.T, offset, alpha=-1)
 
     def _moved(self, before: Tensor, sums_before: Tensor, counts: Tensor, sums: Tensor) -> Tensor:
         """a n / (a + n) |m - p|² of classes that meet more samples; `second` gains it as a matrix."""
-        before, more = before.double(), counts.double()
-        offset = torch.addcmul(sums, sums_before, (more / before.clamp(min=1))[:, None], value=-1)  # n (m - p)
+        before, more, offset = before.double(), counts.double(), sums_before
+        torch.addcmul(sums, offset, (more / before.clamp(min=1))[:, None], value=-1, out=offset)  # n (m - p)
         weight = before / (more * (before + more))
         if self.second is not None:
             self.second.addmm_((offset * weight[:, None]).T, offset)
