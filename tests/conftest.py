@@ -1,5 +1,8 @@
 import os
+from collections.abc import Iterator
 
+import pytest
+import torch
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("quick", max_examples=15, deadline=None, derandomize=True)
@@ -8,3 +11,13 @@ settings.register_profile(
     "thorough", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "quick"))
+
+
+@pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Operations of a small test cost more in waiting for a second thread than in work."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

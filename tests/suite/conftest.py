@@ -1,22 +1,15 @@
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 
 
 @pytest.fixture(autouse=True)
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Operations this small cost more in waiting for a second thread than in work; and fork goes well with one."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def always_one_thread(one_thread: None) -> None:
+    """Fork goes well with one."""
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from collapselab.errors import ConfigError, ModelError
 from collapselab.measure.options import Options
 from collapselab.suite.corpora import CorpusFacts
 from collapselab.suite.spec import Suite
-from collapselab.training.settings import Plan, Settings, identity, paper_batch, plan, resolved
+from collapselab.training.settings import Plan, Settings, identity, model_config, paper_batch, plan, resolved
 
 MARKS = {
     "tied": "", "dropout": "do", "context": "c", "batch": "b", "batch_tokens": "bt", "optimizer": "", "lr": "lr",
@@ -148,21 +148,12 @@ _known_parameters: dict[tuple[Any, ...], int] = {}
 
 
 def _parameters(settings: Settings, corpus: CorpusFacts) -> int:
-    from collapselab.models.build import build_config, parameters
+    from collapselab.models.build import parameters
 
     context = settings.context or corpus.block
     key = (settings.family, settings.width, settings.depth, settings.tied, context, corpus.vocabulary)
     if key not in _known_parameters:
-        config = build_config(
-            settings.family,
-            width=settings.width,
-            depth=settings.depth,
-            vocabulary=corpus.vocabulary,
-            positions=context,
-            tied=settings.tied,
-            dropout=settings.dropout,
-        )
-        _known_parameters[key] = parameters(config)
+        _known_parameters[key] = parameters(model_config(settings, vocabulary=corpus.vocabulary, block=corpus.block))
     return _known_parameters[key]
 
 

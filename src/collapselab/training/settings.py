@@ -11,11 +11,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from collapselab.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 
 class Settings(BaseModel):
@@ -126,6 +129,24 @@ def plan(settings: Settings, *, blocks: int, block: int) -> Plan:
     if warmup > steps:
         raise ConfigError(f"warmup: {warmup:,} steps of a training of {steps:,}. Warm up for fewer, or train longer.")
     return Plan(block, blocks, batch, steps, warmup, _checkpoints(settings, steps, blocks / batch))
+
+
+def model_config(
+    settings: Settings, *, vocabulary: int, block: int, end_of_text: int | None = None
+) -> "PreTrainedConfig":
+    """The configuration of the model that these settings ask for, on blocks of so many tokens."""
+    from collapselab.models.build import build_config
+
+    return build_config(
+        settings.family,
+        width=settings.width,
+        depth=settings.depth,
+        vocabulary=vocabulary,
+        positions=settings.context or block,
+        tied=settings.tied,
+        dropout=settings.dropout,
+        end_of_text=end_of_text,
+    )
 
 
 def paper_batch(width: int, depth: int) -> int:

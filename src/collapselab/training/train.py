@@ -19,12 +19,12 @@ from transformers import PreTrainedConfig, TrainingArguments
 from collapselab.core.storage import disk_trouble
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError, CorpusError, RunError
-from collapselab.models.build import build_config, build_model, parameters
+from collapselab.models.build import build_model, parameters
 from collapselab.models.load import find_device
 from collapselab.progress import progress
 from collapselab.training.folder import FORMAT, RunFolder
 from collapselab.training.keeper import SIGNALS, Keeper
-from collapselab.training.settings import Plan, Settings, identity, plan, resolved
+from collapselab.training.settings import Plan, Settings, identity, model_config, plan, resolved
 from collapselab.training.trainer import LanguageTrainer, training_arguments
 
 LOG_LINES = 2000
@@ -103,19 +103,9 @@ def _model_config(settings: Settings, corpus: Corpus) -> PreTrainedConfig:
             f"{corpus.path}: its tokenizer has {len(tokenizer):,} tokens, but its ids were made with "
             f"{corpus.vocabulary:,}. Build the corpus again."
         )
-    context = settings.context or corpus.block
-    if context < corpus.block:
-        raise ConfigError(f"context: {context:,} positions are too few for blocks of {corpus.block:,} tokens.")
-    return build_config(
-        settings.family,
-        width=settings.width,
-        depth=settings.depth,
-        vocabulary=corpus.vocabulary,
-        positions=context,
-        tied=settings.tied,
-        dropout=settings.dropout,
-        end_of_text=tokenizer.eos_token_id,
-    )
+    if settings.context and settings.context < corpus.block:
+        raise ConfigError(f"context: {settings.context:,} positions are too few for blocks of {corpus.block:,} tokens.")
+    return model_config(settings, vocabulary=corpus.vocabulary, block=corpus.block, end_of_text=tokenizer.eos_token_id)
 
 
 def _has_bf16(device: torch.device) -> bool:
