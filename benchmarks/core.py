@@ -50,6 +50,10 @@ def moments(quick: bool) -> list[Line]:
         turns=1 if quick else 5,
         warm_up=0 if quick else 1,
     )
+    return _moment_lines(fast, slow)
+
+
+def _moment_lines(fast: dict[str, float], slow: dict[str, float]) -> list[Line]:
     ours, limit = fast["ours"], fast["limit"]
     natural_ratio = fast["ours, natural"] / fast["limit, natural"]
     return [

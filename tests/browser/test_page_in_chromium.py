@@ -395,4 +395,6 @@ def test_what_is_out_of_sight_follows_a_filter_too(chromium: Any, page: Path) ->
         "list.dispatchEvent(new Event('change')); return list.value"
     )
     heats = "return [...collapselab.views].filter(([key]) => key.startsWith('scale')).map(([, view]) => view.signal('where'))"
+    until(lambda: other in chromium.execute_script(heats), "a heat map is of the other regime")
     until(lambda: set(chromium.execute_script(heats)) == {other}, "every heat map is of the other regime")
+    assert set(chromium.execute_script(heats)) == {other}

@@ -373,3 +373,14 @@ def test_several_moments_take_the_same_features_side_by_side(threads: int) -> No
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
+
+
+def test_moments_may_be_collected_in_and_out_of_inference_mode() -> None:
+    features, labels = drawn(600, 20, 7)
+    moments = ClassMoments.empty(20, 7, covariance=True)
+    with torch.inference_mode():
+        moments.update(features[:200].float(), labels[:200])
+        moments.merge(collected(features[200:400].float(), labels[200:400], 20, covariance=True))
+    moments.update(features[400:].float(), labels[400:])
+    collected(features[:200].float(), labels[:200], 20)  # the same room, outside
+    assert_same(moments, collected(features.float(), labels, 20))

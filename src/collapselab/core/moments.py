@@ -134,6 +134,8 @@ class ClassMoments:
         """Fold in a batch. Refuses the whole batch, and stays as it was, if anything in it is wrong."""
         update_all(features, [(self, labels)])
 
+    @torch.inference_mode(False)
+    @torch.no_grad()
     def merge(self, other: "ClassMoments", *, times: int = 1) -> Self:
         """Add what another shard has seen (Chan, Golub & LeVeque, pairwise), as if it had come so many times."""
         self._check_mergeable(other)
@@ -204,6 +206,7 @@ class ClassMoments:
 _OF_CLASSES, _OF_ALL = ("counts", "sums", "squares", "tight"), ("point", "second")
 
 
+@torch.inference_mode(False)
 def _nothing(classes: int, dim: int, device: str | torch.device, *, covariance: bool = False) -> Tally:
     return Tally(
         torch.zeros(classes, dtype=torch.int64, device=device),
@@ -214,6 +217,8 @@ def _nothing(classes: int, dim: int, device: str | torch.device, *, covariance: 
     )
 
 
+@torch.inference_mode(False)  # what is held may be written to outside that mode later
+@torch.no_grad()
 def update_all(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]]) -> None:
     """Fold the same features into several moments, each with labels of its own; into none if one refuses."""
     unit, checked, tallies = _unit(features), None, [moments._tally for moments, _ in labels]
