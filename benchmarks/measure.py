@@ -18,7 +18,7 @@ from collapselab.measure.gathered import Gathered
 from collapselab.measure.options import Options
 from collapselab.measure.sample import Sample
 from collapselab.measure.subject import Subject
-from collapselab.measure.walk import Walk, _Batch
+from collapselab.measure.walk import Walk, _Batch, _Pass
 from collapselab.models.sizes import architecture_of
 
 VOCABULARY, WIDTH, DEPTH, BLOCK, BATCH = 50257, 256, 4, 512, 16
@@ -115,10 +115,11 @@ def _times(subject: Subject, sample: Sample, options: Options) -> tuple[float, f
     """Median seconds a batch of the forward pass, and of all else."""
     walk, gathered = Walk(subject, options, BATCH, quiet=True), Gathered()
     forwards, others = [], []
+    over = _Pass(sample, None, None, lambda _: None)
     with torch.no_grad(), _Clock(subject.model) as clock:
         for start in range(0, len(sample), BATCH):
             clock.forward, begun = 0.0, time.perf_counter()
-            _Batch(walk, sample, range(start, start + BATCH), gathered, None).gather()
+            _Batch(walk, over, range(start, start + BATCH), gathered).gather()
             forwards.append(clock.forward)
             others.append(time.perf_counter() - begun - clock.forward)
     return statistics.median(forwards[1:]), statistics.median(others[1:])

@@ -255,7 +255,8 @@ def test_without_padding_only_the_window_needs_a_mask(calls: list[tuple[Tensor |
     quick(tokens(2, WINDOW))
     quick(tokens(2, 13), attention_mask=torch.ones(2, 13, dtype=torch.long))
     shapes = [(None if mask is None else tuple(mask.shape), causal) for mask, causal in calls]
-    assert shapes == [(None, True), (None, True), (None, True), ((1, 1, 13, 13), False)]
+    in_windows = [(None, True), *2 * [((1, 1, WINDOW, 2 * WINDOW), False)], ((1, 1, 1, WINDOW + 1), False)]
+    assert shapes == [(None, True), (None, True), (None, True), *in_windows]
 
 
 @pytest.mark.parametrize("pads", ["left", "right", "both"])

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from collapselab.models.scores import Scores, next_token_scores
+from collapselab.models.scores import BUFFER_BYTES, LogitSpace, Scorer, Scores, in_chunks
+from collapselab.models.taps import OutputLayer
 from collapselab.training.loss import _library_loss, next_token_loss
 
 EVERY_OPTION: dict[str, Any] = {"label_smoothing": 0.2, "softcap": 1.5, "scale": 0.7}
@@ -243,10 +244,10 @@ def test_a_loss_that_is_not_finite_is_returned() -> None:
 def test_scores_are_those_of_the_whole_logits_and_add_up(cut: int, chunk: int | None, seed: int, capped: bool) -> None:
     features, weight, bias, labels = batch(40, 3, 6, seed=seed)
     labels[::7] = -100
-    options: dict[str, Any] = {"bias": bias, "softcap": 2.0 if capped else None, "scale": 1.5}
-    first = next_token_scores(features[:cut], weight, labels[:cut], chunk=chunk, **options)
-    scores = first + next_token_scores(features[cut:], weight, labels[cut:], chunk=chunk, **options)
-    logits, used = plain_logits(features, weight, bias, softcap=options["softcap"], scale=1.5), labels != -100
+    head = OutputLayer(weight, bias, scale=1.5, softcap=2.0 if capped else None)
+    scorer = Scorer(head, chunk=chunk)
+    scores = scorer.scores(features[:cut], labels[:cut]) + scorer.scores(features[cut:], labels[cut:])
+    logits, used = plain_logits(features, weight, bias, softcap=head.softcap, scale=1.5), labels != -100
     assert scores.correct == int((logits.argmax(1) == labels)[used].sum())
     assert scores.tokens == int(used.sum())
     assert scores.loss == pytest.approx(F.cross_entropy(logits, labels).item(), rel=1e-12)
@@ -254,13 +255,13 @@ def test_scores_are_those_of_the_whole_logits_and_add_up(cut: int, chunk: int | 
 
 
 def test_equal_logits_are_right_only_for_the_first_class() -> None:
-    scores = next_token_scores(torch.zeros(4, 3), torch.zeros(5, 3), torch.tensor([0, 1, 2, 0]))
+    scores = Scorer(OutputLayer(torch.zeros(5, 3))).scores(torch.zeros(4, 3), torch.tensor([0, 1, 2, 0]))
     assert scores == Scores(pytest.approx(4 * math.log(5)), correct=2, tokens=4)
 
 
 def test_no_tokens_have_scores_of_nothing() -> None:
     features, weight, _, labels = batch()
-    assert next_token_scores(features, weight, torch.full_like(labels, -100)) == Scores()
+    assert Scorer(OutputLayer(weight)).scores(features, torch.full_like(labels, -100)) == Scores()
     assert math.isnan(Scores().loss)
     assert math.isnan(Scores().accuracy)
 
@@ -294,9 +295,54 @@ def test_the_library_function_used_on_cuda_is_the_same_loss() -> None:
 def test_what_cannot_be_scored_is_refused_with_what_was_found(change: dict[str, Any], message: str) -> None:
     features, weight, bias, labels = batch(dtype=torch.float32)
     arguments: dict[str, Any] = {"features": features, "weight": weight, "labels": labels, "bias": bias} | change
-    for score in (next_token_loss, next_token_scores):
-        with pytest.raises(ValueError, match=message):
-            score(**arguments)
+    with pytest.raises(ValueError, match=message):
+        next_token_loss(**arguments)
+    head = OutputLayer(arguments["weight"], arguments["bias"], softcap=arguments.get("softcap"))
+    with pytest.raises(ValueError, match=message):
+        Scorer(head, chunk=arguments.get("chunk")).scores(arguments["features"], arguments["labels"])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_half_precision_layer_is_widened_once_for_all_batches(dtype: torch.dtype) -> None:
+    features, weight, bias, labels = (one.detach() for one in batch(dtype=torch.float32))
+    scorer = Scorer(OutputLayer(weight.to(dtype), bias.to(dtype)))
+    first = scorer.scores(features.to(dtype), labels)
+    widened = scorer._widened.weight
+    assert scorer.scores(features.to(dtype), labels) == first
+    assert scorer._widened.weight is widened
+    logits = plain_logits(features.to(dtype).float(), weight.to(dtype).float(), bias.to(dtype).float())
+    assert first.loss == pytest.approx(F.cross_entropy(logits, labels).item(), rel=1e-5)
+
+
+def test_batches_that_share_their_logits_memory_have_the_losses_of_batches_that_do_not() -> None:
+    space = LogitSpace()
+    with torch.inference_mode():  # evaluation comes first in training, and must leave the memory usable
+        space.of(4, 11, like=torch.zeros(1, dtype=torch.float64))
+    for seed, tokens in enumerate((13, 40, 7)):
+        features, weight, bias, labels = batch(tokens, 5, 11, seed=seed)
+        kept = next_token_loss(features, weight, labels, bias=bias, space=space)
+        alone = next_token_loss(features, weight, labels, bias=bias)
+        assert torch.equal(kept, alone)
+        for ours, theirs in zip(gradients(kept, features, weight), gradients(alone, features, weight), strict=True):
+            assert torch.equal(ours, theirs)
+
+
+def test_logits_memory_is_new_only_where_it_must_be() -> None:
+    space, like = LogitSpace(), torch.zeros(1)
+    first = space.of(6, 4, like=like)
+    assert space.of(3, 8, like=like).data_ptr() == first.data_ptr()
+    assert space.of(2, 5, like=like).shape == (2, 5)
+    assert space.of(5, 5, like=like).data_ptr() != first.data_ptr()
+    assert space.of(1, 1, like=like.double()).dtype == torch.float64
+
+
+def test_no_chunk_is_a_mere_remainder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BUFFER_BYTES, "cpu", 4 * 11 * 200)
+    features, weight, _, _ = batch(401, 5, 11, dtype=torch.float32)
+    sizes = [
+        rows.stop - rows.start for rows, _ in in_chunks(OutputLayer(weight.detach()), features.detach(), None, None)
+    ]
+    assert sizes == [134, 134, 133]
 
 
 def test_a_loss_needs_a_label_and_a_share_of_smoothing() -> None:

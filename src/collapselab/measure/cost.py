@@ -265,13 +265,13 @@ class _Sizes:
         return 2 * 4 * DOUBLE * self.classes * self.tables
 
     def sweep(self) -> float:
-        """The larger of a classifier's scores, with features in float64, and the logits, with weights in float32."""
+        """Logits, and weights in float32, which stay; a classifier's scores, with features in float64."""
         job = self.job
         choosing = job.batch_tokens * ((2 * DOUBLE + 4) * self.dim + 2 * 4 * min(DECISION_TILE, self.kept))
         rows = max(LEAST_ROWS, BUFFER_BYTES[job.device] // (4 * self.classes))
         logits = 4 * self.classes * min(rows, job.batch * (job.block - 1))
         widened = 4 * self.classes * self.dim if job.number_bytes < 4 else 0
-        return max(choosing, logits + widened)
+        return choosing + logits + widened
 
     def resampling(self) -> float:
         """Resamples side by side, a group as it is read and as tables, and a catalogue."""

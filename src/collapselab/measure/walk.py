@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from collapselab.measure.sample import Sample
 from collapselab.measure.shards import ClassShards
 from collapselab.measure.store import Store
 from collapselab.measure.subject import Subject
-from collapselab.models.scores import next_token_scores
+from collapselab.models.scores import Scorer
 from collapselab.models.taps import features, layer_features
 from collapselab.progress import Advance, progress
 
@@ -41,26 +41,28 @@ class Walk:
         total: Gathered | None = None
         tokens = sum(map(len, groups.values())) * sample.labels_per_block
         shown = progress(sample.name, total=tokens, unit="tokens", quiet=self.quiet)
+        scorer = Scorer(self.subject.head) if judge is not None or self.options.train_loss else None
         with torch.no_grad(), shown as advance:
+            over = _Pass(sample, judge, scorer, advance)
             for number, group in groups.items():
-                part = self._group(sample, number, group, judge, advance)
+                part = self._group(over, number, group)
                 total = part if total is None else total.merge(part)
         return total or Gathered()
 
-    def _group(self, sample: Sample, number: int, group: range, judge: Judge | None, advance: Advance) -> Gathered:
-        device, split = self.subject.moments_device, sample.split.path.stem
+    def _group(self, over: "_Pass", number: int, group: range) -> Gathered:
+        device, split, labels = self.subject.moments_device, over.sample.split.path.stem, over.sample.labels_per_block
         gathered = self.store.kept(split, number, device) if self.store else None
         if gathered is not None:
-            advance(len(group) * sample.labels_per_block)
+            over.advance(len(group) * labels)
             return gathered
         gathered = self.store.saved(split, number, device) if self.store else Gathered()
         done = gathered.batches * self.batch
-        advance(min(done, len(group)) * sample.labels_per_block)
-        for start in range(done, self._longest(sample, group), self.batch):
+        over.advance(min(done, len(group)) * labels)
+        for start in range(done, self._longest(over.sample, group), self.batch):
             blocks = group[start : start + self.batch]
-            _Batch(self, sample, blocks, gathered, judge).gather()
+            _Batch(self, over, blocks, gathered).gather()
             gathered.batches += 1
-            advance(len(blocks) * sample.labels_per_block)
+            over.advance(len(blocks) * labels)
             if self.store:
                 self.store.save_if_due(split, number, gathered)
         if self.store:
@@ -72,19 +74,29 @@ class Walk:
         return len(group) if self.shards is None else -(-len(sample) // self.shards.processes.world)
 
 
+class _Pass(NamedTuple):
+    """What the batches of a pass share. Tokens are scored where there is a scorer, judged where there is a judge."""
+
+    sample: Sample
+    judge: Judge | None
+    scorer: Scorer | None
+    advance: Advance
+
+
 @final
 class _Batch:
     """Some blocks on their way through the model."""
 
-    def __init__(self, walk: Walk, sample: Sample, blocks: range, gathered: Gathered, judge: Judge | None) -> None:
-        self.walk, self.sample, self.blocks, self.gathered, self.judge = walk, sample, blocks, gathered, judge
+    def __init__(self, walk: Walk, over: _Pass, blocks: range, gathered: Gathered) -> None:
+        self.walk, self.blocks, self.gathered = walk, blocks, gathered
+        self.sample, self.judge, self.scorer = over.sample, over.judge, over.scorer
         # Every batch has the same shape, the last one too: the same block gives the same features in any batch.
-        ids = sample.ids(blocks.start, blocks.stop)
-        padding = sample.ids(0, 1).expand(walk.batch - len(ids), -1)
+        ids = self.sample.ids(blocks.start, blocks.stop)
+        padding = self.sample.ids(0, 1).expand(walk.batch - len(ids), -1)
         self.ids = torch.cat([ids, padding])
         self.labels = ids[:, 1:].reshape(-1)
         self.counted = self._counted(self.labels)
-        self.null = self._counted(sample.null_labels(blocks.start, blocks.stop)) if walk.options.null else None
+        self.null = self._counted(self.sample.null_labels(blocks.start, blocks.stop)) if walk.options.null else None
 
     def gather(self) -> None:
         """Run the model, and take what comes by."""
@@ -109,16 +121,8 @@ class _Batch:
             raise self._refused(layer, own, error) from error
         if self.judge is not None:
             self.judge.see(layer, own, None if self.walk.shards is None else everyones)
-        if layer == "last" and len(self.labels) and (self.judge is not None or self.walk.options.train_loss):
-            head = self.walk.subject.head
-            self.gathered.scores += next_token_scores(
-                own[: len(self.labels)],
-                head.weight,
-                self.labels,
-                bias=head.bias,
-                softcap=head.softcap,
-                scale=head.scale,
-            )
+        if layer == "last" and len(self.labels) and self.scorer is not None:
+            self.gathered.scores += self.scorer.scores(own[: len(self.labels)], self.labels)
 
     def _moments(self, key: str, dim: int) -> ClassMoments:
         held, subject, shards = self.gathered.moments, self.walk.subject, self.walk.shards

@@ -1,10 +1,10 @@
 """Loss and accuracy of a model on a split, in one pass, without gradient and without tokens × vocabulary."""
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from collapselab.corpus.blocks import Split
-from collapselab.models.scores import Scores, next_token_scores
+from collapselab.models.scores import Scorer, Scores
 from collapselab.models.taps import OutputLayer, features
 
 TOKENS_AT_ONCE = 8192
@@ -18,25 +18,14 @@ def split_scores(
 
     The model is evaluated as it stands (`eval` for its time), and left in the mode it was in.
     """
-    was_training, scores = model.training, Scores()
+    was_training, scores, scorer = model.training, Scores(), Scorer(head)
     model.eval()
     try:
         for blocks in split.batches(world * max(1, TOKENS_AT_ONCE // split.block), rank=rank, world=world):
             if len(blocks):
-                scores += batch_scores(model, blocks.to(device), head=head)
+                blocks = blocks.to(device)
+                entering = features(model, blocks)[:, :-1]
+                scores += scorer.scores(entering.reshape(-1, entering.shape[-1]), blocks[:, 1:].reshape(-1))
     finally:
         model.train(was_training)
     return scores
-
-
-def batch_scores(model: nn.Module, blocks: Tensor, *, head: OutputLayer) -> Scores:
-    """Scores of the next tokens within some blocks (blocks, block) of ids."""
-    entering = features(model, blocks)[:, :-1]
-    return next_token_scores(
-        entering.reshape(-1, entering.shape[-1]),
-        head.weight,
-        blocks[:, 1:].reshape(-1),
-        bias=head.bias,
-        softcap=head.softcap,
-        scale=head.scale,
-    )

@@ -45,22 +45,32 @@ class FusedSelfAttention(GPTNeoSelfAttention):
     def _attn(
         self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None = None
     ) -> tuple[Tensor, None]:
+        dropout = self.attn_dropout.p if self.training else 0.0
+        queries, keys = query.shape[-2], key.shape[-2]
+        if attention_mask is None and queries == keys and self._sees_a_window(keys):
+            return self._window_by_window(query, key, value, dropout), None
         mask = self._visible(query, key, attention_mask)
-        output = scaled_dot_product_attention(
-            query,
-            key,
-            value,
-            attn_mask=mask,
-            dropout_p=self.attn_dropout.p if self.training else 0.0,
-            is_causal=mask is None and query.shape[-2] > 1,
-            scale=1.0,
-        )
-        return output, None
+        causal = mask is None and queries > 1
+        return _attend(query, key, value, mask, dropout=dropout, causal=causal), None
+
+    def _sees_a_window(self, keys: int) -> bool:
+        return bool(self.attention_type == "local" and keys > self.config.window_size)
+
+    def _window_by_window(self, query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
+        """A window of queries at a time, which sees its own tokens and the window before: linear in the tokens."""
+        parts, tokens, window = [], query.shape[-2], self.config.window_size
+        for start in range(0, tokens, window):
+            own = slice(start, min(start + window, tokens))
+            seen = slice(max(start - window, 0), own.stop)
+            band = self.bias[:, :, own, seen] if start else None  # the first window is causal, no more
+            some = query[:, :, own], key[:, :, seen], value[:, :, seen]
+            parts.append(_attend(*some, band, dropout=dropout, causal=band is None))
+        return torch.cat(parts, dim=2)
 
     def _visible(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor | None:
         """Which keys each query sees, (batch, 1, queries, keys); None where causality says it all."""
         queries, keys = query.shape[-2], key.shape[-2]
-        if self.attention_type == "local" and keys > self.config.window_size:
+        if self._sees_a_window(keys):
             band = self.bias[:, :, keys - queries : keys, :keys]  # the library made it once for all lengths
             if mask is None:
                 return band
@@ -69,3 +79,9 @@ class FusedSelfAttention(GPTNeoSelfAttention):
             return mask
         # A padded query may see no key. Some kernels answer nan, which spreads through the values: let it see them all.
         return mask | ~mask.any(dim=-1, keepdim=True)
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, dropout: float, causal: bool) -> Tensor:
+    return scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=1.0
+    )

@@ -1,21 +1,22 @@
 """Loss and hits of next tokens, through logits that are made for a chunk of tokens at a time.
 
-`ChunkedHead` is the output layer as evaluation and the training loss run it: in one buffer, never tokens × vocabulary.
+Evaluation and the training loss both run the output layer `in_chunks`: in one buffer, never tokens × vocabulary.
 """
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from collapselab.core.batch import IGNORED
+from collapselab.models.taps import OutputLayer
 
-BUFFER_BYTES = {"cpu": 96 << 20, "cuda": 512 << 20}
-"""Size of the logits in hand. A third of it is as fast on a CPU at rest; on a busy one few large steps wait less."""
+BUFFER_BYTES = {"cpu": 128 << 20, "cuda": 512 << 20}
+"""Size of the logits in hand. A quarter of it is as fast on a CPU at rest; on a busy one few large steps wait less."""
 
 LEAST_ROWS = 128
 """Tokens below which the products slow down, however large the vocabulary."""
@@ -48,75 +49,103 @@ class Scores:
         return math.exp(self.loss) if not self.loss > 709 else math.inf
 
 
-@torch.no_grad()
-def next_token_scores(
-    features: Tensor,
-    weight: Tensor,
-    labels: Tensor,
-    *,
-    bias: Tensor | None = None,
-    ignore_index: int = IGNORED,
-    softcap: float | None = None,
-    scale: float = 1.0,
-    chunk: int | None = None,
-) -> Scores:
-    """Loss and hits of the same logits as in `next_token_loss`, without gradient; no labels left make no scores."""
-    check_shapes(features, weight, bias, labels)
-    check_options(0.0, softcap, chunk)
-    features, labels = used_tokens(features, labels, vocab=len(weight), ignore_index=ignore_index)
-    features, weight, bias = in_one_dtype(features, weight, bias)
-    head, scores = ChunkedHead(weight, bias, scale, softcap), Scores()
-    for rows, logits in head.in_chunks(features, chunk):
-        some = labels[rows]
-        correct = int((logits.argmax(1) == some).sum())
-        losses = head.losses(features[rows], some, logits)
-        scores += Scores(float(losses.cpu().double().sum()), correct, len(some))
-    return scores
+@final
+class LogitSpace:
+    """Memory for the logits in hand that its owner keeps from batch to batch.
+
+    Without one every batch asks the system for 128 MB and hands them back: on a CPU the pages of fresh memory, each
+    zeroed when it is first touched, take a third of the time of a product of that size.
+    """
+
+    def __init__(self) -> None:
+        self._held: Tensor | None = None
+
+    def of(self, rows: int, vocab: int, *, like: Tensor) -> Tensor:
+        """(rows, vocab) numbers of the kind of `like`, with anything in them; the next call gives the same memory."""
+        held, size = self._held, rows * vocab
+        if held is None or held.numel() < size or held.dtype != like.dtype or held.device != like.device:
+            self._held = None  # before the next is made, so that never two are there
+            with torch.inference_mode(False):  # or a gradient could not be formed in it later
+                held = self._held = torch.empty(size, dtype=like.dtype, device=like.device)
+        return held[:size].view(rows, vocab)
 
 
-class ChunkedHead(NamedTuple):
-    """What makes logits out of features."""
+@final
+class Scorer:
+    """Scores next tokens, batch after batch, by the logits of `next_token_loss`, without gradient.
 
-    weight: Tensor
-    bias: Tensor | None
-    scale: float
-    softcap: float | None
+    What batches share is made once: the memory for logits, and the output layer in float32 where it is in half
+    precision.
+    """
 
-    def in_chunks(self, features: Tensor, chunk: int | None) -> Iterator[tuple[slice, Tensor]]:
-        """The logits of some tokens at a time, in a buffer that the receiver may use up."""
-        tokens, vocab = len(features), len(self.weight)
-        at_once = min(chunk or _rows_of(vocab, features), tokens)
-        space = features.new_empty(at_once, vocab)
-        for start in range(0, tokens, max(at_once, 1)):
-            rows = slice(start, min(start + at_once, tokens))
-            yield rows, self.logits(features[rows], space[: rows.stop - start])
+    def __init__(self, head: OutputLayer, *, ignore_index: int = IGNORED, chunk: int | None = None) -> None:
+        check_options(0.0, head.softcap, chunk)
+        self.ignore_index, self.chunk, self._space = ignore_index, chunk, LogitSpace()
+        self._head, self._widened = head, head
 
-    def logits(self, features: Tensor, out: Tensor) -> Tensor:
-        start, share = (out, 0.0) if self.bias is None else (self.bias, self.scale)
-        torch.addmm(start, features, self.weight.T, beta=share, alpha=self.scale, out=out)
-        return out if self.softcap is None else out.div_(self.softcap).tanh_().mul_(self.softcap)
-
-    def losses(self, features: Tensor, labels: Tensor, logits: Tensor) -> Tensor:
-        """Cross-entropy of each token; the logits become probabilities."""
-        torch.softmax(logits, 1, out=logits)
-        chances = logits.gather(1, labels[:, None]).squeeze(1)
-        losses = chances.log().neg_()
-        faint = (chances < torch.finfo(chances.dtype).tiny).nonzero().squeeze(1)
-        if len(faint):  # too small for a float: their logarithm must come from the logits
-            again = self.logits(features[faint], logits.new_empty(len(faint), len(self.weight)))
-            losses[faint] = F.cross_entropy(again, labels[faint], reduction="none")
-        return losses
+    @torch.no_grad()
+    def scores(self, features: Tensor, labels: Tensor) -> Scores:
+        """Loss and hits of tokens (tokens, dim) and what follows them (tokens,); no labels left make no scores."""
+        head = self._head
+        check_shapes(features, head.weight, head.bias, labels)
+        features, labels = used_tokens(features, labels, vocab=len(head.weight), ignore_index=self.ignore_index)
+        dtype = common_dtype(features, head.weight)
+        if self._widened.weight.dtype != dtype:
+            self._widened = in_dtype(head, dtype)
+        found, features = Scores(), features.to(dtype)
+        for rows, logits in in_chunks(self._widened, features, self.chunk, self._space):
+            some = labels[rows]
+            correct = int((logits.argmax(1) == some).sum())
+            losses = losses_of(self._widened, features[rows], some, logits)
+            found += Scores(float(losses.cpu().double().sum()), correct, len(some))
+        return found
 
 
-def in_one_dtype(features: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    dtype = torch.promote_types(torch.promote_types(features.dtype, weight.dtype), torch.float32)
-    return features.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
+def in_chunks(
+    head: OutputLayer, features: Tensor, chunk: int | None, space: LogitSpace | None
+) -> Iterator[tuple[slice, Tensor]]:
+    """The logits of some tokens at a time, in a buffer that the receiver may use up; all are of one dtype."""
+    tokens, vocab = len(features), len(head.weight)
+    at_once = min(chunk or _rows_of(tokens, vocab, features), tokens)
+    buffer = (space or LogitSpace()).of(at_once, vocab, like=features)
+    for start in range(0, tokens, max(at_once, 1)):
+        rows = slice(start, min(start + at_once, tokens))
+        yield rows, _logits(head, features[rows], buffer[: rows.stop - start])
 
 
-def _rows_of(vocab: int, like: Tensor) -> int:
-    """Tokens whose logits fill the buffer."""
+def losses_of(head: OutputLayer, features: Tensor, labels: Tensor, logits: Tensor) -> Tensor:
+    """Cross-entropy of each token; the logits become probabilities."""
+    torch.softmax(logits, 1, out=logits)
+    chances = logits.gather(1, labels[:, None]).squeeze(1)
+    losses = chances.log().neg_()
+    faint = (chances < torch.finfo(chances.dtype).tiny).nonzero().squeeze(1)
+    if len(faint):  # too small for a float: their logarithm must come from the logits
+        again = _logits(head, features[faint], logits.new_empty(len(faint), len(head.weight)))
+        losses[faint] = F.cross_entropy(again, labels[faint], reduction="none")
+    return losses
+
+
+def _logits(head: OutputLayer, features: Tensor, out: Tensor) -> Tensor:
+    start, share = (out, 0.0) if head.bias is None else (head.bias, head.scale)
+    torch.addmm(start, features, head.weight.T, beta=share, alpha=head.scale, out=out)
+    return out if head.softcap is None else out.div_(head.softcap).tanh_().mul_(head.softcap)
+
+
+def common_dtype(features: Tensor, weight: Tensor) -> torch.dtype:
+    """What products are formed in: float32 at least."""
+    return torch.promote_types(torch.promote_types(features.dtype, weight.dtype), torch.float32)
+
+
+def in_dtype(head: OutputLayer, dtype: torch.dtype) -> OutputLayer:
+    bias = None if head.bias is None else head.bias.to(dtype)
+    return replace(head, weight=head.weight.to(dtype), bias=bias)
+
+
+def _rows_of(tokens: int, vocab: int, like: Tensor) -> int:
+    """Tokens at once: as many as the buffer takes, spread evenly so that none of the chunks is a mere remainder."""
     size = BUFFER_BYTES.get(like.device.type, BUFFER_BYTES["cuda"])
-    return max(LEAST_ROWS, size // (vocab * like.element_size()))
+    most = max(LEAST_ROWS, size // (vocab * like.element_size()))
+    return math.ceil(tokens / max(1, math.ceil(tokens / most)))
 
 
 def used_tokens(features: Tensor, labels: Tensor, *, vocab: int, ignore_index: int) -> tuple[Tensor, Tensor]:

@@ -10,14 +10,24 @@ Half-precision inputs are multiplied in float32 and get gradients of their own d
 leaves products into a given buffer alone; only on CUDA, where the library's own function is used, it takes effect.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from collapselab.core.batch import IGNORED
-from collapselab.models.scores import ChunkedHead, check_options, check_shapes, in_one_dtype, used_tokens
+from collapselab.models.scores import (
+    LogitSpace,
+    check_options,
+    check_shapes,
+    common_dtype,
+    in_chunks,
+    in_dtype,
+    losses_of,
+    used_tokens,
+)
+from collapselab.models.taps import OutputLayer
 
 
 def next_token_loss(
@@ -31,6 +41,7 @@ def next_token_loss(
     softcap: float | None = None,
     scale: float = 1.0,
     chunk: int | None = None,
+    space: LogitSpace | None = None,
 ) -> Tensor:
     """Mean cross-entropy of the next tokens, labels (tokens,), from features (tokens, dim) by weight (vocab, dim).
 
@@ -39,7 +50,8 @@ def next_token_loss(
     Labels are shifted already: features[:, :-1] goes with ids[:, 1:]. Equal to `F.cross_entropy` of the logits in value
     and gradient, but for rounding and for labels that are all ignored, which are an error here and nan there. `chunk`,
     the tokens in hand at once, bounds memory at chunk × vocab numbers, twice that with `softcap`, and changes nothing
-    else. A loss that is not finite is returned as it is. There is no second derivative.
+    else; `space` lets batches share that memory, which is faster. A loss that is not finite is returned as it is. There
+    is no second derivative.
     """
     check_shapes(features, weight, bias, labels)
     check_options(label_smoothing, softcap, chunk)
@@ -49,11 +61,20 @@ def next_token_loss(
     plain = softcap is None and scale == 1 and label_smoothing == 0 and chunk is None
     if plain and features.is_cuda and hasattr(F, "linear_cross_entropy"):  # faster there, and as small
         return _library_loss(features, weight, bias, labels)
-    features, weight, bias = in_one_dtype(features, weight, bias)
+    dtype, how = common_dtype(features, weight), _How(scale, softcap, label_smoothing, chunk, space)
+    head = in_dtype(OutputLayer(weight, bias), dtype)
     loss: Tensor = _ChunkedLoss.apply(  # type: ignore[no-untyped-call]
-        features, weight, bias, labels, scale, softcap, label_smoothing, chunk, torch.is_grad_enabled()
+        features.to(dtype), head.weight, head.bias, labels, how, torch.is_grad_enabled()
     )
     return loss
+
+
+class _How(NamedTuple):
+    scale: float
+    softcap: float | None
+    label_smoothing: float
+    chunk: int | None
+    space: LogitSpace | None
 
 
 class _ChunkedLoss(torch.autograd.Function):
@@ -64,38 +85,45 @@ class _ChunkedLoss(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor | None,
         labels: Tensor,
-        scale: float,
-        softcap: float | None,
-        label_smoothing: float,
-        chunk: int | None,
+        how: _How,
         with_gradients: bool,
     ) -> Tensor:
-        head = ChunkedHead(weight, bias, scale, softcap)
-        wanted = [with_gradients and needed for needed in ctx.needs_input_grad[:3]]
-        inputs = zip((features, weight, bias), wanted, strict=True)
-        grads = [one.new_zeros(one.shape) if one is not None and needed else None for one, needed in inputs]
-        losses, capped = features.new_empty(len(features)), None
-        for rows, logits in head.in_chunks(features, chunk):
-            some, at = features[rows], labels[rows]
-            if softcap is not None and any(wanted):
-                capped = torch.empty_like(logits) if capped is None else capped[: len(logits)]
-                torch.div(logits, softcap, out=capped).square_()
-            gap = logits.gather(1, at[:, None]).squeeze(1) - logits.mean(1) if label_smoothing else 0.0
-            losses[rows] = head.losses(some, at, logits) + label_smoothing * gap
-            if any(wanted):
-                _to_gradient(logits, at, label_smoothing, capped)
-                _multiply_out(grads, rows, logits, some, weight, factor=scale / len(features))
-        ctx.save_for_backward(*grads)
-        return losses.mean()
+        ctx.wanted, ctx.how = [with_gradients and needed for needed in ctx.needs_input_grad[:3]], how
+        ctx.save_for_backward(features, weight, bias, labels)
+        loss, ctx.gradients = _loss_and_gradients(features, weight, bias, labels, how, ctx.wanted)
+        return loss
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # `once_differentiable` would return constants here, and say nothing
             raise RuntimeError("next_token_loss has no second derivative. Call backward without create_graph=True.")
-        gradients = ctx.saved_tensors
+        gradients, ctx.gradients = ctx.gradients, None  # if they were held here too, who gets them would copy them
+        if gradients is None:  # a graph that is retained may be gone through again
+            features, weight, bias, labels = ctx.saved_tensors
+            gradients = _loss_and_gradients(features, weight, bias, labels, ctx.how, ctx.wanted)[1]
         if grad_output != 1:
-            gradients = [None if one is None else one * grad_output for one in gradients]
-        return *gradients, None, None, None, None, None, None
+            gradients = [None if one is None else one.mul_(grad_output) for one in gradients]
+        return *gradients, None, None, None
+
+
+def _loss_and_gradients(
+    features: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, how: _How, wanted: list[bool]
+) -> tuple[Tensor, list[Tensor | None]]:
+    head = OutputLayer(weight, bias, how.scale, how.softcap)
+    inputs = zip((features, weight, bias), wanted, strict=True)
+    grads = [one.new_empty(one.shape) if one is not None and needed else None for one, needed in inputs]
+    losses, capped = features.new_empty(len(features)), None
+    for rows, logits in in_chunks(head, features, how.chunk, how.space):
+        some, at = features[rows], labels[rows]
+        if how.softcap is not None and any(wanted):
+            capped = torch.empty_like(logits) if capped is None else capped[: len(logits)]
+            torch.div(logits, how.softcap, out=capped).square_()
+        gap = logits.gather(1, at[:, None]).squeeze(1) - logits.mean(1) if how.label_smoothing else 0.0
+        losses[rows] = losses_of(head, some, at, logits) + how.label_smoothing * gap
+        if any(wanted):
+            _to_gradient(logits, at, how.label_smoothing, capped)
+            _multiply_out(grads, rows, logits, some, weight, factor=how.scale / len(features))
+    return losses.mean(), grads
 
 
 def _to_gradient(chances: Tensor, labels: Tensor, label_smoothing: float, capped: Tensor | None) -> None:
@@ -110,13 +138,15 @@ def _to_gradient(chances: Tensor, labels: Tensor, label_smoothing: float, capped
 def _multiply_out(
     grads: list[Tensor | None], rows: slice, of_logits: Tensor, features: Tensor, weight: Tensor, *, factor: float
 ) -> None:
+    """Add a chunk's share to the gradients; the first chunk finds them empty, with anything in them."""
     of_features, of_weight, of_bias = grads
+    before = 0.0 if rows.start == 0 else 1.0
     if of_features is not None:
-        of_features[rows].addmm_(of_logits, weight, alpha=factor)
+        of_features[rows].addmm_(of_logits, weight, beta=0, alpha=factor)
     if of_weight is not None:
-        of_weight.addmm_(of_logits.T, features, alpha=factor)
+        of_weight.addmm_(of_logits.T, features, beta=before, alpha=factor)
     if of_bias is not None:
-        of_bias.add_(of_logits.sum(0), alpha=factor)
+        of_bias.addmv_(of_logits.T, features.new_full((len(features),), factor), beta=before)
 
 
 def _library_loss(features: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:

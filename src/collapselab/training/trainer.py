@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainingArguments
 
 from collapselab.corpus.blocks import Split
+from collapselab.models.scores import LogitSpace
 from collapselab.models.taps import features, output_layer
 from collapselab.training.loss import next_token_loss
 from collapselab.training.settings import Plan, Settings
@@ -34,7 +35,7 @@ class LanguageTrainer(Trainer):
         self.start = 0
         self.step_loss: Tensor | None = None
         self.grad_norm: float | None = None
-        self.head = output_layer(model)
+        self.head, self.space = output_layer(model), LogitSpace()
 
     def get_train_dataloader(self) -> Any:
         return self
@@ -68,6 +69,7 @@ class LanguageTrainer(Trainer):
             softcap=head.softcap,
             scale=head.scale,
             label_smoothing=self.settings.label_smoothing,
+            space=self.space,
         )
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
