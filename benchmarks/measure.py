@@ -115,7 +115,7 @@ def _times(subject: Subject, sample: Sample, options: Options) -> tuple[float, f
     """Median seconds a batch of the forward pass, and of all else."""
     walk, gathered = Walk(subject, options, BATCH, quiet=True), Gathered()
     forwards, others = [], []
-    over = _Pass(sample, None, None, lambda _: None)
+    over = _Pass(sample, None, None, _unseen)
     with torch.no_grad(), _Clock(subject.model) as clock:
         for start in range(0, len(sample), BATCH):
             clock.forward, begun = 0.0, time.perf_counter()
@@ -123,6 +123,10 @@ def _times(subject: Subject, sample: Sample, options: Options) -> tuple[float, f
             forwards.append(clock.forward)
             others.append(time.perf_counter() - begun - clock.forward)
     return statistics.median(forwards[1:]), statistics.median(others[1:])
+
+
+def _unseen(amount: float, /, *, note: str = "") -> None:
+    """Progress that nobody looks at."""
 
 
 def _model(vocabulary: int) -> nn.Module:

@@ -36,6 +36,7 @@ class LanguageTrainer(Trainer):
         self.step_loss: Tensor | None = None
         self.grad_norm: float | None = None
         self.head, self.space = output_layer(model), LogitSpace()
+        self._add_up_tied_gradients()
 
     def get_train_dataloader(self) -> Any:
         return self
@@ -98,6 +99,16 @@ class LanguageTrainer(Trainer):
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)  # type: ignore[no-untyped-call]
         self.grad_norm = float(norm)
         return norm
+
+    def _add_up_tied_gradients(self) -> None:
+        """Let an embedding that is the output layer too add its rows to that layer's gradient.
+
+        Dense, it would fill a second matrix of its size with zeros at every step, and add that. On a CPU alone, where
+        the sum has one order; with several processes the library reduces gradients of one layout.
+        """
+        embedding, alone = self.bare.get_input_embeddings(), self.args.world_size == 1
+        if isinstance(embedding, nn.Embedding) and alone and self.args.device.type == "cpu":
+            embedding.sparse = embedding.weight is self.head.weight
 
     def _blocks(self, positions: range) -> Tensor:
         epochs = sorted({position // self.plan.blocks for position in positions})
