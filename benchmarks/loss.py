@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.timing import Line, at_least, at_most, in_a_process, in_turns, peak_bytes, shown
+from collapselab.models.scores import LogitSpace
 from collapselab.training.loss import next_token_loss
 
 DIM, VOCAB = 128, 50257
@@ -73,8 +74,12 @@ def _step(
     return step
 
 
+SPACE = LogitSpace()
+"""Kept from step to step, as training keeps it."""
+
+
 def _ours(features: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
-    return next_token_loss(features, weight, labels)
+    return next_token_loss(features, weight, labels, space=SPACE)
 
 
 def _plain(features: Tensor, weight: Tensor, labels: Tensor) -> Tensor:

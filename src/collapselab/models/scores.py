@@ -15,8 +15,8 @@ from torch import Tensor
 from collapselab.core.batch import IGNORED
 from collapselab.models.taps import OutputLayer
 
-BUFFER_BYTES = {"cpu": 128 << 20, "cuda": 512 << 20}
-"""Size of the logits in hand. A quarter of it is as fast on a CPU at rest; on a busy one few large steps wait less."""
+BUFFER_BYTES = {"cpu": 112 << 20, "cuda": 512 << 20}
+"""Size of the logits in hand. A third of it is as fast on a CPU at rest; on a busy one few large steps wait less."""
 
 LEAST_ROWS = 128
 """Tokens below which the products slow down, however large the vocabulary."""
@@ -53,7 +53,7 @@ class Scores:
 class LogitSpace:
     """Memory for the logits in hand that its owner keeps from batch to batch.
 
-    Without one every batch asks the system for 128 MB and hands them back: on a CPU the pages of fresh memory, each
+    Without one every batch asks the system for 112 MB and hands them back: on a CPU the pages of fresh memory, each
     zeroed when it is first touched, take a third of the time of a product of that size.
     """
 
