@@ -45,3 +45,8 @@ def test_batches_use_the_same_memory_for_their_logits(corpus_folder: Path, tmp_p
         assert one.space._held is not None
         places.add(one.space._held.data_ptr())
     assert len(places) == 1
+
+
+def test_trackers_file_a_run_under_its_folders_name(corpus_folder: Path, tmp_path: Path) -> None:
+    args = trainer(corpus_folder, tmp_path / "02x0128-lr0.002", tied=True).args
+    assert (args.project, args.run_name) == ("collapselab", "02x0128-lr0.002")

@@ -30,7 +30,8 @@ class Architecture:
     def forward_flops(self, block: int, *, output_layer: bool = False) -> float:
         """Of a token: 2 for each number in a matrix, and its scores with every token of its block.
 
-        Causality halves the scores that matter, but not those that most kernels compute; nor does a window.
+        Causality halves the scores that matter, but not those that most kernels compute. Windows are not counted, so of
+        GPT-Neo's local layers this is too much in long blocks.
         """
         head = self.vocabulary * self.width if output_layer else 0
         return 2 * (self.matrices + head) + 4 * self.depth * self.attention * block

@@ -25,7 +25,7 @@ from collapselab.progress import progress
 from collapselab.training.folder import FORMAT, RunFolder
 from collapselab.training.keeper import SIGNALS, Keeper
 from collapselab.training.settings import Plan, Settings, identity, model_config, plan, resolved
-from collapselab.training.trainer import LanguageTrainer, training_arguments
+from collapselab.training.trainer import PROJECT, LanguageTrainer, training_arguments
 
 LOG_LINES = 2000
 TRACKERS = ("tensorboard", "wandb", "trackio")
@@ -122,6 +122,8 @@ def _arguments(
     report_to: str,
 ) -> TrainingArguments:
     _check_tracker(report_to)
+    if report_to == "wandb":  # it takes its project from there alone
+        os.environ.setdefault("WANDB_PROJECT", PROJECT)
     if device.type == "cuda":  # before anything runs there: equal configurations, equal bits
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True, warn_only=True)

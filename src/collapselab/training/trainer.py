@@ -7,6 +7,7 @@ training state is weights, optimiser and a step number, and resuming is exact be
 import hashlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, final
 
 import torch
@@ -18,6 +19,9 @@ from collapselab.models.scores import LogitSpace
 from collapselab.models.taps import features, output_layer
 from collapselab.training.loss import next_token_loss
 from collapselab.training.settings import Plan, Settings
+
+PROJECT = "collapselab"
+"""What trackers file runs under, each by the name of its folder."""
 
 SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_warmup"}
 
@@ -162,6 +166,8 @@ def training_arguments(
         save_strategy="no",
         eval_strategy="no",
         report_to=report_to,
+        project=PROJECT,
+        run_name=Path(folder).resolve().name,
         disable_tqdm=True,
     )
     if args.n_gpu > 1:
