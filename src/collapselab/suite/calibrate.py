@@ -69,9 +69,9 @@ def _step_seconds(entry: Entry, device: str) -> float:
     from transformers import TrainerCallback
 
     from collapselab.corpus.blocks import Split
-    from collapselab.models.build import build_config, build_model
+    from collapselab.models.build import build_model
     from collapselab.models.load import find_device
-    from collapselab.training.settings import Plan
+    from collapselab.training.settings import Plan, model_config
     from collapselab.training.trainer import LanguageTrainer, training_arguments
 
     class Clock(TrainerCallback):
@@ -85,10 +85,7 @@ def _step_seconds(entry: Entry, device: str) -> float:
 
     settings, corpus, block = entry.settings, entry.corpus, entry.planned.block
     plan = Plan(block, 64, _sequences(entry), STEPS, 0, {})
-    config = build_config(
-        settings.family, width=settings.width, depth=settings.depth, vocabulary=corpus.vocabulary,
-        positions=settings.context or block, tied=settings.tied, dropout=settings.dropout,
-    )  # fmt: skip
+    config = model_config(settings, vocabulary=corpus.vocabulary, block=block)
     where, clock = find_device(device), Clock()
     with tempfile.TemporaryDirectory() as folder:
         ids = np.random.default_rng(0).integers(0, corpus.vocabulary, (plan.blocks, block), dtype=np.uint32)
