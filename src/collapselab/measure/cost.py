@@ -14,7 +14,7 @@ from collapselab.core.parts import PART_BYTES
 from collapselab.measure.bootstrap import HALVES, HELD_BYTES
 from collapselab.measure.options import Options
 from collapselab.measure.sample import GROUPS
-from collapselab.models.scores import BUFFER_BYTES, LEAST_ROWS
+from collapselab.models.scores import rows_at_once
 from collapselab.models.sizes import Architecture
 
 # Found by measuring, on a CPU.
@@ -268,8 +268,7 @@ class _Sizes:
         """Logits, and weights in float32, which stay; a classifier's scores, with features in float64."""
         job = self.job
         choosing = job.batch_tokens * ((2 * DOUBLE + 4) * self.dim + 2 * 4 * min(DECISION_TILE, self.kept))
-        rows = max(LEAST_ROWS, BUFFER_BYTES[job.device] // (4 * self.classes))
-        logits = 4 * self.classes * min(rows, job.batch * (job.block - 1))
+        logits = 4 * self.classes * rows_at_once(job.batch * (job.block - 1), self.classes, job.device, 4)
         widened = 4 * self.classes * self.dim if job.number_bytes < 4 else 0
         return choosing + logits + widened
 

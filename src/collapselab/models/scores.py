@@ -106,7 +106,7 @@ def in_chunks(
 ) -> Iterator[tuple[slice, Tensor]]:
     """The logits of some tokens at a time, in a buffer that the receiver may use up; all are of one dtype."""
     tokens, vocab = len(features), len(head.weight)
-    at_once = min(chunk or _rows_of(tokens, vocab, features), tokens)
+    at_once = min(chunk or rows_at_once(tokens, vocab, features.device.type, features.element_size()), tokens)
     buffer = (space or LogitSpace()).of(at_once, vocab, like=features)
     for start in range(0, tokens, max(at_once, 1)):
         rows = slice(start, min(start + at_once, tokens))
@@ -141,10 +141,10 @@ def in_dtype(head: OutputLayer, dtype: torch.dtype) -> OutputLayer:
     return replace(head, weight=head.weight.to(dtype), bias=bias)
 
 
-def _rows_of(tokens: int, vocab: int, like: Tensor) -> int:
-    """Tokens at once: as many as the buffer takes, spread evenly so that none of the chunks is a mere remainder."""
-    size = BUFFER_BYTES.get(like.device.type, BUFFER_BYTES["cuda"])
-    most = max(LEAST_ROWS, size // (vocab * like.element_size()))
+def rows_at_once(tokens: int, vocab: int, device: str, number_bytes: int) -> int:
+    """As many tokens as the buffer takes, spread evenly so that none of the chunks is a mere remainder."""
+    size = BUFFER_BYTES.get(device, BUFFER_BYTES["cuda"])
+    most = max(LEAST_ROWS, size // (vocab * number_bytes))
     return math.ceil(tokens / max(1, math.ceil(tokens / most)))
 
 
