@@ -2,6 +2,7 @@
 
 import errno
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from collapselab.results import read_results, read_runs
 from collapselab.suite import launch
 from collapselab.suite import run as suites
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.launch import Crew, threads_each
+from collapselab.suite.launch import Crew, Worker, threads_each
 from collapselab.suite.plan import Entry
 from collapselab.suite.spec import Suite
 from collapselab.suite.state import State, run_state
@@ -194,15 +195,32 @@ def test_two_at_once_share_the_work_and_do_nothing_twice(
 
 def kill_a_worker(crew: Crew, folder: SuiteFolder, one: Entry, deaths: int) -> None:
     """Kill the process that is at the run, so often."""
-    for death in range(deaths):
-        dead = {process.pid for process in crew._processes if not process.is_alive()}
-        while len(dead) <= death or not folder.in_hand(one.name):
-            alive = [process for process in crew._processes if process.is_alive()]
-            if alive and folder.in_hand(one.name):
-                os.kill(alive[0].pid, signal.SIGKILL)
-                alive[0].join(10)
-                break
-            time.sleep(0.01)
+    killed: set[Worker] = set()
+    while len(killed) < deaths:
+        for worker in list(crew._workers - killed):
+            if folder.in_hand(one.name):
+                os.kill(worker.pid, signal.SIGKILL)
+                worker.ended()
+                killed.add(worker)
+        time.sleep(0.01)
+
+
+def test_all_who_ask_at_the_same_time_learn_how_a_process_ended(tmp_path: Path) -> None:
+    """The library hands the status to one of them: without the lock, 38 of 40 processes ended with 255."""
+    context = multiprocessing.get_context("forkserver")
+    for _ in range(5):
+        worker = Worker(context, "waits for a run", str(tmp_path), 1, "cpu", False)
+        statuses: list[int] = []
+        threads = [threading.Thread(target=lambda: statuses.append(worker.ended())) for _ in range(4)]  # noqa: B023
+        for thread in threads:
+            thread.start()
+        os.kill(worker.pid, signal.SIGKILL)
+        for thread in threads:
+            thread.join(30)
+        assert statuses == [-signal.SIGKILL] * 4
+        assert not worker.alive()
+        worker.stop()  # the dead do not mind
+        worker.dismiss()
 
 
 @pytest.mark.parametrize(("deaths", "result"), [(1, "done"), (3, "failed")])
@@ -384,9 +402,7 @@ def test_trouble_with_the_disk_ends_the_crew_with_one_message(
     tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suite, folder = opened(tmp_path, tiny)
-    monkeypatch.setattr(
-        Crew, "_asked", lambda self, process, pipe, entry: Outcome(entry.name, "stopped", "the disk is full.")
-    )
+    monkeypatch.setattr(Worker, "asked", lambda _, entry, __: Outcome(entry.name, "stopped", "the disk is full."))
     with pytest.raises(RunError, match="the disk is full."):
         suites.run(suite, folder)
 

@@ -34,6 +34,62 @@ BUSY_SECONDS, WATCH_SECONDS = 5.0, 1.0
 
 
 @final
+class Worker:
+    """A process that does runs, and the pipe to it.
+
+    How a process ended is read from its fork server, once: of two threads that ask at the same time the second finds
+    nothing left and takes 255 for the answer. To start a process asks too, of all others. So all of them take one lock.
+    """
+
+    _asking = threading.Lock()
+
+    def __init__(self, context: Any, name: str, *arguments: object) -> None:
+        self.pipe: Connection
+        self.pipe, theirs = context.Pipe()
+        self._process = context.Process(target=work, args=(theirs, *arguments), name=name)
+        with self._asking:
+            self._process.start()
+        theirs.close()
+
+    @property
+    def pid(self) -> int:
+        return int(self._process.pid)
+
+    def alive(self) -> bool:
+        with self._asking:
+            return bool(self._process.is_alive())
+
+    def ended(self) -> int:
+        """Its exit status, once it has ended; negative for the signal that killed it."""
+        wait([self._process.sentinel])
+        with self._asking:
+            self._process.join()
+            return int(self._process.exitcode)
+
+    def asked(self, entry: Entry, options: Options) -> Outcome | None:
+        """What it says of the run; None if it died."""
+        try:
+            self.pipe.send((entry, options))
+            wait([self.pipe, self._process.sentinel])
+            if self.pipe.poll():
+                answer: Outcome = self.pipe.recv()
+                return answer
+        except (EOFError, OSError, ValueError):
+            pass
+        return None
+
+    def dismiss(self) -> None:
+        """Let it end, and wait until it has."""
+        with suppress(OSError):  # it ended by itself meanwhile
+            self.pipe.send(None)
+        self.ended()
+
+    def stop(self, *, kill: bool = False) -> None:
+        """Ask it to stop, or end it. Safe in a signal's handler: it takes no lock, and the dead do not mind."""
+        (self._process.kill if kill else self._process.terminate)()
+
+
+@final
 class Crew:
     """Processes of this machine that do the runs of a suite."""
 
@@ -56,7 +112,7 @@ class Crew:
         self._later: dict[str, float] = {}
         self._deaths: Counter[str] = Counter()
         self._guard, self._stopping = threading.Lock(), threading.Event()
-        self._processes: set[Any] = set()
+        self._workers: set[Worker] = set()
 
     def run(self, entries: list[Entry], watch: Callable[[], None]) -> dict[str, Outcome]:
         """Do all entries; `watch` is called about every second. The outcome of each run, by name.
@@ -85,20 +141,19 @@ class Crew:
 
     def _slot(self, number: int) -> None:
         """One process after another, until nothing is left to do."""
-        worker: tuple[Any, Connection] | None = None
+        worker: Worker | None = None
         try:
             while (entry := self._next()) is not None:
-                if worker is None or not worker[0].is_alive():
+                if worker is None or not worker.alive():
                     worker = self._started(number)
-                self._noted(entry, self._asked(*worker, entry), worker[0])
+                outcome = worker.asked(entry, self.options)
+                self._noted(entry, outcome if outcome is not None else worker.ended())
         except (OSError, UserError) as error:  # a failure that could not be recorded: the disk again
             with self._guard:
                 self.trouble = self.trouble or RunError(f"{self.folder.path}: {error}")
                 self._stop()
-        if worker is not None and worker[0].is_alive():
-            with suppress(OSError):  # it ended by itself meanwhile
-                worker[1].send(None)
-            worker[0].join()
+        if worker is not None:
+            worker.dismiss()
 
     def _next(self) -> Entry | None:
         """The next run, waiting for one that another process has; None when there are none."""
@@ -115,17 +170,14 @@ class Crew:
             self._stopping.wait(0.2)
         return None
 
-    def _started(self, number: int) -> tuple[Any, Connection]:
-        ours, theirs = self.context.Pipe()
-        arguments = (theirs, str(self.folder.path), threads_each(self.jobs), self._device(number), self.retry)
-        process = self.context.Process(target=work, args=arguments, name=f"suite {number}")
+    def _started(self, number: int) -> Worker:
+        arguments = (str(self.folder.path), threads_each(self.jobs), self._device(number), self.retry)
         with self._guard:
-            process.start()
-            self._processes.add(process)
+            worker = Worker(self.context, f"suite {number}", *arguments)
+            self._workers.add(worker)
             if self._stopping.is_set():  # the signal came too early for this one
-                process.terminate()
-        theirs.close()
-        return process, ours
+                worker.stop()
+        return worker
 
     def _device(self, number: int) -> str:
         import torch
@@ -133,29 +185,19 @@ class Crew:
         several = self.device == "auto" and torch.cuda.device_count() > 1
         return f"cuda:{number % torch.cuda.device_count()}" if several else self.device
 
-    def _asked(self, process: Any, pipe: Connection, entry: Entry) -> Outcome | None:
-        """What the process says of the run; None if it died."""
-        try:
-            pipe.send((entry, self.options))
-            wait([pipe, process.sentinel])
-            if pipe.poll():
-                answer: Outcome = pipe.recv()
-                return answer
-        except (EOFError, OSError, ValueError):
-            pass
-        process.join()
-        return None
-
-    def _noted(self, entry: Entry, outcome: Outcome | None, process: Any) -> None:
+    def _noted(self, entry: Entry, outcome: Outcome | int) -> None:
+        """Keep what became of the run: the outcome, or the exit status of the process that died at it."""
         with self._guard:
-            if outcome is None and not self._stopping.is_set():
+            if isinstance(outcome, int):
+                if self._stopping.is_set():
+                    return
                 self._deaths[entry.name] += 1
                 if self._deaths[entry.name] < TRIES:
                     self._todo.appendleft(entry)
                     return
-                outcome = self._dead(entry, process.exitcode)
-            if outcome is None or outcome.result == "stopped":
-                if outcome is not None and outcome.why is not None and self.trouble is None:
+                outcome = self._dead(entry, outcome)
+            if outcome.result == "stopped":
+                if outcome.why is not None and self.trouble is None:
                     self.trouble = RunError(outcome.why)
                     self._stop()
                 return
@@ -164,8 +206,8 @@ class Crew:
                 self._todo.append(entry)
             self.outcomes[entry.name] = outcome
 
-    def _dead(self, entry: Entry, code: int | None) -> Outcome:
-        cause = f"was killed by {signal.Signals(-code).name}" if code and code < 0 else f"ended with status {code}"
+    def _dead(self, entry: Entry, code: int) -> Outcome:
+        cause = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         hint = "; often memory ran out" if code == -signal.SIGKILL else ""
         why = f"its process {cause}, {TRIES} times{hint}. It said: {self.folder.log(entry.name)}"
         unmade, unmeasured = missing(self.folder.run(entry.name), entry, self.options)
@@ -175,9 +217,8 @@ class Crew:
 
     def _stop(self) -> None:
         self._stopping.set()
-        for process in self._processes:
-            if process.is_alive():
-                process.terminate()
+        for worker in self._workers:
+            worker.stop()
 
     @contextmanager
     def _forwarded_signals(self) -> Iterator[list[int]]:
@@ -187,9 +228,8 @@ class Crew:
         def pass_on(number: int, _: object) -> None:
             received.append(number)
             self._stopping.set()
-            for process in list(self._processes):
-                if process.is_alive():
-                    (process.terminate if len(received) == 1 else process.kill)()
+            for worker in list(self._workers):
+                worker.stop(kill=len(received) > 1)
 
         numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
         before = {number: signal.signal(number, pass_on) for number in numbers}
