@@ -81,6 +81,8 @@ def _architecture(config: dict[str, Any]) -> Architecture:
         key_value_heads=config.get("num_key_value_heads"),
         gated=kind in ("llama", "gemma2", "gemma3_text"),
         tied=kind not in ("gpt_neox", "llama"),
+        local=config["num_hidden_layers"] // 2 if kind == "gpt_neo" else 0,
+        window=256 if kind == "gpt_neo" else 0,
         positions=2048 if kind == "gpt_neo" else 0,
         block_vectors=in_block * width + head_norms,
         last_vectors=after * width,

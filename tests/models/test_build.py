@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
-from transformers import AutoModelForCausalLM, GPTNeoForCausalLM, OPTConfig, PreTrainedConfig
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, GPTNeoForCausalLM, OPTConfig, PreTrainedConfig
 
 from collapselab.errors import ModelError
-from collapselab.models.build import FAMILIES, build_config, build_model, parameters
+from collapselab.models.build import FAMILIES, architecture, build_config, build_model
 from collapselab.models.gpt_neo import FusedSelfAttention
 
 TINY = {"width": 32, "depth": 2, "vocabulary": 41, "positions": 12}
@@ -43,14 +43,15 @@ def sentences(length: int = 9) -> torch.Tensor:
 
 @pytest.mark.parametrize(("depth", "width", "count"), [(1, 64, 3_397_440), (12, 1024, 204_680_192)])
 def test_the_paper_models_have_the_papers_parameters(depth: int, width: int, count: int) -> None:
-    assert parameters(build_config("gpt-neo", width=width, depth=depth, vocabulary=50_257, positions=2_048)) == count
+    config = build_config("gpt-neo", width=width, depth=depth, vocabulary=50_257, positions=2_048)
+    assert architecture(config).parameters == count
 
 
 @pytest.mark.parametrize("width", [64, 128, 256, 512, 768, 1024])
 @pytest.mark.parametrize("depth", [1, 2, 4, 8, 12])
 def test_parameters_of_gpt_neo_follow_the_formula(depth: int, width: int) -> None:
     config = build_config("gpt-neo", width=width, depth=depth, vocabulary=50_257, positions=2_048)
-    assert parameters(config) == 52_305 * width + depth * (12 * width**2 + 10 * width) + 2 * width
+    assert architecture(config).parameters == 52_305 * width + depth * (12 * width**2 + 10 * width) + 2 * width
 
 
 def test_gpt_neo_is_the_papers() -> None:
@@ -83,7 +84,7 @@ def test_every_family_runs_and_is_causal(family: str, tied: bool) -> None:
     first, last = model.get_input_embeddings().weight, model.get_output_embeddings().weight
     assert (first is last) == tied
     assert first.shape == last.shape == (41, 32)
-    assert parameters(config) == sum(parameter.numel() for parameter in model.parameters())
+    assert architecture(config).parameters == sum(parameter.numel() for parameter in model.parameters())
     assert (config.num_hidden_layers, config.hidden_size, config.num_attention_heads) == (2, 32, 16)
     ids = sentences(12)
     changed = ids.clone()
@@ -144,7 +145,7 @@ def test_building_leaves_the_random_state_as_it_was() -> None:
 def test_building_leaves_the_config_as_it_was() -> None:
     config = build_config("gpt-neo", **TINY)
     before, implementation = config.to_dict(), config._attn_implementation
-    parameters(config)
+    architecture(config)
     build_model(config, seed=0)
     assert config.to_dict() == before
     assert config._attn_implementation == implementation
@@ -155,12 +156,12 @@ def test_a_built_gpt_neo_attends_fast_and_its_config_builds_again() -> None:
     assert type(model.transformer.h[0].attn.attention) is FusedSelfAttention
     again = build_model(model.config, seed=0)
     assert_close(again(sentences()).logits, model(sentences()).logits, rtol=0, atol=0)
-    assert parameters(model.config) == sum(parameter.numel() for parameter in model.parameters())
+    assert architecture(model.config).parameters == sum(parameter.numel() for parameter in model.parameters())
 
 
 def test_counting_a_model_of_many_billions_allocates_nothing() -> None:
     config = build_config("llama", width=8192, depth=80, vocabulary=128_000, positions=4_096, tied=False)
-    assert parameters(config) > 60e9
+    assert architecture(config).parameters > 60e9
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -336,3 +337,15 @@ def test_a_model_that_never_ties_its_embeddings_says_so(monkeypatch: pytest.Monk
     monkeypatch.setattr(GPTNeoForCausalLM, "_tied_weights_keys", {})
     with pytest.raises(ModelError, match=r"^gpt_neo: its embeddings are never tied\.$"):
         build_model(build_config("gpt-neo", **TINY), seed=0)
+
+
+@pytest.mark.parametrize(("family", "attention"), [("mamba", 0), ("rwkv", 0), ("gemma4_text", 64), ("qwen3", 64)])
+def test_a_family_of_the_library_has_sizes_whatever_its_layers_are(family: str, attention: int) -> None:
+    heads = {"num_attention_heads": 4, "head_dim": 16} if attention else {}
+    config = CONFIG_MAPPING[family](
+        hidden_size=64, num_hidden_layers=2, vocab_size=300, tie_word_embeddings=True, **heads
+    )
+    found = architecture(config)
+    assert (found.width, found.depth, found.vocabulary, found.tied) == (64, 2, 300, True)
+    assert found.attention == attention
+    assert 0 < found.matrices < found.parameters

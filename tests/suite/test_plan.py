@@ -57,13 +57,15 @@ def test_no_two_runs_of_a_shipped_recipe_share_a_name() -> None:
 
 @pytest.mark.parametrize(("width", "depth"), [(64, 1), (768, 2), (1024, 12)])
 def test_parameters_and_operations_are_those_of_the_formulas(width: int, depth: int) -> None:
+    """6 N + 12 L D T a token, as in the appendix of PaLM (arXiv:2204.02311), where local layers see two windows, not T."""
     corpus = CorpusFacts("corpus", Path("nowhere"), "x", 2048, 229000, 2290, 50257)
     one = planned(f"base: {{width: {width}, depth: {depth}}}", corpus).entries[0]
     parameters = 52305 * width + depth * (12 * width**2 + 10 * width) + 2 * width  # METRICS.md
     assert one.parameters == parameters
     tokens = one.planned.steps * one.planned.batch * 2047
-    # 6 N + 12 L D T for each token, as in the appendix of PaLM (arXiv:2204.02311)
-    assert one.flops == pytest.approx(tokens * (6 * parameters + 12 * depth * width * 2048), rel=1e-12)
+    matrices = 50257 * width + 12 * depth * width**2
+    compared = -(-depth // 2) * 2048 + depth // 2 * (512 - 256 / 8)  # the first of eight windows has none before it
+    assert one.flops == pytest.approx(tokens * (6 * matrices + 12 * width * compared), rel=1e-12)
 
 
 def test_an_input_matrix_that_is_not_the_output_matrix_costs_no_products() -> None:
@@ -145,7 +147,7 @@ def test_a_plan_goes_by_distinct_models_not_by_runs(monkeypatch: pytest.MonkeyPa
     from collapselab.models import build
 
     counted = itertools.count()
-    real = build.parameters
-    monkeypatch.setattr(build, "parameters", lambda config: (next(counted), real(config))[1])
+    real = build.architecture
+    monkeypatch.setattr(build, "architecture", lambda config: (next(counted), real(config))[1])
     planned(f"base: {{depth: 3, width: 40}}\ngrid: {{seed: {list(range(50))}}}")
     assert next(counted) == 1

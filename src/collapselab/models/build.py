@@ -32,6 +32,7 @@ from transformers import (
 from collapselab.errors import ModelError
 from collapselab.models.faster import faster
 from collapselab.models.gpt_neo import library_config
+from collapselab.models.sizes import Architecture, architecture_of
 
 MAX_HEADS = 16
 ROTARY = ("llama", "pythia", "qwen3")
@@ -94,9 +95,9 @@ def build_model(config: PreTrainedConfig, *, seed: int) -> PreTrainedModel:
     return model
 
 
-def parameters(config: PreTrainedConfig) -> int:
-    """How many parameters the model has, tied ones counted once; nothing is allocated."""
-    return sum(parameter.numel() for parameter in _outline(config).parameters())
+def architecture(config: PreTrainedConfig) -> Architecture:
+    """How large the model is, and what it computes; nothing is allocated."""
+    return architecture_of(_outline(config))
 
 
 def _outline(config: PreTrainedConfig) -> PreTrainedModel:

@@ -4,6 +4,7 @@ A dense decoder is meant. A mixture of experts runs fewer numbers a token than i
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, final
 
 from torch import Tensor, nn
@@ -26,15 +27,24 @@ class Architecture:
     """Heads × head size."""
     feed_forward: int
     tied: bool
+    local: int = 0
+    """Layers of `depth` that attend window by window."""
+    window: int = 0
 
     def forward_flops(self, block: int, *, output_layer: bool = False) -> float:
-        """Of a token: 2 for each number in a matrix, and its scores with every token of its block.
+        """Of a token: 2 for each number in a matrix, and its scores with the tokens it is compared to.
 
-        Causality halves the scores that matter, but not those that most kernels compute. Windows are not counted, so of
-        GPT-Neo's local layers this is too much in long blocks.
+        Those are all of its block, in local layers those of its own window and of the one before. Causality halves the
+        scores that matter, but not those that most kernels compute.
         """
         head = self.vocabulary * self.width if output_layer else 0
-        return 2 * (self.matrices + head) + 4 * self.depth * self.attention * block
+        compared = (self.depth - self.local) * block + self.local * self._compared_in_windows(block)
+        return 2 * (self.matrices + head) + 4 * self.attention * compared
+
+    def _compared_in_windows(self, block: int) -> float:
+        """The tokens that one is compared to in a local layer, on average: every window is, to itself and the last."""
+        sizes = [min(self.window, block - start) for start in range(0, block, self.window)] if self.local else []
+        return sum(own * (own + before) for before, own in pairwise([0, *sizes])) / block
 
     def training_flops(self, tokens: int, block: int) -> float:
         """The 6·N·D of scaling laws, with N the numbers in matrices, and attention."""
@@ -52,6 +62,8 @@ def transformer(
     key_value_heads: int | None = None,
     gated: bool = False,
     tied: bool = True,
+    local: int = 0,
+    window: int = 0,
     positions: int = 0,
     block_vectors: int = 0,
     last_vectors: int = 0,
@@ -62,31 +74,44 @@ def transformer(
                               + 2 · width · key_value_heads · head_size
                               + (3 if gated else 2) · width · feed_forward
 
-    `positions` are learned ones; `block_vectors` the numbers in a block's norms and biases, `last_vectors` those after.
+    `local` of the layers attend window by window. `positions` are learned ones; `block_vectors` the numbers in a
+    block's norms and biases, `last_vectors` those after.
     """
     head_size = head_size or width // heads
     attention, read = heads * head_size, (key_value_heads or heads) * head_size
     matrices = depth * width * (2 * attention + 2 * read + (3 if gated else 2) * feed_forward)
     embeddings = (1 if tied else 2) * vocabulary * width + positions * width
     parameters = embeddings + matrices + depth * block_vectors + last_vectors
-    return Architecture(parameters, matrices, width, depth, vocabulary, attention, feed_forward, tied)
+    return Architecture(parameters, matrices, width, depth, vocabulary, attention, feed_forward, tied, local, window)
 
 
 def architecture_of(model: nn.Module) -> Architecture:
     """That of a model of the library; one on the meta device will do."""
     bare: Any = model
-    config, head, first = bare.config, bare.get_output_embeddings(), bare.get_input_embeddings()
+    config, head, first = bare.config.get_text_config(), bare.get_output_embeddings(), bare.get_input_embeddings()
     modules: list[Any] = [one for one in model.modules() if one is not head and not isinstance(one, nn.Embedding)]
     weights: list[Tensor] = [one.weight for one in modules if isinstance(getattr(one, "weight", None), Tensor)]
     matrices = [weight for weight in weights if weight.ndim == 2]
-    heads, width = config.num_attention_heads, config.hidden_size
+    width = config.hidden_size
+    local = config.attention_layers.count("local") if config.model_type == "gpt_neo" else 0  # as gpt_neo.py runs them
     return Architecture(
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         matrices=sum(matrix.numel() for matrix in matrices),
         width=width,
         depth=config.num_hidden_layers,
         vocabulary=len(head.weight),
-        attention=heads * (getattr(config, "head_dim", None) or width // heads),
+        attention=_attention(config),
         feed_forward=max((max(matrix.shape) for matrix in matrices if width in matrix.shape), default=width),
         tied=head.weight is first.weight,
+        local=local,
+        window=config.window_size if local else 0,
     )
+
+
+def _attention(config: Any) -> int:
+    """Heads × head size; 0 where there are no heads, the width where layers differ in them."""
+    try:
+        heads = getattr(config, "num_attention_heads", None) or 0
+        return int(heads * (getattr(config, "head_dim", None) or config.hidden_size // max(heads, 1)))
+    except RuntimeError:  # so the library says that there is no one answer
+        return int(config.hidden_size)

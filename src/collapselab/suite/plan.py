@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from collapselab.errors import ConfigError, ModelError
 from collapselab.measure.options import Options
@@ -16,15 +16,15 @@ from collapselab.suite.corpora import CorpusFacts
 from collapselab.suite.spec import Suite
 from collapselab.training.settings import Plan, Settings, identity, model_config, paper_batch, plan, resolved
 
+if TYPE_CHECKING:
+    from collapselab.models.sizes import Architecture
+
 MARKS = {
     "tied": "", "dropout": "do", "context": "c", "batch": "b", "batch_tokens": "bt", "optimizer": "", "lr": "lr",
     "schedule": "", "warmup": "w", "weight_decay": "wd", "clip": "clip", "label_smoothing": "ls", "precision": "",
     "seed": "s", "data_seed": "ds",
 }  # fmt: skip
 """What stands before a setting's value in the name of a run, where it is not the default."""
-
-TRAINING, FORWARD = 6, 2
-"""Floating-point operations for each token and each number in a matrix, in a training step and a forward pass."""
 
 
 @final
@@ -38,8 +38,12 @@ class Entry:
     planned: Plan
 
     @cached_property
+    def architecture(self) -> "Architecture":
+        return _architecture(self.settings, self.corpus)
+
+    @property
     def parameters(self) -> int:
-        return _parameters(self.settings, self.corpus)
+        return self.architecture.parameters
 
     @property
     def checkpoints(self) -> list[str]:
@@ -47,32 +51,29 @@ class Entry:
 
     @property
     def step_flops(self) -> float:
-        return self.planned.step_tokens * self._token_flops(TRAINING)
+        return self.architecture.training_flops(self.planned.step_tokens, self.planned.block)
 
     @property
     def flops(self) -> float:
-        """Of the training: 6 for each token and number in a matrix, and the attention's."""
+        """Of the training."""
         return self.planned.steps * self.step_flops
 
     def measure_flops(self, options: Options) -> float:
-        """Of measuring one checkpoint: both passes, the decisions, and the pairs of classes, with their nulls."""
-        tokens = [options.blocks_for(self.planned.block - 1, blocks) * (self.planned.block - 1) for blocks in
-                  (self.corpus.blocks, self.corpus.validation_blocks)]  # fmt: skip
-        width, classes, times = self.settings.width, self.corpus.vocabulary, 2 if options.null else 1
-        decisions = 2 * FORWARD * tokens[1] * classes * width
-        pairs = times * FORWARD * classes * classes * width
-        return sum(tokens) * self._token_flops(FORWARD) + decisions + pairs
+        """Of measuring one checkpoint."""
+        from collapselab.measure.cost import Job, measuring
+
+        block = self.planned.block
+        train, validation = (
+            options.blocks_for(block - 1, blocks) * (block - 1)
+            for blocks in (self.corpus.blocks, self.corpus.validation_blocks)
+        )
+        return measuring(self.architecture, Job(train, validation, options, block=block)).operations.total
 
     @property
     def disk(self) -> int:
         """Bytes when the run is finished: weights and class moments of every checkpoint."""
         moments = 8 * self.corpus.vocabulary * (self.settings.width + 2)
         return len(self.checkpoints) * (4 * self.parameters + moments)
-
-    def _token_flops(self, each: int) -> float:
-        settings, corpus = self.settings, self.corpus
-        matrices = self.parameters - (0 if settings.tied else corpus.vocabulary * settings.width)
-        return each * (matrices + 2 * settings.depth * settings.width * self.planned.block)
 
 
 @final
@@ -97,7 +98,7 @@ def plan_suite(
         try:
             planned = plan(settings, blocks=corpus.blocks, block=corpus.block)
             entry = Entry(run_name(settings, corpus.key), settings, corpus, planned)
-            _ = entry.parameters
+            _ = entry.architecture
         except (ConfigError, ModelError) as error:
             impossible.append(f"run {number + 1} ({described(settings)}): {error}")
             continue
@@ -144,17 +145,18 @@ def _marked(name: str, value: Any) -> str:
     return f"{MARKS[name]}{value:g}" if isinstance(value, float) else f"{MARKS[name]}{value}"
 
 
-_known_parameters: dict[tuple[Any, ...], int] = {}
+_known_architectures: dict[tuple[Any, ...], "Architecture"] = {}
 
 
-def _parameters(settings: Settings, corpus: CorpusFacts) -> int:
-    from collapselab.models.build import parameters
+def _architecture(settings: Settings, corpus: CorpusFacts) -> "Architecture":
+    from collapselab.models.build import architecture
 
     context = settings.context or corpus.block
     key = (settings.family, settings.width, settings.depth, settings.tied, context, corpus.vocabulary)
-    if key not in _known_parameters:
-        _known_parameters[key] = parameters(model_config(settings, vocabulary=corpus.vocabulary, block=corpus.block))
-    return _known_parameters[key]
+    if key not in _known_architectures:
+        config = model_config(settings, vocabulary=corpus.vocabulary, block=corpus.block)
+        _known_architectures[key] = architecture(config)
+    return _known_architectures[key]
 
 
 def _short_trainings(entries: list[Entry]) -> list[str]:

@@ -19,7 +19,7 @@ from transformers import PreTrainedConfig, TrainingArguments
 from collapselab.core.storage import disk_trouble
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError, CorpusError, RunError
-from collapselab.models.build import build_model, parameters
+from collapselab.models.build import architecture, build_model
 from collapselab.models.load import find_device
 from collapselab.progress import progress
 from collapselab.training.folder import FORMAT, RunFolder
@@ -174,7 +174,7 @@ def _record(
             "tokens": planned.tokens,
             "checkpoints": {name: step for step, name in planned.checkpoints.items()},
         },
-        "model": {"parameters": parameters(config), "config": config.to_diff_dict()},
+        "model": {"parameters": architecture(config).parameters, "config": config.to_diff_dict()},
         "provenance": {
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": {name: version(name) for name in ("collapselab", "torch", "transformers", "accelerate")},
