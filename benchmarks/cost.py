@@ -5,6 +5,7 @@ for a whole measurement is set beside the clock. One thread, and its own time: w
 """
 
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from collapselab.measure.cost import Job, Machine, measuring
 from collapselab.measure.options import Options
 from collapselab.measure.processes import Processes
 from collapselab.measure.run import Task
+from collapselab.measure.store import Store
 from collapselab.measure.subject import Subject
 from collapselab.models.build import build_config, build_model
 from collapselab.models.sizes import architecture_of
@@ -65,7 +67,9 @@ def in_process(name: str, layers: Any) -> dict[str, float]:
         features(subject.model, torch.zeros(BATCH, BLOCK, dtype=torch.int64))
     before = peak_bytes()
     start = time.process_time()
-    result = Task(subject, corpus, options, Processes(), {"run": "text", "checkpoint": "-"}, quiet=True).result(None)
+    task = Task(subject, corpus, options, Processes(), {"run": "text", "checkpoint": "-"}, quiet=True)
+    with tempfile.TemporaryDirectory() as folder:
+        result = task.result(Store(folder))
     seconds, peak = time.process_time() - start, peak_bytes()
     assert result is not None
     job = Job(
@@ -77,7 +81,6 @@ def in_process(name: str, layers: Any) -> dict[str, float]:
         kept=result.row("cdnv").classes,
         kept_validation=result.row("cdnv", split="validation").classes,
         number_bytes=4,
-        saved=False,
     )
     foretold = measuring(architecture_of(model), job)
     parts = foretold.seconds(_this_machine())

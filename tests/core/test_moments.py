@@ -1,5 +1,6 @@
 import itertools
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
@@ -145,7 +146,9 @@ def test_moments_with_tight_classes_go_on_after_loading_as_if_they_had_not_stopp
     features, labels = late_bloomer(300)
     whole = collected(features, labels, 3, cut=cut, covariance=True)
     stopped = collected(features[: stop * cut], labels[: stop * cut], 3, cut=cut, covariance=True)
-    loaded = ClassMoments.from_tensors(stopped.tensors(), stopped.facts())
+    with TemporaryDirectory() as folder:
+        stopped.save(Path(folder) / "stopped")
+        loaded = ClassMoments.load(Path(folder) / "stopped")
     for start in range(stop * cut, 300, cut):
         loaded.update(features[start : start + cut], labels[start : start + cut])
     for name in ("counts", "sums", "scatter", "pooled"):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from collapselab.core.batch import checked_batch
 from collapselab.core.parts import Room, common_point, part_rows
-from collapselab.core.storage import load_tensors, save_tensors
+from collapselab.core.storage import Rows, load_tensors, save_tensors
 from collapselab.core.tally import Tally
 
 
@@ -162,10 +162,11 @@ class ClassMoments:
         tensors, facts = load_tensors(path, kind="class moments")
         return cls.from_tensors(tensors, facts, device)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """All numbers, by name: of the classes that were seen, and which those are."""
+    def tensors(self) -> dict[str, Tensor | Rows]:
+        """All numbers, by name: of the classes that were seen, and which those are. To be stored before they change."""
         tally, seen = self._tally, self.counts.nonzero().squeeze(1)
-        tensors = {"seen": seen, **{name: getattr(tally, name)[seen] for name in _OF_CLASSES}}
+        tensors: dict[str, Tensor | Rows] = {"seen": seen}
+        tensors |= {name: Rows(getattr(tally, name), seen) for name in _OF_CLASSES}
         return tensors | {name: held for name in _OF_ALL if (held := getattr(tally, name)) is not None}
 
     def facts(self) -> dict[str, object]:
@@ -174,7 +175,7 @@ class ClassMoments:
 
     @classmethod
     def from_tensors(
-        cls, tensors: dict[str, Tensor], facts: Mapping[str, object], device: str | torch.device = "cpu"
+        cls, tensors: Mapping[str, Tensor], facts: Mapping[str, object], device: str | torch.device = "cpu"
     ) -> Self:
         """The moments whose `tensors` and `facts` these are, bit for bit."""
         classes, dim, shuffle, unit = (facts[name] for name in ("classes", "dim", "shuffle", "unit"))
@@ -186,7 +187,7 @@ class ClassMoments:
         for name in _OF_CLASSES:
             getattr(tally, name)[seen] = tensors[name].to(device)
         for name in _OF_ALL:
-            setattr(tally, name, tensors[name].to(device) if name in tensors else None)
+            setattr(tally, name, tensors[name].to(device, copy=True) if name in tensors else None)
         moments = cls.__new__(cls)
         moments._hold(tally, shuffle=shuffle, unit=unit)
         return moments

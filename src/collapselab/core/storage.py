@@ -9,14 +9,24 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, final
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
+
+PART_BYTES = 16 << 20
+"""Of a table's rows, chosen and written at once."""
+
+TYPES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
+    torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
+"""What safetensors calls them."""
 
 
 @contextmanager
@@ -86,26 +96,52 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def save_tensors(path: str | Path, tensors: dict[str, Tensor], *, kind: str, facts: dict[str, object]) -> None:
+@final
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of a table, chosen only as they are written: chosen at once they would be the table again."""
+
+    table: Tensor
+    chosen: Tensor
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.table.dtype
+
+    @property
+    def shape(self) -> torch.Size:
+        return torch.Size([len(self.chosen), *self.table.shape[1:]])
+
+    def parts(self) -> Iterator[Tensor]:
+        row_bytes = max(1, self.table[:1].numel() * self.table.element_size())
+        for some in torch.split(self.chosen, max(1, PART_BYTES // row_bytes)):
+            yield self.table.index_select(0, some)
+
+
+def save_tensors(
+    path: str | Path, tensors: Mapping[str, Tensor | Rows], *, kind: str, facts: dict[str, object]
+) -> None:
     """Write tensors and a few facts about them as one safetensors file that `load_tensors` can verify."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(facts, sort_keys=True)
     metadata = {"kind": kind, "facts": text, "digest": _digest(tensors, kind, text)}
-    with written_whole(path) as temporary:
-        save_file(tensors, temporary, metadata=metadata)
+    order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))  # so that each stands aligned
+    with written_whole(path) as temporary, temporary.open("wb") as file:
+        file.write(_header({name: tensors[name] for name in order}, metadata))
+        for name in order:
+            for part in _bytes(tensors[name]):
+                file.write(part)
 
 
-def load_tensors(path: str | Path, *, kind: str) -> tuple[dict[str, Tensor], dict[str, object]]:
+def load_tensors(path: str | Path, *, kind: str) -> tuple["Stored", dict[str, object]]:
     """The tensors and facts that `save_tensors` wrote; ValueError where the file is foreign or damaged."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file.")
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dict
+        file: Any = safe_open(path, framework="pt")
     except SafetensorError as error:
         raise ValueError(f"{path}: damaged, or not a safetensors file ({error}).") from error
+    metadata, tensors = file.metadata() or {}, Stored(file)
     found = metadata.get("kind")
     if found != kind:
         raise ValueError(f"{path}: holds {found or 'unknown tensors'}, not {kind}.")
@@ -115,10 +151,53 @@ def load_tensors(path: str | Path, *, kind: str) -> tuple[dict[str, Tensor], dic
     return tensors, json.loads(text)
 
 
-def _digest(tensors: dict[str, Tensor], kind: str, text: str) -> str:
+@final
+class Stored(Mapping[str, Tensor]):
+    """The tensors of a file, each read when it is asked for. They are pages of the file: copy one to keep it."""
+
+    def __init__(self, file: Any, places: dict[str, str] | None = None) -> None:
+        self._file = file
+        self._places = places if places is not None else {name: name for name in file.keys()}  # noqa: SIM118
+
+    def under(self, prefix: str) -> "Stored":
+        """Those whose names begin so, by the rest of their names."""
+        found = {name.removeprefix(prefix): at for name, at in self._places.items() if name.startswith(prefix)}
+        return Stored(self._file, found)
+
+    def __getitem__(self, name: str) -> Tensor:
+        tensor: Tensor = self._file.get_tensor(self._places[name])
+        return tensor
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+def _header(tensors: Mapping[str, Tensor | Rows], metadata: dict[str, str]) -> bytes:
+    """What a safetensors file begins with: a length, and in JSON the type, shape and place of every tensor."""
+    entries: dict[str, object] = {"__metadata__": metadata}
+    end = 0
+    for name, tensor in tensors.items():
+        start, end = end, end + tensor.shape.numel() * tensor.dtype.itemsize
+        entries[name] = {"dtype": TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
+    text = json.dumps(entries).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _bytes(tensor: Tensor | Rows) -> Iterator[memoryview]:
+    for part in [tensor] if isinstance(tensor, Tensor) else tensor.parts():
+        if part.numel():
+            yield part.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data
+
+
+def _digest(tensors: Mapping[str, Tensor | Rows], kind: str, text: str) -> str:
     digest = hashlib.sha256(f"{kind}\n{text}\n".encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        for part in _bytes(tensor):
+            digest.update(part)
     return digest.hexdigest()

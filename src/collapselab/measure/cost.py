@@ -216,10 +216,7 @@ class _Sizes:
         job, a = self.job, self.architecture
         forward = job.batch * job.block * (4 * a.width + 3 * a.feed_forward) * job.number_bytes
         moments = self.held(self.classes / job.shards) + self.work()
-        groups = (
-            self.held(self.classes / job.shards) if self.options.bootstrap else 0
-        )  # the one in hand, and all before
-        saving = self.held(self.kept / job.shards) if job.saved or self.options.bootstrap else 0
+        groups = self.held(self.classes / job.shards) if self.options.bootstrap else 0  # beside the one in hand
         gathering = moments + groups + OVERHEAD_BYTES
         folding = job.batch_tokens * self.dim * 2 * job.number_bytes
         judging = self.classifiers() + self.tallies()
@@ -227,9 +224,9 @@ class _Sizes:
             model=a.parameters * job.number_bytes,
             forward=forward,
             moments=moments,
-            training=gathering + max(forward + folding, saving),
+            training=gathering + forward + folding,
             catalogue=moments + self.combining() + OVERHEAD_BYTES,
-            validation=gathering + judging + max(forward + folding, folding + self.sweep(), saving),
+            validation=gathering + judging + folding + max(forward, self.sweep()),
             resampling=self.resampling() if self.options.bootstrap else 0,
             elsewhere=job.device != "cpu" and self.options.shard_classes,
         )

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from collapselab.core.decisions import Decisions
 from collapselab.core.moments import ClassMoments
+from collapselab.core.storage import Rows, Stored
 from collapselab.models.scores import Scores
 
 TALLIES = ("tokens", "agreed", "nearest_right", "head_right")
@@ -56,9 +57,10 @@ class Gathered:
         self.batches += times * other.batches
         return self
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Tensor | Rows]:
         """All numbers, to be stored with `facts`."""
-        tensors = {f"moments/{key}/{name}": t for key, m in self.moments.items() for name, t in m.tensors().items()}
+        tensors: dict[str, Tensor | Rows] = {}
+        tensors |= {f"moments/{key}/{name}": t for key, m in self.moments.items() for name, t in m.tensors().items()}
         for key, decisions in self.decisions.items():
             tensors |= {f"decisions/{key}/{name}": getattr(decisions, name) for name in TALLIES}
         return tensors
@@ -72,20 +74,18 @@ class Gathered:
         }
 
     @classmethod
-    def from_tensors(
-        cls, tensors: dict[str, Tensor], facts: dict[str, Any], device: str | torch.device = "cpu"
-    ) -> "Gathered":
+    def from_tensors(cls, tensors: Stored, facts: dict[str, Any], device: str | torch.device = "cpu") -> "Gathered":
         """What `tensors` and `facts` describe, bit for bit."""
-
-        def named(prefix: str) -> dict[str, Tensor]:
-            return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
-
         moments = {
-            key: ClassMoments.from_tensors(named(f"moments/{key}/"), its, device)
+            key: ClassMoments.from_tensors(tensors.under(f"moments/{key}/"), its, device)
             for key, its in facts["moments"].items()
         }
         decisions = {
-            key: Decisions(**named(f"decisions/{key}/"), left_out=left_out, min_count=min_count)
+            key: Decisions(
+                **{name: tensor.clone() for name, tensor in tensors.under(f"decisions/{key}/").items()},
+                left_out=left_out,
+                min_count=min_count,
+            )
             for key, (left_out, min_count) in facts["decisions"].items()
         }
         return cls(moments, decisions, Scores(**facts["scores"]), facts["batches"])

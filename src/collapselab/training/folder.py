@@ -12,7 +12,7 @@ A run is finished when every planned checkpoint is there.
 import fcntl
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
@@ -102,7 +102,7 @@ class RunFolder:
         for old in self._states()[KEPT_STATES:]:
             self._state(old).unlink(missing_ok=True)
 
-    def load_state(self, *, up_to: int) -> tuple[int, dict[str, Tensor], dict[str, Any]]:
+    def load_state(self, *, up_to: int) -> tuple[int, Mapping[str, Tensor], dict[str, Any]]:
         """The last whole state that is not after step `up_to`; step 0 and nothing where there is none."""
         for step in self._states():
             if step > up_to:

@@ -4,6 +4,7 @@ import math
 import signal
 import time
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from types import FrameType
 from typing import Any, final
@@ -202,7 +203,7 @@ def state_tensors(trainer: LanguageTrainer) -> dict[str, torch.Tensor]:
 
 
 @torch.no_grad()
-def restore(trainer: LanguageTrainer, tensors: dict[str, torch.Tensor], step: int) -> None:
+def restore(trainer: LanguageTrainer, tensors: Mapping[str, torch.Tensor], step: int) -> None:
     """Put weights, optimiser and schedule back to where they were after a step."""
     for name, parameter in trainer.bare.named_parameters():
         parameter.copy_(tensors[f"model.{name}"])
@@ -213,7 +214,7 @@ def restore(trainer: LanguageTrainer, tensors: dict[str, torch.Tensor], step: in
     for name, tensor in tensors.items():
         kind, *rest = name.split(".")
         if kind == "optimizer":
-            state.setdefault(int(rest[0]), {})[rest[1]] = tensor
+            state.setdefault(int(rest[0]), {})[rest[1]] = tensor.clone()
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
     rates = [base * rate(step) for base, rate in zip(scheduler.base_lrs, scheduler.lr_lambdas, strict=True)]
     for group, value in zip(optimizer.param_groups, rates, strict=True):
