@@ -21,7 +21,7 @@ demo: setup
 
 # Two workers with one thread each: most tests are too small for more.
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # The page in a real Chromium, installed where it is missing (Debian, Ubuntu)
 test-browser: setup

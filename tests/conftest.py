@@ -12,6 +12,13 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "quick"))
 
+LONGEST = ("test_docs.py", "test_train.py", "test_demo.py")
+"""Files that take minutes. They come first, so that no worker is left with one when the others are done."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
 
 @pytest.fixture
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

@@ -183,7 +183,7 @@ def test_two_at_once_share_the_work_and_do_nothing_twice(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(240)
     for crew in crews:
         assert {outcome.result for outcome in crew.outcomes.values()} == {"done"}
     for one in todo:  # a second training or measurement would have said so
