@@ -31,7 +31,7 @@ test-browser: setup
 # Suites on a real one-node SLURM, installed where it is missing; as root
 test-slurm: setup
 	@command -v slurmctld >/dev/null && command -v munged >/dev/null || $(INSTALL) slurm-wlm munge
-	COLLAPSELAB_SLURM=1 $(BIN)/python -m pytest tests/suite/test_slurm.py $(ARGS)
+	COLLAPSELAB_SLURM=1 $(BIN)/python -m pytest -k on_a_real_slurm tests/suite/test_slurm.py $(ARGS)
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -197,7 +197,7 @@ def kill_a_worker(crew: Crew, folder: SuiteFolder, one: Entry, deaths: int) -> N
     """Kill the process that is at the run, so often."""
     killed: set[Worker] = set()
     while len(killed) < deaths:
-        for worker in list(crew._workers - killed):
+        for worker in set(crew._workers.values()) - killed:
             if folder.in_hand(one.name):
                 os.kill(worker.pid, signal.SIGKILL)
                 worker.ended()

@@ -112,7 +112,7 @@ class Crew:
         self._later: dict[str, float] = {}
         self._deaths: Counter[str] = Counter()
         self._guard, self._stopping = threading.Lock(), threading.Event()
-        self._workers: set[Worker] = set()
+        self._workers: dict[int, Worker] = {}  # by slot: one that died makes room for the next
 
     def run(self, entries: list[Entry], watch: Callable[[], None]) -> dict[str, Outcome]:
         """Do all entries; `watch` is called about every second. The outcome of each run, by name.
@@ -174,7 +174,7 @@ class Crew:
         arguments = (str(self.folder.path), threads_each(self.jobs), self._device(number), self.retry)
         with self._guard:
             worker = Worker(self.context, f"suite {number}", *arguments)
-            self._workers.add(worker)
+            self._workers[number] = worker
             if self._stopping.is_set():  # the signal came too early for this one
                 worker.stop()
         return worker
@@ -217,7 +217,7 @@ class Crew:
 
     def _stop(self) -> None:
         self._stopping.set()
-        for worker in self._workers:
+        for worker in self._workers.values():
             worker.stop()
 
     @contextmanager
@@ -228,7 +228,7 @@ class Crew:
         def pass_on(number: int, _: object) -> None:
             received.append(number)
             self._stopping.set()
-            for worker in list(self._workers):
+            for worker in list(self._workers.values()):
                 worker.stop(kill=len(received) > 1)
 
         numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
