@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -205,22 +206,30 @@ def kill_a_worker(crew: Crew, folder: SuiteFolder, one: Entry, deaths: int) -> N
         time.sleep(0.01)
 
 
-def test_all_who_ask_at_the_same_time_learn_how_a_process_ended(tmp_path: Path) -> None:
-    """The library hands the status to one of them: without the lock, 38 of 40 processes ended with 255."""
-    context = multiprocessing.get_context("forkserver")
-    for _ in range(5):
-        worker = Worker(context, "waits for a run", str(tmp_path), 1, "cpu", False)
-        statuses: list[int] = []
-        threads = [threading.Thread(target=lambda: statuses.append(worker.ended())) for _ in range(4)]  # noqa: B023
-        for thread in threads:
-            thread.start()
-        os.kill(worker.pid, signal.SIGKILL)
-        for thread in threads:
-            thread.join(30)
-        assert statuses == [-signal.SIGKILL] * 4
-        assert not worker.alive()
-        worker.stop()  # the dead do not mind
-        worker.dismiss()
+def test_all_who_ask_at_the_same_time_learn_how_a_process_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fork server tells it once: without the lock the second finds nothing, and the status becomes 255."""
+    worker = Worker(multiprocessing.get_context("forkserver"), "waits for a run", str(tmp_path), 1, "cpu", False)
+    read = forkserver.read_signed
+
+    def slowly(pipe: int) -> int:
+        time.sleep(0.1)  # long enough for all to have begun
+        status: int = read(pipe)
+        return status
+
+    monkeypatch.setattr(forkserver, "read_signed", slowly)
+    statuses: list[int] = []
+    threads = [threading.Thread(target=lambda: statuses.append(worker.ended())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    os.kill(worker.pid, signal.SIGKILL)
+    for thread in threads:
+        thread.join(30)
+    assert statuses == [-signal.SIGKILL] * 4
+    assert not worker.alive()
+    worker.stop()  # the dead do not mind
+    worker.dismiss()
 
 
 @pytest.mark.parametrize(("deaths", "result"), [(1, "done"), (3, "failed")])
