@@ -73,11 +73,11 @@ def test_tensors_and_facts_come_back(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("part_bytes", [1, 50, 1 << 20])
+@pytest.mark.parametrize("written", [1, 50, 1 << 20])
 def test_rows_are_stored_as_if_they_had_been_chosen_before(
-    part_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    written: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "PART_BYTES", part_bytes)
+    monkeypatch.setattr(storage, "WRITTEN_BYTES", written)
     tables = {
         "a": torch.randn(30, 4, dtype=torch.float64),
         "b": torch.arange(30) % 3 > 0,

@@ -339,9 +339,10 @@ def test_a_model_that_never_ties_its_embeddings_says_so(monkeypatch: pytest.Monk
         build_model(build_config("gpt-neo", **TINY), seed=0)
 
 
-@pytest.mark.parametrize(("family", "attention"), [("mamba", 0), ("rwkv", 0), ("gemma4_text", 64), ("qwen3", 64)])
+@pytest.mark.parametrize(("family", "attention"), [("mamba", 0), ("rwkv", 0), ("gemma4_text", 64), ("qwen3", 128)])
 def test_a_family_of_the_library_has_sizes_whatever_its_layers_are(family: str, attention: int) -> None:
-    heads = {"num_attention_heads": 4, "head_dim": 16} if attention else {}
+    """Heads × head size; none where there are no heads, the width where layers differ in them."""
+    heads = {"num_attention_heads": 4, "head_dim": 32} if attention else {}
     config = CONFIG_MAPPING[family](
         hidden_size=64, num_hidden_layers=2, vocab_size=300, tie_word_embeddings=True, **heads
     )

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from collapselab.core import moments
+from collapselab.core.moments import ClassMoments
 from collapselab.errors import ConfigError, CorpusError, Interrupted, RunError
 from collapselab.measure import store
 from collapselab.results import read_results, read_runs
@@ -81,6 +82,25 @@ def test_every_checkpoint_has_its_row_and_its_measurements(finished: tuple[Suite
     stored = [json.loads(path.read_text())["rows"] for path in sorted(folder.path.glob("*/measure/*.json"))]
     assert len(results) == sum(map(len, stored))
     assert {row.run for row in results} == {row["run"] for row in runs}
+
+
+def test_the_disk_of_a_run_is_that_foretold(finished: tuple[Suite, SuiteFolder]) -> None:
+    """To the byte, but for the headers of the files and for classes that were not seen."""
+    suite, folder = finished
+    for one in entries(suite, folder):
+        stored, measured = (
+            list(folder.run(one.name).glob(f"{place}.safetensors")) for place in ("c*/*/*", "measure/*")
+        )
+        assert len(stored) == len(measured) == len(one.checkpoints)
+        seen = [ClassMoments.load(path).counts.count_nonzero() for path in measured]
+        unseen = sum(one.corpus.vocabulary - int(classes) for classes in seen) * (8 * one.settings.width + 25)
+        found = sum(path.stat().st_size - header(path) for path in (*stored, *measured))
+        assert found == one.disk - unseen
+
+
+def header(path: Path) -> int:
+    with path.open("rb") as file:
+        return 8 + int.from_bytes(file.read(8), "little")
 
 
 def test_repeated_it_writes_nothing_but_the_tables(finished: tuple[Suite, SuiteFolder]) -> None:

@@ -19,7 +19,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-PART_BYTES = 16 << 20
+WRITTEN_BYTES = 16 << 20
 """Of a table's rows, chosen and written at once."""
 
 TYPES = {
@@ -114,7 +114,7 @@ class Rows:
 
     def parts(self) -> Iterator[Tensor]:
         row_bytes = max(1, self.table[:1].numel() * self.table.element_size())
-        for some in torch.split(self.chosen, max(1, PART_BYTES // row_bytes)):
+        for some in torch.split(self.chosen, max(1, WRITTEN_BYTES // row_bytes)):
             yield self.table.index_select(0, some)
 
 

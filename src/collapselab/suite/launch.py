@@ -44,8 +44,8 @@ class Worker:
     _asking = threading.Lock()
 
     def __init__(self, context: Any, name: str, *arguments: object) -> None:
-        self.pipe: Connection
-        self.pipe, theirs = context.Pipe()
+        self._pipe: Connection
+        self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=work, args=(theirs, *arguments), name=name)
         with self._asking:
             self._process.start()
@@ -69,10 +69,10 @@ class Worker:
     def asked(self, entry: Entry, options: Options) -> Outcome | None:
         """What it says of the run; None if it died."""
         try:
-            self.pipe.send((entry, options))
-            wait([self.pipe, self._process.sentinel])
-            if self.pipe.poll():
-                answer: Outcome = self.pipe.recv()
+            self._pipe.send((entry, options))
+            wait([self._pipe, self._process.sentinel])
+            if self._pipe.poll():
+                answer: Outcome = self._pipe.recv()
                 return answer
         except (EOFError, OSError, ValueError):
             pass
@@ -81,7 +81,7 @@ class Worker:
     def dismiss(self) -> None:
         """Let it end, and wait until it has."""
         with suppress(OSError):  # it ended by itself meanwhile
-            self.pipe.send(None)
+            self._pipe.send(None)
         self.ended()
 
     def stop(self, *, kill: bool = False) -> None:

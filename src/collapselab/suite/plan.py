@@ -72,8 +72,10 @@ class Entry:
     @property
     def disk(self) -> int:
         """Bytes when the run is finished: weights and class moments of every checkpoint."""
-        moments = 8 * self.corpus.vocabulary * (self.settings.width + 2)
-        return len(self.checkpoints) * (4 * self.parameters + moments)
+        from collapselab.measure.cost import stored_bytes
+
+        moments = stored_bytes(self.corpus.vocabulary, self.settings.width, covariance=True)
+        return len(self.checkpoints) * (4 * self.parameters + int(moments))
 
 
 @final
