@@ -16,15 +16,15 @@ from torch import nn
 
 from benchmarks.measure import _Text
 from benchmarks.timing import Line, at_most, in_a_process, peak_bytes, shown
-from collapselab.measure.cost import Job, Machine, measuring
-from collapselab.measure.options import Options
-from collapselab.measure.processes import Processes
-from collapselab.measure.run import Task
-from collapselab.measure.store import Store
-from collapselab.measure.subject import Subject
+from collapselab.measurement.cost import Job, Machine, measuring
+from collapselab.measurement.distributed import Processes
+from collapselab.measurement.model import Subject
+from collapselab.measurement.resume import Store
+from collapselab.measurement.task import Task
 from collapselab.models.build import build_config, build_model
 from collapselab.models.sizes import architecture_of
 from collapselab.models.taps import features
+from collapselab.records.options import Options
 
 SIZES = {"2 × 128": (128, 2, 8000), "4 × 256": (256, 4, 12000), "2 × 768": (768, 2, 8000)}
 """Width, depth and vocabulary."""

@@ -13,13 +13,13 @@ import torch
 from torch import nn
 
 from benchmarks.timing import Line, at_most, in_a_process, peak_bytes, shown
-from collapselab.measure.cost import Job, measuring
-from collapselab.measure.gathered import Gathered
-from collapselab.measure.options import Options
-from collapselab.measure.sample import Sample
-from collapselab.measure.subject import Subject
-from collapselab.measure.walk import Walk, _Batch, _Pass
+from collapselab.measurement.cost import Job, measuring
+from collapselab.measurement.forward_pass import Walk, _Batch, _Pass
+from collapselab.measurement.model import Subject
+from collapselab.measurement.sample import Sample
+from collapselab.measurement.sums import Gathered
 from collapselab.models.sizes import architecture_of
+from collapselab.records.options import Options
 
 VOCABULARY, WIDTH, DEPTH, BLOCK, BATCH = 50257, 256, 4, 512, 16
 
@@ -57,8 +57,8 @@ def memory(quick: bool) -> list[Line]:
 
 def memory_in_process(vocabulary: int, layers: str) -> dict[str, float]:
     """Bytes that a measurement adds to the peak of a process that has run the model once."""
-    from collapselab.measure.processes import Processes
-    from collapselab.measure.run import Task
+    from collapselab.measurement.distributed import Processes
+    from collapselab.measurement.task import Task
     from collapselab.models.taps import features
 
     blocks = 128

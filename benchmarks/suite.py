@@ -14,13 +14,13 @@ from typing import Any
 from benchmarks.timing import Line, at_most, shown
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
+from collapselab.suite import job as work
 from collapselab.suite import run as suites
-from collapselab.suite import work
+from collapselab.suite.collect import collect
 from collapselab.suite.corpora import CorpusFacts
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.plan import plan_suite
-from collapselab.suite.spec import parse_suite
-from collapselab.suite.tables import collect
+from collapselab.suite.recipe import parse_suite
 
 RUNS = 10_000
 RECIPE = """

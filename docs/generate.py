@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from collapselab.core.metrics import METRICS
-from collapselab.measure.cost import Cost, Job, Machine, measuring, pair_flops
-from collapselab.measure.options import Options
+from collapselab.measurement.cost import Cost, Job, Machine, measuring, pair_flops
 from collapselab.models.sizes import Architecture, transformer
+from collapselab.records.options import Options
 
 ROOT = Path(__file__).parents[1]
 

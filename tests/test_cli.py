@@ -97,7 +97,7 @@ def test_the_shell_is_offered_commands_options_and_suites(words: str, offered: l
 
 def test_the_names_of_suites_that_the_shell_is_offered_are_those_that_are_shipped() -> None:
     from collapselab.cli.options import suite_names
-    from collapselab.suite.spec import shipped
+    from collapselab.suite.recipe import shipped
 
     assert suite_names("") == list(shipped())
 

@@ -21,8 +21,8 @@ from collapselab import cli
 from collapselab import demo as stage
 from collapselab.demo import Demo, default_jobs, demo, has_desktop, headline_table, show_page
 from collapselab.errors import ConfigError
+from collapselab.records.tables import read_results, read_runs, write_results, write_runs
 from collapselab.report.story import load_story
-from collapselab.results import read_results, read_runs, write_results, write_runs
 from report.suites import write_suite
 
 MINIATURE: dict[str, Any] = {

@@ -13,7 +13,7 @@ from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.corpus.storyworld import stories
 from collapselab.models.build import build_config, build_model
-from collapselab.results.published import COLUMNS
+from collapselab.records.published import COLUMNS
 
 ROOT = Path(__file__).parents[1]
 SMALL = "storyworld:stories=1500,validation=100"

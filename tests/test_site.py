@@ -20,12 +20,12 @@ from collapselab.analysis.diagnosis import Finding
 from collapselab.analysis.prediction import Prediction
 from collapselab.analysis.relate import Relation
 from collapselab.analysis.trends import Trend
-from collapselab.results import RESULT_COLUMNS, RUN_COLUMNS
+from collapselab.records.tables import RESULT_COLUMNS, RUN_COLUMNS
+from collapselab.suite.collect import NOT_COLUMNS, collect
 from collapselab.suite.folder import SuiteFolder
+from collapselab.suite.job import perform
+from collapselab.suite.recipe import load_suite
 from collapselab.suite.run import prepare
-from collapselab.suite.spec import load_suite
-from collapselab.suite.tables import NOT_COLUMNS, collect
-from collapselab.suite.work import perform
 from collapselab.training.settings import Settings
 
 ROOT = Path(__file__).parents[1]

@@ -1,19 +1,17 @@
 """collapselab: a laboratory for neural collapse in causal language models.
 
-The public names are imported when they are asked for: the command line, and the shell that completes it, would
+The public names are imported when they are first used: the command line, and the shell that completes it, would
 otherwise wait for torch before every word.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collapselab.core.decisions import Decider, Decisions
     from collapselab.core.metrics import METRICS, Measurement, collapse_metrics
     from collapselab.core.moments import ClassMoments
-    from collapselab.measure.stage import measure
+    from collapselab.measurement.measure import measure
     from collapselab.training.callback import CollapseCallback
 
 __version__ = "0.1.0"
@@ -36,21 +34,15 @@ _HOMES = {
     "Decisions": "core.decisions",
     "Measurement": "core.metrics",
     "collapse_metrics": "core.metrics",
-    "measure": "measure.stage",
+    "measure": "measurement.measure",
 }
 
 
-class _Package(ModuleType):
-    """`collapselab.measure` is the function, also after the package of that name has been imported."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"collapselab.{_HOMES[name]}"), name)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name == "measure" and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"collapselab.{_HOMES[name]}"), name)
 
 
-sys.modules[__name__].__class__ = _Package
+def __dir__() -> list[str]:
+    return sorted(__all__)

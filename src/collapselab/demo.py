@@ -21,8 +21,8 @@ from collapselab.report.story import SOURCES, Story, load_story
 from collapselab.suite import run as suites
 from collapselab.suite.corpora import corpus_facts
 from collapselab.suite.folder import SuiteFolder
+from collapselab.suite.recipe import Suite, load_suite
 from collapselab.suite.show import duration, shown_live
-from collapselab.suite.spec import Suite, load_suite
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -24,6 +24,18 @@ class RunError(UserError):
     """A run that cannot start, go on or be read."""
 
 
+class DiskError(UserError):
+    """A disk that is full, or a file or folder that may not be read or written."""
+
+
+class DamagedError(UserError):
+    """A file of ours whose contents are not those that were written."""
+
+
+class Busy(RunError):
+    """Another process is at it."""
+
+
 class Interrupted(UserError):
     """Work that a signal stopped, with everything saved."""
 

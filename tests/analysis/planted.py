@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from collapselab.analysis.models import Models, combine
-from collapselab.results import RUN_COLUMNS, Row, Run
+from collapselab.records.tables import RUN_COLUMNS, Row, Run
 
 
 def run_of(name: str, **given: Any) -> Run:

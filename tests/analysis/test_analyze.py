@@ -11,7 +11,8 @@ from collapselab.analysis.analyze import Analysis, analyze
 from collapselab.analysis.controls import SEEDS
 from collapselab.analysis.relate import WITHIN
 from collapselab.errors import ConfigError, RunError
-from collapselab.results import Row, Run, import_published, write_results, write_runs
+from collapselab.records.published import import_published
+from collapselab.records.tables import Row, Run, write_results, write_runs
 
 PUBLISHED = Path(__file__).parents[2].parent / "shared" / "reference" / "lc-2024_05_18.csv"
 needs_published = pytest.mark.skipif(not PUBLISHED.is_file(), reason="the published table is not beside this checkout")

@@ -3,7 +3,7 @@ from typing import Any
 from analysis.planted import row_of, run_of
 from collapselab.analysis.diagnosis import Finding, diagnose
 from collapselab.analysis.models import combine
-from collapselab.results import Row, Run
+from collapselab.records.tables import Row, Run
 
 
 def findings(runs: list[Run], rows: list[Row]) -> dict[tuple[str, str], Finding]:

@@ -7,7 +7,8 @@ from typer.testing import CliRunner
 
 from collapselab.cli import analyze as commands
 from collapselab.errors import RunError
-from collapselab.results import import_published, read_results, read_runs
+from collapselab.records.published import import_published
+from collapselab.records.tables import read_results, read_runs
 
 app = typer.Typer()
 app.command("import")(commands.import_published)
@@ -16,7 +17,7 @@ app.command("analyze")(commands.analyze)
 
 @pytest.fixture
 def published(tmp_path: Path) -> Path:
-    from collapselab.results.published import COLUMNS
+    from collapselab.records.published import COLUMNS
 
     lines = [",".join([*COLUMNS, "dists_mean"])]
     for depth in (1, 2):

@@ -15,7 +15,7 @@ from collapselab.cli.measure import measure
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.models.build import build_config, build_model
-from collapselab.results import read_results
+from collapselab.records.tables import read_results
 
 app = typer.Typer()
 app.command()(measure)

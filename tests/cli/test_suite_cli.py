@@ -12,7 +12,7 @@ from collapselab.cli.suite import app
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.errors import RunError
-from collapselab.suite.spec import shipped
+from collapselab.suite.recipe import shipped
 
 COMMANDS = ["list", "plan", "run", "status", "collect", "cancel"]
 

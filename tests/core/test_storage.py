@@ -9,7 +9,8 @@ from safetensors.torch import load_file, save_file
 
 from collapselab.core import storage
 from collapselab.core.moments import ClassMoments
-from collapselab.core.storage import Rows, load_tensors, save_tensors, written_whole
+from collapselab.core.storage import Rows, load_tensors, save_tensors
+from collapselab.disk import written_whole
 
 
 @pytest.fixture

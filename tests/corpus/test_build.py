@@ -22,7 +22,7 @@ from collapselab.corpus import vocabulary
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import Documents, Source, open_source
-from collapselab.errors import CorpusError
+from collapselab.errors import CorpusError, DiskError
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason="the real TinyStories are not beside this checkout")
@@ -257,7 +257,7 @@ def test_a_disk_that_refuses_leaves_nothing_behind(
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(module.np, "save", fail)
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(DiskError, match=message):
         build_corpus(
             source_of(["Some words here."] * 9, ["Other."] * 9), tmp_path / "c", Recipe(tokenizer=tokenizer, block=4)
         )

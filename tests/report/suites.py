@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from collapselab.results import RUN_COLUMNS, Row, Run, write_results, write_runs
+from collapselab.records.tables import RUN_COLUMNS, Row, Run, write_results, write_runs
 
 METRICS = {
     "cdnv": (40.0, 0.45), "cdnv_k2": (0.2, 0.3), "norm_cv": (0.6, 0.85), "lognorm_cv": (0.14, 0.8),

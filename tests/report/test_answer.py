@@ -8,7 +8,7 @@ import pytest
 from collapselab.analysis.analyze import analyze
 from collapselab.analysis.relate import ALL, WITHIN
 from collapselab.core.metrics import METRICS
-from collapselab.report import names
+from collapselab.report import words as names
 from collapselab.report.answer import headline, opening, remaining, strip
 from collapselab.report.data import training_labels
 from collapselab.report.story import Story, load_story

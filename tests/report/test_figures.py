@@ -11,15 +11,15 @@ import pytest
 
 from collapselab.analysis.analyze import analyze
 from collapselab.analysis.relate import WITHIN
-from collapselab.report import style
-from collapselab.report.axes import clear_side, log_ticks, null_level, null_of
+from collapselab.records.tables import read_results, write_results
+from collapselab.report.charts import style
+from collapselab.report.charts.axes import clear_side, log_ticks, null_level, null_of
+from collapselab.report.charts.vega import drawn_panel
 from collapselab.report.data import lines
 from collapselab.report.export import composed, write_figures
+from collapselab.report.figures.seeds import permuted
 from collapselab.report.page import Contents, contents
-from collapselab.report.seeds import permuted
-from collapselab.report.specs import drawn_panel
 from collapselab.report.story import load_story
-from collapselab.results import read_results, write_results
 from report.suites import write_suite
 
 

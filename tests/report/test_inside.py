@@ -9,7 +9,7 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.report.data import lines, plain
-from collapselab.report.inside import classes
+from collapselab.report.figures.inside import classes
 from collapselab.report.provenance import corpus_of, provenance
 from collapselab.report.story import load_story
 from report.suites import write_suite

@@ -15,10 +15,10 @@ import pytest
 from collapselab.analysis.analyze import analyze
 from collapselab.core.metrics import METRICS
 from collapselab.errors import RunError
+from collapselab.records.tables import write_results, write_runs
 from collapselab.report.provenance import provenance
 from collapselab.report.report import report
 from collapselab.report.story import load_story
-from collapselab.results import write_results, write_runs
 from report.suites import failed, one_run, results_of, write_suite
 
 HOSTILE = "<script>alert(1)</script>"

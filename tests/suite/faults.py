@@ -16,11 +16,11 @@ from pathlib import Path
 
 import torch
 
-from collapselab.measure import stage  # noqa: F401  imported before the fork, as are the next two
+from collapselab.measurement import measure as stage  # noqa: F401  imported before the fork, as are the next two
 from collapselab.models import load  # noqa: F401
 from collapselab.suite import run as suites
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.spec import load_suite
+from collapselab.suite.recipe import load_suite
 from collapselab.training import train  # noqa: F401
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.spec import Suite, load_suite
+from collapselab.suite.recipe import Suite, load_suite
 
 
 def written(path: Path, recipe: dict[str, Any], **changes: Any) -> Path:

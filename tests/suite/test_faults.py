@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from collapselab.results import read_results, read_runs
+from collapselab.records.tables import read_results, read_runs
 from collapselab.suite import run as suites
-from collapselab.suite.tables import collect
-from collapselab.suite.work import perform
+from collapselab.suite.collect import collect
+from collapselab.suite.job import perform
 from suite.recipes import opened, written
 
 KILLS = 10

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from collapselab.measure.options import Options
+from collapselab.records.options import Options
 from collapselab.suite import calibrate
 from collapselab.suite.calibrate import Pace, pace
 from collapselab.suite.corpora import CorpusFacts, corpus_facts
 from collapselab.suite.plan import Entry, SuitePlan, plan_suite, run_name
-from collapselab.suite.spec import load_suite, parse_suite, shipped
+from collapselab.suite.recipe import load_suite, parse_suite, shipped
 from collapselab.training.settings import settings_from
 
 CORPUS = CorpusFacts("corpus", Path("nowhere"), "0123456789abcdef", 64, 1000, 10, 500)

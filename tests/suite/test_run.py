@@ -17,18 +17,18 @@ import pytest
 
 from collapselab.core import moments
 from collapselab.core.moments import ClassMoments
-from collapselab.errors import ConfigError, CorpusError, Interrupted, RunError
-from collapselab.measure import store
-from collapselab.results import read_results, read_runs
-from collapselab.suite import launch
+from collapselab.errors import ConfigError, CorpusError, DiskError, Interrupted, RunError
+from collapselab.measurement import resume as store
+from collapselab.records.tables import read_results, read_runs
 from collapselab.suite import run as suites
+from collapselab.suite.collect import collect
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.launch import Crew, Worker, threads_each
+from collapselab.suite.job import Outcome, perform
+from collapselab.suite.launchers import local as launch
+from collapselab.suite.launchers.local import Crew, Worker, threads_each
 from collapselab.suite.plan import Entry
-from collapselab.suite.spec import Suite
-from collapselab.suite.state import State, run_state
-from collapselab.suite.tables import collect
-from collapselab.suite.work import Outcome, perform
+from collapselab.suite.recipe import Suite
+from collapselab.suite.status import State, run_state
 from suite.recipes import opened, written
 
 NO_TIMES = {"seconds"}
@@ -420,7 +420,7 @@ def test_a_full_disk_stops_the_suite_and_damages_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(store, "save_tensors", full)
         patch.setattr(moments, "save_tensors", full)
-        with pytest.raises(RunError, match="the disk is full. What is finished stays; mend that, and the same command"):
+        with pytest.raises(DiskError, match="the disk is full. What is finished stays"):
             perform(folder, one, suite.measure)
     assert folder.failures() == [], "the run is not to blame"
     suites.run(suite, folder)
@@ -447,7 +447,7 @@ def test_a_real_small_disk_and_a_read_only_one(tmp_path: Path, tiny: dict[str, A
     try:
         suite, _ = opened(tmp_path, tiny, base=tiny["base"] | {"width": 256, "depth": 2}, grid={"seed": [0, 1]})
         folder = SuiteFolder(place / "suite")
-        with pytest.raises(RunError, match="the disk is full. What is finished stays"):
+        with pytest.raises(DiskError, match="the disk is full. What is finished stays"):
             suites.run(suite, folder)
         subprocess.run(["mount", "-o", "remount,size=200m", place], check=True)
         assert not suites.run(suite, folder).failed

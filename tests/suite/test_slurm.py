@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from collapselab.errors import ConfigError, Interrupted, RunError
-from collapselab.results import read_results, read_runs
+from collapselab.records.tables import read_results, read_runs
 from collapselab.suite import run as suites
-from collapselab.suite import slurm, together
+from collapselab.suite import torchrun as together
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.spec import Suite
-from collapselab.suite.work import perform
+from collapselab.suite.job import perform
+from collapselab.suite.launchers import slurm
+from collapselab.suite.recipe import Suite
 from suite.recipes import opened
 from suite.slurm_cluster import cluster, missing
 

@@ -11,7 +11,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from collapselab.core.metrics import METRICS
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError, CorpusError
-from collapselab.measure import measure
+from collapselab.measurement.measure import measure
 from collapselab.training.callback import CollapseCallback
 
 

@@ -18,12 +18,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from collapselab.core import storage
+from collapselab import disk as storage
 from collapselab.corpus.blocks import Corpus
-from collapselab.errors import ConfigError, CorpusError, Interrupted, ModelError, RunError
+from collapselab.errors import ConfigError, CorpusError, DiskError, Interrupted, ModelError, RunError
 from collapselab.models.build import build_config, build_model
-from collapselab.training import keeper
-from collapselab.training.folder import RunFolder
+from collapselab.records.run import RunFolder
+from collapselab.training import checkpointing as keeper
 from collapselab.training.settings import settings_from
 from collapselab.training.train import train
 
@@ -362,8 +362,8 @@ def test_a_full_disk_is_one_message_and_the_run_goes_on_later(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr("collapselab.training.folder.save_tensors", full)
-        with pytest.raises(RunError, match="the disk is full. What is finished stays; mend that"):
+        patch.setattr("collapselab.records.run.save_tensors", full)
+        with pytest.raises(DiskError, match="the disk is full. What is finished stays"):
             run(corpus_folder, tmp_path / "run", options={"save_minutes": 0})
     run(corpus_folder, tmp_path / "run")
     run(corpus_folder, tmp_path / "whole")

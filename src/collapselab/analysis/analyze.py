@@ -21,10 +21,10 @@ from collapselab.analysis.prediction import Prediction, predictions
 from collapselab.analysis.relate import Relation, relate
 from collapselab.analysis.summary import Sentence, summarise
 from collapselab.analysis.trends import Trend, trends
-from collapselab.core.storage import written_whole
+from collapselab.disk import written_whole
 from collapselab.errors import ConfigError
 from collapselab.progress import progress
-from collapselab.results import write_table
+from collapselab.records.tables import write_table
 
 FEWEST_PERMUTATIONS = 99
 """Fewer could not reach 0.05 after any correction."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from collapselab.analysis.direction import Toward, toward
 from collapselab.core.metrics import METRICS
 from collapselab.errors import ConfigError, RunError
-from collapselab.results import RUN_COLUMNS, Row, Run, read_results, read_runs, to_frame
+from collapselab.records.tables import RUN_COLUMNS, Row, Run, read_results, read_runs, to_frame
 
 Floats = NDArray[np.float64]
 BETTER = {"val_loss": -1, "train_loss": -1, "perplexity": -1, "val_accuracy": 1}

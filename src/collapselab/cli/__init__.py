@@ -16,7 +16,9 @@ from typer.core import TyperGroup
 from collapselab import __version__
 from collapselab.cli import analyze, corpus, demo, measure, report, suite, train
 from collapselab.cli.options import JsonOption
+from collapselab.disk import disk_trouble
 from collapselab.errors import Interrupted, UserError
+from collapselab.signals import interruptible
 
 START, MODELS, SUITES = "Start here", "One model", "Many models, and what they say"
 
@@ -56,12 +58,19 @@ app.command(rich_help_panel=SUITES)(report.report)
 def main() -> None:
     """The entry point: every error the user can mend is one message, no traceback."""
     try:
-        app()
+        with interruptible():
+            app()
     except Interrupted as error:
         print(f"collapselab: {error}", file=sys.stderr)
         sys.exit(128 + error.signal)
     except UserError as error:
         print(f"collapselab: {error}", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:
+        if error.filename is None and disk_trouble(error) is None:
+            raise
+        place = f"{error.filename}: " if error.filename is not None else ""
+        print(f"collapselab: {place}{disk_trouble(error, reading=True) or error.strerror}.", file=sys.stderr)
         sys.exit(2)
 
 

@@ -22,9 +22,9 @@ def import_published(
 
     Example: `collapselab import lc-2024_05_18.csv --out published && collapselab analyze published`
     """
-    from collapselab.results import import_published as read_published
-    from collapselab.results import write_results, write_runs
-    from collapselab.results.published import LEFT_OUT
+    from collapselab.records.published import LEFT_OUT
+    from collapselab.records.published import import_published as read_published
+    from collapselab.records.tables import write_results, write_runs
 
     runs, rows = read_published(published)
     write_runs(out / "runs.csv", runs)

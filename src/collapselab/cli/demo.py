@@ -41,7 +41,7 @@ def demo(
     Example: `collapselab demo --out demo`
     """
     print(f"{out}: gets everything; about four minutes on two idle cores.", file=sys.stderr, flush=True)
-    from collapselab.suite.work import interruptible
+    from collapselab.signals import interruptible
 
     with interruptible(signal.SIGINT, signal.SIGTERM):
         from collapselab.demo import demo as run_demo
@@ -88,7 +88,7 @@ def _table(lines: "list[Line]") -> Table:
 
 def _legend(line: "Line") -> list[str]:
     from collapselab.core.metrics import METRICS
-    from collapselab.report.names import metric_name, property_code
+    from collapselab.report.words import metric_name, property_code
 
     told = ["initial → trained; shuffled: trained, with shuffled labels. Toward collapse:"]
     for metric in line.metrics:

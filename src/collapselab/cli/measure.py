@@ -80,10 +80,10 @@ def measure(
 
     Killed, the same command goes on where it stopped, and ends with the same numbers.
     """
-    from collapselab.measure.processes import Processes
-    from collapselab.measure.result import Results
-    from collapselab.measure.show import shown
-    from collapselab.measure.stage import measure as measured
+    from collapselab.measurement.distributed import Processes
+    from collapselab.measurement.measure import measure as measured
+    from collapselab.measurement.show import shown
+    from collapselab.records.result import Results
 
     processes = Processes.joined()
     found = measured(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-SUITES = Path(__file__).parents[1] / "suite" / "suites"
+SUITES = Path(__file__).parents[1] / "suite" / "recipes"
 
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")]
 

@@ -44,7 +44,7 @@ def list_suites(as_json: JsonOption = False) -> None:
 
     Example: `collapselab suite list`
     """
-    from collapselab.suite.spec import load_suite, shipped
+    from collapselab.suite.recipe import load_suite, shipped
 
     suites = [load_suite(name) for name in shipped()]
     if as_json:
@@ -76,7 +76,7 @@ def plan(
     from collapselab.suite.run import open_suite
     from collapselab.suite.run import plan as planned_suite
     from collapselab.suite.show import plan_facts, plan_table, wide_console
-    from collapselab.suite.state import run_state
+    from collapselab.suite.status import run_state
 
     opened, folder = open_suite(suite, scale=scale, out=out)
     console = Console(stderr=True)
@@ -181,8 +181,8 @@ def status(
     Example: `collapselab suite status demo --follow`
     """
     from collapselab.suite import run as suites
+    from collapselab.suite.launchers.slurm import job_states
     from collapselab.suite.show import shown_live, status_table, wide_console
-    from collapselab.suite.slurm import job_states
 
     opened, folder = suites.open_suite(suite, scale=scale, out=out)
 
@@ -215,8 +215,8 @@ def collect(
     Example: `collapselab suite collect suites/demo`
     """
     from collapselab.suite import run as suites
+    from collapselab.suite.collect import collect as collected
     from collapselab.suite.folder import SuiteFolder
-    from collapselab.suite.tables import collect as collected
 
     folder = SuiteFolder(suite) if Path(suite).is_dir() else suites.open_suite(suite, scale=scale, out=out)[1]
     tables = collected(folder)
@@ -241,7 +241,7 @@ def cancel(suite: SuiteArgument, scale: ScaleOption = None, out: OutOption = Non
     Example: `collapselab suite cancel paper`
     """
     from collapselab.suite import run as suites
-    from collapselab.suite.slurm import cancel as cancelled
+    from collapselab.suite.launchers.slurm import cancel as cancelled
 
     _, folder = suites.open_suite(suite, scale=scale, out=out)
     print(f"{folder.path}: {cancelled(folder):,} jobs cancelled.")
@@ -250,7 +250,7 @@ def cancel(suite: SuiteArgument, scale: ScaleOption = None, out: OutOption = Non
 def _submit(
     name: str, opened: Any, folder: Any, retry_failed: bool, accept_change: bool, dry_run: bool, as_json: bool
 ) -> None:
-    from collapselab.suite.slurm import script, submit
+    from collapselab.suite.launchers.slurm import script, submit
 
     if dry_run:
         print(script(opened, folder))

@@ -133,7 +133,7 @@ def sample(
 
     Example: `collapselab sample runs/small --prompt "Once upon a time" --count 3`
     """
-    from collapselab.training.sample import sample as write
+    from collapselab.training.generate import sample as write
 
     texts = write(
         model,

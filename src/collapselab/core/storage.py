@@ -4,13 +4,9 @@ safetensors checks that the file is long enough, not that its bytes are the ones
 types, shapes, bytes and metadata, so a flipped bit anywhere is an error and never a slightly different number.
 """
 
-import errno
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -18,6 +14,8 @@ from typing import Any, final
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
+
+from collapselab.disk import written_whole
 
 WRITTEN_BYTES = 16 << 20
 """Of a table's rows, chosen and written at once."""
@@ -27,73 +25,6 @@ TYPES = {
     torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
 }  # fmt: skip
 """What safetensors calls them."""
-
-
-@contextmanager
-def written_whole(path: str | Path) -> Iterator[Path]:
-    """A temporary name beside `path` that takes its place when the block ends, and vanishes if the block fails."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def folder_written_whole(path: str | Path) -> Iterator[Path]:
-    """The same for a folder, which must not be there yet. What processes left that were killed is removed."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _sweep_up(path)
-    partial = path.parent / f".{path.name}.{os.getpid()}.partial"
-    try:
-        partial.mkdir()
-        yield partial
-        for file in partial.rglob("*"):
-            if file.is_file():
-                with file.open("rb") as opened:
-                    os.fsync(opened.fileno())
-        os.replace(partial, path)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-def disk_trouble(error: Exception) -> str | None:
-    """What is wrong with the disk, if it is the disk's fault; safetensors reports that by its message alone."""
-    code = getattr(error, "errno", None)
-    if code in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(error):
-        return "the disk is full"
-    if code in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return f"cannot be written ({os.strerror(code)})"
-    return None
-
-
-def _sweep_up(path: Path) -> None:
-    for left in path.parent.glob(f".{path.name}.*.partial"):
-        process = int(left.name.split(".")[-2])
-        if process == os.getpid() or not _is_running(process):  # ours is from another that had this number
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's
-        return True
-    return True
-
-
-def sha256(path: Path) -> str:
-    """Hash of a file's contents."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @final

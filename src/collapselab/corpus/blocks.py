@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from collapselab.core.storage import sha256
+from collapselab.disk import sha256
 from collapselab.errors import CorpusError
 
 FORMAT = 1

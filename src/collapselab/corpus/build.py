@@ -18,10 +18,10 @@ from typing import Any, BinaryIO, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from collapselab.core.storage import disk_trouble, folder_written_whole, sha256
 from collapselab.corpus.blocks import FORMAT, Corpus, read_facts
 from collapselab.corpus.sources import Documents, Source
 from collapselab.corpus.vocabulary import SENTENCE, tokenizer_for
+from collapselab.disk import folder_written_whole, sha256
 from collapselab.errors import CorpusError
 from collapselab.progress import progress
 
@@ -56,13 +56,8 @@ def build_corpus(source: Source, out: str | Path, recipe: Recipe | None = None) 
         return Corpus(out)
     if recipe.block < 2:
         raise CorpusError(f"block is {recipe.block}; a block needs a token and its next, at least 2.")
-    try:
-        with folder_written_whole(out) as partial:
-            _write(source, recipe, request, partial)
-    except OSError as error:
-        if trouble := disk_trouble(error):
-            raise CorpusError(f"{out}: {trouble}. Nothing was left behind; mend that and repeat.") from error
-        raise
+    with folder_written_whole(out) as partial:
+        _write(source, recipe, request, partial)
     return Corpus(out)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from collapselab.core.storage import written_whole
 from collapselab.corpus.blocks import Corpus, Split
+from collapselab.disk import written_whole
 
 KINDS = ["lower-case word", "capitalised word", "punctuation", "other"]
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#999999"]  # Okabe and Ito: told apart by colour-blind readers too

@@ -15,8 +15,8 @@ from typing import Any
 
 import zstandard
 
-from collapselab.core.storage import sha256
 from collapselab.corpus import storyworld
+from collapselab.disk import sha256
 from collapselab.errors import CorpusError
 
 END_OF_TEXT = "<|endoftext|>"

@@ -10,8 +10,8 @@ from typing import Literal, final
 from collapselab.analysis.relate import ALL, WITHIN, Relation
 from collapselab.analysis.summary import Sentence
 from collapselab.analysis.trends import Trend
-from collapselab.report.names import outcome_name, property_name
 from collapselab.report.story import Story
+from collapselab.report.words import outcome_name, property_name
 
 Kind = Literal["with", "against", "mixed", "unshown", "absent"]
 MARKS: dict[Kind, str] = {"with": "✓", "against": "✗", "mixed": "±", "unshown": "○", "absent": "–"}

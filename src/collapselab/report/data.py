@@ -11,9 +11,9 @@ from typing import Any, final
 
 import pandas as pd
 
-from collapselab.report.names import regime_name
+from collapselab.report.charts.style import SHAPES
 from collapselab.report.story import Story
-from collapselab.report.style import SHAPES
+from collapselab.report.words import regime_name
 
 Columns = dict[str, list[Any]]
 OTHER = "other"

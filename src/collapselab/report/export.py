@@ -7,12 +7,12 @@ smallest type is of seven points; a panel by itself fits a column.
 from pathlib import Path
 from typing import Any
 
-from collapselab.core.storage import written_whole
-from collapselab.report import style
+from collapselab.disk import written_whole
+from collapselab.report.charts import style
+from collapselab.report.charts.panels import Figure, Panel
+from collapselab.report.charts.vega import bare_spec
 from collapselab.report.data import lines
-from collapselab.report.figures import Figure, Panel
 from collapselab.report.page import Contents
-from collapselab.report.specs import bare_spec
 
 COLUMNS = 3
 WIDTH, WIDE = 168, 250

@@ -16,19 +16,20 @@ from pathlib import Path
 from typing import Any, final
 
 from collapselab import __version__
-from collapselab.core.storage import written_whole
-from collapselab.report import answer, names, provenance, style
+from collapselab.disk import written_whole
+from collapselab.report import answer, provenance, words
+from collapselab.report.charts import style
+from collapselab.report.charts.panels import Figure, Panel, depth_areas
+from collapselab.report.charts.vega import drawn_config, drawn_panel
 from collapselab.report.data import Columns, Keys, keys, models_table
-from collapselab.report.development import training
-from collapselab.report.figures import Figure, Panel, depth_areas
+from collapselab.report.figures.development import training
+from collapselab.report.figures.generalisation import collapse, has_initial
+from collapselab.report.figures.inside import bins, classes, layers
+from collapselab.report.figures.regularisation import regularisation
+from collapselab.report.figures.scale import first_regime, regimes, scale
+from collapselab.report.figures.seeds import seeds, seeds_table
+from collapselab.report.figures.specifications import ANSWERS, specifications
 from collapselab.report.filters import epochs, filters
-from collapselab.report.generalisation import collapse, has_initial
-from collapselab.report.inside import bins, classes, layers
-from collapselab.report.regularisation import regularisation
-from collapselab.report.scale import first_regime, regimes, scale
-from collapselab.report.seeds import seeds, seeds_table
-from collapselab.report.specifications import ANSWERS, specifications
-from collapselab.report.specs import drawn_config, drawn_panel
 from collapselab.report.story import SOURCES, TABLES, Story
 
 
@@ -89,7 +90,7 @@ def render(shown: Contents) -> str:
         loader=PackageLoader("collapselab.report", "web"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {"in_words": names.in_words, "metric_name": names.metric_name, "coded": names.coded}
+    environment.filters |= {"in_words": words.in_words, "metric_name": words.metric_name, "coded": words.coded}
     lines = answer.strip(shown.story)
     return environment.get_template("page.html").render(
         story=shown.story,
@@ -107,8 +108,8 @@ def render(shown: Contents) -> str:
         epochs=epochs(shown.tables),
         initial=has_initial(shown.story),
         seeds_table=seeds_table(shown.story),
-        outcome=names.outcome_name(shown.story.outcome),
-        names=names,
+        outcome=words.outcome_name(shown.story.outcome),
+        names=words,
         answer=answer,
         lines=lines,
         headline=answer.headline(shown.story, lines),

@@ -22,7 +22,7 @@ from collapselab.analysis.summary import Sentence
 from collapselab.analysis.trends import Trend
 from collapselab.core.metrics import METRICS
 from collapselab.errors import RunError
-from collapselab.results import Row, Run, read_results, read_runs
+from collapselab.records.tables import Row, Run, read_results, read_runs
 
 SOURCES = ("runs.csv", "results.csv")
 TABLES: dict[str, type] = {

@@ -1,8 +1,8 @@
 """What the trends say of one metric along one axis: in a few words for a panel, in full for its alternative text."""
 
 from collapselab.analysis.trends import AXES, Trend
-from collapselab.report.names import regime_name, setting_name
 from collapselab.report.story import Story
+from collapselab.report.words import regime_name, setting_name
 
 
 def _trend(story: Story, axis: str, metric: str) -> list[Trend]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from collapselab.measure.options import Options
+from collapselab.records.options import Options
 from collapselab.suite.plan import Entry
 
 STEPS = 5

@@ -13,8 +13,8 @@ from collapselab.corpus.blocks import Corpus, read_facts
 from collapselab.corpus.build import build_corpus
 from collapselab.corpus.sources import Reading, Source, open_source
 from collapselab.errors import CorpusError
-from collapselab.suite.parts import CorpusSpec
-from collapselab.suite.spec import THE_CORPUS, Suite
+from collapselab.suite.recipe import THE_CORPUS, Suite
+from collapselab.suite.recipe_sections import CorpusSpec
 
 SAMPLE = 200
 """Documents that are read to guess the size of a corpus."""

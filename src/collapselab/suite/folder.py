@@ -2,35 +2,27 @@
 
 <suite>/suite.json           the recipe as it was run
         corpora/             those that the suite built
-        <run>/               one folder a run: see collapselab.training.folder
+        <run>/               one folder a run: see collapselab.records.run
         failed/<run>.json    why a run could not be finished
         logs/<run>.log       what its process said
         runs.csv results.csv derived from the folders of the runs; delete and rebuild at will
         .locks/<run>         held while a process is at the run; the system lets go when it ends, however it ends
 """
 
-import fcntl
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, final
+from typing import Any, final
 
-from collapselab.core.storage import disk_trouble, written_whole
+from collapselab.disk import is_locked, locked, written_whole
 from collapselab.errors import RunError
 from collapselab.suite.plan import Entry
-from collapselab.suite.spec import Suite, suite_from
+from collapselab.suite.recipe import Suite, suite_from
 from collapselab.training.settings import resolved
 
 FORMAT = 1
-LOCK_TRIES = 3
-"""More than one: somebody who looks whether a lock is held (`in_hand`) holds it for a moment."""
-
-
-class Busy(Exception):
-    """Another process has the lock."""
 
 
 @final
@@ -55,7 +47,7 @@ class SuiteFolder:
             raise RunError(f"{self.path}: holds something else, and nothing is overwritten. Name another folder.")
         record = {"format": FORMAT, "name": suite.name, "scale": suite.scale, "recipe": suite.document}
         if record != old:
-            with disk_errors(self.path), written_whole(self.path / "suite.json") as temporary:
+            with written_whole(self.path / "suite.json") as temporary:
                 temporary.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
     def _empty(self) -> bool:
@@ -96,25 +88,12 @@ class SuiteFolder:
     @contextmanager
     def locked(self, name: str, *, wait: bool = False) -> Iterator[None]:
         """Keep other processes out, here and on machines that share the folder; Busy if one is in, or wait for it."""
-        path = self.path / ".locks" / name
-        with disk_errors(self.path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = path.open("a")
-        with file:
-            _flock(file, name, wait=wait)
+        with locked(self.path / ".locks" / name, wait=wait):
             yield
 
     def in_hand(self, name: str) -> bool:
         """Whether a process is at the run."""
-        path = self.path / ".locks" / name
-        if not path.exists():
-            return False
-        with path.open() as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
+        return is_locked(self.path / ".locks" / name)
 
     def failure(self, name: str) -> dict[str, Any] | None:
         """Why a run could not be finished, None where it was not tried, or could."""
@@ -148,30 +127,6 @@ class SuiteFolder:
 
     def forget_failure(self, name: str) -> None:
         (self.path / "failed" / f"{name}.json").unlink(missing_ok=True)
-
-
-@contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """Trouble with the disk as one message that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        if trouble := disk_trouble(error):
-            raise RunError(
-                f"{path}: {trouble}. What is finished stays; mend that, and the same command goes on."
-            ) from error
-        raise
-
-
-def _flock(file: IO[str], name: str, *, wait: bool) -> None:
-    for left in range(LOCK_TRIES, -1, -1):
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            break
-        except BlockingIOError as error:
-            if not left:
-                raise Busy(name) from error
-            time.sleep(0.02)
 
 
 def _deciding(recipe: dict[str, Any]) -> dict[str, Any]:

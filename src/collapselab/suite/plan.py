@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from collapselab.errors import ConfigError, ModelError
-from collapselab.measure.options import Options
+from collapselab.records.options import Options
 from collapselab.suite.corpora import CorpusFacts
-from collapselab.suite.spec import Suite
+from collapselab.suite.recipe import Suite
 from collapselab.training.settings import Plan, Settings, identity, model_config, paper_batch, plan, resolved
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Entry:
 
     def measure_flops(self, options: Options) -> float:
         """Of measuring one checkpoint."""
-        from collapselab.measure.cost import Job, measuring
+        from collapselab.measurement.cost import Job, measuring
 
         block = self.planned.block
         train, validation = (
@@ -72,7 +72,7 @@ class Entry:
     @property
     def disk(self) -> int:
         """Bytes when the run is finished: weights and class moments of every checkpoint."""
-        from collapselab.measure.cost import stored_bytes
+        from collapselab.measurement.cost import stored_bytes
 
         moments = stored_bytes(self.corpus.vocabulary, self.settings.width, covariance=True)
         return len(self.checkpoints) * (4 * self.parameters + int(moments))

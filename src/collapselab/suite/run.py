@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import final
 
 from collapselab.errors import ConfigError, RunError
+from collapselab.suite.collect import Tables, collect
 from collapselab.suite.corpora import build_corpora, corpus_facts
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.launch import Crew
+from collapselab.suite.job import Outcome
+from collapselab.suite.launchers.local import Crew
 from collapselab.suite.plan import Entry, SuitePlan, plan_suite
-from collapselab.suite.spec import Suite, load_suite
-from collapselab.suite.state import State, run_state
-from collapselab.suite.tables import Tables, collect
-from collapselab.suite.work import Outcome
+from collapselab.suite.recipe import Suite, load_suite
+from collapselab.suite.status import State, run_state
 
 TABLE_SECONDS = 15.0
 """The tables are written anew when a run has ended and at least so long has passed; and at the end."""

@@ -10,11 +10,11 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Column, Table
 
-from collapselab.measure.options import Options
+from collapselab.records.options import Options
 from collapselab.suite.calibrate import Pace
 from collapselab.suite.plan import Entry, SuitePlan
 from collapselab.suite.run import Watch
-from collapselab.suite.state import STAGES, State
+from collapselab.suite.status import STAGES, State
 
 SHOWN = 40
 """Runs that are listed before the rest is summed up."""

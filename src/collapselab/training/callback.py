@@ -16,7 +16,8 @@ from transformers import Trainer, TrainerCallback
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
-from collapselab.measure import Result, measure
+from collapselab.measurement.measure import measure
+from collapselab.records.result import Result
 
 PREFIX = "collapse"
 

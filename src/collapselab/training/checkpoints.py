@@ -10,8 +10,8 @@ from typing import Any
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
-from collapselab.core.storage import folder_written_whole, sha256
 from collapselab.corpus.blocks import Corpus
+from collapselab.disk import folder_written_whole, sha256
 
 
 def write_checkpoint(path: Path, model: PreTrainedModel, corpus: Corpus, facts: dict[str, Any]) -> None:

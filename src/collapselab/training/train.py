@@ -16,14 +16,14 @@ import torch
 import torch.distributed as dist
 from transformers import PreTrainedConfig, TrainingArguments
 
-from collapselab.core.storage import disk_trouble
 from collapselab.corpus.blocks import Corpus
-from collapselab.errors import ConfigError, CorpusError, RunError
+from collapselab.disk import disk_errors
+from collapselab.errors import ConfigError, CorpusError
 from collapselab.models.build import architecture, build_model
 from collapselab.models.load import find_device
 from collapselab.progress import progress
-from collapselab.training.folder import FORMAT, RunFolder
-from collapselab.training.keeper import SIGNALS, Keeper
+from collapselab.records.run import FORMAT, RunFolder
+from collapselab.training.checkpointing import SIGNALS, Keeper
 from collapselab.training.settings import Plan, Settings, identity, model_config, plan, resolved
 from collapselab.training.trainer import PROJECT, LanguageTrainer, training_arguments
 
@@ -55,7 +55,7 @@ def train(
     bf16 = settings.precision == "bf16" or (settings.precision == "auto" and _has_bf16(where))
     args = _arguments(settings, planned, folder, where, bf16, accumulation, report_to)
     record = _record(settings, planned, opened, config, args, bf16)
-    with _first_alone(folder, args), _disk_errors(folder), _signals_restored():
+    with _first_alone(folder, args), disk_errors(folder.path), _signals_restored():
         missing = _agreed(lambda: _begin(folder, record, planned), args)
         if missing:
             _train(settings, planned, opened, folder, config, args, missing, save_minutes, log_every)
@@ -228,18 +228,6 @@ def _agreed(decide: Any, args: TrainingArguments) -> Any:
     if args.world_size > 1:
         dist.broadcast_object_list(decided)
     return decided[0]
-
-
-@contextmanager
-def _disk_errors(folder: RunFolder) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        if trouble := disk_trouble(error):
-            raise RunError(
-                f"{folder.path}: {trouble}. What is finished stays; mend that, and the same command goes on."
-            ) from error
-        raise
 
 
 @contextmanager

@@ -1,0 +1,253 @@
+"""How files are written (whole or not at all), verified, locked and hashed, and what is said when the disk refuses.
+
+A file is written under a temporary name beside its own, which it takes when it is finished. The temporary name holds
+the machine and the process: whoever writes in that folder next removes what a killed process has left behind, and
+nothing else. A JSON document holds a checksum of its contents, so that an edited or damaged value is an error and
+never another number.
+"""
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import socket
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from collapselab.errors import Busy, DamagedError, DiskError
+
+CHECKSUM = "checksum"
+DOCUMENT_BYTES = 1 << 30
+"""A JSON document larger than this is not one of ours."""
+
+FOREIGN_SECONDS = 24 * 3600
+"""After this long, what a process of another machine was writing is taken for left behind."""
+
+LOCK_TRIES, LOCK_SECONDS = 3, 0.02
+"""More than one try: `is_locked` holds the lock for a moment."""
+
+_LEFT = re.compile(r"\.(?P<name>.+)\.(?:(?P<host>[^.]+)-)?(?P<process>\d+)\.(?:tmp|partial)")
+_HOST = re.sub(r"[^A-Za-z0-9_]", "_", socket.gethostname()) or "localhost"
+
+
+AFTERWARDS = "What is finished stays, nothing half-written is left; once that is fixed, the same command continues."
+
+
+@contextmanager
+def written_whole(path: str | Path) -> Iterator[Path]:
+    """A temporary name beside `path` that takes its place when the block ends, and vanishes if the block fails.
+
+        with written_whole("runs.csv") as temporary:
+            temporary.write_text(text)
+
+    The file gets the permissions that the user's umask gives to any new file.
+    """
+    path = Path(path)
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sweep(path.parent)
+        temporary = path.with_name(f".{path.name}.{_HOST}-{os.getpid()}.tmp")
+        try:
+            temporary.touch()
+            mode = stat.S_IMODE(temporary.stat().st_mode)
+            yield temporary
+            _flush(temporary, mode)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def folder_written_whole(path: str | Path) -> Iterator[Path]:
+    """The same for a folder, which must not exist yet."""
+    path = Path(path)
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sweep(path.parent)
+        partial = path.parent / f".{path.name}.{_HOST}-{os.getpid()}.partial"
+        shutil.rmtree(partial, ignore_errors=True)  # of a killed process that had our number
+        try:
+            partial.mkdir()
+            mode = stat.S_IMODE(partial.stat().st_mode) & 0o666
+            yield partial
+            for file in partial.rglob("*"):
+                if file.is_file():
+                    _flush(file, mode)
+            os.replace(partial, path)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def sweep(folder: str | Path) -> None:
+    """Remove from a folder the temporary files and folders of processes that no longer run."""
+    for path in Path(folder).glob(".*"):
+        found = _LEFT.fullmatch(path.name)
+        if found is not None and _is_left_behind(path, found["host"], int(found["process"])):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def write_document(path: str | Path, document: Mapping[str, Any]) -> None:
+    """Write a JSON document with a checksum of its contents, whole or not at all. NaN and infinity are refused."""
+    checked = {**document, CHECKSUM: checksum_of(document)}
+    with written_whole(path) as temporary:
+        temporary.write_text(json.dumps(checked, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
+
+
+def read_document(path: str | Path, *, unchecked: bool = False) -> dict[str, Any]:
+    """The document that `write_document` wrote; FileNotFoundError if there is none, DamagedError if it was changed.
+
+    `unchecked` also reads a document without a checksum, as earlier versions wrote them.
+    """
+    path = Path(path)
+    with disk_errors(path, reading=True):
+        if path.stat().st_size > DOCUMENT_BYTES:
+            raise DamagedError(f"{path}: {path.stat().st_size:,} bytes, more than a document of ours ever has.")
+        raw = path.read_bytes()
+    document = parsed_object(raw, path)
+    expected = document.pop(CHECKSUM, None)
+    if expected is None and unchecked:
+        return document
+    if expected != checksum_of(document):
+        what = "has no checksum" if expected is None else "was changed after it was written, its checksum differs"
+        raise DamagedError(f"{path}: damaged or edited; it {what}.")
+    return document
+
+
+def checksum_of(document: Mapping[str, Any]) -> str:
+    """sha256 of a JSON document's contents, however they are laid out in the file."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def parsed_object(raw: bytes, where: str | Path) -> dict[str, Any]:
+    """A JSON object, strictly read: DamagedError for anything else, however odd."""
+    try:
+        document = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{where}: not a JSON document ({_short(error)}).") from error
+    if not isinstance(document, dict):
+        raise DamagedError(f"{where}: a JSON {type(document).__name__}, where an object is needed.")
+    return document
+
+
+@contextmanager
+def disk_errors(path: str | Path, *, reading: bool = False) -> Iterator[None]:
+    """Whatever the disk refuses in the block becomes one DiskError.
+
+    A file that is not there is not the disk's refusal and stays FileNotFoundError. An error of the disk deeper in the
+    chain of causes counts too, since libraries wrap what they cannot write.
+    """
+    try:
+        yield
+    except DiskError:
+        raise
+    except Exception as error:
+        trouble = disk_trouble(error, reading=reading)
+        if trouble is None:
+            raise
+        place = getattr(error, "filename", None) or path
+        raise DiskError(f"{place}: {trouble}. {'' if reading else AFTERWARDS}".rstrip()) from error
+
+
+def disk_trouble(error: BaseException | None, *, reading: bool = False) -> str | None:
+    """What the disk refused, in words; None if it is not the disk. Some libraries say it in their text alone."""
+    while error is not None:
+        code = getattr(error, "errno", None)
+        if code in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(error):
+            return "the disk is full"
+        if isinstance(error, OSError) and code in _REFUSALS:
+            return f"cannot be {'read' if reading else 'written'} ({os.strerror(code)})"
+        error = error.__cause__
+    return None
+
+
+_REFUSALS = {
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
+    errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ESTALE
+}  # fmt: skip
+
+
+@contextmanager
+def locked(path: str | Path, *, wait: bool = False, busy: str = "another process is at it.") -> Iterator[None]:
+    """Hold the lock of a file while the block runs; `Busy` with these words if another has it, or wait for that one.
+
+    The system releases it when the process ends, however it ends. Machines that share the folder share the lock.
+    """
+    path = Path(path)
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a")
+    with file:
+        for left in range(LOCK_TRIES, -1, -1):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                break
+            except BlockingIOError as error:
+                if not left:
+                    raise Busy(busy) from error
+                time.sleep(LOCK_SECONDS)
+        yield
+
+
+def is_locked(path: str | Path) -> bool:
+    """Whether a process holds the lock of a file."""
+    try:
+        with Path(path).open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def sha256(path: str | Path) -> str:
+    """Hash of a file's contents."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _flush(file: Path, mode: int) -> None:
+    """Onto the disk, with the permissions of a new file: some libraries write theirs for the user alone."""
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+    if stat.S_IMODE(file.stat().st_mode) != mode:
+        file.chmod(mode)
+
+
+def _is_left_behind(path: Path, host: str | None, process: int) -> bool:
+    if host not in (None, _HOST):
+        try:
+            return time.time() - path.stat().st_mtime > FOREIGN_SECONDS
+        except OSError:
+            return False
+    return process != os.getpid() and not _is_running(process)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):  # somebody else's; no process of ours
+        return True
+    return True
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _short(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else f"{text[:200]} …"

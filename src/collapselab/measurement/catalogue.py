@@ -1,0 +1,111 @@
+"""From what was gathered to measurements: the catalogue of every layer, split and frequency bin.
+
+A measurement's key is (split, layer, bin, metric). Decisions (NC4) stand under the training split, which their centres
+come from. Metrics of the output layer alone stand with the last layer.
+"""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from collapselab.core.decisions import Decisions
+from collapselab.core.metrics import METRICS, Measurement, collapse_metrics
+from collapselab.core.moments import ClassMoments
+from collapselab.measurement.sums import is_null, layer_of
+from collapselab.models.taps import OutputLayer
+
+ALL = "all"
+"""The bin of all classes."""
+
+DECIDED = frozenset(id for id, metric in METRICS.items() if metric.property == "NC4")
+OF_THE_HEAD = frozenset(id for id in METRICS if id.startswith("head_"))
+OF_FEATURES = frozenset(METRICS) - DECIDED - OF_THE_HEAD
+BESIDE_THE_HEAD = frozenset(id for id in METRICS if id.startswith("duality_"))
+
+
+class Key(NamedTuple):
+    """What a measurement is about."""
+
+    split: str
+    layer: str
+    bin: str
+    metric: str
+
+
+Measurements = dict[Key, Measurement]
+
+
+class Catalogue(NamedTuple):
+    """How measurements are made: the output layer as it is applied, which classes are kept, and the bins."""
+
+    head: OutputLayer
+    min_count: int
+    bins: dict[str, Tensor]
+
+    def of_moments(self, moments: ClassMoments, split: str, layer: str, *, with_head: bool) -> Measurements:
+        """Everything but decisions, for one layer; bins for the training split.
+
+        `with_head` adds the output layer's own metrics, which no label enters: they stand with the last layer's values.
+        """
+        wanted = OF_FEATURES | OF_THE_HEAD if with_head else OF_FEATURES
+        found: Measurements = {}
+        for bin, classes in {ALL: None, **(self.bins if split == "train" else {})}.items():
+            values = self._values(moments, wanted, classes)
+            found |= {Key(split, layer, bin, id): _told(one, layer, moments) for id, one in values.items()}
+        return found
+
+    def of_decisions(self, decisions: dict[str, Decisions], counts: Tensor, *, null: bool = False) -> Measurements:
+        """NC4 for each layer, with centres of the training split, whose class counts these are."""
+        found: Measurements = {}
+        light = ClassMoments(counts, torch.zeros(len(counts), 1).double(), torch.zeros(len(counts)).double())
+        for key, judged in decisions.items():
+            if is_null(key) != null:
+                continue
+            for bin, classes in {ALL: None, **self.bins}.items():
+                values = collapse_metrics(
+                    light, min_count=self.min_count, decisions=judged, classes=classes, only=DECIDED
+                )
+                found |= {Key("train", layer_of(key), bin, id): one for id, one in values.items()}
+        return found
+
+    def _values(self, moments: ClassMoments, wanted: frozenset[str], classes: Tensor | None) -> dict[str, Measurement]:
+        weight, bias = self.head.weight, self.head.bias
+        fits = weight.shape[1] == moments.dim
+        return collapse_metrics(
+            moments,
+            weight=weight if fits else None,
+            bias=bias if fits else None,
+            min_count=self.min_count,
+            classes=classes,
+            only=wanted,
+        )
+
+
+def frequency_bins(counts: Tensor, bins: int, *, min_count: int) -> dict[str, Tensor]:
+    """Classes by how often they are a label, in ranges of equal width on a logarithmic axis: "LOW-HIGH" → mask.
+
+    Ranges cover the counts from the rarest kept class to the most frequent and hold whole numbers; where so narrow that
+    one would hold none, it is not there.
+    """
+    kept = counts[counts >= min_count]
+    if not bins or not len(kept):
+        return {}
+    low, high = int(kept.min()), int(kept.max())
+    edges = [math.ceil(low * ((high + 1) / low) ** (i / bins) - 1e-9) for i in range(bins)] + [high + 1]
+    ranges = [(start, stop - 1) for start, stop in pairwise(edges) if start < stop]
+    return {f"{start}-{stop}": (counts >= start) & (counts <= stop) for start, stop in ranges}
+
+
+def _told(one: Measurement, layer: str, moments: ClassMoments) -> Measurement:
+    """The true reason where a layer is of another size than the output layer, or has no pooled covariance."""
+    if one.why is None:
+        return one
+    if one.why.startswith("no output layer"):
+        return replace(one, why=f"layer {layer} has {moments.dim:,} dimensions, unlike the output layer.")
+    if one.why.startswith("the pooled covariance was not collected"):
+        return replace(one, why="the pooled covariance is collected at the last layer only.")
+    return one

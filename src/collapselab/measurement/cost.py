@@ -1,0 +1,341 @@
+"""What measuring costs: memory, operations, disk, network and time, each as a formula of sizes that are known before.
+
+    cost = measuring(transformer(width=4096, depth=32, vocabulary=128256, …), Job(10**7, 10**6, Options(layers="all")))
+    cost.memory.peak, cost.operations.pairs, cost.seconds(machine)
+
+The formulas follow the code, term by term; matrix products are counted, elementwise work only where it is not small
+beside them. The constants at the top are the ones that come from a clock or a memory gauge instead.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal, final
+
+from collapselab.core.parts import PART_BYTES
+from collapselab.measurement.bootstrap import HALVES, HELD_BYTES
+from collapselab.measurement.sample import GROUPS
+from collapselab.models.scores import rows_at_once
+from collapselab.models.sizes import Architecture
+from collapselab.records.options import Options
+
+# Found by measuring, on a CPU.
+OVERHEAD_BYTES = 96 << 20
+"""Threads, libraries loaded on the way, and what the allocator keeps."""
+FOLDED_NUMBERS = 30
+"""Time to fold a number of a feature into a table: that of copying so many numbers of float64."""
+PAIR_OPERATIONS, OUTPUT_PAIR_OPERATIONS = 2500, 1800
+"""What is done to a pair beside the product, in operations of the product that take as long; of output rows less."""
+EIGEN_OPERATIONS = 15
+"""An eigendecomposition takes as long as a product of so many operations times dim³."""
+
+# Read off the code: its defaults, and the tensors it holds at once.
+CLASS_BYTES = 17
+"""ClassMoments hold of a class, beside its sum: a count, its squares, and whether it is tight."""
+PART_BUFFERS = 2
+"""Room: buffers for a part of a batch, the same for all tables."""
+DECISION_TILE, PAIR_ROWS = 2048, 512
+"""LinearClassifier: classes of a tile. Pairs: rows of a block, whose square is computed whole."""
+CATALOGUE_TABLES, CATALOGUE_SQUARES = 3, 5
+"""Geometry at its largest: means, output rows and directions, classes × dim; and matrices of dim × dim."""
+DOUBLE = 8
+
+
+@final
+@dataclass(frozen=True)
+class Job:
+    """A measurement as its cost sees it: tokens of both splits, and how they are gone through.
+
+    `kept` and `kept_validation` are the classes that occur often enough in each split, at most all of them.
+    """
+
+    train_tokens: int
+    validation_tokens: int
+    options: Options = field(default_factory=Options)
+    block: int = 2048
+    batch: int = 4
+    processes: int = 1
+    kept: int | None = None
+    kept_validation: int | None = None
+    number_bytes: int = 2
+    """Of a weight or a feature: 2 in half precision, 4 in float32."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    saved: bool = True
+    """Whether what is gathered is saved on the way, as the command line does."""
+
+    @property
+    def batch_tokens(self) -> int:
+        """Features of a batch that a process looks at: with sharded classes those of all."""
+        return self.batch * (self.block - 1) * (self.processes if self.options.shard_classes else 1)
+
+    @property
+    def shards(self) -> int:
+        return self.processes if self.options.shard_classes else 1
+
+
+@final
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of the process that holds most, the first: the model, and what each phase holds beside it."""
+
+    model: float
+    forward: float
+    """Activations of a batch; part of both passes."""
+    moments: float
+    """Tables of classes, and the space to work in; part of every phase but resampling."""
+    training: float
+    catalogue: float
+    validation: float
+    resampling: float
+    elsewhere: bool
+    """Whether the catalogue is made in the host's memory though the model is on another device."""
+
+    @property
+    def peak(self) -> float:
+        """On the device of the model."""
+        return self.model + max(self.training, self.validation, 0 if self.elsewhere else self.catalogue)
+
+    @property
+    def host(self) -> float:
+        """On the host, for what is done there whatever the device; on a CPU both peaks are in one memory."""
+        return max(self.resampling, self.catalogue if self.elsewhere else 0)
+
+
+@final
+@dataclass(frozen=True)
+class Operations:
+    """Floating-point operations of all processes, by what they are for."""
+
+    forward: float
+    """Both passes through the blocks, in the model's precision."""
+    output_layer: float
+    """Loss and choices of the output layer, in float32."""
+    nearest: float
+    """The nearest centre at every layer, in float32."""
+    covariance: float
+    """The pooled covariance of the last layer, one product for all labellings; in float64 like all that follows."""
+    pairs: float
+    squares: float
+    """Gram matrices and spectra: what grows with dim² and dim³."""
+    resampling: float
+
+    @property
+    def total(self) -> float:
+        passes = self.forward + self.output_layer + self.nearest + self.covariance
+        return passes + self.pairs + self.squares + self.resampling
+
+
+@final
+@dataclass(frozen=True)
+class Machine:
+    """What one process computes and moves in a second."""
+
+    flops: float
+    """In the model's precision."""
+    single: float
+    double: float
+    bandwidth: float
+    network: float
+    host_double: float
+    """Float64 on the host, where sharded classes and resamples are worked on."""
+
+
+@final
+@dataclass(frozen=True)
+class Cost:
+    """What a measurement takes."""
+
+    job: Job
+    memory: Memory
+    operations: Operations
+    folded: float
+    """Bytes read and written as features are folded into tables."""
+    state: float
+    """Bytes on disk at most, to go on from after an interruption."""
+    groups: float
+    """Bytes on disk of what a bootstrap resamples."""
+    received: float
+    """Bytes over the network into the first process."""
+
+    def seconds(self, machine: Machine) -> dict[str, float]:
+        """By part. Passes are shared by all processes, the catalogue is made by the first."""
+        done, processes = self.operations, self.job.processes
+        catalogue_rate = machine.host_double if self.memory.elsewhere else machine.double
+        return {
+            "forward": done.forward / machine.flops / processes,
+            "collecting": (self.folded / machine.bandwidth + done.covariance / machine.double) / processes,
+            "decisions": (done.output_layer + done.nearest) / machine.single / processes,
+            "catalogue": (done.pairs + done.squares) / catalogue_rate,
+            "resampling": done.resampling / machine.host_double,
+            "network": self.received / machine.network,
+        }
+
+
+def measuring(architecture: Architecture, job: Job) -> Cost:
+    """Everything that a measurement takes."""
+    sizes = _Sizes(architecture, job)
+    return Cost(
+        job,
+        sizes.memory(),
+        sizes.operations(),
+        folded=DOUBLE * FOLDED_NUMBERS * sizes.tokens * sizes.dim * sizes.tables,
+        state=sizes.state(),
+        groups=sizes.groups(),
+        received=sizes.received(),
+    )
+
+
+def table_bytes(classes: float, dim: int, *, covariance: bool = False) -> float:
+    """Of one ClassMoments: sums and what goes with them, and the point that all classes are seen from."""
+    return classes * (DOUBLE * dim + CLASS_BYTES) + DOUBLE * dim * (1 + dim * covariance)
+
+
+def stored_bytes(seen: float, dim: int, *, covariance: bool = False) -> float:
+    """Of one ClassMoments on disk: only classes that were seen, each with its number."""
+    return table_bytes(seen, dim, covariance=covariance) + DOUBLE * seen
+
+
+def pair_flops(points: int, dim: int) -> float:
+    """The products of all pairs' directions: half the square, and the squares on its diagonal whole."""
+    return points * (points + min(PAIR_ROWS, points)) * (dim + 1)
+
+
+class _Sizes:
+    """The formulas, with the letters they are written in."""
+
+    def __init__(self, architecture: Architecture, job: Job) -> None:
+        self.architecture, self.job, self.options = architecture, job, job.options
+        self.dim, self.classes = architecture.width, architecture.vocabulary
+        self.kept = self.classes if job.kept is None else job.kept
+        self.kept_validation = self.kept if job.kept_validation is None else job.kept_validation
+        self.layers = architecture.depth + 1 if self.options.layers == "all" else 1
+        self.labellings = 2 if self.options.null else 1
+        self.tables = self.layers * self.labellings
+        self.tokens = job.train_tokens + job.validation_tokens
+        self.several = job.processes > 1
+
+    def memory(self) -> Memory:
+        job, a = self.job, self.architecture
+        forward = job.batch * job.block * (4 * a.width + 3 * a.feed_forward) * job.number_bytes
+        moments = self.held(self.classes / job.shards) + self.work()
+        groups = self.held(self.classes / job.shards) if self.options.bootstrap else 0  # beside the one in hand
+        gathering = moments + groups + OVERHEAD_BYTES
+        folding = job.batch_tokens * self.dim * 2 * job.number_bytes
+        judging = self.classifiers() + self.tallies()
+        return Memory(
+            model=a.parameters * job.number_bytes,
+            forward=forward,
+            moments=moments,
+            training=gathering + forward + folding,
+            catalogue=moments + self.combining() + OVERHEAD_BYTES,
+            validation=gathering + judging + folding + max(forward, self.sweep()),
+            resampling=self.resampling() if self.options.bootstrap else 0,
+            elsewhere=job.device != "cpu" and self.options.shard_classes,
+        )
+
+    def held(self, classes: float) -> float:
+        """All tables of so many classes, those of the last layer with a covariance."""
+        return self.tables * table_bytes(classes, self.dim) + DOUBLE * self.labellings * self.dim**2
+
+    def work(self) -> float:
+        """Room to fold a part of a batch in."""
+        return PART_BUFFERS * min(PART_BYTES[self.job.device], DOUBLE * self.job.batch_tokens * self.dim)
+
+    def geometry(self) -> float:
+        """The catalogue of one table."""
+        return DOUBLE * (CATALOGUE_TABLES * self.kept * self.dim + CATALOGUE_SQUARES * self.dim**2)
+
+    def combining(self) -> float:
+        """The catalogue of a table, beside what the first process holds of it to put it together."""
+        table = table_bytes(self.classes, self.dim, covariance=True)
+        if not self.several:
+            return self.geometry()
+        if self.options.shard_classes:
+            return table + max(table / self.job.shards, self.geometry())
+        return table + max(table, self.geometry())
+
+    def classifiers(self) -> float:
+        """Centres in float64 and float32; rows of the output layer as they are and in float32."""
+        nearest = self.tables * (self.kept / self.job.shards) * self.dim * (DOUBLE + 4)
+        return nearest + self.kept * self.dim * (self.job.number_bytes + 4)
+
+    def tallies(self) -> float:
+        """Four counts of each class and table, of this process and of all."""
+        return 2 * 4 * DOUBLE * self.classes * self.tables
+
+    def sweep(self) -> float:
+        """Logits, and weights in float32, which stay; a classifier's scores, with features in float64."""
+        job = self.job
+        choosing = job.batch_tokens * ((2 * DOUBLE + 4) * self.dim + 2 * 4 * min(DECISION_TILE, self.kept))
+        logits = 4 * self.classes * rows_at_once(job.batch * (job.block - 1), self.classes, job.device, 4)
+        widened = 4 * self.classes * self.dim if job.number_bytes < 4 else 0
+        return choosing + logits + widened
+
+    def resampling(self) -> float:
+        """Resamples side by side, a group as it is read and as tables, and a catalogue."""
+        resamples = max(HELD_BYTES, self.held(self.classes) / self.labellings)
+        return resamples + self.held(self.classes) + self.held(self.kept) + self.geometry() + OVERHEAD_BYTES
+
+    def operations(self) -> Operations:
+        a, job, options = self.architecture, self.job, self.options
+        run = self.tokens * job.block / (job.block - 1)  # the last of a block has no next token
+        scored = job.validation_tokens + (job.train_tokens if options.train_loss else 0)
+        choice = 2 * self.kept * (self.dim + 1)
+        ranges = 2 if options.bins else 1  # at most once more: pairs within a bin
+        pairs, squares = self.catalogues(self.labellings, ranges)
+        again = sum(self.catalogues(1, ranges)) if options.bootstrap else 0
+        return Operations(
+            forward=run * a.forward_flops(job.block),
+            output_layer=scored * 2 * self.classes * self.dim + job.validation_tokens * choice,
+            nearest=job.validation_tokens * choice * self.tables,
+            covariance=2 * self.tokens * self.dim**2,
+            pairs=pairs,
+            squares=squares,
+            resampling=(options.bootstrap + 2 * HALVES) * again,
+        )
+
+    def catalogues(self, labellings: int, ranges: int) -> tuple[float, float]:
+        """Pairs, and what grows with dim² and dim³: all tables of both splits, the output layer, bins."""
+        tables, kept = self.layers * labellings, ranges * self.kept + self.kept_validation
+        rows = _pairs(self.kept, self.dim, beside=OUTPUT_PAIR_OPERATIONS)
+        training = ranges * (tables * _pairs(self.kept, self.dim) + rows)
+        validation = tables * _pairs(self.kept_validation, self.dim)
+        grams = 2 * kept * self.dim**2 * (2 * tables + labellings)  # of means and output rows; the covariance, read
+        spectra = EIGEN_OPERATIONS * self.dim**3 * tables * (ranges + 1)
+        return training + validation, grams + spectra
+
+    def state(self) -> float:
+        """Of the pass in hand two savings and the finished file, beside the finished one of the pass before."""
+        if not self.job.saved or self.options.bootstrap:
+            return 0
+        tallies = 4 * DOUBLE * self.classes * self.tables * self.job.processes
+        return self.stored(self.kept, 1) + 3 * (self.stored(self.kept_validation, 1) + tallies)
+
+    def groups(self) -> float:
+        """Of both splits; a class is seen in every group at most."""
+        if not self.options.bootstrap:
+            return 0
+        tallies = 4 * DOUBLE * self.classes * self.tables * GROUPS
+        return self.stored(self.kept, GROUPS) + self.stored(self.kept_validation, GROUPS) + tallies
+
+    def stored(self, seen: int, groups: int) -> float:
+        """What all processes keep of a split: each its own groups of all classes, or a shard of them."""
+        parts = max(groups, self.job.processes)
+        copies = 1 if self.options.shard_classes else parts
+        tables = self.tables * copies * stored_bytes(seen, self.dim)
+        return tables + DOUBLE * self.labellings * parts * self.dim**2
+
+    def received(self) -> float:
+        """Tables of the others, once for each split; with sharded classes the features of the others as well."""
+        job, others = self.job, self.job.processes - 1
+        tallies = others * 4 * DOUBLE * self.classes * self.tables
+        squares = DOUBLE * self.labellings * self.dim**2
+        tables = self.tables * DOUBLE * self.classes * (self.dim + 2)  # counts, sums and scatter
+        if not self.options.shard_classes:
+            return 2 * others * (tables + squares) + tallies
+        features = self.layers * self.dim * job.number_bytes + self.labellings * DOUBLE
+        choices = job.validation_tokens * 2 * DOUBLE * self.tables
+        shared = self.tokens * features + 2 * tables
+        return others / job.processes * shared + others * (choices + 2 * squares) + tallies
+
+
+def _pairs(points: int, dim: int, *, beside: float = PAIR_OPERATIONS) -> float:
+    return pair_flops(points, dim) + beside * points**2 / 2

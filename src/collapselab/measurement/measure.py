@@ -1,0 +1,199 @@
+"""The stage: models × corpus → results, whatever a model is given as; what is finished is not measured again."""
+
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from torch import nn
+
+from collapselab.corpus.blocks import Corpus
+from collapselab.errors import ConfigError, RunError, UserError
+from collapselab.measurement.distributed import Processes
+from collapselab.measurement.model import Subject
+from collapselab.measurement.resume import Store
+from collapselab.measurement.task import Task
+from collapselab.records.options import Options
+from collapselab.records.result import Result, Results, check_suffix, write
+
+if TYPE_CHECKING:
+    from collapselab.models.find import Source
+
+
+def measure(
+    model: str | Path | nn.Module | Sequence[str | Path],
+    corpus: str | Path | Corpus,
+    *,
+    layers: Literal["last", "all"] = "last",
+    bins: int = 0,
+    null: bool = True,
+    bootstrap: int = 0,
+    device: str = "auto",
+    dtype: str | None = None,
+    batch: int | Literal["auto"] = "auto",
+    tokens: int | None = None,
+    min_count: int = 1,
+    train_loss: bool = False,
+    strict: bool = False,
+    seed: int = 0,
+    shard_classes: bool = False,
+    out: str | Path | None = None,
+    state: str | Path | None = None,
+    trust_code: bool = False,
+    quiet: bool = False,
+    processes: Processes | None = None,
+) -> Result | Results:
+    """How far a causal language model has collapsed: every metric of the catalogue on a corpus, with its null.
+
+        result = measure("EleutherAI/pythia-70m", "corpora/mine", layers="all")
+        result.row("cdnv").value, result.row("cdnv").null
+        result.to_frame(), result.facts["splits"]["validation"]["loss"]
+
+    `model` is a loaded model, or a folder, a .gguf file, an id on the hub, a run of ours. A run, or a list, gives
+    `Results`: one `Result` a checkpoint or model. Results of a run are kept in its folder `measure` and made once.
+
+    NC1-NC3 come from one pass over the training split, NC4 from one over validation. `tokens` measures a seeded sample
+    of the blocks of each split; `bins` adds rows for classes of like frequency; `bootstrap` adds intervals. `state`, a
+    folder, keeps what is gathered as it goes: the same call after an interruption ends with the same bits.
+    """
+    options = Options(
+        layers, bins, null, bootstrap, dtype, batch, tokens, min_count, train_loss, strict, seed, shard_classes
+    )
+    if out is not None:
+        check_suffix(out)
+    opened = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
+    stage = _Stage(opened, options, processes or Processes(), device, trust_code, state, quiet)
+    found = stage.of_module(model) if isinstance(model, nn.Module) else stage.of_names(_names(model))
+    if out is not None and stage.processes.first:
+        write(out, found)
+    return found
+
+
+class _Stage:
+    """What is the same for all models of a call."""
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        options: Options,
+        processes: Processes,
+        device: str,
+        trust_code: bool,
+        state: str | Path | None,
+        quiet: bool,
+    ) -> None:
+        self.corpus, self.options, self.processes = corpus, options, processes
+        self.device, self.trust_code, self.state, self.quiet = device, trust_code, state, quiet
+
+    def of_names(self, names: Sequence[str]) -> Result | Results:
+        from collapselab.models.find import find_models
+
+        sources = find_models(names)
+        if len(sources) == 1 and len(names) == 1:
+            return self._of_source(sources[0])
+        results, failures = [], {}
+        for source in sources:
+            try:
+                results.append(self._of_source(source))
+            except UserError as error:  # the others can still be measured
+                failures[source.name] = str(error)
+                self._say(str(error))
+        return Results(results, failures)
+
+    def _of_source(self, source: "Source") -> Result:
+        import torch
+
+        from collapselab.models.load import load_model
+
+        dtype = None if self.options.dtype is None else getattr(torch, self.options.dtype)
+        loaded = load_model(source, device=self.processes.device(self.device), dtype=dtype, trust_code=self.trust_code)
+        folder = Path(source.path).resolve().parents[1] / "measure" if source.run else None
+        task = self._task(loaded, source.name, source.run, source.checkpoint or source.revision)
+        kept = folder / f"{source.checkpoint}.json" if folder else None
+        finished = self._finished(kept, task)
+        if finished is not None:
+            self._say(f"{source.name}: measured already; {kept}")
+            return finished
+        root = folder / ".state" if folder else self.state
+        moments_to = folder / f"{source.checkpoint}.safetensors" if folder else None
+        return self._measured(task, root, kept, moments_to)
+
+    def of_module(self, model: nn.Module) -> Result:
+        """A loaded model is measured as it is, where it is, and left in the mode it was in."""
+        self._check_loaded(model)
+        name = getattr(getattr(model, "config", None), "_name_or_path", "") or type(model).__name__
+        was_training = model.training
+        try:
+            return self._measured(self._task(model.eval(), name, "", None), self.state, None, None)
+        finally:
+            model.train(was_training)
+
+    def _task(self, model: Any, name: str, run: str, checkpoint: str | None) -> Task:
+        from collapselab.models.load import model_hash
+
+        subject = Subject(model, name=name)
+        subject.check(self.corpus)
+        identity = {
+            "model": name,
+            "run": run or name,
+            "checkpoint": checkpoint or "-",
+            "in_a_run": bool(run),
+            "model_hash": model_hash(model),
+            "corpus": str(self.corpus.path),
+            "corpus_hash": self.corpus.hash,
+            "options": self.options.facts(),
+        }
+        return Task(subject, self.corpus, self.options, self.processes, identity, self.quiet)
+
+    def _measured(self, task: Task, root: str | Path | None, kept: Path | None, moments_to: Path | None) -> Result:
+        together = self.processes if self.options.shard_classes else None
+        store = None if root is None else Store(Path(root) / fingerprint(task), together)
+        if store is not None and store.folder.exists():
+            self._say(f"{task.subject.name}: going on where it stopped, from {store.folder}")
+        result = self.processes.from_first(task.result(store, moments_to=moments_to))
+        assert result is not None
+        if self.processes.first:
+            if kept is not None:
+                result.save(kept)
+            if store is not None:
+                store.remove()
+        return result
+
+    def _finished(self, path: Path | None, task: Task) -> Result | None:
+        if path is None or not path.exists():
+            return None
+        try:
+            found = Result.load(path)
+        except RunError as error:
+            self._say(f"{error} It is made again.")
+            return None
+        same = all(found.facts.get(name) == task.identity[name] for name in ("model_hash", "corpus_hash", "options"))
+        if not same:
+            self._say(f"{path}: measured with other options, or another model or corpus; it is made again.")
+        return found if same else None
+
+    def _check_loaded(self, model: nn.Module) -> None:
+        parameter = next(model.parameters(), None)
+        if parameter is None:
+            raise ConfigError(f"{type(model).__name__}: has no parameters; a causal language model is needed.")
+        if self.device != "auto" and parameter.device.type != self.device.split(":")[0]:
+            raise ConfigError(f"device is {self.device}, but the model is on {parameter.device}. Move it first.")
+        if self.options.dtype is not None and str(parameter.dtype) != f"torch.{self.options.dtype}":
+            raise ConfigError(f"dtype is {self.options.dtype}, but the model is {parameter.dtype}. Convert it first.")
+
+    def _say(self, text: str) -> None:
+        if self.processes.first and not self.quiet:
+            print(text, file=sys.stderr)
+
+
+def fingerprint(task: Task) -> str:
+    """The name of an unfinished measurement's folder: all that shapes its numbers, and how it is cut up."""
+    named = {key: task.identity[key] for key in ("run", "checkpoint", "model_hash", "corpus_hash", "options")}
+    text = json.dumps([named, task.processes.world, str(task.subject.device), task.subject.dtype], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _names(model: str | Path | Sequence[str | Path]) -> list[str]:
+    return [str(model)] if isinstance(model, str | Path) else [str(name) for name in model]

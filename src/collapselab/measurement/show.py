@@ -1,0 +1,132 @@
+"""Results as tables that a person can read: one model by property, or several side by side."""
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from collapselab.core.metrics import METRICS
+from collapselab.measurement.bootstrap import reliability
+from collapselab.records.result import Result, Results
+from collapselab.records.tables import Row
+
+ARROWS = {"falls": "↓", "rises": "↑", "approaches": "→", None: ""}
+
+
+def shown(found: Result | Results) -> RenderableType:
+    """A table for each model, and for several one that sets them side by side."""
+    if isinstance(found, Result):
+        return _model(found, None)
+    tables = [_model(result, found.initial(result)) for result in found]
+    return Group(*tables, side_by_side(found)) if len(found) > 1 else Group(*tables)
+
+
+def side_by_side(results: Results) -> Table:
+    """One column a model, one row a metric of the last layer; with resamples also how reliably it tells them apart."""
+    with_halves = len(results) >= 3 and all("halves" in result.facts for result in results)
+    names = [escape(_short(result)) for result in results]
+    table = Table("", "metric", *names, *(["reliability"] if with_halves else []), box=None, header_style="bold")
+    for column in table.columns[2:]:
+        column.justify = "right"
+    first = next(iter(results))
+    rows = [row for row in first.rows if row.split == "train" and row.layer == "last" and row.bin == "all"]
+    for row in rows:
+        cells = [_number(result.row(row.metric).value) for result in results]
+        if with_halves:
+            halves = [result.facts["halves"][f"train/last/all/{row.metric}"] for result in results]
+            cells.append(_number(reliability(halves)))
+        table.add_row(ARROWS[METRICS[row.metric].direction], row.metric, *cells)
+    for name in ("loss", "accuracy", "perplexity"):
+        cells = [_number(result.facts["splits"]["validation"].get(name)) for result in results]
+        table.add_row("", f"validation {name}", *cells, end_section=name == "perplexity")
+    return table
+
+
+def _model(result: Result, initial: Result | None) -> RenderableType:
+    parts: list[RenderableType] = [Text.from_markup(line) for line in _headline(result)]
+    last = [row for row in result.rows if row.layer == "last" and row.bin == "all"]
+    parts.append(_catalogue([row for row in last if row.split == "train"], result, initial))
+    others = {
+        "validation split, last layer": [row for row in last if row.split == "validation"],
+        "by layer, training split": [row for row in result.rows if row.layer != "last" and _is_plain(row)],
+        "by count of the class, last layer": [row for row in result.rows if row.layer == "last" and row.bin != "all"],
+    }
+    for title, rows in others.items():
+        if rows:
+            parts += [Text(""), Text(title, style="bold"), _grid(rows, title)]
+    reasons = sorted({f"{row.metric}: {row.why}" for row in last if row.why})
+    parts += [Text(f"– {reason}", style="dim") for reason in reasons]
+    return Group(*parts, Text(""))
+
+
+def _headline(result: Result) -> Iterator[str]:
+    facts = result.facts
+    model = f"[bold]{escape(result.name)}[/bold]  {facts['model_hash']}"
+    yield f"{model}  on {escape(facts['corpus'])}  {facts['corpus_hash']}"
+    for name, split in facts["splits"].items():
+        cut = f", each cut to the context of {facts['context']:,}" if split["blocks_cut_off"] else ""
+        line = f"{name}: {split['tokens']:,} tokens in {split['blocks']:,} blocks{cut}"
+        if "loss" in split:
+            perplexity = _number(split["perplexity"])
+            line += f"; loss {split['loss']:.4f}, accuracy {split['accuracy']:.2%}, perplexity {perplexity}"
+        yield line
+    yield f"{facts['dtype']} on {facts['device']}, {facts['batch']} blocks a batch, {facts['seconds']['all']:,.1f} s"
+
+
+def _catalogue(rows: list[Row], result: Result, initial: Result | None) -> Table:
+    bootstrap = any(row.low is not None for row in rows)
+    columns = ["property", "", "metric", "value"]
+    columns += ["null"] if result.facts["options"]["null"] else []
+    columns += ["initial"] if initial is not None else []
+    columns += ["95 % interval", "halves differ"] if bootstrap else []
+    table = Table(*columns, box=None, header_style="bold")
+    for column in table.columns[3:]:
+        column.justify = "right"
+    before = None
+    properties = list(dict.fromkeys(metric.property for metric in METRICS.values()))
+    for row in sorted(rows, key=lambda row: properties.index(METRICS[row.metric].property)):
+        metric = METRICS[row.metric]
+        cells = [metric.property if metric.property != before else "", ARROWS[metric.direction]]
+        cells += [row.metric + ("★" if metric.in_paper else ""), _number(row.value)]
+        if result.facts["options"]["null"]:
+            cells.append(_number(row.null))
+        if initial is not None:
+            cells.append(_number(initial.row(row.metric).value))
+        if bootstrap:
+            share = result.facts["half_difference"].get(f"train/last/all/{row.metric}")
+            interval = "" if row.low is None else f"{_number(row.low)} … {_number(row.high)}"
+            cells += [interval, "" if share is None else f"{share:.1%}"]
+        table.add_row(*cells)
+        before = metric.property
+    return table
+
+
+def _grid(rows: list[Row], title: str) -> Table:
+    """Metrics down, and across what the rows differ in; a value, and its null below the validation split."""
+    if title.startswith("validation"):
+        table = Table("metric", "value", "null", box=None, header_style="bold")
+        for row in rows:
+            table.add_row(row.metric, _number(row.value), _number(row.null))
+    else:
+        across = list(dict.fromkeys(row.bin if row.bin != "all" else row.layer for row in rows))
+        table = Table("metric", *across, box=None, header_style="bold")
+        for metric in dict.fromkeys(row.metric for row in rows):
+            values = {row.bin if row.bin != "all" else row.layer: row.value for row in rows if row.metric == metric}
+            table.add_row(metric, *(_number(values.get(name)) for name in across))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    return table
+
+
+def _is_plain(row: Row) -> bool:
+    return row.split == "train" and row.bin == "all"
+
+
+def _short(result: Result) -> str:
+    return f"{result.facts['run']}@{result.facts['checkpoint']}" if result.facts["in_a_run"] else result.name
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"

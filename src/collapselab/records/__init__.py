@@ -1,0 +1,1 @@
+"""Every noun on disk, typed, with its one reader and one writer."""

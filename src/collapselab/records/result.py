@@ -1,0 +1,125 @@
+"""What a measurement gives: rows in the long form, and the facts without which they mean nothing."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from collapselab.disk import written_whole
+from collapselab.errors import ConfigError, RunError
+from collapselab.records.tables import Row, to_frame, write_results
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SUFFIXES = (".csv", ".json", ".parquet")
+
+
+@final
+@dataclass(frozen=True)
+class Result:
+    """One model's rows. `facts` holds hashes, options, counts, dtype, versions, scores of the splits and seconds."""
+
+    rows: list[Row]
+    facts: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.facts["model"])
+
+    def row(self, metric: str, *, split: str = "train", layer: str = "last", bin: str = "all") -> Row:
+        """The row of a metric; KeyError if it was not measured."""
+        key = (split, layer, bin, metric)
+        for row in self.rows:
+            if (row.split, row.layer, row.bin, row.metric) == key:
+                return row
+        raise KeyError(" / ".join(key))
+
+    def to_frame(self) -> "pd.DataFrame":
+        """The rows as a pandas table with the columns of results.csv."""
+        return to_frame(self.rows)
+
+    def to_json(self) -> str:
+        """One JSON document; what cannot be said in JSON (an infinite perplexity) is null."""
+        document = _sayable({"facts": self.facts, "rows": [asdict(row) for row in self.rows]})
+        return json.dumps(document, ensure_ascii=False, allow_nan=False)
+
+    def save(self, path: str | Path) -> None:
+        """Write the JSON document, whole or not at all."""
+        with written_whole(path) as temporary:
+            temporary.write_text(self.to_json() + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Result":
+        """What `save` wrote."""
+        try:
+            document = json.loads(Path(path).read_text())
+            return cls([Row(**row) for row in document["rows"]], document["facts"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{path}: not a measurement, or damaged ({error}). Delete it and measure again.") from error
+
+
+@final
+@dataclass(frozen=True)
+class Results:
+    """Several models side by side, and those that could not be measured with the reason."""
+
+    results: list[Result]
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __getitem__(self, index: int) -> Result:
+        return self.results[index]
+
+    @property
+    def rows(self) -> list[Row]:
+        return [row for result in self.results for row in result.rows]
+
+    def initial(self, result: Result) -> Result | None:
+        """The measurement of the same run at its initialisation."""
+        run = result.facts["run"]
+        same = (one for one in self.results if one.facts["run"] == run and one.facts["checkpoint"] == "0")
+        return next((one for one in same if one is not result), None) if result.facts["in_a_run"] else None
+
+    def to_frame(self) -> "pd.DataFrame":
+        """The rows of all models as one pandas table."""
+        return to_frame(self.rows)
+
+    def to_json(self) -> str:
+        """One JSON document with all results."""
+        whole = {"results": [json.loads(result.to_json()) for result in self.results], "failures": self.failures}
+        return json.dumps(whole, ensure_ascii=False, allow_nan=False)
+
+
+def check_suffix(path: str | Path) -> None:
+    """ConfigError unless the file's name says what to write."""
+    if Path(path).suffix not in SUFFIXES:
+        raise ConfigError(f"{path}: ends with {Path(path).suffix!r}; {', '.join(SUFFIXES)} can be written.")
+
+
+def write(path: str | Path, found: Result | Results) -> None:
+    """Write rows as .csv or .parquet, or rows and facts as .json, whole or not at all."""
+    check_suffix(path)
+    if Path(path).suffix == ".csv":
+        write_results(path, found.rows)
+        return
+    with written_whole(path) as temporary:
+        if Path(path).suffix == ".json":
+            temporary.write_text(found.to_json() + "\n")
+        else:
+            found.to_frame().to_parquet(temporary, index=False)
+
+
+def _sayable(thing: Any) -> Any:
+    if isinstance(thing, dict):
+        return {key: _sayable(value) for key, value in thing.items()}
+    if isinstance(thing, Sequence) and not isinstance(thing, str):
+        return [_sayable(value) for value in thing]
+    return None if isinstance(thing, float) and not math.isfinite(thing) else thing

@@ -1,0 +1,1 @@
+"""How we draw: panels, axes, colours."""

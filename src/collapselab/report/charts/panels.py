@@ -1,0 +1,126 @@
+"""Figures: panels side by side, each of one metric, drawn from named tables with one look.
+
+A panel knows nothing of where it will stand. The page draws each into its own frame, which lets them follow the width
+of the screen; a file gets them side by side, with the legend that the page writes itself.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import altair as alt
+
+from collapselab.report.charts.style import SHAPES
+from collapselab.report.data import Keys
+from collapselab.report.story import Story
+from collapselab.report.words import metric_name, outcome_name, property_code, property_name
+
+ARROWS = {-1: "falls toward collapse", 1: "rises toward collapse", 0: ""}
+
+
+@final
+@dataclass(frozen=True)
+class Panel:
+    """One chart: `table` names what it draws, `numbers` says in words what it shows."""
+
+    key: str
+    chart: Any
+    table: str
+    numbers: str
+    metric: str = ""
+    note: str = ""
+    fit: str = ""
+    """R² of what is drawn before any filter; the page keeps it current."""
+    height: int = 190
+
+    @property
+    def code(self) -> str:
+        return property_code(self.metric)
+
+    @property
+    def heading(self) -> str:
+        return metric_name(self.metric) if self.metric else ""
+
+    @property
+    def property(self) -> str:
+        return property_name(self.metric)
+
+
+@final
+@dataclass(frozen=True)
+class Figure:
+    """Panels that belong together. Without panels `missing` says why there are none."""
+
+    key: str
+    title: str
+    caption: str = ""
+    panels: list[Panel] = field(default_factory=list)
+    legend: tuple[str, ...] = ()
+    missing: str = ""
+    paper: str = ""
+    """Where in the paper a reader has seen this before."""
+
+    @property
+    def cards(self) -> list[list[Panel]]:
+        """The panels by the metric they are about: one without a metric goes with the one before it."""
+        cards: list[list[Panel]] = []
+        for panel in self.panels:
+            if panel.metric or not cards:
+                cards.append([panel])
+            else:
+                cards[-1].append(panel)
+        return cards
+
+
+def width_colour(keys: Keys) -> Any:
+    return alt.Color("wide:N", title="width", scale=width_scale(keys))
+
+
+def width_scale(keys: Keys) -> Any:
+    return alt.Scale(domain=keys.widths, range=[f"var(--w{i})" for i in range(len(keys.widths))])
+
+
+def depth_size(keys: Keys) -> Any:
+    """One area for each depth; an ordinal scale, for a scale of points has no size for a single depth."""
+    return alt.Size(
+        "deep:O",
+        title="depth",
+        sort=keys.depths,
+        scale=alt.Scale(type="ordinal", domain=keys.depths, range=depth_areas(len(keys.depths))),
+    )
+
+
+def depth_areas(count: int) -> list[float]:
+    return [28 + 112 * i / max(count - 1, 1) if count > 1 else 60 for i in range(count)]
+
+
+def training_shape(keys: Keys) -> Any:
+    shapes = list(SHAPES[: len(keys.trainings)])
+    return alt.Shape("training:N", title="training", scale=alt.Scale(domain=keys.trainings, range=shapes))
+
+
+def tooltip(outcome: str, metrics: list[str]) -> list[Any]:
+    """What hovering says of a model."""
+    settings = [("run", "run", "N"), ("checkpoint", "checkpoint", "N"), ("family", "family", "N"),
+                ("wide", "width", "N"), ("deep", "depth", "N"),
+                ("regime", "training", "N"), ("seed", "seed", "N")]  # fmt: skip
+    told = [alt.Tooltip(f"{name}:{kind}", title=title) for name, title, kind in settings]
+    told.append(alt.Tooltip("parameters:Q", title="parameters", format=","))
+    told.append(alt.Tooltip(f"{outcome}:Q", title=outcome_name(outcome), format=".4f"))
+    return told + [alt.Tooltip(f"{metric}:Q", title=metric, format=".4~g") for metric in metrics]
+
+
+def with_links(chart: Any) -> Any:
+    """The two signals by which the page filters and highlights models in every panel."""
+    everything = {"all": True}
+    return chart.add_params(alt.param(name="shown", value=everything), alt.param(name="chosen", value=everything))
+
+
+def direction(story: Story, metric: str) -> str:
+    return ARROWS[story.models.toward[metric].sign] if story.models else ""
+
+
+def extent(story: Story, metric: str) -> str:
+    """From the smallest value to the largest, in words."""
+    assert story.models is not None
+    values = story.models.trained[metric].dropna()
+    return f"{values.min():.3g} to {values.max():.3g}" if len(values) else "not known"

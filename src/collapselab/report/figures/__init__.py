@@ -1,0 +1,1 @@
+"""What we draw: one file a figure."""

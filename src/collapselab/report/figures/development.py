@@ -1,0 +1,87 @@
+"""Development: a metric along the training of every run, from initialisation on."""
+
+from typing import Any
+
+import altair as alt
+
+from collapselab.report.charts.axes import NUMBER, drawn_values, logarithmic_values, null_level, null_of, value_axis
+from collapselab.report.charts.panels import (
+    Figure,
+    Panel,
+    direction,
+    tooltip,
+    width_colour,
+    width_scale,
+    with_links,
+)
+from collapselab.report.charts.style import WHERE_CHOSEN, WHERE_SHOWN
+from collapselab.report.data import Keys
+from collapselab.report.story import Story
+from collapselab.report.trendwords import trend_note, trend_words
+from collapselab.report.words import metric_name
+
+DECADES = 100
+"""Checkpoints whose last is so many times as late as the first are drawn on a logarithmic axis."""
+
+
+def training(story: Story, keys: Keys) -> Figure:
+    """Each metric along the checkpoints of each run, from initialisation on where that was measured."""
+    title = "Along training"
+    if story.models is None or story.models.frame["epoch"].nunique() < 2:
+        return Figure("training", title, missing="Every run was measured at one checkpoint only.")
+    caption = "A line is a run, a dot a checkpoint; a dot without a line is a run with one checkpoint. "
+    if (story.models.frame["epoch"] == 0).any():
+        caption += "Hollow dots at epoch 0 are the models before training. "
+    else:
+        caption += "The models before training were not measured. "
+    if any(null_of(story, metric) is not None for metric in story.main):
+        caption += "Dashed is the median level of trained models with shuffled labels."
+    panels = [_along_training(story, keys, metric) for metric in story.main]
+    return Figure("training", title, caption, panels, ("width",))
+
+
+def _along_training(story: Story, keys: Keys, metric: str) -> Panel:
+    known = alt.Chart(alt.NamedData("models")).transform_filter(f"datum.source === 0 && isValid(datum['{metric}'])")
+    known = known.transform_filter(WHERE_SHOWN)
+    x = alt.X("epoch:Q", title="epoch", scale=_epochs(story), axis=alt.Axis(labelExpr=NUMBER, tickCount=5))
+    held = logarithmic_values(story, metric, from_initialisation=True)
+    shared = {
+        "x": x,
+        "y": value_axis(metric, held),
+        "color": width_colour(keys),
+    }
+    lit = alt.condition(WHERE_CHOSEN, alt.value(0.7), alt.value(0.05))
+    lines = known.mark_line(strokeWidth=1.3).encode(**shared, detail="run:N", opacity=lit)
+    inside = alt.condition(
+        "datum.trained", alt.Fill("wide:N", title="width", scale=width_scale(keys)), alt.value("var(--paper)")
+    )
+    dots = known.mark_point(size=20, strokeWidth=1.3).encode(
+        x=x, y=shared["y"], stroke=alt.Stroke("wide:N", title="width", scale=width_scale(keys)), fill=inside,
+        opacity=lit, tooltip=tooltip(story.outcome, [metric]),
+    )  # fmt: skip
+    values = drawn_values(story, metric, from_initialisation=True)
+    null = null_level(story, metric, values, log=held is not None, side="right")
+    return Panel(
+        f"training-{metric}", with_links(alt.layer(*null, lines, dots)), "models",
+        _along(story, metric), metric, note=trend_note(story, "epoch", metric) or direction(story, metric),
+    )  # fmt: skip
+
+
+def _epochs(story: Story) -> Any:
+    assert story.models is not None
+    epochs = story.models.frame["epoch"]
+    later = epochs[epochs > 0]
+    if len(later) and later.max() >= DECADES * later.min():
+        return alt.Scale(type="symlog", constant=float(later.min()), nice=False)
+    return alt.Scale(zero=True, nice=True)
+
+
+def _along(story: Story, metric: str) -> str:
+    assert story.models is not None
+    frame = story.models.frame.dropna(subset=["epoch", metric])
+    first, last = frame["epoch"].min(), frame["epoch"].max()
+    at = {epoch: frame.loc[frame["epoch"] == epoch, metric].median() for epoch in (first, last)}
+    return (
+        f"{metric_name(metric)} ({metric}) along training of {frame['run'].nunique():,} runs: median {at[first]:.3g} "
+        f"at epoch {first:g}, {at[last]:.3g} at epoch {last:g}. {trend_words(story, 'epoch', metric)}"
+    )

@@ -1,0 +1,150 @@
+"""Collapse and generalisation: each metric against the outcome, panels that mark and filter the same models in all."""
+
+from typing import Any
+
+import altair as alt
+
+from collapselab.report.charts.axes import clear_side, drawn_values, logarithmic_values, null_level, null_of, value_axis
+from collapselab.report.charts.panels import (
+    Figure,
+    Panel,
+    depth_size,
+    direction,
+    extent,
+    tooltip,
+    training_shape,
+    width_colour,
+    width_scale,
+    with_links,
+)
+from collapselab.report.charts.style import WHERE_CHOSEN, WHERE_SHOWN
+from collapselab.report.data import Keys
+from collapselab.report.story import Story
+from collapselab.report.words import metric_name, outcome_name
+
+BRUSH = "brush"
+PAPER = "In the paper (Wu & Papyan 2024, arXiv:2405.17767) these are the panels of Figures 1 to 3, for its 230 models."
+WITH_A_MOUSE = "[pointerdown[event.pointerType != 'touch'], window:pointerup] > window:pointermove!"
+"""A finger scrolls; there the form above the panels marks models."""
+
+
+def collapse(story: Story, keys: Keys, metrics: list[str], *, key: str, beside: bool = False) -> Figure:
+    """Each metric against the outcome: the paper's panels."""
+    panels = [_against_outcome(story, keys, metric, key=key, beside=beside) for metric in metrics]
+    first = key == "collapse"
+    title = f"{'Each metric' if first else 'Further metrics'} against {outcome_name(story.outcome)}"
+    caption = _reading(story, metrics) if first else "Drawn as the panels above."
+    missing = "" if panels else "No metric was measured here."
+    paper = PAPER if first and story.outcome == "val_loss" else ""
+    return Figure(key, title, caption, panels, ("width", "depth", "training"), missing, paper)
+
+
+def _reading(story: Story, metrics: list[str]) -> str:
+    """How to read the panels: no more than is in them."""
+    told = ["Each point is a trained model, the line a least-squares fit; R² is of the models that are shown."]
+    if any(null_of(story, metric) is not None for metric in metrics):
+        told.append("Dashed is the median level with shuffled labels; one far off is named at the edge.")
+    else:
+        told.append("Levels with shuffled labels were not measured.")
+    if any(metric in story.logarithmic for metric in metrics):
+        told.append("A metric that spans a decade has a logarithmic axis; line and second R² are of its logarithm.")
+    if any(_both_ways(story, metric) for metric in metrics):
+        told.append("Where both signs span decades, the axis is logarithmic both ways from 0, without a line.")
+    told.append("Across models size differs too: this describes them, and says nothing of collapse apart from scale.")
+    return " ".join(told)
+
+
+def _both_ways(story: Story, metric: str) -> bool:
+    return metric not in story.logarithmic and logarithmic_values(story, metric) is not None
+
+
+def _against_outcome(story: Story, keys: Keys, metric: str, *, key: str, beside: bool) -> Panel:
+    outcome, held = story.outcome, logarithmic_values(story, metric)
+    log = held is not None
+    x = alt.X(f"{outcome}:Q", title=outcome_name(outcome), scale=alt.Scale(zero=False))
+    y = value_axis(metric, held)
+    told = tooltip(outcome, [metric])
+    side = clear_side(story, metric, log=log)
+    layers: list[Any] = [*null_level(story, metric, drawn_values(story, metric), log=log, side=side)]
+    if beside:
+        others = _known(metric, outcome).transform_filter("datum.trained && datum.source !== 0")
+        ghosts = others.mark_point(filled=False, color="var(--other)", opacity=0.55, size=22, strokeWidth=1)
+        layers.append(ghosts.encode(x=x, y=y, tooltip=told))
+    if not _both_ways(story, metric):
+        mine = _known(metric, outcome).transform_filter("datum.trained && datum.source === 0")
+        layers.append(_fit(mine, metric, outcome, log=log))
+    points = _points(story, keys, metric).encode(x=x, y=y, tooltip=told)
+    layers.append(points.add_params(alt.selection_interval(name=BRUSH, on=WITH_A_MOUSE, zoom=False)))
+    chart = with_links(alt.layer(*layers)).add_params(alt.param(name="initial", value=False))
+    return Panel(
+        f"{key}-{metric}", chart, "models", _numbers(story, metric), metric,
+        note=direction(story, metric), fit=_fit_words(story, metric),
+    )  # fmt: skip
+
+
+def _points(story: Story, keys: Keys, metric: str) -> Any:
+    """The models; those before training, where they are asked for and can be drawn, are rings."""
+    drawable = f"datum['{metric}'] > 0" if metric in story.logarithmic else "true"
+    mine = _known(metric, story.outcome).transform_filter(
+        f"datum.source === 0 && (datum.trained || (initial && {drawable}))"
+    )
+    return mine.mark_point(filled=True).encode(
+        color=width_colour(keys), size=depth_size(keys),
+        stroke=alt.Stroke("wide:N", title="width", scale=width_scale(keys)),
+        shape=alt.condition("datum.trained", training_shape(keys), alt.value("circle")),
+        fillOpacity=alt.condition("datum.trained", alt.value(1), alt.value(0)),
+        strokeWidth=alt.condition("datum.trained", alt.value(0), alt.value(1.6)),
+        opacity=alt.condition(WHERE_CHOSEN, alt.value(0.85), alt.value(0.07)),
+    )  # fmt: skip
+
+
+def has_initial(story: Story) -> bool:
+    """Whether models were measured before training, so that they can be drawn too."""
+    if story.models is None:
+        return False
+    frame = story.models.frame
+    return bool(((frame["epoch"] == 0) & frame[story.outcome].notna()).any())
+
+
+def _known(metric: str, outcome: str) -> Any:
+    chart = alt.Chart(alt.NamedData("models")).transform_filter(f"isValid(datum['{metric}'])")
+    return chart.transform_filter(f"isValid(datum['{outcome}'])").transform_filter(WHERE_SHOWN)
+
+
+def _fit(models: Any, metric: str, outcome: str, *, log: bool) -> Any:
+    """The line of least squares, of the logarithm where that is what is drawn."""
+    if log:
+        models = models.transform_calculate(drawn=f"log(datum['{metric}'])")
+    else:
+        models = models.transform_calculate(drawn=f"datum['{metric}']")
+    line = models.transform_regression(outcome, "drawn").transform_filter("isFinite(datum.drawn)")
+    line = line.transform_calculate(**{metric: "exp(datum.drawn)" if log else "datum.drawn"})
+    return line.mark_line(color="var(--ink)", strokeWidth=1.4, opacity=0.75, clip=True).encode(
+        x=f"{outcome}:Q", y=f"{metric}:Q"
+    )
+
+
+def _numbers(story: Story, metric: str) -> str:
+    relation = story.relation(metric)
+    start = f"{metric_name(metric)} ({metric}) against {outcome_name(story.outcome)}"
+    if relation is None or relation.r is None or relation.r2 is None:
+        why = relation.why if relation and relation.why else "not related."
+        return f"{start}: values {extent(story, metric)}; no R²: {why}"
+    text = f"{start} for {relation.n:,} models: r {relation.r:+.2f}, R² {relation.r2:.2f}"
+    logarithm = story.relation(metric, transform="log")
+    if logarithm is not None and logarithm.r2 is not None:
+        text += f", R² of the logarithm {logarithm.r2:.2f}"
+    return f"{text}; values {extent(story, metric)}{_null_words(story, metric)}."
+
+
+def _null_words(story: Story, metric: str) -> str:
+    level = null_of(story, metric)
+    return "" if level is None else f", with shuffled labels {level:.3g}"
+
+
+def _fit_words(story: Story, metric: str) -> str:
+    relation, logarithm = story.relation(metric), story.relation(metric, transform="log")
+    if relation is None or relation.r2 is None:
+        return "no R²"
+    log = f", log {logarithm.r2:.2f}" if logarithm is not None and logarithm.r2 is not None else ""
+    return f"R² {relation.r2:.2f}{log}, n {relation.n}"

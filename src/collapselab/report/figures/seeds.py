@@ -1,0 +1,162 @@
+"""Seeds alone: models that differ in nothing else, and beside them what chance would do."""
+
+from typing import Any
+
+import altair as alt
+import numpy as np
+from numpy.typing import NDArray
+
+from collapselab.analysis.relate import Relation, Subset, within_cells
+from collapselab.analysis.resampling import centred
+from collapselab.report.charts.axes import NUMBER
+from collapselab.report.charts.panels import Figure, Panel
+from collapselab.report.data import Columns, columns, plain
+from collapselab.report.story import Story
+from collapselab.report.words import metric_name, outcome_name, property_code
+
+Floats = NDArray[np.float64]
+PAPER = (
+    "In the paper (Wu & Papyan 2024, arXiv:2405.17767) this is Table 1, for 21 models of depth 2 and width 768: R² and "
+    "p of each metric, before correction."
+)
+BINS = 50
+CHUNK = 1000
+"""Permutations that are held at a time."""
+
+
+def seeds(story: Story) -> tuple[Figure, dict[str, Columns]]:
+    """Each metric against the outcome within cells of seeds, and r among permuted outcomes."""
+    title = "Seeds alone"
+    known = [metric for metric in story.main if _tested(story.at_fixed_scale(metric))]
+    if not known or story.models is None:
+        return Figure("seeds", title, missing=_why_not(story)), {}
+    relation = story.at_fixed_scale(known[0])
+    assert relation is not None
+    assert story.analysis is not None
+    several = relation.cells > 1
+    caption = (
+        f"Above: models of {f'{relation.cells} cells' if several else 'one cell'} that differ in their seed alone"
+        f"{', each cell’s mean taken off' if several else ''}. Below: r when the outcome is permuted "
+        f"{'within cells ' if several else ''}{story.analysis.permutations:,} times; the mark is the r that was found, "
+        "deep bars are as far from 0. p is their share, Holm p corrects it for all panels together."
+    )
+    tables: dict[str, Columns] = {}
+    panels = []
+    for metric in known:
+        tables |= _tables(story, metric)
+        panels += [_scatter(story, metric, several=several), _chance(story, metric)]
+    return Figure("seeds", title, caption, panels, paper=PAPER if story.outcome == "val_loss" else ""), tables
+
+
+def seeds_table(story: Story) -> list[tuple[str, Relation]]:
+    """The numbers of the panels: each metric's code with its relation to the outcome among seeds alone."""
+    relations = [(property_code(metric), story.at_fixed_scale(metric)) for metric in story.main]
+    return [(code, relation) for code, relation in relations if relation is not None and _tested(relation)]
+
+
+def _tested(relation: Relation | None) -> bool:
+    return relation is not None and relation.r is not None
+
+
+def _why_not(story: Story) -> str:
+    reasons = [relation.why for metric in story.main if (relation := story.at_fixed_scale(metric)) and relation.why]
+    reason = reasons[0] if reasons else "no metric was measured."
+    return f"With scale held fixed these tables say nothing: {reason} Train the same model with several seeds."
+
+
+def _members(story: Story, metric: str) -> Subset:
+    assert story.models is not None
+    frame = story.models.trained
+    subset = within_cells(frame)
+    known = frame[[metric, story.outcome]].notna().all(axis=1).to_numpy()
+    return subset.only(known[subset.members])
+
+
+def _tables(story: Story, metric: str) -> dict[str, Columns]:
+    """The models within cells, and how often which r came up by chance."""
+    assert story.models is not None
+    assert story.analysis is not None
+    chosen = _members(story, metric)
+    frame = story.models.trained.iloc[chosen.members]
+    x, y = (frame[name].to_numpy(dtype=float) for name in (metric, story.outcome))
+    chance = permuted(x, y, chosen.cells, permutations=story.analysis.permutations, seed=story.analysis.seed)
+    if len(np.unique(chosen.cells)) > 1:
+        x, y = centred(x, chosen.cells), centred(y, chosen.cells)
+    models = [
+        {"run": run, "seed": plain(seed), "cell": cell, "outcome": b, "value": a}
+        for run, seed, cell, a, b in zip(frame["run"], frame["seed"], frame["cell"], x, y, strict=True)
+    ]
+    relation = story.at_fixed_scale(metric)
+    assert relation is not None
+    return {f"seeds {metric}": columns(models), f"chance {metric}": _histogram(chance, abs(relation.r or 0))}
+
+
+def permuted(x: Floats, y: Floats, cells: Any, *, permutations: int, seed: int) -> Floats:
+    """r for every permutation of y within cells: the very ones behind `p_permutation` of the same seed."""
+    order = np.argsort(cells, kind="stable")
+    x, y, cells = centred(x, cells)[order], centred(y, cells)[order], cells[order]
+    rng = np.random.default_rng(seed)
+    found = []
+    for start in range(0, permutations, CHUNK):
+        count = min(CHUNK, permutations - start)
+        shuffled = np.argsort(cells + rng.random((count, len(y))), axis=1)
+        found.append(y[shuffled] @ x / np.sqrt((x @ x) * (y @ y)))
+    return np.concatenate(found)
+
+
+def _histogram(chance: Floats, found: float) -> Columns:
+    edges = np.linspace(-1, 1, BINS + 1)
+    counts = np.histogram(np.clip(chance, -1, 1), edges)[0]
+    return columns([
+        {"low": low, "high": high, "count": int(count), "far": bool(min(abs(low), abs(high)) >= found)}
+        for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
+    ])  # fmt: skip
+
+
+def _scatter(story: Story, metric: str, *, several: bool) -> Panel:
+    relation = story.at_fixed_scale(metric)
+    assert relation is not None
+    models = alt.Chart(alt.NamedData(f"seeds {metric}"))
+    off = " − mean of cell" if several else ""
+    x = alt.X("outcome:Q", title=f"{outcome_name(story.outcome)}{off}", scale=alt.Scale(zero=False),
+              axis=alt.Axis(labelExpr=NUMBER, tickCount=4))  # fmt: skip
+    y = alt.Y("value:Q", title=f"{metric}{off}", scale=alt.Scale(zero=False),
+              axis=alt.Axis(labelExpr=NUMBER, tickCount=4))  # fmt: skip
+    told = [alt.Tooltip("run:N"), alt.Tooltip("seed:N"), alt.Tooltip("cell:N"),
+            alt.Tooltip("outcome:Q", title=outcome_name(story.outcome), format=".4f"),
+            alt.Tooltip("value:Q", title=metric, format=".4~g")]  # fmt: skip
+    line = models.transform_regression("outcome", "value").mark_line(color="var(--ink)", strokeWidth=1.4, opacity=0.75)
+    points = models.mark_point(filled=True, size=42, color="var(--accent)", opacity=0.8)
+    chart = alt.layer(line.encode(x=x, y=y), points.encode(x=x, y=y, tooltip=told))
+    return Panel(f"seeds-{metric}", chart, f"seeds {metric}", _numbers(relation), metric, note=_note(relation),
+                 height=170)  # fmt: skip
+
+
+def _note(relation: Relation) -> str:
+    return f"R² {relation.r2:.2f}, p {relation.p_permutation:.2g}, Holm p {relation.p_holm:.2g}"
+
+
+def _numbers(relation: Relation) -> str:
+    interval = f" [{relation.low:+.2f}, {relation.high:+.2f}]" if relation.low is not None else ""
+    return (
+        f"{metric_name(relation.metric)} ({relation.metric}) against {outcome_name(relation.outcome)} in {relation.n} "
+        f"models that differ in their seed alone: r {relation.r:+.2f}{interval}, R² {relation.r2:.2f}, permutation p "
+        f"{relation.p_permutation:.2g}, after Holm {relation.p_holm:.2g}: {relation.verdict}."
+    )
+
+
+def _chance(story: Story, metric: str) -> Panel:
+    relation = story.at_fixed_scale(metric)
+    assert relation is not None
+    bars = alt.Chart(alt.NamedData(f"chance {metric}")).mark_bar(binSpacing=1)
+    x = alt.X("low:Q", title="r by chance", scale=alt.Scale(domain=[-1, 1]), bin="binned",
+              axis=alt.Axis(values=[-1, -0.5, 0, 0.5, 1], labelExpr=NUMBER, grid=False))  # fmt: skip
+    colour = alt.condition("datum.far", alt.value("var(--accent)"), alt.value("var(--line)"))
+    drawn = bars.encode(x=x, x2="high:Q", y=alt.Y("count:Q", title=None, axis=None), color=colour)
+    found = alt.Chart(alt.InlineData(values=[{"r": plain(float(relation.r or 0))}]))
+    rule = found.mark_rule(color="var(--ink)", strokeWidth=2).encode(x=alt.X("r:Q", scale=alt.Scale(domain=[-1, 1])))
+    words = (
+        f"Correlation of {metric} with permuted outcomes: {relation.p_permutation:.2%} of the permutations are as far "
+        f"from 0 as the r of {relation.r:+.2f} that was found."
+    )
+    return Panel(f"chance-{metric}", alt.layer(drawn, rule), f"chance {metric}", words, height=64)

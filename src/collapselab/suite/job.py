@@ -1,0 +1,98 @@
+"""One run, done: trained, then measured at every checkpoint, as far as either is missing."""
+
+import sys
+import traceback
+from dataclasses import asdict, dataclass
+from typing import Literal, final
+
+from collapselab.disk import disk_errors
+from collapselab.errors import Busy, DiskError, Interrupted, UserError
+from collapselab.records.options import Options
+from collapselab.suite.folder import SuiteFolder
+from collapselab.suite.plan import Entry
+from collapselab.suite.status import missing
+from collapselab.suite.torchrun import do_together
+
+
+@final
+@dataclass(frozen=True)
+class Outcome:
+    """How it went. `busy`: another process is at the run. `stopped`: by a signal, or the disk; `why` says which."""
+
+    run: str
+    result: Literal["done", "failed", "busy", "stopped"]
+    why: str | None = None
+
+
+def perform(
+    folder: SuiteFolder,
+    entry: Entry,
+    options: Options,
+    *,
+    device: str = "auto",
+    retry: bool = False,
+    processes: int = 1,
+) -> Outcome:
+    """Do what is missing of a run, and be the only one. A failure is kept, and not tried again unless `retry`.
+
+    Interrupted where a signal stops it; DiskError where the disk does, which is not the run's fault.
+    """
+    try:
+        with folder.locked(entry.name):
+            unmade, unmeasured = missing(folder.run(entry.name), entry, options)
+            if not unmade and not unmeasured:
+                folder.forget_failure(entry.name)
+                return Outcome(entry.name, "done")
+            failure = folder.failure(entry.name)
+            if failure is not None and not retry:
+                return Outcome(entry.name, "failed", failure["why"])
+            return _perform(folder, entry, options, device, processes)
+    except Busy:
+        return Outcome(entry.name, "busy")
+
+
+def _perform(folder: SuiteFolder, entry: Entry, options: Options, device: str, processes: int) -> Outcome:
+    unmade, unmeasured = missing(folder.run(entry.name), entry, options)
+    try:
+        with disk_errors(folder.path):
+            if processes > 1:
+                do_together(folder, entry, options, device, unmade, unmeasured, processes=processes)
+            else:
+                do_alone(folder, entry, options, device, unmade, unmeasured)
+    except (Interrupted, DiskError):
+        raise
+    except Exception as error:  # noqa: BLE001  whatever goes wrong in one run, the others go on
+        why = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        if not isinstance(error, UserError):
+            traceback.print_exception(error)
+        unmade, unmeasured = missing(folder.run(entry.name), entry, options)
+        stage, checkpoint = ("training", unmade[0]) if unmade else ("measuring", unmeasured[0])
+        folder.record_failure(entry, stage=stage, checkpoint=checkpoint, why=why)
+        return Outcome(entry.name, "failed", why)
+    folder.forget_failure(entry.name)
+    return Outcome(entry.name, "done")
+
+
+def do_alone(
+    folder: SuiteFolder, entry: Entry, options: Options, device: str, unmade: list[str], unmeasured: list[str]
+) -> None:
+    """Train if a checkpoint is missing, and measure those that are not. Each process of a torchrun calls it alike."""
+    if unmade:
+        _train(folder, entry, device)
+    for checkpoint in unmeasured:
+        _measure(folder, entry, checkpoint, options, device)
+
+
+def _train(folder: SuiteFolder, entry: Entry, device: str) -> None:
+    from collapselab.training.train import train
+
+    train(entry.settings, entry.corpus.path, folder.run(entry.name), device=device)
+
+
+def _measure(folder: SuiteFolder, entry: Entry, checkpoint: str, options: Options, device: str) -> None:
+    from collapselab.measurement.distributed import Processes
+    from collapselab.measurement.measure import measure
+
+    model = folder.run(entry.name) / "checkpoints" / checkpoint
+    print(f"{entry.name}: measuring checkpoint {checkpoint}", file=sys.stderr, flush=True)
+    measure(model, entry.corpus.path, device=device, processes=Processes.joined(), **asdict(options))

@@ -1,0 +1,1 @@
+"""Where runs are done: this machine, a SLURM cluster."""

@@ -1,0 +1,249 @@
+"""YAML → runs: a recipe, strictly checked. What is wrong is named with its line, and the nearest word that is right.
+
+question: Does collapse grow with width and depth?
+corpus: corpora/storyworld          # a folder, or {source: storyworld, tokenizer: bpe:2048, block: 128}
+base: {lr: 2e-3, epochs: 2}         # settings of every run, those of `collapselab train`
+grid: {width: [64, 128], depth: [1, 2]}     # all combinations
+zip: {epochs: [1, 10], checkpoints: ["0", "0,6"]}     # side by side, each line with every combination of the grid
+runs: [{width: 256, depth: 4, grid: {seed: [1, 2]}}]  # further ones; each may have a grid and a zip of its own
+checkpoints: [0, 0.5, 1]            # or log:20
+measure: {bins: 4}                  # options of `collapselab measure`
+resources: {gpus: 1, minutes: 600}  # of a cluster's job
+small: {grid: {width: [64]}}        # what is different at --scale small
+"""
+
+import difflib
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, final
+
+from collapselab.errors import ConfigError
+from collapselab.records.options import Options
+from collapselab.suite.recipe_sections import CorpusSpec, Measure, Resources, resolved_paths
+from collapselab.suite.recipe_text import Lines, Written, read_yaml
+from collapselab.suite.recipe_text import Path as Place
+from collapselab.training.settings import Settings, settings_from
+
+SECTIONS = (
+    "question", "corpus", "corpora", "base", "grid", "zip", "runs", "checkpoints", "measure", "resources", "small"
+)  # fmt: skip
+SCALES = ("full", "small")
+THE_CORPUS = "corpus"
+"""The name of a suite's corpus where it has one alone; with several, the setting that chooses among them."""
+
+Values = dict[str, Any]
+
+
+@final
+@dataclass(frozen=True)
+class Suite:
+    """A recipe at one scale, with all its runs."""
+
+    name: str
+    scale: str
+    question: str
+    document: Values
+    """The recipe at this scale as plain data; what two recipes are compared by."""
+    corpora: dict[str, CorpusSpec]
+    runs: list[tuple[Settings, str]]
+    """The settings of each run, and the name of its corpus."""
+    measure: Options
+    resources: Resources
+
+
+def shipped() -> dict[str, str]:
+    """The recipes that come with the package: name → text."""
+    folder = files("collapselab.suite") / "recipes"
+    found = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".yaml")), key=lambda entry: entry.name)
+    return {entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8") for entry in found}
+
+
+def load_suite(name: str | Path, *, scale: str = "full") -> Suite:
+    """The suite of a YAML file, or of a recipe that is shipped."""
+    path, recipes = Path(name), shipped()
+    if path.suffix in (".yaml", ".yml") or (path.is_file() and str(name) not in recipes):
+        if not path.is_file():
+            raise ConfigError(f"{path}: no such file. {_shipped_hint(path.stem, recipes)}")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{path}: not text ({error}).") from error
+        return parse_suite(text, name=path.stem, where=str(path), scale=scale, beside=path.resolve().parent)
+    if str(name) not in recipes:
+        raise ConfigError(f"{name}: not a recipe, and no such file. {_shipped_hint(str(name), recipes)}")
+    return parse_suite(recipes[str(name)], name=str(name), scale=scale)
+
+
+def parse_suite(
+    text: str, *, name: str, where: str | None = None, scale: str = "full", beside: Path | None = None
+) -> Suite:
+    """The suite that a recipe's text describes; relative paths are looked for in the folder `beside`."""
+    document, lines = read_yaml(text, where or name)
+    return _Recipe(where or name, document, lines).suite(name, scale, beside)
+
+
+def suite_from(document: Values, *, name: str, scale: str) -> Suite:
+    """The suite of a recipe that is plain data already, as suite.json keeps it."""
+    return _Recipe(name, document, {}).suite(name, scale, None, merged=True)
+
+
+def _shipped_hint(name: str, recipes: dict[str, str]) -> str:
+    near = difflib.get_close_matches(name, recipes, n=1)
+    return f"{f'Did you mean {near[0]}? ' if near else ''}There are {', '.join(recipes)}, or the path of a YAML file."
+
+
+@final
+class _Recipe:
+    """A recipe as it was written, on its way to being a suite."""
+
+    def __init__(self, where: str, document: Any, lines: Lines) -> None:
+        self.written, self.document = Written(where, lines), document
+        self._checked: set[tuple[str, str]] = set()
+
+    def suite(self, name: str, scale: str, beside: Path | None, *, merged: bool = False) -> Suite:
+        if scale not in SCALES:
+            raise ConfigError(f"scale: {scale!r} is not one. There are {' and '.join(SCALES)}.")
+        if not merged:
+            self._to_scale(scale)
+        question = self.document.get("question")
+        if not isinstance(question, str) or not question.strip():
+            self.written.fail(("question",), "every recipe asks one, in a sentence.")
+        corpora = {
+            name: resolved_paths(spec, beside) if beside or not merged else spec
+            for name, spec in self._corpora().items()
+        }
+        runs = list(self._runs(corpora))
+        document = self.document | {"corpora": {name: spec.model_dump() for name, spec in corpora.items()}}
+        document.pop("corpus", None)
+        return Suite(name, scale, question.strip(), document, corpora, runs, self._measure(), self._resources())
+
+    def _to_scale(self, scale: str) -> None:
+        """Check the sections, and put what `small:` says in the place of what stands there."""
+        self.written.mapping((), self.document, SECTIONS, "a section of a recipe")
+        small = self.document.pop("small", None)
+        if scale == "full":
+            return
+        if small is None:
+            raise ConfigError(f"{self.written.name}: has no section `small`; it runs at full scale only.")
+        self.written.mapping(("small",), small, SECTIONS[:-1], "a section of a recipe")
+        for section, values in small.items():
+            old = self.document.get(section)
+            both = isinstance(old, dict) and isinstance(values, dict) and section not in ("zip", "corpora")
+            self.document[section] = old | values if both else values
+        self.written.raise_lines("small")
+
+    def _corpora(self) -> dict[str, CorpusSpec]:
+        one, several = self.document.get("corpus"), self.document.get("corpora")
+        if (one is None) == (several is None):
+            self.written.fail(("corpus",), "a recipe has either one corpus or several corpora.")
+        if several is None:
+            return {THE_CORPUS: self._corpus(("corpus",), one)}
+        if not isinstance(several, dict) or not several:
+            self.written.fail(("corpora",), f"{several!r} will not do: names with a corpus each are needed.")
+        return {name: self._corpus(("corpora", name), spec) for name, spec in several.items()}
+
+    def _corpus(self, path: Place, spec: Any) -> CorpusSpec:
+        if isinstance(spec, str):
+            return CorpusSpec(folder=spec)
+        found = self.written.model(CorpusSpec, path, spec, "a setting of a corpus")
+        if (found.folder is None) == (not found.sources):
+            self.written.fail(path, "a corpus is a folder, or has a source.")
+        return found
+
+    def _runs(self, corpora: dict[str, CorpusSpec]) -> Iterator[tuple[Settings, str]]:
+        base = self._settings(("base",), self.document.get("base", {}), corpora)
+        if "checkpoints" in self.document:
+            base["checkpoints"] = self._checkpoints(self.document["checkpoints"])
+        listed = self.document.get("runs", [])
+        if not isinstance(listed, list) or ("runs" in self.document and not listed):
+            self.written.fail(("runs",), f"{listed!r} will not do: a list with at least one run is needed.")
+        if {"grid", "zip"} & self.document.keys() or not listed:
+            yield from self._expanded((), self.document, base, corpora)
+        for number, entry in enumerate(listed):
+            path = ("runs", number)
+            own = {key: value for key, value in self.written.mapping(path, entry).items() if key not in ("grid", "zip")}
+            yield from self._expanded(path, entry, base | self._settings(path, own, corpora), corpora)
+
+    def _expanded(
+        self, path: Place, holder: Values, base: Values, corpora: dict[str, CorpusSpec]
+    ) -> Iterator[tuple[Settings, str]]:
+        axes = self._axes((*path, "grid"), holder, corpora)
+        together = self._axes((*path, "zip"), holder, corpora)
+        for name in axes.keys() & together.keys():
+            self.written.fail((*path, "zip", name), "is in the grid too. Leave one out.")
+        lengths = {name: len(values) for name, values in together.items()}
+        if len(set(lengths.values())) > 1:
+            told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            self.written.fail((*path, "zip"), f"its lists stand side by side, but {told} values.")
+        side_by_side = zip(*together.values(), strict=True) if together else [()]
+        combined = itertools.product(*axes.values())
+        for line, point in itertools.product(list(side_by_side), list(combined)):
+            values = base | dict(zip(axes, point, strict=True)) | dict(zip(together, line, strict=True))
+            yield self._run(path, values, corpora)
+
+    def _run(self, path: Place, values: Values, corpora: dict[str, CorpusSpec]) -> tuple[Settings, str]:
+        corpus = values.pop(THE_CORPUS, next(iter(corpora)) if len(corpora) == 1 else None)
+        if corpus is None:
+            self.written.fail(path or ("base",), f"no corpus is chosen for the runs. There are {', '.join(corpora)}.")
+        try:
+            return settings_from(values), corpus
+        except ConfigError as error:
+            shown = ", ".join(f"{name} {value}" for name, value in values.items())
+            raise ConfigError(f"{self.written.at(path)}: the run with {shown or 'no settings'}: {error}") from error
+
+    def _axes(self, path: Place, holder: Values, corpora: dict[str, CorpusSpec]) -> dict[str, list[Any]]:
+        if path[-1] not in holder:
+            return {}
+        axes = self.written.mapping(path, holder[str(path[-1])])
+        if not axes:
+            self.written.fail(path, "is empty. Give it settings with their values, or leave it out.")
+        for name, values in axes.items():
+            if not isinstance(values, list):
+                self.written.fail((*path, name), f"{values!r} is not a list. Write [{values}], or put it under base.")
+            if not values:
+                self.written.fail((*path, name), "has no values.")
+            for number, value in enumerate(values):
+                self._setting((*path, name, number), name, value, corpora)
+        return axes
+
+    def _settings(self, path: Place, values: Any, corpora: dict[str, CorpusSpec]) -> Values:
+        for name, value in self.written.mapping(path, values).items():
+            self._setting((*path, name), name, value, corpora)
+        return dict(values)
+
+    def _setting(self, path: Place, name: str, value: Any, corpora: dict[str, CorpusSpec]) -> None:
+        if name == THE_CORPUS:
+            if value not in corpora:
+                near = difflib.get_close_matches(str(value), corpora, n=1)
+                hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(corpora)}."
+                self.written.fail(path, f"{value!r} is not a corpus of this recipe. {hint}")
+            return
+        key = (name, repr(value))
+        if key not in self._checked:
+            try:
+                settings_from({"width": 2, "depth": 1} | {name: value})
+            except ConfigError as error:
+                self.written.fail(path, str(error).removeprefix(f"{name}: ").removeprefix(f"{name} "))
+            self._checked.add(key)
+
+    def _checkpoints(self, value: Any) -> str:
+        if isinstance(value, list) and all(isinstance(one, int | float) and one is not True for one in value):
+            return ",".join(f"{one:g}" for one in value)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return f"{value:g}"
+        if isinstance(value, str):
+            return value
+        return self.written.fail(("checkpoints",), f"{value!r} will not do. Write them as in [0, 1, 3] or as log:20.")
+
+    def _measure(self) -> Options:
+        found: Any = self.written.model(Measure, ("measure",), self.document.get("measure", {}), "an option of measure")
+        try:
+            return Options(**found.model_dump())
+        except ConfigError as error:
+            return self.written.fail(("measure",), str(error))
+
+    def _resources(self) -> Resources:
+        return self.written.model(Resources, ("resources",), self.document.get("resources", {}), "a resource")

@@ -1,0 +1,96 @@
+"""The parts of a recipe that are not settings of a run: its corpora, how to measure, what a cluster's job needs."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from collapselab.corpus.build import Recipe
+from collapselab.records.options import Options
+
+STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class CorpusSpec(BaseModel):
+    """A corpus that is there (`folder`), or one that the suite builds from a source as `corpus build` would."""
+
+    model_config = STRICT
+
+    folder: str | None = None
+    source: str | list[str] | None = None
+    validation: str | list[str] | None = None
+    tokenizer: str | None = None
+    block: int | None = Field(None, ge=2)
+    packing: Literal["stream", "paper"] = "stream"
+    boundary: Literal["auto", "end", "begin"] = "auto"
+    validation_share: float = Field(0.02, gt=0, lt=1)
+    seed: int = 0
+    text_column: str = "text"
+    separator: str | None = "<|endoftext|>"
+    blocks: int | None = Field(None, ge=1)
+    """About how many blocks the training split has: for planning alone, before the corpus is built."""
+
+    @property
+    def sources(self) -> list[str]:
+        return [self.source] if isinstance(self.source, str) else self.source or []
+
+    @property
+    def recipe(self) -> Recipe:
+        """What `corpus build` would take where nothing is said."""
+        return Recipe(
+            tokenizer=self.tokenizer or ("gpt2" if self.sources == ["tinystories"] else Recipe.tokenizer),
+            block=self.block or (2048 if self.packing == "paper" else Recipe.block),
+            packing=self.packing,
+            boundary=self.boundary,
+            validation_share=self.validation_share,
+            seed=self.seed,
+        )
+
+
+class Resources(BaseModel):
+    """What one run needs as a job of a cluster. `memory` is in GB; `setup` are lines of shell before the run."""
+
+    model_config = STRICT
+
+    gpus: int = Field(0, ge=0)
+    cpus: int = Field(2, ge=1)
+    memory: float = Field(8.0, gt=0)
+    minutes: int = Field(240, ge=1)
+    partition: str | None = None
+    account: str | None = None
+    at_once: int = Field(100, ge=1)
+    """Most jobs of the array that run at the same time."""
+    setup: list[str] = []
+    extra: dict[str, str | int] = {}
+    """Further options of sbatch, such as qos or constraint."""
+
+
+def _measure_fields() -> dict[str, Any]:
+    hints = get_type_hints(Options)
+    return {one.name: (hints[one.name], one.default) for one in fields(Options) if one.name != "shard_classes"}
+
+
+Measure: type[BaseModel] = create_model("Measure", __config__=STRICT, **_measure_fields())
+"""The options of `measure` that shape its numbers, strictly checked."""
+
+
+def resolved_paths(spec: CorpusSpec, beside: Path | None) -> CorpusSpec:
+    """Paths made whole: a relative one is looked for beside the recipe first, then where the command runs."""
+    if spec.folder is not None:
+        return spec.model_copy(update={"folder": _whole(spec.folder, beside, always=True)})
+    given = [spec.validation] if isinstance(spec.validation, str) else spec.validation
+    return spec.model_copy(
+        update={
+            "source": [_whole(name, beside) for name in spec.sources],
+            "validation": given and [_whole(name, beside) for name in given],
+            "tokenizer": spec.tokenizer and _whole(spec.tokenizer, beside),
+        }
+    )
+
+
+def _whole(name: str, beside: Path | None, *, always: bool = False) -> str:
+    for place in (beside, Path.cwd()):
+        if place is not None and (place / name).exists():
+            return str((place / name).resolve())
+    return str(Path(name).absolute()) if always else name

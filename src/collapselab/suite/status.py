@@ -1,0 +1,116 @@
+"""Where each run of a suite stands, read from its folder: queued, training, measuring, stopped, failed or done."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, final
+
+from collapselab.records.options import Options
+from collapselab.suite.folder import SuiteFolder
+from collapselab.suite.plan import Entry
+
+Stage = Literal["queued", "training", "measuring", "stopped", "failed", "done"]
+STAGES: tuple[Stage, ...] = ("training", "measuring", "failed", "stopped", "queued", "done")
+"""In the order in which one wants to see them."""
+TAIL = 4096
+"""Bytes at the end of a log that hold its last line."""
+
+
+@final
+@dataclass(frozen=True)
+class State:
+    """How far a run is. `stopped`: begun, and no process is at it; the next `suite run` goes on with it."""
+
+    run: str
+    stage: Stage
+    checkpoints: int
+    checkpoints_made: int
+    checkpoints_measured: int
+    step: int
+    steps: int
+    loss: float | None = None
+    seconds_left: float | None = None
+    why: str | None = None
+    job: str | None = None
+
+    def facts(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def run_state(folder: SuiteFolder, entry: Entry, options: Options, *, job: str | None = None) -> State:
+    """Where one run stands."""
+    path = folder.run(entry.name)
+    unmade, unmeasured = missing(path, entry, options)
+    count = len(entry.checkpoints)
+    step, loss, left = _progress(path, entry) if unmade else (entry.planned.steps, None, None)
+    failure = folder.failure(entry.name)
+    if not unmade and not unmeasured:
+        stage: Stage = "done"
+    elif folder.in_hand(entry.name):
+        stage = "training" if unmade else "measuring"
+    elif failure is not None:
+        stage = "failed"
+    else:
+        stage = "stopped" if (path / "run.json").exists() else "queued"
+    why = failure["why"] if failure is not None and stage == "failed" else None
+    left = left if stage == "training" else None
+    made, measured = count - len(unmade), count - len(unmeasured)
+    return State(entry.name, stage, count, made, measured, step, entry.planned.steps, loss, left, why, job)
+
+
+def missing(path: Path, entry: Entry, options: Options) -> tuple[list[str], list[str]]:
+    """The checkpoints of a run that are not made yet, and those that are not measured with these options."""
+    unmade = [name for name in entry.checkpoints if not (path / "checkpoints" / name / "training.json").exists()]
+    wanted = options.facts()
+    unmeasured = [name for name in entry.checkpoints if not _is_measured(path, name, entry.corpus.hash, wanted)]
+    return unmade, unmeasured
+
+
+def read_measurement(path: Path) -> dict[str, Any] | None:
+    """What a file of a measurement holds, None where it is not there or damaged; read again only if it changed."""
+    try:
+        found = path.stat()
+        stamp = (found.st_mtime_ns, found.st_size)
+        if path not in _read or _read[path][0] != stamp:
+            document = json.loads(path.read_text())
+            _read[path] = (stamp, document if isinstance(document, dict) and "facts" in document else None)
+        return _read[path][1]
+    except (OSError, ValueError):
+        return None
+
+
+_read: dict[Path, tuple[tuple[int, int], dict[str, Any] | None]] = {}
+
+
+def _is_measured(path: Path, checkpoint: str, corpus_hash: str | None, options: dict[str, Any]) -> bool:
+    document = read_measurement(path / "measure" / f"{checkpoint}.json")
+    if document is None:
+        return False
+    facts = document["facts"]
+    return bool(facts.get("options") == options and facts.get("corpus_hash") == corpus_hash)
+
+
+def _progress(path: Path, entry: Entry) -> tuple[int, float | None, float | None]:
+    """The last logged step, its loss, and the seconds that the rest takes at the pace of the last step."""
+    last: dict[str, Any] = {}
+    for line in _tail(path / "log.jsonl"):
+        try:
+            found = json.loads(line)
+        except ValueError:  # the line that is being written, or was when the process was killed
+            continue
+        if "loss" in found:
+            last = found
+    if not last:
+        return 0, None, None
+    rate = last.get("tokens_per_second") or 0
+    left = (entry.planned.tokens - last["tokens"]) / rate if rate else None
+    return last["step"], last["loss"], left
+
+
+def _tail(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL))
+            return file.read().decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,239 @@
+"""What happens around the steps of a training: restore, log, check, checkpoint, save, stop."""
+
+import math
+import signal
+import time
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from types import FrameType
+from typing import Any, final
+
+import torch
+import torch.distributed as dist
+from transformers import TrainerCallback
+
+from collapselab.corpus.blocks import Corpus
+from collapselab.errors import Interrupted, RunError
+from collapselab.models.evaluate import split_scores
+from collapselab.models.scores import Scores
+from collapselab.progress import Advance
+from collapselab.records.run import RunFolder
+from collapselab.training.checkpoints import write_checkpoint
+from collapselab.training.trainer import LanguageTrainer, seed_step
+
+RECENT = 100
+"""Steps whose mean loss is the training loss of a checkpoint."""
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@final
+class Keeper(TrainerCallback):
+    """Keeps a run: the trainer steps, this makes sure that nothing of it is lost.
+
+    All processes go through the same calls, since losses and validation scores are added up over them; only the first
+    writes.
+    """
+
+    def __init__(
+        self,
+        trainer: LanguageTrainer,
+        folder: RunFolder,
+        corpus: Corpus,
+        *,
+        missing: set[str],
+        save_seconds: float,
+        log_every: int,
+        advance: Advance,
+    ) -> None:
+        self.trainer, self.folder, self.corpus, self.missing = trainer, folder, corpus, missing
+        self.save_seconds, self.log_every, self.advance = save_seconds, log_every, advance
+        self.plan, self.writes = trainer.plan, trainer.args.process_index == 0
+        self.recent: deque[float] = deque(maxlen=RECENT)
+        self.unlogged: list[float] = []
+        self.seconds_before, self.started = 0.0, time.monotonic()
+        self.last_save = self.last_log = self.started
+        self.signal: int | None = None
+        self.stop = False
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        earliest = min((step for step, name in self.plan.checkpoints.items() if name in self.missing), default=0)
+        step, tensors, facts = self.folder.load_state(up_to=earliest)
+        if step:
+            restore(self.trainer, tensors, step)
+            self.recent.extend(facts["recent"])
+            self.unlogged = list(facts["unlogged"])
+            self.seconds_before = facts["seconds"]
+            self.advance(step * self.plan.step_tokens)
+            state.global_step = self.trainer.start = step
+        if self.writes:
+            self.folder.rewind_log(step, self.missing)
+            if step:
+                self.folder.say(f"going on at step {step:,} of {self.plan.steps:,}.")
+        self.started = self.last_save = self.last_log = time.monotonic()
+        self._checkpoint(step)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.trainer.step_loss = None
+        seed_step(self.trainer.settings.seed, state.global_step, args.process_index)
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The last moment before the update: a loss or gradient that is not finite goes no further."""
+        assert self.trainer.step_loss is not None
+        loss, stop = _over_processes(float(self.trainer.step_loss), self.signal is not None, args)
+        self.stop = stop
+        for what, value in (("loss", loss), ("the gradient's norm", self.trainer.grad_norm)):
+            if value is not None and not math.isfinite(value):
+                raise RunError(
+                    f"{self.folder.name}: {what} is {value} at step {state.global_step + 1:,}. Stopped before the "
+                    f"update; {self._last_good(state.global_step)}. A lower lr or a warm-up may help."
+                )
+        self.recent.append(loss)
+        self.unlogged.append(loss)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        step = state.global_step
+        self.advance(self.plan.step_tokens, note=f"step {step:,}/{self.plan.steps:,}  loss {self.recent[-1]:.3f}")
+        if step % self.log_every == 0 or step == self.plan.steps:
+            self._log(step)
+        self._checkpoint(step)
+        if self.stop:
+            self._save(step)
+            raise Interrupted(
+                f"{self.folder.name}: stopped after step {step:,} of {self.plan.steps:,}. Everything is saved; the "
+                "same command goes on.",
+                self.signal or signal.SIGTERM,
+            )
+        if time.monotonic() - self.last_save >= self.save_seconds and step < self.plan.steps:
+            self._save(step)
+
+    def watch_signals(self) -> None:
+        """From now on a first SIGTERM or Ctrl-C ends the training after its step; a second one ends it at once."""
+
+        def note(number: int, _: FrameType | None) -> None:
+            self.signal = number
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+        for number in SIGNALS:
+            with suppress(ValueError):  # not the main thread: signals are not ours
+                signal.signal(number, note)
+
+    def _log(self, step: int) -> None:
+        now, steps = time.monotonic(), len(self.unlogged)
+        entry: dict[str, Any] = {
+            "step": step,
+            "epoch": self.plan.epoch(step),
+            "tokens": step * self.plan.step_tokens,
+            "loss": math.fsum(self.unlogged) / steps,
+            "lr": self._rate(step),
+            "grad_norm": self.trainer.grad_norm,
+            "tokens_per_second": round(steps * self.plan.step_tokens / (now - self.last_log), 1),
+            "seconds": round(self._seconds(), 3),
+        }
+        self.unlogged, self.last_log = [], now
+        if self.writes:
+            self.folder.log(entry)
+        self.trainer.log({name: value for name, value in entry.items() if name not in ("step", "epoch")})
+
+    def _rate(self, step: int) -> float:
+        """The learning rate of the step just taken."""
+        scheduler: Any = self.trainer.lr_scheduler
+        return float(scheduler.base_lrs[0] * scheduler.lr_lambdas[0](step - 1))
+
+    def _checkpoint(self, step: int) -> None:
+        name = self.plan.checkpoints.get(step)
+        if name not in self.missing:
+            return
+        facts: dict[str, Any] = {
+            "checkpoint": name,
+            "step": step,
+            "epoch": self.plan.epoch(step),
+            "tokens": step * self.plan.step_tokens,
+            "train_loss": math.fsum(self.recent) / len(self.recent) if self.recent else None,
+            **self._validation(),
+            "seconds": round(self._seconds(), 3),
+        }
+        if self.writes:
+            write_checkpoint(self.folder.checkpoint(name), self.trainer.bare, self.corpus, facts)
+            self.folder.log(facts)
+        if step:
+            self.trainer.log({name: value for name, value in facts.items() if name.startswith(("val_", "perplexity"))})
+        self.missing.discard(name)
+
+    def _validation(self) -> dict[str, float | None]:
+        args, trainer = self.trainer.args, self.trainer
+        mine = split_scores(
+            trainer.bare,
+            self.corpus.validation,
+            head=trainer.head,
+            device=args.device,
+            rank=args.process_index,
+            world=args.world_size,
+        )
+        scores = _summed(mine, args)
+        if not scores.tokens:
+            return {"val_loss": None, "val_accuracy": None, "perplexity": None}
+        return {"val_loss": scores.loss, "val_accuracy": scores.accuracy, "perplexity": scores.perplexity}
+
+    def _save(self, step: int) -> None:
+        if self.writes:
+            facts = {"recent": list(self.recent), "unlogged": self.unlogged, "seconds": self._seconds()}
+            self.folder.save_state(step, state_tensors(self.trainer), facts)
+        self.last_save = time.monotonic()
+
+    def _seconds(self) -> float:
+        return self.seconds_before + time.monotonic() - self.started
+
+    def _last_good(self, step: int) -> str:
+        done = [name for at, name in self.plan.checkpoints.items() if at <= step and name not in self.missing]
+        return f"the last checkpoint is epoch {done[-1]}" if done else "there is no checkpoint yet"
+
+
+def state_tensors(trainer: LanguageTrainer) -> dict[str, torch.Tensor]:
+    """Weights and the optimiser's state, by name."""
+    assert trainer.optimizer is not None
+    tensors: dict[str, torch.Tensor] = {
+        f"model.{name}": parameter for name, parameter in trainer.bare.named_parameters()
+    }
+    for index, entries in trainer.optimizer.state_dict()["state"].items():
+        kept = {key: value for key, value in entries.items() if isinstance(value, torch.Tensor)}
+        tensors |= {f"optimizer.{index}.{key}": value for key, value in kept.items()}
+    return tensors
+
+
+@torch.no_grad()
+def restore(trainer: LanguageTrainer, tensors: Mapping[str, torch.Tensor], step: int) -> None:
+    """Put weights, optimiser and schedule back to where they were after a step."""
+    for name, parameter in trainer.bare.named_parameters():
+        parameter.copy_(tensors[f"model.{name}"])
+    optimizer, scheduler = trainer.optimizer, trainer.lr_scheduler
+    assert optimizer is not None
+    assert isinstance(scheduler, torch.optim.lr_scheduler.LambdaLR)
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for name, tensor in tensors.items():
+        kind, *rest = name.split(".")
+        if kind == "optimizer":
+            state.setdefault(int(rest[0]), {})[rest[1]] = tensor.clone()
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+    rates = [base * rate(step) for base, rate in zip(scheduler.base_lrs, scheduler.lr_lambdas, strict=True)]
+    for group, value in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = value
+    scheduler.last_epoch, scheduler._step_count, scheduler._last_lr = step, step + 1, rates
+
+
+def _over_processes(loss: float, stop: bool, args: Any) -> tuple[float, bool]:
+    """The mean loss of all processes, and whether any of them was told to stop."""
+    if args.world_size == 1:
+        return loss, stop
+    both = torch.tensor([loss, float(stop)], dtype=torch.float64, device=args.device)
+    dist.all_reduce(both)
+    return float(both[0]) / args.world_size, bool(both[1])
+
+
+def _summed(scores: Scores, args: Any) -> Scores:
+    if args.world_size == 1:
+        return scores
+    sums = torch.tensor([scores.total_loss, scores.correct, scores.tokens], dtype=torch.float64, device=args.device)
+    dist.all_reduce(sums)
+    return Scores(float(sums[0]), int(sums[1]), int(sums[2]))

@@ -1,0 +1,97 @@
+"""Several processes measure what one does; sharded by class, each holds its share of the moments."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collapselab.corpus.blocks import Corpus
+from collapselab.records.result import Result
+
+LARGE = 262_144
+PLAIN: dict[str, Any] = {"tokens": 700, "batch": 3, "layers": "all", "bins": 2}
+WIDE: dict[str, Any] = {"tokens": 200, "batch": 2, "vocabulary": LARGE, "null": False}
+
+
+@pytest.fixture(scope="module")
+def worlds(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All jobs in one go, so that the libraries are imported once."""
+    out = tmp_path_factory.mktemp("worlds")
+    state = {"state": str(out / "state")}
+    jobs = [
+        ("one", 1, PLAIN),
+        ("two", 2, PLAIN),
+        ("two in float32", 2, PLAIN | {"dtype": "float32"}),
+        ("one in float32", 1, PLAIN | {"dtype": "float32"}),
+        ("three resampled", 3, {"tokens": 700, "batch": 3, "bootstrap": 3}),
+        ("one resampled", 1, {"tokens": 700, "batch": 3, "bootstrap": 3}),
+        ("two sharded", 2, PLAIN | {"shard_classes": True}),
+        ("two sharded, to be killed", 2, {"tokens": 700, "batch": 3, "shard_classes": True, "die_at": 3} | state),
+        ("two sharded, going on", 2, {"tokens": 700, "batch": 3, "shard_classes": True} | state),
+        ("two sharded, never killed", 2, {"tokens": 700, "batch": 3, "shard_classes": True}),
+        ("wide", 1, WIDE),
+        ("wide on two", 2, WIDE | {"shard_classes": True}),
+        ("wide on four", 4, WIDE | {"shard_classes": True}),
+    ]
+    script = Path(__file__).parent / "worlds.py"
+    done = subprocess.run(
+        [sys.executable, script, out, corpus.path, json.dumps(jobs)], capture_output=True, text=True, timeout=240
+    )
+    for name, _, _ in jobs:
+        statuses = json.loads((out / f"{name}.status").read_text())
+        assert any(statuses) == name.endswith("to be killed"), f"{name}: {statuses}\n{done.stderr}"
+    return out
+
+
+def assert_same(one: Result, other: Result, *, rel: float) -> None:
+    assert [row.key for row in one.rows] == [row.key for row in other.rows]
+    for left, right in zip(one.rows, other.rows, strict=True):
+        assert (left.classes, left.tokens, left.left_out) == (right.classes, right.tokens, right.left_out), left
+        assert (left.value is None, left.null is None) == (right.value is None, right.null is None), left
+        assert right.value is None or right.value == pytest.approx(left.value, rel=rel, abs=1e-12), left
+        assert right.null is None or right.null == pytest.approx(left.null, rel=rel, abs=1e-12), left
+
+
+@pytest.mark.parametrize(
+    ("one", "several"),
+    [
+        ("one", "two"),
+        ("one in float32", "two in float32"),
+        ("one resampled", "three resampled"),
+        ("one", "two sharded"),
+        ("wide", "wide on two"),
+        ("wide", "wide on four"),
+    ],
+)
+def test_several_processes_agree_with_one(worlds: Path, one: str, several: str) -> None:
+    # In float32 too: every batch has the same shape, so a block's features are the same bits wherever it runs.
+    alone, together = (Result.load(worlds / f"{name}.json") for name in (one, several))
+    assert_same(alone, together, rel=1e-9)
+    losses = [result.facts["splits"]["validation"]["loss"] for result in (alone, together)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-9)
+
+
+def test_intervals_do_not_depend_on_the_number_of_processes(worlds: Path) -> None:
+    alone, together = (Result.load(worlds / f"{name} resampled.json") for name in ("one", "three"))
+    for left, right in zip(alone.rows, together.rows, strict=True):
+        assert (right.low, right.high) == pytest.approx((left.low, left.high), rel=1e-6, abs=1e-9), left
+
+
+def test_sharded_by_class_the_memory_of_a_process_falls_in_proportion(worlds: Path) -> None:
+    held = {
+        name: [json.loads((worlds / f"{name}-{rank}.json").read_text())["held"] for rank in range(world)]
+        for name, world in (("wide", 1), ("wide on two", 2), ("wide on four", 4))
+    }
+    assert held == {
+        "wide": [LARGE * 8 * 8],
+        "wide on two": [LARGE // 2 * 8 * 8] * 2,
+        "wide on four": [LARGE // 4 * 8 * 8] * 4,
+    }
+
+
+def test_sharded_processes_go_on_together_after_one_was_killed(worlds: Path) -> None:
+    going_on, never = (Result.load(worlds / f"two sharded, {how}.json") for how in ("going on", "never killed"))
+    assert going_on.rows == never.rows

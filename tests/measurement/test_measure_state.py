@@ -1,0 +1,220 @@
+"""Killed at any moment, the same call goes on and ends with the same bits; what is finished is not done again."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor, nn
+
+from collapselab.corpus.blocks import Corpus
+from collapselab.errors import RunError
+from collapselab.measurement import forward_pass as walk
+from collapselab.measurement import resume as store
+from collapselab.measurement.measure import measure
+from collapselab.measurement.resume import Store
+from collapselab.records.result import Result, Results
+
+OPTIONS: dict[str, Any] = {"tokens": 900, "batch": 4, "quiet": True}
+BATCHES = 16  # 30 blocks a split, 4 at a time
+
+
+@pytest.fixture(autouse=True)
+def save_after_every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(store, "SAVE_FACTOR", 0)
+
+
+class Killed(Exception):
+    """The process ended here."""
+
+
+def stopping_after(batches: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Let the model run for so many batches; the function tells how many it ran."""
+    real, ran = walk.features, 0
+
+    def features(*args: Any, **inputs: Any) -> Tensor:
+        nonlocal ran
+        if ran == batches:
+            raise Killed
+        ran += 1
+        return real(*args, **inputs)
+
+    monkeypatch.setattr(walk, "features", features)
+    return lambda: ran
+
+
+@pytest.fixture(scope="module")
+def whole(model: nn.Module, corpus: Corpus) -> Result:
+    result = measure(model, corpus, **OPTIONS)
+    assert isinstance(result, Result)
+    return result
+
+
+@pytest.mark.parametrize("batches", [1, 3, 7, 8, 9, 15])
+def test_an_interrupted_measurement_goes_on_and_ends_with_the_same_bits(
+    model: nn.Module, corpus: Corpus, whole: Result, batches: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        stopping_after(batches, patch)
+        with pytest.raises(Killed):
+            measure(model, corpus, state=tmp_path, **OPTIONS)
+    ran = stopping_after(BATCHES, monkeypatch)
+    result = measure(model, corpus, state=tmp_path, **OPTIONS)
+    assert result.rows == whole.rows
+    assert ran() == BATCHES - batches, "finished batches must not be run again"
+    assert not list(tmp_path.iterdir()), "a finished measurement leaves nothing to go on from"
+
+
+def test_a_damaged_part_is_told_and_the_one_before_is_taken(
+    model: nn.Module,
+    corpus: Corpus,
+    whole: Result,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with monkeypatch.context() as patch:
+        stopping_after(6, patch)
+        with pytest.raises(Killed):
+            measure(model, corpus, state=tmp_path, **OPTIONS)
+    newest = max(tmp_path.glob("*/*.part-*.safetensors"), key=lambda path: path.stat().st_mtime_ns)
+    contents = bytearray(newest.read_bytes())
+    contents[-5] ^= 4
+    newest.write_bytes(contents)
+    ran = stopping_after(BATCHES, monkeypatch)
+    result = measure(model, corpus, state=tmp_path, **OPTIONS)
+    assert result.rows == whole.rows
+    assert ran() == BATCHES - 5
+    assert "do not match their checksum" in capsys.readouterr().err
+
+
+def test_the_batches_of_the_beginning_are_kept_although_auto_would_choose_others(
+    model: nn.Module, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from collapselab.measurement import model as subject
+
+    options = {"tokens": 900, "quiet": True}
+    monkeypatch.setitem(subject.TOKENS_AT_ONCE, "cpu", 5 * 32)
+    with monkeypatch.context() as patch:
+        stopping_after(2, patch)
+        with pytest.raises(Killed):
+            measure(model, corpus, state=tmp_path, **options)
+    monkeypatch.setitem(subject.TOKENS_AT_ONCE, "cpu", 8192)
+    result = measure(model, corpus, state=tmp_path, **options)
+    assert isinstance(result, Result)
+    assert result.facts["batch"] == 5
+
+
+def test_other_options_never_use_the_state_of_these(
+    model: nn.Module, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        stopping_after(6, patch)
+        with pytest.raises(Killed):
+            measure(model, corpus, state=tmp_path, **OPTIONS)
+    other = OPTIONS | {"seed": 1}
+    assert measure(model, corpus, state=tmp_path, **other).rows == measure(model, corpus, **other).rows
+    assert len(list(tmp_path.iterdir())) == 1, "the unfinished one is still there"
+
+
+def test_a_second_process_at_the_same_measurement_is_refused(tmp_path: Path) -> None:
+    with Store(tmp_path / "one").opened():
+        with pytest.raises(RunError, match="another process is at this measurement"), Store(tmp_path / "one").opened():
+            pass
+        with Store(tmp_path / "one").opened(rank=1):
+            pass
+
+
+SCRIPT = """
+import sys
+import torch
+torch.set_num_threads(1)
+from collapselab.measurement.measure import measure
+from collapselab.measurement import resume as store
+store.SAVE_SECONDS, store.SAVE_FACTOR = 0.0, 0
+from collapselab.measurement import forward_pass as walk
+real = walk.features
+def slow(*args, **inputs):
+    import time
+    time.sleep(0.02)
+    return real(*args, **inputs)
+walk.features = slow
+measure(sys.argv[1], sys.argv[2], state=sys.argv[3], dtype="float64", tokens=3000, batch=2, quiet=True)
+"""
+
+
+def test_kill_9_in_the_middle_and_the_same_command_ends_bit_identically(
+    folder: Path, corpus: Corpus, tmp_path: Path
+) -> None:
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, folder, corpus.path, tmp_path], stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("*/train-00.part-1.safetensors")):
+        assert process.poll() is None, process.stderr and process.stderr.read().decode()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert process.stderr is not None
+    process.stderr.close()
+    options: dict[str, Any] = {"dtype": "float64", "tokens": 3000, "batch": 2, "quiet": True}
+    found = measure(folder, corpus, state=tmp_path, **options)
+    assert found.rows == measure(folder, corpus, **options).rows
+
+
+# Runs ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path: Path, model: Any) -> Path:
+    """A run of ours with two checkpoints."""
+    path = tmp_path / "02x0012-s0"
+    for checkpoint in ("0", "1"):
+        model.save_pretrained(path / "checkpoints" / checkpoint)
+    (path / "run.json").write_text("{}")
+    return path
+
+
+def test_a_run_gives_a_result_for_each_checkpoint_and_keeps_it(run: Path, corpus: Corpus) -> None:
+    results = measure(run, corpus, tokens=100, dtype="float64", quiet=True)
+    assert isinstance(results, Results)
+    assert [(result.facts["run"], result.facts["checkpoint"]) for result in results] == [
+        ("02x0012-s0", "0"),
+        ("02x0012-s0", "1"),
+    ]
+    assert results.initial(results[1]) is results[0]
+    assert sorted(path.name for path in (run / "measure").iterdir() if path.is_file()) == [
+        "0.json", "0.safetensors", "1.json", "1.safetensors",
+    ]  # fmt: skip
+    assert Result.load(run / "measure" / "1.json").rows == results[1].rows
+    from collapselab import ClassMoments, collapse_metrics
+
+    moments = ClassMoments.load(run / "measure" / "0.safetensors")
+    assert collapse_metrics(moments, only=["cdnv"])["cdnv"].value == results[0].row("cdnv").value
+
+
+def test_a_measured_checkpoint_is_not_measured_again_unless_the_options_differ(
+    run: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {"tokens": 100, "dtype": "float64"}
+    first = measure(run, corpus, quiet=True, **options)  # type: ignore[arg-type]
+    ran = stopping_after(99, monkeypatch)
+    again = measure(run, corpus, **options)  # type: ignore[arg-type]
+    assert (again.rows, ran()) == (first.rows, 0)
+    assert "02x0012-s0/0: measured already" in capsys.readouterr().err
+    measure(run, corpus, **(options | {"seed": 3}))  # type: ignore[arg-type]
+    assert ran() > 0
+    assert "measured with other options" in capsys.readouterr().err
+
+
+def test_a_damaged_result_is_made_again(run: Path, corpus: Corpus) -> None:
+    options: dict[str, Any] = {"tokens": 100, "dtype": "float64", "quiet": True}
+    first = measure(run, corpus, **options)
+    (run / "measure" / "0.json").write_text('{"rows": [')
+    assert measure(run, corpus, **options).rows == first.rows
+    json.loads((run / "measure" / "0.json").read_text())
