@@ -1,6 +1,7 @@
 """Killed at any moment, the same call goes on and ends with the same bits; what is finished is not done again."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from collapselab.measurement import resume as store
 from collapselab.measurement.measure import measure
 from collapselab.measurement.resume import Store
 from collapselab.records.result import Result, Results
+from collapselab.records.tables import Row
 
 OPTIONS: dict[str, Any] = {"tokens": 900, "batch": 4, "quiet": True}
 BATCHES = 16  # 30 blocks a split, 4 at a time
@@ -218,3 +220,31 @@ def test_a_damaged_result_is_made_again(run: Path, corpus: Corpus) -> None:
     (run / "measure" / "0.json").write_text('{"rows": [')
     assert measure(run, corpus, **options).rows == first.rows
     json.loads((run / "measure" / "0.json").read_text())
+
+
+def change_rows(path: Path, change: Callable[[list[dict[str, Any]]], object]) -> None:
+    """Change the rows of a finished measurement, and write it as a whole one."""
+    document = json.loads(path.read_text())
+    change(document["rows"])
+    Result([Row(**row) for row in document["rows"]], document["facts"]).save(path)
+
+
+OLD: dict[str, tuple[Callable[[list[dict[str, Any]]], object], str]] = {
+    "version": (lambda rows: [row.update(version=99) for row in rows if row["metric"] == "cdnv"], "cdnv.* version 99"),
+    "lacking": (lambda rows: rows.remove(next(row for row in rows if row["metric"] == "head_sum")), "lacks .*head_sum"),
+}
+
+
+@pytest.mark.parametrize("case", OLD)
+def test_a_measurement_of_another_version_of_the_catalogue_is_made_again_and_says_why(
+    run: Path, corpus: Corpus, case: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options: dict[str, Any] = {"tokens": 100, "dtype": "float64"}
+    first = measure(run, corpus, **options)
+    change_rows(run / "measure" / "0.json", OLD[case][0])
+    capsys.readouterr()
+    assert measure(run, corpus, **options).rows == first.rows
+    assert re.search(
+        rf"0.json: measured by another version of collapselab: it.*{OLD[case][1]}", capsys.readouterr().err
+    )
+    assert Result.load(run / "measure" / "0.json").rows == first.rows[: len(first.rows) // 2]

@@ -17,6 +17,7 @@ from collapselab.measurement.resume import Store
 from collapselab.measurement.task import Task
 from collapselab.records.options import Options
 from collapselab.records.result import Result, Results, check_suffix, write
+from collapselab.records.versions import outdated
 
 if TYPE_CHECKING:
     from collapselab.models.find import Source
@@ -172,7 +173,11 @@ class _Stage:
         same = all(found.facts.get(name) == task.identity[name] for name in ("model_hash", "corpus_hash", "options"))
         if not same:
             self._say(f"{path}: measured with other options, or another model or corpus; it is made again.")
-        return found if same else None
+            return None
+        why = outdated((row.metric, row.version) for row in found.rows)
+        if why is not None:
+            self._say(f"{path}: measured by another version of collapselab: {why}. It is made again.")
+        return found if why is None else None
 
     def _check_loaded(self, model: nn.Module) -> None:
         parameter = next(model.parameters(), None)
