@@ -1,7 +1,9 @@
 """Killed at any moment, the same call goes on and ends with the same bits; what is finished is not done again."""
 
+import copy
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor, nn
 
 from collapselab.corpus.blocks import Corpus
@@ -70,7 +73,7 @@ def test_an_interrupted_measurement_goes_on_and_ends_with_the_same_bits(
     result = measure(model, corpus, state=tmp_path, **OPTIONS)
     assert result.rows == whole.rows
     assert ran() == BATCHES - batches, "finished batches must not be run again"
-    assert not list(tmp_path.iterdir()), "a finished measurement leaves nothing to go on from"
+    assert [path.name for path in tmp_path.iterdir()] == ["finished"], "nothing is left to go on from"
 
 
 def test_a_damaged_part_is_told_and_the_one_before_is_taken(
@@ -122,7 +125,8 @@ def test_other_options_never_use_the_state_of_these(
             measure(model, corpus, state=tmp_path, **OPTIONS)
     other = OPTIONS | {"seed": 1}
     assert measure(model, corpus, state=tmp_path, **other).rows == measure(model, corpus, **other).rows
-    assert len(list(tmp_path.iterdir())) == 1, "the unfinished one is still there"
+    unfinished = [path for path in tmp_path.iterdir() if path.name != "finished"]
+    assert len(unfinished) == 1, "the unfinished one is still there"
 
 
 def test_a_second_process_at_the_same_measurement_is_refused(tmp_path: Path) -> None:
@@ -131,6 +135,86 @@ def test_a_second_process_at_the_same_measurement_is_refused(tmp_path: Path) -> 
             pass
         with Store(tmp_path / "one").opened(rank=1):
             pass
+
+
+# Finished results of models that are no runs ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_loading(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Call it, and no model can be loaded any more."""
+    from collapselab.models import load
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("the model was loaded")
+
+    return lambda: monkeypatch.setattr(load, "load_model", refuse)
+
+
+@pytest.fixture
+def own_folder(folder: Path, tmp_path: Path) -> Path:
+    """A copy of the model's folder, to be changed."""
+    shutil.copytree(folder, tmp_path / "mine")
+    return tmp_path / "mine"
+
+
+def test_a_finished_result_of_a_folder_is_found_again_without_loading_the_model(
+    folder: Path,
+    corpus: Corpus,
+    tmp_path: Path,
+    no_loading: Callable[[], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options: dict[str, Any] = {"tokens": 100, "dtype": "float64", "state": tmp_path}
+    first = measure(folder, corpus, **options)
+    no_loading()
+    again = measure(folder, corpus, out=tmp_path / "rows.csv", **options)
+    assert again == first
+    kept = next((tmp_path / "finished").iterdir())
+    assert f"{folder}: measured already; {kept}. With --again it is measured again." in capsys.readouterr().err
+    assert (tmp_path / "rows.csv").exists()
+    with pytest.raises(AssertionError, match="the model was loaded"):
+        measure(folder, corpus, again=True, **options)
+    with pytest.raises(AssertionError, match="the model was loaded"):
+        measure(folder, corpus, **(options | {"seed": 1}))
+
+
+def test_a_kept_result_answers_for_the_same_weights_in_changed_files_and_for_no_others(
+    own_folder: Path, model: Any, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"tokens": 100, "dtype": "float64", "state": tmp_path / "state", "quiet": True}
+    first = measure(own_folder, corpus, **options)
+    ran = stopping_after(99, monkeypatch)
+    (own_folder / "README.md").write_text("The same model.")
+    assert (measure(own_folder, corpus, **options).rows, ran()) == (first.rows, 0)
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        other.get_output_embeddings().weight[0, 0] += 1
+    other.save_pretrained(own_folder)
+    assert measure(own_folder, corpus, **options).rows != first.rows
+    assert ran() > 0
+
+
+def test_a_kept_result_that_is_damaged_or_of_another_version_is_measured_again(
+    folder: Path, corpus: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options: dict[str, Any] = {"tokens": 100, "dtype": "float64", "state": tmp_path}
+    first = measure(folder, corpus, **options)
+    kept = next((tmp_path / "finished").iterdir())
+    change_rows(kept, OLD["version"][0])
+    assert measure(folder, corpus, **options).rows == first.rows
+    assert "another version of collapselab: its cdnv follows version 99" in capsys.readouterr().err
+    kept.write_text("{")
+    assert measure(folder, corpus, **options).rows == first.rows
+    assert "It is made again" in capsys.readouterr().err
+
+
+def test_a_loaded_model_with_a_state_is_measured_once(
+    model: nn.Module, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = measure(model, corpus, state=tmp_path, **OPTIONS)
+    ran = stopping_after(99, monkeypatch)
+    assert (measure(model, corpus, state=tmp_path, **OPTIONS), ran()) == (first, 0)
 
 
 SCRIPT = """
@@ -211,7 +295,7 @@ def test_a_measured_checkpoint_is_not_measured_again_unless_the_options_differ(
     assert "02x0012-s0/0: measured already" in capsys.readouterr().err
     measure(run, corpus, **(options | {"seed": 3}))  # type: ignore[arg-type]
     assert ran() > 0
-    assert "measured with other options" in capsys.readouterr().err
+    assert "was measured with other options" in capsys.readouterr().err
 
 
 def test_a_damaged_result_is_made_again(run: Path, corpus: Corpus) -> None:
