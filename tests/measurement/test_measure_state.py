@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import re
 import shutil
 import signal
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from collapselab.corpus.blocks import Corpus
-from collapselab.errors import RunError
+from collapselab.errors import Interrupted, RunError
 from collapselab.measurement import forward_pass as walk
 from collapselab.measurement import resume as store
 from collapselab.measurement.measure import measure
@@ -217,22 +218,99 @@ def test_a_loaded_model_with_a_state_is_measured_once(
     assert (measure(model, corpus, state=tmp_path, **OPTIONS), ran()) == (first, 0)
 
 
-SCRIPT = """
-import sys
+SLOW = """
+import sys, time
 import torch
 torch.set_num_threads(1)
-from collapselab.measurement.measure import measure
-from collapselab.measurement import resume as store
-store.SAVE_SECONDS, store.SAVE_FACTOR = 0.0, 0
 from collapselab.measurement import forward_pass as walk
 real = walk.features
 def slow(*args, **inputs):
-    import time
     time.sleep(0.02)
     return real(*args, **inputs)
 walk.features = slow
+"""
+SCRIPT = f"""{SLOW}
+from collapselab.measurement.measure import measure
+from collapselab.measurement import resume as store
+store.SAVE_SECONDS, store.SAVE_FACTOR = 0.0, 0
 measure(sys.argv[1], sys.argv[2], state=sys.argv[3], dtype="float64", tokens=3000, batch=2, quiet=True)
 """
+COMMAND = f"""{SLOW}
+from collapselab.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "bootstrap"), [(signal.SIGTERM, 143, 0), (signal.SIGINT, 130, 3)], ids=["SIGTERM", "Ctrl-C"]
+)
+def test_a_signal_saves_what_is_collected_and_the_same_command_ends_bit_identically(
+    folder: Path, corpus: Corpus, tmp_path: Path, number: signal.Signals, status: int, bootstrap: int
+) -> None:
+    words = ["measure", folder, "--corpus", corpus.path, "--state", tmp_path, "--dtype", "float64", "--tokens", "3000"]
+    words += ["--batch", "2", "--bootstrap", str(bootstrap)]
+    command = [sys.executable, "-c", COMMAND, *map(str, words)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 100
+    while not list(tmp_path.glob("*/plan.json")) and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(0.2)  # ten batches of some sixty, far less than a minute: nothing was saved for being due
+    process.send_signal(number)
+    _, said = process.communicate(timeout=100)
+    assert process.returncode == status, said
+    assert f"collapselab: stopped by {number.name}. What is collected is in {tmp_path}" in said
+    assert "the same command continues" in said
+    assert "Traceback" not in said
+    assert list(tmp_path.glob("*/train-*.safetensors"))
+    options: dict[str, Any] = {"dtype": "float64", "tokens": 3000, "batch": 2, "quiet": True, "bootstrap": bootstrap}
+    found = measure(folder, corpus, state=tmp_path, **options)
+    assert found.rows == measure(folder, corpus, **options).rows
+
+
+def test_a_signal_between_batches_stops_before_the_next_one(
+    model: nn.Module, corpus: Corpus, whole: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "SAVE_SECONDS", 60.0)
+    real, ran = walk.features, 0
+
+    def features(*args: Any, **inputs: Any) -> Tensor:
+        nonlocal ran
+        ran += 1
+        if ran == 11:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return real(*args, **inputs)
+
+    monkeypatch.setattr(walk, "features", features)
+    with pytest.raises(Interrupted, match="stopped by SIGTERM"):
+        measure(model, corpus, state=tmp_path, **OPTIONS)
+    assert ran == 11
+    assert measure(model, corpus, state=tmp_path, **OPTIONS).rows == whole.rows
+    assert ran == BATCHES
+
+
+@pytest.mark.parametrize("spoilt", ["{", "[]", '{"batch": 2}', "\x00" * 40], ids=["cut", "list", "edited", "zeros"])
+def test_a_damaged_plan_is_said_and_the_measurement_starts_from_the_beginning(
+    model: nn.Module,
+    corpus: Corpus,
+    whole: Result,
+    spoilt: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with monkeypatch.context() as patch:
+        stopping_after(6, patch)
+        with pytest.raises(Killed):
+            measure(model, corpus, state=tmp_path, **OPTIONS)
+    plan = next(tmp_path.glob("*/plan.json"))
+    plan.write_text(spoilt)
+    ran = stopping_after(BATCHES, monkeypatch)
+    assert measure(model, corpus, state=tmp_path, **OPTIONS).rows == whole.rows
+    assert ran() == BATCHES
+    said = capsys.readouterr().err
+    assert str(plan) in said
+    assert "The measurement starts from the beginning." in said
 
 
 def test_kill_9_in_the_middle_and_the_same_command_ends_bit_identically(
