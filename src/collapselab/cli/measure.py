@@ -127,7 +127,7 @@ def measure(
 def _batch(text: str) -> int | Literal["auto"]:
     if text == "auto":
         return "auto"
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
         raise typer.BadParameter(f"{text!r} is neither auto nor a number.", param_hint="--batch")
     return int(text)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from torch import nn
 
 from collapselab.corpus.blocks import Corpus
+from collapselab.disk import check_writable
 from collapselab.errors import ConfigError, DiskError, Interrupted, UserError
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.finished import Finished, files_hash, place_in
@@ -66,6 +67,7 @@ def measure(
     )
     if out is not None:
         check_suffix(out)
+        check_writable(out)  # now, not after hours
     opened = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
     stage = _Stage(opened, options, processes or Processes(), device, trust_code, state, again, quiet)
     found = stage.of_module(model) if isinstance(model, nn.Module) else stage.of_names(_names(model))

@@ -111,7 +111,9 @@ class Store:
 
     def _stopped(self, number: int) -> Interrupted:
         name = signal.Signals(number).name
-        return Interrupted(f"stopped by {name}. What is collected is in {self.folder}; the same command continues.", number)
+        return Interrupted(
+            f"stopped by {name}. What is collected is in {self.folder}; the same command continues.", number
+        )
 
     def saved(self, split: str, group: int, device: str | torch.device = "cpu") -> Gathered:
         """How far the group in hand had come; nothing gathered if it was not begun."""
