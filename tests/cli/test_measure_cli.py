@@ -83,7 +83,7 @@ def test_several_models_end_side_by_side_with_their_reliability(place: Path) -> 
     result = invoked(place, place / "one", place / "two", place / "three", "--bootstrap", "2")
     assert result.exit_code == 0, result.output
     last = result.stdout[result.stdout.rindex("reliability") :]
-    assert re.search(r"cdnv( +[-\d.e]+){4}", last)
+    assert re.search(r"cdnv( +[-\d.e]+†?){4}", last)
     assert "validation perplexity" in last
 
 

@@ -105,7 +105,7 @@ def check_suffix(path: str | Path) -> None:
 
 
 def write(path: str | Path, found: Result | Results) -> None:
-    """Write rows as .csv or .parquet with their facts in a file beside it, or both as .json; each whole or not at all."""
+    """Write rows as .csv or .parquet with the facts in a file beside it, or both as .json; whole or not at all."""
     check_suffix(path)
     path = Path(path)
     if path.suffix == ".csv":
@@ -127,13 +127,13 @@ def facts_path(path: str | Path) -> Path:
 
 def _facts_beside(path: Path, found: Result | Results) -> dict[str, Any]:
     """The facts of all models of a table, and the hash of the table that they belong to."""
-    several = isinstance(found, Results)
+    results, failures = (found.results, found.failures) if isinstance(found, Results) else ([found], {})
     document: dict[str, Any] = _sayable(
         {
             "format": 2,
             "table": {"name": path.name, "sha256": sha256(path)},
-            "facts": [result.facts for result in (found if several else [found])],
-            "failures": found.failures if several else {},
+            "facts": [result.facts for result in results],
+            "failures": failures,
         }
     )
     return document
