@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from torch import nn
 
 from collapselab.corpus.blocks import Corpus
-from collapselab.errors import ConfigError, RunError, UserError
+from collapselab.errors import ConfigError, DamagedError, UserError
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.model import Subject
 from collapselab.measurement.resume import Store
 from collapselab.measurement.task import Task
 from collapselab.records.options import Options
 from collapselab.records.result import Result, Results, check_suffix, write
+from collapselab.records.run import verify_checkpoint
 
 if TYPE_CHECKING:
     from collapselab.models.find import Source
@@ -108,6 +109,8 @@ class _Stage:
         from collapselab.models.load import load_model
 
         dtype = None if self.options.dtype is None else getattr(torch, self.options.dtype)
+        if source.run:
+            verify_checkpoint(Path(source.path))
         loaded = load_model(source, device=self.processes.device(self.device), dtype=dtype, trust_code=self.trust_code)
         folder = Path(source.path).resolve().parents[1] / "measure" if source.run else None
         task = self._task(loaded, source.name, source.run, source.checkpoint or source.revision)
@@ -166,7 +169,7 @@ class _Stage:
             return None
         try:
             found = Result.load(path)
-        except RunError as error:
+        except DamagedError as error:
             self._say(f"{error} It is made again.")
             return None
         same = all(found.facts.get(name) == task.identity[name] for name in ("model_hash", "corpus_hash", "options"))
