@@ -27,13 +27,15 @@ class Options:
     strict: bool = False
     seed: int = 0
     shard_classes: bool = False
+    skip_positions: int = 1
+    """Positions at the head of every block that are no samples at layers below the last."""
 
     def __post_init__(self) -> None:
         if self.layers not in ("last", "all"):
             raise ConfigError(f"layers is {self.layers!r}; it is last or all.")
         if self.dtype is not None and self.dtype not in DTYPES:
             raise ConfigError(f"dtype is {self.dtype!r}; it is one of {', '.join(DTYPES)}.")
-        self._at_least(0, "bins", "bootstrap", "seed")
+        self._at_least(0, "bins", "bootstrap", "seed", "skip_positions")
         self._at_least(1, "min_count", "tokens")
         if self.batch != "auto":
             self._at_least(1, "batch")
@@ -49,10 +51,15 @@ class Options:
                 raise ConfigError(f"{name} is {value!r}; a whole number from {least} on is needed.")
 
     def facts(self) -> dict[str, Any]:
-        """The settings as JSON knows them."""
+        """The settings as JSON knows them, without `skip_positions` where that leaves nothing out.
+
+        So a measurement of a version that left nothing out has the facts of one that leaves nothing out now.
+        """
         facts: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        if self.layers == "last" or not self.skip_positions:
+            del facts["skip_positions"]
         return facts
 
-    def blocks_for(self, labels_per_block: int, blocks: int) -> int:
+    def blocks_for(self, labels_per_block: float, blocks: int) -> int:
         """How many blocks hold the tokens asked for."""
         return blocks if self.tokens is None else min(blocks, math.ceil(self.tokens / labels_per_block))
