@@ -43,6 +43,10 @@ def measure(
         bool,
         typer.Option("--strict", help="Refuse blocks longer than the context, not cut them.", rich_help_panel=WHAT),
     ] = False,
+    skip_positions: Annotated[
+        int,
+        typer.Option(help="First positions of every block that layers below the last leave out.", rich_help_panel=WHAT),
+    ] = 1,
     seed: Annotated[int, typer.Option(help="Of the sample, the null and the resamples.", rich_help_panel=WHAT)] = 0,
     device: Annotated[str, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:1`.", rich_help_panel=RUNNING)] = "auto",
     dtype: Annotated[
@@ -108,6 +112,7 @@ def measure(
         strict=strict,
         seed=seed,
         shard_classes=shard_classes,
+        skip_positions=skip_positions,
         out=out,
         state=state or _cache(),
         again=again,

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from collapselab.measurement.catalogue import ALL, DECIDED, OF_FEATURES, Catalogue, Key, Measurements
+from collapselab.measurement.sample import ByLayer
 from collapselab.measurement.sums import Gathered, is_null
 
 HALVES = 8
@@ -82,7 +83,11 @@ class Resamples:
 
 
 def resampled(
-    catalogue: Catalogue, groups: dict[str, list[Callable[[], Gathered]]], counts: Tensor, resamples: int, seed: int
+    catalogue: Catalogue,
+    groups: dict[str, list[Callable[[], Gathered]]],
+    counts: ByLayer[Tensor],
+    resamples: int,
+    seed: int,
 ) -> Resamples:
     """Both splits resampled, each by draws of its own. Decisions keep the centres of the whole training split."""
 

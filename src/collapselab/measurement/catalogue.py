@@ -15,6 +15,7 @@ from torch import Tensor
 from collapselab.core.decisions import Decisions
 from collapselab.core.metrics import METRICS, Measurement, collapse_metrics
 from collapselab.core.moments import ClassMoments
+from collapselab.measurement.sample import ByLayer
 from collapselab.measurement.sums import is_null, layer_of
 from collapselab.models.taps import OutputLayer
 
@@ -58,13 +59,15 @@ class Catalogue(NamedTuple):
             found |= {Key(split, layer, bin, id): _told(one, layer, moments) for id, one in values.items()}
         return found
 
-    def of_decisions(self, decisions: dict[str, Decisions], counts: Tensor, *, null: bool = False) -> Measurements:
+    def of_decisions(
+        self, decisions: dict[str, Decisions], counts: ByLayer[Tensor], *, null: bool = False
+    ) -> Measurements:
         """NC4 for each layer, with centres of the training split, whose class counts these are."""
         found: Measurements = {}
-        light = ClassMoments(counts, torch.zeros(len(counts), 1).double(), torch.zeros(len(counts)).double())
         for key, judged in decisions.items():
             if is_null(key) != null:
                 continue
+            light = _only_counts(counts.of(layer_of(key)))
             for bin, classes in {ALL: None, **self.bins}.items():
                 values = collapse_metrics(
                     light, min_count=self.min_count, decisions=judged, classes=classes, only=DECIDED
@@ -83,6 +86,10 @@ class Catalogue(NamedTuple):
             classes=classes,
             only=wanted,
         )
+
+
+def _only_counts(counts: Tensor) -> ClassMoments:
+    return ClassMoments(counts, torch.zeros(len(counts), 1).double(), torch.zeros(len(counts)).double())
 
 
 @final

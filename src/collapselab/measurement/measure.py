@@ -42,6 +42,7 @@ def measure(
     strict: bool = False,
     seed: int = 0,
     shard_classes: bool = False,
+    skip_positions: int = 1,
     out: str | Path | None = None,
     state: str | Path | None = None,
     again: bool = False,
@@ -59,12 +60,25 @@ def measure(
     `Results`: one `Result` a checkpoint or model. Results of a run are kept in its folder `measure` and made once.
 
     NC1-NC3 come from one pass over the training split, NC4 from one over validation. `tokens` measures a seeded sample
-    of the blocks of each split; `bins` adds rows for classes of like frequency; `bootstrap` adds intervals. `state`, a
-    folder, keeps what is gathered as it goes, and the result: the same call after an interruption ends with the same
-    bits, and repeated it gives the result that is kept, unless `again` asks to measure once more.
+    of the blocks of each split; `bins` adds rows for classes of like frequency; `bootstrap` adds intervals. With
+    layers="all", the first `skip_positions` of every block are no samples below the last layer, where attention sinks
+    rule. `state`, a folder, keeps what is gathered as it goes, and the result: the same call after an interruption ends
+    with the same bits, and repeated it gives the result that is kept, unless `again` asks to measure once more.
     """
     options = Options(
-        layers, bins, null, bootstrap, dtype, batch, tokens, min_count, train_loss, strict, seed, shard_classes
+        layers,
+        bins,
+        null,
+        bootstrap,
+        dtype,
+        batch,
+        tokens,
+        min_count,
+        train_loss,
+        strict,
+        seed,
+        shard_classes,
+        skip_positions,
     )
     if out is not None:
         check_suffix(out)

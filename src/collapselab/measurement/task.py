@@ -1,7 +1,7 @@
 """One model on one corpus: a pass over training, a pass over validation, and the rows that come of them."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -24,13 +24,17 @@ from collapselab.measurement.half_sample import Halfway, Part, compared, half_of
 from collapselab.measurement.model import Subject
 from collapselab.measurement.nearest_centre import Judge
 from collapselab.measurement.resume import Store
-from collapselab.measurement.sample import GROUPS, Sample
+from collapselab.measurement.sample import GROUPS, ByLayer, Sample
 from collapselab.measurement.shards import ClassShards
+from collapselab.measurement.spread import Spread
 from collapselab.measurement.sums import Gathered, is_null, layer_of
 from collapselab.models.scores import Scores
 from collapselab.records.options import Options
 from collapselab.records.result import Result
 from collapselab.records.tables import Row
+
+RULED_SHARE = 0.5
+"""A handful of features that carries more of a layer's variance than this is worth a warning."""
 
 
 @final
@@ -62,6 +66,7 @@ class _Found:
     values: Measurements = field(default_factory=dict)
     nulls: Measurements = field(default_factory=dict)
     scores: dict[str, Scores] = field(default_factory=dict)
+    spreads: dict[str, Spread] = field(default_factory=dict)
     left_out: int = 0
     part: Part | None = None
 
@@ -74,19 +79,20 @@ class _Run:
         self.start = time.perf_counter()
         self.task, self.store, self.moments_to = task, store, moments_to
         self.options, self.processes, subject = task.options, task.processes, task.subject
-        self.samples = {split: subject.sample(task.corpus, split, self.options) for split in ("train", "validation")}
-        self.groups = {split: self._groups(sample) for split, sample in self.samples.items()}
-        counts = self.samples["train"].counts(subject.classes)
-        self._check_counts(int(counts.max()))
-        self.kept = counts >= self.options.min_count
-        self.counts = torch.where(self.kept, counts, 0)
-        later = self.samples["validation"].counts(subject.classes)
-        of_kept = later if self.options.min_count == 1 else torch.where(self.kept, later, 0)
+        self.samples = {split: subject.samples(task.corpus, split, self.options) for split in ("train", "validation")}
+        self.groups = {split: self._groups(sample.last) for split, sample in self.samples.items()}
+        counts = self._class_counts(self.samples["train"])
+        self.kept = ByLayer(*(one >= self.options.min_count for one in (counts.last, counts.below)))
+        self.counts = ByLayer(
+            torch.where(self.kept.last, counts.last, 0), torch.where(self.kept.below, counts.below, 0)
+        )
+        later = self.samples["validation"].last.counts(subject.classes)
+        of_kept = later if self.options.min_count == 1 else torch.where(self.kept.last, later, 0)
         self.split_counts = {
-            "train": self.counts,
+            "train": self.counts.last,
             "validation": torch.where(of_kept >= self.options.min_count, of_kept, 0),
         }
-        bins = frequency_bins(counts, self.options.bins, min_count=self.options.min_count)
+        bins = frequency_bins(counts.last, self.options.bins, min_count=self.options.min_count)
         self.catalogue = Catalogue(subject.applied, self.options.min_count, bins)
         self.shards = ClassShards(self.processes, subject.classes) if self.options.shard_classes else None
         self.walk = self._walk()
@@ -119,8 +125,10 @@ class _Run:
     def _combined(self, split: str, own: Gathered) -> Gathered:
         """What all processes gathered; the catalogue of each layer's moments is made as they are combined."""
         total = Gathered()
-        for part in self.processes.everyone(Gathered(decisions=own.decisions, scores=own.scores)):
+        shared = Gathered(decisions=own.decisions, scores=own.scores, spreads=own.spreads)
+        for part in self.processes.everyone(shared):
             total.merge(part)
+        self.found.spreads |= total.spreads
         if split == "train":
             self.found.part = own.part if self.processes.world == 1 else self._own_part(own)
         for key in list(own.moments):  # one at a time: no two layers are held twice
@@ -136,7 +144,7 @@ class _Run:
 
     def _halfway(self) -> Halfway | None:
         """Where one process takes the values of half the sample; with resamples there are halves anyway."""
-        half = half_of(len(self.samples["train"]), self.walk.batch)
+        half = half_of(len(self.samples["train"].last), self.walk.batch)
         if half is None or self.processes.world > 1 or self.options.bootstrap:
             return None
         return Halfway(half, self._part_values)
@@ -175,16 +183,22 @@ class _Run:
             raise ConfigError(f"bootstrap: the {sample.name} has {len(sample)} block; at least 2 can be resampled.")
         return sample.groups(max(GROUPS, world) if self.options.bootstrap else world)
 
-    def _check_counts(self, largest: int) -> None:
+    def _class_counts(self, samples: ByLayer[Sample]) -> ByLayer[torch.Tensor]:
+        """How often each class is a label of the training split's samples."""
+        last = samples.last.counts(self.task.subject.classes)
+        alike = samples.below is samples.last
+        counts = ByLayer(last, last if alike else samples.below.counts(self.task.subject.classes))
+        largest = int(min(counts.last.max(), counts.below.max()))
         if largest < self.options.min_count:
             raise ConfigError(
                 f"min_count is {self.options.min_count:,}, but no class of the training split has as many samples; "
                 f"the largest has {largest:,}."
             )
+        return counts
 
     def _walk(self) -> Walk:
         largest = max(len(group) for parts in self.groups.values() for group in parts)
-        batch = self.task.subject.batch(self.options, self.samples["train"].length, largest)
+        batch = self.task.subject.batch(self.options, self.samples["train"].last.length, largest)
         if self.store is not None and self.processes.first:  # it goes on with the batches it began with
             batch = self.store.plan({**self.task.identity, "batch": batch})["batch"]
         return Walk(
@@ -239,13 +253,14 @@ class _Run:
         return rows
 
     def _facts(self, rows: list[Row], resamples: Resamples | None, train_seconds: float) -> dict[str, Any]:
-        subject, tokens = self.task.subject, int(self.counts.sum())
+        subject, tokens = self.task.subject, int(self.counts.last.sum())
         part = self.found.part if resamples is None else Part(tokens // 2, resamples.half_values("train", "last"))
         half = compared(part, rows, tokens)
         facts: dict[str, Any] = {
             **self.task.identity,
             "splits": {split: self._split_facts(split) for split in self.samples},
             "half_sample": None if half is None else half.facts(),
+            "warnings": [*_spread_warnings(self.found.spreads)],
             "classes": subject.classes,
             "context": subject.context,
             "dtype": subject.dtype,
@@ -261,14 +276,30 @@ class _Run:
         return facts
 
     def _split_facts(self, split: str) -> dict[str, Any]:
-        sample, scores = self.samples[split], self.found.scores[split]
+        samples, scores = self.samples[split], self.found.scores[split]
+        sample = samples.last
         facts: dict[str, Any] = {"blocks": len(sample), "tokens": sample.tokens, "blocks_cut_off": sample.cut_off}
+        if samples.below is not sample:
+            facts["tokens_below"] = samples.below.tokens
         facts |= asdict(class_sizes(self.split_counts[split]))
         if split == "validation":
             facts["left_out"] = self.found.left_out
         if scores.tokens:
             facts |= {"loss": scores.loss, "accuracy": scores.accuracy, "perplexity": scores.perplexity}
         return facts
+
+
+def _spread_warnings(spreads: dict[str, Spread]) -> Iterator[dict[str, str]]:
+    """A warning for each layer where a handful of features carries more than half of the variance."""
+    for layer, spread in spreads.items():
+        share = spread.share_of_handful()
+        if share > RULED_SHARE:
+            text = (
+                f"layer {layer}: {spread.handful:,} of {spread.features:,} features carry {share:.0%} of the variance; "
+                "its values say little about the others."
+            )
+            sinks = " If these are the first positions of blocks, leave out more with --skip-positions."
+            yield {"code": "few_features_rule", "text": text + ("" if layer == "last" else sinks)}
 
 
 def _place(key: Key) -> tuple[Any, ...]:

@@ -11,6 +11,9 @@ from collapselab.records.options import Options
 
 STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)
 
+ADDED_FIELDS = ("begin",)
+"""Fields of CorpusSpec that its first version did not have: a corpus that does not use them keeps its folder's name."""
+
 
 class CorpusSpec(BaseModel):
     """A corpus that is there (`folder`), or one that the suite builds from a source as `corpus build` would."""
@@ -22,8 +25,9 @@ class CorpusSpec(BaseModel):
     validation: str | list[str] | None = None
     tokenizer: str | None = None
     block: int | None = Field(None, ge=2)
-    packing: Literal["stream", "paper"] = "stream"
+    packing: Literal["stream", "paper", "document"] = "stream"
     boundary: Literal["auto", "end", "begin"] = "auto"
+    begin: Literal["auto", "block", "document"] = "auto"
     validation_share: float = Field(0.02, gt=0, lt=1)
     seed: int = 0
     text_column: str = "text"
@@ -43,6 +47,7 @@ class CorpusSpec(BaseModel):
             block=self.block or (2048 if self.packing == "paper" else Recipe.block),
             packing=self.packing,
             boundary=self.boundary,
+            begin=self.begin,
             validation_share=self.validation_share,
             seed=self.seed,
         )

@@ -58,7 +58,8 @@ def train(
     steps, by default so many that the log has at most 2,000 lines.
     """
     opened, folder = Corpus(corpus), RunFolder(out)
-    planned = plan(settings, blocks=len(opened.train), block=opened.block)
+    samples = opened.record.samples("train")
+    planned = plan(settings, blocks=len(opened.train), block=opened.block, samples=samples)
     config = _model_config(settings, opened)
     where = find_device(device)
     bf16 = settings.precision == "bf16" or (settings.precision == "auto" and _has_bf16(where))
