@@ -75,7 +75,7 @@ class _only:
 def test_every_layer_is_that_of_the_hidden_states_and_the_last_is_after_the_final_norm(
     model: nn.Module, corpus: Corpus
 ) -> None:
-    result = measured(model, corpus, layers="all", tokens=400)
+    result = measured(model, corpus, layers="all", tokens=400, skip_positions=0)
     assert {row.layer for row in result.rows} == {"1", "2", "last"}
     chosen = np.sort(corpus.train.order(seed=0)[:13])
     parts = [naive(model, _only(corpus.train, i), 1, layer=1) for i in chosen]

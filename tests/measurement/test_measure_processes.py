@@ -18,10 +18,10 @@ WIDE: dict[str, Any] = {"tokens": 200, "batch": 2, "vocabulary": LARGE, "null": 
 
 
 @pytest.fixture(scope="module")
-def worlds(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def worlds(corpus: Corpus, documents: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All jobs in one go, so that the libraries are imported once."""
     out = tmp_path_factory.mktemp("worlds")
-    state = {"state": str(out / "state")}
+    state, ragged = {"state": str(out / "state")}, PLAIN | {"corpus": str(documents.path)}
     jobs = [
         ("one", 1, PLAIN),
         ("two", 2, PLAIN),
@@ -35,6 +35,9 @@ def worlds(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("two sharded, stopped, to be killed", 2, SHARDED | {"die_at": 4, "signal": 15, "state": str(out / "stopped")}),
         ("two sharded, stopped, going on", 2, SHARDED | {"state": str(out / "stopped")}),
         ("two sharded, never killed", 2, SHARDED),
+        ("one on documents", 1, ragged),
+        ("two on documents", 2, ragged),
+        ("two sharded on documents", 2, ragged | {"shard_classes": True}),
         ("wide", 1, WIDE),
         ("wide on two", 2, WIDE | {"shard_classes": True}),
         ("wide on four", 4, WIDE | {"shard_classes": True}),
@@ -65,6 +68,8 @@ def assert_same(one: Result, other: Result, *, rel: float) -> None:
         ("one in float32", "two in float32"),
         ("one resampled", "three resampled"),
         ("one", "two sharded"),
+        ("one on documents", "two on documents"),
+        ("one on documents", "two sharded on documents"),
         ("wide", "wide on two"),
         ("wide", "wide on four"),
     ],
