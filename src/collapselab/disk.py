@@ -85,6 +85,18 @@ def folder_written_whole(path: str | Path) -> Iterator[Path]:
             shutil.rmtree(partial, ignore_errors=True)
 
 
+def check_writable(path: str | Path) -> None:
+    """DiskError if a file cannot be written here: asked before the work whose result it is to hold."""
+    path = Path(path)
+    if path.is_dir():
+        raise DiskError(f"{path}: a folder, where a file is to be written. Name a file in it.")
+    with disk_errors(path):
+        make_folder(path.parent)
+        probe = path.with_name(f".{path.name}.{_HOST}-{os.getpid()}.tmp")
+        probe.touch()
+        probe.unlink()
+
+
 def make_folder(path: str | Path) -> None:
     """Make a folder and those above it, if they are not there; NotADirectoryError if a file is in the way."""
     try:

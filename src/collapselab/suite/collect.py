@@ -14,6 +14,7 @@ from collapselab.errors import DamagedError, RunError, UserError
 from collapselab.records.result import Result
 from collapselab.records.run import Checkpoint, RunFolder, RunRecord, identity
 from collapselab.records.tables import Row, Run, write_results, write_runs
+from collapselab.records.versions import outdated
 from collapselab.suite.folder import SuiteFolder
 
 NOT_COLUMNS = ("checkpoints", "epochs", "family", "width", "depth", "weight_decay", "lr", "seed")
@@ -128,6 +129,9 @@ def _measured_rows(path: Path, run: str, checkpoint: str, record: RunRecord, tab
         if result.facts.get(key) != value:
             tables.refused.append(f"{path}: its {key} is {result.facts.get(key)}, not {value}. Its rows are refused.")
             return []
+    if why := outdated((row.metric, row.version) for row in result.rows):
+        tables.refused.append(f"{path}: {why}. Its rows are left out; `suite run` measures again.")
+        return []
     return result.rows
 
 

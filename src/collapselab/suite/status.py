@@ -6,8 +6,9 @@ from typing import Any, Literal, final
 
 from collapselab.errors import DamagedError
 from collapselab.records.options import Options
-from collapselab.records.result import read_measurement
+from collapselab.records.result import Result
 from collapselab.records.run import log_entry
+from collapselab.records.versions import outdated
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.plan import Entry
 
@@ -70,10 +71,12 @@ def missing(path: Path, entry: Entry, options: Options) -> tuple[list[str], list
 
 def _is_measured(path: Path, checkpoint: str, corpus_hash: str | None, options: dict[str, Any]) -> bool:
     try:
-        facts = read_measurement(path / "measure" / f"{checkpoint}.json")["facts"]
+        result = Result.load(path / "measure" / f"{checkpoint}.json")
     except (FileNotFoundError, DamagedError):
         return False
-    return bool(facts.get("options") == options and facts.get("corpus_hash") == corpus_hash)
+    if result.facts.get("options") != options or result.facts.get("corpus_hash") != corpus_hash:
+        return False
+    return outdated((row.metric, row.version) for row in result.rows) is None
 
 
 def _progress(path: Path, entry: Entry) -> tuple[int, float | None, float | None]:
