@@ -100,7 +100,7 @@ def model_hash(model: "PreTrainedModel") -> str:
     The same wherever the model was loaded from and whichever device it is on. Half-precision weights are the float32
     numbers they are equal to, so that loading them as float32 changes nothing; rounding to half precision does.
     """
-    settings = _hashed(model.config.to_diff_dict())
+    settings = _hashed(model.config.to_diff_dict()) | _adapters(model)
     digest = hashlib.blake2b(json.dumps(settings, sort_keys=True, default=str).encode(), digest_size=8)
     seen: set[int] = set()
     for name, tensor in sorted(model.state_dict(keep_vars=True).items()):
@@ -118,6 +118,16 @@ def _hashed(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {str(name): _hashed(inner) for name, inner in value.items() if name not in NOT_HASHED}
+
+
+def _adapters(model: nn.Module) -> dict[str, Any]:
+    """Strength and state of each adapter layer, which no weight shows; nothing for a model without one."""
+    layers: dict[str, Any] = {
+        name: [module.scaling, list(module.active_adapters), module.disable_adapters, module.merged]
+        for name, module in model.named_modules()
+        if isinstance(getattr(module, "scaling", None), dict) and hasattr(module, "active_adapters")
+    }
+    return {"adapters": layers} if layers else {}
 
 
 def _bytes(part: Tensor) -> memoryview:
