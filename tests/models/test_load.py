@@ -3,12 +3,9 @@
 import json
 import os
 import pickle
-import socket
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +20,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from collapselab.errors import ConfigError, ModelError, RunError
+from collapselab.hub import HUB_SECONDS
 from collapselab.models import load
 from collapselab.models.find import Source, find_models
 from collapselab.models.gpt_neo import FusedSelfAttention
@@ -344,42 +342,7 @@ def test_a_hub_that_cannot_be_reached_is_said_soon_and_with_what_to_do() -> None
         ModelError, match="owner/model: no such folder here.* the hub cannot be reached.* --local-dir DIR"
     ):
         load_model(Source("owner/model", "owner/model"))
-    assert time.monotonic() - start < 2 + load.HUB_SECONDS
-
-
-@pytest.fixture
-def hub() -> Iterator[str]:
-    class Answer(BaseHTTPRequestHandler):
-        def do_HEAD(self) -> None:
-            self.send_error(503)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Answer)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-def test_a_hub_that_answers_anything_at_all_is_there(hub: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not load._hub_answers()
-    monkeypatch.setattr(constants, "ENDPOINT", hub)
-    assert load._hub_answers()
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert not load._hub_answers()
-
-
-def test_a_hub_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "HUB_SECONDS", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        start = time.monotonic()
-        assert not load._hub_answers()
-        assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 2 + HUB_SECONDS
 
 
 @pytest.mark.parametrize("answers", [True, False])
@@ -390,7 +353,7 @@ def test_the_library_asks_the_hub_only_if_it_answers(answers: bool, monkeypatch:
         asked.update(where)
         raise OSError("no such model on the hub")
 
-    monkeypatch.setattr(load, "_hub_answers", lambda: answers)
+    monkeypatch.setattr(load, "hub_answers", lambda: answers)
     monkeypatch.setattr(transformers.PreTrainedConfig, "get_config_dict", ask)
     with pytest.raises(ModelError, match="no such model on the hub" if answers else "cannot be reached"):
         load_model(Source("a/b@v1", "a/b", "v1"))

@@ -15,20 +15,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import torch
 from torch import Tensor, nn
 
 from collapselab.errors import ConfigError, ModelError
+from collapselab.hub import hub_answers
 from collapselab.models.find import Source, first_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-HUB_SECONDS = 3.0
-"""How long the hub may take to show that it is there."""
 
 BUFFERS = ("attn.bias", "attention.bias", "masked_bias", "inv_freq", "position_ids")
 """Ends of the names of causal masks and positions that older checkpoints carry and newer models make themselves."""
@@ -148,23 +144,8 @@ def _where(source: Source) -> dict[str, Any]:
     return {
         "pretrained_model_name_or_path": source.path,
         "revision": source.revision,
-        "local_files_only": local or not _hub_answers(),
+        "local_files_only": local or not hub_answers(),
     }
-
-
-def _hub_answers() -> bool:
-    """Whether the hub can be reached: any answer will do. The library would go on trying for most of a minute."""
-    from huggingface_hub import constants
-
-    if constants.HF_HUB_OFFLINE:
-        return False
-    try:
-        with urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=HUB_SECONDS):
-            return True
-    except HTTPError:
-        return True
-    except OSError:
-        return False
 
 
 def _unpacked(where: dict[str, Any]) -> dict[str, Any]:
