@@ -104,9 +104,9 @@ class Corpus:
 
     def tokenizer(self) -> Any:
         """The tokenizer the corpus was built with."""
-        from transformers import AutoTokenizer
+        from collapselab.corpus.vocabulary import load_tokenizer
 
-        return AutoTokenizer.from_pretrained(self.path / "tokenizer")
+        return load_tokenizer(self.path / "tokenizer")
 
     def _check_files(self, *, hashes: bool) -> None:
         for name, expected in self.facts["files"].items():
