@@ -85,6 +85,18 @@ def folder_written_whole(path: str | Path) -> Iterator[Path]:
             shutil.rmtree(partial, ignore_errors=True)
 
 
+def check_writable(path: str | Path) -> None:
+    """DiskError if a file cannot be written here: asked before the work whose result it is to hold."""
+    path = Path(path)
+    if path.is_dir():
+        raise DiskError(f"{path}: a folder, where a file is to be written. Name a file in it.")
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        probe = path.with_name(f".{path.name}.{_HOST}-{os.getpid()}.tmp")
+        probe.touch()
+        probe.unlink()
+
+
 def sweep(folder: str | Path) -> None:
     """Remove from a folder the temporary files and folders of processes that no longer run."""
     for path in Path(folder).glob(".*"):
@@ -165,6 +177,8 @@ def disk_trouble(error: BaseException | None, *, reading: bool = False) -> str |
         code = getattr(error, "errno", None)
         if code in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(error):
             return "the disk is full"
+        if isinstance(error, FileExistsError):
+            return "a file, where a folder is needed"
         if isinstance(error, OSError) and code in _REFUSALS:
             return f"cannot be {'read' if reading else 'written'} ({os.strerror(code)})"
         error = error.__cause__

@@ -19,7 +19,8 @@ from collapselab.core import moments
 from collapselab.core.moments import ClassMoments
 from collapselab.errors import ConfigError, CorpusError, DiskError, Interrupted, RunError
 from collapselab.measurement import resume as store
-from collapselab.records.tables import read_results, read_runs
+from collapselab.records.result import Result
+from collapselab.records.tables import Row, read_results, read_runs
 from collapselab.suite import run as suites
 from collapselab.suite.collect import collect
 from collapselab.suite.folder import SuiteFolder
@@ -373,6 +374,24 @@ def test_rows_whose_hash_does_not_fit_are_refused(copied: tuple[Suite, SuiteFold
         (second.name, second.checkpoints[-1]),
         (third.name, "0"),
     }
+
+
+def test_rows_of_another_version_of_a_metric_are_left_out_and_measured_again(
+    copied: tuple[Suite, SuiteFolder],
+) -> None:
+    suite, folder = copied
+    one = entries(suite, folder)[0]
+    path = folder.run(one.name) / "measure" / "0.json"
+    document = json.loads(path.read_text())
+    rows = [Row(**row | {"version": 99 if row["metric"] == "cdnv" else row["version"]}) for row in document["rows"]]
+    Result(rows, document["facts"]).save(path)
+    tables = collect(folder)
+    assert "its cdnv follows version 99 of the definition, not version 1. Its rows are left out" in tables.refused[0]
+    assert (one.name, "0") not in {(row.run, row.checkpoint) for row in tables.results}
+    assert tables.results
+    assert run_state(folder, one, suite.measure).stage == "stopped"
+    assert perform(folder, one, suite.measure).result == "done"
+    assert not collect(folder).refused
 
 
 def test_other_measuring_options_make_a_finished_run_missing(

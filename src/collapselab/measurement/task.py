@@ -53,7 +53,7 @@ class Task:
             return _Run(self, None, moments_to).result()
         place = TemporaryDirectory() if self.processes.first else nullcontext("")
         with place as folder:  # for the groups of all processes, until the first has resampled them
-            return _Run(self, Store(self.processes.from_first(folder)), moments_to).result()
+            return _Run(self, Store(self.processes.from_first(folder), temporary=True), moments_to).result()
 
 
 @dataclass
@@ -102,7 +102,8 @@ class _Run:
         return Result(self._rows(resamples), self._facts(resamples, train_seconds))
 
     def _gathered(self, split: str, judge: Judge | None = None) -> Gathered:
-        return self.walk.over(self.samples[split], self.processes.mine(self.groups[split]), judge)
+        with self.store.stoppable() if self.store is not None else nullcontext():
+            return self.walk.over(self.samples[split], self.processes.mine(self.groups[split]), judge)
 
     def _combined(self, split: str, own: Gathered) -> Gathered:
         """What all processes gathered; the catalogue of each layer's moments is made as they are combined."""

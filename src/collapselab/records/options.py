@@ -1,11 +1,13 @@
 """What is asked of a measurement: the settings that shape its numbers, checked before anything is loaded."""
 
 import json
-import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, final
 
 from collapselab.errors import ConfigError
+
+MOST = {"bins": 1_000, "bootstrap": 100_000, "seed": 2**63 - 2, "tokens": 2**63 - 1, "min_count": 2**63 - 1}
+"""Beyond these a number means a mistake: more bins or resamples than any memory holds, or more than 64 bits."""
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
@@ -35,6 +37,9 @@ class Options:
             raise ConfigError(f"dtype is {self.dtype!r}; it is one of {', '.join(DTYPES)}.")
         self._at_least(0, "bins", "bootstrap", "seed")
         self._at_least(1, "min_count", "tokens")
+        for name, most in MOST.items():
+            if (getattr(self, name) or 0) > most:
+                raise ConfigError(f"{name} is {getattr(self, name):,}; it is at most {most:,}.")
         if self.batch != "auto":
             self._at_least(1, "batch")
         if self.bootstrap == 1:
@@ -55,4 +60,4 @@ class Options:
 
     def blocks_for(self, labels_per_block: int, blocks: int) -> int:
         """How many blocks hold the tokens asked for."""
-        return blocks if self.tokens is None else min(blocks, math.ceil(self.tokens / labels_per_block))
+        return blocks if self.tokens is None else min(blocks, -(-self.tokens // labels_per_block))

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from collapselab.disk import written_whole
+from collapselab.disk import sha256, write_document, written_whole
 from collapselab.errors import ConfigError, RunError
 from collapselab.records.tables import Row, to_frame, write_results
 
@@ -105,16 +105,38 @@ def check_suffix(path: str | Path) -> None:
 
 
 def write(path: str | Path, found: Result | Results) -> None:
-    """Write rows as .csv or .parquet, or rows and facts as .json, whole or not at all."""
+    """Write rows as .csv or .parquet with their facts in a file beside it, or both as .json; each whole or not at all."""
     check_suffix(path)
-    if Path(path).suffix == ".csv":
+    path = Path(path)
+    if path.suffix == ".csv":
         write_results(path, found.rows)
-        return
-    with written_whole(path) as temporary:
-        if Path(path).suffix == ".json":
-            temporary.write_text(found.to_json() + "\n")
-        else:
-            found.to_frame().to_parquet(temporary, index=False)
+    else:
+        with written_whole(path) as temporary:
+            if path.suffix == ".json":
+                temporary.write_text(found.to_json() + "\n")
+            else:
+                found.to_frame().to_parquet(temporary, index=False)
+    if path.suffix != ".json":
+        write_document(facts_path(path), _facts_beside(path, found))
+
+
+def facts_path(path: str | Path) -> Path:
+    """Where the facts of a table's rows are: `results.facts.json` beside `results.csv`."""
+    return Path(path).with_suffix(".facts.json")
+
+
+def _facts_beside(path: Path, found: Result | Results) -> dict[str, Any]:
+    """The facts of all models of a table, and the hash of the table that they belong to."""
+    several = isinstance(found, Results)
+    document: dict[str, Any] = _sayable(
+        {
+            "format": 2,
+            "table": {"name": path.name, "sha256": sha256(path)},
+            "facts": [result.facts for result in (found if several else [found])],
+            "failures": found.failures if several else {},
+        }
+    )
+    return document
 
 
 def _sayable(thing: Any) -> Any:

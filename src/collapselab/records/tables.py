@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from collapselab.disk import written_whole
 from collapselab.errors import RunError
+from collapselab.records.versions import mixed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,6 +118,7 @@ def read_results(path: str | Path) -> list[Row]:
         except ValueError as error:
             raise RunError(f"{path}, line {number}: {error}") from error
     _refuse_duplicates([row.key for row in rows], path, [number for number, _ in lines])
+    _refuse_mixed_versions(rows, path, [number for number, _ in lines])
     return rows
 
 
@@ -243,6 +245,15 @@ def _check(kind: str, column: str, value: Any) -> None:
         raise ValueError(f"{column} is {value}. Leave it empty and say why.")
     if kind in (_COUNT, _VERSION) and value < 0:
         raise ValueError(f"{column} is {value}, below 0.")
+
+
+def _refuse_mixed_versions(rows: Sequence[Row], path: Path, lines: Sequence[int]) -> None:
+    if (places := mixed([(row.metric, row.version) for row in rows])) is not None:
+        one, other = (rows[place] for place in places)
+        raise RunError(
+            f"{path}, lines {lines[places[0]]} and {lines[places[1]]}: {one.metric} of version {one.version} and of "
+            f"version {other.version}. Numbers of two definitions are not compared; measure the older ones again."
+        )
 
 
 def _refuse_duplicates(keys: Sequence[tuple[str, ...]], where: str | Path, lines: Sequence[int] | None = None) -> None:

@@ -15,6 +15,7 @@ from collapselab.disk import disk_errors
 from collapselab.errors import RunError
 from collapselab.records.run import RunFolder
 from collapselab.records.tables import Row, Run, write_results, write_runs
+from collapselab.records.versions import outdated
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.status import read_measurement
 
@@ -140,10 +141,14 @@ def _measured_rows(path: Path, run: str, checkpoint: str, record: dict[str, Any]
             tables.refused.append(f"{path}: its {key} is {facts.get(key)}, not {value}. Its rows are refused.")
             return []
     try:
-        return [Row(**row) for row in document["rows"]]
+        rows = [Row(**row) for row in document["rows"]]
     except (TypeError, ValueError, KeyError) as error:
         tables.refused.append(f"{path}: damaged ({error}). Its rows are refused; delete it and measure again.")
         return []
+    if why := outdated((row.metric, row.version) for row in rows):
+        tables.refused.append(f"{path}: {why}. Its rows are left out; `suite run` measures again.")
+        return []
+    return rows
 
 
 def _add_failure(rows: list[Run], failure: dict[str, Any], tables: Tables) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, final
 
 from collapselab.records.options import Options
+from collapselab.records.versions import outdated
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.plan import Entry
 
@@ -87,7 +88,9 @@ def _is_measured(path: Path, checkpoint: str, corpus_hash: str | None, options: 
     if document is None:
         return False
     facts = document["facts"]
-    return bool(facts.get("options") == options and facts.get("corpus_hash") == corpus_hash)
+    same = facts.get("options") == options and facts.get("corpus_hash") == corpus_hash
+    rows = document.get("rows", [])
+    return bool(same and outdated((row["metric"], row["version"]) for row in rows) is None)
 
 
 def _progress(path: Path, entry: Entry) -> tuple[int, float | None, float | None]:
