@@ -6,6 +6,7 @@ included; if it does not answer, only the cache on this machine is searched.
 
 import re
 import threading
+from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -35,6 +36,14 @@ def hub_id(name: str) -> tuple[str, str | None] | None:
     if not _IDENTITY.fullmatch(identity) or (at and not revision):
         return None
     return identity, revision or None
+
+
+def cached_folder(identity: str, revision: str | None = None, *, file: str = "config.json") -> Path | None:
+    """The folder of a model in the hub's cache on this machine, None unless it holds the file; nothing is asked."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(identity, file, revision=revision)
+    return Path(found).parent if isinstance(found, str) else None
 
 
 def download_command(identity: str, revision: str | None = None) -> str:

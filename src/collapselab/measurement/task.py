@@ -75,6 +75,7 @@ class _Run:
         self.task, self.store, self.moments_to = task, store, moments_to
         self.options, self.processes, subject = task.options, task.processes, task.subject
         self.samples = {split: subject.sample(task.corpus, split, self.options) for split in ("train", "validation")}
+        subject.check_logits(self.samples["train"])
         self.groups = {split: self._groups(sample) for split, sample in self.samples.items()}
         counts = self.samples["train"].counts(subject.classes)
         self._check_counts(int(counts.max()))
