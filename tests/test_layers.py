@@ -10,6 +10,7 @@ ORDER = [
     "progress",
     "disk",
     "signals",
+    "hub",
     "core",
     "corpus",
     "models",

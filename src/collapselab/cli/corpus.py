@@ -27,9 +27,12 @@ def build(
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            help="`gpt2` or another name on the hub, a folder, or `bpe:SIZE`. [default: bpe:4096; tinystories: gpt2]"
+            help="A name on the hub, a folder, a .gguf file, or `bpe:SIZE`. [default: bpe:4096; tinystories: gpt2]"
         ),
     ] = None,
+    trust_code: Annotated[
+        bool, typer.Option("--trust-code", help="Run code that comes with the tokenizer. Read it first.")
+    ] = False,
     block: Annotated[int | None, typer.Option(help="Tokens in a block. [default: 512; paper packing: 2048]")] = None,
     packing: Annotated[
         Literal["stream", "paper"],
@@ -86,7 +89,8 @@ def build(
         seed=seed,
     )
     reading = Reading(text_column, None if per_file else separator, errors)
-    built = build_corpus(open_source(source, validation=validation, reading=reading), out, recipe)
+    documents = open_source(source, validation=validation, reading=reading)
+    built = build_corpus(documents, out, recipe, trust_code=trust_code)
     splits = ", ".join(f"{name}: {len(split):,} blocks" for name, split in built.splits.items())
     print(f"{out}: {splits} of {built.block:,}; {built.vocabulary:,} tokens. See it: collapselab corpus show {out}")
 

@@ -163,9 +163,9 @@ class Corpus:
 
     def tokenizer(self) -> Any:
         """The tokenizer the corpus was built with."""
-        from transformers import AutoTokenizer
+        from collapselab.corpus.vocabulary import load_tokenizer
 
-        return AutoTokenizer.from_pretrained(self.path / "tokenizer")
+        return load_tokenizer(self.path / "tokenizer")
 
     def _split(self, name: str, counts: NDArray[np.int64], lengths: NDArray[Any] | None) -> Split:
         numbers = getattr(self.record.splits, name)

@@ -51,10 +51,11 @@ class Recipe:
     seed: int = 0
 
 
-def build_corpus(source: Source, out: str | Path, recipe: Recipe | None = None) -> Corpus:
+def build_corpus(source: Source, out: str | Path, recipe: Recipe | None = None, *, trust_code: bool = False) -> Corpus:
     """Build the corpus, or open it if just this one is there already.
 
-    Nothing is left behind by a failure, and nothing that was there before is touched.
+    Nothing is left behind by a failure, and nothing that was there before is touched. `trust_code` lets a tokenizer run
+    code that comes with it.
     """
     recipe, out = recipe or Recipe(), Path(out)
     request = {"source": source.provenance, **asdict(recipe)}
@@ -63,7 +64,7 @@ def build_corpus(source: Source, out: str | Path, recipe: Recipe | None = None) 
     if recipe.block < 2:
         raise CorpusError(f"block is {recipe.block}; a block needs a token and its next, at least 2.")
     with folder_written_whole(out) as partial:
-        _write(source, recipe, request, partial)
+        _write(source, recipe, request, partial, trust_code=trust_code)
     return Corpus(out)
 
 
@@ -89,8 +90,8 @@ def _completed(record: CorpusRecord) -> dict[str, Any]:
     return known | record.request
 
 
-def _write(source: Source, recipe: Recipe, request: dict[str, Any], folder: Path) -> None:
-    tokenizer = tokenizer_for(recipe.tokenizer, _training_documents(source, recipe))
+def _write(source: Source, recipe: Recipe, request: dict[str, Any], folder: Path, *, trust_code: bool) -> None:
+    tokenizer = tokenizer_for(recipe.tokenizer, _training_documents(source, recipe), trust_code=trust_code)
     vocabulary = len(tokenizer)
     id_type, marks = _id_type(recipe.id_type, vocabulary), _marks(recipe, tokenizer)
     counts = np.zeros((2, 2, vocabulary), dtype=np.int64)

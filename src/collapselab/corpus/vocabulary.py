@@ -1,9 +1,14 @@
-"""Tokenizers: the hub's, a folder's, or one trained here on the training documents.
+"""Tokenizers: a folder's, a GGUF file's, the hub's, or one trained here on the training documents.
 
-All are used through the Rust backend of the library's fast tokenizers, and all are checked on one sentence before they
-are trusted: a tokenizer whose files are incomplete can load without a word and encode nothing.
+`load_tokenizer` is the only place of the project that loads one. Code that comes with a tokenizer runs only if the
+user trusts it, and nothing is asked on the terminal. Those that build a corpus are checked on one sentence first: a
+tokenizer whose files are incomplete can load without a word and encode nothing.
 """
 
+import hashlib
+import importlib.util
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,16 +16,37 @@ from typing import Any
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from collapselab.corpus.sources import END_OF_TEXT, Documents
-from collapselab.errors import CorpusError
+from collapselab.errors import CorpusError, UserError
+from collapselab.hub import download_command, hub_answers, hub_id
 from collapselab.progress import progress
 
 SENTENCE = "Once upon a time, there was a little girl named Lily."
 
+PROBES = (
+    SENTENCE,
+    "once  upon   a time ONCE UPON A TIME",
+    " leading and trailing \n\n\n\tx = [i for i in range(1234567)]  \r\n",
+    "They'll say I'M sure we've 12 345,67 or 3.14e-5; isn't it? \"Yes!\" (no) — “maybe”… #1 & 50 % @home_page",
+    "cafe\u0301 café naïve Straße ﬁne ① ２３ Ａ",
+    "Ελλάδα Россия 日本語の文章 한국어 עברית العربية ไทย हिन्दी 👩‍👩‍👧 🏳️‍🌈 𓀀 \u00a0\u200b\u2028",
+    "<unk> </s> <|nothing|> [MASK] https://example.org/a?b=c&d=e",
+)
+"""Texts on which tokenizers differ: spaces, digits, case, accents, compatibility forms, scripts, unknown characters."""
 
-def tokenizer_for(name: str, documents: Documents) -> Any:
-    """A fast tokenizer: `bpe:SIZE` is trained on the documents, all else is a folder or a name on the hub."""
-    tokenizer = _trained(name, documents) if name.startswith("bpe:") else _loaded(name)
-    encoded = tokenizer.backend_tokenizer.encode(SENTENCE, add_special_tokens=False).ids
+LARGEST_TRAINED = 1_000_000
+TOKENIZER_FILES = ("*token*", "vocab*", "merges.txt", "*.model", "tekken.json")
+
+
+def tokenizer_for(name: str, documents: Documents, *, trust_code: bool = False) -> Any:
+    """A fast tokenizer to build a corpus with: `bpe:SIZE` is trained on the documents, all else is loaded."""
+    if name.startswith("bpe:"):
+        tokenizer = _trained(name, documents)
+    else:
+        tokenizer = _without_code(load_tokenizer(name, trust_code=trust_code), name)
+    backend = tokenizer.backend_tokenizer
+    backend.no_truncation()  # a tokenizer.json may ask for both, and documents are to be encoded as they are
+    backend.no_padding()
+    encoded = backend.encode(SENTENCE, add_special_tokens=False).ids
     if not encoded or len(encoded) > 4 * len(SENTENCE):
         raise CorpusError(
             f"{name}: the tokenizer makes {len(encoded)} tokens of {SENTENCE!r}; its files are incomplete."
@@ -30,30 +56,121 @@ def tokenizer_for(name: str, documents: Documents) -> Any:
     return tokenizer
 
 
-def _loaded(name: str) -> Any:
+def load_tokenizer(name: str | Path, *, trust_code: bool = False) -> Any:
+    """The tokenizer of a folder, of a `.gguf` file, or of a name on the hub (`id` or `id@revision`)."""
     from transformers import AutoTokenizer
 
-    if Path(name).is_dir() and not any(Path(name).glob("*token*")):
-        raise CorpusError(f"{name}: the folder holds no tokenizer (no tokenizer.json).")
+    where = _where(str(name))
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError, KeyError) as error:
-        cause = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise CorpusError(
-            f"{name}: the tokenizer cannot be loaded ({cause}). Without a network, name a folder that holds "
-            "tokenizer.json, or train one: --tokenizer bpe:4096."
-        ) from error
+        return AutoTokenizer.from_pretrained(trust_remote_code=trust_code, **where)
+    except UserError:  # a signal that stops the work
+        raise
+    except Exception as error:  # the library's Rust part raises Exception itself
+        raise _refusal(str(name), where, error) from error
+
+
+def tokenizer_hash(tokenizer: Any) -> str:
+    """16 hex digits that stand for the token ids that a tokenizer makes of a text.
+
+    They are those of the vocabulary with its added tokens, of the model's merges or scores, and of the ids of
+    `PROBES` with and without special tokens. Normaliser and pre-tokenizer count by what they do to the probes, not by
+    how they are written down: a GGUF file and a later version of the library write the same ones differently.
+    """
+    parts: list[Any] = [sorted(tokenizer.get_vocab().items(), key=lambda item: (item[1], item[0]))]
+    if getattr(tokenizer, "is_fast", False):
+        model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
+        scores = model["vocab"] if isinstance(model.get("vocab"), list) else None  # of a unigram model
+        parts += [model["type"], model.get("merges"), scores]
+    for special in (False, True):
+        parts.append([tokenizer.encode(text, add_special_tokens=special) for text in PROBES])
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
+
+
+def _where(name: str) -> dict[str, Any]:
+    """What the library calls the place; a hub that does not answer is not asked, only the cache is."""
+    path = Path(name)
+    if path.is_dir():
+        return _in_folder(path)
+    if path.is_file():
+        if path.suffix != ".gguf":
+            raise CorpusError(f"{name}: a file. A tokenizer is a folder with a tokenizer.json, or a .gguf file.")
+        return _in_gguf(path)
+    known = None if path.suffix == ".gguf" else hub_id(name)
+    if known is None:
+        raise _not_loaded(name, "no such folder or file, and not a name on the hub")
+    identity, revision = known
+    return {
+        "pretrained_model_name_or_path": identity,
+        "revision": revision,
+        "local_files_only": not hub_answers(),
+    }
+
+
+def _in_folder(path: Path) -> dict[str, Any]:
+    if any(True for pattern in TOKENIZER_FILES for _ in path.glob(pattern)):
+        return {"pretrained_model_name_or_path": str(path), "local_files_only": True}
+    packed = sorted(path.glob("*.gguf"))
+    if len(packed) == 1:
+        return _in_gguf(packed[0])
+    if packed:
+        raise CorpusError(f"{path}: {len(packed)} .gguf files; name one of them, such as {packed[0]}.")
+    raise CorpusError(
+        f"{path}: the folder holds no tokenizer (no tokenizer.json). Name the folder or the hub's name of the model "
+        "whose tokenizer it shall be."
+    )
+
+
+def _in_gguf(path: Path) -> dict[str, Any]:
+    if importlib.util.find_spec("gguf") is None:
+        raise CorpusError(f"{path}: GGUF files need the package gguf. Install collapselab[gguf].")
+    return {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name, "local_files_only": True}
+
+
+def _refusal(name: str, where: dict[str, Any], error: Exception) -> CorpusError:
+    if "trust_remote_code" in str(error):
+        return CorpusError(
+            f"{name}: the tokenizer comes with its own code, which runs only if you trust it. Read it, then use "
+            "`collapselab corpus build` with --trust-code."
+        )
+    if where["local_files_only"] and not Path(where["pretrained_model_name_or_path"]).exists():
+        command = download_command(where["pretrained_model_name_or_path"], where["revision"])
+        return CorpusError(
+            f"{name}: the tokenizer cannot be loaded (no such folder here, not in the hub's cache, and the hub cannot "
+            f"be reached). Fetch it where there is a network ({command}) and name that folder, or train one: "
+            "--tokenizer bpe:4096."
+        )
+    cause = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return _not_loaded(name, cause if len(cause) <= 200 else f"{cause[:200]} …")
+
+
+def _not_loaded(name: str, cause: str) -> CorpusError:
+    return CorpusError(
+        f"{name}: the tokenizer cannot be loaded ({cause}). Name a folder that holds a tokenizer.json, or train one: "
+        "--tokenizer bpe:4096."
+    )
+
+
+def _without_code(tokenizer: Any, name: str) -> Any:
+    """The tokenizer in a class of the library, so that the corpus opens without code of others."""
+    from transformers import PreTrainedTokenizerFast
+
     if not getattr(tokenizer, "is_fast", False):
         raise CorpusError(f"{name}: {type(tokenizer).__name__} has no fast form; one with a tokenizer.json is needed.")
-    return tokenizer
+    if type(tokenizer).__module__.startswith("transformers."):
+        return tokenizer
+    fast: Any = PreTrainedTokenizerFast
+    return fast(tokenizer_object=tokenizer.backend_tokenizer, **tokenizer.special_tokens_map)
 
 
 def _trained(name: str, documents: Documents) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     size = name.removeprefix("bpe:")
-    if not size.isdigit() or int(size) < 257:
-        raise CorpusError(f"{name}: write bpe:SIZE with at least 257 tokens, one a byte and the end of text.")
+    if not re.fullmatch("[0-9]{1,7}", size) or not 257 <= int(size) <= LARGEST_TRAINED:
+        raise CorpusError(
+            f"{name}: write bpe:SIZE with at least 257 tokens, one a byte and the end of text, and at most "
+            f"{LARGEST_TRAINED:,}."
+        )
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

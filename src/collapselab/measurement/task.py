@@ -80,6 +80,7 @@ class _Run:
         self.task, self.store, self.moments_to = task, store, moments_to
         self.options, self.processes, subject = task.options, task.processes, task.subject
         self.samples = {split: subject.samples(task.corpus, split, self.options) for split in ("train", "validation")}
+        subject.check_logits(self.samples["train"].last)
         self.groups = {split: self._groups(sample.last) for split, sample in self.samples.items()}
         counts = self._class_counts(self.samples["train"])
         self.kept = ByLayer(*(one >= self.options.min_count for one in (counts.last, counts.below)))

@@ -13,6 +13,7 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import build_corpus
 from collapselab.corpus.record import read_record
 from collapselab.corpus.sources import Reading, Source, open_source
+from collapselab.corpus.vocabulary import load_tokenizer
 from collapselab.errors import CorpusError
 from collapselab.suite.recipe import THE_CORPUS, Suite
 from collapselab.suite.recipe_sections import ADDED_FIELDS, CorpusSpec
@@ -103,10 +104,8 @@ def _vocabulary(tokenizer: str) -> int:
     kind, _, size = tokenizer.partition(":")
     if kind == "bpe" and size.isdecimal():
         return int(size)
-    if Path(tokenizer).is_dir():
-        from transformers import AutoTokenizer
-
-        return len(AutoTokenizer.from_pretrained(tokenizer))
+    if Path(tokenizer).exists():
+        return len(load_tokenizer(tokenizer))
     return 50257
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoTokenizer
 
-from collapselab.errors import ConfigError, ModelError, RunError
+from collapselab.corpus.vocabulary import load_tokenizer
+from collapselab.errors import ConfigError, CorpusError, ModelError, RunError
 from collapselab.models.find import Source, find_models
 from collapselab.models.load import find_device, load_model
 from collapselab.records.run import verify_checkpoint
@@ -67,11 +67,11 @@ def _chosen(name: str, checkpoint: str | None) -> Source:
 
 
 def _tokenizer(source: Source) -> Any:
-    missing = f"{source.name}: has no tokenizer beside its weights, and text needs one."
+    missing = f"{source.name}: has no tokenizer beside its weights that can be used, and text needs one."
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source.path, revision=source.revision)
-    except (OSError, ValueError) as error:
-        raise ModelError(missing) from error
+        tokenizer = load_tokenizer(f"{source.path}@{source.revision}" if source.revision else source.path)
+    except CorpusError as error:
+        raise ModelError(f"{missing} {error}") from error
     if not tokenizer.encode("a", add_special_tokens=False):  # the library makes an empty one where it finds no files
         raise ModelError(missing)
     return tokenizer
