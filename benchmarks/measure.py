@@ -14,6 +14,7 @@ from torch import nn
 
 from benchmarks.timing import Line, at_most, in_a_process, peak_bytes, shown
 from collapselab.corpus.blocks import Split
+from collapselab.measurement.class_numbers import ClassNumbers
 from collapselab.measurement.cost import Job, measuring
 from collapselab.measurement.forward_pass import Walk, _Batch, _Pass
 from collapselab.measurement.model import Subject
@@ -114,7 +115,7 @@ class _Clock:
 
 def _times(subject: Subject, sample: Sample, options: Options) -> tuple[float, float]:
     """Median seconds a batch of the forward pass, and of all else."""
-    walk, gathered = Walk(subject, options, BATCH, quiet=True), Gathered()
+    walk, gathered = Walk(subject, options, BATCH, ClassNumbers.every(subject.classes), quiet=True), Gathered()
     forwards, others = [], []
     over = _Pass(ByLayer(sample, sample), None, None, _unseen)
     with torch.no_grad(), _Clock(subject.model) as clock:

@@ -65,6 +65,10 @@ def measure(
             rich_help_panel=RUNNING,
         ),
     ] = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Measure although the free memory seems too small.", rich_help_panel=RUNNING),
+    ] = False,
     again: Annotated[
         bool, typer.Option("--again", help="Measure again what is measured already.", rich_help_panel=RUNNING)
     ] = False,
@@ -116,6 +120,7 @@ def measure(
         out=out,
         state=state or _cache(),
         again=again,
+        force=force,
         trust_code=trust_code,
         processes=processes,
     )

@@ -83,7 +83,7 @@ class Resamples:
 
 
 def resampled(
-    catalogue: Catalogue,
+    catalogues: dict[str, Catalogue],
     groups: dict[str, list[Callable[[], Gathered]]],
     counts: ByLayer[Tensor],
     resamples: int,
@@ -95,8 +95,8 @@ def resampled(
         found: Measurements = {}
         for layer, moments in gathered.moments.items():
             with_head = (split, layer) == ("train", "last")
-            found |= catalogue.of_moments(moments, split, layer, with_head=with_head)
-        found |= catalogue.of_decisions(gathered.decisions, counts)
+            found |= catalogues[split].of_moments(moments, split, layer, with_head=with_head)
+        found |= catalogues["train"].of_decisions(gathered.decisions, counts)
         return {key: one.value for key, one in found.items() if one.value is not None}
 
     whole = Resamples(resamples, len(groups["train"]), seed)

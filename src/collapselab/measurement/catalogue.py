@@ -15,6 +15,7 @@ from torch import Tensor
 from collapselab.core.decisions import Decisions
 from collapselab.core.metrics import METRICS, Measurement, collapse_metrics
 from collapselab.core.moments import ClassMoments
+from collapselab.measurement.class_numbers import ClassNumbers
 from collapselab.measurement.sample import ByLayer
 from collapselab.measurement.sums import is_null, layer_of
 from collapselab.models.taps import OutputLayer
@@ -41,9 +42,10 @@ Measurements = dict[Key, Measurement]
 
 
 class Catalogue(NamedTuple):
-    """How measurements are made: the output layer as it is applied, which classes are kept, and the bins."""
+    """How measurements are made: the output layer as it is applied, which classes have rows, and the bins."""
 
     head: OutputLayer
+    numbers: ClassNumbers
     min_count: int
     bins: dict[str, Tensor]
 
@@ -80,8 +82,8 @@ class Catalogue(NamedTuple):
         fits = weight.shape[1] == moments.dim
         return collapse_metrics(
             moments,
-            weight=weight if fits else None,
-            bias=bias if fits else None,
+            weight=self.numbers.rows(weight) if fits else None,
+            bias=self.numbers.rows(bias) if fits and bias is not None else None,
             min_count=self.min_count,
             classes=classes,
             only=wanted,

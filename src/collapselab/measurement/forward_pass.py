@@ -11,6 +11,7 @@ from torch import Tensor
 from collapselab.core.batch import IGNORED
 from collapselab.core.moments import ClassMoments, update_all
 from collapselab.errors import ModelError
+from collapselab.measurement.class_numbers import ClassNumbers
 from collapselab.measurement.half_sample import Halfway
 from collapselab.measurement.model import Subject
 from collapselab.measurement.nearest_centre import Judge
@@ -28,13 +29,13 @@ from collapselab.records.options import Options
 @final
 @dataclass(frozen=True)
 class Walk:
-    """What a pass needs to know. `kept` masks the classes that are kept at a layer, where not all are."""
+    """What a pass over a split needs to know. `numbers` says which classes are kept, and the row of each."""
 
     subject: Subject
     options: Options
     batch: int
+    numbers: ClassNumbers
     store: Store | None = None
-    kept: ByLayer[Tensor] | None = None
     shards: ClassShards | None = None
     quiet: bool = False
 
@@ -148,7 +149,7 @@ class _Batch:
     def _moments(self, key: str, dim: int) -> ClassMoments:
         held, subject, shards = self.gathered.moments, self.walk.subject, self.walk.shards
         if key not in held:
-            classes = subject.classes if shards is None else shards.classes
+            classes = self.walk.numbers.classes if shards is None else shards.classes
             covariance = key in ("last", null_of("last"))
             held[key] = ClassMoments.empty(classes, dim, subject.moments_device, covariance=covariance)
         return held[key]
@@ -190,7 +191,7 @@ class _Labels:
 
     def __init__(self, walk: Walk, sample: Sample, blocks: range, *, layer: str) -> None:
         self.walk, self.first, self.width = walk, sample.first, sample.labels_per_block
-        self.kept = None if walk.kept is None else walk.kept.of(layer)
+        self.layer = layer
         self.own = sample.labels(blocks.start, blocks.stop)
         flat = self.own.reshape(-1)
         all_sampled = sample.split.lengths is None
@@ -210,9 +211,8 @@ class _Labels:
         return features if self.walk.shards is not None else self.sampled(features)
 
     def _counted(self, labels: Tensor) -> Tensor:
-        """Labels as the moments take them: those of kept classes; with shards those of this process's classes."""
-        if self.kept is not None:
-            labels = torch.where(self.kept[labels.clamp(min=0)], labels, IGNORED)
+        """Labels as the moments take them: rows of kept classes; with shards those of this process's classes."""
+        labels = self.walk.numbers.of(labels, layer=self.layer)
         if self.walk.shards is None:
             return labels if self._used is None else labels[self._used]
         padded = torch.full((self.walk.batch * self.width,), IGNORED)

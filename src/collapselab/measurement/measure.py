@@ -21,6 +21,9 @@ from collapselab.records.options import Options
 from collapselab.records.result import Result, Results, check_suffix, write
 from collapselab.records.run import verify_checkpoint
 
+NUMBERING = "classes of the sample"
+"""How the tables of an unfinished measurement number classes; earlier versions numbered the whole vocabulary."""
+
 if TYPE_CHECKING:
     from collapselab.models.find import Source
 
@@ -46,6 +49,7 @@ def measure(
     out: str | Path | None = None,
     state: str | Path | None = None,
     again: bool = False,
+    force: bool = False,
     trust_code: bool = False,
     quiet: bool = False,
     processes: Processes | None = None,
@@ -63,7 +67,8 @@ def measure(
     of the blocks of each split; `bins` adds rows for classes of like frequency; `bootstrap` adds intervals. With
     layers="all", the first `skip_positions` of every block are no samples below the last layer, where attention sinks
     rule. `state`, a folder, keeps what is gathered as it goes, and the result: the same call after an interruption ends
-    with the same bits, and repeated it gives the result that is kept, unless `again` asks to measure once more.
+    with the same bits, and repeated it gives the result that is kept, unless `again` asks to measure once more. What
+    would need more memory than is free is refused, unless `force` is set.
     """
     options = Options(
         layers,
@@ -84,7 +89,7 @@ def measure(
         check_suffix(out)
         check_writable(out)  # now, not after hours
     opened = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
-    stage = _Stage(opened, options, processes or Processes(), device, trust_code, state, again, quiet)
+    stage = _Stage(opened, options, processes or Processes(), device, trust_code, state, again, force, quiet)
     found = stage.of_module(model) if isinstance(model, nn.Module) else stage.of_names(_names(model))
     if out is not None and stage.processes.first:
         write(out, found)
@@ -103,11 +108,12 @@ class _Stage:
         trust_code: bool,
         state: str | Path | None,
         again: bool,
+        force: bool,
         quiet: bool,
     ) -> None:
         self.corpus, self.options, self.processes = corpus, options, processes
         self.device, self.trust_code, self.state = device, trust_code, state
-        self.again, self.quiet = again, quiet
+        self.again, self.force, self.quiet = again, force, quiet
 
     def of_names(self, names: Sequence[str]) -> Result | Results:
         from collapselab.models.find import find_models
@@ -196,7 +202,7 @@ class _Stage:
             "corpus_hash": self.corpus.hash,
             "options": self.options.facts(),
         }
-        return Task(subject, self.corpus, self.options, self.processes, identity, self.quiet)
+        return Task(subject, self.corpus, self.options, self.processes, identity, self.quiet, self.force)
 
     def _measured(self, task: Task, root: str | Path | None, kept: Finished, moments_to: Path | None) -> Result:
         together = self.processes if self.options.shard_classes else None
@@ -228,7 +234,8 @@ class _Stage:
 def fingerprint(task: Task) -> str:
     """The name of an unfinished measurement's folder: all that shapes its numbers, and how it is cut up."""
     named = {key: task.identity[key] for key in ("run", "checkpoint", "model_hash", "corpus_hash", "options")}
-    text = json.dumps([named, task.processes.world, str(task.subject.device), task.subject.dtype], sort_keys=True)
+    how = [NUMBERING, task.processes.world, str(task.subject.device), task.subject.dtype]
+    text = json.dumps([named, *how], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from collapselab.core.batch import IGNORED
 from collapselab.core.decisions import Decisions, LinearClassifier, nearest_centre
+from collapselab.measurement.class_numbers import ClassNumbers
 from collapselab.measurement.sample import ByLayer
 from collapselab.measurement.shards import ClassShards
 from collapselab.measurement.sums import Gathered, layer_of, null_of
@@ -26,18 +27,23 @@ class Judge:
         trained: Gathered,
         head: OutputLayer,
         kept: ByLayer[Tensor],
+        numbers: ClassNumbers,
         *,
         min_count: int,
         shards: ClassShards | None = None,
     ) -> None:
-        """`kept` masks the classes that are candidates. The moments are used up, so that means are not held twice."""
+        """`kept` masks the rows of classes that are candidates, `numbers` says which classes these are.
+
+        The moments are used up, so that means are not held twice.
+        """
         device = head.weight.device
-        self.min_count, self.shards = min_count, shards
+        self.min_count, self.numbers, self.shards = min_count, numbers, shards
         self.is_kept = ByLayer(kept.last.to(device), kept.below.to(device))
         self.kept = ByLayer(*(mask.nonzero().squeeze(1) for mask in (self.is_kept.last, self.is_kept.below)))
-        self.head = _rows_of(head, self.kept.last)
+        ids = numbers.ids.to(device)
+        self.head = _rows_of(head, ids[self.kept.last])
         alike = torch.equal(self.kept.last, self.kept.below)
-        self.head_below = self.head if alike else _rows_of(head, self.kept.below)
+        self.head_below = self.head if alike else _rows_of(head, ids[self.kept.below])
         self.centred = (
             self.kept if shards is None else ByLayer(self._own(self.is_kept.last), self._own(self.is_kept.below))
         )
@@ -64,11 +70,12 @@ class Judge:
         columns, self._choices = labels.last.shape[1], {}
         for key, nearest in chosen.items():
             layer = layer_of(key)
-            right, is_kept = labels.of(layer).cpu(), self.is_kept.of(layer).cpu()
+            label, is_kept = labels.of(layer).cpu(), self.is_kept.of(layer).cpu()
+            right = self.numbers.of(label)
             blocks, width = right.shape
             head = heads.of(layer).view(-1, columns)[:blocks, columns - width :]  # of the positions this layer has
-            sampled = right != IGNORED
-            judged = sampled & is_kept[right.clamp(min=0)]
+            sampled = label != IGNORED
+            judged = (right != IGNORED) & is_kept[right.clamp(min=0)]
             decisions = Decisions.counted(
                 right[judged],
                 head[judged],

@@ -18,9 +18,12 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
 from collapselab.measurement.bootstrap import Resamples, difference, resampled
 from collapselab.measurement.catalogue import OF_THE_HEAD, Catalogue, Key, Measurements, class_sizes, frequency_bins
+from collapselab.measurement.class_numbers import ClassNumbers
+from collapselab.measurement.cost import Job
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.forward_pass import Walk
 from collapselab.measurement.half_sample import Halfway, Part, compared, half_of
+from collapselab.measurement.memory import check_memory
 from collapselab.measurement.model import Subject
 from collapselab.measurement.nearest_centre import Judge
 from collapselab.measurement.resume import Store
@@ -48,6 +51,8 @@ class Task:
     processes: Processes
     identity: dict[str, Any]
     quiet: bool = False
+    force: bool = False
+    """Whether to measure although the memory that is free does not suffice."""
 
     def result(self, store: Store | None, *, moments_to: Path | None = None) -> Result | None:
         """The rows and facts; None in a process that is not the first. `moments_to` is a file for the last layer's."""
@@ -83,20 +88,18 @@ class _Run:
         subject.check_logits(self.samples["train"].last)
         self.groups = {split: self._groups(sample.last) for split, sample in self.samples.items()}
         counts = self._class_counts(self.samples["train"])
-        self.kept = ByLayer(*(one >= self.options.min_count for one in (counts.last, counts.below)))
-        self.counts = ByLayer(
-            torch.where(self.kept.last, counts.last, 0), torch.where(self.kept.below, counts.below, 0)
-        )
-        later = self.samples["validation"].last.counts(subject.classes)
-        of_kept = later if self.options.min_count == 1 else torch.where(self.kept.last, later, 0)
-        self.split_counts = {
-            "train": self.counts.last,
-            "validation": torch.where(of_kept >= self.options.min_count, of_kept, 0),
+        self.numbers = self._numbers(counts)
+        rows, least = self.numbers["train"].rows, self.options.min_count
+        self.counts = ByLayer(*(torch.where(rows(one) >= least, rows(one), 0) for one in (counts.last, counts.below)))
+        self.kept = ByLayer(self.counts.last > 0, self.counts.below > 0)
+        bins = {
+            name: rows(mask) for name, mask in frequency_bins(counts.last, self.options.bins, min_count=least).items()
         }
-        bins = frequency_bins(counts.last, self.options.bins, min_count=self.options.min_count)
-        self.catalogue = Catalogue(subject.applied, self.options.min_count, bins)
-        self.shards = ClassShards(self.processes, subject.classes) if self.options.shard_classes else None
-        self.walk = self._walk()
+        self.catalogues = {
+            split: Catalogue(subject.applied, numbers, least, bins) for split, numbers in self.numbers.items()
+        }
+        self.batch = self._batch()
+        self.walks = {split: self._walk(numbers) for split, numbers in self.numbers.items()}
         self.found = _Found()
 
     def result(self) -> Result | None:
@@ -104,16 +107,18 @@ class _Run:
         trained = self._combined("train", self._gathered("train"))
         train_seconds = time.perf_counter() - self.start
         head, min_count = self.task.subject.applied, self.options.min_count
-        judge = Judge(trained, head, self.kept, min_count=min_count, shards=self.shards)
+        shards, numbers = self.walks["train"].shards, self.numbers["train"]
+        judge = Judge(trained, head, self.kept, numbers, min_count=min_count, shards=shards)
         gathered = self._gathered("validation", judge)
         del judge  # its classifiers are as large as the moments
         decided = self._combined("validation", gathered).decisions
         if not self.processes.first:
             return None
         self.found.left_out = decided["last"].left_out
-        self.found.values |= self.catalogue.of_decisions(decided, self.counts)
+        catalogue = self.catalogues["train"]
+        self.found.values |= catalogue.of_decisions(decided, self.counts)
         if self.options.null:
-            self.found.nulls |= self.catalogue.of_decisions(decided, self.counts, null=True)
+            self.found.nulls |= catalogue.of_decisions(decided, self.counts, null=True)
         resamples = self._resampled() if self.options.bootstrap else None
         rows = self._rows(resamples)
         return Result(rows, self._facts(rows, resamples, train_seconds))
@@ -121,7 +126,7 @@ class _Run:
     def _gathered(self, split: str, judge: Judge | None = None) -> Gathered:
         with self.store.stoppable() if self.store is not None else nullcontext():
             halfway = self._halfway() if split == "train" else None
-            return self.walk.over(self.samples[split], self.processes.mine(self.groups[split]), judge, halfway)
+            return self.walks[split].over(self.samples[split], self.processes.mine(self.groups[split]), judge, halfway)
 
     def _combined(self, split: str, own: Gathered) -> Gathered:
         """What all processes gathered; the catalogue of each layer's moments is made as they are combined."""
@@ -132,32 +137,33 @@ class _Run:
         self.found.spreads |= total.spreads
         if split == "train":
             self.found.part = own.part if self.processes.world == 1 else self._own_part(own)
+        shards = self.walks[split].shards
         for key in list(own.moments):  # one at a time: no two layers are held twice
             moments = own.moments.pop(key)
-            if self.shards is None:
+            if shards is None:
                 total.moments[key] = self.processes.merged(moments)
                 self._measure(total.moments[key], split, key)
             else:
-                self._measure(self.shards.whole(moments), split, key)
+                self._measure(shards.whole(moments), split, key)
                 total.moments[key] = moments
         self.found.scores[split] = total.scores
         return total
 
     def _halfway(self) -> Halfway | None:
         """Where one process takes the values of half the sample; with resamples there are halves anyway."""
-        half = half_of(len(self.samples["train"].last), self.walk.batch)
+        half = half_of(len(self.samples["train"].last), self.batch)
         if half is None or self.processes.world > 1 or self.options.bootstrap:
             return None
         return Halfway(half, self._part_values)
 
     def _own_part(self, own: Gathered) -> Part | None:
         """The values of the first process's own part of the sample; with sharded classes there is none."""
-        if not self.processes.first or self.shards is not None or self.options.bootstrap:
+        if not self.processes.first or self.options.shard_classes or self.options.bootstrap:
             return None
         return Part(own.moments["last"].tokens, self._part_values(own.moments["last"]))
 
     def _part_values(self, moments: ClassMoments) -> dict[str, float]:
-        without_bins = self.catalogue._replace(bins={})
+        without_bins = self.catalogues["train"]._replace(bins={})
         values = without_bins.of_moments(moments, "train", "last", with_head=False)
         return {key.metric: one.value for key, one in values.items() if one.value is not None}
 
@@ -166,7 +172,7 @@ class _Run:
             return
         layer, found = layer_of(key), self.found
         with_head = (split, key) == ("train", "last")
-        values = self.catalogue.of_moments(moments, split, layer, with_head=with_head)
+        values = self.catalogues[split].of_moments(moments, split, layer, with_head=with_head)
         if is_null(key):
             found.nulls |= values
             return
@@ -174,7 +180,7 @@ class _Run:
         if self.options.null:  # no label enters the output layer's own metrics: their null is their value
             found.nulls |= {name: one for name, one in values.items() if name.metric in OF_THE_HEAD}
         if with_head and self.moments_to is not None:
-            moments.save(self.moments_to)
+            self.numbers[split].save(moments, self.moments_to)
 
     def _groups(self, sample: Sample) -> list[range]:
         world = self.processes.world
@@ -197,19 +203,49 @@ class _Run:
             )
         return counts
 
-    def _walk(self) -> Walk:
+    def _numbers(self, counts: ByLayer[torch.Tensor]) -> dict[str, ClassNumbers]:
+        """The classes of each split that have rows; with a `min_count`, validation has none but those of training."""
+        least = self.options.min_count
+        kept = ByLayer(*(one >= least for one in (counts.last, counts.below)))
+        later = self.samples["validation"].last.counts(self.task.subject.classes)
+        among = ByLayer(torch.ones_like(kept.last), torch.ones_like(kept.last)) if least == 1 else kept
+        later_kept = ByLayer(among.last & (later > 0), among.below & (later > 0))
+        at_least = torch.where(later_kept.last & (later >= least), later, 0)
+        self.split_counts = {"train": torch.where(kept.last, counts.last, 0), "validation": at_least}
+        return {"train": ClassNumbers(kept), "validation": ClassNumbers(later_kept)}
+
+    def _batch(self) -> int:
+        """Blocks of a batch: those of the plan, if the measurement was begun before. First, whether it all fits."""
         largest = max(len(group) for parts in self.groups.values() for group in parts)
         batch = self.task.subject.batch(self.options, self.samples["train"].last.length, largest)
+        if not self.task.force:
+            check_memory(
+                self.task.subject.model, self._job(batch), self.task.subject.device, name=self.task.subject.name
+            )
         if self.store is not None and self.processes.first:  # it goes on with the batches it began with
             batch = self.store.plan({**self.task.identity, "batch": batch})["batch"]
-        return Walk(
-            self.task.subject,
+        return self.processes.from_first(batch)
+
+    def _walk(self, numbers: ClassNumbers) -> Walk:
+        shards = ClassShards(self.processes, numbers.classes) if self.options.shard_classes else None
+        quiet = self.task.quiet or not self.processes.first
+        return Walk(self.task.subject, self.options, self.batch, numbers, self.store, shards, quiet)
+
+    def _job(self, batch: int) -> Job:
+        """The measurement as its cost sees it."""
+        train, validation, subject = self.samples["train"].last, self.samples["validation"].last, self.task.subject
+        return Job(
+            train.tokens,
+            validation.tokens,
             self.options,
-            self.processes.from_first(batch),
-            self.store,
-            None if self.options.min_count == 1 else self.kept,
-            self.shards,
-            self.task.quiet or not self.processes.first,
+            block=train.length,
+            batch=batch,
+            processes=self.processes.world,
+            kept=self.numbers["train"].classes,
+            kept_validation=self.numbers["validation"].classes,
+            number_bytes=subject.head.weight.element_size(),
+            device="cuda" if subject.device.type == "cuda" else "cpu",
+            saved=self.store is not None,
         )
 
     def _resampled(self) -> Resamples:
@@ -224,7 +260,7 @@ class _Run:
             split: [partial(read, split, number) for number in range(len(parts))]
             for split, parts in self.groups.items()
         }
-        return resampled(self.catalogue, readers, self.counts, self.options.bootstrap, self.options.seed)
+        return resampled(self.catalogues, readers, self.counts, self.options.bootstrap, self.options.seed)
 
     def _rows(self, resamples: Resamples | None) -> list[Row]:
         rows = []
@@ -266,7 +302,7 @@ class _Run:
             "context": subject.context,
             "dtype": subject.dtype,
             "device": str(subject.device),
-            "batch": self.walk.batch,
+            "batch": self.batch,
             "processes": self.processes.world,
             "versions": {name: version(name) for name in ("collapselab", "torch", "transformers")},
             "seconds": {"train": train_seconds, "all": time.perf_counter() - self.start},
