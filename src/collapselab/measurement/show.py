@@ -50,7 +50,9 @@ def _model(result: Result, initial: Result | None) -> RenderableType:
     parts.append(_catalogue([row for row in last if row.split == "train"], result, initial))
     others = {
         "validation split, last layer": [row for row in last if row.split == "validation"],
-        "by layer, training split": [row for row in result.rows if row.layer != "last" and _is_plain(row)],
+        f"by layer, training split{_skipped(result)}": [
+            row for row in result.rows if row.layer != "last" and _is_plain(row)
+        ],
         "by count of the class, last layer": [row for row in result.rows if row.layer == "last" and row.bin != "all"],
     }
     for title, rows in others.items():
@@ -58,6 +60,7 @@ def _model(result: Result, initial: Result | None) -> RenderableType:
             parts += [Text(""), Text(title, style="bold"), _grid(rows, title)]
     reasons = sorted({f"{row.metric}: {row.why}" for row in last if row.why})
     parts += [Text(f"– {reason}", style="dim") for reason in reasons]
+    parts += [Text(f"! {warning['text']}", style="yellow") for warning in result.facts.get("warnings", [])]
     return Group(*parts, Text(""))
 
 
@@ -122,6 +125,14 @@ def _grid(rows: list[Row], title: str) -> Table:
 
 def _is_plain(row: Row) -> bool:
     return row.split == "train" and row.bin == "all"
+
+
+def _skipped(result: Result) -> str:
+    """What the layers below the last leave out, in words."""
+    skipped = result.facts["options"].get("skip_positions", 0)
+    if not skipped:
+        return ""
+    return f", without the first {'position' if skipped == 1 else f'{skipped:,} positions'} of every block"
 
 
 def _short(result: Result) -> str:
