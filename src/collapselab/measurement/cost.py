@@ -331,7 +331,8 @@ class _Sizes:
         tables = self.tables * DOUBLE * self.classes * (self.dim + 2)  # counts, sums and scatter
         if not self.options.shard_classes:
             return 2 * others * (tables + squares) + tallies
-        features = self.layers * self.dim * job.number_bytes + self.labellings * DOUBLE
+        positions = 2 if self.layers > 1 and self.options.skip_positions else 1  # labels of the last layer, and below
+        features = self.layers * self.dim * job.number_bytes + positions * self.labellings * DOUBLE
         choices = job.validation_tokens * 2 * DOUBLE * self.tables
         shared = self.tokens * features + 2 * tables
         return others / job.processes * shared + others * (choices + 2 * squares) + tallies
