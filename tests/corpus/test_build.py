@@ -419,7 +419,12 @@ def test_without_a_checksum_every_number_that_follows_from_the_files_is_compared
 def test_a_key_that_is_missing_or_of_another_type_is_one_message(copy: Path) -> None:
     document = earlier(copy)
     optional = {("versions",), ("boundary",), ("end_of_text",)}
-    for path in [*((key,) for key in document), ("splits", "train"), ("splits", "validation", "blocks")]:
+    for path in [
+        *((key,) for key in document),
+        ("splits", "train"),
+        ("splits", "validation", "blocks"),
+        ("request", "packing"),
+    ]:
         changed = put(document, path, [None])
         (copy / "corpus.json").write_text(json.dumps(changed))
         with pytest.raises(CorpusError, match=r"corpus\.json: damaged or edited|format \[None\]"):

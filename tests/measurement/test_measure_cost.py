@@ -267,7 +267,7 @@ class Received:
 
 
 @pytest.mark.parametrize("shard_classes", [False, True])
-@pytest.mark.parametrize("options", [Options(), Options(layers="all", null=False)])
+@pytest.mark.parametrize("options", [Options(), Options(layers="all", null=False, skip_positions=0)])
 def test_the_bytes_that_processes_exchange_are_those_foretold(
     options: Options, shard_classes: bool, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,6 +276,7 @@ def test_the_bytes_that_processes_exchange_are_those_foretold(
     received = Received(world, monkeypatch)
     model = build_model(build_config("gpt-neo", width=16, depth=2, vocabulary=320, positions=32), seed=0)
     chosen: dict[str, Any] = {"layers": options.layers, "null": options.null, "shard_classes": shard_classes}
+    chosen["skip_positions"] = options.skip_positions
     measure(model, corpus, tokens=blocks * 31, batch=batch, quiet=True, processes=received.processes, **chosen)
     kept = [
         len(Sample(corpus.splits[split], name="", length=32, blocks=blocks, seed=0).ids(0, blocks)[:, 1:].unique())

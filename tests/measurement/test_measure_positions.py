@@ -1,11 +1,13 @@
 """Which positions are samples: documents with padding, begin tokens, and the first positions of middle layers."""
 
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from torch import Tensor, nn
 
 import oracles
@@ -19,6 +21,7 @@ from collapselab.measurement.catalogue import DECIDED, OF_FEATURES
 from collapselab.measurement.measure import measure
 from collapselab.measurement.permutation import Permutation
 from collapselab.measurement.sample import Sample
+from collapselab.measurement.show import shown
 from collapselab.measurement.spread import Spread
 from collapselab.models.build import build_config, build_model
 from collapselab.models.evaluate import split_scores
@@ -194,6 +197,23 @@ def test_layers_below_the_last_leave_out_the_first_positions(model: nn.Module, c
     assert result.facts["splits"]["train"]["tokens_below"] == len(corpus.train) * (31 - skip)
     last = measured(model, corpus, batch=9)
     assert [row for row in result.rows if row.layer == "last"] == last.rows
+
+
+def test_what_is_left_out_is_said_beside_the_values(model: nn.Module, corpus: Corpus) -> None:
+    def printed(**options: Any) -> str:
+        console = Console(width=200, file=io.StringIO())
+        console.print(shown(measured(model, corpus, layers="all", tokens=300, **options)))
+        text = console.file.getvalue()  # type: ignore[attr-defined]
+        assert isinstance(text, str)
+        return text
+
+    assert "by layer, training split, without the first position of every block" in printed()
+    assert "without the first 3 positions of every block" in printed(skip_positions=3)
+    assert "without the first" not in printed(skip_positions=0)
+    sinks = measured(Sinks(1000.0), corpus, layers="all", tokens=300, skip_positions=0)
+    console = Console(width=300, file=io.StringIO())
+    console.print(shown(sinks))
+    assert "! layer 1: 10 of 310 features carry 97% of the variance" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def decided(model: Any, corpus: Corpus, skip: int) -> tuple[Any, Any, Any]:

@@ -35,13 +35,23 @@ def build(
     ] = False,
     block: Annotated[int | None, typer.Option(help="Tokens in a block. [default: 512; paper packing: 2048]")] = None,
     packing: Annotated[
-        Literal["stream", "paper"],
-        typer.Option(help="`stream`: documents with a mark between. `paper`: groups of 1,000 joined, as published."),
+        Literal["stream", "paper", "document"],
+        typer.Option(
+            help="`stream`: documents with a mark between. `paper`: groups of 1,000 joined, as published. `document`: "
+            "one document a block, cut or padded."
+        ),
     ] = "stream",
     boundary: Annotated[
         Literal["auto", "end", "begin"],
         typer.Option(
             help="The mark of a document in `stream` packing. `auto`: `begin` if the tokenizer begins texts so."
+        ),
+    ] = "auto",
+    begin: Annotated[
+        Literal["auto", "block", "document"],
+        typer.Option(
+            help="Where `stream` packing puts begin tokens: at the head of every block, or as `--boundary` says only. "
+            "`auto`: of every block if the tokenizer writes one."
         ),
     ] = "auto",
     validation: Annotated[
@@ -84,6 +94,7 @@ def build(
         block=block or (2048 if packing == "paper" else 512),
         packing=packing,
         boundary=boundary,
+        begin=begin,
         id_type=id_type,
         validation_share=validation_share,
         seed=seed,
@@ -93,6 +104,10 @@ def build(
     built = build_corpus(documents, out, recipe, trust_code=trust_code)
     splits = ", ".join(f"{name}: {len(split):,} blocks" for name, split in built.splits.items())
     print(f"{out}: {splits} of {built.block:,}; {built.vocabulary:,} tokens. See it: collapselab corpus show {out}")
+    for name, split in built.splits.items():
+        if cut := split.facts["documents_cut"]:
+            dropped = split.facts["tokens_dropped"]
+            print(f"{name}: {cut:,} documents are longer than a block and were cut; {dropped:,} tokens were dropped.")
 
 
 @app.command()
@@ -125,7 +140,10 @@ def _print_corpus(facts: dict[str, Any], picture: Path) -> None:
         f"vocabulary {facts['vocabulary']:,} ({facts['tokenizer']}), {facts['packing']} packing, hash {facts['hash']}"
     )
     console.print(f"[bold]{escape(facts['path'])}[/bold]  {escape(about)}")
+    console.print(f"begin token: {facts['begin']}", soft_wrap=True)
     rows = ["documents", "tokens", "types", "types_seen_once", "blocks", "tokens_dropped", "labels", "classes"]
+    if facts["packing"] == "document":
+        rows.insert(5, "documents_cut")
     numbers = Table("", *facts["splits"], box=None, header_style="bold")
     for row in rows:
         numbers.add_row(row.replace("_", " "), *(f"{split[row]:,}" for split in facts["splits"].values()))

@@ -87,7 +87,7 @@ def _completed(record: CorpusRecord) -> dict[str, Any]:
     known = {field.name: field.default for field in fields(Recipe)}
     if record.begin is None and record.boundary == "begin":
         known["begin"] = "document"  # as earlier versions built it
-    return known | record.request
+    return known | record.request.model_dump()
 
 
 def _write(source: Source, recipe: Recipe, request: dict[str, Any], folder: Path, *, trust_code: bool) -> None:

@@ -64,6 +64,16 @@ class SplitRecords(BaseModel):
     validation: SplitRecord
 
 
+class RequestRecord(BaseModel):
+    """What was asked for: the source, and every field of the recipe that its version had."""
+
+    model_config = _TYPED
+
+    source: dict[str, Any]
+    tokenizer: str
+    packing: Literal["stream", "paper", "document"]
+
+
 class CorpusRecord(BaseModel):
     """All of corpus.json."""
 
@@ -71,7 +81,7 @@ class CorpusRecord(BaseModel):
 
     format: Literal[1, 2]
     hash: str
-    request: dict[str, Any]
+    request: RequestRecord
     block: int = Field(ge=2)
     vocabulary: int = Field(ge=1)
     end_of_text: int | None = None

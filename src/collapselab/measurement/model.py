@@ -54,7 +54,7 @@ class Subject:
         known = min(self.classes, len(getattr(embedded, "weight", self.head.weight)))
         used = [int(split.token_counts.nonzero().max()) for split in corpus.splits.values() if split.token_counts.any()]
         if max(used, default=0) >= known:
-            tokenizer = corpus.record.request.get("tokenizer", "another tokenizer")
+            tokenizer = corpus.record.request.tokenizer
             raise CorpusError(
                 f"{corpus.path}: token {max(used):,} occurs, but {self.name} knows only {known:,} tokens. "
                 f"The corpus was built with the tokenizer {tokenizer}; build one with the model's own."
