@@ -15,7 +15,7 @@ from typing import Any
 
 import zstandard
 
-from collapselab.corpus import storyworld
+from collapselab.corpus.storyworld import stories as storyworld
 from collapselab.disk import sha256
 from collapselab.errors import CorpusError
 
