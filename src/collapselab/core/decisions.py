@@ -15,6 +15,7 @@ from torch import Tensor
 
 from collapselab.core.batch import checked_batch
 from collapselab.core.moments import ClassMoments
+from collapselab.core.scale import binary_exponent, scaled
 
 
 @dataclass
@@ -134,9 +135,21 @@ class LinearClassifier:
     """argmax over rows of <row, h - origin> + offset; the first of equals. Memory: tokens × tile scores."""
 
     def __init__(
-        self, rows: Tensor, offset: Tensor | None = None, *, origin: Tensor | None = None, tile: int = 2048
+        self,
+        rows: Tensor,
+        offset: Tensor | None = None,
+        *,
+        origin: Tensor | None = None,
+        offset_exponent: int = 0,
+        tile: int = 2048,
     ) -> None:
+        """`offset` is given over 2^offset_exponent: it may be the square of a number, which float64 need not hold."""
         self.rows, self.offset, self.origin, self.tile = rows, offset, origin, tile
+        self._row_exponent = binary_exponent(rows) if rows.dtype == torch.float64 else 0
+        self._offset_exponent = offset_exponent
+        if offset is not None and offset.dtype == torch.float64:
+            exponent = binary_exponent(offset)
+            self.offset, self._offset_exponent = offset * 2.0**-exponent, offset_exponent + exponent
         self._float32: Tensor | None = None
 
     def choices(self, features: Tensor) -> Tensor:
@@ -151,12 +164,10 @@ class LinearClassifier:
     def _sweep(self, features: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Best row per token, and whether rounding leaves doubt about it."""
         tokens, classes = len(features), len(self.rows)
-        wide = features.to(torch.float64) if self.origin is None else features.to(torch.float64) - self.origin
-        x = torch.ones(tokens, wide.shape[1] + 1, dtype=dtype, device=wide.device)  # the last column meets the offset
-        x[:, :-1] = wide
+        x = self._inputs(features, dtype)
         best = torch.full((tokens,), -torch.inf, dtype=dtype, device=x.device)
         second, chosen = best.clone(), torch.zeros(tokens, dtype=torch.int64, device=x.device)
-        longest = torch.zeros((), dtype=dtype, device=x.device)
+        longest = torch.zeros((), dtype=torch.float64, device=x.device)
         scores = torch.empty(tokens * min(self.tile, classes), dtype=dtype, device=x.device)
         for start in range(0, classes, self.tile):
             table = self._table(dtype, slice(start, start + self.tile))
@@ -164,18 +175,36 @@ class LinearClassifier:
             top = tile.amax(1)
             second = torch.maximum(second, torch.minimum(best, top))
             risen = (top > best).nonzero().squeeze(1)
-            if len(risen):  # only these need to know where the maximum is, which is dear, and what comes after it
+            if len(risen):  # only these need the place of the maximum, which is expensive, and the second-best score
                 some = tile.index_select(0, risen)
                 at = some.argmax(1)
                 runner_up = some.scatter_(1, at[:, None], -torch.inf).amax(1)
                 second[risen] = torch.maximum(second[risen], runner_up)
                 chosen[risen] = at + start
             best = torch.maximum(best, top)
-            longest = torch.maximum(longest, torch.linalg.vector_norm(table, dim=1).max())
-        # |error| ≤ (dim + 4) u |x| |row| for a dot product of rounded vectors, in whatever order it is summed.
-        unit = torch.finfo(dtype).eps / 2
-        error = (x.shape[1] + 4) * unit * torch.linalg.vector_norm(x, dim=1) * longest
-        return chosen, best - second <= 2 * error
+            longest = torch.maximum(longest, torch.linalg.vector_norm(table, dim=1, dtype=torch.float64).max())
+        # |error| ≤ (dim + 4) (u |x| |row| + tiny) for a dot product of rounded vectors, in whatever order it is summed.
+        size = torch.linalg.vector_norm(x, dim=1, dtype=torch.float64) * longest
+        error = (x.shape[1] + 4) * (torch.finfo(dtype).eps / 2 * size + torch.finfo(dtype).tiny)
+        gap = best - second
+        return chosen, ~((gap > 2 * error) & (gap < torch.inf))  # scores beyond the range of the dtype are in doubt too
+
+    def _inputs(self, features: Tensor, dtype: torch.dtype) -> Tensor:
+        """Features with a last column that meets the offset, each over a power of two of its own in float64."""
+        wide = features.to(torch.float64) if self.origin is None else features.to(torch.float64) - self.origin
+        x = torch.empty(len(wide), wide.shape[1] + 1, dtype=dtype, device=wide.device)
+        exponent = self._offset_exponent - self._row_exponent
+        if dtype != torch.float64:  # as they are: out of its range scores are in doubt, and float64 decides
+            x[:, :-1], x[:, -1] = wide, scaled(wide.new_ones(()), exponent)
+            return x
+        largest = wide.abs().amax(1).clamp_(min=2.0**-1000)
+        if not torch.isfinite(largest).all():
+            raise ValueError(f"features as large as {float(features.abs().max()):g} leave the range of float64.")
+        power = largest / (2 * torch.frexp(largest).mantissa)  # exactly 2^k, with the largest in [2^k, 2^(k+1))
+        torch.div(wide, power[:, None], out=x[:, :-1])
+        # Where the offset outweighs everything by 2^800, it does so by any larger factor too.
+        x[:, -1] = scaled(power.reciprocal(), exponent).clamp(max=2.0**800)
+        return x
 
     def _table(self, dtype: torch.dtype, rows: slice) -> Tensor:
         """Rows with their offset as a last column; kept in float32, made tile by tile in float64, which is rare."""
@@ -188,7 +217,7 @@ class LinearClassifier:
     def _made(self, dtype: torch.dtype, rows: slice) -> Tensor:
         some = self.rows[rows]
         table = torch.zeros(len(some), some.shape[1] + 1, dtype=dtype, device=some.device)
-        table[:, :-1] = some
+        table[:, :-1] = some * 2.0**-self._row_exponent if self._row_exponent else some
         if self.offset is not None:
             table[:, -1] = self.offset[rows]
         return table
@@ -196,10 +225,14 @@ class LinearClassifier:
 
 def nearest_centre(moments: ClassMoments, kept: Tensor, *, tile: int = 2048) -> LinearClassifier:
     """The classifier that chooses the nearest of the kept classes' centres, by its index in `kept`."""
-    means = moments.sums.index_select(0, kept).div_(moments.counts[kept, None])
+    means = moments.means_of(kept)
+    exponent = binary_exponent(means)
+    means.mul_(2.0**-exponent)  # so that they can be added and squared
     origin = means.mean(0)
     means -= origin
-    return LinearClassifier(means, means.square().sum(1).mul_(-0.5), origin=origin, tile=tile)
+    offset = means.square().sum(1).mul_(-0.5)
+    unit = 2.0**exponent
+    return LinearClassifier(means.mul_(unit), offset, origin=origin.mul_(unit), offset_exponent=2 * exponent, tile=tile)
 
 
 def check_head(weight: Tensor, bias: Tensor | None, classes: int, dim: int) -> None:

@@ -105,6 +105,18 @@ class ClassMoments:
         """Class means (classes, dim), made anew at each call; a class that was never seen has a row of zeros."""
         return self.sums / self.counts.clamp(min=1)[:, None]
 
+    def means_of(self, classes: Tensor) -> Tensor:
+        """Means of these classes, given by index; ValueError where a sum of features has left the range of float64."""
+        means = self.sums.index_select(0, classes).div_(self.counts[classes].clamp(min=1)[:, None])
+        if not torch.isfinite(means.sum()):  # which overflows sooner, so look twice
+            bad = classes[~torch.isfinite(means).all(1)]
+            if len(bad):
+                number = "1 class" if len(bad) == 1 else f"{len(bad):,} classes"
+                raise ValueError(
+                    f"class {int(bad[0]):,}: the sum of its features leaves the range of float64 ({number} in all)."
+                )
+        return means
+
     @property
     def scatter(self) -> Tensor:
         """Σ|h - μ|² of each class (classes,), made anew at each call."""

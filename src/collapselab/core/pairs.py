@@ -17,11 +17,13 @@ Nothing here grows with the square of the number of points: memory is one table 
 import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
+
+from collapselab.core.scale import binary_exponent, lengths, scaled, squared_lengths, times_power_of_two
 
 Progress = Callable[[int, int], object]
 """Called with the number of pairs done and the number of all pairs."""
@@ -73,6 +75,10 @@ def pair_statistics(
         raise ValueError(f"points of shape {tuple(points.shape)}; at least two rows are needed to form a pair.")
     if variances is not None and variances.shape != points.shape[:1]:
         raise ValueError(f"{len(points):,} points but variances of shape {tuple(variances.shape)}; each needs its own.")
+    if variances is not None and (bad := int((~(variances >= 0) | variances.isinf()).sum())):
+        raise ValueError(
+            f"{bad:,} of {len(points):,} variances are nan, infinite or negative; each must be a number ≥ 0."
+        )
     cloud = _Cloud(points.double(), variances, uncentred=uncentred, tile=tile)
     total = len(points) * (len(points) - 1) // 2
     sums = _Sums()
@@ -150,7 +156,7 @@ class _Total:
         if not self.pairs:
             return Summary(math.nan, math.nan, 0, self.left_out)
         mean = self.sum / self.pairs
-        variance = self.squares / self.pairs - mean**2
+        variance = self.squares / self.pairs - mean * mean
         std = math.nan if math.isnan(variance) else abs(scale) * math.sqrt(max(variance, 0.0))
         return Summary(shift + scale * mean, std, self.pairs, self.left_out)
 
@@ -181,10 +187,12 @@ class _Cloud:
     """The points as the sweep needs them: a table of directions, and what is known of each point. Read-only."""
 
     def __init__(self, points: Tensor, variances: Tensor | None, *, uncentred: bool, tile: int) -> None:
-        self.points = points
+        self._points, self.exponent = points, binary_exponent(points)
+        self.classes = len(points)
         self.columns, self.rows, self.strip = max(1, tile), max(1, tile // 2), max(1, tile // 4)
         self.near = max(points.shape[1], 64) * torch.finfo(torch.float64).eps / TRUSTED
         spread = points.new_zeros(len(points)) if variances is None else variances.to(points)
+        spread = scaled(spread, -2 * self.exponent)
         # Points without variance come last, and no tile crosses the border: their pairs have no log CDNV.
         self.border = int((spread > 0).sum())
         self._measure(points, spread, (spread <= 0).to(torch.int8).sort(stable=True).indices)
@@ -194,17 +202,19 @@ class _Cloud:
 
     def _measure(self, points: Tensor, spread: Tensor, order: Tensor) -> None:
         classes, dim = points.shape
-        self.centre = centre = points.mean(0)
+        self.centre = centre = points.mean(0) * 2.0**-self.exponent
+        if not torch.isfinite(centre).all():
+            raise ValueError("points: some are nan or infinite, or their sum is; finite numbers are needed.")
         self.table = points.new_ones(classes, dim + 1)
         norm, length, along = points.new_empty(3, classes)
         heading, heading_uncentred = points.new_zeros(2, dim)
         for start in range(0, classes, self.columns):
             now = slice(start, start + self.columns)
-            some = points.index_select(0, order[now])
-            torch.linalg.vector_norm(some, dim=1, out=length[now])
+            some = self.points(order[now])
+            length[now] = lengths(some)
             heading_uncentred += _inverse(length[now]) @ some
             some -= centre
-            torch.linalg.vector_norm(some, dim=1, out=norm[now])
+            norm[now] = lengths(some)
             torch.mv(some, centre, out=along[now])
             heading += _inverse(norm[now]) @ some
             torch.mul(some, _inverse(norm[now])[:, None], out=self.table[now, :dim])
@@ -217,9 +227,13 @@ class _Cloud:
         self.typical = _typical_distance(heading, classes)
         self.typical_uncentred = _typical_distance(heading_uncentred, classes)
 
+    def points(self, rows: Tensor) -> Tensor:
+        """These points over 2^exponent, so that they can be squared."""
+        return self._points.index_select(0, rows).mul_(2.0**-self.exponent)
+
     def blocks(self, start: int, step: int) -> Iterator[slice]:
-        while start < len(self.points):
-            stop = min(start + step, self.border if start < self.border else len(self.points))
+        while start < self.classes:
+            stop = min(start + step, self.border if start < self.border else self.classes)
             yield slice(start, stop)
             start = stop
 
@@ -232,12 +246,14 @@ class _Cloud:
         shift, shift_uncentred = (-0.5 * math.log(2 * t) for t in (self.typical, self.typical_uncentred))
         cosine = sums.cosine.summary(scale=-self.typical, shift=1 - self.typical)
         uncentred = sums.logdist_uncentred.summary(scale=-0.5, shift=shift_uncentred)
+        squared = sums.cdnv_k2.summary(scale=0.5)
+        squared = replace(squared, mean=times_power_of_two(squared.mean, -2 * self.exponent))
         return PairStatistics(
             cosine=cosine if self.centred else None,
             logdist=sums.logdist.summary(scale=-0.5, shift=shift) if self.centred else None,
             logdist_uncentred=uncentred if self.uncentred else None,
             cdnv=sums.cdnv.summary(scale=0.5) if self.varied else None,
-            cdnv_k2=sums.cdnv_k2.summary(scale=0.5) if self.varied else None,
+            cdnv_k2=squared if self.varied else None,
             cdnv_log=sums.cdnv_log.summary(shift=-math.log(2)) if self.varied else None,
         )
 
@@ -250,15 +266,15 @@ class _Sweep:
         self.cloud, self.rows = cloud, rows
         self.totals = _Sums()
         size = rows.stop - rows.start
-        self.product = cloud.points.new_empty(size * max(size, cloud.columns))
-        self.scratch = [cloud.points.new_empty(max(cloud.strip * cloud.columns, size**2)) for _ in range(2)]
+        self.product = cloud.table.new_empty(size * max(size, cloud.columns))
+        self.scratch = [cloud.table.new_empty(max(cloud.strip * cloud.columns, size**2)) for _ in range(2)]
         self.left = cloud.table[rows] * (-1 / cloud.typical)  # (-u/t, 1/t) · (u, 1) is (1 - cos) / t
         self.left[:, -1] = 1 / cloud.typical
 
     def sums(self) -> _Sums:
         left = self.cloud.facts.at(self.rows)
         size = self.rows.stop - self.rows.start
-        i, j = torch.triu_indices(size, size, offset=1, device=self.cloud.points.device)
+        i, j = torch.triu_indices(size, size, offset=1, device=self.cloud.table.device)
         x = self._product(self.rows).view(-1).index_select(0, i * size + j)
         self._take(x, left.at(i), left.at(j))
         upright = _Facts(*(fact[:, None] for fact in left))
@@ -288,7 +304,7 @@ class _Sweep:
         torch.mul(x, left.norm * (2 * cloud.typical), out=first).mul_(right.norm)
         torch.sub(left.norm, right.norm, out=second)
         squares = first.addcmul_(second, second)
-        self._again(squares, near, left, right, lambda row: cloud.points[row])
+        self._again(squares, near, left, right, cloud.points)
         if cloud.centred:  # their mean is 1, as they were divided by it
             flat = x.sub_(1).view(-1)
             self.totals.cosine.add(0.0, len(flat), torch.dot(flat, flat).item())
@@ -327,8 +343,10 @@ class _Sweep:
             log.add(term.log_().sum().item(), pairs)
 
     def _directions(self, row: Tensor, *, centred: bool) -> Tensor:
-        points = self.cloud.points[row] - self.cloud.centre if centred else self.cloud.points[row]
-        return points * _inverse(torch.linalg.vector_norm(points, dim=1))[:, None]
+        points = self.cloud.points(row)
+        if centred:
+            points -= self.cloud.centre
+        return points * _inverse(lengths(points))[:, None]
 
     def _again(
         self,
@@ -342,7 +360,7 @@ class _Sweep:
         """Set the values at the flat indices `near` to |place_i - place_j|² / unit."""
         for at in () if near is None else torch.split(near, AGAIN):
             i, j = (side.row.expand(values.shape).reshape(-1)[at] for side in (left, right))
-            values.view(-1)[at] = torch.linalg.vector_norm(place(i) - place(j), dim=1).square_().div_(unit)
+            values.view(-1)[at] = squared_lengths(place(i) - place(j)).div_(unit)
 
 
 def _inverse(values: Tensor) -> Tensor:

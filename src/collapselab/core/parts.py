@@ -9,6 +9,8 @@ from typing import final
 import torch
 from torch import Tensor
 
+from collapselab.core.scale import squared_lengths
+
 PART_BYTES = {"cpu": 12 << 20, "cuda": 256 << 20}
 """Size in float64 of the part of a batch that is worked on at once: on a CPU it should stay in the cache."""
 
@@ -33,12 +35,11 @@ class Room:
 
     def __init__(self, rows: int, dim: int, device: torch.device) -> None:
         self.wide, self.offset = torch.empty(2, rows, dim, dtype=torch.float64, device=device)
-        self.squares = torch.empty(rows, dtype=torch.float64, device=device)
 
     def part(self, features: Tensor, point: Tensor, *, product: bool) -> Part:
         """What there is to know of these features about this point. It is overwritten by the next part."""
         rows = len(features)
-        wide, offset, squares = (each[:rows] for each in (self.wide, self.offset, self.squares))
+        wide, offset = self.wide[:rows], self.offset[:rows]
         if features.dtype == torch.float64:
             wide = features
         if not point.any():
@@ -47,8 +48,7 @@ class Room:
             wide.copy_(features)
         if offset is not wide:
             torch.sub(wide, point, out=offset)
-        torch.square(torch.linalg.vector_norm(offset, dim=1), out=squares)
-        return Part(wide, offset, squares, offset.T @ offset if product else None)
+        return Part(wide, offset, squared_lengths(offset), offset.T @ offset if product else None)
 
 
 def common_point(features: Tensor) -> Tensor:
@@ -62,8 +62,3 @@ def common_point(features: Tensor) -> Tensor:
 def part_rows(dim: int, device: torch.device) -> int:
     """Rows of a part."""
     return max(1, PART_BYTES.get(device.type, PART_BYTES["cpu"]) // (8 * dim))
-
-
-def squared_lengths(rows: Tensor) -> Tensor:
-    squares: Tensor = torch.linalg.vector_norm(rows, dim=1).square_()
-    return squares

@@ -20,7 +20,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from collapselab.core.parts import Part, part_rows, squared_lengths
+from collapselab.core.parts import Part, part_rows
+from collapselab.core.scale import squared_lengths
 
 SHARE = 1e-3
 """A class whose scatter is a smaller share of its squares about the common point is tight."""
