@@ -158,6 +158,8 @@ def test_pair_statistics_take_no_point_and_no_variance_that_is_not_a_number() ->
     points = torch.eye(4, dtype=torch.float64)
     with pytest.raises(ValueError, match="1 of 4 variances are nan, infinite or negative"):
         pair_statistics(points, torch.tensor([1.0, 1, torch.nan, 1]))
+    with pytest.raises(ValueError, match="variances: some are too large or too small beside the points"):
+        pair_statistics(points * 1e200, torch.ones(4))
     points[2, 2] = torch.inf
     with pytest.raises(ValueError, match="points: some are nan or infinite"):
         pair_statistics(points)

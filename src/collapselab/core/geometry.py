@@ -1,4 +1,4 @@
-"""What several metrics share, computed once and only when one of them asks for it.
+"""Quantities that several metrics share, each computed once and only when a metric asks for it.
 
 A quantity that does not exist raises `Missing` with the reason, which every metric that needs it reports.
 
@@ -60,8 +60,8 @@ class Geometry:
                 f"of {moments.classes:,} classes with min_count {min_count}; they must be the same."
             )
         if classes is not None and (classes.dtype != torch.bool or classes.shape != moments.counts.shape):
-            found = f"{classes.dtype} of shape {tuple(classes.shape)}"
-            raise ValueError(f"classes are {found}; a mask over {moments.classes:,} classes is needed.")
+            what = f"{classes.dtype} of shape {tuple(classes.shape)}"
+            raise ValueError(f"classes are {what}; a mask over {moments.classes:,} classes is needed.")
         self.moments, self.weight, self.decided = moments, weight, decisions
         self.tile, self.progress = tile, progress
         kept = moments.counts >= min_count
@@ -156,8 +156,8 @@ class Geometry:
     def spectrum(self) -> tuple[Tensor, Tensor]:
         """Eigenvalues of the Gram matrix, ascending and 0 where rounding alone could have made them, and vectors.
 
-        Rounding of the features counts too. What a LayerNorm puts out lies in a plane but for it: across that plane
-        there is nothing but noise, and noise over noise is no number to report.
+        The rounding of the features counts too. Outputs of a LayerNorm lie in a plane except for rounding: across that
+        plane there is only noise, and a ratio of noise to noise means nothing.
         """
         power = float(self.means.square().sum() + self.variances.sum())
         values, vectors = torch.linalg.eigh(self.gram)
@@ -226,7 +226,7 @@ class Geometry:
         summary: Summary | None = getattr(self.head_pairs if head else self.pairs, family)
         if summary is None:
             if family.startswith("cdnv"):
-                _ = self.variances
+                _ = self.variances  # raises the reason
             if family == "logdist_uncentred":
                 self._directed(lengths(self.means), "mean")
             reasons = self.head_norms if head else self.positive_norms

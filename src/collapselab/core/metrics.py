@@ -27,9 +27,9 @@ Result = float | tuple[float, int]
 class Metric:
     """One entry of the catalogue.
 
-    `direction` is where the value moves as a model collapses, None where collapse does not say. `ideal` is the value of
-    a collapsed model where it is one number; `ideal_at` gives it also where it depends on the number of classes and
-    dimensions. `version` rises when the number changes for the same input.
+    `direction` is where the value moves as a model collapses, None where collapse predicts nothing. `ideal` is the value
+    of a collapsed model where it is one number; `ideal_at` gives it also where it depends on the number of classes and
+    dimensions. `version` rises when the value changes for the same input.
     """
 
     id: str
@@ -45,7 +45,7 @@ class Metric:
     version: int = 1
 
     def ideal_at(self, *, classes: int, dim: int) -> float | None:
-        """The ideal for so many kept classes and dimensions, None where there is none."""
+        """The ideal for this number of kept classes and dimensions, None where there is none."""
         return self.ideal if self.ideal_function is None else self.ideal_function(classes, dim)
 
 
@@ -79,8 +79,8 @@ def collapse_metrics(
     """Every metric of the catalogue, by id.
 
     `weight` (classes, dim) and `bias` are the output layer as the model applies it; `decisions` come from a `Decider`
-    on the validation split. What is not given leaves its metrics without a value and with a reason. `classes`, a mask,
-    keeps only those classes, and judges only tokens labelled with them; `only` computes just these metrics.
+    on the validation split. Metrics of what is not given have a reason in place of a value. `classes`, a mask, keeps
+    only those classes and the decisions on tokens labelled with them; `only` computes just these metrics.
     """
     if unknown := [id for id in only or () if id not in METRICS]:
         raise ValueError(f"{unknown[0]} is not a metric of the catalogue.")
@@ -174,7 +174,7 @@ def scatter_pinv(geometry: Geometry) -> float:
 
 
 def etf_error(geometry: Geometry) -> float:
-    """By the eigenvalues λ of Mᵀ M, among which a simplex has K - 1 equal ones: no difference of near-equal numbers."""
+    """From the eigenvalues of Mᵀ M, of which a simplex has K - 1 equal ones: no difference of near-equal numbers."""
     values = geometry.spectrum[0]
     nonzero = geometry.classes - 1
     largest = (
@@ -212,10 +212,10 @@ def effective_rank(geometry: Geometry) -> float:
     return float(torch.exp(torch.special.entr(shares).sum()))
 
 
-def _share(tally: str) -> Callable[[Geometry], Result]:
+def _share(count: str) -> Callable[[Geometry], Result]:
     def function(geometry: Geometry) -> Result:
         decisions = geometry.decisions
-        counted: Tensor = getattr(decisions, tally)
+        counted: Tensor = getattr(decisions, count)
         return int(counted.sum()) / int(decisions.tokens.sum()), decisions.left_out
 
     return function

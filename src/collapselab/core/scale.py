@@ -24,7 +24,9 @@ SMALLEST = torch.finfo(torch.float64).tiny
 
 
 def binary_exponent(values: Tensor) -> int:
-    """The k with the largest |value| in [2^(k-1), 2^k), at most 1000 in size; 0 where all are 0."""
+    """The k with the largest |value| in [2^(k-1), 2^k), at most 1000 in size; 0 where all are 0 or there are none."""
+    if not values.numel():
+        return 0
     low, high = torch.aminmax(values)
     _, exponent = math.frexp(max(abs(float(low)), abs(float(high))))
     return max(-LARGEST_EXPONENT, min(exponent, LARGEST_EXPONENT))
@@ -49,11 +51,11 @@ def scaled(values: Tensor, exponent: int) -> Tensor:
 
 def lengths(rows: Tensor) -> Tensor:
     """Euclidean length of each row; infinite or nan where the squares leave the range of float64."""
-    found: Tensor = torch.linalg.vector_norm(rows, dim=1)
-    if len(found) and found.amin() < SHORTEST:  # a row of zeros has the length 0 exactly, any other has lost digits
-        short = (found < SHORTEST).nonzero().squeeze(1)
-        found[short] = torch.where(rows.index_select(0, short).any(1), torch.nan, 0.0).to(found)
-    return found
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
+    if len(norms) and norms.amin() < SHORTEST:  # a row of zeros has the length 0 exactly, any other has lost digits
+        short = (norms < SHORTEST).nonzero().squeeze(1)
+        norms[short] = torch.where(rows.index_select(0, short).any(1), torch.nan, 0.0).to(norms)
+    return norms
 
 
 def squared_lengths(rows: Tensor) -> Tensor:
