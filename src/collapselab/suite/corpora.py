@@ -113,4 +113,5 @@ def _tokens(spec: CorpusSpec, vocabulary: int) -> tuple[float, float]:
 
 def _source(spec: CorpusSpec) -> Source:
     given = [spec.validation] if isinstance(spec.validation, str) else spec.validation
-    return open_source(spec.sources, validation=given, reading=Reading(spec.text_column, spec.separator))
+    reading = Reading(spec.text_column, spec.separator)
+    return open_source(spec.sources, validation=given, reading=reading, validation_share=spec.validation_share)
