@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from analysis.planted import drawn, row_of, run_of, seeds_study
-from collapselab.analysis.analyze import Analysis, analyze
+from collapselab.analysis.analyze import analyze
 from collapselab.analysis.controls import SEEDS
 from collapselab.analysis.relate import WITHIN
+from collapselab.analysis.stored import Analysis
 from collapselab.errors import ConfigError, RunError
 from collapselab.records.published import import_published
 from collapselab.records.tables import Row, Run, write_results, write_runs
@@ -229,7 +230,7 @@ def test_the_tables_are_written_with_the_columns_of_the_design(tmp_path: Path) -
         "relate": "subset,metric,outcome,n,r,r2,rho,low,high,p_permutation,p_holm,p_bh",
         "controls": "controls,metric,n,r2_controls,partial_r,p",
     }
-    for name, (_, rows) in analysis.tables.items():
+    for name, rows in analysis.tables.items():
         with (tmp_path / "analysis" / f"{name}.csv").open(newline="") as file:
             lines = list(csv.DictReader(file))
         assert len(lines) == len(rows)

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, final
 
 from collapselab import __version__
-from collapselab.disk import written_whole
+from collapselab.analysis.stored import program_version
+from collapselab.disk import checksum_of, written_whole
 from collapselab.report import answer, provenance, words
 from collapselab.report.charts import style
 from collapselab.report.charts.panels import Figure, Panel, depth_areas
@@ -30,7 +31,10 @@ from collapselab.report.figures.scale import first_regime, regimes, scale
 from collapselab.report.figures.seeds import seeds, seeds_table
 from collapselab.report.figures.specifications import ANSWERS, specifications
 from collapselab.report.filters import epochs, filters
-from collapselab.report.story import SOURCES, TABLES, Story
+from collapselab.report.story import Story
+
+HEAD = 1 << 16
+"""Bytes of a page within which it says what it was made from."""
 
 
 @final
@@ -117,6 +121,7 @@ def render(shown: Contents) -> str:
         drawn=[name for name, table in shown.tables.items() if table],
         provenance=provenance.provenance(shown.story),
         version=__version__,
+        made_from=fingerprint(shown.story, shown.beside),
         light=style.variables(len(shown.keys.widths), dark=False),
         dark=style.variables(len(shown.keys.widths), dark=True),
         css=_own("page.css"),
@@ -147,24 +152,40 @@ def _data(shown: Contents) -> dict[str, Any]:
         "panels": {
             panel.key: drawn_panel(panel, log=panel.metric in shown.story.logarithmic) for panel in shown.panels
         },
-        "saved": {name: _packed(text) for name, text in saved_tables(shown).items()},
+        "saved": {name: _packed(content) for name, content in saved_tables(shown).items()},
     }
 
 
-def saved_tables(shown: Contents) -> dict[str, str]:
-    """Every table of the folder as it is on disk, by the name it would have there."""
-    found: dict[str, str] = {}
+def saved_tables(shown: Contents) -> dict[str, bytes]:
+    """Every table of the folder as it was read, by the name it has there."""
+    found: dict[str, bytes] = {}
     for story, prefix in ((shown.story, ""), (shown.beside, "beside-")):
-        if story is None:
-            continue
-        paths = [story.directory / name for name in SOURCES]
-        paths += [story.directory / "analysis" / f"{name}.csv" for name in TABLES] if story.analysis else []
-        found |= {prefix + path.name: path.read_text(encoding="utf-8") for path in paths if path.is_file()}
+        if story is not None:
+            contents = story.tables.contents | (story.analysis.contents() if story.analysis else {})
+            found |= {prefix + name: content for name, content in contents.items()}
     return found
 
 
-def _packed(text: str) -> str:
-    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+def _packed(content: bytes) -> str:
+    return base64.b64encode(gzip.compress(content, mtime=0)).decode()
+
+
+def fingerprint(story: Story, beside: Story | None = None) -> str:
+    """sha256 of what a page is made from: the program, the tables, and what the analysis made of them."""
+    parts: dict[str, Any] = {"program": program_version()}
+    for name, one in (("story", story), ("beside", beside)):
+        if one is not None:
+            analysis = one.analysis.summary() | {"directory": one.name} if one.analysis else None
+            parts[name] = {"tables": one.tables.hashes, "analysis": analysis}
+    return checksum_of(parts)
+
+
+def is_current(path: Path, story: Story) -> bool:
+    """Whether the file is a page that was made from this very story by this very program."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return f'<meta name="made-from" content="{fingerprint(story)}">'.encode() in file.read(HEAD)
 
 
 def script_json(value: Any) -> str:

@@ -14,10 +14,12 @@ from typing import Any, final
 from collapselab.disk import disk_errors
 from collapselab.errors import RunError
 from collapselab.records.run import RunFolder
-from collapselab.records.tables import Row, Run, write_results, write_runs
+from collapselab.records.tables import Row, Run, hashed_files, write_tables
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.status import read_measurement
 
+RECORDS = ("*/run.json", "*/checkpoints/*/training.json", "*/measure/*.json", "failed/*.json")
+"""What the tables are made from."""
 NOT_COLUMNS = ("checkpoints", "epochs", "family", "width", "depth", "weight_decay", "lr", "seed")
 """Settings that are no further columns: they have one in every table, or say only what was kept."""
 
@@ -39,8 +41,9 @@ def collect(folder: SuiteFolder) -> Tables:
     with folder.locked("tables", wait=True):
         tables = read_tables(folder)
         with disk_errors(folder.path):
-            write_runs(folder.path / "runs.csv", tables.runs)
-            write_results(folder.path / "results.csv", tables.results)
+            records = sorted(file for pattern in RECORDS for file in folder.path.glob(pattern))
+            made_from = hashed_files(folder.path, records)
+            write_tables(folder.path, tables.runs, tables.results, made_from=made_from)
     return tables
 
 
