@@ -180,7 +180,7 @@ def test_where_nothing_came_out_the_reason_stands_in_place_of_the_table(tmp_path
     story = load_story(tmp_path)
     assert headline_table(story) == []
     assert stage._sentences(story) == [
-        "None of the 1 models has a validation loss; the reasons stand below with the runs."
+        "None of the 1 models has a validation loss; the reasons are below with the runs."
     ]
 
 
@@ -260,4 +260,4 @@ def test_stopped_between_its_stages_it_says_so_and_ends_with_the_signal(
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 128 + signal.SIGINT
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "the same command continues" in capsys.readouterr().err

@@ -6,7 +6,7 @@ from the architecture, as the batch size does in the paper, is no part of it. A 
 cell differ in nothing but their seed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -163,16 +163,20 @@ def _labelled(frame: pd.DataFrame) -> pd.DataFrame:
     # A run ends with a whole step: where the batch does not divide the corpus, an epoch is 0.99997 of one.
     frame["epoch"] = [float(f"{epoch:.3g}") for epoch in frame["epoch"]]
     frame["architecture"] = [
-        f"{family or '?'} {_text(depth)}x{_text(width)}"
-        for family, depth, width in frame[list(ARCHITECTURE)].itertuples(index=False)
+        f"{family or '?'} {_text(depth)}x{_text(width)}" for family, depth, width in row_tuples(frame, ARCHITECTURE)
     ]
     varying = regime_columns(frame)
     frame["regime"] = [
         " ".join(f"{column}={_text(value)}" for column, value in zip(varying, values, strict=True)) or "the only one"
-        for values in frame[varying].itertuples(index=False)
+        for values in row_tuples(frame, varying)
     ]
     frame["cell"] = frame["architecture"] + " " + frame["regime"]
     return frame
+
+
+def row_tuples(frame: pd.DataFrame, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """These columns row by row; of no columns as many empty tuples as there are rows, in every version of pandas."""
+    return list(zip(*(frame[name] for name in names), strict=True)) if names else [()] * len(frame)
 
 
 def regime_columns(frame: pd.DataFrame) -> list[str]:

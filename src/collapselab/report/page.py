@@ -2,11 +2,13 @@
 
 Every table is in it once. What the figures draw is JSON; the tables as they are on disk are compressed, for the reader
 to search and to save. Text of others (names of runs, reasons, settings) passes through the template's escaping, or
-through `script_json`, in which no tag can begin.
+through `script_json`, in which no tag can begin. A policy (CSP) in the page names its two scripts by their hash: the
+browser runs no other, none that is made from text at run time, and asks nothing of the network.
 """
 
 import base64
 import gzip
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -74,7 +76,7 @@ def contents(story: Story, *, beside: Story | None = None, corpus: Path | None =
         specifications(story),
         layers(story, legend),
         bins(story, legend),
-        classes(corpus or provenance.corpus_of(story)),
+        classes(corpus or provenance.corpus_of(story), asked_for=corpus is not None),
     ]
     tables = {name: table for _, some in found for name, table in some.items()}
     return Contents(story, beside, {figure.key: figure for figure, _ in found}, tables, legend)
@@ -96,6 +98,7 @@ def render(shown: Contents) -> str:
     )  # fmt: skip
     environment.filters |= {"in_words": words.in_words, "metric_name": words.metric_name, "coded": words.coded}
     lines = answer.strip(shown.story)
+    scripts = {"vega": _vega(), "script": _own("page.js")}
     return environment.get_template("page.html").render(
         story=shown.story,
         beside=shown.beside,
@@ -125,9 +128,19 @@ def render(shown: Contents) -> str:
         light=style.variables(len(shown.keys.widths), dark=False),
         dark=style.variables(len(shown.keys.widths), dark=True),
         css=_own("page.css"),
-        script=_own("page.js"),
-        vega=_vega(),
+        **scripts,
+        policy=policy(*scripts.values()),
         data=script_json(_data(shown)),
+    )
+
+
+def policy(*scripts: str) -> str:
+    """What the browser may do with the page: run these scripts, use its own styles and drawn pictures; nothing else."""
+    hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
     )
 
 
@@ -136,11 +149,16 @@ def _vega() -> str:
     """Vega and its embedding as one script; bundling it takes seconds."""
     import vl_convert
 
-    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return _as_parsed(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
 
 
 def _own(name: str) -> str:
-    return (files("collapselab.report") / "web" / name).read_text(encoding="utf-8")
+    return _as_parsed((files("collapselab.report") / "web" / name).read_text(encoding="utf-8"))
+
+
+def _as_parsed(text: str) -> str:
+    """With the line ends that a browser makes of it, which is what it hashes."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _data(shown: Contents) -> dict[str, Any]:
