@@ -24,7 +24,6 @@ document.body.append(image);
 fetch("https://example.invalid/").catch(() => {});
 setTimeout(() => done([window.ran, Object.keys(found).sort()]), 500);
 """
-EVAL = "try { return String(new Function('return 1')()); } catch (error) { return error.name; }"
 
 
 def test_figures_are_drawn_under_a_policy_that_runs_nothing_else(chromium: Any, hostile_page: Path) -> None:
@@ -38,4 +37,3 @@ def test_figures_are_drawn_under_a_policy_that_runs_nothing_else(chromium: Any, 
     ran, refused = chromium.execute_async_script(FOREIGN)
     assert ran == []
     assert {"script-src-elem", "script-src-attr", "img-src", "connect-src"} <= set(refused)
-    assert chromium.execute_script(EVAL) in ("EvalError", "1"), "the driver's own scripts may be exempt"
