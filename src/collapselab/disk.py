@@ -205,8 +205,8 @@ def disk_trouble(error: BaseException | None, *, reading: bool = False) -> str |
 
 
 _REFUSALS = {
-    errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
-    errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ESTALE
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG,
+    errno.ELOOP, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ESTALE
 }  # fmt: skip
 
 

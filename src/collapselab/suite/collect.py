@@ -13,10 +13,12 @@ from collapselab.disk import disk_errors
 from collapselab.errors import DamagedError, RunError, UserError
 from collapselab.records.result import Result
 from collapselab.records.run import Checkpoint, RunFolder, RunRecord, identity
-from collapselab.records.tables import Row, Run, write_results, write_runs
+from collapselab.records.tables import Row, Run, hashed_files, write_tables
 from collapselab.records.versions import outdated
 from collapselab.suite.folder import SuiteFolder
 
+RECORDS = ("*/run.json", "*/checkpoints/*/training.json", "*/measure/*.json", "failed/*.json")
+"""What the tables are made from."""
 NOT_COLUMNS = ("checkpoints", "epochs", "family", "width", "depth", "weight_decay", "lr", "seed")
 """Settings that are no further columns: they have one in every table, or say only what was kept."""
 
@@ -38,8 +40,9 @@ def collect(folder: SuiteFolder) -> Tables:
     with folder.locked("tables", wait=True):
         tables = read_tables(folder)
         with disk_errors(folder.path):
-            write_runs(folder.path / "runs.csv", tables.runs)
-            write_results(folder.path / "results.csv", tables.results)
+            records = sorted(file for pattern in RECORDS for file in folder.path.glob(pattern))
+            made_from = hashed_files(folder.path, records)
+            write_tables(folder.path, tables.runs, tables.results, made_from=made_from)
     return tables
 
 
