@@ -14,6 +14,8 @@ small: {grid: {width: [64]}}        # what is different at --scale small
 
 import difflib
 import itertools
+import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
@@ -23,7 +25,7 @@ from typing import Any, final
 from collapselab.errors import ConfigError
 from collapselab.records.options import Options
 from collapselab.suite.recipe_sections import CorpusSpec, Measure, Resources, resolved_paths
-from collapselab.suite.recipe_text import Lines, Written, read_yaml
+from collapselab.suite.recipe_text import TEXT_BYTES, Lines, Written, has_control_characters, read_yaml, short
 from collapselab.suite.recipe_text import Path as Place
 from collapselab.training.settings import Settings, settings_from
 
@@ -33,6 +35,10 @@ SECTIONS = (
 SCALES = ("full", "small")
 THE_CORPUS = "corpus"
 """The name of a suite's corpus where it has one alone; with several, the setting that chooses among them."""
+
+MOST_RUNS = 100_000
+_CORPUS_NAME = re.compile(r"\w[\w. +-]{0,99}")
+"""The name of a corpus is part of the name of its folder."""
 
 Values = dict[str, Any]
 
@@ -67,6 +73,10 @@ def load_suite(name: str | Path, *, scale: str = "full") -> Suite:
     if path.suffix in (".yaml", ".yml") or (path.is_file() and str(name) not in recipes):
         if not path.is_file():
             raise ConfigError(f"{path}: no such file. {_shipped_hint(path.stem, recipes)}")
+        if has_control_characters(path.stem):
+            raise ConfigError(f"{str(path)!r}: a line break or another control character in the name of a recipe.")
+        if path.stat().st_size > TEXT_BYTES:
+            raise ConfigError(f"{path}: {path.stat().st_size:,} bytes; a recipe has at most {TEXT_BYTES:,}.")
         try:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
@@ -96,12 +106,29 @@ def _shipped_hint(name: str, recipes: dict[str, str]) -> str:
 
 
 @final
+@dataclass(frozen=True)
+class _Grid:
+    """All combinations of the values of `axes`, each with every line of `together`, on top of `base`."""
+
+    path: Place
+    base: Values
+    axes: dict[str, list[Any]]
+    together: dict[str, list[Any]]
+
+    def combinations(self) -> Iterator[Values]:
+        lines = zip(*self.together.values(), strict=True) if self.together else [()]
+        for line, point in itertools.product(lines, itertools.product(*self.axes.values())):
+            yield self.base | dict(zip(self.axes, point, strict=True)) | dict(zip(self.together, line, strict=True))
+
+
+@final
 class _Recipe:
     """A recipe as it was written, on its way to being a suite."""
 
     def __init__(self, where: str, document: Any, lines: Lines) -> None:
         self.written, self.document = Written(where, lines), document
         self._checked: set[tuple[str, str]] = set()
+        self._runs_counted = 0
 
     def suite(self, name: str, scale: str, beside: Path | None, *, merged: bool = False) -> Suite:
         if scale not in SCALES:
@@ -111,6 +138,9 @@ class _Recipe:
         question = self.document.get("question")
         if not isinstance(question, str) or not question.strip():
             self.written.fail(("question",), "every recipe asks one, in a sentence.")
+        question = " ".join(question.split())
+        if has_control_characters(question):
+            self.written.fail(("question",), f"{question!r} has a control character.")
         corpora = {
             name: resolved_paths(spec, beside) if beside or not merged else spec
             for name, spec in self._corpora().items()
@@ -118,7 +148,7 @@ class _Recipe:
         runs = list(self._runs(corpora))
         document = self.document | {"corpora": {name: spec.model_dump() for name, spec in corpora.items()}}
         document.pop("corpus", None)
-        return Suite(name, scale, question.strip(), document, corpora, runs, self._measure(), self._resources())
+        return Suite(name, scale, question, document, corpora, runs, self._measure(), self._resources())
 
     def _to_scale(self, scale: str) -> None:
         """Check the sections, and put what `small:` says in the place of what stands there."""
@@ -142,7 +172,12 @@ class _Recipe:
         if several is None:
             return {THE_CORPUS: self._corpus(("corpus",), one)}
         if not isinstance(several, dict) or not several:
-            self.written.fail(("corpora",), f"{several!r} will not do: names with a corpus each are needed.")
+            self.written.fail(("corpora",), f"{short(several)} will not do: names with a corpus each are needed.")
+        for name in several:
+            if not _CORPUS_NAME.fullmatch(name):
+                self.written.fail(
+                    ("corpora", name), "not a name for a corpus. Letters, digits and _ . + - are allowed, and spaces."
+                )
         return {name: self._corpus(("corpora", name), spec) for name, spec in several.items()}
 
     def _corpus(self, path: Place, spec: Any) -> CorpusSpec:
@@ -159,30 +194,39 @@ class _Recipe:
             base["checkpoints"] = self._checkpoints(self.document["checkpoints"])
         listed = self.document.get("runs", [])
         if not isinstance(listed, list) or ("runs" in self.document and not listed):
-            self.written.fail(("runs",), f"{listed!r} will not do: a list with at least one run is needed.")
+            self.written.fail(("runs",), f"{short(listed)} will not do: a list with at least one run is needed.")
+        grids = []
         if {"grid", "zip"} & self.document.keys() or not listed:
-            yield from self._expanded((), self.document, base, corpora)
+            grids.append(self._grid((), self.document, base, corpora))
         for number, entry in enumerate(listed):
             path = ("runs", number)
             own = {key: value for key, value in self.written.mapping(path, entry).items() if key not in ("grid", "zip")}
-            yield from self._expanded(path, entry, base | self._settings(path, own, corpora), corpora)
+            grids.append(self._grid(path, entry, base | self._settings(path, own, corpora), corpora))
+        for grid in grids:
+            for values in grid.combinations():
+                yield self._run(grid.path, values, corpora)
 
-    def _expanded(
-        self, path: Place, holder: Values, base: Values, corpora: dict[str, CorpusSpec]
-    ) -> Iterator[tuple[Settings, str]]:
+    def _grid(self, path: Place, holder: Values, base: Values, corpora: dict[str, CorpusSpec]) -> "_Grid":
         axes = self._axes((*path, "grid"), holder, corpora)
         together = self._axes((*path, "zip"), holder, corpora)
         for name in axes.keys() & together.keys():
             self.written.fail((*path, "zip", name), "is in the grid too. Leave one out.")
         lengths = {name: len(values) for name, values in together.items()}
         if len(set(lengths.values())) > 1:
-            told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-            self.written.fail((*path, "zip"), f"its lists stand side by side, but {told} values.")
-        side_by_side = zip(*together.values(), strict=True) if together else [()]
-        combined = itertools.product(*axes.values())
-        for line, point in itertools.product(list(side_by_side), list(combined)):
-            values = base | dict(zip(axes, point, strict=True)) | dict(zip(together, line, strict=True))
-            yield self._run(path, values, corpora)
+            found = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            self.written.fail((*path, "zip"), f"its lists stand side by side, but {found} values.")
+        self._count_runs(path, max(lengths.values(), default=1) * math.prod(map(len, axes.values())))
+        return _Grid(path, base, axes, together)
+
+    def _count_runs(self, path: Place, runs: int) -> None:
+        """Before the first is built: ten short lists make more runs than there is memory for."""
+        self._runs_counted += runs
+        if self._runs_counted > MOST_RUNS:
+            self.written.fail(
+                path or ("grid",),
+                f"the recipe comes to {self._runs_counted:,} runs or more; {MOST_RUNS:,} are the most. Ask for fewer, "
+                "or split it into several recipes.",
+            )
 
     def _run(self, path: Place, values: Values, corpora: dict[str, CorpusSpec]) -> tuple[Settings, str]:
         corpus = values.pop(THE_CORPUS, next(iter(corpora)) if len(corpora) == 1 else None)
@@ -202,7 +246,9 @@ class _Recipe:
             self.written.fail(path, "is empty. Give it settings with their values, or leave it out.")
         for name, values in axes.items():
             if not isinstance(values, list):
-                self.written.fail((*path, name), f"{values!r} is not a list. Write [{values}], or put it under base.")
+                self.written.fail(
+                    (*path, name), f"{short(values)} is not a list. Write it in brackets, [ ], or put it under base."
+                )
             if not values:
                 self.written.fail((*path, name), "has no values.")
             for number, value in enumerate(values):
@@ -219,7 +265,7 @@ class _Recipe:
             if value not in corpora:
                 near = difflib.get_close_matches(str(value), corpora, n=1)
                 hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(corpora)}."
-                self.written.fail(path, f"{value!r} is not a corpus of this recipe. {hint}")
+                self.written.fail(path, f"{short(value)} is not a corpus of this recipe. {hint}")
             return
         key = (name, repr(value))
         if key not in self._checked:
@@ -236,7 +282,9 @@ class _Recipe:
             return f"{value:g}"
         if isinstance(value, str):
             return value
-        return self.written.fail(("checkpoints",), f"{value!r} will not do. Write them as in [0, 1, 3] or as log:20.")
+        return self.written.fail(
+            ("checkpoints",), f"{short(value)} will not do. Write them as in [0, 1, 3] or as log:20."
+        )
 
     def _measure(self) -> Options:
         found: Any = self.written.model(Measure, ("measure",), self.document.get("measure", {}), "an option of measure")

@@ -24,6 +24,7 @@ from collapselab.suite.job import perform
 from collapselab.suite.launchers.local import threads_each
 from collapselab.suite.plan import Entry
 from collapselab.suite.recipe import Suite
+from collapselab.suite.recipe_text import has_control_characters
 from collapselab.suite.run import plan, prepare
 from collapselab.suite.status import run_state
 
@@ -171,6 +172,11 @@ def _executor(suite: Suite, folder: SuiteFolder, *, anywhere: bool = False) -> A
 
     if not anywhere and shutil.which("sbatch") is None:
         raise ConfigError("launcher: slurm was asked for, but sbatch is not here. Run it on the cluster's login node.")
+    for what, text in (("name of the suite", suite.name), ("folder", str(folder.path.resolve()))):
+        if has_control_characters(text):
+            raise ConfigError(
+                f"{text!r}: a line break or another control character in the {what}; a job's script has none."
+            )
     wanted = suite.resources
     executor = (Anywhere if anywhere else SlurmExecutor)(
         folder.path.resolve() / "slurm" / "%j", max_num_timeout=REQUEUES
