@@ -138,7 +138,7 @@ def test_runs_with_a_job_in_the_queue_are_not_submitted_again(
 
     suite, folder = opened(tmp_path, tiny)
     one, two, three = (entry.name for entry in suites.prepare(suite, folder).entries)
-    slurm._write_jobs(folder, {one: "7_0", two: "7_1", three: "7_2"})
+    folder.record_jobs({one: "7_0", two: "7_1", three: "7_2"})
     asked = queue("7_0|RUNNING|None", "7_1|PENDING|Priority", "8|RUNNING|None")
     assert slurm.job_states(folder) == {one: "7_0 RUNNING", two: "7_1 PENDING (Priority)"}
     assert [state.job for state in suites.status(suite, folder, jobs=slurm.job_states(folder))][2] is None

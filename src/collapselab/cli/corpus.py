@@ -122,7 +122,7 @@ def _print_corpus(facts: dict[str, Any], picture: Path) -> None:
     )
     console.print(f"[bold]{escape(facts['path'])}[/bold]  {escape(about)}")
     rows = ["documents", "tokens", "types", "types_seen_once", "blocks", "tokens_dropped", "labels", "classes"]
-    numbers = Table("", *facts["splits"], box=None, header_style="bold")
+    numbers = Table("", *map(escape, facts["splits"]), box=None, header_style="bold")
     for row in rows:
         numbers.add_row(row.replace("_", " "), *(f"{split[row]:,}" for split in facts["splits"].values()))
     for column in numbers.columns[1:]:
@@ -135,4 +135,4 @@ def _print_corpus(facts: dict[str, Any], picture: Path) -> None:
         kinds.add_row(kind, f"{share['types']:,}", f"{share['tokens']:,}")
     for table in (numbers, classes, kinds):
         console.print(table)
-    console.print(f"frequencies: {picture}", soft_wrap=True)
+    console.print(escape(f"frequencies: {picture}"), soft_wrap=True)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from collapselab.cli.options import JsonOption
@@ -155,13 +156,13 @@ def _print_checkpoints(out: Path, facts: list[dict[str, Any]]) -> None:
     )
     for entry in facts:
         losses = (_shown(entry[name]) for name in ("train_loss", "val_loss", "val_accuracy", "perplexity"))
-        table.add_row(entry["checkpoint"], f"{entry['step']:,}", *losses)
+        table.add_row(escape(entry["checkpoint"]), f"{entry['step']:,}", *losses)
     for column in table.columns:
         column.justify = "right"
     console = Console()
     console.print(table)
-    console.print(f"{out / 'checkpoints'}: read them with from_pretrained. Let it write: collapselab sample {out}",
-                  soft_wrap=True)  # fmt: skip
+    made = f"{out / 'checkpoints'}: read them with from_pretrained. Let it write: collapselab sample {out}"
+    console.print(escape(made), soft_wrap=True)
 
 
 def _shown(value: float | None) -> str:

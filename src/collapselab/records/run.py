@@ -19,7 +19,7 @@ from typing import Any, final
 from torch import Tensor
 
 from collapselab.core.storage import load_tensors, save_tensors
-from collapselab.disk import locked, sha256, written_whole
+from collapselab.disk import locked, sha256, sweep, written_whole
 from collapselab.errors import RunError
 
 FORMAT = 1
@@ -108,10 +108,13 @@ class RunFolder:
         return 0, {}, {}
 
     def drop_states(self) -> None:
+        """Remove all states, and their folder unless it holds something that is not ours."""
+        place = self._state(0).parent
+        sweep(place)
         for step in self._states():
             self._state(step).unlink(missing_ok=True)
-        if self._state(0).parent.is_dir():
-            self._state(0).parent.rmdir()
+        if place.is_dir() and not any(place.iterdir()):
+            place.rmdir()
 
     def log(self, entry: dict[str, Any]) -> None:
         with (self.path / "log.jsonl").open("a") as file:

@@ -126,12 +126,22 @@ def write_runs(path: str | Path, runs: Iterable[Mapping[str, Any]]) -> None:
     further = dict.fromkeys(column for run in runs for column in run if column not in _RUN_KINDS)
     columns = (*_SETTINGS, *further, *_OUTCOMES)
     for run in runs:
-        if missing := [column for column in RUN_COLUMNS if column not in run]:
-            raise ValueError(f"{run.get('run')}: no {missing[0]}; a run has every column, None where it is not known.")
-        for column, kind in _RUN_KINDS.items():
-            _check(kind, column, run[column])
+        check_run(run)
     _refuse_duplicates(list(map(run_key, runs)), path)
     write_table(path, columns, ([run.get(column) for column in columns] for run in runs))
+
+
+def check_run(run: Mapping[str, Any]) -> None:
+    """ValueError unless the row of a run has every column, each with a value that the table can hold."""
+    if missing := [column for column in RUN_COLUMNS if column not in run]:
+        raise ValueError(f"{run.get('run')}: no {missing[0]}; a run has every column, None where it is not known.")
+    for column, kind in _RUN_KINDS.items():
+        value = run[column]
+        _check(kind, column, value)
+        if isinstance(value, int) and value >= 2**63:
+            raise ValueError(f"{column} is a number of {len(str(value)):,} digits.")
+        if column in ("epochs", "epoch", "seconds") and value is not None and value < 0:
+            raise ValueError(f"{column} is {value}, below 0.")
 
 
 def read_runs(path: str | Path) -> list[Run]:

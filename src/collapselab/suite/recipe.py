@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, final
 
@@ -62,15 +63,28 @@ class Suite:
 
 def shipped() -> dict[str, str]:
     """The recipes that come with the package: name → text."""
-    folder = files("collapselab.suite") / "recipes"
-    found = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".yaml")), key=lambda entry: entry.name)
-    return {entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8") for entry in found}
+    return {name: (_shipped_folder() / f"{name}.yaml").read_text(encoding="utf-8") for name in shipped_names()}
+
+
+def _shipped_folder() -> Traversable:
+    return files("collapselab.suite") / "recipes"
+
+
+def is_shipped(name: str | Path) -> bool:
+    """Whether text names a recipe that comes with the package; a Path is never one."""
+    return isinstance(name, str) and name in shipped_names()
+
+
+def shipped_names() -> list[str]:
+    """The names of the recipes that come with the package."""
+    found = (entry.name for entry in _shipped_folder().iterdir())
+    return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
 
 
 def load_suite(name: str | Path, *, scale: str = "full") -> Suite:
     """The suite of a YAML file, or of a recipe that is shipped."""
     path, recipes = Path(name), shipped()
-    if path.suffix in (".yaml", ".yml") or (path.is_file() and str(name) not in recipes):
+    if path.suffix in (".yaml", ".yml") or (path.is_file() and not is_shipped(name)):
         if not path.is_file():
             raise ConfigError(f"{path}: no such file. {_shipped_hint(path.stem, recipes)}")
         if has_control_characters(path.stem):
@@ -82,7 +96,7 @@ def load_suite(name: str | Path, *, scale: str = "full") -> Suite:
         except UnicodeDecodeError as error:
             raise ConfigError(f"{path}: not text ({error}).") from error
         return parse_suite(text, name=path.stem, where=str(path), scale=scale, beside=path.resolve().parent)
-    if str(name) not in recipes:
+    if not is_shipped(name):
         raise ConfigError(f"{name}: not a recipe, and no such file. {_shipped_hint(str(name), recipes)}")
     return parse_suite(recipes[str(name)], name=str(name), scale=scale)
 
@@ -95,9 +109,9 @@ def parse_suite(
     return _Recipe(where or name, document, lines).suite(name, scale, beside)
 
 
-def suite_from(document: Values, *, name: str, scale: str) -> Suite:
+def suite_from(document: Values, *, name: str, scale: str, where: str | None = None) -> Suite:
     """The suite of a recipe that is plain data already, as suite.json keeps it."""
-    return _Recipe(name, document, {}).suite(name, scale, None, merged=True)
+    return _Recipe(where or name, document, {}).suite(name, scale, None, merged=True)
 
 
 def _shipped_hint(name: str, recipes: dict[str, str]) -> str:
@@ -133,6 +147,7 @@ class _Recipe:
     def suite(self, name: str, scale: str, beside: Path | None, *, merged: bool = False) -> Suite:
         if scale not in SCALES:
             raise ConfigError(f"scale: {scale!r} is not one. There are {' and '.join(SCALES)}.")
+        self.written.mapping((), self.document, SECTIONS, "a section of a recipe")
         if not merged:
             self._to_scale(scale)
         question = self.document.get("question")
@@ -151,8 +166,7 @@ class _Recipe:
         return Suite(name, scale, question, document, corpora, runs, self._measure(), self._resources())
 
     def _to_scale(self, scale: str) -> None:
-        """Check the sections, and put what `small:` says in the place of what stands there."""
-        self.written.mapping((), self.document, SECTIONS, "a section of a recipe")
+        """Put what `small:` says in the place of what the rest of the recipe says."""
         small = self.document.pop("small", None)
         if scale == "full":
             return
@@ -276,10 +290,9 @@ class _Recipe:
             self._checked.add(key)
 
     def _checkpoints(self, value: Any) -> str:
-        if isinstance(value, list) and all(isinstance(one, int | float) and one is not True for one in value):
-            return ",".join(f"{one:g}" for one in value)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return f"{value:g}"
+        epochs = value if isinstance(value, list) else [value]
+        if all(isinstance(one, int | float) and not isinstance(one, bool) and math.isfinite(one) for one in epochs):
+            return ",".join(f"{one:g}" for one in epochs)
         if isinstance(value, str):
             return value
         return self.written.fail(

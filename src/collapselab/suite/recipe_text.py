@@ -32,6 +32,7 @@ NUMBER_CHARACTERS = 100
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # thirty times faster, and there with every wheel of PyYAML
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _WORDS: dict[str, Any] = {"": None, "null": None, "~": None, "true": True, "false": False}
 _INTEGER = re.compile(r"[-+]?\d+")
 _FLOAT = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?|[-+]?\.inf|\.nan", re.I)
@@ -188,6 +189,8 @@ def _value(node: Any, path: Path, lines: Lines, name: str) -> Any:
         return [_value(item, (*path, i), lines, name) for i, item in enumerate(node.value)]
     if not node.tag.startswith("tag:yaml.org,2002:") or node.tag.startswith("tag:yaml.org,2002:python"):
         raise ConfigError(f"{name}, line {line}: {node.tag} is not a kind of value that a recipe holds.")
+    if _SURROGATE.search(node.value):
+        raise ConfigError(f"{name}, line {line}: {dotted(path)} holds half of a character (a lone surrogate).")
     if node.style:  # quoted, or a block of text
         return node.value
     if len(node.value) > NUMBER_CHARACTERS and _FLOAT.fullmatch(node.value):

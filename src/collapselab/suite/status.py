@@ -1,10 +1,11 @@
 """Where each run of a suite stands, read from its folder: queued, training, measuring, stopped, failed or done."""
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, final
 
+from collapselab.disk import parsed_object
+from collapselab.errors import DamagedError
 from collapselab.records.options import Options
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.plan import Entry
@@ -52,7 +53,7 @@ def run_state(folder: SuiteFolder, entry: Entry, options: Options, *, job: str |
         stage = "failed"
     else:
         stage = "stopped" if (path / "run.json").exists() else "queued"
-    why = failure["why"] if failure is not None and stage == "failed" else None
+    why = failure.why if failure is not None and stage == "failed" else None
     left = left if stage == "training" else None
     made, measured = count - len(unmade), count - len(unmeasured)
     return State(entry.name, stage, count, made, measured, step, entry.planned.steps, loss, left, why, job)
@@ -72,10 +73,11 @@ def read_measurement(path: Path) -> dict[str, Any] | None:
         found = path.stat()
         stamp = (found.st_mtime_ns, found.st_size)
         if path not in _read or _read[path][0] != stamp:
-            document = json.loads(path.read_text())
-            _read[path] = (stamp, document if isinstance(document, dict) and "facts" in document else None)
+            document = parsed_object(path.read_bytes(), path)
+            whole = isinstance(document.get("facts"), dict) and isinstance(document.get("rows"), list)
+            _read[path] = (stamp, document if whole else None)
         return _read[path][1]
-    except (OSError, ValueError):
+    except (OSError, DamagedError):
         return None
 
 
@@ -95,22 +97,27 @@ def _progress(path: Path, entry: Entry) -> tuple[int, float | None, float | None
     last: dict[str, Any] = {}
     for line in _tail(path / "log.jsonl"):
         try:
-            found = json.loads(line)
-        except ValueError:  # the line that is being written, or was when the process was killed
+            found = parsed_object(line, path)
+        except DamagedError:  # the line that is being written, or was when the process was killed
             continue
-        if "loss" in found:
+        if all(_is_number(found.get(key)) for key in ("step", "loss", "tokens")):
             last = found
     if not last:
         return 0, None, None
-    rate = last.get("tokens_per_second") or 0
-    left = (entry.planned.tokens - last["tokens"]) / rate if rate else None
-    return last["step"], last["loss"], left
+    rate: Any = last.get("tokens_per_second")
+    left = (entry.planned.tokens - last["tokens"]) / rate if _is_number(rate) and rate >= 1e-9 else None
+    return min(int(last["step"]), entry.planned.steps), last["loss"], left
 
 
-def _tail(path: Path) -> list[str]:
+def _is_number(value: Any) -> bool:
+    """Whether it is a number that a log of ours holds: the log is shown, and nothing is computed from it."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _tail(path: Path) -> list[bytes]:
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - TAIL))
-            return file.read().decode(errors="replace").splitlines()
+            return file.read().splitlines()
     except FileNotFoundError:
         return []

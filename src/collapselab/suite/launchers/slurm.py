@@ -6,7 +6,6 @@ leaves its run to the next `suite run`. What the jobs are doing is asked of `squ
 accounting database, which `sacct` needs, is not.
 """
 
-import json
 import os
 import shutil
 import signal
@@ -14,7 +13,6 @@ import subprocess
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, final
 
-from collapselab.disk import written_whole
 from collapselab.errors import ConfigError, Interrupted, RunError
 from collapselab.records.options import Options
 from collapselab.signals import interruptible
@@ -62,7 +60,7 @@ def submit(
             part = todo[first : first + ARRAY]
             jobs = _mapped(executor, _job(folder, suite, retry_failed), part)
             submitted |= {entry.name: job.job_id for entry, job in zip(part, jobs, strict=True)}
-            _write_jobs(folder, _read_jobs(folder) | submitted)
+            folder.record_jobs(folder.jobs() | submitted)
     return submitted
 
 
@@ -78,7 +76,7 @@ def script(suite: Suite, folder: SuiteFolder) -> str:
 
 def job_states(folder: SuiteFolder) -> dict[str, str]:
     """The jobs of the suite that are in the queue: run → id and state, as 17_3 RUNNING or 17_4 PENDING (Priority)."""
-    jobs = _read_jobs(folder)
+    jobs = folder.jobs()
     if not jobs:
         return {}
     queue = _queue()
@@ -216,16 +214,3 @@ def _asked(*command: str) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         said = (getattr(error, "stderr", None) or str(error)).strip()
         raise RunError(f"{command[0]}: the cluster does not answer ({said}). Try again later.") from error
-
-
-def _read_jobs(folder: SuiteFolder) -> dict[str, str]:
-    path = folder.path / "slurm" / "jobs.json"
-    if not path.exists():
-        return {}
-    jobs: dict[str, str] = json.loads(path.read_text())
-    return jobs
-
-
-def _write_jobs(folder: SuiteFolder, jobs: dict[str, str]) -> None:
-    with written_whole(folder.path / "slurm" / "jobs.json") as temporary:
-        temporary.write_text(json.dumps(jobs, indent=1) + "\n")
