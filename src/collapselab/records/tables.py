@@ -173,12 +173,17 @@ def runs_bytes(runs: Iterable[Mapping[str, Any]], where: str | Path) -> bytes:
     further = dict.fromkeys(column for run in runs for column in run if column not in _RUN_KINDS)
     columns = (*_SETTINGS, *further, *_OUTCOMES)
     for run in runs:
-        if missing := [column for column in RUN_COLUMNS if column not in run]:
-            raise ValueError(f"{run.get('run')}: no {missing[0]}; a run has every column, None where it is not known.")
-        for column, kind in _RUN_KINDS.items():
-            check_value(kind, column, run[column])
+        check_run(run)
     refuse_duplicates(list(map(run_key, runs)), where)
     return table_bytes(columns, ([run.get(column) for column in columns] for run in runs))
+
+
+def check_run(run: Mapping[str, Any]) -> None:
+    """ValueError unless the row of a run has every column, each with a value that the table can hold."""
+    if missing := [column for column in RUN_COLUMNS if column not in run]:
+        raise ValueError(f"{run.get('run')}: no {missing[0]}; a run has every column, None where it is not known.")
+    for column, kind in _RUN_KINDS.items():
+        check_value(kind, column, run[column])
 
 
 def read_runs(path: str | Path) -> list[Run]:

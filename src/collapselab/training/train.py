@@ -2,7 +2,6 @@
 
 import os
 import platform
-import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +31,8 @@ from collapselab.records.run import (
     TrainedOn,
     identity,
 )
-from collapselab.training.checkpointing import SIGNALS, Keeper
+from collapselab.signals import stop_requests
+from collapselab.training.checkpointing import Keeper
 from collapselab.training.settings import Plan, Settings, model_config, plan, resolved
 from collapselab.training.trainer import PROJECT, LanguageTrainer, training_arguments
 
@@ -64,7 +64,7 @@ def train(
     bf16 = settings.precision == "bf16" or (settings.precision == "auto" and _has_bf16(where))
     args = _arguments(settings, planned, folder, where, bf16, accumulation, report_to)
     record = _record(settings, planned, opened, config, args, bf16)
-    with _first_alone(folder, args), disk_errors(folder.path), _signals_restored():
+    with _first_alone(folder, args), disk_errors(folder.path):
         missing = _agreed(lambda: _begin(folder, record, planned), args)
         if missing:
             _train(settings, planned, opened, folder, config, args, record.hash, missing, save_minutes, log_every)
@@ -103,8 +103,8 @@ def _train(
             advance=advance,
         )
         trainer.add_callback(keeper)
-        keeper.watch_signals()
-        trainer.train()
+        with stop_requests() as keeper.request:
+            trainer.train()
 
 
 def _model_config(settings: Settings, corpus: Corpus) -> PreTrainedConfig:
@@ -242,14 +242,3 @@ def _agreed(decide: Any, args: TrainingArguments) -> Any:
     if args.world_size > 1:
         dist.broadcast_object_list(decided)
     return decided[0]
-
-
-@contextmanager
-def _signals_restored() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            if signal.getsignal(number) is not handler:
-                signal.signal(number, handler)
