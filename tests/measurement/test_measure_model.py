@@ -137,8 +137,8 @@ def test_a_checkpoint_of_a_run_has_its_corpuss_tokenizer_whatever_class_it_opens
     llama(tied=False).save_pretrained(checkpoint)
     shutil.copytree(corpus.path / "tokenizer", checkpoint, dirs_exist_ok=True)
     (tmp_path / "run" / "run.json").write_text("{}")
-    known = tokenizer_hash(corpus.tokenizer())
-    monkeypatch.setitem(corpus.facts, "tokenizer_hash", known)
+    monkeypatch.setattr("collapselab.measurement.measure.verify_checkpoint", lambda _: None)
+    monkeypatch.setitem(corpus.facts, "tokenizer_hash", tokenizer_hash(corpus.tokenizer()))
     monkeypatch.setattr("collapselab.measurement.compare_tokenizers.load_tokenizer", None)  # its files are compared
     assert measured(checkpoint, corpus).facts["tokenizer"]["same"] is True
 
@@ -218,7 +218,10 @@ def test_names_that_only_look_so_are_no_warning(saved: Path, corpus: Corpus) -> 
     assert codes(measured(saved.rename(parent / "chateau-italian-structured"), corpus)) == []
 
 
-def test_a_chat_template_is_a_warning_unless_the_model_is_of_a_run(saved: Path, corpus: Corpus) -> None:
+def test_a_chat_template_is_a_warning_unless_the_model_is_of_a_run(
+    saved: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collapselab.measurement.measure.verify_checkpoint", lambda _: None)
     tokenizer = transformers.AutoTokenizer.from_pretrained(saved, trust_remote_code=False)
     tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
     tokenizer.save_pretrained(saved)

@@ -17,6 +17,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from checkpoints import save_checkpoint
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import Interrupted, RunError
 from collapselab.measurement import forward_pass as walk
@@ -205,9 +206,13 @@ def test_a_kept_result_that_is_damaged_or_of_another_version_is_measured_again(
     change_rows(kept, OLD["version"][0])
     assert measure(folder, corpus, **options).rows == first.rows
     assert "another version of collapselab: its cdnv follows version 99" in capsys.readouterr().err
-    kept.write_text("{")
-    assert measure(folder, corpus, **options).rows == first.rows
-    assert "It is made again" in capsys.readouterr().err
+    whole = kept.read_text()
+    value = re.search(r'"value": (0\.\d+)', whole)
+    assert value is not None
+    for spoilt in ("{", whole.replace(value[1], "0.123", 1), "[]"):
+        kept.write_text(spoilt)
+        assert measure(folder, corpus, **options).rows == first.rows
+        assert "It is made again" in capsys.readouterr().err
 
 
 def test_a_loaded_model_with_a_state_is_measured_once(
@@ -339,8 +344,7 @@ def run(tmp_path: Path, model: Any) -> Path:
     """A run of ours with two checkpoints."""
     path = tmp_path / "02x0012-s0"
     for checkpoint in ("0", "1"):
-        model.save_pretrained(path / "checkpoints" / checkpoint)
-    (path / "run.json").write_text("{}")
+        save_checkpoint(model, path, checkpoint)
     return path
 
 

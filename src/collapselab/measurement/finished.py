@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, final
 
 from collapselab.disk import disk_errors, sha256
-from collapselab.errors import DamagedError, RunError
+from collapselab.errors import DamagedError
 from collapselab.records.result import Result
 from collapselab.records.versions import outdated
 
@@ -55,7 +55,7 @@ class Finished:
                 result = Result.load(self.path)
         except FileNotFoundError:
             return None
-        except (DamagedError, RunError) as error:
+        except DamagedError as error:
             self.say(f"{error} It is made again.")
             return None
         why = outdated((row.metric, row.version) for row in result.rows)

@@ -22,6 +22,7 @@ from collapselab.measurement.task import Task
 from collapselab.models.place import place_of, weights_on_disk
 from collapselab.records.options import Options
 from collapselab.records.result import Result, Results, check_suffix, write
+from collapselab.records.run import verify_checkpoint
 
 if TYPE_CHECKING:
     from collapselab.models.find import Source
@@ -147,6 +148,8 @@ class _Stage:
         from collapselab.models.load import load_model
 
         dtype = None if self.options.dtype is None else getattr(torch, self.options.dtype)
+        if source.run:
+            verify_checkpoint(Path(source.path))
         return load_model(source, device=device, dtype=dtype, trust_code=self.trust_code, place=place)
 
     def of_module(self, model: nn.Module) -> Result:

@@ -4,20 +4,18 @@ A row stands in the tables if its run is what its name says: the settings in run
 name, and a measurement must be of that run, that checkpoint and that corpus. What does not fit is left out, and said.
 """
 
-import hashlib
-import json
-import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
 from collapselab.disk import disk_errors
-from collapselab.errors import RunError
-from collapselab.records.run import RunFolder
+from collapselab.errors import DamagedError, RunError, UserError
+from collapselab.records.result import Result
+from collapselab.records.run import Checkpoint, RunFolder, RunRecord, identity
 from collapselab.records.tables import Row, Run, write_results, write_runs
 from collapselab.records.versions import outdated
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.status import read_measurement
 
 NOT_COLUMNS = ("checkpoints", "epochs", "family", "width", "depth", "weight_decay", "lr", "seed")
 """Settings that are no further columns: they have one in every table, or say only what was kept."""
@@ -53,7 +51,7 @@ def read_tables(folder: SuiteFolder) -> Tables:
     for name in sorted(names | failures.keys()):
         try:
             rows = _checkpoint_rows(folder.run(name), tables) if name in names else []
-        except RunError as error:
+        except UserError as error:
             tables.refused.append(str(error))
             continue
         if name in failures:
@@ -63,25 +61,28 @@ def read_tables(folder: SuiteFolder) -> Tables:
 
 
 def _checkpoint_rows(path: Path, tables: Tables) -> list[Run]:
-    record = RunFolder(path).record()
+    folder = RunFolder(path)
+    record = folder.record()
     assert record is not None
     _check_identity(path, record)
     rows = []
-    for checkpoint in record["plan"]["checkpoints"]:
-        facts = _training_facts(path / "checkpoints" / checkpoint / "training.json")
-        if facts is None:
+    for checkpoint in record.plan.checkpoints:
+        try:
+            known = folder.checkpoint(checkpoint, verify=False)
+        except DamagedError as error:
+            raise DamagedError(f"{error} Delete that folder; `suite run` makes it again.") from error
+        if known is None:
             continue
-        rows.append(_run_row(path.name, record, facts))
+        rows.append(_run_row(path.name, record, known))
         measurement = path / "measure" / f"{checkpoint}.json"
         if measurement.exists():
             tables.results += _measured_rows(measurement, path.name, checkpoint, record, tables)
     return rows
 
 
-def _check_identity(path: Path, record: dict[str, Any]) -> None:
-    said = json.dumps([record["settings"], record["corpus"]["hash"]], sort_keys=True)
-    found = hashlib.sha256(said.encode()).hexdigest()[:8]
-    for what, claimed in (("run.json says", record["hash"]), ("its folder's name says", path.name[-8:])):
+def _check_identity(path: Path, record: RunRecord) -> None:
+    found = identity(record.settings, record.corpus.hash)
+    for what, claimed in (("run.json says", record.hash), ("its folder's name says", path.name[-8:])):
         if claimed != found:
             raise RunError(
                 f"{path}: its settings have the hash {found}, but {what} {claimed}. Its rows are refused; move the "
@@ -89,66 +90,49 @@ def _check_identity(path: Path, record: dict[str, Any]) -> None:
             )
 
 
-def _training_facts(path: Path) -> dict[str, Any] | None:
-    if not path.exists():
-        return None
-    try:
-        facts: dict[str, Any] = json.loads(path.read_text())
-    except ValueError as error:
-        raise RunError(f"{path}: damaged ({error}). Delete its folder; `suite run` makes it again.") from error
-    return facts
-
-
-def _run_row(name: str, record: dict[str, Any], facts: dict[str, Any]) -> Run:
-    planned = record["plan"]
-    outcomes = {key: _finite(facts[key]) for key in ("train_loss", "val_loss", "val_accuracy", "perplexity")}
+def _run_row(name: str, record: RunRecord, known: Checkpoint) -> Run:
+    planned, settings = record.plan, record.settings
     return {
-        **_setting_columns(name, record["settings"], record["corpus"]),
-        "checkpoint": facts["checkpoint"],
-        "epochs": planned["steps"] * planned["batch"] / planned["blocks"] if record["settings"]["steps"]
-                  else record["settings"]["epochs"],
-        "epoch": facts["epoch"],
-        "parameters": record["model"]["parameters"],
-        "tokens": facts["tokens"],
-        **outcomes,
-        "seconds": facts["seconds"],
+        **_setting_columns(name, settings, corpus=record.corpus.path, corpus_hash=record.corpus.hash),
+        "checkpoint": known.checkpoint,
+        "epochs": planned.steps * planned.batch / planned.blocks if settings["steps"] else settings["epochs"],
+        "epoch": known.epoch,
+        "parameters": record.model.parameters,
+        "tokens": known.tokens,
+        "train_loss": known.train_loss,
+        "val_loss": known.val_loss,
+        "val_accuracy": known.val_accuracy,
+        "perplexity": known.perplexity,
+        "seconds": known.seconds,
         "why": None,
-    }  # fmt: skip
+    }
 
 
-def _setting_columns(name: str, settings: dict[str, Any], corpus: dict[str, Any]) -> Run:
+def _setting_columns(name: str, settings: Mapping[str, Any], *, corpus: str, corpus_hash: str | None) -> Run:
     further = {key: value for key, value in settings.items() if key not in NOT_COLUMNS}
     return {
         "run": name,
         **{key: settings[key] for key in ("family", "width", "depth", "weight_decay", "lr", "seed")},
         **further,
-        "corpus": f"{Path(corpus['path']).name} {corpus['hash']}",
+        "corpus": f"{Path(corpus).name} {corpus_hash}",
     }
 
 
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
-
-
-def _measured_rows(path: Path, run: str, checkpoint: str, record: dict[str, Any], tables: Tables) -> list[Row]:
-    document = read_measurement(path)
-    if document is None:
-        tables.refused.append(f"{path}: damaged. Its rows are refused; `suite run` measures again.")
-        return []
-    facts, wanted = document["facts"], {"run": run, "checkpoint": checkpoint, "corpus_hash": record["corpus"]["hash"]}
-    for key, value in wanted.items():
-        if facts.get(key) != value:
-            tables.refused.append(f"{path}: its {key} is {facts.get(key)}, not {value}. Its rows are refused.")
-            return []
+def _measured_rows(path: Path, run: str, checkpoint: str, record: RunRecord, tables: Tables) -> list[Row]:
     try:
-        rows = [Row(**row) for row in document["rows"]]
-    except (TypeError, ValueError, KeyError) as error:
-        tables.refused.append(f"{path}: damaged ({error}). Its rows are refused; delete it and measure again.")
+        result = Result.load(path)
+    except DamagedError as error:
+        tables.refused.append(f"{error} Its rows are refused; `suite run` measures again.")
         return []
-    if why := outdated((row.metric, row.version) for row in rows):
+    wanted = {"run": run, "checkpoint": checkpoint, "corpus_hash": record.corpus.hash}
+    for key, value in wanted.items():
+        if result.facts.get(key) != value:
+            tables.refused.append(f"{path}: its {key} is {result.facts.get(key)}, not {value}. Its rows are refused.")
+            return []
+    if why := outdated((row.metric, row.version) for row in result.rows):
         tables.refused.append(f"{path}: {why}. Its rows are left out; `suite run` measures again.")
         return []
-    return rows
+    return result.rows
 
 
 def _add_failure(rows: list[Run], failure: dict[str, Any], tables: Tables) -> None:
@@ -163,7 +147,12 @@ def _add_failure(rows: list[Run], failure: dict[str, Any], tables: Tables) -> No
             return
     rows.append(
         {
-            **_setting_columns(failure["run"], failure["settings"], failure["corpus"]),
+            **_setting_columns(
+                failure["run"],
+                failure["settings"],
+                corpus=failure["corpus"]["path"],
+                corpus_hash=failure["corpus"]["hash"],
+            ),
             "checkpoint": failure["checkpoint"],
             "epochs": failure["epochs"],
             "epoch": None,

@@ -18,8 +18,7 @@ from collapselab.errors import Interrupted, RunError
 from collapselab.models.evaluate import split_scores
 from collapselab.models.scores import Scores
 from collapselab.progress import Advance
-from collapselab.records.run import RunFolder
-from collapselab.training.checkpoints import write_checkpoint
+from collapselab.records.run import Checkpoint, RunFolder
 from collapselab.training.trainer import LanguageTrainer, seed_step
 
 RECENT = 100
@@ -42,12 +41,13 @@ class Keeper(TrainerCallback):
         folder: RunFolder,
         corpus: Corpus,
         *,
+        run: str,
         missing: set[str],
         save_seconds: float,
         log_every: int,
         advance: Advance,
     ) -> None:
-        self.trainer, self.folder, self.corpus, self.missing = trainer, folder, corpus, missing
+        self.trainer, self.folder, self.corpus, self.run, self.missing = trainer, folder, corpus, run, missing
         self.save_seconds, self.log_every, self.advance = save_seconds, log_every, advance
         self.plan, self.writes = trainer.plan, trainer.args.process_index == 0
         self.recent: deque[float] = deque(maxlen=RECENT)
@@ -145,23 +145,27 @@ class Keeper(TrainerCallback):
         name = self.plan.checkpoints.get(step)
         if name not in self.missing:
             return
-        facts: dict[str, Any] = {
-            "checkpoint": name,
-            "step": step,
-            "epoch": self.plan.epoch(step),
-            "tokens": step * self.plan.step_tokens,
-            "train_loss": math.fsum(self.recent) / len(self.recent) if self.recent else None,
-            **self._validation(),
-            "seconds": round(self._seconds(), 3),
-        }
+        scores = self._validation()
+        known = Checkpoint(
+            run=self.run,
+            checkpoint=name,
+            step=step,
+            epoch=self.plan.epoch(step),
+            tokens=step * self.plan.step_tokens,
+            train_loss=math.fsum(self.recent) / len(self.recent) if self.recent else None,
+            val_loss=scores.loss if scores.tokens else None,
+            val_accuracy=scores.accuracy if scores.tokens else None,
+            perplexity=scores.perplexity if scores.tokens else None,
+            seconds=round(self._seconds(), 3),
+        )
         if self.writes:
-            write_checkpoint(self.folder.checkpoint(name), self.trainer.bare, self.corpus, facts)
-            self.folder.log(facts)
+            self.folder.write_checkpoint(self.trainer.bare, self.corpus.path / "tokenizer", known)
+            self.folder.log(known.model_dump(exclude={"format", "run", "files"}))
         if step:
-            self.trainer.log({name: value for name, value in facts.items() if name.startswith(("val_", "perplexity"))})
+            self.trainer.log(known.model_dump(include={"val_loss", "val_accuracy", "perplexity"}))
         self.missing.discard(name)
 
-    def _validation(self) -> dict[str, float | None]:
+    def _validation(self) -> Scores:
         args, trainer = self.trainer.args, self.trainer
         mine = split_scores(
             trainer.bare,
@@ -171,10 +175,7 @@ class Keeper(TrainerCallback):
             rank=args.process_index,
             world=args.world_size,
         )
-        scores = _summed(mine, args)
-        if not scores.tokens:
-            return {"val_loss": None, "val_accuracy": None, "perplexity": None}
-        return {"val_loss": scores.loss, "val_accuracy": scores.accuracy, "perplexity": scores.perplexity}
+        return _summed(mine, args)
 
     def _save(self, step: int) -> None:
         if self.writes:

@@ -18,13 +18,22 @@ from transformers import PreTrainedConfig, TrainingArguments
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.disk import disk_errors
-from collapselab.errors import ConfigError, CorpusError
+from collapselab.errors import ConfigError, CorpusError, DamagedError
 from collapselab.models.build import architecture, build_model
 from collapselab.models.load import find_device
 from collapselab.progress import progress
-from collapselab.records.run import FORMAT, RunFolder
+from collapselab.records.run import (
+    BuiltModel,
+    Checkpoint,
+    PlannedRun,
+    Provenance,
+    RunFolder,
+    RunRecord,
+    TrainedOn,
+    identity,
+)
 from collapselab.training.checkpointing import SIGNALS, Keeper
-from collapselab.training.settings import Plan, Settings, identity, model_config, plan, resolved
+from collapselab.training.settings import Plan, Settings, model_config, plan, resolved
 from collapselab.training.trainer import PROJECT, LanguageTrainer, training_arguments
 
 LOG_LINES = 2000
@@ -41,8 +50,8 @@ def train(
     save_minutes: float = 10.0,
     log_every: int | None = None,
     report_to: str = "none",
-) -> list[dict[str, Any]]:
-    """Train the model of the settings into the folder `out`; the facts of its checkpoints, in order.
+) -> list[Checkpoint]:
+    """Train the model of the settings into the folder `out`; its checkpoints, in order.
 
     Killed at any moment and called again, it ends with the same weights, bit for bit, on the same machine. Every
     process of a `torchrun` calls it alike. `accumulation` divides a step's batch to save memory; `log_every` counts
@@ -58,13 +67,13 @@ def train(
     with _first_alone(folder, args), disk_errors(folder.path), _signals_restored():
         missing = _agreed(lambda: _begin(folder, record, planned), args)
         if missing:
-            _train(settings, planned, opened, folder, config, args, missing, save_minutes, log_every)
+            _train(settings, planned, opened, folder, config, args, record.hash, missing, save_minutes, log_every)
             if args.process_index == 0:
                 folder.drop_states()
         if args.world_size > 1:
             dist.barrier()
-        found = [folder.checkpoint_facts(name) for name in planned.checkpoints.values()]
-    return [facts for facts in found if facts is not None]
+        made = [folder.checkpoint(name) for name in planned.checkpoints.values()]
+    return [checkpoint for checkpoint in made if checkpoint is not None]
 
 
 def _train(
@@ -74,6 +83,7 @@ def _train(
     folder: RunFolder,
     config: PreTrainedConfig,
     args: TrainingArguments,
+    run: str,
     missing: set[str],
     save_minutes: float,
     log_every: int | None,
@@ -86,6 +96,7 @@ def _train(
             trainer,
             folder,
             corpus,
+            run=run,
             missing=missing,
             save_seconds=60 * save_minutes,
             log_every=log_every or max(1, planned.steps // LOG_LINES),
@@ -147,46 +158,49 @@ def _check_tracker(name: str) -> None:
         raise ConfigError(f"report_to: {name} is not installed. Install it: pip install 'collapselab[{name}]'")
 
 
-def _begin(folder: RunFolder, record: dict[str, Any], planned: Plan) -> set[str]:
+def _begin(folder: RunFolder, record: RunRecord, planned: Plan) -> set[str]:
     """Open or compare run.json; the checkpoints that are to be made."""
     folder.begin(record)
-    return {name for name in planned.checkpoints.values() if folder.checkpoint_facts(name) is None}
+    return {name for name in planned.checkpoints.values() if not _is_made(folder, name)}
+
+
+def _is_made(folder: RunFolder, checkpoint: str) -> bool:
+    try:
+        return folder.checkpoint(checkpoint) is not None
+    except DamagedError as error:
+        folder.say(f"{error} Checkpoint {checkpoint} is made again.")
+        return False
 
 
 def _record(
     settings: Settings, planned: Plan, corpus: Corpus, config: PreTrainedConfig, args: TrainingArguments, bf16: bool
-) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "hash": identity(settings, corpus.hash),
-        "settings": resolved(settings),
-        "corpus": {
-            "path": str(corpus.path),
-            "hash": corpus.hash,
-            "vocabulary": corpus.vocabulary,
-            "block": corpus.block,
-        },
-        "plan": {
-            "batch": planned.batch,
-            "blocks": planned.blocks,
-            "steps": planned.steps,
-            "warmup": planned.warmup,
-            "tokens": planned.tokens,
-            "checkpoints": {name: step for step, name in planned.checkpoints.items()},
-        },
-        "model": {"parameters": architecture(config).parameters, "config": config.to_diff_dict()},
-        "provenance": {
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
-            "versions": {name: version(name) for name in ("collapselab", "torch", "transformers", "accelerate")},
-            "python": platform.python_version(),
-            "commit": _commit(),
-            "machine": platform.platform(),
-            "device": str(args.device),
-            "precision": "bf16" if bf16 else "fp32",
-            "processes": args.world_size,
-            "threads": torch.get_num_threads(),
-        },
-    }
+) -> RunRecord:
+    identifying = resolved(settings)
+    return RunRecord(
+        hash=identity(identifying, corpus.hash),
+        settings=identifying,
+        corpus=TrainedOn(path=str(corpus.path), hash=corpus.hash, vocabulary=corpus.vocabulary, block=corpus.block),
+        plan=PlannedRun(
+            batch=planned.batch,
+            blocks=planned.blocks,
+            steps=planned.steps,
+            warmup=planned.warmup,
+            tokens=planned.tokens,
+            checkpoints={name: step for step, name in planned.checkpoints.items()},
+        ),
+        model=BuiltModel(parameters=architecture(config).parameters, config=config.to_diff_dict()),
+        provenance=Provenance(
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            versions={name: version(name) for name in ("collapselab", "torch", "transformers", "accelerate")},
+            python=platform.python_version(),
+            commit=_commit(),
+            machine=platform.platform(),
+            device=str(args.device),
+            precision="bf16" if bf16 else "fp32",
+            processes=args.world_size,
+            threads=torch.get_num_threads(),
+        ),
+    )
 
 
 def _commit() -> str | None:
