@@ -63,6 +63,7 @@ def _model(result: Result, initial: Result | None) -> RenderableType:
             parts += [Text(""), Text(title, style="bold"), _grid(rows, title)]
     reasons = sorted({f"{row.metric}: {row.why}" for row in last if row.why})
     parts += [Text(f"– {reason}", style="dim") for reason in reasons]
+    parts += [Text(f"! {warning['text']}", style="yellow") for warning in result.facts.get("warnings", [])]
     return Group(*parts, Text(""))
 
 
