@@ -10,6 +10,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from collapselab import cli, progress
+from collapselab.records.run import Checkpoint
 from collapselab.suite.show import plan_table, status_table
 from collapselab.suite.status import State
 
@@ -55,8 +56,11 @@ def test_names_in_tables_are_shown_as_they_are(tag: str) -> None:
 def test_the_folder_of_a_training_with_brackets_is_shown_as_it_is(
     tag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    facts = {"checkpoint": tag, "step": 1, "train_loss": 1.0, "val_loss": None, "val_accuracy": 0.5, "perplexity": 2.0}
-    monkeypatch.setattr("collapselab.training.train.train", lambda *_, **__: [facts])
+    made = Checkpoint(
+        checkpoint=tag, step=1, epoch=1.0, tokens=1, train_loss=1.0, val_loss=None, val_accuracy=0.5, perplexity=2.0,
+        seconds=1.0,
+    )  # fmt: skip
+    monkeypatch.setattr("collapselab.training.train.train", lambda *_, **__: [made])
     result = invoked("train", "--corpus", "c", "--out", f"x{tag}", "--width", 8, "--depth", 1)
     assert result.exit_code == 0, result.output
     assert f"collapselab sample x{tag}" in result.stdout
