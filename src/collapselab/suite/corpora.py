@@ -16,6 +16,9 @@ from collapselab.errors import CorpusError
 from collapselab.suite.recipe import THE_CORPUS, Suite
 from collapselab.suite.recipe_sections import CorpusSpec
 
+SMALLEST_BPE = 257
+"""One token a byte, and the end of text."""
+
 SAMPLE = 200
 """Documents that are read to guess the size of a corpus."""
 
@@ -74,7 +77,7 @@ def _facts(name: str, spec: CorpusSpec, folder: Path) -> CorpusFacts:
 
 def _guessed(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
     recipe = spec.recipe
-    vocabulary = _vocabulary(recipe.tokenizer)
+    vocabulary = _vocabulary(recipe.tokenizer, spec)
     if spec.blocks is not None:
         train, validation = spec.blocks, max(1, spec.blocks // 100)
     else:
@@ -83,14 +86,16 @@ def _guessed(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
     return CorpusFacts(name, path, None, recipe.block, train, validation, vocabulary)
 
 
-def _vocabulary(tokenizer: str) -> int:
+def _vocabulary(tokenizer: str, spec: CorpusSpec) -> int:
     kind, _, size = tokenizer.partition(":")
-    if kind == "bpe" and size.isdecimal():
+    if kind == "bpe":
+        if not re.fullmatch("[0-9]{1,9}", size) or int(size) < SMALLEST_BPE:
+            raise CorpusError(f"{tokenizer}: not a tokenizer. Write bpe:SIZE with at least {SMALLEST_BPE} tokens.")
         return int(size)
     if Path(tokenizer).is_dir():
-        from transformers import AutoTokenizer
+        from collapselab.corpus.vocabulary import tokenizer_for
 
-        return len(AutoTokenizer.from_pretrained(tokenizer))
+        return len(tokenizer_for(tokenizer, _source(spec).train))
     return 50257
 
 
