@@ -261,4 +261,4 @@ def test_stopped_between_its_stages_it_says_so_and_ends_with_the_signal(
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 128 + signal.SIGINT
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "the same command continues" in capsys.readouterr().err
