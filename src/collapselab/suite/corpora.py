@@ -17,6 +17,9 @@ from collapselab.errors import CorpusError
 from collapselab.suite.recipe import THE_CORPUS, Suite
 from collapselab.suite.recipe_sections import CorpusSpec
 
+SMALLEST_BPE = 257
+"""One token a byte, and the end of text."""
+
 SAMPLE = 200
 """Documents that are read to guess the size of a corpus."""
 
@@ -86,7 +89,9 @@ def _guessed(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
 
 def _vocabulary(tokenizer: str) -> int:
     kind, _, size = tokenizer.partition(":")
-    if kind == "bpe" and size.isdecimal():
+    if kind == "bpe":
+        if not re.fullmatch("[0-9]{1,9}", size) or int(size) < SMALLEST_BPE:
+            raise CorpusError(f"{tokenizer}: not a tokenizer. Write bpe:SIZE with at least {SMALLEST_BPE} tokens.")
         return int(size)
     if Path(tokenizer).exists():
         return len(load_tokenizer(tokenizer))

@@ -1,5 +1,6 @@
 """`train`: one model from scratch on a corpus. The same call starts it, goes on with it, or finds it finished."""
 
+import math
 import os
 import platform
 import subprocess
@@ -57,6 +58,10 @@ def train(
     process of a `torchrun` calls it alike. `accumulation` divides a step's batch to save memory; `log_every` counts
     steps, by default so many that the log has at most 2,000 lines.
     """
+    if not 0 <= save_minutes < math.inf:
+        raise ConfigError(f"save_minutes: {save_minutes} will not do. It is a number of minutes from 0 on.")
+    if log_every is not None and log_every < 1:
+        raise ConfigError(f"log_every: {log_every} will not do. It is a number of steps from 1 on.")
     opened, folder = Corpus(corpus), RunFolder(out)
     planned = plan(settings, blocks=len(opened.train), block=opened.block)
     config = _model_config(settings, opened)
