@@ -6,6 +6,7 @@ included; if it does not answer, only the cache on this machine is searched.
 
 import re
 import threading
+from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -35,6 +36,17 @@ def hub_id(name: str) -> tuple[str, str | None] | None:
     if not _IDENTITY.fullmatch(identity) or (at and not revision):
         return None
     return identity, revision or None
+
+
+def cached_folder(identity: str, revision: str | None = None) -> Path | None:
+    """The folder of the cache that holds what was fetched of a name on the hub; None if there is none."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(identity, revision=revision, local_files_only=True))
+    except (LocalEntryNotFoundError, HFValidationError):
+        return None
 
 
 def download_command(identity: str, revision: str | None = None) -> str:
