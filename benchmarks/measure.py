@@ -13,10 +13,12 @@ import torch
 from torch import nn
 
 from benchmarks.timing import Line, at_most, in_a_process, peak_bytes, shown
+from collapselab.corpus.blocks import Split
+from collapselab.measurement.class_numbers import ClassNumbers
 from collapselab.measurement.cost import Job, measuring
 from collapselab.measurement.forward_pass import Walk, _Batch, _Pass
 from collapselab.measurement.model import Subject
-from collapselab.measurement.sample import Sample
+from collapselab.measurement.sample import ByLayer, Sample
 from collapselab.measurement.sums import Gathered
 from collapselab.models.sizes import architecture_of
 from collapselab.records.options import Options
@@ -113,9 +115,9 @@ class _Clock:
 
 def _times(subject: Subject, sample: Sample, options: Options) -> tuple[float, float]:
     """Median seconds a batch of the forward pass, and of all else."""
-    walk, gathered = Walk(subject, options, BATCH, quiet=True), Gathered()
+    walk, gathered = Walk(subject, options, BATCH, ClassNumbers.every(subject.classes), quiet=True), Gathered()
     forwards, others = [], []
-    over = _Pass(sample, None, None, _unseen)
+    over = _Pass(ByLayer(sample, sample), None, None, _unseen)
     with torch.no_grad(), _Clock(subject.model) as clock:
         for start in range(0, len(sample), BATCH):
             clock.forward, begun = 0.0, time.perf_counter()
@@ -146,11 +148,14 @@ class _Text:
         rank = 1 / torch.arange(1, vocabulary + 1, dtype=torch.float64)
         drawn = torch.multinomial(rank, blocks * block, True, generator=generator)
         self.ids = drawn.view(blocks, block).numpy()
-        self.block, self.path = block, Path(f"{name}.bin")
+        self.block, self.blocks, self.path = block, blocks, Path(f"{name}.bin")
+        self.lengths, self.first = None, 0
         self.counts = torch.from_numpy(np.bincount(self.ids[:, 1:].reshape(-1), minlength=vocabulary))
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    read, samples = Split.read, Split.samples
 
 
 ALL = {"collecting": collecting, "measuring memory": memory}

@@ -84,8 +84,8 @@ def _ours(vocabulary: int, steps: int) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "train.bin"
         _ids(vocabulary).numpy().astype("uint16").tofile(path)
-        facts = {"blocks": BLOCKS, "id_type": "uint16"}
-        split = Split(path, facts, BLOCK, np.zeros((2, vocabulary), dtype=np.int64))
+        counts = np.zeros((2, vocabulary), dtype=np.int64)
+        split = Split(path, blocks=BLOCKS, block=BLOCK, id_type="uint16", counts=counts)
         device = torch.device("cpu")
         args = training_arguments(settings, plan, folder=folder, device=device, bf16=False, parts=1, report_to="none")
         return _timed(LanguageTrainer(model, split, settings, plan, args))

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,12 +18,14 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
+from collapselab.core.batch import IGNORED
 from collapselab.corpus import build as module
 from collapselab.corpus import vocabulary
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
+from collapselab.corpus.record import HASHED
 from collapselab.corpus.sources import Documents, Source, open_source
-from collapselab.errors import CorpusError, DiskError
+from collapselab.errors import CorpusError, DamagedError, DiskError, UserError
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason="the real TinyStories are not beside this checkout")
@@ -321,7 +324,9 @@ def test_damage_is_named(copy: Path) -> None:
         Corpus(copy)
 
 
-@pytest.mark.parametrize("name", ["validation.bin", "counts.npy", "tokenizer/tokenizer.json"])
+@pytest.mark.parametrize(
+    "name", ["validation.bin", "counts.npy", "tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json"]
+)
 def test_damage_to_any_file_is_found(name: str, copy: Path) -> None:
     flip(copy / name)
     with pytest.raises(CorpusError, match="damaged"):
@@ -334,42 +339,231 @@ def test_foreign_folders_are_named(copy: Path, tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="not a corpus; it has no corpus.json"):
         Corpus(tmp_path)
     (copy / "corpus.json").write_text("{")
-    with pytest.raises(CorpusError, match=r"corpus\.json: damaged"):
+    with pytest.raises(DamagedError, match=r"corpus\.json: not a JSON document"):
         Corpus(copy)
     (copy / "corpus.json").write_text("[1]")
+    with pytest.raises(DamagedError, match=r"corpus\.json: a JSON list, where an object is needed"):
+        Corpus(copy)
+    (copy / "corpus.json").write_text("{}")
     with pytest.raises(CorpusError, match=r"corpus\.json: not one of ours"):
         Corpus(copy)
     (copy / "corpus.json").write_text(json.dumps({"format": 99}))
-    with pytest.raises(CorpusError, match="format 99; this version reads 1"):
+    with pytest.raises(CorpusError, match="format 99; this version reads 1 and 2"):
         Corpus(copy)
 
 
-def test_a_tokenizer_that_begins_texts_marks_documents_so(tokenizer: str, tmp_path: Path) -> None:
+def earlier(copy: Path) -> dict[str, Any]:
+    """Make the copy one of an earlier version: format 1, without a checksum and without what came later."""
+    document = json.loads((copy / "corpus.json").read_text())
+    del document["checksum"], document["begin"], document["request"]["begin"]
+    for split in document["splits"].values():
+        del split["samples"], split["documents_cut"]
+    document["files"] = {name: document["files"][name] for name in HASHED}
+    document["format"] = 1
+    (copy / "corpus.json").write_text(json.dumps(document))
+    return document
+
+
+def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from leaves(inner, (*path, key))
+    else:
+        yield path
+
+
+def put(document: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    changed = json.loads(json.dumps(document))
+    inner = changed
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    return changed
+
+
+def test_no_value_of_corpus_json_can_be_edited(copy: Path) -> None:
+    file = copy / "corpus.json"
+    document = json.loads(file.read_text())
+    paths = list(leaves(document))
+    assert ("splits", "train", "blocks") in paths
+    assert "tokenizer/tokenizer_config.json" in document["files"]
+    for path in paths:
+        file.write_text(json.dumps(put(document, path, 1346)))
+        with pytest.raises(UserError, match="damaged or edited|format 1346"):
+            Corpus(copy)
+    del document["checksum"]
+    file.write_text(json.dumps(document))
+    with pytest.raises(DamagedError, match="it has no checksum"):
+        Corpus(copy)
+
+
+def test_a_corpus_of_an_earlier_version_opens_and_is_found_by_its_recipe(copy: Path, small: Corpus) -> None:
+    earlier(copy)
+    opened = Corpus(copy)
+    assert (opened.record.format, opened.hash) == (1, small.hash)
+    assert torch.equal(opened.train.counts, small.train.counts)
+    source = open_source(["storyworld:stories=300,validation=60"])
+    assert build_corpus(source, copy, Recipe(tokenizer="bpe:600", block=64)).hash == small.hash
+
+
+def test_without_a_checksum_every_number_that_follows_from_the_files_is_compared_with_them(copy: Path) -> None:
+    document = earlier(copy)
+    derived = ["tokens", "types", "types_seen_once", "blocks", "classes"]
+    paths = [("splits", split, key) for split in ("train", "validation") for key in derived]
+    for path in [*paths, ("block",), ("vocabulary",), ("hash",), ("files", "train.bin", "bytes")]:
+        (copy / "corpus.json").write_text(json.dumps(put(document, path, "1346" if path == ("hash",) else 1346)))
+        with pytest.raises(CorpusError, match="damaged or edited|not int64 of"):
+            Corpus(copy)
+
+
+def test_a_key_that_is_missing_or_of_another_type_is_one_message(copy: Path) -> None:
+    document = earlier(copy)
+    optional = {("versions",), ("boundary",), ("end_of_text",)}
+    for path in [
+        *((key,) for key in document),
+        ("splits", "train"),
+        ("splits", "validation", "blocks"),
+        ("request", "packing"),
+    ]:
+        changed = put(document, path, [None])
+        (copy / "corpus.json").write_text(json.dumps(changed))
+        with pytest.raises(CorpusError, match=r"corpus\.json: damaged or edited|format \[None\]"):
+            Corpus(copy)
+        if path not in optional:
+            inner = changed
+            for key in path[:-1]:
+                inner = inner[key]
+            del inner[path[-1]]
+            (copy / "corpus.json").write_text(json.dumps(changed))
+            with pytest.raises(CorpusError, match=r"corpus\.json: (damaged or edited|not one of ours)"):
+                Corpus(copy)
+
+
+# Begin tokens and documents ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def begins(tokenizer: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A tokenizer that writes a begin token before a text, and nothing after it."""
     from tokenizers.processors import TemplateProcessing
     from transformers import AutoTokenizer
 
-    begins = AutoTokenizer.from_pretrained(tokenizer)
-    begins.add_special_tokens({"bos_token": "<s>"})
-    begins.backend_tokenizer.post_processor = TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", begins.bos_token_id)]
-    )
-    begins.save_pretrained(tmp_path / "begins")
-    assert AutoTokenizer.from_pretrained(tmp_path / "begins")("Once")["input_ids"][0] == begins.bos_token_id
-    texts = ["One little story.", "Another story, longer."] * 9
-    plain = [begins.encode(text, add_special_tokens=False) for text in texts]
+    found = AutoTokenizer.from_pretrained(tokenizer)
+    found.add_special_tokens({"bos_token": "<s>"})
+    template = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", found.bos_token_id)])
+    found.backend_tokenizer.post_processor = template
+    path = tmp_path_factory.mktemp("tokenizers") / "begins"
+    found.save_pretrained(path)
+    loaded = AutoTokenizer.from_pretrained(path)
+    assert loaded("Once")["input_ids"][0] == loaded.bos_token_id
+    return loaded
 
-    def stream(boundary: str) -> tuple[list[int], Corpus]:
-        recipe = Recipe(tokenizer=str(tmp_path / "begins"), block=4, boundary=boundary)  # type: ignore[arg-type]
-        corpus = build_corpus(source_of(texts, texts), tmp_path / boundary, recipe)
-        return corpus.train.ids.reshape(-1).tolist(), corpus
 
+TALES = [
+    "One little story.",
+    "Another story, longer.",
+    "No.",
+    "A third story that is quite a bit longer than that.",
+] * 6
+
+
+def built(begins: Any, path: Path, **recipe: Any) -> Corpus:
+    return build_corpus(source_of(TALES, TALES), path, Recipe(tokenizer=begins.name_or_path, **recipe))
+
+
+def test_documents_are_marked_as_the_tokenizer_or_the_user_says(begins: Any, tmp_path: Path) -> None:
+    plain = [begins.encode(text, add_special_tokens=False) for text in TALES]
     begun = [id for ids in plain for id in (begins.bos_token_id, *ids)]
     ended = [id for ids in plain for id in (*ids, begins.eos_token_id)]
     for boundary, expected, name in (("auto", begun, "begin"), ("begin", begun, "begin"), ("end", ended, "end")):
-        found, corpus = stream(boundary)
+        corpus = built(begins, tmp_path / boundary, block=4, boundary=boundary, begin="document")
+        found = corpus.train.ids.reshape(-1).tolist()
         assert found == expected[: len(found)]
         assert len(expected) - len(found) < 4
-        assert corpus.facts["boundary"] == name
-        assert corpus.facts["splits"]["train"]["tokens"] == sum(map(len, plain))
+        assert corpus.record.boundary == name
+        assert corpus.record.splits.train.tokens == sum(map(len, plain))
         counted = np.bincount([id for ids in plain for id in ids], minlength=corpus.vocabulary)
         assert corpus.train.token_counts.tolist() == counted.tolist()
+
+
+def test_every_block_begins_with_the_begin_token_that_the_tokenizer_writes(begins: Any, tmp_path: Path) -> None:
+    corpus = built(begins, tmp_path / "c", block=8)
+    split, begin = corpus.train, begins.bos_token_id
+    assert corpus.record.begin == "block"
+    assert (split.ids[:, 0] == begin).all()
+    assert not (split.ids[:, :2] == begin).all(1).any()  # never twice
+    plain = [id for text in TALES for id in (begin, *begins.encode(text, add_special_tokens=False))]
+    stream = [id for id in plain if id != begin]
+    found = [id for id in split.ids.reshape(-1).tolist() if id != begin]
+    assert found == stream[: len(found)]
+    assert len(stream) - len(found) < 8
+    assert corpus.hash != built(begins, tmp_path / "d", block=8, begin="document").hash
+
+
+def test_the_position_of_a_blocks_begin_token_is_no_sample(begins: Any, tmp_path: Path) -> None:
+    corpus = built(begins, tmp_path / "c", block=8)
+    split = corpus.train
+    labels = split.read(np.arange(len(split))).labels
+    assert (labels[:, 0] == IGNORED).all()
+    assert torch.equal(labels[:, 1:], torch.from_numpy(split.ids[:, 2:].astype(np.int64)))
+    assert torch.equal(split.counts, torch.bincount(labels[:, 1:].reshape(-1), minlength=corpus.vocabulary))
+    assert corpus.record.samples("train") == int(split.counts.sum()) == len(split) * 6 == split.samples().sum()
+
+
+def test_a_tokenizer_that_writes_no_begin_token_has_none_in_its_blocks_unless_asked(
+    tokenizer: str, tmp_path: Path
+) -> None:
+    source, recipe = source_of(TALES, TALES), Recipe(tokenizer=tokenizer, block=8)
+    assert build_corpus(source, tmp_path / "c", recipe).record.begin == "none"
+    corpus = build_corpus(source, tmp_path / "d", Recipe(tokenizer=tokenizer, block=8, begin="block"))
+    assert (corpus.train.ids[:, 0] == corpus.tokenizer().bos_token_id).all()
+    assert corpus.train.first == 1
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        ({"block": 2}, "block is 2; one with a begin token at its head needs at least 3"),
+        ({"packing": "paper", "begin": "block"}, "begin is block, but with paper packing"),
+    ],
+)
+def test_begin_tokens_that_cannot_be_are_refused(
+    begins: Any, tmp_path: Path, recipe: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(CorpusError, match=message):
+        built(begins, tmp_path / "c", **recipe)
+
+
+def test_with_document_packing_every_block_is_one_document(begins: Any, tmp_path: Path) -> None:
+    corpus = built(begins, tmp_path / "c", packing="document", block=12)
+    whole = [begins(text)["input_ids"] for text in TALES]  # as the tokenizer writes them
+    split = corpus.train
+    for number, ids in enumerate(whole):
+        length = min(len(ids), 12)
+        assert split.ids[number, :length].tolist() == ids[:12]
+        blocks = split.read(np.array([number]))
+        assert blocks.labels[0, : length - 1].tolist() == ids[1:12]
+        assert (blocks.labels[0, length - 1 :] == IGNORED).all()
+        assert blocks.attention is not None
+        assert blocks.attention[0].tolist() == [1] * length + [0] * (12 - length)
+    numbers = corpus.record.splits.train
+    assert numbers.documents_cut == sum(len(ids) > 12 for ids in whole) == 6
+    assert numbers.tokens_dropped == sum(max(0, len(ids) - 12) for ids in whole)
+    labels = np.array([id for ids in whole for id in ids[1:12]])
+    assert split.counts.tolist() == np.bincount(labels, minlength=corpus.vocabulary).tolist()
+    assert corpus.record.samples("train") == len(labels) == split.samples().sum()
+    flip(tmp_path / "c" / "lengths.npy")
+    with pytest.raises(CorpusError, match=r"lengths\.npy: damaged"):
+        Corpus(tmp_path / "c")
+
+
+def test_a_tokenizer_that_writes_no_marks_ends_documents_with_the_end_of_text(tokenizer: str, tmp_path: Path) -> None:
+    corpus = build_corpus(
+        source_of(["A little story.", "a", "Another one."], ["A little story."]),
+        tmp_path / "c",
+        Recipe(tokenizer=tokenizer, block=8, packing="document"),
+    )
+    assert corpus.record.boundary == "end"  # the tokenizer writes nothing: the end is marked, as in a stream
+    assert len(corpus.train) == 3
+    assert corpus.train.lengths is not None
+    assert corpus.train.ids[1, :2].tolist() == [*corpus.tokenizer().encode("a"), corpus.record.end_of_text]

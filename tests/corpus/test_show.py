@@ -47,6 +47,23 @@ def test_the_description_counts_what_is_there(corpus: Corpus) -> None:
     assert {" the", ".", ","} <= {entry["text"] for entry in largest}
 
 
+def test_show_says_where_begin_tokens_are(corpus: Corpus, tmp_path: Path) -> None:
+    recipe = Recipe(tokenizer=str(corpus.path / "tokenizer"), block=64, begin="block")
+    build_corpus(open_source(["storyworld:stories=50,validation=10"]), tmp_path / "c", recipe)
+    shown = CliRunner().invoke(app, ["corpus", "show", str(tmp_path / "c")])
+    assert "begin token: at the head of every block; its position is no sample" in shown.output
+    assert description(corpus)["begin"] == "none"
+
+
+def test_build_and_show_say_how_many_documents_were_cut(tmp_path: Path) -> None:
+    out = str(tmp_path / "c")
+    command = ["corpus", "build", "storyworld:stories=50,validation=10", "--tokenizer", "bpe:300", "--block", "64"]
+    built = CliRunner().invoke(app, [*command, "--packing", "document", "--out", out])
+    assert "train: 50 documents are longer than a block and were cut" in built.output
+    shown = CliRunner().invoke(app, ["corpus", "show", out])
+    assert "documents cut" in shown.output
+
+
 def test_the_picture_is_an_svg_with_every_kind(corpus: Corpus, tmp_path: Path) -> None:
     draw(corpus, tmp_path / "f.svg")
     text = (tmp_path / "f.svg").read_text()

@@ -27,6 +27,22 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 
 @pytest.fixture(scope="session")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """Sentences of small stories, one a block: most are shorter than the block, some longer."""
+    folder = tmp_path_factory.mktemp("documents")
+    for name, story in (("train", 0), ("validation", 1)):
+        stories = list(open_source([f"storyworld:stories=6,validation=1,seed={story}"]).train.open())
+        sentences = [f"{sentence}." for text in stories for sentence in text.split(".") if len(sentence) > 1]
+        (folder / f"{name}.txt").write_text("\n<|endoftext|>\n".join(sentences))
+    source = open_source([str(folder / "train.txt")], validation=[str(folder / "validation.txt")])
+    corpus = build_corpus(source, folder / "corpus", Recipe(tokenizer="bpe:300", block=32, packing="document"))
+    assert corpus.train.lengths is not None
+    assert corpus.train.lengths.min() < 12
+    assert 0 < corpus.record.splits.train.documents_cut < len(corpus.train) / 2
+    return corpus
+
+
+@pytest.fixture(scope="session")
 def model() -> torch.nn.Module:
     """A GPT-Neo that was never trained, its vocabulary padded beyond that of the corpus.
 

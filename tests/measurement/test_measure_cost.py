@@ -23,6 +23,7 @@ from collapselab.measurement import cost as costs
 from collapselab.measurement.cost import Cost, Job, Machine, measuring, pair_flops
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.measure import measure
+from collapselab.measurement.model import Subject
 from collapselab.measurement.resume import Store
 from collapselab.measurement.sample import Sample
 from collapselab.measurement.sums import Gathered
@@ -147,8 +148,14 @@ def test_the_operations_of_a_catalogue_are_those_counted() -> None:
 @pytest.mark.parametrize(
     "options", [Options(), Options(layers="all", null=False), Options(layers="all", train_loss=True)]
 )
-def test_the_operations_of_a_measurement_are_those_counted(options: Options, corpus: Corpus) -> None:
-    """Within 1.5 %: what is tried on the output layer beforehand, tokens in doubt that are decided again, and the above."""
+def test_the_operations_of_a_measurement_are_those_counted(
+    options: Options, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within 1.5 %: what is tried on the output layer beforehand, tokens in doubt that are decided again, and the above.
+
+    The comparison of logits on a few tokens is left out: it costs the same whatever is measured.
+    """
+    monkeypatch.setattr(Subject, "check_logits", lambda *_: None)
     model = build_model(build_config("gpt-neo", width=64, depth=2, vocabulary=320, positions=32), seed=0)
     results: list[Any] = []
     chosen = {"layers": options.layers, "null": options.null, "train_loss": options.train_loss}
@@ -183,7 +190,9 @@ def test_the_memory_of_moments_is_that_of_their_tensors(covariance: bool) -> Non
     assert weighed(moments) == costs.table_bytes(200, 24, covariance=covariance)
 
 
-def test_a_measurement_holds_the_tables_that_its_cost_names(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measurement_holds_the_tables_that_its_cost_names(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All that is gathered at the end of a pass: layers, nulls, covariances."""
     held: list[int] = []
     real = Store.keep
@@ -194,9 +203,11 @@ def test_a_measurement_holds_the_tables_that_its_cost_names(corpus: Corpus, monk
 
     monkeypatch.setattr(Store, "keep", keep)
     model = build_model(build_config("gpt-neo", width=16, depth=2, vocabulary=320, positions=32), seed=0)
-    measure(model, corpus, layers="all", tokens=500, quiet=True, state=corpus.path.parent / "state")
+    result = measure(model, corpus, layers="all", tokens=500, quiet=True, state=tmp_path)
+    kept = [result.row("cdnv", split=split).classes for split in ("train", "validation")]  # type: ignore[union-attr]
     sizes = costs._Sizes(architecture_of(model), Job(500, 500, Options(layers="all")))
-    assert held == [sizes.held(320)] * 2
+    assert held == [sizes.held(classes or 0) for classes in kept]
+    assert max(held) < sizes.held(320) / 2, "not a row for every class of the vocabulary"
 
 
 def some_moments(classes: int, dim: int, *, covariance: bool = False, seen: int | None = None) -> ClassMoments:
@@ -210,15 +221,15 @@ def some_moments(classes: int, dim: int, *, covariance: bool = False, seen: int 
 @pytest.mark.parametrize("null", [False, True])
 def test_the_state_on_disk_is_as_large_as_foretold(null: bool, tmp_path: Path) -> None:
     """But for the headers, of which a tensor takes some hundred bytes."""
-    moments = {"last": some_moments(500, 64, covariance=True, seen=200)}
+    moments = {"last": some_moments(200, 64, covariance=True)}
     if null:
-        moments["last null"] = some_moments(500, 64, covariance=True, seen=200)
-    tallies = {key: Decisions.none(500) for key in moments}
+        moments["last null"] = some_moments(200, 64, covariance=True)
+    tallies = {key: Decisions.none(200) for key in moments}
     Store(tmp_path).keep("train", 0, Gathered(moments))
     Store(tmp_path).keep("validation", 0, Gathered(moments, tallies))
     written = {path.name: path.stat().st_size for path in tmp_path.glob("*.safetensors")}
     architecture = transformer(width=64, depth=1, vocabulary=500, feed_forward=64, heads=1)
-    foretold = measuring(architecture, Job(1, 1, Options(null=null), kept=200)).state
+    foretold = measuring(architecture, Job(1, 1, Options(null=null), kept=200, kept_validation=200)).state
     on_disk = written["train-00.safetensors"] + 3 * written["validation-00.safetensors"]
     assert 0 < on_disk - foretold < 0.03 * foretold
 
@@ -256,17 +267,25 @@ class Received:
 
 
 @pytest.mark.parametrize("shard_classes", [False, True])
-@pytest.mark.parametrize("options", [Options(), Options(layers="all", null=False)])
+@pytest.mark.parametrize("options", [Options(), Options(layers="all", null=False, skip_positions=0)])
 def test_the_bytes_that_processes_exchange_are_those_foretold(
     options: Options, shard_classes: bool, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To the byte, where blocks and classes are whole multiples of processes and batches."""
+    """To the byte, where blocks are whole multiples of processes and batches."""
     world, batch, blocks = 4, 2, 16
     received = Received(world, monkeypatch)
     model = build_model(build_config("gpt-neo", width=16, depth=2, vocabulary=320, positions=32), seed=0)
     chosen: dict[str, Any] = {"layers": options.layers, "null": options.null, "shard_classes": shard_classes}
+    chosen["skip_positions"] = options.skip_positions
     measure(model, corpus, tokens=blocks * 31, batch=batch, quiet=True, processes=received.processes, **chosen)
-    job = Job(blocks * 31, blocks * 31, replace(options, shard_classes=shard_classes), processes=world, number_bytes=4)
+    kept = [
+        len(Sample(corpus.splits[split], name="", length=32, blocks=blocks, seed=0).ids(0, blocks)[:, 1:].unique())
+        for split in ("train", "validation")
+    ]
+    job = Job(
+        blocks * 31, blocks * 31, replace(options, shard_classes=shard_classes), block=32, processes=world,
+        kept=kept[0], kept_validation=kept[1], number_bytes=4,
+    )  # fmt: skip
     assert received.tensors == measuring(architecture_of(model), job).received
 
 

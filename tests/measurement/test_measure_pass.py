@@ -75,7 +75,7 @@ class _only:
 def test_every_layer_is_that_of_the_hidden_states_and_the_last_is_after_the_final_norm(
     model: nn.Module, corpus: Corpus
 ) -> None:
-    result = measured(model, corpus, layers="all", tokens=400)
+    result = measured(model, corpus, layers="all", tokens=400, skip_positions=0)
     assert {row.layer for row in result.rows} == {"1", "2", "last"}
     chosen = np.sort(corpus.train.order(seed=0)[:13])
     parts = [naive(model, _only(corpus.train, i), 1, layer=1) for i in chosen]
@@ -150,11 +150,10 @@ def test_the_null_strews_the_labels_of_a_block_over_all_blocks(corpus: Corpus) -
 
 
 def test_labels_that_tell_nothing_have_the_null_s_values(corpus: Corpus) -> None:
-    """A model whose features do not depend on the text is its own null but for noise."""
-    generator = torch.Generator().manual_seed(0)
+    """A model whose features say nothing of the next token is its own null but for noise."""
 
     class Noise(nn.Module):
-        """Features drawn at random."""
+        """Features drawn at random, for every block of text the same each time."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -164,8 +163,11 @@ def test_labels_that_tell_nothing_have_the_null_s_values(corpus: Corpus) -> None
             return self.lm_head
 
         def forward(self, input_ids: Tensor, **_: Any) -> Any:
-            logits = self.lm_head(torch.randn(*input_ids.shape, 8, generator=generator))
-            return type("Output", (), {"logits": logits})
+            seeds = [hash(tuple(row)) % 2**31 for row in input_ids.tolist()]
+            drawn = [
+                torch.randn(input_ids.shape[1], 8, generator=torch.Generator().manual_seed(seed)) for seed in seeds
+            ]
+            return type("Output", (), {"logits": self.lm_head(torch.stack(drawn))})
 
     noise = Noise()
     noise.config = type("C", (), {"to_diff_dict": dict})()  # type: ignore[assignment]

@@ -64,6 +64,7 @@ def one_process(out: Path, corpus: Path, name: str, rank: int, world: int, optio
     config = build_config("gpt-neo", width=8, depth=1, vocabulary=vocabulary, positions=32)
     model = build_model(config, seed=0).to(getattr(torch, dtype))
     processes = Processes(dist.group.WORLD)
+    corpus = Path(options.pop("corpus", corpus))
     result = measure(model, Corpus(corpus), quiet=True, processes=processes, **options)
     if rank == 0:
         (out / f"{name}.json").write_text(result.to_json())

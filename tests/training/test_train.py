@@ -20,6 +20,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from collapselab import disk as storage
 from collapselab.corpus.blocks import Corpus
+from collapselab.corpus.build import Recipe, build_corpus
+from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError, CorpusError, DiskError, Interrupted, ModelError, RunError
 from collapselab.models.build import build_config, build_model
 from collapselab.records.run import RunFolder
@@ -443,3 +445,57 @@ def test_a_tracker_that_is_not_there_is_named(corpus_folder: Path, tmp_path: Pat
         run(corpus_folder, tmp_path / "run", options={"report_to": "clearml"})
     with pytest.raises(ConfigError, match=r"trackio is not installed.*collapselab\[trackio\]"):
         run(corpus_folder, tmp_path / "run", options={"report_to": "trackio"})
+
+
+# Documents, one a block ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sentences of small stories, one a block of 32, most of them padded."""
+    folder = tmp_path_factory.mktemp("documents")
+    stories = list(open_source(["storyworld:stories=20,validation=1,seed=1"]).train.open())
+    sentences = [f"{sentence}." for text in stories for sentence in text.split(".") if len(sentence) > 1]
+    (folder / "text.txt").write_text("\n<|endoftext|>\n".join(sentences))
+    source = open_source([str(folder / "text.txt")], validation=[str(folder / "text.txt")])
+    build_corpus(source, folder / "corpus", Recipe(tokenizer="bpe:300", block=32, packing="document"))
+    return folder / "corpus"
+
+
+def test_on_documents_the_loss_is_that_of_their_own_tokens(documents: Path, tmp_path: Path) -> None:
+    facts = run(documents, tmp_path / "r", steps=3, options={"log_every": 1})
+    split = Corpus(documents).train
+    assert split.lengths is not None
+    model = build_model(build_config("gpt-neo", width=16, depth=2, vocabulary=300, positions=32), seed=0)
+    numbers = split.order(seed=0)[:4]
+    with torch.no_grad():
+        alone = [split[int(number)][: int(split.lengths[number])] for number in numbers]
+        every = [F.cross_entropy(model(ids[None]).logits[0, :-1], ids[1:], reduction="none") for ids in alone]
+    assert losses(tmp_path / "r")[0] == pytest.approx(float(torch.cat(every).mean()), rel=1e-5)
+    taken = sum(int(split.lengths[number]) - 1 for number in split.order(seed=0)[:12])
+    assert facts[-1]["tokens"] == taken
+
+
+def test_on_documents_a_step_is_the_mean_of_its_labels_however_it_is_divided(documents: Path, tmp_path: Path) -> None:
+    for parts in (1, 2, 4):
+        run(documents, tmp_path / str(parts), options={"accumulation": parts, "log_every": 1})
+    for parts in (2, 4):
+        assert losses(tmp_path / str(parts)) == pytest.approx(losses(tmp_path / "1"), rel=1e-5)
+
+
+def test_on_documents_a_stopped_training_goes_on_to_the_same_bits(
+    documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(documents, tmp_path / "whole")
+    real = keeper.Keeper.on_step_end
+
+    def stop(self: Any, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        self.stop = state.global_step == 3
+        real(self, args, state, control, **rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keeper.Keeper, "on_step_end", stop)
+        with pytest.raises(Interrupted):
+            run(documents, tmp_path / "stopped")
+    run(documents, tmp_path / "stopped")
+    assert_same_bits(weights(tmp_path / "whole"), weights(tmp_path / "stopped"))

@@ -38,13 +38,23 @@ def build(
     ] = False,
     block: Annotated[int | None, typer.Option(help="Tokens in a block. [default: 512; paper packing: 2048]")] = None,
     packing: Annotated[
-        Literal["stream", "paper"],
-        typer.Option(help="`stream`: documents with a mark between. `paper`: groups of 1,000 joined, as published."),
+        Literal["stream", "paper", "document"],
+        typer.Option(
+            help="`stream`: documents with a mark between. `paper`: groups of 1,000 joined, as published. `document`: "
+            "one document a block, cut or padded."
+        ),
     ] = "stream",
     boundary: Annotated[
         Literal["auto", "end", "begin"],
         typer.Option(
             help="The mark of a document in `stream` packing. `auto`: `begin` if the tokenizer begins texts so."
+        ),
+    ] = "auto",
+    begin: Annotated[
+        Literal["auto", "block", "document"],
+        typer.Option(
+            help="Where `stream` packing puts begin tokens: at the head of every block, or as `--boundary` says only. "
+            "`auto`: of every block if the tokenizer writes one."
         ),
     ] = "auto",
     validation: Annotated[
@@ -96,6 +106,7 @@ def build(
         block=block or (2048 if packing == "paper" else 512),
         packing=packing,
         boundary=boundary,
+        begin=begin,
         id_type=id_type,
         validation_share=validation_share,
         seed=seed,
@@ -109,6 +120,10 @@ def build(
     built = build_corpus(documents, out, recipe, trust_code=trust_code)
     splits = ", ".join(f"{name}: {len(split):,} blocks" for name, split in built.splits.items())
     print(f"{out}: {splits} of {built.block:,}; {built.vocabulary:,} tokens. See it: collapselab corpus show {out}")
+    for name, split in built.splits.items():
+        if cut := split.facts["documents_cut"]:
+            dropped = split.facts["tokens_dropped"]
+            print(f"{name}: {cut:,} documents are longer than a block and were cut; {dropped:,} tokens were dropped.")
 
 
 @app.command()
@@ -151,7 +166,10 @@ def _print_corpus(facts: dict[str, Any], picture: str) -> None:
     console.print(f"[bold]{escape(facts['path'])}[/bold]  {escape(about)}")
     if split := facts["source"].get("split"):
         console.print(escape(split))
+    console.print(f"begin token: {escape(facts['begin'])}", soft_wrap=True)
     rows = ["documents", "tokens", "types", "types_seen_once", "blocks", "tokens_dropped", "labels", "classes"]
+    if facts["packing"] == "document":
+        rows.insert(5, "documents_cut")
     numbers = Table("", *map(escape, facts["splits"]), box=None, header_style="bold")
     for row in rows:
         numbers.add_row(row.replace("_", " "), *(f"{split[row]:,}" for split in facts["splits"].values()))

@@ -43,6 +43,10 @@ def measure(
         bool,
         typer.Option("--strict", help="Refuse blocks longer than the context, not cut them.", rich_help_panel=WHAT),
     ] = False,
+    skip_positions: Annotated[
+        int,
+        typer.Option(help="First positions of every block that layers below the last leave out.", rich_help_panel=WHAT),
+    ] = 1,
     seed: Annotated[int, typer.Option(help="Of the sample, the null and the resamples.", rich_help_panel=WHAT)] = 0,
     device: Annotated[str, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:1`.", rich_help_panel=RUNNING)] = "auto",
     dtype: Annotated[
@@ -61,6 +65,10 @@ def measure(
             rich_help_panel=RUNNING,
         ),
     ] = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Measure although the free memory seems too small.", rich_help_panel=RUNNING),
+    ] = False,
     again: Annotated[
         bool, typer.Option("--again", help="Measure again what is measured already.", rich_help_panel=RUNNING)
     ] = False,
@@ -114,9 +122,11 @@ def measure(
         strict=strict,
         seed=seed,
         shard_classes=shard_classes,
+        skip_positions=skip_positions,
         out=out,
         state=state or _cache(),
         again=again,
+        force=force,
         trust_code=trust_code,
         other_tokenizer=other_tokenizer,
         processes=processes,

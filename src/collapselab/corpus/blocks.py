@@ -2,38 +2,66 @@
 
     <corpus>/train.bin  validation.bin    token ids, block after block, uint16 or uint32
              counts.npy                   how often each token occurs: in the documents, and as a label in the blocks
+             lengths.npy                  tokens of every block before its padding; only with `document` packing
              corpus.json                  what it is, where it comes from, and the hashes of the files above
              tokenizer/                   a standard Hugging Face folder
 
-The order of batches is the sort order of a mixing function of (seed, epoch, index): the same on every machine and
-version, with nothing to save for resuming.
+`Split.read` is the one place that decides which positions are samples: those whose next token is a label. The order of
+batches is the sort order of a mixing function of (seed, epoch, index): the same on every machine and version, with
+nothing to save for resuming.
 """
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from collapselab.disk import sha256
+from collapselab.core.batch import IGNORED
+from collapselab.corpus.record import LENGTHS, CorpusRecord, check_counts, read_record
+from collapselab.disk import disk_errors, sha256
 from collapselab.errors import CorpusError
 
-FORMAT = 1
 VERIFIED_BYTES = 256 << 20
-"""Corpora up to this size are verified by their hashes at every opening."""
+"""Token ids of corpora up to this size are verified by their hashes at every opening; other files always are."""
+
+
+class Blocks(NamedTuple):
+    """Some blocks as a model reads them, and what each position should predict."""
+
+    ids: Tensor
+    """(blocks, length) token ids."""
+    labels: Tensor
+    """(blocks, length - 1) next tokens; IGNORED where a position is no sample."""
+    attention: Tensor | None
+    """(blocks, length): 1 for a token, 0 for padding; None where no block is ever padded."""
 
 
 @final
 class Split:
-    """The blocks of one split: `split[i]` is a tensor of token ids, `split.counts` how often each class is a label."""
+    """The blocks of one split: `split[i]` is a tensor of token ids, `split.counts` how often each class is a label.
 
-    def __init__(self, path: Path, facts: dict[str, Any], block: int, counts: NDArray[np.int64]) -> None:
-        self.path, self.facts, self.block = path, facts, block
-        self.blocks: int = facts["blocks"]
+    `lengths` are the tokens of each block before its padding, None where every block is full. The first `first`
+    positions of a block are no samples.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        blocks: int,
+        block: int,
+        id_type: str,
+        counts: NDArray[np.int64],
+        lengths: NDArray[np.int64] | None = None,
+        first: int = 0,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.path, self.blocks, self.block, self.id_type = path, blocks, block, id_type
+        self.lengths, self.first, self.facts = lengths, first, dict(facts or {})
         self.token_counts, self.counts = torch.from_numpy(counts.copy())
         self._ids: NDArray[Any] | None = None
 
@@ -52,13 +80,31 @@ class Split:
     def ids(self) -> NDArray[Any]:
         """All token ids (blocks, block), memory-mapped and read-only."""
         if self._ids is None:
-            self._ids = np.memmap(self.path, dtype=self.facts["id_type"], mode="r", shape=(self.blocks, self.block))
+            self._ids = np.memmap(self.path, dtype=self.id_type, mode="r", shape=(self.blocks, self.block))
         return self._ids
+
+    def read(self, blocks: NDArray[np.int64], *, length: int | None = None) -> Blocks:
+        """The blocks of these numbers, cut to `length` tokens."""
+        length = length or self.block
+        ids = torch.from_numpy(self.ids[blocks, :length].astype(np.int64))
+        labels = ids[:, 1:].clone()
+        labels[:, : self.first] = IGNORED
+        if self.lengths is None:
+            return Blocks(ids, labels, None)
+        is_token = torch.arange(length) < torch.from_numpy(self.lengths[blocks])[:, None]
+        labels[~is_token[:, 1:]] = IGNORED
+        return Blocks(ids, labels, is_token.long())
+
+    def samples(self, *, length: int | None = None, first: int = 0) -> NDArray[np.int64]:
+        """How many samples each block has when it is cut to `length` and its first `first` positions are left out."""
+        ends = np.full(self.blocks, self.block) if self.lengths is None else self.lengths
+        found: NDArray[np.int64] = np.minimum(ends, length or self.block) - 1 - max(first, self.first)
+        return np.maximum(found, 0)
 
     def order(self, *, seed: int, epoch: int = 0) -> NDArray[np.int64]:
         """A permutation of the blocks that depends on nothing but seed and epoch."""
-        start = _mixed(np.array([seed], dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(epoch))
-        keys = _mixed(np.arange(self.blocks, dtype=np.uint64) ^ start)
+        start = mixed(np.array([seed], dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(epoch))
+        keys = mixed(np.arange(self.blocks, dtype=np.uint64) ^ start)
         return np.argsort(keys, kind="stable").astype(np.int64)
 
     def batches(
@@ -69,34 +115,47 @@ class Split:
         `size` counts the blocks of all processes; this one gets every `world`-th of each batch, from `rank` on. `start`
         skips that many batches, so a reader that has seen n goes on with start=n. The last batch may be smaller.
         """
+        for numbers in self.numbers(size, seed=seed, epoch=epoch, start=start, rank=rank, world=world):
+            yield torch.from_numpy(self.ids[numbers].astype(np.int64))
+
+    def numbers(
+        self, size: int, *, seed: int | None = None, epoch: int = 0, start: int = 0, rank: int = 0, world: int = 1
+    ) -> Iterator[NDArray[np.int64]]:
+        """The numbers of the blocks in each of these batches, for `read`."""
         if size < 1 or not 0 <= rank < world:
             raise ValueError(f"batches of {size} blocks for process {rank} of {world}.")
         order = np.arange(self.blocks) if seed is None else self.order(seed=seed, epoch=epoch)
-        for first in range(start * size, self.blocks, size):
-            mine = order[first : first + size][rank::world]
-            yield torch.from_numpy(self.ids[mine].astype(np.int64))
+        for at in range(start * size, self.blocks, size):
+            yield order[at : at + size][rank::world]
 
 
 @final
 class Corpus:
-    """An opened corpus: `corpus.train`, `corpus.validation`, `corpus.tokenizer()`, `corpus.facts`.
+    """An opened corpus: `corpus.train`, `corpus.validation`, `corpus.tokenizer()`, `corpus.record`.
 
-    Opening checks the files' sizes, and their hashes too for a small corpus or with `verify=True`.
+    Opening checks corpus.json, the files' sizes and the hashes of all but the token ids; those too for a small corpus
+    or with `verify=True`.
     """
 
     def __init__(self, path: str | Path, *, verify: bool | None = None) -> None:
         self.path = Path(path)
-        self.facts = read_facts(self.path)
-        self.block: int = self.facts["block"]
-        self.vocabulary: int = self.facts["vocabulary"]
-        self.hash: str = self.facts["hash"]
-        size = sum(facts["bytes"] for facts in self.facts["files"].values())
-        self._check_files(hashes=size <= VERIFIED_BYTES if verify is None else verify)
-        counts = np.load(self.path / "counts.npy")
+        self.record: CorpusRecord = read_record(self.path)
+        self.block, self.vocabulary, self.hash = self.record.block, self.record.vocabulary, self.record.hash
+        size = sum(file.bytes for file in self.record.files.values())
+        self._check_files(ids_too=size <= VERIFIED_BYTES if verify is None else verify)
+        counts = self._array("counts.npy")
+        lengths = self._array(LENGTHS) if LENGTHS in self.record.files else None
+        check_counts(self.path, self.record, counts, lengths)
+        blocks = self.record.splits.train.blocks
+        parts = (None, None) if lengths is None else (lengths[:blocks], lengths[blocks:])
         self.train, self.validation = (
-            Split(self.path / f"{name}.bin", self.facts["splits"][name], self.block, counts[i])
-            for i, name in enumerate(("train", "validation"))
+            self._split(name, counts[i], parts[i]) for i, name in enumerate(("train", "validation"))
         )
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The record as JSON has it."""
+        return self.record.model_dump()
 
     @property
     def splits(self) -> dict[str, Split]:
@@ -108,38 +167,43 @@ class Corpus:
 
         return load_tokenizer(self.path / "tokenizer")
 
-    def _check_files(self, *, hashes: bool) -> None:
-        for name, expected in self.facts["files"].items():
+    def _split(self, name: str, counts: NDArray[np.int64], lengths: NDArray[Any] | None) -> Split:
+        numbers = getattr(self.record.splits, name)
+        return Split(
+            self.path / f"{name}.bin",
+            blocks=numbers.blocks,
+            block=self.block,
+            id_type=numbers.id_type,
+            counts=counts,
+            lengths=None if lengths is None else lengths.astype(np.int64),
+            first=self.record.first,
+            facts=numbers.model_dump(exclude_none=True),
+        )
+
+    def _array(self, name: str) -> NDArray[Any]:
+        try:
+            with disk_errors(self.path / name, reading=True):
+                found: NDArray[Any] = np.load(self.path / name, allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise CorpusError(f"{self.path / name}: not an array of numbers. Build the corpus again.") from error
+        return found
+
+    def _check_files(self, *, ids_too: bool) -> None:
+        for name, expected in self.record.files.items():
             file = self.path / name
             if not file.is_file():
                 raise CorpusError(f"{self.path}: {name} is missing. Build the corpus again.")
-            size = file.stat().st_size
-            if size != expected["bytes"]:
-                raise CorpusError(
-                    f"{file}: {size:,} bytes, not the {expected['bytes']:,} that were written. Build it again."
-                )
-            if hashes and sha256(file) != expected["sha256"]:
-                raise CorpusError(f"{file}: damaged; its contents do not match their checksum. Build it again.")
+            with disk_errors(file, reading=True):
+                size = file.stat().st_size
+                if size != expected.bytes:
+                    raise CorpusError(
+                        f"{file}: {size:,} bytes, not the {expected.bytes:,} that were written. Build it again."
+                    )
+                if (ids_too or not name.endswith(".bin")) and sha256(file) != expected.sha256:
+                    raise CorpusError(f"{file}: damaged; its contents do not match their checksum. Build it again.")
 
 
-def read_facts(path: Path) -> dict[str, Any]:
-    """corpus.json, or what is wrong with the folder."""
-    if not path.is_dir():
-        raise CorpusError(f"{path}: no such folder. Build a corpus with `collapselab corpus build`.")
-    try:
-        facts = json.loads((path / "corpus.json").read_text())
-    except FileNotFoundError as error:
-        raise CorpusError(f"{path}: not a corpus; it has no corpus.json.") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise CorpusError(f"{path / 'corpus.json'}: damaged ({error}).") from error
-    if not isinstance(facts, dict) or "format" not in facts:
-        raise CorpusError(f"{path / 'corpus.json'}: not one of ours.")
-    if facts["format"] != FORMAT:
-        raise CorpusError(f"{path}: format {facts['format']}; this version reads {FORMAT}. Build the corpus again.")
-    return facts
-
-
-def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The finaliser of splitmix64: every bit of the input moves every bit of the output."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -2,26 +2,29 @@
 
 `stream` packing marks every document and cuts the stream of all documents into blocks; only the last remainder of a
 split is dropped. The mark is the end-of-text token after a document, or the begin token before it where the tokenizer
-itself puts one there and nothing at the end, as Llama's: a model sees what it was trained on. `paper` packing joins
-groups of 1,000 documents without a separator and drops each group's remainder, as Linguistic Collapse did.
+itself puts one there and nothing at the end, as Llama's: a model sees what it was trained on. Where the tokenizer
+writes a begin token, every block begins with one too. `paper` packing joins groups of 1,000 documents without a
+separator and drops each group's remainder, as Linguistic Collapse did. `document` packing gives each document a block
+of its own, with the marks that the tokenizer writes.
 """
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, final
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collapselab.corpus.blocks import FORMAT, Corpus, read_facts
+from collapselab.corpus.blocks import Corpus
+from collapselab.corpus.packing import DocumentPacker, Marks, Packer, StreamPacker
+from collapselab.corpus.record import FORMAT, LENGTHS, CorpusRecord, read_record
 from collapselab.corpus.sources import Documents, Source
 from collapselab.corpus.vocabulary import SENTENCE, tokenizer_for
-from collapselab.disk import folder_written_whole, sha256
+from collapselab.disk import folder_written_whole, sha256, write_document
 from collapselab.errors import CorpusError
 from collapselab.progress import progress
 
@@ -38,8 +41,11 @@ class Recipe:
 
     tokenizer: str = "bpe:4096"
     block: int = 512
-    packing: Literal["stream", "paper"] = "stream"
+    packing: Literal["stream", "paper", "document"] = "stream"
     boundary: Literal["auto", "end", "begin"] = "auto"
+    begin: Literal["auto", "block", "document"] = "auto"
+    """Where a begin token is: at the head of every block, or of documents alone. auto: of every block for tokenizers
+    that write one."""
     id_type: Literal["auto", "uint16", "uint32"] = "auto"
     validation_share: float = 0.02
     seed: int = 0
@@ -67,7 +73,7 @@ def _is_built(out: Path, request: dict[str, Any]) -> bool:
         return False
     if not out.is_dir() or not (out / "corpus.json").exists():
         raise CorpusError(f"{out}: holds something else, and nothing is overwritten. Name another folder.")
-    built = read_facts(out)["request"]
+    built = _completed(read_record(out))
     request = json.loads(json.dumps(request))
     changed = sorted(key for key in request.keys() | built.keys() if request.get(key) != built.get(key))
     if changed:
@@ -76,41 +82,56 @@ def _is_built(out: Path, request: dict[str, Any]) -> bool:
     return True
 
 
+def _completed(record: CorpusRecord) -> dict[str, Any]:
+    """The request that built a corpus, with what later versions can be asked besides as this one would be asked it."""
+    known = {field.name: field.default for field in fields(Recipe)}
+    if record.begin is None and record.boundary == "begin":
+        known["begin"] = "document"  # as earlier versions built it
+    return known | record.request.model_dump()
+
+
 def _write(source: Source, recipe: Recipe, request: dict[str, Any], folder: Path, *, trust_code: bool) -> None:
     tokenizer = tokenizer_for(recipe.tokenizer, _training_documents(source, recipe), trust_code=trust_code)
     vocabulary = len(tokenizer)
-    id_type = _id_type(recipe.id_type, vocabulary)
-    boundary, mark = _boundary(recipe, tokenizer)
+    id_type, marks = _id_type(recipe.id_type, vocabulary), _marks(recipe, tokenizer)
     counts = np.zeros((2, 2, vocabulary), dtype=np.int64)
     with (folder / "train.bin").open("wb") as first, (folder / "validation.bin").open("wb") as second:
-        train = _Packer(first, recipe, boundary, mark, id_type, counts[0])
-        validation = _Packer(second, recipe, boundary, mark, id_type, counts[1])
+        train = _packer(first, counts[0], recipe, marks, id_type, tokenizer.eos_token_id)
+        validation = _packer(second, counts[1], recipe, marks, id_type, tokenizer.eos_token_id)
         backend = tokenizer.backend_tokenizer
         if source.validation is None:
             _tokenise("both splits", source.train, backend, lambda n: validation if _is_held_out(n, recipe) else train)
         else:
             _tokenise("train", source.train, backend, lambda _: train)
             _tokenise("validation", source.validation, backend, lambda _: validation)
-        for packer in (train, validation):
-            packer.finish()
-    splits = {"train": train.facts("train"), "validation": validation.facts("validation")}
+        train.finish("train")
+        validation.finish("validation")
     np.save(folder / "counts.npy", counts)
+    if recipe.packing == "document":
+        np.save(folder / LENGTHS, np.array(train.counted.lengths + validation.counted.lengths, dtype=np.int32))
     tokenizer.save_pretrained(folder / "tokenizer")
-    names = ["train.bin", "validation.bin", "counts.npy", "tokenizer/tokenizer.json"]
-    files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sha256(folder / name)} for name in names}
     facts = {
         "format": FORMAT,
-        "hash": hashlib.sha256(json.dumps([recipe.block, files], sort_keys=True).encode()).hexdigest()[:16],
-        "request": request,
+        "hash": "",
+        "request": json.loads(json.dumps(request)),
         "block": recipe.block,
         "vocabulary": vocabulary,
         "end_of_text": tokenizer.eos_token_id,
-        "boundary": boundary,
-        "splits": splits,
-        "files": files,
+        "boundary": marks.boundary,
+        "begin": marks.begin,
+        "splits": {"train": train.counted.facts(id_type), "validation": validation.counted.facts(id_type)},
+        "files": _files(folder),
         "versions": {name: version(name) for name in ("collapselab", "tokenizers", "transformers")},
     }
-    (folder / "corpus.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+    write_document(folder / "corpus.json", facts | {"hash": CorpusRecord(**facts).contents_hash()})
+
+
+def _files(folder: Path) -> dict[str, dict[str, Any]]:
+    """Size and checksum of everything in the folder, by path."""
+    found = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {
+        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in found
+    }
 
 
 def _id_type(wanted: str, vocabulary: int) -> str:
@@ -121,20 +142,54 @@ def _id_type(wanted: str, vocabulary: int) -> str:
     return wanted
 
 
-def _boundary(recipe: Recipe, tokenizer: Any) -> tuple[str, int]:
-    """Where documents are marked, and with which token; `none` for paper packing."""
+def _marks(recipe: Recipe, tokenizer: Any) -> Marks:
+    """The tokens that are put before and after documents, and at the head of blocks."""
+    begin, end = tokenizer.bos_token_id, tokenizer.eos_token_id
+    asked = {"--boundary begin": recipe.boundary == "begin", "--begin block": recipe.begin == "block"}
+    for option, is_asked in asked.items():
+        if is_asked and begin is None:
+            raise CorpusError(f"{recipe.tokenizer}: the tokenizer has no begin token, which {option} needs.")
+    if recipe.begin == "block" and recipe.packing != "stream":
+        raise CorpusError(
+            f"begin is block, but with {recipe.packing} packing no block begins inside a marked document."
+        )
     if recipe.packing == "paper":
-        return "none", tokenizer.eos_token_id
-    backend, begin = tokenizer.backend_tokenizer, tokenizer.bos_token_id
+        return Marks([], [])
+    before, after = _written(tokenizer)
+    if recipe.boundary != "auto":
+        marks = Marks([begin], []) if recipe.boundary == "begin" else Marks([], [end])
+    elif recipe.packing == "document" and (before or after):
+        marks = Marks(before, after)
+    else:
+        marks = Marks([begin], []) if (before, after) == ([begin], []) else Marks([], [end])
+    in_blocks = recipe.packing == "stream" and (
+        recipe.begin == "block" or (recipe.begin == "auto" and before == [begin])
+    )
+    if in_blocks and recipe.block < 3:
+        raise CorpusError(f"block is {recipe.block}; one with a begin token at its head needs at least 3 tokens.")
+    return replace(marks, head=begin) if in_blocks else marks
+
+
+def _written(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """What the tokenizer itself writes before and after a text."""
+    backend = tokenizer.backend_tokenizer
     plain, marked = (backend.encode(SENTENCE, add_special_tokens=special).ids for special in (False, True))
-    if recipe.boundary == "begin" and begin is None:
-        raise CorpusError(f"{recipe.tokenizer}: the tokenizer has no begin token. Use --boundary end.")
-    if recipe.boundary == "begin" or (recipe.boundary == "auto" and marked == [begin, *plain]):
-        return "begin", begin
-    return "end", tokenizer.eos_token_id
+    for start in range(len(marked) - len(plain) + 1):
+        if marked[start : start + len(plain)] == plain:
+            return marked[:start], marked[start + len(plain) :]
+    return [], []
 
 
-def _tokenise(what: str, documents: Documents, tokenizer: Any, pick: Callable[[int], "_Packer"]) -> None:
+def _packer(
+    file: BinaryIO, counts: NDArray[np.int64], recipe: Recipe, marks: Marks, id_type: str, padding: int
+) -> Packer:
+    if recipe.packing == "document":
+        return DocumentPacker(file, counts, block=recipe.block, marks=marks, id_type=id_type, padding=padding)
+    group = GROUP if recipe.packing == "paper" else 0
+    return StreamPacker(file, counts, block=recipe.block, marks=marks, id_type=id_type, group=group)
+
+
+def _tokenise(what: str, documents: Documents, tokenizer: Any, pick: Callable[[int], Packer]) -> None:
     number = 0
     with progress(f"tokenising {what}", total=documents.total, unit=documents.unit) as advance:
         for batch in _batches(documents.open()):
@@ -173,69 +228,3 @@ def _batches(documents: Iterator[str]) -> Iterator[list[str]]:
             batch, characters = [], 0
     if batch:
         yield batch
-
-
-@final
-class _Packer:
-    """Documents of token ids in, whole blocks out, counted on the way."""
-
-    def __init__(
-        self, file: BinaryIO, recipe: Recipe, boundary: str, mark: int, id_type: str, counts: NDArray[np.int64]
-    ) -> None:
-        self.file, self.recipe, self.boundary, self.mark, self.id_type = file, recipe, boundary, mark, id_type
-        self.token_counts, self.label_counts = counts
-        self.documents = self.tokens = self.blocks = self.dropped = self.characters = 0
-        self._waiting: list[int] = []
-
-    def add(self, ids: list[int], *, characters: int) -> None:
-        self.documents += 1
-        self.characters += characters
-        self.tokens += len(ids)
-        if self.boundary == "begin":
-            self._waiting.append(self.mark)
-        self._waiting += ids
-        if self.boundary == "end":
-            self._waiting.append(self.mark)
-        if self.recipe.packing == "paper" and self.documents % GROUP == 0:
-            self._cut(drop=True)
-        if len(self._waiting) >= max(1 << 18, self.recipe.block):
-            self._cut(drop=False)
-
-    def finish(self) -> None:
-        self._cut(drop=True)
-        self.file.flush()
-        os.fsync(self.file.fileno())
-
-    def _cut(self, *, drop: bool) -> None:
-        ids = np.array(self._waiting, dtype=np.int64)
-        blocks, block = len(ids) // self.recipe.block, self.recipe.block
-        rest = ids[blocks * block :]
-        whole = ids[: blocks * block].reshape(blocks, block)
-        self.file.write(whole.astype(self.id_type).tobytes())
-        self.blocks += blocks
-        self.label_counts += np.bincount(whole[:, 1:].reshape(-1), minlength=len(self.label_counts))
-        self.token_counts += np.bincount(ids if drop else whole.reshape(-1), minlength=len(self.token_counts))
-        self.dropped += len(rest) if drop else 0
-        self._waiting = [] if drop else rest.tolist()
-
-    def facts(self, split: str) -> dict[str, Any]:
-        if not self.documents:
-            raise CorpusError(f"{split}: no documents. Is the separator right, or the held-out share too small?")
-        if not self.blocks:
-            raise CorpusError(
-                f"{split}: {self.tokens:,} tokens do not fill one block of {self.recipe.block:,}. "
-                "Choose a shorter --block, or give more text."
-            )
-        if self.boundary != "none":  # the counts are of the documents; the marks are ours
-            self.token_counts[self.mark] -= self.documents
-        return {
-            "documents": self.documents,
-            "characters": self.characters,
-            "tokens": self.tokens,
-            "types": int((self.token_counts > 0).sum()),
-            "types_seen_once": int((self.token_counts == 1).sum()),
-            "blocks": self.blocks,
-            "tokens_dropped": self.dropped,
-            "classes": int((self.label_counts > 0).sum()),
-            "id_type": self.id_type,
-        }

@@ -17,6 +17,11 @@ from collapselab.disk import written_whole
 KINDS = ["lower-case word", "capitalised word", "punctuation", "other"]
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#999999"]  # Okabe and Ito: told apart by colour-blind readers too
 LARGEST = 12
+BEGINS = {
+    "block": "at the head of every block; its position is no sample",
+    "document": "before every document",
+    "none": "none",
+}
 POINTS = 1200
 """Ranks that are drawn, evenly spaced on the logarithmic axis."""
 
@@ -46,9 +51,10 @@ def description(corpus: Corpus) -> dict[str, Any]:
         "hash": corpus.hash,
         "vocabulary": corpus.vocabulary,
         "block": corpus.block,
-        "packing": corpus.facts["request"]["packing"],
-        "source": corpus.facts["request"]["source"],
-        "tokenizer": corpus.facts["request"]["tokenizer"],
+        "packing": corpus.record.request.packing,
+        "begin": BEGINS[corpus.record.begin or ("document" if corpus.record.boundary == "begin" else "none")],
+        "source": corpus.record.request.source,
+        "tokenizer": corpus.record.request.tokenizer,
         "splits": {name: _numbers(split) for name, split in corpus.splits.items()},
         "largest_classes": _largest(corpus.train, texts),
         "kinds": _shares(corpus.train, kinds),

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from collapselab.measurement.catalogue import ALL, DECIDED, OF_FEATURES, Catalogue, Key, Measurements
+from collapselab.measurement.sample import ByLayer
 from collapselab.measurement.sums import Gathered, is_null
 
 HALVES = 8
@@ -82,7 +83,11 @@ class Resamples:
 
 
 def resampled(
-    catalogue: Catalogue, groups: dict[str, list[Callable[[], Gathered]]], counts: Tensor, resamples: int, seed: int
+    catalogues: dict[str, Catalogue],
+    groups: dict[str, list[Callable[[], Gathered]]],
+    counts: ByLayer[Tensor],
+    resamples: int,
+    seed: int,
 ) -> Resamples:
     """Both splits resampled, each by draws of its own. Decisions keep the centres of the whole training split."""
 
@@ -90,8 +95,8 @@ def resampled(
         found: Measurements = {}
         for layer, moments in gathered.moments.items():
             with_head = (split, layer) == ("train", "last")
-            found |= catalogue.of_moments(moments, split, layer, with_head=with_head)
-        found |= catalogue.of_decisions(gathered.decisions, counts)
+            found |= catalogues[split].of_moments(moments, split, layer, with_head=with_head)
+        found |= catalogues["train"].of_decisions(gathered.decisions, counts)
         return {key: one.value for key, one in found.items() if one.value is not None}
 
     whole = Resamples(resamples, len(groups["train"]), seed)

@@ -15,6 +15,8 @@ from torch import Tensor
 from collapselab.core.decisions import Decisions
 from collapselab.core.metrics import METRICS, Measurement, collapse_metrics
 from collapselab.core.moments import ClassMoments
+from collapselab.measurement.class_numbers import ClassNumbers
+from collapselab.measurement.sample import ByLayer
 from collapselab.measurement.sums import is_null, layer_of
 from collapselab.models.taps import OutputLayer
 
@@ -40,9 +42,10 @@ Measurements = dict[Key, Measurement]
 
 
 class Catalogue(NamedTuple):
-    """How measurements are made: the output layer as it is applied, which classes are kept, and the bins."""
+    """How measurements are made: the output layer as it is applied, which classes have rows, and the bins."""
 
     head: OutputLayer
+    numbers: ClassNumbers
     min_count: int
     bins: dict[str, Tensor]
 
@@ -58,13 +61,15 @@ class Catalogue(NamedTuple):
             found |= {Key(split, layer, bin, id): _told(one, layer, moments) for id, one in values.items()}
         return found
 
-    def of_decisions(self, decisions: dict[str, Decisions], counts: Tensor, *, null: bool = False) -> Measurements:
+    def of_decisions(
+        self, decisions: dict[str, Decisions], counts: ByLayer[Tensor], *, null: bool = False
+    ) -> Measurements:
         """NC4 for each layer, with centres of the training split, whose class counts these are."""
         found: Measurements = {}
-        light = ClassMoments(counts, torch.zeros(len(counts), 1).double(), torch.zeros(len(counts)).double())
         for key, judged in decisions.items():
             if is_null(key) != null:
                 continue
+            light = _only_counts(counts.of(layer_of(key)))
             for bin, classes in {ALL: None, **self.bins}.items():
                 values = collapse_metrics(
                     light, min_count=self.min_count, decisions=judged, classes=classes, only=DECIDED
@@ -77,12 +82,16 @@ class Catalogue(NamedTuple):
         fits = weight.shape[1] == moments.dim
         return collapse_metrics(
             moments,
-            weight=weight if fits else None,
-            bias=bias if fits else None,
+            weight=self.numbers.rows(weight) if fits else None,
+            bias=self.numbers.rows(bias) if fits and bias is not None else None,
             min_count=self.min_count,
             classes=classes,
             only=wanted,
         )
+
+
+def _only_counts(counts: Tensor) -> ClassMoments:
+    return ClassMoments(counts, torch.zeros(len(counts), 1).double(), torch.zeros(len(counts)).double())
 
 
 @final

@@ -44,7 +44,8 @@ DOUBLE = 8
 class Job:
     """A measurement as its cost sees it: tokens of both splits, and how they are gone through.
 
-    `kept` and `kept_validation` are the classes that occur often enough in each split, at most all of them.
+    `kept` and `kept_validation` are the classes that occur often enough in each split, at most all of them: only they
+    have rows in tables.
     """
 
     train_tokens: int
@@ -218,18 +219,18 @@ class _Sizes:
     def memory(self) -> Memory:
         job, a = self.job, self.architecture
         forward = job.batch * job.block * (4 * a.width + 3 * a.feed_forward) * job.number_bytes
-        moments = self.held(self.classes / job.shards) + self.work()
-        groups = self.held(self.classes / job.shards) if self.options.bootstrap else 0  # beside the one in hand
-        gathering = moments + groups + OVERHEAD_BYTES
-        folding = job.batch_tokens * self.dim * 2 * job.number_bytes
+        train, validation = self.held(self.kept / job.shards), self.held(self.kept_validation / job.shards)
+        moments = max(train, validation) + self.work()
+        sets = 2 if self.options.bootstrap else 1  # what all groups have collected, beside those of the present one
+        around = self.work() + OVERHEAD_BYTES + job.batch_tokens * self.dim * 2 * job.number_bytes
         judging = self.classifiers() + self.tallies()
         return Memory(
             model=a.parameters * job.number_bytes,
             forward=forward,
             moments=moments,
-            training=gathering + forward + folding,
+            training=sets * train + around + forward,
             catalogue=moments + self.combining() + OVERHEAD_BYTES,
-            validation=gathering + judging + folding + max(forward, self.sweep()),
+            validation=sets * validation + around + judging + max(forward, self.sweep()),
             resampling=self.resampling() if self.options.bootstrap else 0,
             elsewhere=job.device != "cpu" and self.options.shard_classes,
         )
@@ -244,11 +245,13 @@ class _Sizes:
 
     def geometry(self) -> float:
         """The catalogue of one table."""
-        return DOUBLE * (CATALOGUE_TABLES * self.kept * self.dim + CATALOGUE_SQUARES * self.dim**2)
+        kept = max(self.kept, self.kept_validation)
+        rows = 0 if kept == self.classes else kept * self.dim * self.job.number_bytes  # of the output layer
+        return DOUBLE * (CATALOGUE_TABLES * kept * self.dim + CATALOGUE_SQUARES * self.dim**2) + rows
 
     def combining(self) -> float:
         """The catalogue of a table, beside what the first process holds of it to put it together."""
-        table = table_bytes(self.classes, self.dim, covariance=True)
+        table = table_bytes(max(self.kept, self.kept_validation), self.dim, covariance=True)
         if not self.several:
             return self.geometry()
         if self.options.shard_classes:
@@ -262,7 +265,7 @@ class _Sizes:
 
     def tallies(self) -> float:
         """Four counts of each class and table, of this process and of all."""
-        return 2 * 4 * DOUBLE * self.classes * self.tables
+        return 2 * 4 * DOUBLE * self.kept * self.tables
 
     def sweep(self) -> float:
         """Logits, and weights in float32, which stay; a classifier's scores, with features in float64."""
@@ -274,8 +277,8 @@ class _Sizes:
 
     def resampling(self) -> float:
         """Resamples side by side, a group as it is read and as tables, and a catalogue."""
-        resamples = max(HELD_BYTES, self.held(self.classes) / self.labellings)
-        return resamples + self.held(self.classes) + self.held(self.kept) + self.geometry() + OVERHEAD_BYTES
+        tables = self.held(max(self.kept, self.kept_validation))
+        return max(HELD_BYTES, tables / self.labellings) + 2 * tables + self.geometry() + OVERHEAD_BYTES
 
     def operations(self) -> Operations:
         a, job, options = self.architecture, self.job, self.options
@@ -314,17 +317,17 @@ class _Sizes:
         return _pairs(kept, self.dim), 6 * kept * self.dim**2 + EIGEN_OPERATIONS * self.dim**3
 
     def state(self) -> float:
-        """Of the pass in hand two savings and the finished file, beside the finished one of the pass before."""
+        """Of the present pass two savings and the finished file, beside the finished one of the pass before."""
         if not self.job.saved or self.options.bootstrap:
             return 0
-        tallies = 4 * DOUBLE * self.classes * self.tables * self.job.processes
+        tallies = 4 * DOUBLE * self.kept * self.tables * self.job.processes
         return self.stored(self.kept, 1) + 3 * (self.stored(self.kept_validation, 1) + tallies)
 
     def groups(self) -> float:
         """Of both splits; a class is seen in every group at most."""
         if not self.options.bootstrap:
             return 0
-        tallies = 4 * DOUBLE * self.classes * self.tables * GROUPS
+        tallies = 4 * DOUBLE * self.kept * self.tables * GROUPS
         return self.stored(self.kept, GROUPS) + self.stored(self.kept_validation, GROUPS) + tallies
 
     def stored(self, seen: int, groups: int) -> float:
@@ -337,15 +340,20 @@ class _Sizes:
     def received(self) -> float:
         """Tables of the others, once for each split; with sharded classes the features of the others as well."""
         job, others = self.job, self.job.processes - 1
-        tallies = others * 4 * DOUBLE * self.classes * self.tables
+        tallies = others * 4 * DOUBLE * self.kept * self.tables
         squares = DOUBLE * self.labellings * self.dim**2
-        tables = self.tables * DOUBLE * self.classes * (self.dim + 2)  # counts, sums and scatter
+        row = self.tables * DOUBLE * (self.dim + 2)  # counts, sums and scatter
+        rows = sum(-(-kept // job.shards) for kept in (self.kept, self.kept_validation))
         if not self.options.shard_classes:
-            return 2 * others * (tables + squares) + tallies
-        features = self.layers * self.dim * job.number_bytes + self.labellings * DOUBLE
-        choices = job.validation_tokens * 2 * DOUBLE * self.tables
-        shared = self.tokens * features + 2 * tables
-        return others / job.processes * shared + others * (choices + 2 * squares) + tallies
+            return others * (rows * row + 2 * squares) + tallies
+        skips = self.options.layers == "all" and self.options.skip_positions > 0
+        below = 1 - self.options.skip_positions / (job.block - 1) if skips else 1.0  # share of tokens, below the last
+        layers = 1 + (self.layers - 1) * below
+        labels = self.labellings * DOUBLE * (1 + below if skips else 1)
+        features = layers * self.dim * job.number_bytes + labels
+        choices = job.validation_tokens * 2 * DOUBLE * layers * self.labellings
+        shared = self.tokens * features / job.processes
+        return others * (shared + rows * row + choices + 2 * squares) + tallies
 
 
 def _pairs(points: int, dim: int, *, beside: float = PAIR_OPERATIONS) -> float:

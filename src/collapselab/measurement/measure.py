@@ -24,6 +24,9 @@ from collapselab.records.options import Options
 from collapselab.records.result import Result, Results, check_suffix, write
 from collapselab.records.run import verify_checkpoint
 
+NUMBERING = "classes of the sample"
+"""How the tables of an unfinished measurement number classes; earlier versions numbered the whole vocabulary."""
+
 if TYPE_CHECKING:
     from collapselab.models.find import Source
 
@@ -45,9 +48,11 @@ def measure(
     strict: bool = False,
     seed: int = 0,
     shard_classes: bool = False,
+    skip_positions: int = 1,
     out: str | Path | None = None,
     state: str | Path | None = None,
     again: bool = False,
+    force: bool = False,
     trust_code: bool = False,
     other_tokenizer: bool = False,
     quiet: bool = False,
@@ -63,20 +68,36 @@ def measure(
     `Results`: one `Result` a checkpoint or model. Results of a run are kept in its folder `measure` and made once.
 
     NC1-NC3 come from one pass over the training split, NC4 from one over validation. `tokens` measures a seeded sample
-    of the blocks of each split; `bins` adds rows for classes of like frequency; `bootstrap` adds intervals. `state`, a
-    folder, keeps what is gathered as it goes, and the result: the same call after an interruption ends with the same
-    bits, and repeated it gives the result that is kept, unless `again` asks to measure once more.
+    of the blocks of each split; `bins` adds rows for classes of like frequency; `bootstrap` adds intervals. With
+    layers="all", the first `skip_positions` of every block are no samples below the last layer, where attention sinks
+    rule. `state`, a folder, keeps what is gathered as it goes, and the result: the same call after an interruption ends
+    with the same bits, and repeated it gives the result that is kept, unless `again` asks to measure once more.
 
-    A model whose tokenizer is not the corpus's is refused unless `other_tokenizer` allows it.
+    A model whose tokenizer is not the corpus's is refused unless `other_tokenizer` allows it; so is what would need
+    more memory than is free, unless `force` is set.
     """
     options = Options(
-        layers, bins, null, bootstrap, dtype, batch, tokens, min_count, train_loss, strict, seed, shard_classes
+        layers,
+        bins,
+        null,
+        bootstrap,
+        dtype,
+        batch,
+        tokens,
+        min_count,
+        train_loss,
+        strict,
+        seed,
+        shard_classes,
+        skip_positions,
     )
     if out is not None:
         check_suffix(out)
         check_writable(out)  # now, not after hours
     opened = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
-    stage = _Stage(opened, options, processes or Processes(), device, trust_code, other_tokenizer, state, again, quiet)
+    stage = _Stage(
+        opened, options, processes or Processes(), device, trust_code, other_tokenizer, state, again, force, quiet
+    )
     found = stage.of_module(model) if isinstance(model, nn.Module) else stage.of_names(_names(model))
     if out is not None and stage.processes.first:
         write(out, found)
@@ -96,11 +117,12 @@ class _Stage:
         other_tokenizer: bool,
         state: str | Path | None,
         again: bool,
+        force: bool,
         quiet: bool,
     ) -> None:
         self.corpus, self.options, self.processes = corpus, options, processes
         self.device, self.trust_code, self.state = device, trust_code, state
-        self.again, self.quiet, self.other_tokenizer = again, quiet, other_tokenizer
+        self.again, self.force, self.quiet, self.other_tokenizer = again, force, quiet, other_tokenizer
 
     def of_names(self, names: Sequence[str]) -> Result | Results:
         from collapselab.models.find import find_models
@@ -196,7 +218,9 @@ class _Stage:
             "options": self.options.facts(),
         }
         facts, warnings = about.facts(model), about.warnings(model, name, in_a_run=bool(run))
-        return Task(subject, self.corpus, self.options, self.processes, identity, self.quiet, facts, warnings)
+        return Task(
+            subject, self.corpus, self.options, self.processes, identity, self.quiet, self.force, facts, warnings
+        )
 
     def _measured(self, task: Task, root: str | Path | None, kept: Finished, moments_to: Path | None) -> Result:
         together = self.processes if self.options.shard_classes else None
@@ -228,7 +252,8 @@ class _Stage:
 def fingerprint(task: Task) -> str:
     """The name of an unfinished measurement's folder: all that shapes its numbers, and how it is cut up."""
     named = {key: task.identity[key] for key in ("run", "checkpoint", "model_hash", "corpus_hash", "options")}
-    text = json.dumps([named, task.processes.world, str(task.subject.device), task.subject.dtype], sort_keys=True)
+    how = [NUMBERING, task.processes.world, str(task.subject.device), task.subject.dtype]
+    text = json.dumps([named, *how], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from collapselab.corpus.blocks import Corpus
-from collapselab.errors import CorpusError, ModelError
-from collapselab.measurement.sample import Sample
+from collapselab.errors import ConfigError, CorpusError, ModelError
+from collapselab.measurement.sample import ByLayer, Sample
 from collapselab.models.parity import check_logits
 from collapselab.models.taps import OutputLayer, features, output_layer
 from collapselab.records.options import Options
@@ -54,7 +54,7 @@ class Subject:
         known = min(self.classes, len(getattr(embedded, "weight", self.head.weight)))
         used = [int(split.token_counts.nonzero().max()) for split in corpus.splits.values() if split.token_counts.any()]
         if max(used, default=0) >= known:
-            tokenizer = corpus.facts.get("request", {}).get("tokenizer", "another tokenizer")
+            tokenizer = corpus.record.request.tokenizer
             raise CorpusError(
                 f"{corpus.path}: token {max(used):,} occurs, but {self.name} knows only {known:,} tokens. "
                 f"The corpus was built with the tokenizer {tokenizer}; build one with the model's own."
@@ -65,22 +65,35 @@ class Subject:
         ids = sample.ids(0, CHECKED_BLOCKS)[:, :CHECKED_POSITIONS].to(self.device)
         check_logits(self.model, self.head, ids, name=self.name)
 
-    def sample(self, corpus: Corpus, split: str, options: Options) -> Sample:
-        """The blocks of a split that are measured."""
+    def samples(self, corpus: Corpus, split: str, options: Options) -> ByLayer[Sample]:
+        """The samples of a split that are measured, at the last layer and at those below."""
+        last = self._sample(corpus, split, options, skip=0)
+        if options.layers == "last" or options.skip_positions <= last.first:
+            return ByLayer(last, last)
+        below = self._sample(corpus, split, options, skip=options.skip_positions)
+        if not below.tokens:
+            raise ConfigError(
+                f"skip_positions is {options.skip_positions:,}, but no block of the {last.name} has a sample after as "
+                f"many; blocks are {last.length:,} tokens. Skip fewer."
+            )
+        return ByLayer(last, below)
+
+    def _sample(self, corpus: Corpus, split: str, options: Options, *, skip: int) -> Sample:
         found = corpus.splits[split]
         if not len(found):
             raise CorpusError(f"{corpus.path}: its {split} split has no blocks. Build it with more text.")
         length = min(corpus.block, self.context or corpus.block)
-        if length < 2:
-            raise CorpusError(f"{corpus.path}: blocks of {length} token have no next tokens. Build longer ones.")
         if length < corpus.block and options.strict:
             raise CorpusError(
                 f"{corpus.path}: blocks of {corpus.block:,} tokens, but {self.name} reads {length:,} at once. "
                 f"Build one with --block {length}, or leave out --strict to measure the beginning of each block."
             )
-        blocks = options.blocks_for(length - 1, len(found))
+        samples = found.samples(length=length)
+        if not samples.any():
+            raise CorpusError(f"{corpus.path}: blocks of {length} token have no next tokens. Build longer ones.")
+        blocks = options.blocks_for(float(samples.mean()), len(found))
         name = "training split" if split == "train" else "validation split"
-        return Sample(found, name=name, length=length, blocks=blocks, seed=options.seed)
+        return Sample(found, name=name, length=length, blocks=blocks, seed=options.seed, skip=skip)
 
     def batch(self, options: Options, length: int, largest_group: int) -> int:
         """Blocks in a batch: those asked for, or as many as are of use and fit."""

@@ -2,11 +2,15 @@
 
 from typing import final
 
+import torch
 from torch import Tensor
 
+from collapselab.core.batch import IGNORED
 from collapselab.core.decisions import Decisions, LinearClassifier, nearest_centre
+from collapselab.measurement.class_numbers import ClassNumbers
+from collapselab.measurement.sample import ByLayer
 from collapselab.measurement.shards import ClassShards
-from collapselab.measurement.sums import Gathered, null_of
+from collapselab.measurement.sums import Gathered, layer_of, null_of
 from collapselab.models.taps import OutputLayer
 
 
@@ -14,24 +18,39 @@ from collapselab.models.taps import OutputLayer
 class Judge:
     """Classifiers made from the training split's moments, for the features of the validation split.
 
-    `see` each layer of a batch as the forward pass brings it, then `tally` the batch.
+    `see` each layer of a batch as the forward pass brings it, then `tally` the batch. Layers below the last may leave
+    out positions, and with them classes: there both classifiers choose among the classes that are kept there.
     """
 
     def __init__(
-        self, trained: Gathered, head: OutputLayer, kept: Tensor, *, min_count: int, shards: ClassShards | None = None
+        self,
+        trained: Gathered,
+        head: OutputLayer,
+        kept: ByLayer[Tensor],
+        numbers: ClassNumbers,
+        *,
+        min_count: int,
+        shards: ClassShards | None = None,
     ) -> None:
-        """`kept` masks the classes that are candidates. The moments are used up, so that means are not held twice."""
+        """`kept` masks the rows of classes that are candidates, `numbers` says which classes these are.
+
+        The moments are used up, so that means are not held twice.
+        """
         device = head.weight.device
-        self.min_count, self.shards = min_count, shards
-        self.is_kept = kept.to(device)
-        self.kept = self.is_kept.nonzero().squeeze(1)
-        bias = None if head.bias is None else head.bias[self.kept]
-        self.head = LinearClassifier(head.weight[self.kept], bias)
-        self.centred = self.kept if shards is None else shards.own(self.is_kept).nonzero().squeeze(1)
+        self.min_count, self.numbers, self.shards = min_count, numbers, shards
+        self.is_kept = ByLayer(kept.last.to(device), kept.below.to(device))
+        self.kept = ByLayer(*(mask.nonzero().squeeze(1) for mask in (self.is_kept.last, self.is_kept.below)))
+        ids = numbers.ids.to(device)
+        self.head = _rows_of(head, ids[self.kept.last])
+        alike = torch.equal(self.kept.last, self.kept.below)
+        self.head_below = self.head if alike else _rows_of(head, ids[self.kept.below])
+        self.centred = (
+            self.kept if shards is None else ByLayer(self._own(self.is_kept.last), self._own(self.is_kept.below))
+        )
         self.nearest: dict[str, LinearClassifier | None] = {}
         for key in list(trained.moments):
             moments = trained.moments.pop(key)
-            centred = self.centred.to(moments.device)
+            centred = self.centred.of(layer_of(key)).to(moments.device)
             self.nearest[key] = nearest_centre(moments, centred) if len(centred) else None
         self._choices: dict[str, Tensor] = {}
 
@@ -41,28 +60,54 @@ class Judge:
             if key in self.nearest:
                 self._choices[key] = self._nearest(key, features if everyones is None else everyones)
         if layer == "last":
-            self._choices["head"] = self.kept[self.head.choices(features)]
+            self._choices["head"] = self.kept.last[self.head.choices(features)]
+            self._choices["head below"] = self._among_those_below(self._choices["head"], features)
 
-    def tally(self, gathered: Gathered, labels: Tensor) -> None:
-        """Add the batch that was seen to the decisions: tokens whose label is a kept class."""
-        judged = self.is_kept[labels.to(self.is_kept.device)].cpu()
-        chosen = {key: choices[: len(labels)].cpu()[judged] for key, choices in self._choices.items()}
-        head, counted = chosen.pop("head"), labels.cpu()[judged]
+    def tally(self, gathered: Gathered, labels: ByLayer[Tensor]) -> None:
+        """Add the batch that was seen to the decisions: samples (blocks, positions) whose label is a kept class."""
+        chosen = {key: choices.cpu() for key, choices in self._choices.items()}
+        heads = ByLayer(chosen.pop("head"), chosen.pop("head below"))
+        columns, self._choices = labels.last.shape[1], {}
         for key, nearest in chosen.items():
+            layer = layer_of(key)
+            label, is_kept = labels.of(layer).cpu(), self.is_kept.of(layer).cpu()
+            right = self.numbers.of(label)
+            blocks, width = right.shape
+            head = heads.of(layer).view(-1, columns)[:blocks, columns - width :]  # of the positions this layer has
+            sampled = label != IGNORED
+            judged = (right != IGNORED) & is_kept[right.clamp(min=0)]
             decisions = Decisions.counted(
-                counted,
-                head,
-                nearest,
-                classes=len(self.is_kept),
+                right[judged],
+                head[judged],
+                nearest.view(-1, width)[:blocks][judged],
+                classes=len(is_kept),
                 min_count=self.min_count,
-                left_out=int((~judged).sum()),
+                left_out=int((sampled & ~judged).sum()),
             )
             gathered.add_decisions(key, decisions)
-        self._choices = {}
+
+    def _among_those_below(self, chosen: Tensor, features: Tensor) -> Tensor:
+        """The output layer's choices among the classes kept below: another only where its first choice is not one."""
+        if self.head_below is self.head:
+            return chosen
+        again = (~self.is_kept.below[chosen]).nonzero().squeeze(1)
+        chosen = chosen.clone()
+        if len(again):
+            chosen[again] = self.kept.below[self.head_below.choices(features[again])]
+        return chosen
 
     def _nearest(self, key: str, features: Tensor) -> Tensor:
-        classifier = self.nearest[key]
+        classifier, layer = self.nearest[key], layer_of(key)
         if self.shards is not None:
-            return self.shards.nearest(classifier, self.centred, features)
+            return self.shards.nearest(classifier, self.centred.of(layer), features)
         assert classifier is not None
-        return self.kept[classifier.choices(features.to(classifier.rows.device)).to(self.kept.device)]
+        kept = self.kept.of(layer)
+        return kept[classifier.choices(features.to(classifier.rows.device)).to(kept.device)]
+
+    def _own(self, mask: Tensor) -> Tensor:
+        assert self.shards is not None
+        return self.shards.own(mask).nonzero().squeeze(1)
+
+
+def _rows_of(head: OutputLayer, kept: Tensor) -> LinearClassifier:
+    return LinearClassifier(head.weight[kept], None if head.bias is None else head.bias[kept])

@@ -2,7 +2,7 @@
 
     <folder>/plan.json                          what is measured: never mixed with anything else
              train-03.safetensors               what a finished group of blocks gathered
-             train-04.part-0.safetensors, -1    how far the group in hand has come, the last two times it was saved
+             train-04.part-0.safetensors, -1    how far the present group has come, the last two times it was saved
 
 Every file is whole or absent and carries a checksum; a damaged one is dropped for the one before. Without the plan,
 which says how the blocks are cut into batches, nothing else is of use: the measurement then starts from the beginning.
@@ -27,7 +27,7 @@ from collapselab.measurement.sums import Gathered
 from collapselab.signals import StopRequest, stop_requests
 
 SAVE_SECONDS, SAVE_FACTOR = 60.0, 20
-"""Time between two savings of the group in hand: a minute, or twenty times what a saving takes, if that is more."""
+"""Time between two savings of the present group: a minute, or twenty times what a saving takes, if that is more."""
 
 KIND = "a part of a measurement"
 
@@ -116,7 +116,7 @@ class Store:
         )
 
     def saved(self, split: str, group: int, device: str | torch.device = "cpu") -> Gathered:
-        """How far the group in hand had come; nothing gathered if it was not begun."""
+        """How far the present group had come; nothing gathered if it was not begun."""
         found = [self._read(part, device) for part in self._parts(split, group)]
         batches = {part.batches: number for number, part in enumerate(found) if part is not None}
         common = set.intersection(*map(set, self.together.everyone(list(batches))))

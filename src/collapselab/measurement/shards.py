@@ -21,7 +21,7 @@ class ClassShards:
 
     def __init__(self, processes: Processes, classes: int) -> None:
         self.processes, self.all_classes = processes, classes
-        self.classes = len(range(processes.rank, classes, processes.world))
+        self.classes = max(1, len(range(processes.rank, classes, processes.world)))  # a table has at least one row
 
     def own(self, whole: Tensor) -> Tensor:
         """This process's part of something that has an entry for every class."""

@@ -55,7 +55,9 @@ def _model(result: Result, initial: Result | None) -> RenderableType:
     parts += [Text(line, style="yellow") for line in _changing(result)]
     others = {
         "validation split, last layer": [row for row in last if row.split == "validation"],
-        "by layer, training split": [row for row in result.rows if row.layer != "last" and _is_plain(row)],
+        f"by layer, training split{_skipped(result)}": [
+            row for row in result.rows if row.layer != "last" and _is_plain(row)
+        ],
         "by count of the class, last layer": [row for row in result.rows if row.layer == "last" and row.bin != "all"],
     }
     for title, rows in others.items():
@@ -158,6 +160,14 @@ def _grid(rows: list[Row], title: str) -> Table:
 
 def _is_plain(row: Row) -> bool:
     return row.split == "train" and row.bin == "all"
+
+
+def _skipped(result: Result) -> str:
+    """What the layers below the last leave out, in words."""
+    skipped = result.facts["options"].get("skip_positions", 0)
+    if not skipped:
+        return ""
+    return f", without the first {'position' if skipped == 1 else f'{skipped:,} positions'} of every block"
 
 
 def _short(result: Result) -> str:

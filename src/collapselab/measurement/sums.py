@@ -10,6 +10,7 @@ from collapselab.core.decisions import Decisions
 from collapselab.core.moments import ClassMoments
 from collapselab.core.storage import Rows, Stored
 from collapselab.measurement.half_sample import Part
+from collapselab.measurement.spread import Spread
 from collapselab.models.scores import Scores
 
 TALLIES = ("tokens", "agreed", "nearest_right", "head_right")
@@ -37,8 +38,13 @@ class Gathered:
     decisions: dict[str, Decisions] = field(default_factory=dict)
     scores: Scores = field(default_factory=Scores)
     batches: int = 0
+    spreads: dict[str, Spread] = field(default_factory=dict)
     part: Part | None = None
     """The values of about half of the sample, once the pass is there."""
+
+    def spread(self, layer: str) -> Spread:
+        """How the variance of a layer is spread over its features."""
+        return self.spreads.setdefault(layer, Spread())
 
     def add_decisions(self, key: str, decisions: Decisions) -> None:
         if key in self.decisions:
@@ -56,6 +62,8 @@ class Gathered:
             if key not in self.decisions:
                 self.decisions[key] = Decisions.none(len(decisions.tokens), min_count=decisions.min_count)
             self.decisions[key].merge(decisions, times=times)
+        for layer, spread in other.spreads.items():
+            self.spread(layer).merge(spread, times=times)
         self.scores += other.scores
         self.batches += times * other.batches
         self.part = self.part or other.part
@@ -67,6 +75,8 @@ class Gathered:
         tensors |= {f"moments/{key}/{name}": t for key, m in self.moments.items() for name, t in m.tensors().items()}
         for key, decisions in self.decisions.items():
             tensors |= {f"decisions/{key}/{name}": getattr(decisions, name) for name in TALLIES}
+        for layer, spread in self.spreads.items():
+            tensors |= {f"spreads/{layer}/counts": spread.counts, f"spreads/{layer}/sums": spread.sums}
         return tensors
 
     def facts(self) -> dict[str, object]:
@@ -75,6 +85,7 @@ class Gathered:
             "decisions": {key: [d.left_out, d.min_count] for key, d in self.decisions.items()},
             "scores": asdict(self.scores),
             "batches": self.batches,
+            "spreads": list(self.spreads),
             "part": None if self.part is None else asdict(self.part),
         }
 
@@ -93,8 +104,12 @@ class Gathered:
             )
             for key, (left_out, min_count) in facts["decisions"].items()
         }
+        spreads = {
+            layer: Spread(**{name: tensor.clone() for name, tensor in tensors.under(f"spreads/{layer}/").items()})
+            for layer in facts.get("spreads", [])  # earlier versions kept none
+        }
         part = Part(**facts["part"]) if facts.get("part") else None
-        return cls(moments, decisions, Scores(**facts["scores"]), facts["batches"], part)
+        return cls(moments, decisions, Scores(**facts["scores"]), facts["batches"], spreads, part)
 
 
 def empty_like(moments: ClassMoments) -> ClassMoments:

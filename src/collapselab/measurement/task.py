@@ -1,7 +1,7 @@
 """One model on one corpus: a pass over training, a pass over validation, and the rows that come of them."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -18,20 +18,27 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
 from collapselab.measurement.bootstrap import Resamples, difference, resampled
 from collapselab.measurement.catalogue import OF_THE_HEAD, Catalogue, Key, Measurements, class_sizes, frequency_bins
+from collapselab.measurement.class_numbers import ClassNumbers
+from collapselab.measurement.cost import Job
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.forward_pass import Walk
 from collapselab.measurement.half_sample import Halfway, Part, compared, half_of
+from collapselab.measurement.memory import check_memory
 from collapselab.measurement.model import Subject
 from collapselab.measurement.model_warnings import loss_warnings
 from collapselab.measurement.nearest_centre import Judge
 from collapselab.measurement.resume import Store
-from collapselab.measurement.sample import GROUPS, Sample
+from collapselab.measurement.sample import GROUPS, ByLayer, Sample
 from collapselab.measurement.shards import ClassShards
+from collapselab.measurement.spread import Spread
 from collapselab.measurement.sums import Gathered, is_null, layer_of
 from collapselab.models.scores import Scores
 from collapselab.records.options import Options
 from collapselab.records.result import Result
 from collapselab.records.tables import Row
+
+RULED_SHARE = 0.5
+"""A handful of features that carries more of a layer's variance than this is worth a warning."""
 
 
 @final
@@ -45,6 +52,8 @@ class Task:
     processes: Processes
     identity: dict[str, Any]
     quiet: bool = False
+    force: bool = False
+    """Whether to measure although the memory that is free does not suffice."""
     model_facts: dict[str, Any] = field(default_factory=dict)
     """What else is known of the model: its format on disk, its tokenizer."""
     warnings: list[dict[str, str]] = field(default_factory=list)
@@ -67,6 +76,7 @@ class _Found:
     values: Measurements = field(default_factory=dict)
     nulls: Measurements = field(default_factory=dict)
     scores: dict[str, Scores] = field(default_factory=dict)
+    spreads: dict[str, Spread] = field(default_factory=dict)
     left_out: int = 0
     part: Part | None = None
 
@@ -79,23 +89,22 @@ class _Run:
         self.start = time.perf_counter()
         self.task, self.store, self.moments_to = task, store, moments_to
         self.options, self.processes, subject = task.options, task.processes, task.subject
-        self.samples = {split: subject.sample(task.corpus, split, self.options) for split in ("train", "validation")}
-        subject.check_logits(self.samples["train"])
-        self.groups = {split: self._groups(sample) for split, sample in self.samples.items()}
-        counts = self.samples["train"].counts(subject.classes)
-        self._check_counts(int(counts.max()))
-        self.kept = counts >= self.options.min_count
-        self.counts = torch.where(self.kept, counts, 0)
-        later = self.samples["validation"].counts(subject.classes)
-        of_kept = later if self.options.min_count == 1 else torch.where(self.kept, later, 0)
-        self.split_counts = {
-            "train": self.counts,
-            "validation": torch.where(of_kept >= self.options.min_count, of_kept, 0),
+        self.samples = {split: subject.samples(task.corpus, split, self.options) for split in ("train", "validation")}
+        subject.check_logits(self.samples["train"].last)
+        self.groups = {split: self._groups(sample.last) for split, sample in self.samples.items()}
+        counts = self._class_counts(self.samples["train"])
+        self.numbers = self._numbers(counts)
+        rows, least = self.numbers["train"].rows, self.options.min_count
+        self.counts = ByLayer(*(torch.where(rows(one) >= least, rows(one), 0) for one in (counts.last, counts.below)))
+        self.kept = ByLayer(self.counts.last > 0, self.counts.below > 0)
+        bins = {
+            name: rows(mask) for name, mask in frequency_bins(counts.last, self.options.bins, min_count=least).items()
         }
-        bins = frequency_bins(counts, self.options.bins, min_count=self.options.min_count)
-        self.catalogue = Catalogue(subject.applied, self.options.min_count, bins)
-        self.shards = ClassShards(self.processes, subject.classes) if self.options.shard_classes else None
-        self.walk = self._walk()
+        self.catalogues = {
+            split: Catalogue(subject.applied, numbers, least, bins) for split, numbers in self.numbers.items()
+        }
+        self.batch = self._batch()
+        self.walks = {split: self._walk(numbers) for split, numbers in self.numbers.items()}
         self.found = _Found()
 
     def result(self) -> Result | None:
@@ -103,16 +112,18 @@ class _Run:
         trained = self._combined("train", self._gathered("train"))
         train_seconds = time.perf_counter() - self.start
         head, min_count = self.task.subject.applied, self.options.min_count
-        judge = Judge(trained, head, self.kept, min_count=min_count, shards=self.shards)
+        shards, numbers = self.walks["train"].shards, self.numbers["train"]
+        judge = Judge(trained, head, self.kept, numbers, min_count=min_count, shards=shards)
         gathered = self._gathered("validation", judge)
         del judge  # its classifiers are as large as the moments
         decided = self._combined("validation", gathered).decisions
         if not self.processes.first:
             return None
         self.found.left_out = decided["last"].left_out
-        self.found.values |= self.catalogue.of_decisions(decided, self.counts)
+        catalogue = self.catalogues["train"]
+        self.found.values |= catalogue.of_decisions(decided, self.counts)
         if self.options.null:
-            self.found.nulls |= self.catalogue.of_decisions(decided, self.counts, null=True)
+            self.found.nulls |= catalogue.of_decisions(decided, self.counts, null=True)
         resamples = self._resampled() if self.options.bootstrap else None
         rows = self._rows(resamples)
         return Result(rows, self._facts(rows, resamples, train_seconds))
@@ -120,41 +131,44 @@ class _Run:
     def _gathered(self, split: str, judge: Judge | None = None) -> Gathered:
         with self.store.stoppable() if self.store is not None else nullcontext():
             halfway = self._halfway() if split == "train" else None
-            return self.walk.over(self.samples[split], self.processes.mine(self.groups[split]), judge, halfway)
+            return self.walks[split].over(self.samples[split], self.processes.mine(self.groups[split]), judge, halfway)
 
     def _combined(self, split: str, own: Gathered) -> Gathered:
         """What all processes gathered; the catalogue of each layer's moments is made as they are combined."""
         total = Gathered()
-        for part in self.processes.everyone(Gathered(decisions=own.decisions, scores=own.scores)):
+        shared = Gathered(decisions=own.decisions, scores=own.scores, spreads=own.spreads)
+        for part in self.processes.everyone(shared):
             total.merge(part)
+        self.found.spreads |= total.spreads
         if split == "train":
             self.found.part = own.part if self.processes.world == 1 else self._own_part(own)
+        shards = self.walks[split].shards
         for key in list(own.moments):  # one at a time: no two layers are held twice
             moments = own.moments.pop(key)
-            if self.shards is None:
+            if shards is None:
                 total.moments[key] = self.processes.merged(moments)
                 self._measure(total.moments[key], split, key)
             else:
-                self._measure(self.shards.whole(moments), split, key)
+                self._measure(shards.whole(moments), split, key)
                 total.moments[key] = moments
         self.found.scores[split] = total.scores
         return total
 
     def _halfway(self) -> Halfway | None:
         """Where one process takes the values of half the sample; with resamples there are halves anyway."""
-        half = half_of(len(self.samples["train"]), self.walk.batch)
+        half = half_of(len(self.samples["train"].last), self.batch)
         if half is None or self.processes.world > 1 or self.options.bootstrap:
             return None
         return Halfway(half, self._part_values)
 
     def _own_part(self, own: Gathered) -> Part | None:
         """The values of the first process's own part of the sample; with sharded classes there is none."""
-        if not self.processes.first or self.shards is not None or self.options.bootstrap:
+        if not self.processes.first or self.options.shard_classes or self.options.bootstrap:
             return None
         return Part(own.moments["last"].tokens, self._part_values(own.moments["last"]))
 
     def _part_values(self, moments: ClassMoments) -> dict[str, float]:
-        without_bins = self.catalogue._replace(bins={})
+        without_bins = self.catalogues["train"]._replace(bins={})
         values = without_bins.of_moments(moments, "train", "last", with_head=False)
         return {key.metric: one.value for key, one in values.items() if one.value is not None}
 
@@ -163,7 +177,7 @@ class _Run:
             return
         layer, found = layer_of(key), self.found
         with_head = (split, key) == ("train", "last")
-        values = self.catalogue.of_moments(moments, split, layer, with_head=with_head)
+        values = self.catalogues[split].of_moments(moments, split, layer, with_head=with_head)
         if is_null(key):
             found.nulls |= values
             return
@@ -171,7 +185,7 @@ class _Run:
         if self.options.null:  # no label enters the output layer's own metrics: their null is their value
             found.nulls |= {name: one for name, one in values.items() if name.metric in OF_THE_HEAD}
         if with_head and self.moments_to is not None:
-            moments.save(self.moments_to)
+            self.numbers[split].save(moments, self.moments_to)
 
     def _groups(self, sample: Sample) -> list[range]:
         world = self.processes.world
@@ -181,26 +195,62 @@ class _Run:
             raise ConfigError(f"bootstrap: the {sample.name} has {len(sample)} block; at least 2 can be resampled.")
         return sample.groups(max(GROUPS, world) if self.options.bootstrap else world)
 
-    def _check_counts(self, largest: int) -> None:
+    def _class_counts(self, samples: ByLayer[Sample]) -> ByLayer[torch.Tensor]:
+        """How often each class is a label of the training split's samples."""
+        last = samples.last.counts(self.task.subject.classes)
+        alike = samples.below is samples.last
+        counts = ByLayer(last, last if alike else samples.below.counts(self.task.subject.classes))
+        largest = int(min(counts.last.max(), counts.below.max()))
         if largest < self.options.min_count:
             raise ConfigError(
                 f"min_count is {self.options.min_count:,}, but no class of the training split has as many samples; "
                 f"the largest has {largest:,}."
             )
+        return counts
 
-    def _walk(self) -> Walk:
+    def _numbers(self, counts: ByLayer[torch.Tensor]) -> dict[str, ClassNumbers]:
+        """The classes of each split that have rows; with a `min_count`, validation has none but those of training."""
+        least = self.options.min_count
+        kept = ByLayer(*(one >= least for one in (counts.last, counts.below)))
+        later = self.samples["validation"].last.counts(self.task.subject.classes)
+        among = ByLayer(torch.ones_like(kept.last), torch.ones_like(kept.last)) if least == 1 else kept
+        later_kept = ByLayer(among.last & (later > 0), among.below & (later > 0))
+        at_least = torch.where(later_kept.last & (later >= least), later, 0)
+        self.split_counts = {"train": torch.where(kept.last, counts.last, 0), "validation": at_least}
+        return {"train": ClassNumbers(kept), "validation": ClassNumbers(later_kept)}
+
+    def _batch(self) -> int:
+        """Blocks of a batch: those of the plan, if the measurement was begun before. First, whether it all fits."""
         largest = max(len(group) for parts in self.groups.values() for group in parts)
-        batch = self.task.subject.batch(self.options, self.samples["train"].length, largest)
+        batch = self.task.subject.batch(self.options, self.samples["train"].last.length, largest)
+        if not self.task.force:
+            check_memory(
+                self.task.subject.model, self._job(batch), self.task.subject.device, name=self.task.subject.name
+            )
         if self.store is not None and self.processes.first:  # it goes on with the batches it began with
             batch = self.store.plan({**self.task.identity, "batch": batch})["batch"]
-        return Walk(
-            self.task.subject,
+        return self.processes.from_first(batch)
+
+    def _walk(self, numbers: ClassNumbers) -> Walk:
+        shards = ClassShards(self.processes, numbers.classes) if self.options.shard_classes else None
+        quiet = self.task.quiet or not self.processes.first
+        return Walk(self.task.subject, self.options, self.batch, numbers, self.store, shards, quiet)
+
+    def _job(self, batch: int) -> Job:
+        """The measurement as its cost sees it."""
+        train, validation, subject = self.samples["train"].last, self.samples["validation"].last, self.task.subject
+        return Job(
+            train.tokens,
+            validation.tokens,
             self.options,
-            self.processes.from_first(batch),
-            self.store,
-            None if self.options.min_count == 1 else self.kept,
-            self.shards,
-            self.task.quiet or not self.processes.first,
+            block=train.length,
+            batch=batch,
+            processes=self.processes.world,
+            kept=self.numbers["train"].classes,
+            kept_validation=self.numbers["validation"].classes,
+            number_bytes=subject.head.weight.element_size(),
+            device="cuda" if subject.device.type == "cuda" else "cpu",
+            saved=self.store is not None,
         )
 
     def _resampled(self) -> Resamples:
@@ -215,7 +265,7 @@ class _Run:
             split: [partial(read, split, number) for number in range(len(parts))]
             for split, parts in self.groups.items()
         }
-        return resampled(self.catalogue, readers, self.counts, self.options.bootstrap, self.options.seed)
+        return resampled(self.catalogues, readers, self.counts, self.options.bootstrap, self.options.seed)
 
     def _rows(self, resamples: Resamples | None) -> list[Row]:
         rows = []
@@ -245,7 +295,7 @@ class _Run:
         return rows
 
     def _facts(self, rows: list[Row], resamples: Resamples | None, train_seconds: float) -> dict[str, Any]:
-        subject, tokens = self.task.subject, int(self.counts.sum())
+        subject, tokens = self.task.subject, int(self.counts.last.sum())
         part = self.found.part if resamples is None else Part(tokens // 2, resamples.half_values("train", "last"))
         half = compared(part, rows, tokens)
         facts: dict[str, Any] = {
@@ -257,10 +307,10 @@ class _Run:
             "context": subject.context,
             "dtype": subject.dtype,
             "device": str(subject.device),
-            "batch": self.walk.batch,
+            "batch": self.batch,
             "processes": self.processes.world,
             "versions": {name: version(name) for name in ("collapselab", "torch", "transformers")},
-            "warnings": [*self.task.warnings, *self._loss_warnings()],
+            "warnings": [*self.task.warnings, *self._loss_warnings(), *_spread_warnings(self.found.spreads)],
             "seconds": {"train": train_seconds, "all": time.perf_counter() - self.start},
         }
         if resamples is not None:
@@ -276,14 +326,30 @@ class _Run:
         return loss_warnings(self.found.scores["validation"].loss, self.task.subject.classes)
 
     def _split_facts(self, split: str) -> dict[str, Any]:
-        sample, scores = self.samples[split], self.found.scores[split]
+        samples, scores = self.samples[split], self.found.scores[split]
+        sample = samples.last
         facts: dict[str, Any] = {"blocks": len(sample), "tokens": sample.tokens, "blocks_cut_off": sample.cut_off}
+        if samples.below is not sample:
+            facts["tokens_below"] = samples.below.tokens
         facts |= asdict(class_sizes(self.split_counts[split]))
         if split == "validation":
             facts["left_out"] = self.found.left_out
         if scores.tokens:
             facts |= {"loss": scores.loss, "accuracy": scores.accuracy, "perplexity": scores.perplexity}
         return facts
+
+
+def _spread_warnings(spreads: dict[str, Spread]) -> Iterator[dict[str, str]]:
+    """A warning for each layer where a handful of features carries more than half of the variance."""
+    for layer, spread in spreads.items():
+        share = spread.share_of_handful()
+        if share > RULED_SHARE:
+            text = (
+                f"layer {layer}: {spread.handful:,} of {spread.features:,} features carry {share:.0%} of the variance; "
+                "its values say little about the others."
+            )
+            sinks = " If these are the first positions of blocks, leave out more with --skip-positions."
+            yield {"code": "few_features_rule", "text": text + ("" if layer == "last" else sinks)}
 
 
 def _place(key: Key) -> tuple[Any, ...]:

@@ -34,13 +34,15 @@ class Options:
     strict: bool = False
     seed: int = 0
     shard_classes: bool = False
+    skip_positions: int = 1
+    """Positions at the head of every block that are no samples at layers below the last."""
 
     def __post_init__(self) -> None:
         if self.layers not in ("last", "all"):
             raise ConfigError(f"layers is {self.layers!r}; it is last or all.")
         if self.dtype is not None and self.dtype not in DTYPES:
             raise ConfigError(f"dtype is {self.dtype!r}; it is one of {', '.join(DTYPES)}.")
-        self._at_least(0, "bins", "bootstrap", "seed")
+        self._at_least(0, "bins", "bootstrap", "seed", "skip_positions")
         self._at_least(1, "min_count", "tokens")
         for name, most in MOST.items():
             if (getattr(self, name) or 0) > most:
@@ -61,11 +63,15 @@ class Options:
     def facts(self) -> dict[str, Any]:
         """What two measurements are compared by: the options of the first version, and later ones that were changed.
 
-        So an option that is added with a default leaves every finished measurement what it is.
+        So an option that is added with a default leaves every finished measurement what it is. `skip_positions` is
+        there where it leaves something out, which earlier versions did not.
         """
         changed = {one.name for one in fields(self) if getattr(self, one.name) != one.default}
-        return {name: value for name, value in asdict(self).items() if name in FIRST or name in changed}
+        facts = {name: value for name, value in asdict(self).items() if name in FIRST or name in changed}
+        facts.pop("skip_positions", None)
+        skipped = {"skip_positions": self.skip_positions} if self.layers == "all" and self.skip_positions else {}
+        return facts | skipped
 
-    def blocks_for(self, labels_per_block: int, blocks: int) -> int:
+    def blocks_for(self, labels_per_block: float, blocks: int) -> int:
         """How many blocks hold the tokens asked for."""
-        return blocks if self.tokens is None else min(blocks, -(-self.tokens // labels_per_block))
+        return blocks if self.tokens is None else min(blocks, int(-(-self.tokens // labels_per_block)))

@@ -90,8 +90,8 @@ def _step_seconds(entry: Entry, device: str) -> float:
     with tempfile.TemporaryDirectory() as folder:
         ids = np.random.default_rng(0).integers(0, corpus.vocabulary, (plan.blocks, block), dtype=np.uint32)
         ids.tofile(Path(folder) / "train.bin")
-        facts = {"blocks": plan.blocks, "id_type": "uint32"}
-        split = Split(Path(folder) / "train.bin", facts, block, np.zeros((2, corpus.vocabulary), dtype=np.int64))
+        counts = np.zeros((2, corpus.vocabulary), dtype=np.int64)
+        split = Split(Path(folder) / "train.bin", blocks=plan.blocks, block=block, id_type="uint32", counts=counts)
         args = training_arguments(settings, plan, folder=folder, device=where, bf16=False, parts=1, report_to="none")
         trainer = LanguageTrainer(build_model(config, seed=0), split, settings, plan, args)
         trainer.add_callback(clock)

@@ -9,13 +9,14 @@ from itertools import islice
 from pathlib import Path
 from typing import final
 
-from collapselab.corpus.blocks import Corpus, read_facts
+from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import build_corpus
+from collapselab.corpus.record import read_record
 from collapselab.corpus.sources import Reading, Source, open_source
 from collapselab.corpus.vocabulary import load_tokenizer
 from collapselab.errors import CorpusError
 from collapselab.suite.recipe import THE_CORPUS, Suite
-from collapselab.suite.recipe_sections import CorpusSpec
+from collapselab.suite.recipe_sections import ADDED_FIELDS, CorpusSpec
 
 SMALLEST_BPE = 257
 """One token a byte, and the end of text."""
@@ -36,6 +37,9 @@ class CorpusFacts:
     blocks: int
     validation_blocks: int
     vocabulary: int
+    samples: int | None = None
+    """Positions of the training split that have a label; None where all but the last of a block have."""
+    validation_samples: int | None = None
 
     @property
     def key(self) -> str:
@@ -62,7 +66,8 @@ def corpus_path(name: str, spec: CorpusSpec, folder: Path) -> Path:
     """Where a corpus of the suite is: the folder named, or one in the suite's, named by what it is built from."""
     if spec.folder is not None:
         return Path(spec.folder)
-    said = json.dumps(spec.model_dump(exclude={"blocks"}), sort_keys=True)
+    later = {name for name in ADDED_FIELDS if getattr(spec, name) == CorpusSpec.model_fields[name].default}
+    said = json.dumps(spec.model_dump(exclude={"blocks"} | later), sort_keys=True)
     label = re.split(r"[^\w-]", Path(spec.sources[0]).name)[0] if name == THE_CORPUS else name
     return folder / "corpora" / f"{label}-{hashlib.sha256(said.encode()).hexdigest()[:8]}"
 
@@ -71,9 +76,19 @@ def _facts(name: str, spec: CorpusSpec, folder: Path) -> CorpusFacts:
     path = corpus_path(name, spec, folder)
     if spec.folder is None and not (path / "corpus.json").exists():
         return _guessed(name, spec, path)
-    facts = read_facts(path)
-    train, validation = (facts["splits"][split]["blocks"] for split in ("train", "validation"))
-    return CorpusFacts(name, path, facts["hash"], facts["block"], train, validation, facts["vocabulary"])
+    record = read_record(path)
+    splits = record.splits
+    return CorpusFacts(
+        name=name,
+        path=path,
+        hash=record.hash,
+        block=record.block,
+        blocks=splits.train.blocks,
+        validation_blocks=splits.validation.blocks,
+        vocabulary=record.vocabulary,
+        samples=record.samples("train"),
+        validation_samples=record.samples("validation"),
+    )
 
 
 def _guessed(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
@@ -82,8 +97,9 @@ def _guessed(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
     if spec.blocks is not None:
         train, validation = spec.blocks, max(1, spec.blocks // 100)
     else:
-        tokens, held_out = _tokens(spec, vocabulary)
-        train, validation = (max(1, round(count / recipe.block)) for count in (tokens, held_out))
+        tokens, held_out, per_document = _tokens(spec, vocabulary)
+        per_block = per_document if recipe.packing == "document" else recipe.block
+        train, validation = (max(1, round(count / per_block)) for count in (tokens, held_out))
     return CorpusFacts(name, path, None, recipe.block, train, validation, vocabulary)
 
 
@@ -98,8 +114,8 @@ def _vocabulary(tokenizer: str) -> int:
     return 50257
 
 
-def _tokens(spec: CorpusSpec, vocabulary: int) -> tuple[float, float]:
-    """About how many tokens the two splits have, from the beginning of the text."""
+def _tokens(spec: CorpusSpec, vocabulary: int) -> tuple[float, float, float]:
+    """About how many tokens the two splits have, and a document, from the beginning of the text."""
     source = _source(spec)
     per_token = min(4.2, 1.3 + 0.72 * (math.log2(max(vocabulary, 300)) - 8))  # characters, as seen on storyworld
     first = list(islice(source.train.open(), SAMPLE))
@@ -109,11 +125,12 @@ def _tokens(spec: CorpusSpec, vocabulary: int) -> tuple[float, float]:
             "about how many blocks it makes: `blocks: 10000` in the recipe's corpus."
         )
     size = sum(source.train.size(text) for text in first)
-    characters = source.train.total * sum(map(len, first)) / size
+    tokens = source.train.total * sum(map(len, first)) / size / per_token
+    per_document = max(1.0, sum(map(len, first)) / len(first) / per_token)
     if source.validation is None:
-        return characters / per_token * (1 - spec.validation_share), characters / per_token * spec.validation_share
+        return tokens * (1 - spec.validation_share), tokens * spec.validation_share, per_document
     held_out = source.validation.total or 0
-    return characters / per_token, held_out / source.train.total * characters / per_token
+    return tokens, held_out / source.train.total * tokens, per_document
 
 
 def _source(spec: CorpusSpec) -> Source:

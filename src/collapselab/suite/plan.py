@@ -52,7 +52,7 @@ class Entry:
 
     @property
     def step_flops(self) -> float:
-        return self.architecture.training_flops(self.planned.step_tokens, self.planned.block)
+        return self.architecture.training_flops(self.planned.step_positions, self.planned.block)
 
     @property
     def flops(self) -> float:
@@ -63,11 +63,14 @@ class Entry:
         """Of measuring one checkpoint."""
         from collapselab.measurement.cost import Job, measuring
 
-        block = self.planned.block
+        block, corpus = self.planned.block, self.corpus
         train, validation = (
-            options.blocks_for(block - 1, blocks) * (block - 1)
-            for blocks in (self.corpus.blocks, self.corpus.validation_blocks)
-        )
+            options.blocks_for(block - 1 if samples is None else samples / blocks, blocks) * (block - 1)
+            for samples, blocks in (
+                (corpus.samples, corpus.blocks),
+                (corpus.validation_samples, corpus.validation_blocks),
+            )
+        )  # of all positions: the model runs on padding too
         return measuring(self.architecture, Job(train, validation, options, block=block)).operations.total
 
     @property
@@ -99,7 +102,7 @@ def plan_suite(
     for number, (settings, name) in enumerate(suite.runs):
         corpus = corpora[name]
         try:
-            planned = plan(settings, blocks=corpus.blocks, block=corpus.block)
+            planned = plan(settings, blocks=corpus.blocks, block=corpus.block, samples=corpus.samples)
             entry = Entry(run_name(settings, corpus.key), settings, corpus, planned)
             _ = entry.architecture
         except (ConfigError, ModelError) as error:

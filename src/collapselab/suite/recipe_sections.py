@@ -12,6 +12,9 @@ from collapselab.suite.recipe_text import has_control_characters
 
 STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)
 
+ADDED_FIELDS = ("begin",)
+"""Fields of CorpusSpec that its first version did not have: a corpus that does not use them keeps its folder's name."""
+
 
 def _one_line(text: str) -> str:
     if has_control_characters(text):
@@ -35,8 +38,9 @@ class CorpusSpec(BaseModel):
     validation: OneLine | list[OneLine] | None = None
     tokenizer: OneLine | None = None
     block: int | None = Field(None, ge=2, le=10**9)
-    packing: Literal["stream", "paper"] = "stream"
+    packing: Literal["stream", "paper", "document"] = "stream"
     boundary: Literal["auto", "end", "begin"] = "auto"
+    begin: Literal["auto", "block", "document"] = "auto"
     validation_share: float = Field(0.02, gt=0, lt=1)
     seed: int = 0
     text_column: OneLine = "text"
@@ -56,6 +60,7 @@ class CorpusSpec(BaseModel):
             block=self.block or (2048 if self.packing == "paper" else Recipe.block),
             packing=self.packing,
             boundary=self.boundary,
+            begin=self.begin,
             validation_share=self.validation_share,
             seed=self.seed,
         )

@@ -63,7 +63,7 @@ class Keeper(TrainerCallback):
             self.recent.extend(facts["recent"])
             self.unlogged = list(facts["unlogged"])
             self.seconds_before = facts["seconds"]
-            self.advance(step * self.plan.step_tokens)
+            self.advance(self.trainer.tokens_after(step))
             state.global_step = self.trainer.start = step
         if self.writes:
             self.folder.rewind_log(step, self.missing)
@@ -92,7 +92,8 @@ class Keeper(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         step = state.global_step
-        self.advance(self.plan.step_tokens, note=f"step {step:,}/{self.plan.steps:,}  loss {self.recent[-1]:.3f}")
+        taken = self.trainer.tokens_after(step) - self.trainer.tokens_after(step - 1)
+        self.advance(taken, note=f"step {step:,}/{self.plan.steps:,}  loss {self.recent[-1]:.3f}")
         if step % self.log_every == 0 or step == self.plan.steps:
             self._log(step)
         self._checkpoint(step)
@@ -108,14 +109,15 @@ class Keeper(TrainerCallback):
 
     def _log(self, step: int) -> None:
         now, steps = time.monotonic(), len(self.unlogged)
+        taken = self.trainer.tokens_after(step) - self.trainer.tokens_after(step - steps)
         entry: dict[str, Any] = {
             "step": step,
             "epoch": self.plan.epoch(step),
-            "tokens": step * self.plan.step_tokens,
+            "tokens": self.trainer.tokens_after(step),
             "loss": math.fsum(self.unlogged) / steps,
             "lr": self._rate(step),
             "grad_norm": self.trainer.grad_norm,
-            "tokens_per_second": round(steps * self.plan.step_tokens / (now - self.last_log), 1),
+            "tokens_per_second": round(taken / (now - self.last_log), 1),
             "seconds": round(self._seconds(), 3),
         }
         self.unlogged, self.last_log = [], now
@@ -138,7 +140,7 @@ class Keeper(TrainerCallback):
             checkpoint=name,
             step=step,
             epoch=self.plan.epoch(step),
-            tokens=step * self.plan.step_tokens,
+            tokens=self.trainer.tokens_after(step),
             train_loss=math.fsum(self.recent) / len(self.recent) if self.recent else None,
             val_loss=scores.loss if scores.tokens else None,
             val_accuracy=scores.accuracy if scores.tokens else None,

@@ -107,22 +107,26 @@ class Plan:
     warmup: int
     checkpoints: dict[int, str]
     """Step → name; names are epochs, as short as they can be told apart."""
+    samples: int | None = None
+    """Labels of all blocks; None where every block has one less than its tokens."""
 
     @property
     def tokens(self) -> int:
-        """Labels of the whole training: every block has one less than its tokens."""
-        return self.steps * self.step_tokens
+        """Labels of the whole training; where blocks differ, as many as steps have on average."""
+        samples = self.blocks * (self.block - 1) if self.samples is None else self.samples
+        return self.steps * self.batch * samples // self.blocks
 
     @property
-    def step_tokens(self) -> int:
+    def step_positions(self) -> int:
+        """Positions of a step that the model runs on for a label, padding among them."""
         return self.batch * (self.block - 1)
 
     def epoch(self, step: int) -> float:
         return step * self.batch / self.blocks
 
 
-def plan(settings: Settings, *, blocks: int, block: int) -> Plan:
-    """Steps, batch and checkpoints on a training split of so many blocks.
+def plan(settings: Settings, *, blocks: int, block: int, samples: int | None = None) -> Plan:
+    """Steps, batch and checkpoints on a training split of so many blocks, and `samples` labels in all of them.
 
     Batches run on over the end of an epoch, so all are of one size; epoch e ends at the step nearest to
     e · blocks / batch.
@@ -134,7 +138,7 @@ def plan(settings: Settings, *, blocks: int, block: int) -> Plan:
     warmup = round(settings.warmup * steps) if settings.warmup < 1 else round(settings.warmup)
     if warmup > steps:
         raise ConfigError(f"warmup: {warmup:,} steps of a training of {steps:,}. Warm up for fewer, or train longer.")
-    return Plan(block, blocks, batch, steps, warmup, _checkpoints(settings, steps, blocks / batch))
+    return Plan(block, blocks, batch, steps, warmup, _checkpoints(settings, steps, blocks / batch), samples)
 
 
 def model_config(

@@ -63,7 +63,8 @@ def train(
     if log_every is not None and log_every < 1:
         raise ConfigError(f"log_every: {log_every} will not do. It is a number of steps from 1 on.")
     opened, folder = Corpus(corpus), RunFolder(out)
-    planned = plan(settings, blocks=len(opened.train), block=opened.block)
+    samples = opened.record.samples("train")
+    planned = plan(settings, blocks=len(opened.train), block=opened.block, samples=samples)
     config = _model_config(settings, opened)
     where = find_device(device)
     bf16 = settings.precision == "bf16" or (settings.precision == "auto" and _has_bf16(where))

@@ -8,13 +8,16 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainingArguments
 
 from collapselab.corpus.blocks import Split
+from collapselab.models.evaluate import mask_inputs
 from collapselab.models.scores import LogitSpace
 from collapselab.models.taps import features, output_layer
 from collapselab.training.loss import next_token_loss
@@ -40,6 +43,7 @@ class LanguageTrainer(Trainer):
         self.step_loss: Tensor | None = None
         self.grad_norm: float | None = None
         self.head, self.space = output_layer(model), LogitSpace()
+        self._samples = split.samples()
         self._add_up_tied_gradients()
 
     def get_train_dataloader(self) -> Any:
@@ -55,7 +59,7 @@ class LanguageTrainer(Trainer):
             rank=args.process_index,
             world=args.world_size,
         ):
-            yield {"input_ids": self._blocks(positions)}
+            yield self._inputs(positions)
 
     def compute_loss(
         self,
@@ -65,17 +69,19 @@ class LanguageTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         ids, head = inputs["input_ids"], self.head
-        entering = features(model, ids)[:, :-1]
-        return next_token_loss(
+        mask = mask_inputs(model, inputs.get("attention_mask"), ids.device)
+        entering = features(model, ids, **mask)[:, :-1]
+        loss = next_token_loss(
             entering.reshape(-1, entering.shape[-1]),
             head.weight,
-            ids[:, 1:].reshape(-1),
+            inputs["next_tokens"].reshape(-1),
             bias=head.bias,
             softcap=head.softcap,
             scale=head.scale,
             label_smoothing=self.settings.label_smoothing,
             space=self.space,
         )
+        return loss * inputs["share"] if "share" in inputs else loss
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         loss = super().training_step(*args, **kwargs)
@@ -114,20 +120,49 @@ class LanguageTrainer(Trainer):
         if isinstance(embedding, nn.Embedding) and alone and self.args.device.type == "cpu":
             embedding.sparse = embedding.weight is self.head.weight
 
-    def _blocks(self, positions: range) -> Tensor:
-        epochs = sorted({position // self.plan.blocks for position in positions})
-        orders = {epoch: self._order(epoch) for epoch in epochs}
-        chosen = [orders[position // self.plan.blocks][position % self.plan.blocks] for position in positions]
-        return torch.from_numpy(self.split.ids[chosen].astype("int64"))
+    def tokens_after(self, step: int) -> int:
+        """Labels that the first steps have trained on, of all processes."""
+        epochs, rest = divmod(step * self.plan.batch, self.plan.blocks)
+        begun = int(self._epoch(epochs).ends[rest - 1]) if rest else 0
+        return epochs * int(self._samples.sum()) + begun
 
-    def _order(self, epoch: int) -> Any:
+    def _inputs(self, positions: range) -> dict[str, Any]:
+        """Blocks of a micro-batch with their labels.
+
+        The loss of a micro-batch is the mean of its labels. Where blocks differ in how many they have, it is weighted
+        by its share of the step's, so that a step is the mean of its labels however it is divided.
+        """
+        blocks = self.split.read(self._numbers(positions))
+        inputs: dict[str, Any] = {"input_ids": blocks.ids, "next_tokens": blocks.labels}
+        if blocks.attention is None:
+            return inputs
+        step, parts = positions.start // self.plan.batch, self.plan.batch // len(positions)
+        whole = self._numbers(range(step * self.plan.batch, (step + 1) * self.plan.batch))
+        own = int(self._samples[self._numbers(positions)].sum())
+        share = parts * own / int(self._samples[whole].sum())
+        return {**inputs, "attention_mask": blocks.attention, "share": share}
+
+    def _numbers(self, positions: range) -> NDArray[np.int64]:
+        """The blocks at these positions of the endless stream."""
+        blocks = self.plan.blocks
+        return np.array([self._epoch(position // blocks).order[position % blocks] for position in positions])
+
+    def _epoch(self, epoch: int) -> "_Epoch":
         seed = self.settings.seed if self.settings.data_seed is None else self.settings.data_seed
-        known: dict[int, Any] = self.__dict__.setdefault("_orders", {})
+        known: dict[int, _Epoch] = self.__dict__.setdefault("_epochs", {})
         if epoch not in known:
             for old in [one for one in known if one < epoch - 1]:
                 del known[old]
-            known[epoch] = self.split.order(seed=seed, epoch=epoch)
+            order = self.split.order(seed=seed, epoch=epoch)
+            known[epoch] = _Epoch(order, np.cumsum(self._samples[order]))
         return known[epoch]
+
+
+class _Epoch(NamedTuple):
+    """The blocks of an epoch in their order, and how many labels there are up to the end of each."""
+
+    order: NDArray[np.int64]
+    ends: NDArray[np.int64]
 
 
 def micro_batches(plan: Plan, *, start: int, parts: int, rank: int, world: int) -> Iterator[range]:
