@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from collapselab.errors import Busy, DamagedError, DiskError
 
@@ -51,7 +51,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     """
     path = Path(path)
     with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         sweep(path.parent)
         temporary = path.with_name(f".{path.name}.{_HOST}-{os.getpid()}.tmp")
         try:
@@ -69,20 +69,43 @@ def folder_written_whole(path: str | Path) -> Iterator[Path]:
     """The same for a folder, which must not exist yet."""
     path = Path(path)
     with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         sweep(path.parent)
         partial = path.parent / f".{path.name}.{_HOST}-{os.getpid()}.partial"
         shutil.rmtree(partial, ignore_errors=True)  # of a killed process that had our number
         try:
             partial.mkdir()
-            mode = stat.S_IMODE(partial.stat().st_mode) & 0o666
+            mode = stat.S_IMODE(partial.stat().st_mode)
             yield partial
-            for file in partial.rglob("*"):
-                if file.is_file():
-                    _flush(file, mode)
+            for inside in partial.rglob("*"):
+                if inside.is_file():
+                    _flush(inside, mode & 0o666)
+                elif inside.is_dir():
+                    inside.chmod(mode)
+            partial.chmod(mode)  # who copies a folder into it copies that one's permissions too
             os.replace(partial, path)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+
+
+def check_writable(path: str | Path) -> None:
+    """DiskError if a file cannot be written here: asked before the work whose result it is to hold."""
+    path = Path(path)
+    if path.is_dir():
+        raise DiskError(f"{path}: a folder, where a file is to be written. Name a file in it.")
+    with disk_errors(path):
+        make_folder(path.parent)
+        probe = path.with_name(f".{path.name}.{_HOST}-{os.getpid()}.tmp")
+        probe.touch()
+        probe.unlink()
+
+
+def make_folder(path: str | Path) -> None:
+    """Make a folder and those above it, if they are not there; NotADirectoryError if a file is in the way."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from error
 
 
 def sweep(folder: str | Path) -> None:
@@ -96,17 +119,26 @@ def sweep(folder: str | Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-def write_document(path: str | Path, document: Mapping[str, Any]) -> None:
-    """Write a JSON document with a checksum of its contents, whole or not at all. NaN and infinity are refused."""
-    checked = {**document, CHECKSUM: checksum_of(document)}
+def write_document(path: str | Path, document: Mapping[str, Any], *, compact: bool = False) -> None:
+    """Write a JSON document with a checksum of its contents, whole or not at all. NaN and infinity are refused.
+
+    `format` in the document is 2 or more: 1 is for documents of earlier versions, which had no checksum. `compact`
+    writes no line breaks, for documents that are long tables.
+    """
     with written_whole(path) as temporary:
-        temporary.write_text(json.dumps(checked, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
+        temporary.write_text(document_text(document, compact=compact), "utf-8")
+
+
+def document_text(document: Mapping[str, Any], *, compact: bool = False) -> str:
+    """The text that `write_document` writes."""
+    checked = {**document, CHECKSUM: checksum_of(document)}
+    return json.dumps(checked, indent=None if compact else 1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def read_document(path: str | Path, *, unchecked: bool = False) -> dict[str, Any]:
     """The document that `write_document` wrote; FileNotFoundError if there is none, DamagedError if it was changed.
 
-    `unchecked` also reads a document without a checksum, as earlier versions wrote them.
+    `unchecked` also reads a document of format 1 without a checksum, as earlier versions wrote them.
     """
     path = Path(path)
     with disk_errors(path, reading=True):
@@ -115,9 +147,13 @@ def read_document(path: str | Path, *, unchecked: bool = False) -> dict[str, Any
         raw = path.read_bytes()
     document = parsed_object(raw, path)
     expected = document.pop(CHECKSUM, None)
-    if expected is None and unchecked:
+    if expected is None and unchecked and document.get("format", 1) == 1:
         return document
-    if expected != checksum_of(document):
+    try:
+        found = checksum_of(document)
+    except ValueError:  # NaN or infinity, which are never written
+        found = None
+    if expected is None or expected != found:
         what = "has no checksum" if expected is None else "was changed after it was written, its checksum differs"
         raise DamagedError(f"{path}: damaged or edited; it {what}.")
     return document
@@ -132,7 +168,7 @@ def checksum_of(document: Mapping[str, Any]) -> str:
 def parsed_object(raw: bytes, where: str | Path) -> dict[str, Any]:
     """A JSON object, strictly read: DamagedError for anything else, however odd."""
     try:
-        document = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+        document = json.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise DamagedError(f"{where}: not a JSON document ({_short(error)}).") from error
     if not isinstance(document, dict):
@@ -172,8 +208,8 @@ def disk_trouble(error: BaseException | None, *, reading: bool = False) -> str |
 
 
 _REFUSALS = {
-    errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
-    errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ESTALE
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR,
+    errno.ENAMETOOLONG, errno.ELOOP, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ESTALE
 }  # fmt: skip
 
 
@@ -185,7 +221,7 @@ def locked(path: str | Path, *, wait: bool = False, busy: str = "another process
     """
     path = Path(path)
     with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         file = path.open("a")
     with file:
         for left in range(LOCK_TRIES, -1, -1):
@@ -242,10 +278,6 @@ def _is_running(process: int) -> bool:
     except (PermissionError, OverflowError):  # somebody else's; no process of ours
         return True
     return True
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def _short(error: BaseException) -> str:

@@ -38,15 +38,16 @@ def hub_id(name: str) -> tuple[str, str | None] | None:
     return identity, revision or None
 
 
-def cached_folder(identity: str, revision: str | None = None) -> Path | None:
-    """The folder of the cache that holds what was fetched of a name on the hub; None if there is none."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+def cached_folder(identity: str, revision: str | None = None, *, file: str = "config.json") -> Path | None:
+    """The folder of a model in the hub's cache on this machine, None unless it holds the file; nothing is asked."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
 
     try:
-        return Path(snapshot_download(identity, revision=revision, local_files_only=True))
-    except (LocalEntryNotFoundError, HFValidationError):
+        found = try_to_load_from_cache(identity, file, revision=revision)
+    except HFValidationError:  # what the hub does not take for a name was never fetched from it
         return None
+    return Path(found).parent if isinstance(found, str) else None
 
 
 def download_command(identity: str, revision: str | None = None) -> str:

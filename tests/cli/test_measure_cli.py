@@ -10,6 +10,7 @@ import torch
 import typer
 from typer.testing import CliRunner, Result
 
+from checkpoints import save_checkpoint
 from collapselab import METRICS
 from collapselab.cli.measure import measure
 from collapselab.corpus.build import Recipe, build_corpus
@@ -27,10 +28,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("place")
     source = open_source(["storyworld:stories=8,validation=3"])
     build_corpus(source, place / "corpus", Recipe(tokenizer="bpe:300", block=32))
-    for seed, name in enumerate(("one", "two", "three", "run/checkpoints/0", "run/checkpoints/1")):
-        config = build_config("gpt-neo", width=8, depth=2, vocabulary=320, positions=32)
+    config = build_config("gpt-neo", width=8, depth=2, vocabulary=320, positions=32)
+    for seed, name in enumerate(("one", "two", "three")):
         build_model(config, seed=seed).save_pretrained(place / name)
-    (place / "run" / "run.json").write_text("{}")
+    for seed, checkpoint in ((3, "0"), (4, "1")):
+        save_checkpoint(build_model(config, seed=seed), place / "run", checkpoint)
     return place
 
 
@@ -54,7 +56,8 @@ def test_the_table_shows_every_metric_by_property_with_its_null(place: Path) -> 
     assert all(table.count(f"\n {name}  ") == 1 for name in {metric.property for metric in METRICS.values()})
     for word in ("null", "95 % interval", "halves differ", "loss", "by layer", "by count of the class", "↓", "↑", "→"):
         assert word in table, word
-    assert not list((place / "cache" / "collapselab" / "measure").iterdir()), "finished work leaves no state"
+    kept = {path.name for path in (place / "cache" / "collapselab" / "measure").iterdir()}
+    assert kept == {"finished"}, "finished work leaves nothing but its result"
 
 
 def test_json_is_one_document_with_rows_and_facts(place: Path) -> None:
@@ -82,7 +85,7 @@ def test_several_models_end_side_by_side_with_their_reliability(place: Path) -> 
     result = invoked(place, place / "one", place / "two", place / "three", "--bootstrap", "2")
     assert result.exit_code == 0, result.output
     last = result.stdout[result.stdout.rindex("reliability") :]
-    assert re.search(r"cdnv( +[-\d.e]+){4}", last)
+    assert re.search(r"cdnv( +[-\d.e]+†?){4}", last)
     assert "validation perplexity" in last
 
 

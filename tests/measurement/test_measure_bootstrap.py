@@ -132,7 +132,7 @@ def test_a_measurement_with_intervals_runs_the_model_no_more_often(
             assert other.low <= other.value <= other.high, row.metric  # type: ignore[operator]
     assert result.facts["half_difference"]["train/last/all/cdnv"] > 0
     assert set(result.facts["halves"]) == {"/".join(row.key[2:]) for row in result.rows}
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["finished"]
 
 
 def test_merged_groups_hold_their_decisions_as_often_as_drawn() -> None:

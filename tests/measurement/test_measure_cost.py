@@ -24,6 +24,7 @@ from collapselab.measurement.cost import Cost, Job, Machine, measuring, pair_flo
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.measure import measure
 from collapselab.measurement.resume import Store
+from collapselab.measurement.sample import Sample
 from collapselab.measurement.sums import Gathered
 from collapselab.models.build import build_config, build_model
 from collapselab.models.sizes import architecture_of, transformer
@@ -137,7 +138,7 @@ def test_the_operations_of_a_catalogue_are_those_counted() -> None:
     weight = torch.randn(classes, dim, generator=torch.Generator().manual_seed(1))
     found = counted(lambda: collapse_metrics(moments, weight=weight))
     architecture = transformer(width=dim, depth=1, vocabulary=classes, feed_forward=1, heads=1)
-    foretold = measuring(architecture, Job(1, 1, Options(null=False), kept_validation=0)).operations
+    foretold = measuring(architecture, Job(1, 1, Options(null=False, bootstrap=2), kept_validation=0)).operations
     assert found == pytest.approx(foretold.pairs + foretold.squares, rel=0.015)
     assert foretold.squares > 0.1 * foretold.pairs, "so that either is seen"
 
@@ -152,7 +153,8 @@ def test_the_operations_of_a_measurement_are_those_counted(options: Options, cor
     results: list[Any] = []
     chosen = {"layers": options.layers, "null": options.null, "train_loss": options.train_loss}
     found = counted(lambda: results.append(measure(model, corpus, tokens=16 * 31, batch=4, quiet=True, **chosen)))  # type: ignore[arg-type]
-    job = job_of(results[0], options)
+    half = Sample(corpus.train, name="", length=32, blocks=16, seed=0).ids(0, 8)[:, 1:].unique()
+    job = replace(job_of(results[0], options), kept_half=len(half))
     assert found == pytest.approx(measuring(architecture_of(model), job).operations.total, rel=0.015)
 
 
@@ -282,12 +284,13 @@ def every_number(cost: Cost) -> Iterator[float]:
         (llama(Options(null=False)), llama()),
         (llama(), llama(Options(layers="all"))),
         (llama(kept=50_000), llama()),
+        (llama(kept_half=50_000), llama()),
         (llama(), llama(Options(bins=8))),
         (llama(), llama(Options(train_loss=True))),
         (llama(saved=False), llama(saved=False, batch=8)),
         (llama(saved=False), llama()),
     ],
-    ids=["null", "layers", "kept", "bins", "train_loss", "batch", "saved"],
+    ids=["null", "layers", "kept", "half", "bins", "train_loss", "batch", "saved"],
 )
 def test_who_asks_for_more_pays_more(less: Cost, more: Cost) -> None:
     pairs = list(zip(every_number(less), every_number(more), strict=True))
@@ -309,7 +312,7 @@ def test_shards_divide_what_grows_with_classes_and_nothing_else() -> None:
 
 def test_resamples_cost_a_catalogue_each_and_both_passes_hold_two_tables() -> None:
     plain, resampled = llama(), llama(Options(bootstrap=84))
-    catalogue = plain.operations.pairs + plain.operations.squares
+    catalogue = resampled.operations.pairs + resampled.operations.squares
     nulls = 3 / 5  # without nulls: one table a split and the output layer, of two and two and it
     assert resampled.operations.resampling == pytest.approx(100 * nulls * catalogue, rel=0.05)
     table = costs.table_bytes(128256, 4096, covariance=True)
@@ -328,4 +331,5 @@ def test_time_is_operations_over_speed_and_only_passes_are_shared() -> None:
     assert four.seconds(machine)["catalogue"] == alone.seconds(machine)["catalogue"]
     assert four.seconds(machine)["network"] == four.received / 1e10 > 0
     sharded = llama(Options(shard_classes=True), processes=4, device="cuda")
+    four = llama(processes=4, kept_half=0)  # sharded classes have no half
     assert sharded.seconds(machine)["catalogue"] == pytest.approx(20 * four.seconds(machine)["catalogue"])

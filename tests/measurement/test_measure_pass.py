@@ -169,10 +169,11 @@ def test_labels_that_tell_nothing_have_the_null_s_values(corpus: Corpus) -> None
 
     noise = Noise()
     noise.config = type("C", (), {"to_diff_dict": dict})()  # type: ignore[assignment]
-    result = measured(noise, corpus)
-    for metric in ("cdnv_log", "scatter_ratio", "cosine_std", "etf_error"):
+    result = measured(noise, corpus, min_count=20)  # rare classes make noise of their own
+    # Five times the standard deviation of value / null over draws of the noise; with 12 draws 0.02, 0.085, 0.015, 0.008.
+    for metric, share in {"cdnv_log": 0.1, "scatter_ratio": 0.42, "cosine_std": 0.075, "etf_error": 0.04}.items():
         row = result.row(metric)
-        assert row.value == pytest.approx(row.null, rel=0.05), metric
+        assert row.value == pytest.approx(row.null, rel=share), metric
     agreement = result.row("agreement")
     assert agreement.value is not None
     assert agreement.null is not None

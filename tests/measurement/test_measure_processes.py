@@ -13,6 +13,7 @@ from collapselab.records.result import Result
 
 LARGE = 262_144
 PLAIN: dict[str, Any] = {"tokens": 700, "batch": 3, "layers": "all", "bins": 2}
+SHARDED: dict[str, Any] = {"tokens": 700, "batch": 3, "shard_classes": True}
 WIDE: dict[str, Any] = {"tokens": 200, "batch": 2, "vocabulary": LARGE, "null": False}
 
 
@@ -29,9 +30,11 @@ def worlds(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("three resampled", 3, {"tokens": 700, "batch": 3, "bootstrap": 3}),
         ("one resampled", 1, {"tokens": 700, "batch": 3, "bootstrap": 3}),
         ("two sharded", 2, PLAIN | {"shard_classes": True}),
-        ("two sharded, to be killed", 2, {"tokens": 700, "batch": 3, "shard_classes": True, "die_at": 3} | state),
-        ("two sharded, going on", 2, {"tokens": 700, "batch": 3, "shard_classes": True} | state),
-        ("two sharded, never killed", 2, {"tokens": 700, "batch": 3, "shard_classes": True}),
+        ("two sharded, to be killed", 2, SHARDED | {"die_at": 3} | state),
+        ("two sharded, going on", 2, SHARDED | state),
+        ("two sharded, stopped, to be killed", 2, SHARDED | {"die_at": 4, "signal": 15, "state": str(out / "stopped")}),
+        ("two sharded, stopped, going on", 2, SHARDED | {"state": str(out / "stopped")}),
+        ("two sharded, never killed", 2, SHARDED),
         ("wide", 1, WIDE),
         ("wide on two", 2, WIDE | {"shard_classes": True}),
         ("wide on four", 4, WIDE | {"shard_classes": True}),
@@ -94,4 +97,12 @@ def test_sharded_by_class_the_memory_of_a_process_falls_in_proportion(worlds: Pa
 
 def test_sharded_processes_go_on_together_after_one_was_killed(worlds: Path) -> None:
     going_on, never = (Result.load(worlds / f"two sharded, {how}.json") for how in ("going on", "never killed"))
+    assert going_on.rows == never.rows
+
+
+def test_a_signal_to_one_of_the_sharded_processes_stops_all_at_the_same_batch(worlds: Path) -> None:
+    assert json.loads((worlds / "two sharded, stopped, to be killed.status").read_text()) == [143, 143]
+    going_on, never = (
+        Result.load(worlds / f"two sharded, {how}.json") for how in ("stopped, going on", "never killed")
+    )
     assert going_on.rows == never.rows

@@ -1,5 +1,8 @@
 """What cannot be measured is refused with one clear message."""
 
+import errno
+import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +13,11 @@ from torch import nn
 from transformers import BertConfig, BertForMaskedLM
 
 from collapselab.corpus.blocks import Corpus
-from collapselab.errors import ConfigError, CorpusError, ModelError
+from collapselab.disk import read_document, sha256
+from collapselab.errors import ConfigError, CorpusError, DamagedError, ModelError
 from collapselab.measurement.measure import measure
 from collapselab.models.build import build_config, build_model
-from collapselab.records.result import Result, Results
+from collapselab.records.result import Result, Results, facts_path
 
 TINY: dict[str, Any] = {"tokens": 60, "quiet": True}
 
@@ -115,30 +119,138 @@ def test_half_the_weights_missing_is_refused_and_the_others_are_still_measured(
 
 
 def test_a_hub_id_without_a_network_says_how_to_use_a_folder(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    from collapselab.models import load
+    from collapselab.models import place
 
-    monkeypatch.setattr(load, "hub_answers", lambda: False)
+    monkeypatch.setattr(place, "hub_answers", lambda: False)
     with pytest.raises(ModelError, match="hub cannot be reached.*name that folder"):
         measure("nobody/no-such-model", corpus, **TINY)
 
 
-SPOILT: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "row": (lambda document: document["rows"][0].pop("value"), "not a measurement, or damaged"),
-    "facts": (lambda document: document.pop("facts"), "not a measurement, or damaged"),
+SPOILT: dict[str, Callable[[dict[str, Any]], object]] = {
+    "row": lambda document: document["rows"][0].pop("value"),
+    "rows": lambda document: document.pop("rows"),
+    "facts": lambda document: document.pop("facts"),
 }
 
 
 @pytest.mark.parametrize("case", SPOILT)
 def test_a_file_that_is_no_measurement_is_refused(model: nn.Module, corpus: Corpus, case: str, tmp_path: Path) -> None:
-    import json
-
-    from collapselab.errors import RunError
-
-    spoil, message = SPOILT[case]
     result = measure(model, corpus, **TINY)
     assert isinstance(result, Result)
     document = json.loads(result.to_json())
-    spoil(document)
+    SPOILT[case](document)
     (tmp_path / "result.json").write_text(json.dumps(document))
-    with pytest.raises(RunError, match=message):
+    with pytest.raises(DamagedError, match="damaged or edited"):
         Result.load(tmp_path / "result.json")
+    old = {name: value for name, value in document.items() if name not in ("format", "checksum")}
+    (tmp_path / "result.json").write_text(json.dumps(old | {"padding": ""}))  # as an earlier version wrote them
+    with pytest.raises(DamagedError, match="not a measurement"):
+        Result.load(tmp_path / "result.json")
+
+
+# One message and exit 2 from the command --------------------------------------------------------------------------------
+
+
+def refused(words: list[str | Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """What the command says as it ends with exit status 2: one message, no traceback."""
+    from collapselab.cli import main
+
+    monkeypatch.setattr("sys.argv", ["collapselab", "measure", *map(str, words)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 2, said
+    assert "Traceback" not in said
+    return " ".join(said.replace("│", " ").split())
+
+
+WORDS: dict[str, tuple[list[str], str]] = {
+    "tokens 0": (["--tokens", "0"], "tokens is 0; a whole number from 1 on is needed"),
+    "tokens -1": (["--tokens", "-1"], "tokens is -1; a whole number from 1 on is needed"),
+    "tokens 1e9": (["--tokens", "1e9"], "--tokens"),
+    "tokens of 400 digits": (["--tokens", "9" * 400], "it is at most 9,223,372,036,854,775,807"),
+    "seed of 20 digits": (["--seed", "12345678901234567890"], "seed is 12,345,678,901,234,567,890; it is at most"),
+    "seed -1": (["--seed", "-1"], "seed is -1; a whole number from 0 on is needed"),
+    "batch ²": (["--batch", "²"], "'²' is neither auto nor a number"),
+    "batch 0": (["--batch", "0"], "batch is 0; a whole number from 1 on is needed"),
+    "batch of 5,000 digits": (["--batch", "9" * 5000], "neither auto nor a number"),
+    "bins": (["--bins", "1000000000"], "bins is 1,000,000,000; it is at most 1,000"),
+    "bootstrap": (["--bootstrap", "1000000000"], "bootstrap is 1,000,000,000; it is at most 100,000"),
+    "min_count": (["--min-count", "9" * 30], "it is at most"),
+    "out x.txt": (["--out", "x.txt"], "x.txt: ends with '.txt'; .csv, .json, .parquet can be written"),
+}
+
+
+@pytest.mark.parametrize("case", WORDS)
+def test_an_option_that_cannot_be_is_refused_by_the_command(
+    folder: Path,
+    corpus: Corpus,
+    case: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words, message = WORDS[case]
+    said = refused([folder, "--corpus", corpus.path, "--state", tmp_path, *words], monkeypatch, capsys)
+    assert message in said
+
+
+@pytest.mark.parametrize("option", ["--out", "--state"])
+def test_a_place_that_cannot_be_written_is_refused_before_the_model_is_loaded(
+    folder: Path,
+    corpus: Corpus,
+    option: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "notes").write_text("a file")
+    for below in ("rows.csv", "deeper/rows.csv"):
+        words: list[str | Path] = [folder, "--corpus", corpus.path, "--tokens", "60", "--state", tmp_path / "state"]
+        said = refused([*words, option, tmp_path / "notes" / below], monkeypatch, capsys)
+        assert str(tmp_path / "notes") in said
+        assert "a file, where a folder is needed" in said or "Not a directory" in said
+    (tmp_path / "folder.csv").mkdir()
+    assert "a folder, where a file is to be written" in refused(
+        [folder, "--corpus", corpus.path, "--out", tmp_path / "folder.csv"], monkeypatch, capsys
+    )
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+@pytest.mark.parametrize("place", ["plan.json", "safetensors", "finished", "rows.csv", "rows.facts.json"])
+def test_a_disk_that_refuses_any_of_the_files_is_one_message(
+    folder: Path,
+    corpus: Corpus,
+    code: int,
+    place: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    real, hits = os.replace, []
+
+    def replace(source: Any, target: Any) -> None:
+        if place in str(target):
+            hits.append(target)
+            raise OSError(code, os.strerror(code), str(target))
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    words: list[str | Path] = [folder, "--corpus", corpus.path, "--tokens", "60", "--state", tmp_path / "state"]
+    said = refused([*words, "--out", tmp_path / "rows.csv"], monkeypatch, capsys)
+    assert hits
+    assert place in said
+    assert ("the disk is full" if code == errno.ENOSPC else "cannot be written") in said
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_table_has_its_facts_in_a_file_beside_it(model: nn.Module, corpus: Corpus, tmp_path: Path) -> None:
+    for name in ("rows.csv", "table.parquet"):
+        result = measure(model, corpus, out=tmp_path / name, **TINY)
+        assert isinstance(result, Result)
+        document = read_document(facts_path(tmp_path / name))
+        assert document["facts"] == [json.loads(result.to_json())["facts"]]
+        assert document["table"] == {"name": name, "sha256": sha256(tmp_path / name)}
+    assert (tmp_path / "rows.facts.json").exists()
+    measure(model, corpus, out=tmp_path / "alone.json", **TINY)
+    assert not (tmp_path / "alone.facts.json").exists()

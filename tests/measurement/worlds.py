@@ -7,6 +7,7 @@ Writes OUT/<name>.json, the result, and OUT/<name>-<rank>.json, what each proces
 
 import json
 import os
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
+from collapselab.errors import Interrupted
 from collapselab.measurement import forward_pass as walk
 from collapselab.measurement import resume as store
 from collapselab.measurement.distributed import Processes
@@ -38,6 +40,8 @@ def main(out: Path, corpus: Path, jobs: list[tuple[str, int, dict[str, Any]]]) -
                 try:
                     one_process(out, corpus, name, rank, world, options)
                     status = 0
+                except Interrupted as error:
+                    status = 128 + error.signal
                 except BaseException:  # noqa: BLE001  a forked child must not run the parent's code
                     traceback.print_exc()
                 finally:
@@ -52,9 +56,10 @@ def one_process(out: Path, corpus: Path, name: str, rank: int, world: int, optio
     rendezvous = f"file://{out / name}.rendezvous.{os.getppid()}"
     dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=world)
     held = watch_moments()
-    die_at = options.pop("die_at", None)
+    die_at, number = options.pop("die_at", None), options.pop("signal", signal.SIGKILL)
     if die_at is not None:
-        die_after(die_at, rank)
+        store.SAVE_SECONDS = 0.0 if number == signal.SIGKILL else 60.0
+        die_after(die_at, rank, number)
     vocabulary, dtype = options.pop("vocabulary", 320), options.pop("dtype", "float64")
     config = build_config("gpt-neo", width=8, depth=1, vocabulary=vocabulary, positions=32)
     model = build_model(config, seed=0).to(getattr(torch, dtype))
@@ -78,15 +83,15 @@ def watch_moments() -> list[int]:
     return held
 
 
-def die_after(batches: int, rank: int) -> None:
-    """Kill one process at a batch, as a machine would."""
+def die_after(batches: int, rank: int, number: int) -> None:
+    """Kill one process at a batch, as a machine would; or send it a signal once."""
     real, ran = walk.features, 0
 
     def features(*args: Any, **inputs: Any) -> Any:
         nonlocal ran
         ran += 1
-        if ran > batches and rank == 1:
-            os.kill(os.getpid(), 9)
+        if ran == batches + 1 and rank == 1:
+            os.kill(os.getpid(), number)
         return real(*args, **inputs)
 
     walk.features = features

@@ -3,6 +3,8 @@
 import json
 import os
 import pickle
+import struct
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -21,10 +23,11 @@ from torch.testing import assert_close
 
 from collapselab.errors import ConfigError, ModelError, RunError
 from collapselab.hub import HUB_SECONDS
-from collapselab.models import load
+from collapselab.models import load, place
 from collapselab.models.find import Source, find_models
 from collapselab.models.gpt_neo import FusedSelfAttention
 from collapselab.models.load import find_device, load_model, model_hash
+from collapselab.models.stored import quantised_as, stored_weights
 from models.families import FAMILIES, VOCABULARY, model_of
 
 
@@ -119,6 +122,12 @@ def test_a_checkpoint_that_is_no_model_is_refused(run: Path) -> None:
 def test_names_that_mean_nothing_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "weights.bin").touch()
+    (tmp_path / "adapter").mkdir()
+    settings = {"peft_type": "LORA", "base_model_name_or_path": "owner/base"}
+    (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(settings))
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "a.gguf").touch()
+    (tmp_path / "two" / "b.gguf").touch()
     refused = {
         str(tmp_path / "empty"): "has no config.json, and holds nothing: it is empty",
         str(tmp_path / "weights.bin"): "a file. A model is a folder",
@@ -127,6 +136,8 @@ def test_names_that_mean_nothing_are_refused(tmp_path: Path) -> None:
         "../none": "no such folder or file",
         "owner/model@": "no such folder or file",
         "": "no such folder or file",
+        str(tmp_path / "adapter"): r"an adapter \(LORA\) of owner/base, not a whole model. Merge the two",
+        str(tmp_path / "two"): r"holds 2 GGUF files \(a.gguf, b.gguf\). Name one of them",
     }
     for name, message in refused.items():
         with pytest.raises(ModelError, match=message):
@@ -284,6 +295,19 @@ def in_shards_but_one(folder: Path) -> None:
     next(folder.glob("model-00002-*.safetensors")).unlink()
 
 
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 538090408\n"
+
+
+def pointer(folder: Path) -> None:
+    (folder / "model.safetensors").write_text(POINTER)
+
+
+def shard_pointer(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    model_of("llama").save_pretrained(folder, max_shard_size="20KB")
+    next(folder.glob("model-00002-*.safetensors")).write_text(POINTER)
+
+
 DAMAGE = {
     "cut off": (cut, "cannot be loaded: .*(deserializ|incomplete|invalid|header)"),
     "without weights": (lambda folder: (folder / "model.safetensors").unlink(), "cannot be loaded: .*no file named model.safetensors"),
@@ -291,6 +315,14 @@ DAMAGE = {
     "not JSON": (lambda folder: (folder / "config.json").write_text("{"), "cannot be loaded: .*not a valid JSON"),
     "unknown": (lambda folder: edit(folder / "config.json", model_type="llamma"), "its config.json names the model_type 'llamma', which transformers does not know"),
     "unnamed": (lambda folder: (folder / "config.json").write_text("{}"), "its config.json names the model_type None"),
+    "a git-LFS pointer": (pointer, r"model.safetensors is a git-LFS pointer of \d+ bytes.* Run git lfs pull"),
+    "a shard that is a git-LFS pointer": (shard_pointer, r"model-00002-of-0000\d.safetensors is a git-LFS pointer"),
+    "no heads": (lambda folder: edit(folder / "config.json", num_attention_heads=0), "cannot be loaded: .*(ZeroDivision|num_attention_heads)"),
+    "negative sizes": (lambda folder: edit(folder / "config.json", intermediate_size=-4), "cannot be loaded: "),
+    "far too many layers": (lambda folder: edit(folder / "config.json", num_hidden_layers=10**6), "its configuration asks for 1,000,000 layers, but there are 30 tensors on disk"),
+    "far too wide": (lambda folder: edit(folder / "config.json", intermediate_size=10**10), r"its configuration asks for 2,880,000,0\d\d,\d\d\d parameters \(11,520.0 GB in float32\), but the disk holds 2\d,\d\d\d\."),
+    "an adapter beside it": (lambda folder: (folder / "adapter_config.json").write_text('{"peft_type": "LORA", "base_model_name_or_path": "a/b"}'), r"an adapter \(LORA\) of a/b beside a whole model. Merge the two"),
+    "a settings list": (lambda folder: (folder / "config.json").write_text("[1]"), "cannot be loaded: "),
     "impossible": (lambda folder: edit(folder / "config.json", num_attention_heads=5), "cannot be loaded: "),
     "of a wrong type": (lambda folder: edit(folder / "config.json", hidden_size="wide"), "cannot be loaded: .*hidden_size"),
 }  # fmt: skip
@@ -345,19 +377,48 @@ def test_a_hub_that_cannot_be_reached_is_said_soon_and_with_what_to_do() -> None
     assert time.monotonic() - start < 2 + HUB_SECONDS
 
 
-@pytest.mark.parametrize("answers", [True, False])
-def test_the_library_asks_the_hub_only_if_it_answers(answers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_library_asks_the_hub_if_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
 
     def ask(**where: Any) -> Any:
         asked.update(where)
         raise OSError("no such model on the hub")
 
-    monkeypatch.setattr(load, "hub_answers", lambda: answers)
+    monkeypatch.setattr(place, "hub_answers", lambda: True)
+    monkeypatch.setattr("transformers.utils.peft_utils.find_adapter_config_file", lambda *_, **__: None)
     monkeypatch.setattr(transformers.PreTrainedConfig, "get_config_dict", ask)
-    with pytest.raises(ModelError, match="no such model on the hub" if answers else "cannot be reached"):
+    with pytest.raises(ModelError, match="no such model on the hub"):
         load_model(Source("a/b@v1", "a/b", "v1"))
-    assert asked == {"pretrained_model_name_or_path": "a/b", "revision": "v1", "local_files_only": not answers}
+    assert asked == {"pretrained_model_name_or_path": "a/b", "revision": "v1", "local_files_only": False}
+
+
+NO_NETWORK = """
+import socket, sys, time
+def look_up(*_, **__):
+    print("asked", file=sys.stderr, flush=True)
+    time.sleep(60)  # as long as a resolver without an answer may take
+    raise socket.gaierror("no name server")
+socket.getaddrinfo = look_up
+from collapselab.models.find import find_models
+from collapselab.models.load import load_model
+from collapselab.errors import ModelError
+try:
+    load_model(find_models(["nosuch/model@v1"])[0])
+except ModelError as error:
+    print(error)
+print("transformers" in sys.modules)
+"""
+
+
+def test_a_cold_process_without_a_network_asks_once_and_loads_no_library_to_say_so(tmp_path: Path) -> None:
+    environment = {"HF_HOME": str(tmp_path), "HF_ENDPOINT": "http://hub.invalid"}
+    kept = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}
+    command = [sys.executable, "-c", NO_NETWORK]
+    done = subprocess.run(command, env=kept | environment, capture_output=True, text=True, timeout=40, check=True)
+    assert done.stderr == "asked\n"
+    assert "hub cannot be reached" in done.stdout
+    assert "(hf download nosuch/model --revision v1 --local-dir DIR)" in done.stdout
+    assert done.stdout.endswith("False\n")
 
 
 def test_a_model_in_the_cache_needs_no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,7 +440,7 @@ def permuted(weight: Tensor, heads: int) -> Tensor:
     return weight.reshape(heads, 2, len(weight) // heads // 2, -1).swapaxes(1, 2).reshape(weight.shape)
 
 
-def write_gguf(path: Path, model: Any) -> None:
+def write_gguf(path: Path, model: Any, kind: gguf.GGMLQuantizationType | None = None) -> None:
     config, weights = model.config, {name: tensor.detach() for name, tensor in model.state_dict().items()}
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_context_length(config.max_position_embeddings)
@@ -405,7 +466,11 @@ def write_gguf(path: Path, model: Any) -> None:
             weight = weights[f"model.layers.{layer}.{theirs}.weight"]
             tensors[f"blk.{layer}.{ours}.weight"] = permuted(weight, heads[theirs]) if theirs in heads else weight
     for name, tensor in tensors.items():
-        writer.add_tensor(name, np.ascontiguousarray(tensor.numpy()))
+        numbers = np.ascontiguousarray(tensor.numpy())
+        packed = kind is not None and tensor.ndim == 2 and tensor.shape[1] % 32 == 0
+        writer.add_tensor(
+            name, gguf.quants.quantize(numbers, kind) if packed else numbers, raw_dtype=kind if packed else None
+        )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -424,9 +489,97 @@ def test_a_gguf_file_gives_the_logits_of_the_model_it_was_made_of(family: str, i
     assert model_hash(opened(tmp_path / "moved.gguf")) == first
 
 
-def test_a_damaged_gguf_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "tiny.gguf").write_bytes(b"GGUF" + bytes(20))
-    with pytest.raises(ModelError, match="tiny.gguf: cannot be loaded"):
+def test_the_format_of_weights_on_disk_is_known(tmp_path: Path) -> None:
+    model = model_of("llama")
+
+    def format_of(path: Path) -> tuple[str, str | None]:
+        weights = stored_weights(path, name="it")
+        assert weights is not None
+        return weights.format, quantised_as(None, weights)
+
+    write_gguf(tmp_path / "plain.gguf", model)
+    assert format_of(tmp_path / "plain.gguf") == ("float32", None)
+    for kind in (gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q4_1):
+        write_gguf(tmp_path / "packed.gguf", model_of("llama"), kind)
+        assert format_of(tmp_path / "packed.gguf") == (kind.name, kind.name)
+    saved(tmp_path / "a")
+    assert format_of(tmp_path / "a") == ("float32", None)
+    model.to(torch.float16).save_pretrained(tmp_path / "shards", max_shard_size="20KB")
+    assert format_of(tmp_path / "shards") == ("float16", None)
+    (tmp_path / "pickle").mkdir()
+    torch.save(model.to(torch.bfloat16).state_dict(), tmp_path / "pickle" / "pytorch_model.bin")
+    assert format_of(tmp_path / "pickle") == ("bfloat16", None)
+    save_file({"a.weight": torch.zeros(4, 4, dtype=torch.uint8)}, tmp_path / "pickle" / "model.safetensors")
+    assert format_of(tmp_path / "pickle") == ("uint8", "uint8")
+    assert stored_weights(tmp_path, name="it") is None
+
+
+def test_a_folder_with_one_gguf_file_is_that_file(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "tiny.gguf", model_of("llama"))
+    assert find_models([str(tmp_path)]) == [Source(str(tmp_path), str(tmp_path / "tiny.gguf"))]
+    (tmp_path / "config.json").write_text("{}")  # as on the hub, beside files for other programs
+    assert model_hash(opened(tmp_path)) == model_hash(opened(tmp_path / "tiny.gguf"))
+    saved(tmp_path)
+    assert find_models([str(tmp_path)]) == [Source(str(tmp_path), str(tmp_path))]
+
+
+def written(path: Path, **values: Any) -> bytes:
+    """A GGUF file with metadata and no tensors."""
+    writer = gguf.GGUFWriter(path, "llama")
+    for name, value in values.items():
+        (writer.add_string if isinstance(value, str) else writer.add_uint32)(name.replace("__", "."), value)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path.read_bytes()
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<Q", len(value)) + value.encode()
+
+
+HEADER = b"GGUF" + struct.pack("<IQQ", 3, 0, 1)
+SPOILT: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "four bytes": (lambda whole: whole[:4], "cut off or damaged; 4 bytes are needed at byte 4 of its header, and 0 are left"),
+    "nothing": (lambda whole: b"", "not a GGUF file"),
+    "a page": (lambda whole: b"<html>not found</html>", "not a GGUF file; its first four bytes are not GGUF"),
+    "a pointer": (lambda whole: POINTER.encode(), "tiny.gguf is a git-LFS pointer of 74 bytes"),
+    "another version": (lambda whole: b"GGUF" + struct.pack("<I", 9) + whole[8:], "GGUF of version 9"),
+    "a quarter": (lambda whole: whole[: len(whole) // 4], "cut off; .* ends at byte .* and the file has"),
+    "all but the last byte": (lambda whole: whole[:-1], "cut off; .* ends at byte .* and the file has"),
+    "a string without end": (lambda whole: HEADER + struct.pack("<Q", 2**60), "cut off or damaged; 1,152,921,504,606,846,976 bytes are needed"),
+    "an array without end": (lambda whole: HEADER + text("x") + struct.pack("<IIQ", 9, 4, 2**62), "cut off or damaged"),
+    "an array of arrays": (lambda whole: HEADER + text("x") + struct.pack("<IIQ", 9, 9, 4), "damaged; a value of kind 9"),
+    "a kind that is none": (lambda whole: HEADER + text("x") + struct.pack("<I", 77) + bytes(9), "damaged; a value of kind 77"),
+    "many values": (lambda whole: b"GGUF" + struct.pack("<IQQ", 3, 0, 2**63), "cut off or damaged"),
+    "another width": (lambda whole: changed(whole, "llama.embedding_length", 32, 64), "embedding_length is 64, but token_embd.weight is 32 wide"),
+    "more blocks": (lambda whole: changed(whole, "llama.block_count", 3, 80), "block_count is 80, but its tensors are those of 3 blocks"),
+    "no heads": (lambda whole: changed(whole, "llama.attention.head_count", 4, 0), "cannot be loaded: "),
+    "a wide feed-forward": (lambda whole: changed(whole, "llama.feed_forward_length", 48, 2**31 - 1), r"its configuration asks for 618,\d+,\d+,\d+ parameters"),
+}  # fmt: skip
+
+
+def changed(whole: bytes, name: str, old: int, new: int) -> bytes:
+    before, after = (text(name) + struct.pack("<II", 4, value) for value in (old, new))
+    assert before in whole
+    return whole.replace(before, after)
+
+
+@pytest.mark.parametrize("case", SPOILT)
+def test_a_damaged_gguf_file_is_refused_before_anything_is_built(case: str, tmp_path: Path) -> None:
+    spoil, message = SPOILT[case]
+    file = tmp_path / "tiny.gguf"
+    write_gguf(file, model_of("llama"))
+    file.write_bytes(spoil(file.read_bytes()))
+    with pytest.raises(ModelError, match=f"tiny.gguf: {message}"):
+        opened(file)
+
+
+def test_a_gguf_file_of_three_strings_builds_no_default_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path / "tiny.gguf", general__name="three", general__author="strings")
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", None)
+    with pytest.raises(ModelError, match="tiny.gguf: llama without token_embd.weight; its 0 tensors are not those"):
         opened(tmp_path / "tiny.gguf")
 
 

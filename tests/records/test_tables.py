@@ -213,3 +213,11 @@ def test_a_frame_has_numbers_where_numbers_are() -> None:
     assert frame["value"].isna().tolist() == [False, True]
     assert frame["classes"].tolist()[0] == 100
     assert to_frame([]).empty
+
+
+def test_a_table_that_mixes_two_versions_of_a_metric_is_refused(tmp_path: Path) -> None:
+    write_results(tmp_path / "results.csv", [ROW, replace(ROW, run="b-2", version=99)])
+    with pytest.raises(
+        RunError, match=r"lines 2 and 3: cdnv of version 1 and of version 99.*measure the older ones again"
+    ):
+        read_results(tmp_path / "results.csv")

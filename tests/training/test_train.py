@@ -112,7 +112,7 @@ def test_the_golden_loss_curve_on_storyworld(corpus_folder: Path, tmp_path: Path
     facts = run(corpus_folder, tmp_path / "run", steps=40, batch=8, lr=1e-2, seed=7)
     curve = losses(tmp_path / "run")
     assert [curve[step] for step in (0, 9, 19, 29, 39)] == pytest.approx(GOLDEN, abs=2e-3)
-    assert facts[-1]["val_loss"] == pytest.approx(GOLDEN_VALIDATION, abs=2e-3)
+    assert facts[-1].val_loss == pytest.approx(GOLDEN_VALIDATION, abs=2e-3)
 
 
 GOLDEN = [5.7023, 4.6084, 4.1577, 4.2392, 4.2713]
@@ -142,25 +142,25 @@ def test_every_checkpoint_is_one_the_library_reads(family: str, corpus_folder: P
     facts = run(corpus_folder, tmp_path / "run", family=family, width=32, depth=1, tied=family != "llama")
     data = Corpus(corpus_folder)
     for entry in facts:
-        folder = tmp_path / "run" / "checkpoints" / entry["checkpoint"]
+        folder = tmp_path / "run" / "checkpoints" / entry.checkpoint
         model = AutoModelForCausalLM.from_pretrained(folder).eval()
         ids = torch.from_numpy(data.validation.ids.astype("int64"))
         with torch.no_grad():
             logits = model(input_ids=ids).logits[:, :-1].reshape(-1, data.vocabulary)
         labels = ids[:, 1:].reshape(-1)
-        assert entry["val_loss"] == pytest.approx(float(F.cross_entropy(logits, labels)), rel=1e-5)
-        assert entry["val_accuracy"] == pytest.approx(float((logits.argmax(1) == labels).float().mean()), abs=2e-3)
-        assert entry["perplexity"] == pytest.approx(float(F.cross_entropy(logits, labels).exp()), rel=1e-4)
+        assert entry.val_loss == pytest.approx(float(F.cross_entropy(logits, labels)), rel=1e-5)
+        assert entry.val_accuracy == pytest.approx(float((logits.argmax(1) == labels).float().mean()), abs=2e-3)
+        assert entry.perplexity == pytest.approx(float(F.cross_entropy(logits, labels).exp()), rel=1e-4)
         tokenizer = AutoTokenizer.from_pretrained(folder)
         assert tokenizer("Once upon a time")["input_ids"] == data.tokenizer()("Once upon a time")["input_ids"]
-    assert facts[0]["val_loss"] > facts[-1]["val_loss"]
+    assert facts[0].val_loss > facts[-1].val_loss
 
 
 def test_a_family_of_ones_own_comes_from_its_configuration(corpus_folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": "opt", "hidden_size": 32, "ffn_dim": 64, "num_attention_heads": 2}))
     facts = run(corpus_folder, tmp_path / "run", family=str(path), depth=1)
-    assert facts[-1]["val_loss"] < facts[0]["val_loss"]
+    assert facts[-1].val_loss < facts[0].val_loss
     assert json.loads((tmp_path / "run/checkpoints/0/config.json").read_text())["model_type"] == "opt"
 
 
@@ -262,12 +262,12 @@ def test_two_processes_give_the_loss_curve_of_one(corpus_folder: Path, tmp_path:
     subprocess.run(command, check=True, capture_output=True, timeout=240)
     one, two = run(corpus_folder, tmp_path / "one"), RunFolder(tmp_path / "two")
     torch.testing.assert_close(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=2e-5, atol=0)
-    last = two.checkpoint_facts(one[-1]["checkpoint"])
+    last = two.checkpoint(one[-1].checkpoint)
     assert last is not None
-    assert last["val_loss"] == pytest.approx(one[-1]["val_loss"], rel=1e-5)
+    assert last.val_loss == pytest.approx(one[-1].val_loss, rel=1e-5)
     record = two.record()
     assert record is not None
-    assert record["provenance"]["processes"] == 2
+    assert record.provenance.processes == 2
 
 
 def test_a_loss_that_is_not_finite_stops_before_the_update(
@@ -310,7 +310,7 @@ def interrupted(corpus: Path, out: Path, *, after: int, monkeypatch: pytest.Monk
         def stop(self: Any, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             original(self, args, state, control, **kwargs)
             if state.global_step == after - 1:
-                self.signal = signal.SIGTERM
+                self.request.number = signal.SIGTERM
 
         patch.setattr(keeper.Keeper, "on_step_begin", stop)
         with pytest.raises(Interrupted, match=f"stopped after step {after} of"):
@@ -348,7 +348,7 @@ def test_a_damaged_checkpoint_is_made_again(
     path.write_bytes(path.read_bytes()[:-100])
     before = losses(tmp_path / "run")
     run(corpus_folder, tmp_path / "run", checkpoints="0,0.01")
-    assert "checkpoint 0.01 is damaged" in capsys.readouterr().err
+    assert "Checkpoint 0.01 is made again" in capsys.readouterr().err
     assert_same_bits(weights(tmp_path / "run", "0.01"), good)
     assert losses(tmp_path / "run") == before
     log = RunFolder(tmp_path / "run").read_log()

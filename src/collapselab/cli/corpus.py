@@ -152,7 +152,7 @@ def _print_corpus(facts: dict[str, Any], picture: str) -> None:
     if split := facts["source"].get("split"):
         console.print(escape(split))
     rows = ["documents", "tokens", "types", "types_seen_once", "blocks", "tokens_dropped", "labels", "classes"]
-    numbers = Table("", *facts["splits"], box=None, header_style="bold")
+    numbers = Table("", *map(escape, facts["splits"]), box=None, header_style="bold")
     for row in rows:
         numbers.add_row(row.replace("_", " "), *(f"{split[row]:,}" for split in facts["splits"].values()))
     for column in numbers.columns[1:]:

@@ -56,14 +56,26 @@ def measure(
     ] = "auto",
     state: Annotated[
         Path | None,
-        typer.Option(help="Where unfinished work is kept. [default: the user's cache]", rich_help_panel=RUNNING),
+        typer.Option(
+            help="Where unfinished work and finished results are kept. [default: the user's cache]",
+            rich_help_panel=RUNNING,
+        ),
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Measure again what is measured already.", rich_help_panel=RUNNING)
+    ] = False,
     shard_classes: Annotated[
         bool,
         typer.Option("--shard-classes", help="With torchrun: spread moments over processes.", rich_help_panel=RUNNING),
     ] = False,
     trust_code: Annotated[
         bool, typer.Option("--trust-code", help="Run code that comes with the model.", rich_help_panel=RUNNING)
+    ] = False,
+    other_tokenizer: Annotated[
+        bool,
+        typer.Option(
+            "--other-tokenizer", help="Measure although the corpus has another tokenizer.", rich_help_panel=RUNNING
+        ),
     ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Rows to a file: `.csv`, `.json` or `.parquet`.", rich_help_panel=OUTPUT)
@@ -78,7 +90,7 @@ def measure(
 
     Two processes: `torchrun --nproc-per-node 2 -m collapselab measure MODEL --corpus DIR`
 
-    Killed, the same command goes on where it stopped, and ends with the same numbers.
+    Stopped or killed, the same command continues and ends with the same numbers; finished, it shows the result again.
     """
     from collapselab.measurement.distributed import Processes
     from collapselab.measurement.measure import measure as measured
@@ -104,7 +116,9 @@ def measure(
         shard_classes=shard_classes,
         out=out,
         state=state or _cache(),
+        again=again,
         trust_code=trust_code,
+        other_tokenizer=other_tokenizer,
         processes=processes,
     )
     if not processes.first:
@@ -120,7 +134,7 @@ def measure(
 def _batch(text: str) -> int | Literal["auto"]:
     if text == "auto":
         return "auto"
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
         raise typer.BadParameter(f"{text!r} is neither auto nor a number.", param_hint="--batch")
     return int(text)
 

@@ -3,13 +3,17 @@
 import json
 import math
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from collapselab.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from collapselab.records.run import Checkpoint
 
 MODEL, LENGTH, OPTIMISER, RUNNING = "Model", "Length and batch", "Optimiser", "Running"
 DRAWING = "How tokens are drawn"
@@ -99,7 +103,7 @@ def train(
     from collapselab.training.train import train as run
 
     given = {name: value for name, value in locals().items() if name in Settings.model_fields}
-    facts = run(
+    made = run(
         settings_from(given),
         corpus,
         out,
@@ -110,9 +114,9 @@ def train(
         report_to=report_to,
     )
     if as_json:
-        print(json.dumps({"run": str(out), "checkpoints": facts}))
+        print(json.dumps({"run": str(out), "checkpoints": [one.model_dump(mode="json") for one in made]}))
     else:
-        _print_checkpoints(out, facts)
+        _print_checkpoints(out, made)
 
 
 def sample(
@@ -149,19 +153,19 @@ def sample(
     print(json.dumps(texts, ensure_ascii=False) if as_json else "\n\n".join(texts))
 
 
-def _print_checkpoints(out: Path, facts: list[dict[str, Any]]) -> None:
+def _print_checkpoints(out: Path, made: "list[Checkpoint]") -> None:
     table = Table(
         "checkpoint", "step", "train loss", "val loss", "val accuracy", "perplexity", box=None, header_style="bold"
     )
-    for entry in facts:
-        losses = (_shown(entry[name]) for name in ("train_loss", "val_loss", "val_accuracy", "perplexity"))
-        table.add_row(entry["checkpoint"], f"{entry['step']:,}", *losses)
+    for one in made:
+        losses = (_shown(getattr(one, name)) for name in ("train_loss", "val_loss", "val_accuracy", "perplexity"))
+        table.add_row(escape(one.checkpoint), f"{one.step:,}", *losses)
     for column in table.columns:
         column.justify = "right"
     console = Console()
     console.print(table)
-    console.print(f"{out / 'checkpoints'}: read them with from_pretrained. Let it write: collapselab sample {out}",
-                  soft_wrap=True)  # fmt: skip
+    next_step = f"{out / 'checkpoints'}: read them with from_pretrained. Let it write: collapselab sample {out}"
+    console.print(escape(next_step), soft_wrap=True)
 
 
 def _shown(value: float | None) -> str:

@@ -14,7 +14,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
-from collapselab.corpus import storyworld
 from collapselab.corpus.readers import (
     END_OF_TEXT,
     Reading,
@@ -24,6 +23,7 @@ from collapselab.corpus.readers import (
     is_compressed,
     read_documents,
 )
+from collapselab.corpus.storyworld import stories as storyworld
 from collapselab.disk import disk_errors, sha256
 from collapselab.errors import CorpusError
 from collapselab.hub import hub_answers

@@ -15,7 +15,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from collapselab.measurement.catalogue import DECIDED, Catalogue, Key, Measurements
+from collapselab.measurement.catalogue import ALL, DECIDED, OF_FEATURES, Catalogue, Key, Measurements
 from collapselab.measurement.sums import Gathered, is_null
 
 HALVES = 8
@@ -72,6 +72,13 @@ class Resamples:
         found = self.values[self.resamples :]
         pairs = zip(found[::2], found[1::2], strict=True)
         return [(one[key], other[key]) for one, other in pairs if key in one and key in other]
+
+    def half_values(self, split: str, layer: str) -> dict[str, float]:
+        """The mean of each metric of features over the halves, for all classes of a layer."""
+        found = {key for values in self.values for key in values if key[:3] == (split, layer, ALL)}
+        keys = {key for key in found if key.metric in OF_FEATURES}
+        halves = {key.metric: [value for pair in self.halves(key) for value in pair] for key in keys}
+        return {metric: math.fsum(values) / len(values) for metric, values in sorted(halves.items()) if values}
 
 
 def resampled(

@@ -5,9 +5,9 @@ come from. Metrics of the output layer alone stand with the last layer.
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -83,6 +83,22 @@ class Catalogue(NamedTuple):
             classes=classes,
             only=wanted,
         )
+
+
+@final
+@dataclass(frozen=True)
+class ClassSizes:
+    """How a sample is spread over its classes. Classes that are seen once have a mean, and no variance."""
+
+    classes: int
+    classes_seen_once: int
+    tokens_per_class: float
+
+
+def class_sizes(counts: Tensor) -> ClassSizes:
+    """Of the classes with these counts; those of count 0 are not in the sample."""
+    classes = int((counts > 0).sum())
+    return ClassSizes(classes, int((counts == 1).sum()), int(counts.sum()) / max(classes, 1))
 
 
 def frequency_bins(counts: Tensor, bins: int, *, min_count: int) -> dict[str, Tensor]:

@@ -29,9 +29,9 @@ EIGEN_OPERATIONS = 15
 
 # Read off the code: its defaults, and the tensors it holds at once.
 CLASS_BYTES = 17
-"""ClassMoments hold of a class, beside its sum: a count, its squares, and whether it is tight."""
+"""ClassMoments hold of a class, beside its sum: a count, its squares, and how these are held."""
 PART_BUFFERS = 2
-"""Room: buffers for a part of a batch, the same for all tables."""
+"""Workspace: buffers for a part of a batch, the same for all tables."""
 DECISION_TILE, PAIR_ROWS = 2048, 512
 """LinearClassifier: classes of a tile. Pairs: rows of a block, whose square is computed whole."""
 CATALOGUE_TABLES, CATALOGUE_SQUARES = 3, 5
@@ -55,6 +55,8 @@ class Job:
     processes: int = 1
     kept: int | None = None
     kept_validation: int | None = None
+    kept_half: int | None = None
+    """Of half the training tokens, whose values are taken on the way; all that are kept, where it is not known."""
     number_bytes: int = 2
     """Of a weight or a feature: 2 in half precision, 4 in float32."""
     device: Literal["cpu", "cuda"] = "cpu"
@@ -113,6 +115,7 @@ class Operations:
     covariance: float
     """The pooled covariance of the last layer, one product for all labellings; in float64 like all that follows."""
     pairs: float
+    """Of the catalogues of both splits, and of half the training split."""
     squares: float
     """Gram matrices and spectra: what grows with dim² and dim³."""
     resampling: float
@@ -282,13 +285,14 @@ class _Sizes:
         ranges = 2 if options.bins else 1  # at most once more: pairs within a bin
         pairs, squares = self.catalogues(self.labellings, ranges)
         again = sum(self.catalogues(1, ranges)) if options.bootstrap else 0
+        half_pairs, half_squares = self.half_catalogue()
         return Operations(
             forward=run * a.forward_flops(job.block),
             output_layer=scored * 2 * self.classes * self.dim + job.validation_tokens * choice,
             nearest=job.validation_tokens * choice * self.tables,
             covariance=2 * self.tokens * self.dim**2,
-            pairs=pairs,
-            squares=squares,
+            pairs=pairs + half_pairs,
+            squares=squares + half_squares,
             resampling=(options.bootstrap + 2 * HALVES) * again,
         )
 
@@ -301,6 +305,13 @@ class _Sizes:
         grams = 2 * kept * self.dim**2 * (2 * tables + labellings)  # of means and output rows; the covariance, read
         spectra = EIGEN_OPERATIONS * self.dim**3 * tables * (ranges + 1)
         return training + validation, grams + spectra
+
+    def half_catalogue(self) -> tuple[float, float]:
+        """Of the last layer at half the training split; resamples and sharded classes have none."""
+        kept = self.kept if self.job.kept_half is None else self.job.kept_half
+        if self.options.bootstrap or self.options.shard_classes or not kept:
+            return 0, 0
+        return _pairs(kept, self.dim), 6 * kept * self.dim**2 + EIGEN_OPERATIONS * self.dim**3
 
     def state(self) -> float:
         """Of the pass in hand two savings and the finished file, beside the finished one of the pass before."""

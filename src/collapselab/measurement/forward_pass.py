@@ -11,12 +11,13 @@ from torch import Tensor
 from collapselab.core.batch import IGNORED
 from collapselab.core.moments import ClassMoments, update_all
 from collapselab.errors import ModelError
+from collapselab.measurement.half_sample import Halfway
 from collapselab.measurement.model import Subject
 from collapselab.measurement.nearest_centre import Judge
 from collapselab.measurement.resume import Store
 from collapselab.measurement.sample import Sample
 from collapselab.measurement.shards import ClassShards
-from collapselab.measurement.sums import Gathered, null_of
+from collapselab.measurement.sums import Gathered, empty_like, null_of
 from collapselab.models.scores import Scorer
 from collapselab.models.taps import features, layer_features
 from collapselab.progress import Advance, progress
@@ -36,14 +37,16 @@ class Walk:
     shards: ClassShards | None = None
     quiet: bool = False
 
-    def over(self, sample: Sample, groups: dict[int, range], judge: Judge | None = None) -> Gathered:
+    def over(
+        self, sample: Sample, groups: dict[int, range], judge: Judge | None = None, halfway: Halfway | None = None
+    ) -> Gathered:
         """Everything gathered over these groups of a sample; groups that were finished before are read from disk."""
         total: Gathered | None = None
         tokens = sum(map(len, groups.values())) * sample.labels_per_block
         shown = progress(sample.name, total=tokens, unit="tokens", quiet=self.quiet)
         scorer = Scorer(self.subject.head) if judge is not None or self.options.train_loss else None
         with torch.no_grad(), shown as advance:
-            over = _Pass(sample, judge, scorer, advance)
+            over = _Pass(sample, judge, scorer, advance, halfway)
             for number, group in groups.items():
                 part = self._group(over, number, group)
                 total = part if total is None else total.merge(part)
@@ -81,6 +84,7 @@ class _Pass(NamedTuple):
     judge: Judge | None
     scorer: Scorer | None
     advance: Advance
+    halfway: Halfway | None = None
 
 
 @final
@@ -89,7 +93,7 @@ class _Batch:
 
     def __init__(self, walk: Walk, over: _Pass, blocks: range, gathered: Gathered) -> None:
         self.walk, self.blocks, self.gathered = walk, blocks, gathered
-        self.sample, self.judge, self.scorer = over.sample, over.judge, over.scorer
+        self.sample, self.judge, self.scorer, self.halfway = over.sample, over.judge, over.scorer, over.halfway
         # Every batch has the same shape, the last one too: the same block gives the same features in any batch.
         ids = self.sample.ids(blocks.start, blocks.stop)
         padding = self.sample.ids(0, 1).expand(walk.batch - len(ids), -1)
@@ -119,6 +123,8 @@ class _Batch:
             update_all(everyones, [(self._moments(key, own.shape[1]), labels) for key, labels in both])
         except ValueError as error:
             raise self._refused(layer, own, error) from error
+        if layer == "last" and self.halfway is not None and self.blocks.start < self.halfway.blocks <= self.blocks.stop:
+            self.gathered.part = self.halfway.part(self._first_half(own, self.halfway.blocks - self.blocks.start))
         if self.judge is not None:
             self.judge.see(layer, own, None if self.walk.shards is None else everyones)
         if layer == "last" and len(self.labels) and self.scorer is not None:
@@ -131,6 +137,14 @@ class _Batch:
             covariance = key in ("last", null_of("last"))
             held[key] = ClassMoments.empty(classes, dim, subject.moments_device, covariance=covariance)
         return held[key]
+
+    def _first_half(self, own: Tensor, blocks: int) -> ClassMoments:
+        """The last layer's moments, so far or, where the first batch holds more than half, of its first blocks."""
+        if blocks == len(self.blocks):
+            return self.gathered.moments["last"]
+        rows, half = blocks * self.sample.labels_per_block, empty_like(self.gathered.moments["last"])
+        half.update(own[:rows], self.counted[:rows])
+        return half
 
     def _counted(self, labels: Tensor) -> Tensor:
         """Labels as the moments take them: those of kept classes; with shards those of this process's classes."""

@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING, Any, Literal
 from torch import nn
 
 from collapselab.corpus.blocks import Corpus
-from collapselab.errors import ConfigError, RunError, UserError
+from collapselab.disk import check_writable
+from collapselab.errors import ConfigError, DiskError, Interrupted, UserError
+from collapselab.measurement.compare_tokenizers import compare_tokenizers
 from collapselab.measurement.distributed import Processes
+from collapselab.measurement.finished import Finished, files_hash, place_in
 from collapselab.measurement.model import Subject
+from collapselab.measurement.model_warnings import ModelFacts
 from collapselab.measurement.resume import Store
 from collapselab.measurement.task import Task
+from collapselab.models.place import place_of, weights_on_disk
 from collapselab.records.options import Options
 from collapselab.records.result import Result, Results, check_suffix, write
+from collapselab.records.run import verify_checkpoint
 
 if TYPE_CHECKING:
     from collapselab.models.find import Source
@@ -41,7 +47,9 @@ def measure(
     shard_classes: bool = False,
     out: str | Path | None = None,
     state: str | Path | None = None,
+    again: bool = False,
     trust_code: bool = False,
+    other_tokenizer: bool = False,
     quiet: bool = False,
     processes: Processes | None = None,
 ) -> Result | Results:
@@ -56,15 +64,19 @@ def measure(
 
     NC1-NC3 come from one pass over the training split, NC4 from one over validation. `tokens` measures a seeded sample
     of the blocks of each split; `bins` adds rows for classes of like frequency; `bootstrap` adds intervals. `state`, a
-    folder, keeps what is gathered as it goes: the same call after an interruption ends with the same bits.
+    folder, keeps what is gathered as it goes, and the result: the same call after an interruption ends with the same
+    bits, and repeated it gives the result that is kept, unless `again` asks to measure once more.
+
+    A model whose tokenizer is not the corpus's is refused unless `other_tokenizer` allows it.
     """
     options = Options(
         layers, bins, null, bootstrap, dtype, batch, tokens, min_count, train_loss, strict, seed, shard_classes
     )
     if out is not None:
         check_suffix(out)
+        check_writable(out)  # now, not after hours
     opened = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
-    stage = _Stage(opened, options, processes or Processes(), device, trust_code, state, quiet)
+    stage = _Stage(opened, options, processes or Processes(), device, trust_code, other_tokenizer, state, again, quiet)
     found = stage.of_module(model) if isinstance(model, nn.Module) else stage.of_names(_names(model))
     if out is not None and stage.processes.first:
         write(out, found)
@@ -81,11 +93,14 @@ class _Stage:
         processes: Processes,
         device: str,
         trust_code: bool,
+        other_tokenizer: bool,
         state: str | Path | None,
+        again: bool,
         quiet: bool,
     ) -> None:
         self.corpus, self.options, self.processes = corpus, options, processes
-        self.device, self.trust_code, self.state, self.quiet = device, trust_code, state, quiet
+        self.device, self.trust_code, self.state = device, trust_code, state
+        self.again, self.quiet, self.other_tokenizer = again, quiet, other_tokenizer
 
     def of_names(self, names: Sequence[str]) -> Result | Results:
         from collapselab.models.find import find_models
@@ -97,28 +112,45 @@ class _Stage:
         for source in sources:
             try:
                 results.append(self._of_source(source))
+            except (Interrupted, DiskError):
+                raise
             except UserError as error:  # the others can still be measured
                 failures[source.name] = str(error)
                 self._say(str(error))
         return Results(results, failures)
 
     def _of_source(self, source: "Source") -> Result:
+        from collapselab.models.load import find_device
+
+        place = place_of(source)
+        tokenizers = compare_tokenizers(
+            source, place, self.corpus, trust_code=self.trust_code, other_tokenizer=self.other_tokenizer
+        )
+        device = self.processes.device(self.device)
+        named = {"model": source.name, "revision": source.revision, "device": find_device(device).type}
+        folder = Path(source.path).resolve().parents[1] / "measure" if source.run else None
+        kept = self._finished(folder / f"{source.checkpoint}.json" if folder else self._place(named))
+        files = files_hash(source.path) if kept.path else None
+        if (found := self._found(kept, source.name, files_hash=files)) is not None:
+            return found
+        loaded = self._loaded(source, place, device)
+        about = ModelFacts(tokenizers, weights_on_disk(source, place))
+        task = self._task(loaded, source.name, source.run, source.checkpoint or source.revision, about)
+        task.identity["files_hash"] = files
+        if (found := self._found(kept, source.name, model_hash=task.identity["model_hash"])) is not None:
+            return found
+        moments_to = folder / f"{source.checkpoint}.safetensors" if folder else None
+        return self._measured(task, folder / ".state" if folder else self.state, kept, moments_to)
+
+    def _loaded(self, source: "Source", place: dict[str, Any], device: str) -> nn.Module:
         import torch
 
         from collapselab.models.load import load_model
 
         dtype = None if self.options.dtype is None else getattr(torch, self.options.dtype)
-        loaded = load_model(source, device=self.processes.device(self.device), dtype=dtype, trust_code=self.trust_code)
-        folder = Path(source.path).resolve().parents[1] / "measure" if source.run else None
-        task = self._task(loaded, source.name, source.run, source.checkpoint or source.revision)
-        kept = folder / f"{source.checkpoint}.json" if folder else None
-        finished = self._finished(kept, task)
-        if finished is not None:
-            self._say(f"{source.name}: measured already; {kept}")
-            return finished
-        root = folder / ".state" if folder else self.state
-        moments_to = folder / f"{source.checkpoint}.safetensors" if folder else None
-        return self._measured(task, root, kept, moments_to)
+        if source.run:
+            verify_checkpoint(Path(source.path))
+        return load_model(source, device=device, dtype=dtype, trust_code=self.trust_code, place=place)
 
     def of_module(self, model: nn.Module) -> Result:
         """A loaded model is measured as it is, where it is, and left in the mode it was in."""
@@ -126,11 +158,29 @@ class _Stage:
         name = getattr(getattr(model, "config", None), "_name_or_path", "") or type(model).__name__
         was_training = model.training
         try:
-            return self._measured(self._task(model.eval(), name, "", None), self.state, None, None)
+            task = self._task(model.eval(), name, "", None, ModelFacts())
+            named = {"model": name, "model_hash": task.identity["model_hash"], "device": task.subject.device.type}
+            kept = self._finished(self._place(named))
+            found = self._found(kept, name, model_hash=task.identity["model_hash"])
+            return found or self._measured(task, self.state, kept, None)
         finally:
             model.train(was_training)
 
-    def _task(self, model: Any, name: str, run: str, checkpoint: str | None) -> Task:
+    def _place(self, named: dict[str, Any]) -> Path | None:
+        return place_in(self.state, named | {"corpus_hash": self.corpus.hash, "options": self.options.facts()})
+
+    def _finished(self, path: Path | None) -> Finished:
+        return Finished(path, self._say, ignored=self.again or not self.processes.first)
+
+    def _found(self, kept: Finished, name: str, **model: str | None) -> Result | None:
+        """The result that is kept, if it answers for this model, corpus and options; the same in all processes."""
+        wanted = {**model, "corpus_hash": self.corpus.hash, "options": self.options.facts()}
+        found = self.processes.from_first(kept.answer(wanted))
+        if found is not None:
+            self._say(f"{name}: measured already; {kept.path}. With --again it is measured again.")
+        return found
+
+    def _task(self, model: Any, name: str, run: str, checkpoint: str | None, about: ModelFacts) -> Task:
         from collapselab.models.load import model_hash
 
         subject = Subject(model, name=name)
@@ -145,9 +195,10 @@ class _Stage:
             "corpus_hash": self.corpus.hash,
             "options": self.options.facts(),
         }
-        return Task(subject, self.corpus, self.options, self.processes, identity, self.quiet)
+        facts, warnings = about.facts(model), about.warnings(model, name, in_a_run=bool(run))
+        return Task(subject, self.corpus, self.options, self.processes, identity, self.quiet, facts, warnings)
 
-    def _measured(self, task: Task, root: str | Path | None, kept: Path | None, moments_to: Path | None) -> Result:
+    def _measured(self, task: Task, root: str | Path | None, kept: Finished, moments_to: Path | None) -> Result:
         together = self.processes if self.options.shard_classes else None
         store = None if root is None else Store(Path(root) / fingerprint(task), together)
         if store is not None and store.folder.exists():
@@ -155,24 +206,10 @@ class _Stage:
         result = self.processes.from_first(task.result(store, moments_to=moments_to))
         assert result is not None
         if self.processes.first:
-            if kept is not None:
-                result.save(kept)
+            kept.keep(result)
             if store is not None:
                 store.remove()
         return result
-
-    def _finished(self, path: Path | None, task: Task) -> Result | None:
-        if path is None or not path.exists():
-            return None
-        try:
-            found = Result.load(path)
-        except RunError as error:
-            self._say(f"{error} It is made again.")
-            return None
-        same = all(found.facts.get(name) == task.identity[name] for name in ("model_hash", "corpus_hash", "options"))
-        if not same:
-            self._say(f"{path}: measured with other options, or another model or corpus; it is made again.")
-        return found if same else None
 
     def _check_loaded(self, model: nn.Module) -> None:
         parameter = next(model.parameters(), None)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import CorpusError, ModelError
 from collapselab.measurement.sample import Sample
+from collapselab.models.parity import check_logits
 from collapselab.models.taps import OutputLayer, features, output_layer
 from collapselab.records.options import Options
 
@@ -16,6 +17,9 @@ CONTEXTS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequen
 
 TOKENS_AT_ONCE = {"cpu": 8192, "cuda": 65536}
 """Tokens of an automatic batch: more are no faster. On other devices than a CPU fewer, where they do not fit."""
+
+CHECKED_BLOCKS, CHECKED_POSITIONS = 4, 32
+"""Tokens on which the model's own logits are compared: few, as each has a logit for every class."""
 
 
 @final
@@ -55,6 +59,11 @@ class Subject:
                 f"{corpus.path}: token {max(used):,} occurs, but {self.name} knows only {known:,} tokens. "
                 f"The corpus was built with the tokenizer {tokenizer}; build one with the model's own."
             )
+
+    def check_logits(self, sample: Sample) -> None:
+        """ModelError if features and output layer do not give the model's own logits on the first tokens of blocks."""
+        ids = sample.ids(0, CHECKED_BLOCKS)[:, :CHECKED_POSITIONS].to(self.device)
+        check_logits(self.model, self.head, ids, name=self.name)
 
     def sample(self, corpus: Corpus, split: str, options: Options) -> Sample:
         """The blocks of a split that are measured."""

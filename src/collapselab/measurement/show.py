@@ -1,6 +1,7 @@
 """Results as tables that a person can read: one model by property, or several side by side."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -11,6 +12,9 @@ from collapselab.core.metrics import METRICS
 from collapselab.measurement.bootstrap import reliability
 from collapselab.records.result import Result, Results
 from collapselab.records.tables import Row
+
+CHANGING = "†"
+"""The mark of a value that twice the tokens would change too much."""
 
 ARROWS = {"falls": "↓", "rises": "↑", "approaches": "→", None: ""}
 
@@ -33,7 +37,7 @@ def side_by_side(results: Results) -> Table:
     first = next(iter(results))
     rows = [row for row in first.rows if row.split == "train" and row.layer == "last" and row.bin == "all"]
     for row in rows:
-        cells = [_number(result.row(row.metric).value) for result in results]
+        cells = [_number(result.row(row.metric).value) + _mark(result, row.metric) for result in results]
         if with_halves:
             halves = [result.facts["halves"][f"train/last/all/{row.metric}"] for result in results]
             cells.append(_number(reliability(halves)))
@@ -48,6 +52,7 @@ def _model(result: Result, initial: Result | None) -> RenderableType:
     parts: list[RenderableType] = [Text.from_markup(line) for line in _headline(result)]
     last = [row for row in result.rows if row.layer == "last" and row.bin == "all"]
     parts.append(_catalogue([row for row in last if row.split == "train"], result, initial))
+    parts += [Text(line, style="yellow") for line in _changing(result)]
     others = {
         "validation split, last layer": [row for row in last if row.split == "validation"],
         "by layer, training split": [row for row in result.rows if row.layer != "last" and _is_plain(row)],
@@ -58,13 +63,14 @@ def _model(result: Result, initial: Result | None) -> RenderableType:
             parts += [Text(""), Text(title, style="bold"), _grid(rows, title)]
     reasons = sorted({f"{row.metric}: {row.why}" for row in last if row.why})
     parts += [Text(f"– {reason}", style="dim") for reason in reasons]
+    parts += [Text(f"! {warning['text']}", style="yellow") for warning in result.facts.get("warnings", [])]
     return Group(*parts, Text(""))
 
 
 def _headline(result: Result) -> Iterator[str]:
     facts = result.facts
-    model = f"[bold]{escape(result.name)}[/bold]  {facts['model_hash']}"
-    yield f"{model}  on {escape(facts['corpus'])}  {facts['corpus_hash']}"
+    model = f"[bold]{escape(result.name)}[/bold]  {escape(facts['model_hash'])}"
+    yield f"{model}  on {escape(facts['corpus'])}  {escape(facts['corpus_hash'])}"
     for name, split in facts["splits"].items():
         cut = f", each cut to the context of {facts['context']:,}" if split["blocks_cut_off"] else ""
         line = f"{name}: {split['tokens']:,} tokens in {split['blocks']:,} blocks{cut}"
@@ -72,7 +78,37 @@ def _headline(result: Result) -> Iterator[str]:
             perplexity = _number(split["perplexity"])
             line += f"; loss {split['loss']:.4f}, accuracy {split['accuracy']:.2%}, perplexity {perplexity}"
         yield line
+        if "classes" in split:
+            yield f"  {_classes(split)}"
     yield f"{facts['dtype']} on {facts['device']}, {facts['batch']} blocks a batch, {facts['seconds']['all']:,.1f} s"
+
+
+def _classes(split: dict[str, Any]) -> str:
+    """How a split's sample is spread over classes, and what NC4 leaves out of it."""
+    once = split["classes_seen_once"] / max(split["classes"], 1)
+    line = f"{split['classes']:,} classes, {once:.0%} of them seen once, {split['tokens_per_class']:.1f} tokens a class"
+    if "left_out" in split:
+        share = split["left_out"] / max(split["tokens"], 1)
+        line += f"; NC4 leaves out {share:.0%} of the tokens, whose class the training sample does not have"
+    return line
+
+
+def _changing(result: Result) -> Iterator[str]:
+    half = result.facts.get("half_sample")
+    if half is None or not half["changing"]:
+        return
+    share = half["part_tokens"] / half["tokens"]
+    part = "half the sample" if 0.4 < share < 0.6 else f"{share:.0%} of the sample"
+    values = [
+        f"{metric} {_number(half['values'][metric])}, all of it {_number(result.row(metric).value)}"
+        for metric in half["changing"]
+    ]
+    yield f"{CHANGING} still changes with the number of tokens: {part} gives {'; '.join(values)}."
+
+
+def _mark(result: Result, metric: str) -> str:
+    half = result.facts.get("half_sample")
+    return CHANGING if half is not None and metric in half["changing"] else ""
 
 
 def _catalogue(rows: list[Row], result: Result, initial: Result | None) -> Table:
@@ -89,7 +125,7 @@ def _catalogue(rows: list[Row], result: Result, initial: Result | None) -> Table
     for row in sorted(rows, key=lambda row: properties.index(METRICS[row.metric].property)):
         metric = METRICS[row.metric]
         cells = [metric.property if metric.property != before else "", ARROWS[metric.direction]]
-        cells += [row.metric + ("★" if metric.in_paper else ""), _number(row.value)]
+        cells += [row.metric + ("★" if metric.in_paper else ""), _number(row.value) + _mark(result, row.metric)]
         if result.facts["options"]["null"]:
             cells.append(_number(row.null))
         if initial is not None:

@@ -9,6 +9,7 @@ from torch import Tensor
 from collapselab.core.decisions import Decisions
 from collapselab.core.moments import ClassMoments
 from collapselab.core.storage import Rows, Stored
+from collapselab.measurement.half_sample import Part
 from collapselab.models.scores import Scores
 
 TALLIES = ("tokens", "agreed", "nearest_right", "head_right")
@@ -36,6 +37,8 @@ class Gathered:
     decisions: dict[str, Decisions] = field(default_factory=dict)
     scores: Scores = field(default_factory=Scores)
     batches: int = 0
+    part: Part | None = None
+    """The values of about half of the sample, once the pass is there."""
 
     def add_decisions(self, key: str, decisions: Decisions) -> None:
         if key in self.decisions:
@@ -55,6 +58,7 @@ class Gathered:
             self.decisions[key].merge(decisions, times=times)
         self.scores += other.scores
         self.batches += times * other.batches
+        self.part = self.part or other.part
         return self
 
     def tensors(self) -> dict[str, Tensor | Rows]:
@@ -71,6 +75,7 @@ class Gathered:
             "decisions": {key: [d.left_out, d.min_count] for key, d in self.decisions.items()},
             "scores": asdict(self.scores),
             "batches": self.batches,
+            "part": None if self.part is None else asdict(self.part),
         }
 
     @classmethod
@@ -88,7 +93,8 @@ class Gathered:
             )
             for key, (left_out, min_count) in facts["decisions"].items()
         }
-        return cls(moments, decisions, Scores(**facts["scores"]), facts["batches"])
+        part = Part(**facts["part"]) if facts.get("part") else None
+        return cls(moments, decisions, Scores(**facts["scores"]), facts["batches"], part)
 
 
 def empty_like(moments: ClassMoments) -> ClassMoments:

@@ -1,5 +1,6 @@
 """Which models a name means: a folder, a .gguf file, a run or one of its checkpoints, an id on the hub."""
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,8 +51,21 @@ def _in_folder(name: str, path: Path) -> list[Source]:
         return [_checkpoint(folder, place.name, f"{place.name}/{folder.name}") for folder in _checkpoints(path)]
     if place.parent.name == "checkpoints" and (place.parent.parent / "run.json").is_file():
         return [_checkpoint(path, place.parent.parent.name, name)]
+    if (gguf := _gguf_in(path)) is not None:
+        return [Source(name, str(gguf))]
     _check_folder(path)
     return [Source(name, str(path))]
+
+
+def _gguf_in(path: Path) -> Path | None:
+    """The GGUF file of a folder that holds no weights of another kind, None where there is none; one must be named."""
+    files = sorted(path.glob("*.gguf"))
+    if not files or any(path.glob("*.safetensors")) or any(path.glob("*.bin")):
+        return None
+    if len(files) > 1:
+        names = first_of([file.name for file in files])
+        raise ModelError(f"{path}: holds {len(files):,} GGUF files ({names}). Name one of them.")
+    return files[0]
 
 
 def _checkpoint(path: Path, run: str, name: str) -> Source:
@@ -75,9 +89,26 @@ def _checkpoints(run: Path) -> list[Path]:
 def _check_folder(path: Path) -> None:
     if (path / "config.json").is_file():
         return
+    if (path / "adapter_config.json").is_file():
+        refuse_adapter(path / "adapter_config.json", name=str(path))
     found = sorted(file.name for file in path.iterdir())
     listed = f"only {first_of(found)}" if found else "nothing: it is empty"
     raise ModelError(f"{path}: not a model; it has no config.json, and holds {listed}.")
+
+
+def refuse_adapter(config: Path, *, name: str) -> None:
+    """ModelError that says what an adapter is of, and how to measure the two together."""
+    try:
+        facts = json.loads(config.read_text())
+        base, kind = facts.get("base_model_name_or_path"), facts.get("peft_type")
+    except (ValueError, AttributeError):
+        base, kind = None, None
+    beside = " beside a whole model" if (config.parent / "config.json").is_file() else ", not a whole model"
+    raise ModelError(
+        f"{name}: an adapter ({kind or 'of an unknown kind'}) of {base or 'an unnamed model'}{beside}. Merge the two "
+        "with the package peft (AutoPeftModelForCausalLM.from_pretrained(DIR).merge_and_unload().save_pretrained(NEW)) "
+        "and name NEW, or load them in Python and call measure(model, corpus)."
+    )
 
 
 def first_of(names: Sequence[str]) -> str:

@@ -7,21 +7,21 @@ unless asked for, and pickles are read for their tensors only.
 """
 
 import hashlib
-import importlib.util
 import json
 import pickle
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from collapselab.errors import ConfigError, ModelError
-from collapselab.hub import hub_answers
 from collapselab.models.find import Source, first_of
+from collapselab.models.place import local_weights, place_of
+from collapselab.models.stored import check_enough
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -42,24 +42,30 @@ def load_model(
     device: str | torch.device = "cpu",
     dtype: torch.dtype | None = None,
     trust_code: bool = False,
+    place: dict[str, Any] | None = None,
 ) -> "PreTrainedModel":
     """The model, for measuring: in evaluation mode, without gradients, on the device, with every weight in its place.
 
     Without a `dtype` the weights stay as stored, but for a CPU, where half precision is very slow: float32 there.
+    `place` is that of `place_of(source)`, where it is known.
     """
+    target = find_device(str(device))
+    where = place or place_of(source)  # first, as an unknown name needs no library to be refused
+
     from transformers import AutoModelForCausalLM
 
     from collapselab.models.faster import faster
 
     library: Any = AutoModelForCausalLM
-    place = find_device(str(device))
-    stored: Any = torch.float32 if place.type == "cpu" else "auto"
-    where = _where(source)
-    with _in_one_message(source, offline=where["local_files_only"]), _silence():
+    as_stored: Any = torch.float32 if target.type == "cpu" else "auto"
+    with _in_one_message(source), _silence():
+        weights = local_weights(source, where)
         config = _causal_config(source, where, trust_code=trust_code)
+        if weights is not None:
+            check_enough(config, partial(_outline, config, trust_code=trust_code), weights, name=source.name)
         model, facts = library.from_pretrained(
             config=config,
-            dtype=dtype or stored,
+            dtype=dtype or as_stored,
             trust_remote_code=trust_code,
             weights_only=True,
             ignore_mismatched_sizes=True,  # ours to refuse, with the names
@@ -69,7 +75,7 @@ def load_model(
         )
     _check_weights(source, model, facts)
     faster(model)
-    ready: PreTrainedModel = model.to(place).eval().requires_grad_(False)
+    ready: PreTrainedModel = model.to(target).eval().requires_grad_(False)
     return ready
 
 
@@ -96,7 +102,7 @@ def model_hash(model: "PreTrainedModel") -> str:
     The same wherever the model was loaded from and whichever device it is on. Half-precision weights are the float32
     numbers they are equal to, so that loading them as float32 changes nothing; rounding to half precision does.
     """
-    settings = _hashed(model.config.to_diff_dict())
+    settings = _hashed(model.config.to_diff_dict()) | _adapters(model)
     digest = hashlib.blake2b(json.dumps(settings, sort_keys=True, default=str).encode(), digest_size=8)
     seen: set[int] = set()
     for name, tensor in sorted(model.state_dict(keep_vars=True).items()):
@@ -116,26 +122,29 @@ def _hashed(value: Any) -> Any:
     return {str(name): _hashed(inner) for name, inner in value.items() if name not in NOT_HASHED}
 
 
+def _adapters(model: nn.Module) -> dict[str, Any]:
+    """Strength and state of each adapter layer, which no weight shows; nothing for a model without one."""
+    layers: dict[str, Any] = {
+        name: [module.scaling, list(module.active_adapters), module.disable_adapters, module.merged]
+        for name, module in model.named_modules()
+        if isinstance(getattr(module, "scaling", None), dict) and hasattr(module, "active_adapters")
+    }
+    return {"adapters": layers} if layers else {}
+
+
 def _bytes(part: Tensor) -> memoryview:
     part = part.cpu().float() if part.dtype in (torch.float16, torch.bfloat16) else part.cpu()
     view: memoryview = part.contiguous().view(torch.uint8).numpy().data
     return view
 
 
-def _where(source: Source) -> dict[str, Any]:
-    """What the library calls the place; a hub that does not answer is not asked again, only the cache is."""
-    path = Path(source.path)
-    if path.suffix == ".gguf":
-        if importlib.util.find_spec("gguf") is None:
-            raise ModelError(f"{source.name}: GGUF files need the package gguf. Install collapselab[gguf].")
-        folder = str(path.parent)
-        return {"pretrained_model_name_or_path": folder, "gguf_file": path.name, "local_files_only": True}
-    local = path.is_dir()
-    return {
-        "pretrained_model_name_or_path": source.path,
-        "revision": source.revision,
-        "local_files_only": local or not hub_answers(),
-    }
+def _outline(config: Any, *, trust_code: bool) -> nn.Module:
+    from transformers import AutoModelForCausalLM
+
+    library: Any = AutoModelForCausalLM
+    with torch.device("meta"):
+        model: nn.Module = library.from_config(config, trust_remote_code=trust_code)
+    return model
 
 
 def _unpacked(where: dict[str, Any]) -> dict[str, Any]:
@@ -229,23 +238,18 @@ def _belongs(name: str, model: Any) -> bool:
 
 
 @contextmanager
-def _in_one_message(source: Source, *, offline: bool) -> Iterator[None]:
+def _in_one_message(source: Source) -> Iterator[None]:
     """Whatever the library says of files that it cannot read, as one error that names the model."""
     from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError
 
     refusals = (
-        OSError, ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError, ImportError, EOFError,
-        pickle.UnpicklingError, SafetensorError, StrictDataclassError
+        OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError, ImportError, EOFError,
+        AssertionError, ArithmeticError, MemoryError, pickle.UnpicklingError, SafetensorError, StrictDataclassError
     )  # fmt: skip
     try:
         yield
     except refusals as error:
-        if offline and isinstance(error, OSError) and not Path(source.path).exists():
-            raise ModelError(
-                f"{source.name}: no such folder here, not in the hub's cache, and the hub cannot be reached. Fetch it "
-                f"where there is a network (hf download {source.path} --local-dir DIR) and name that folder."
-            ) from error
         raise ModelError(f"{source.name}: cannot be loaded: {_reason(error)}") from error
 
 
@@ -268,4 +272,6 @@ def _silence() -> Iterator[None]:
 
 def _reason(error: BaseException) -> str:
     text = " ".join(str(error).split())
-    return (text if len(text) <= 300 else f"{text[:300]} …") or type(error).__name__
+    text = text if len(text) <= 300 else f"{text[:300]} …"
+    kind = type(error).__name__
+    return f"{kind}: {text}" if text and isinstance(error, LookupError | ArithmeticError) else text or kind

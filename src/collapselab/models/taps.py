@@ -4,6 +4,9 @@ The feature is whatever enters the model's output embedding, and the tap takes i
 output layer hands its input through instead of computing logits. No list of architectures, names or final norms is
 needed, and gradients flow. The features of the layers below are what its blocks hand on, before any final norm.
 
+An output layer that is not a plain linear one (a LoRA adapter on it, a wrapper that keeps a copy, packed weights) is
+read by experiment as well: unit vectors are sent through it, and what they become are the columns of its weight.
+
 What the model does to the logits afterwards (scaling, soft-capping) is not read from the configuration, where every
 architecture calls it by another name, but found by experiment: a ramp of known numbers is sent through in place of the
 logits, and what comes out is explained as scale and cap, or refused.
@@ -21,6 +24,9 @@ import torch
 from torch import Tensor, nn
 
 from collapselab.errors import ModelError
+
+UNITS_AT_ONCE = 64
+"""Unit vectors sent through an output layer at once: each becomes as many numbers as there are classes."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +57,22 @@ def features(model: nn.Module, input_ids: Tensor, **inputs: Any) -> Tensor:
 
     with _instead_of_the_head(model, take):
         model(input_ids=input_ids, use_cache=False, **inputs)
-    if len(taken) != 1 or taken[0].shape[:2] != input_ids.shape:
-        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in taken) or "nothing"
-        raise ModelError(f"{name_of(model)}: its output layer got {shapes} for {tuple(input_ids.shape)} tokens.")
-    return taken[0]
+    return _only(taken, model, input_ids)
+
+
+def features_and_logits(model: nn.Module, input_ids: Tensor) -> tuple[Tensor, Tensor]:
+    """The features of each token, and the logits that the model itself makes of them in the same pass."""
+    taken: list[Tensor] = []
+    own = _head(model).forward
+
+    def take(entering: Tensor, *more: Any, **named: Any) -> Tensor:
+        taken.append(entering)
+        logits: Tensor = own(entering, *more, **named)
+        return logits
+
+    with _instead_of_the_head(model, take):
+        logits: Tensor = model(input_ids=input_ids, use_cache=False).logits
+    return _only(taken, model, input_ids), logits
 
 
 def layer_features(
@@ -85,11 +103,15 @@ def layer_names(model: nn.Module) -> list[str]:
 
 
 def output_layer(model: nn.Module) -> OutputLayer:
-    """The layer that turns features into logits, with what the model does to the logits after it."""
+    """The layer that turns features into logits, with what the model does to the logits after it.
+
+    The weight of a plain linear layer is the model's own tensor; that of any other is a copy, without a gradient.
+    """
     model = bare_model(model)
     head = _head(model)
-    scale, softcap = _found_by_experiment(model, len(head.weight))
-    return OutputLayer(head.weight, getattr(head, "bias", None), scale, softcap)
+    weight, bias = (head.weight, head.bias) if _is_plain(head) else _linear_map(model, head)
+    scale, softcap = _found_by_experiment(model, len(weight))
+    return OutputLayer(weight, bias, scale, softcap)
 
 
 def bare_model(model: nn.Module) -> nn.Module:
@@ -182,6 +204,39 @@ def _head(model: Any) -> Any:
     if "MaskedLM" in type(model).__name__:
         raise ModelError(f"{name_of(model)}: sees the whole text at once; a causal language model is needed.")
     return head
+
+
+def _only(taken: list[Tensor], model: nn.Module, input_ids: Tensor) -> Tensor:
+    """What entered the output layer, if it was run once, for every token."""
+    if len(taken) != 1 or taken[0].shape[:2] != input_ids.shape:
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in taken) or "nothing"
+        raise ModelError(f"{name_of(model)}: its output layer got {shapes} for {tuple(input_ids.shape)} tokens.")
+    return taken[0]
+
+
+def _is_plain(head: Any) -> bool:
+    """Whether weight and bias say all about the layer: nothing replaces its forward, and its weights are not packed."""
+    plain = type(head).forward is nn.Linear.forward and "forward" not in head.__dict__
+    return plain and type(head.weight) in (nn.Parameter, Tensor) and head.weight.is_floating_point()
+
+
+@torch.no_grad()
+def _linear_map(model: nn.Module, head: nn.Module) -> tuple[Tensor, Tensor | None]:
+    """Weight and bias of an output layer of any kind: what becomes of unit vectors, and of zero.
+
+    A layer that is not linear gives numbers too. That its logits are others is seen when they are compared.
+    """
+    entering = features(model, torch.zeros(1, 1, dtype=torch.int64, device=next(model.parameters()).device))
+    units = torch.eye(entering.shape[-1], dtype=entering.dtype, device=entering.device)
+    modes = [(module, module.training) for module in head.modules()]
+    head.eval()  # an adapter's dropout would be part of the weight
+    try:
+        bias: Tensor = head.forward(torch.zeros_like(entering))[0, 0]
+        columns = [head.forward(some[None])[0] - bias for some in torch.split(units, UNITS_AT_ONCE)]
+    finally:
+        for module, mode in modes:
+            module.training = mode
+    return torch.cat(columns).T.contiguous(), bias if bias.any() else None
 
 
 @contextmanager

@@ -1,11 +1,18 @@
 """What is asked of a measurement: the settings that shape its numbers, checked before anything is loaded."""
 
-import json
-import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, final
 
 from collapselab.errors import ConfigError
+
+MOST = {"bins": 1_000, "bootstrap": 100_000, "seed": 2**63 - 2, "tokens": 2**63 - 1, "min_count": 2**63 - 1}
+"""Beyond these a number means a mistake: more bins or resamples than any memory holds, or more than 64 bits."""
+
+FIRST = (
+    "layers", "bins", "null", "bootstrap", "dtype", "batch", "tokens", "min_count", "train_loss", "strict", "seed",
+    "shard_classes"
+)  # fmt: skip
+"""The options of the first version."""
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
@@ -35,6 +42,9 @@ class Options:
             raise ConfigError(f"dtype is {self.dtype!r}; it is one of {', '.join(DTYPES)}.")
         self._at_least(0, "bins", "bootstrap", "seed")
         self._at_least(1, "min_count", "tokens")
+        for name, most in MOST.items():
+            if (getattr(self, name) or 0) > most:
+                raise ConfigError(f"{name} is {getattr(self, name):,}; it is at most {most:,}.")
         if self.batch != "auto":
             self._at_least(1, "batch")
         if self.bootstrap == 1:
@@ -49,10 +59,13 @@ class Options:
                 raise ConfigError(f"{name} is {value!r}; a whole number from {least} on is needed.")
 
     def facts(self) -> dict[str, Any]:
-        """The settings as JSON knows them."""
-        facts: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        return facts
+        """What two measurements are compared by: the options of the first version, and later ones that were changed.
+
+        So an option that is added with a default leaves every finished measurement what it is.
+        """
+        changed = {one.name for one in fields(self) if getattr(self, one.name) != one.default}
+        return {name: value for name, value in asdict(self).items() if name in FIRST or name in changed}
 
     def blocks_for(self, labels_per_block: int, blocks: int) -> int:
         """How many blocks hold the tokens asked for."""
-        return blocks if self.tokens is None else min(blocks, math.ceil(self.tokens / labels_per_block))
+        return blocks if self.tokens is None else min(blocks, -(-self.tokens // labels_per_block))

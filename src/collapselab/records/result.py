@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from collapselab.disk import written_whole
-from collapselab.errors import ConfigError, RunError
+from collapselab.disk import document_text, read_document, sha256, write_document, written_whole
+from collapselab.errors import ConfigError, DamagedError
 from collapselab.records.tables import Row, to_frame, write_results
 
 if TYPE_CHECKING:
@@ -42,23 +42,43 @@ class Result:
         return to_frame(self.rows)
 
     def to_json(self) -> str:
-        """One JSON document; what cannot be said in JSON (an infinite perplexity) is null."""
-        document = _sayable({"facts": self.facts, "rows": [asdict(row) for row in self.rows]})
-        return json.dumps(document, ensure_ascii=False, allow_nan=False)
+        """One JSON document with a checksum; what cannot be said in JSON (an infinite perplexity) is null."""
+        return document_text(self._document(), compact=True).rstrip("\n")
 
     def save(self, path: str | Path) -> None:
         """Write the JSON document, whole or not at all."""
-        with written_whole(path) as temporary:
-            temporary.write_text(self.to_json() + "\n")
+        write_document(path, self._document(), compact=True)
 
     @classmethod
     def load(cls, path: str | Path) -> "Result":
-        """What `save` wrote."""
+        """What `save` wrote; DamagedError if it was changed since, or is something else."""
+        document = read_measurement(path)
         try:
-            document = json.loads(Path(path).read_text())
             return cls([Row(**row) for row in document["rows"]], document["facts"])
         except (ValueError, KeyError, TypeError) as error:
-            raise RunError(f"{path}: not a measurement, or damaged ({error}). Delete it and measure again.") from error
+            raise DamagedError(f"{path}: not a measurement ({error}). Delete it and measure again.") from error
+
+    def _document(self) -> dict[str, Any]:
+        document: dict[str, Any] = _sayable(
+            {"format": 2, "facts": self.facts, "rows": [asdict(row) for row in self.rows]}
+        )
+        return document
+
+
+def read_measurement(path: str | Path) -> dict[str, Any]:
+    """The document of a measurement, verified: `facts` is a mapping, `rows` a list. Read again only if it changed."""
+    path = Path(path)
+    found = path.stat()
+    stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
+    if path not in _read or _read[path][0] != stamp:
+        document = read_document(path, unchecked=True)
+        if not isinstance(document.get("facts"), dict) or not isinstance(document.get("rows"), list):
+            raise DamagedError(f"{path}: not a measurement. Delete it and measure again.")
+        _read[path] = (stamp, document)
+    return _read[path][1]
+
+
+_read: dict[Path, tuple[tuple[int, int, int], dict[str, Any]]] = {}
 
 
 @final
@@ -105,16 +125,38 @@ def check_suffix(path: str | Path) -> None:
 
 
 def write(path: str | Path, found: Result | Results) -> None:
-    """Write rows as .csv or .parquet, or rows and facts as .json, whole or not at all."""
+    """Write rows as .csv or .parquet with the facts in a file beside it, or both as .json; whole or not at all."""
     check_suffix(path)
-    if Path(path).suffix == ".csv":
+    path = Path(path)
+    if path.suffix == ".csv":
         write_results(path, found.rows)
-        return
-    with written_whole(path) as temporary:
-        if Path(path).suffix == ".json":
-            temporary.write_text(found.to_json() + "\n")
-        else:
-            found.to_frame().to_parquet(temporary, index=False)
+    else:
+        with written_whole(path) as temporary:
+            if path.suffix == ".json":
+                temporary.write_text(found.to_json() + "\n")
+            else:
+                found.to_frame().to_parquet(temporary, index=False)
+    if path.suffix != ".json":
+        write_document(facts_path(path), _facts_beside(path, found))
+
+
+def facts_path(path: str | Path) -> Path:
+    """Where the facts of a table's rows are: `results.facts.json` beside `results.csv`."""
+    return Path(path).with_suffix(".facts.json")
+
+
+def _facts_beside(path: Path, found: Result | Results) -> dict[str, Any]:
+    """The facts of all models of a table, and the hash of the table that they belong to."""
+    results, failures = (found.results, found.failures) if isinstance(found, Results) else ([found], {})
+    document: dict[str, Any] = _sayable(
+        {
+            "format": 2,
+            "table": {"name": path.name, "sha256": sha256(path)},
+            "facts": [result.facts for result in results],
+            "failures": failures,
+        }
+    )
+    return document
 
 
 def _sayable(thing: Any) -> Any:

@@ -1,7 +1,8 @@
 """A run's folder: what it is, how far it got, and from where it can go on.
 
-    <run>/run.json                 the complete configuration and provenance
-          checkpoints/<epoch>/     a standard Hugging Face folder, and training.json with step, losses and a checksum
+    <run>/run.json                 RunRecord: the complete configuration and provenance
+          checkpoints/<epoch>/     a standard Hugging Face folder, and training.json: a Checkpoint, with the hash of
+                                   every file in the folder
           log.jsonl                one line a logged step, one a checkpoint
           state/<step>.safetensors what resuming needs, the last two; gone when the run is finished
           .lock                    held while a process trains
@@ -9,22 +10,122 @@
 A run is finished when every planned checkpoint is there.
 """
 
+import hashlib
 import json
+import re
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from torch import Tensor
 
 from collapselab.core.storage import load_tensors, save_tensors
-from collapselab.disk import locked, sha256, written_whole
-from collapselab.errors import RunError
+from collapselab.disk import folder_written_whole, locked, sha256, sweep, written_whole
+from collapselab.errors import DamagedError, RunError
+from collapselab.records.record import FiniteOrNone, Record
 
-FORMAT = 1
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+RECORD, TRAINING = "run.json", "training.json"
 STATE = "training state"
 KEPT_STATES = 2
+LOADED = (".safetensors", ".bin", ".gguf", ".json", ".py")
+"""Files that could change what the library loads; others may be added to a checkpoint's folder."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class TrainedOn(_Part):
+    """The corpus of a run."""
+
+    path: str
+    hash: str
+    vocabulary: int
+    block: int
+
+
+class PlannedRun(_Part):
+    """What the settings come to on that corpus; `checkpoints` are their steps by name."""
+
+    batch: int
+    blocks: int
+    steps: int
+    warmup: int
+    tokens: int
+    checkpoints: dict[str, int]
+
+
+class BuiltModel(_Part):
+    """The model that is trained: its size and the configuration that the library builds it from."""
+
+    parameters: int
+    config: dict[str, JsonValue]
+
+
+class Provenance(_Part):
+    """When, by what and where a run was started."""
+
+    started: str
+    versions: dict[str, str]
+    python: str
+    commit: str | None
+    machine: str
+    device: str
+    precision: str
+    processes: int
+    threads: int
+
+
+class RunRecord(Record):
+    """run.json: everything that decides the weights of a run, and where it was started.
+
+    `settings` are those that identify the run: see `collapselab.training.settings.resolved`.
+    """
+
+    hash: str
+    settings: dict[str, JsonValue]
+    corpus: TrainedOn
+    plan: PlannedRun
+    model: BuiltModel
+    provenance: Provenance
+
+
+class Checkpoint(Record):
+    """training.json: what is known of a checkpoint, and the sha256 of every other file of its folder.
+
+    `run` is the hash of its run; a checkpoint of format 1 has none, and the hash of its weights alone.
+    """
+
+    run: str | None = None
+    checkpoint: str
+    step: int
+    epoch: float
+    tokens: int
+    train_loss: FiniteOrNone
+    val_loss: FiniteOrNone
+    val_accuracy: FiniteOrNone
+    perplexity: FiniteOrNone
+    seconds: float
+    files: dict[str, str] = Field(default_factory=dict)
+
+    @classmethod
+    def upgraded(cls, document: dict[str, Any]) -> dict[str, Any]:
+        if "sha256" in document and "files" not in document:
+            return document | {"files": {"model.safetensors": document["sha256"]}}
+        return document
+
+
+def identity(settings: Mapping[str, JsonValue], corpus_hash: str) -> str:
+    """Eight hex digits that two runs share exactly if they should have the same weights."""
+    values = json.dumps([settings, corpus_hash], sort_keys=True)
+    return hashlib.sha256(values.encode()).hexdigest()[:8]
 
 
 @final
@@ -46,50 +147,68 @@ class RunFolder:
         with locked(self.path / ".lock", busy=busy):
             yield
 
-    def record(self) -> dict[str, Any] | None:
+    def record(self) -> RunRecord | None:
         """run.json, None where there is none yet."""
-        path = self.path / "run.json"
-        if not path.exists():
-            return None
         try:
-            record: dict[str, Any] = json.loads(path.read_text())
-        except ValueError as error:
-            raise RunError(f"{path}: damaged ({error}). Name another folder, or delete this one.") from error
-        if not isinstance(record, dict) or record.get("format") != FORMAT:
-            raise RunError(f"{path}: not one that this version reads. Name another folder, or delete this one.")
-        return record
+            return RunRecord.read(self.path / RECORD)
+        except FileNotFoundError:
+            return None
+        except DamagedError as error:
+            raise DamagedError(f"{error} Move the folder away, or delete it, and the run is made again.") from error
 
-    def begin(self, record: dict[str, Any]) -> None:
+    def begin(self, record: RunRecord) -> None:
         """Write run.json, or make sure that the one there is of the same run."""
         old = self.record()
         if old is None:
-            with written_whole(self.path / "run.json") as temporary:
-                temporary.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+            record.write(self.path / RECORD)
             return
-        new = json.loads(json.dumps(record))
-        before, now = (one["settings"] | {"corpus": one["corpus"]["hash"]} for one in (old, new))
+        before, now = (one.settings | {"corpus": one.corpus.hash} for one in (old, record))
         changed = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
         if changed:
-            told = "; ".join(f"{name} was {before.get(name)!r}, now {now.get(name)!r}" for name in changed)
-            raise RunError(f"{self.path}: holds a run with other settings ({told}). Name another folder for this one.")
+            listed = "; ".join(f"{name} was {before.get(name)!r}, now {now.get(name)!r}" for name in changed)
+            raise RunError(f"{self.path}: holds a run with other settings ({listed}). Name another folder for this.")
 
-    def checkpoint(self, name: str) -> Path:
+    def checkpoint_path(self, name: str) -> Path:
         return self.path / "checkpoints" / name
 
-    def checkpoint_facts(self, name: str) -> dict[str, Any] | None:
-        """What training.json says of a checkpoint, None where it is not there or its weights are not those written."""
-        folder = self.checkpoint(name)
+    def checkpoint(self, name: str, *, verify: bool = True) -> Checkpoint | None:
+        """What is known of a checkpoint, None where it is not there.
+
+        DamagedError where a file of it is not the one that was written, or where it is not this one; `verify=False`
+        looks at training.json alone.
+        """
+        folder = self.checkpoint_path(name)
         try:
-            facts: dict[str, Any] = json.loads((folder / "training.json").read_text())
-            if sha256(folder / "model.safetensors") == facts["sha256"]:
-                return facts
-        except (OSError, ValueError, KeyError) as error:
+            found = Checkpoint.read(folder / TRAINING)
+        except FileNotFoundError as error:
             if not folder.exists():
                 return None
-            self.say(f"checkpoint {name} is damaged ({error}); it is made again.")
-        else:
-            self.say(f"checkpoint {name} is damaged (its weights do not match their checksum); it is made again.")
-        return None
+            raise DamagedError(f"{folder}: has no {TRAINING}.") from error
+        if found.checkpoint != name:
+            raise DamagedError(f"{folder}: holds checkpoint {found.checkpoint}, not {name}.")
+        if verify:
+            self._verify(folder, found)
+        return found
+
+    def checkpoint_names(self) -> list[str]:
+        """The checkpoints that are there, by number; names that are no numbers last."""
+
+        def number(name: str) -> tuple[float, str]:
+            return (float(name) if re.fullmatch(r"\d+(\.\d+)?", name) else float("inf"), name)
+
+        inside = (self.path / "checkpoints").glob("*") if (self.path / "checkpoints").is_dir() else ()
+        return sorted((path.name for path in inside if path.is_dir() and not path.name.startswith(".")), key=number)
+
+    def write_checkpoint(self, model: "PreTrainedModel", tokenizer: Path, known: Checkpoint) -> None:
+        """Weights, configuration and tokenizer as the library reads them, and training.json with their hashes."""
+        path = self.checkpoint_path(known.checkpoint)
+        shutil.rmtree(path, ignore_errors=True)  # one that was found damaged
+        with folder_written_whole(path) as folder:
+            with _quiet_library():
+                model.save_pretrained(folder)
+            shutil.copytree(tokenizer, folder, dirs_exist_ok=True)
+            files = {file.relative_to(folder).as_posix(): sha256(file) for file in _files(folder)}
+            known.model_copy(update={"files": files}).write(folder / TRAINING)
 
     def save_state(self, step: int, tensors: dict[str, Tensor], facts: dict[str, object]) -> None:
         save_tensors(self._state(step), tensors, kind=STATE, facts=facts)
@@ -108,12 +227,16 @@ class RunFolder:
         return 0, {}, {}
 
     def drop_states(self) -> None:
+        """Remove what resuming needed: the run is finished."""
+        folder = self.path / "state"
         for step in self._states():
             self._state(step).unlink(missing_ok=True)
-        if self._state(0).parent.is_dir():
-            self._state(0).parent.rmdir()
+        if folder.is_dir():
+            sweep(folder)
+            if not any(folder.iterdir()):
+                folder.rmdir()
 
-    def log(self, entry: dict[str, Any]) -> None:
+    def log(self, entry: Mapping[str, object]) -> None:
         with (self.path / "log.jsonl").open("a") as file:
             file.write(json.dumps(entry) + "\n")
 
@@ -121,29 +244,82 @@ class RunFolder:
         """Forget what was logged after a step, and of checkpoints that are made again."""
         path = self.path / "log.jsonl"
         if path.exists():
-            kept = [line for line in path.read_text().splitlines() if _is_kept(line, step, missing)]
+            entries = [entry for entry in self.read_log() if _is_kept(entry, step, missing)]
             with written_whole(path) as temporary:
-                temporary.write_text("".join(line + "\n" for line in kept))
+                temporary.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
 
     def read_log(self) -> list[dict[str, Any]]:
-        path = self.path / "log.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        """The entries of the log; a line that is none (a process was killed while it wrote it) is left out."""
+        try:
+            lines = (self.path / "log.jsonl").read_bytes().splitlines()
+        except FileNotFoundError:
+            return []
+        return [entry for line in lines if (entry := log_entry(line)) is not None]
 
     def say(self, text: str) -> None:
         print(f"{self.name}: {text}", file=sys.stderr)
+
+    def _verify(self, folder: Path, found: Checkpoint) -> None:
+        known = self.record() if found.run is not None else None
+        if known is not None and known.hash != found.run:
+            raise DamagedError(f"{folder}: is of the run {found.run}, not of this one, {known.hash}.")
+        for name, expected in found.files.items():
+            try:
+                same = sha256(folder / name) == expected
+            except FileNotFoundError as error:
+                raise DamagedError(f"{folder}: {name} is missing.") from error
+            if not same:
+                raise DamagedError(f"{folder / name}: damaged or changed; its contents do not match their checksum.")
+        read = {file.relative_to(folder).as_posix() for file in _files(folder) if file.suffix in LOADED}
+        added = read - found.files.keys() - {TRAINING}
+        if found.format > 1 and added:
+            raise DamagedError(f"{folder}: {min(added)} was added after it was written.")
 
     def _state(self, step: int) -> Path:
         return self.path / "state" / f"{step}.safetensors"
 
     def _states(self) -> list[int]:
         """Steps with a state, the last first."""
-        found = [path.stem for path in (self.path / "state").glob("*.safetensors")]
-        return sorted((int(step) for step in found if step.isdecimal()), reverse=True)
+        names = [path.stem for path in (self.path / "state").glob("*.safetensors")]
+        return sorted((int(step) for step in names if step.isdecimal()), reverse=True)
 
 
-def _is_kept(line: str, step: int, missing: set[str]) -> bool:
+def verify_checkpoint(folder: Path) -> Checkpoint:
+    """The checkpoint in a folder of a run; DamagedError where one of its files is not the one that was written."""
+    place = folder.resolve()
+    found = RunFolder(place.parents[1]).checkpoint(place.name)
+    if found is None:
+        raise DamagedError(f"{folder}: there is no such checkpoint.")
+    return found
+
+
+def log_entry(line: bytes) -> dict[str, Any] | None:
+    """What a line of a log says; None where it is not one."""
     try:
         entry = json.loads(line)
-    except ValueError:  # the line during which the process was killed
-        return False
+    except (ValueError, RecursionError):
+        return None
+    known = isinstance(entry, dict) and isinstance(entry.get("step"), int)
+    return entry if known else None
+
+
+def _is_kept(entry: Mapping[str, Any], step: int, missing: set[str]) -> bool:
     return bool(entry["step"] <= step and entry.get("checkpoint") not in missing)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+@contextmanager
+def _quiet_library() -> Iterator[None]:
+    """Without a progress bar for every file: there is one for the training."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]

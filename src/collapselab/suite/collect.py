@@ -4,20 +4,21 @@ A row stands in the tables if its run is what its name says: the settings in run
 name, and a measurement must be of that run, that checkpoint and that corpus. What does not fit is left out, and said.
 """
 
-import hashlib
-import json
-import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
 from collapselab.disk import disk_errors
-from collapselab.errors import RunError
-from collapselab.records.run import RunFolder
-from collapselab.records.tables import Row, Run, write_results, write_runs
-from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.status import read_measurement
+from collapselab.errors import DamagedError, RunError, UserError
+from collapselab.records.result import Result
+from collapselab.records.run import Checkpoint, RunFolder, RunRecord, identity
+from collapselab.records.tables import Row, Run, check_run, hashed_files, write_tables
+from collapselab.records.versions import outdated
+from collapselab.suite.folder import Failure, SuiteFolder
 
+RECORDS = ("*/run.json", "*/checkpoints/*/training.json", "*/measure/*.json", "failed/*.json")
+"""What the tables are made from."""
 NOT_COLUMNS = ("checkpoints", "epochs", "family", "width", "depth", "weight_decay", "lr", "seed")
 """Settings that are no further columns: they have one in every table, or say only what was kept."""
 
@@ -34,53 +35,67 @@ class Tables:
 
 def collect(folder: SuiteFolder) -> Tables:
     """Read the folders of all runs, and write both tables, each whole or not at all."""
-    if not folder.path.is_dir():
-        raise RunError(f"{folder.path}: no such folder. Run a suite first: collapselab suite run SUITE")
+    folder.existing_record()  # a folder of anything else keeps its tables
     with folder.locked("tables", wait=True):
         tables = read_tables(folder)
         with disk_errors(folder.path):
-            write_runs(folder.path / "runs.csv", tables.runs)
-            write_results(folder.path / "results.csv", tables.results)
+            records = sorted(file for pattern in RECORDS for file in folder.path.glob(pattern))
+            made_from = hashed_files(folder.path, records)
+            write_tables(folder.path, tables.runs, tables.results, made_from=made_from)
     return tables
 
 
 def read_tables(folder: SuiteFolder) -> Tables:
     """The rows that the folders of the runs hold, in the order of their names."""
     tables = Tables()
-    failures = {failure["run"]: failure for failure in folder.failures()}
+    failures = {failure.run: failure for failure in folder.failures()}
     names = {path.parent.name for path in folder.path.glob("*/run.json")}
     for name in sorted(names | failures.keys()):
+        part = Tables()
         try:
-            rows = _checkpoint_rows(folder.run(name), tables) if name in names else []
-        except RunError as error:
+            rows = _checkpoint_rows(folder.run(name), part) if name in names else []
+            if name in failures:
+                _add_failure(rows, failures[name], part)
+            for row in rows:
+                check_run(row)
+        except UserError as error:
             tables.refused.append(str(error))
             continue
-        if name in failures:
-            _add_failure(rows, failures[name], tables)
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            tables.refused.append(
+                f"{folder.run(name)}: its records are damaged or not ours ({type(error).__name__}: {error}). Its rows "
+                "are refused; delete its folder, and `suite run` makes it again."
+            )
+            continue
         tables.runs += rows
+        tables.results += part.results
+        tables.refused += part.refused
     return tables
 
 
 def _checkpoint_rows(path: Path, tables: Tables) -> list[Run]:
-    record = RunFolder(path).record()
+    folder = RunFolder(path)
+    record = folder.record()
     assert record is not None
     _check_identity(path, record)
     rows = []
-    for checkpoint in record["plan"]["checkpoints"]:
-        facts = _training_facts(path / "checkpoints" / checkpoint / "training.json")
-        if facts is None:
+    for checkpoint in record.plan.checkpoints:
+        try:
+            known = folder.checkpoint(checkpoint, verify=False)
+        except DamagedError as error:
+            raise DamagedError(f"{error} Delete that folder; `suite run` makes it again.") from error
+        if known is None:
             continue
-        rows.append(_run_row(path.name, record, facts))
+        rows.append(_run_row(path.name, record, known))
         measurement = path / "measure" / f"{checkpoint}.json"
         if measurement.exists():
             tables.results += _measured_rows(measurement, path.name, checkpoint, record, tables)
     return rows
 
 
-def _check_identity(path: Path, record: dict[str, Any]) -> None:
-    said = json.dumps([record["settings"], record["corpus"]["hash"]], sort_keys=True)
-    found = hashlib.sha256(said.encode()).hexdigest()[:8]
-    for what, claimed in (("run.json says", record["hash"]), ("its folder's name says", path.name[-8:])):
+def _check_identity(path: Path, record: RunRecord) -> None:
+    found = identity(record.settings, record.corpus.hash)
+    for what, claimed in (("run.json says", record.hash), ("its folder's name says", path.name[-8:])):
         if claimed != found:
             raise RunError(
                 f"{path}: its settings have the hash {found}, but {what} {claimed}. Its rows are refused; move the "
@@ -88,81 +103,69 @@ def _check_identity(path: Path, record: dict[str, Any]) -> None:
             )
 
 
-def _training_facts(path: Path) -> dict[str, Any] | None:
-    if not path.exists():
-        return None
-    try:
-        facts: dict[str, Any] = json.loads(path.read_text())
-    except ValueError as error:
-        raise RunError(f"{path}: damaged ({error}). Delete its folder; `suite run` makes it again.") from error
-    return facts
-
-
-def _run_row(name: str, record: dict[str, Any], facts: dict[str, Any]) -> Run:
-    planned = record["plan"]
-    outcomes = {key: _finite(facts[key]) for key in ("train_loss", "val_loss", "val_accuracy", "perplexity")}
+def _run_row(name: str, record: RunRecord, known: Checkpoint) -> Run:
+    planned, settings = record.plan, record.settings
     return {
-        **_setting_columns(name, record["settings"], record["corpus"]),
-        "checkpoint": facts["checkpoint"],
-        "epochs": planned["steps"] * planned["batch"] / planned["blocks"] if record["settings"]["steps"]
-                  else record["settings"]["epochs"],
-        "epoch": facts["epoch"],
-        "parameters": record["model"]["parameters"],
-        "tokens": facts["tokens"],
-        **outcomes,
-        "seconds": facts["seconds"],
+        **_setting_columns(name, settings, corpus=record.corpus.path, corpus_hash=record.corpus.hash),
+        "checkpoint": known.checkpoint,
+        "epochs": planned.steps * planned.batch / planned.blocks if settings["steps"] else settings["epochs"],
+        "epoch": known.epoch,
+        "parameters": record.model.parameters,
+        "tokens": known.tokens,
+        "train_loss": known.train_loss,
+        "val_loss": known.val_loss,
+        "val_accuracy": known.val_accuracy,
+        "perplexity": known.perplexity,
+        "seconds": known.seconds,
         "why": None,
-    }  # fmt: skip
+    }
 
 
-def _setting_columns(name: str, settings: dict[str, Any], corpus: dict[str, Any]) -> Run:
+def _setting_columns(name: str, settings: Mapping[str, Any], *, corpus: str, corpus_hash: str | None) -> Run:
     further = {key: value for key, value in settings.items() if key not in NOT_COLUMNS}
     return {
         "run": name,
         **{key: settings[key] for key in ("family", "width", "depth", "weight_decay", "lr", "seed")},
         **further,
-        "corpus": f"{Path(corpus['path']).name} {corpus['hash']}",
+        "corpus": f"{Path(corpus).name} {corpus_hash}",
     }
 
 
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
-
-
-def _measured_rows(path: Path, run: str, checkpoint: str, record: dict[str, Any], tables: Tables) -> list[Row]:
-    document = read_measurement(path)
-    if document is None:
-        tables.refused.append(f"{path}: damaged. Its rows are refused; `suite run` measures again.")
-        return []
-    facts, wanted = document["facts"], {"run": run, "checkpoint": checkpoint, "corpus_hash": record["corpus"]["hash"]}
-    for key, value in wanted.items():
-        if facts.get(key) != value:
-            tables.refused.append(f"{path}: its {key} is {facts.get(key)}, not {value}. Its rows are refused.")
-            return []
+def _measured_rows(path: Path, run: str, checkpoint: str, record: RunRecord, tables: Tables) -> list[Row]:
     try:
-        return [Row(**row) for row in document["rows"]]
-    except (TypeError, ValueError, KeyError) as error:
-        tables.refused.append(f"{path}: damaged ({error}). Its rows are refused; delete it and measure again.")
+        result = Result.load(path)
+    except DamagedError as error:
+        tables.refused.append(f"{error} Its rows are refused; `suite run` measures again.")
         return []
+    wanted = {"run": run, "checkpoint": checkpoint, "corpus_hash": record.corpus.hash}
+    for key, value in wanted.items():
+        if result.facts.get(key) != value:
+            tables.refused.append(f"{path}: its {key} is {result.facts.get(key)}, not {value}. Its rows are refused.")
+            return []
+    if why := outdated((row.metric, row.version) for row in result.rows):
+        tables.refused.append(f"{path}: {why}. Its rows are left out; `suite run` measures again.")
+        return []
+    return result.rows
 
 
-def _add_failure(rows: list[Run], failure: dict[str, Any], tables: Tables) -> None:
+def _add_failure(rows: list[Run], failure: Failure, tables: Tables) -> None:
     """The reason, in the row of the checkpoint that could not be finished; a row of its own where there is none."""
-    if "settings" not in failure:
-        tables.refused.append(f"{failure['run']}: {failure['why']}")
+    record = failure.record
+    if record is None:
+        tables.refused.append(f"{failure.run}: {failure.why}")
         return
-    why = f"{failure['stage']} failed: {failure['why']}"
+    why = f"{record.stage} failed: {record.why}"
     for row in rows:
-        if row["checkpoint"] == failure["checkpoint"]:
+        if row["checkpoint"] == record.checkpoint:
             row["why"] = why
             return
     rows.append(
         {
-            **_setting_columns(failure["run"], failure["settings"], failure["corpus"]),
-            "checkpoint": failure["checkpoint"],
-            "epochs": failure["epochs"],
+            **_setting_columns(record.run, record.settings, corpus=record.corpus.path, corpus_hash=record.corpus.hash),
+            "checkpoint": record.checkpoint,
+            "epochs": record.epochs,
             "epoch": None,
-            "parameters": failure["parameters"],
+            "parameters": record.parameters,
             **dict.fromkeys(("tokens", "train_loss", "val_loss", "val_accuracy", "perplexity", "seconds")),
             "why": why,
         }

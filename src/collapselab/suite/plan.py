@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, final
 
 from collapselab.errors import ConfigError, ModelError
 from collapselab.records.options import Options
+from collapselab.records.run import identity
 from collapselab.suite.corpora import CorpusFacts
 from collapselab.suite.recipe import Suite
-from collapselab.training.settings import Plan, Settings, identity, model_config, paper_batch, plan, resolved
+from collapselab.training.settings import Plan, Settings, model_config, paper_batch, plan, resolved
 
 if TYPE_CHECKING:
     from collapselab.models.sizes import Architecture
@@ -120,10 +121,12 @@ def run_name(settings: Settings, corpus_key: str) -> str:
     """The name of the run's folder, as 02x0128-e3-lr0.002-s1-5f0c1d2e."""
     values = resolved(settings)
     family = "" if settings.family == "gpt-neo" else f"{Path(settings.family).stem}-"
-    length = f"n{settings.steps}" if settings.steps else f"e{values['epochs']:g}"
+    length = f"n{settings.steps}" if settings.steps else f"e{settings.epochs or 1:g}"
     parts = [f"{family}{settings.depth:02}x{settings.width:04}", length]
-    parts += [_marked(name, values[name]) for name in MARKS if values[name] != _usual(name, settings)]
-    return "-".join([*parts, identity(settings, corpus_key)])
+    parts += [
+        _marked(name, values[name]) for name in MARKS if name in values and values[name] != _usual(name, settings)
+    ]
+    return "-".join([*parts, identity(values, corpus_key)])
 
 
 def described(settings: Settings) -> str:

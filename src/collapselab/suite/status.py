@@ -1,11 +1,14 @@
 """Where each run of a suite stands, read from its folder: queued, training, measuring, stopped, failed or done."""
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, final
 
+from collapselab.errors import DamagedError
 from collapselab.records.options import Options
+from collapselab.records.result import Result
+from collapselab.records.run import log_entry
+from collapselab.records.versions import outdated
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.plan import Entry
 
@@ -52,7 +55,7 @@ def run_state(folder: SuiteFolder, entry: Entry, options: Options, *, job: str |
         stage = "failed"
     else:
         stage = "stopped" if (path / "run.json").exists() else "queued"
-    why = failure["why"] if failure is not None and stage == "failed" else None
+    why = failure.why if failure is not None and stage == "failed" else None
     left = left if stage == "training" else None
     made, measured = count - len(unmade), count - len(unmeasured)
     return State(entry.name, stage, count, made, measured, step, entry.planned.steps, loss, left, why, job)
@@ -66,51 +69,39 @@ def missing(path: Path, entry: Entry, options: Options) -> tuple[list[str], list
     return unmade, unmeasured
 
 
-def read_measurement(path: Path) -> dict[str, Any] | None:
-    """What a file of a measurement holds, None where it is not there or damaged; read again only if it changed."""
-    try:
-        found = path.stat()
-        stamp = (found.st_mtime_ns, found.st_size)
-        if path not in _read or _read[path][0] != stamp:
-            document = json.loads(path.read_text())
-            _read[path] = (stamp, document if isinstance(document, dict) and "facts" in document else None)
-        return _read[path][1]
-    except (OSError, ValueError):
-        return None
-
-
-_read: dict[Path, tuple[tuple[int, int], dict[str, Any] | None]] = {}
-
-
 def _is_measured(path: Path, checkpoint: str, corpus_hash: str | None, options: dict[str, Any]) -> bool:
-    document = read_measurement(path / "measure" / f"{checkpoint}.json")
-    if document is None:
+    try:
+        result = Result.load(path / "measure" / f"{checkpoint}.json")
+    except (FileNotFoundError, DamagedError):
         return False
-    facts = document["facts"]
-    return bool(facts.get("options") == options and facts.get("corpus_hash") == corpus_hash)
+    if result.facts.get("options") != options or result.facts.get("corpus_hash") != corpus_hash:
+        return False
+    return outdated((row.metric, row.version) for row in result.rows) is None
 
 
 def _progress(path: Path, entry: Entry) -> tuple[int, float | None, float | None]:
     """The last logged step, its loss, and the seconds that the rest takes at the pace of the last step."""
     last: dict[str, Any] = {}
     for line in _tail(path / "log.jsonl"):
-        try:
-            found = json.loads(line)
-        except ValueError:  # the line that is being written, or was when the process was killed
-            continue
-        if "loss" in found:
+        found = log_entry(line)
+        if found is not None and all(_is_number(found.get(key)) for key in ("step", "loss", "tokens")):
             last = found
     if not last:
         return 0, None, None
-    rate = last.get("tokens_per_second") or 0
-    left = (entry.planned.tokens - last["tokens"]) / rate if rate else None
-    return last["step"], last["loss"], left
+    rate: Any = last.get("tokens_per_second")
+    left = (entry.planned.tokens - last["tokens"]) / rate if _is_number(rate) and rate >= 1e-9 else None
+    return min(int(last["step"]), entry.planned.steps), last["loss"], left
 
 
-def _tail(path: Path) -> list[str]:
+def _is_number(value: Any) -> bool:
+    """Whether it is a number that a log of ours holds: the log is shown, and nothing is computed from it."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _tail(path: Path) -> list[bytes]:
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - TAIL))
-            return file.read().decode(errors="replace").splitlines()
+            return file.read().splitlines()
     except FileNotFoundError:
         return []

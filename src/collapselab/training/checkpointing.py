@@ -5,8 +5,6 @@ import signal
 import time
 from collections import deque
 from collections.abc import Mapping
-from contextlib import suppress
-from types import FrameType
 from typing import Any, final
 
 import torch
@@ -18,14 +16,12 @@ from collapselab.errors import Interrupted, RunError
 from collapselab.models.evaluate import split_scores
 from collapselab.models.scores import Scores
 from collapselab.progress import Advance
-from collapselab.records.run import RunFolder
-from collapselab.training.checkpoints import write_checkpoint
+from collapselab.records.run import Checkpoint, RunFolder
+from collapselab.signals import StopRequest
 from collapselab.training.trainer import LanguageTrainer, seed_step
 
 RECENT = 100
 """Steps whose mean loss is the training loss of a checkpoint."""
-
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @final
@@ -42,19 +38,21 @@ class Keeper(TrainerCallback):
         folder: RunFolder,
         corpus: Corpus,
         *,
+        run: str,
         missing: set[str],
         save_seconds: float,
         log_every: int,
         advance: Advance,
     ) -> None:
-        self.trainer, self.folder, self.corpus, self.missing = trainer, folder, corpus, missing
+        self.trainer, self.folder, self.corpus, self.run, self.missing = trainer, folder, corpus, run, missing
         self.save_seconds, self.log_every, self.advance = save_seconds, log_every, advance
         self.plan, self.writes = trainer.plan, trainer.args.process_index == 0
         self.recent: deque[float] = deque(maxlen=RECENT)
         self.unlogged: list[float] = []
         self.seconds_before, self.started = 0.0, time.monotonic()
         self.last_save = self.last_log = self.started
-        self.signal: int | None = None
+        self.request = StopRequest()
+        """Of whoever trains: with a signal noted there, the training ends after its step."""
         self.stop = False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -81,7 +79,7 @@ class Keeper(TrainerCallback):
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The last moment before the update: a loss or gradient that is not finite goes no further."""
         assert self.trainer.step_loss is not None
-        loss, stop = _over_processes(float(self.trainer.step_loss), self.signal is not None, args)
+        loss, stop = _over_processes(float(self.trainer.step_loss), self.request.number is not None, args)
         self.stop = stop
         for what, value in (("loss", loss), ("the gradient's norm", self.trainer.grad_norm)):
             if value is not None and not math.isfinite(value):
@@ -103,21 +101,10 @@ class Keeper(TrainerCallback):
             raise Interrupted(
                 f"{self.folder.name}: stopped after step {step:,} of {self.plan.steps:,}. Everything is saved; the "
                 "same command goes on.",
-                self.signal or signal.SIGTERM,
+                self.request.number or signal.SIGTERM,
             )
         if time.monotonic() - self.last_save >= self.save_seconds and step < self.plan.steps:
             self._save(step)
-
-    def watch_signals(self) -> None:
-        """From now on a first SIGTERM or Ctrl-C ends the training after its step; a second one ends it at once."""
-
-        def note(number: int, _: FrameType | None) -> None:
-            self.signal = number
-            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-
-        for number in SIGNALS:
-            with suppress(ValueError):  # not the main thread: signals are not ours
-                signal.signal(number, note)
 
     def _log(self, step: int) -> None:
         now, steps = time.monotonic(), len(self.unlogged)
@@ -145,23 +132,27 @@ class Keeper(TrainerCallback):
         name = self.plan.checkpoints.get(step)
         if name not in self.missing:
             return
-        facts: dict[str, Any] = {
-            "checkpoint": name,
-            "step": step,
-            "epoch": self.plan.epoch(step),
-            "tokens": step * self.plan.step_tokens,
-            "train_loss": math.fsum(self.recent) / len(self.recent) if self.recent else None,
-            **self._validation(),
-            "seconds": round(self._seconds(), 3),
-        }
+        scores = self._validation()
+        known = Checkpoint(
+            run=self.run,
+            checkpoint=name,
+            step=step,
+            epoch=self.plan.epoch(step),
+            tokens=step * self.plan.step_tokens,
+            train_loss=math.fsum(self.recent) / len(self.recent) if self.recent else None,
+            val_loss=scores.loss if scores.tokens else None,
+            val_accuracy=scores.accuracy if scores.tokens else None,
+            perplexity=scores.perplexity if scores.tokens else None,
+            seconds=round(self._seconds(), 3),
+        )
         if self.writes:
-            write_checkpoint(self.folder.checkpoint(name), self.trainer.bare, self.corpus, facts)
-            self.folder.log(facts)
+            self.folder.write_checkpoint(self.trainer.bare, self.corpus.path / "tokenizer", known)
+            self.folder.log(known.model_dump(exclude={"format", "run", "files"}))
         if step:
-            self.trainer.log({name: value for name, value in facts.items() if name.startswith(("val_", "perplexity"))})
+            self.trainer.log(known.model_dump(include={"val_loss", "val_accuracy", "perplexity"}))
         self.missing.discard(name)
 
-    def _validation(self) -> dict[str, float | None]:
+    def _validation(self) -> Scores:
         args, trainer = self.trainer.args, self.trainer
         mine = split_scores(
             trainer.bare,
@@ -171,10 +162,7 @@ class Keeper(TrainerCallback):
             rank=args.process_index,
             world=args.world_size,
         )
-        scores = _summed(mine, args)
-        if not scores.tokens:
-            return {"val_loss": None, "val_accuracy": None, "perplexity": None}
-        return {"val_loss": scores.loss, "val_accuracy": scores.accuracy, "perplexity": scores.perplexity}
+        return _summed(mine, args)
 
     def _save(self, step: int) -> None:
         if self.writes:

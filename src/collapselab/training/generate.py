@@ -1,5 +1,6 @@
 """Let a model write: what it has learnt, for a person to read."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -8,6 +9,7 @@ from collapselab.corpus.vocabulary import load_tokenizer
 from collapselab.errors import ConfigError, CorpusError, ModelError, RunError
 from collapselab.models.find import Source, find_models
 from collapselab.models.load import find_device, load_model
+from collapselab.records.run import verify_checkpoint
 
 
 def sample(
@@ -29,6 +31,8 @@ def sample(
     if temperature < 0 or top_k < 0:
         raise ConfigError(f"temperature {temperature} and top_k {top_k}: neither may be negative.")
     source, where = _chosen(name, checkpoint), find_device(device)
+    if source.run:
+        verify_checkpoint(Path(source.path))
     model: Any = load_model(source, device=where)
     tokenizer = _tokenizer(source)
     ids = tokenizer(prompt, return_tensors="pt")["input_ids"].to(torch.int64)

@@ -6,14 +6,13 @@ arguments of `train`. What depends on the corpus (steps, batch, checkpoints) is 
 
 import difflib
 import hashlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from collapselab.errors import ConfigError
 
@@ -160,15 +159,25 @@ def paper_batch(width: int, depth: int) -> int:
     return 8 if depth <= 8 and width <= 256 else 4
 
 
-def identity(settings: Settings, corpus_hash: str) -> str:
-    """Eight hex digits that two runs share exactly if they should have the same weights."""
-    values = json.dumps([resolved(settings), corpus_hash], sort_keys=True)
-    return hashlib.sha256(values.encode()).hexdigest()[:8]
+FIRST = (
+    "family", "width", "depth", "tied", "dropout", "context", "epochs", "steps", "batch", "batch_tokens", "optimizer",
+    "lr", "schedule", "warmup", "weight_decay", "clip", "label_smoothing", "checkpoints", "seed", "data_seed",
+    "precision"
+)  # fmt: skip
+"""The settings of the first version, which all take part in a run's identity. A later one does only where it is not
+the default, so that adding it renames no run."""
+
+MEANING = 1
+"""Rises when a default comes to mean something else: runs of before are then other runs."""
 
 
-def resolved(settings: Settings) -> dict[str, Any]:
-    """The settings by name, defaults that follow from others filled in, a config.json by its contents."""
-    values = settings.model_dump()
+def resolved(settings: Settings) -> dict[str, JsonValue]:
+    """The settings that identify a run: by name, what follows from others filled in, a config.json by its contents."""
+    later = (name for name in type(settings).model_fields if name not in FIRST)
+    changed = [name for name in later if getattr(settings, name) != type(settings).model_fields[name].default]
+    values: dict[str, Any] = settings.model_dump(mode="json", include={*FIRST, *changed})
+    if MEANING > 1:
+        values["meaning"] = MEANING
     if settings.epochs is None and settings.steps is None:
         values["epochs"] = 1.0
     if settings.batch is None and settings.batch_tokens is None:

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,13 +17,23 @@ from transformers import PreTrainedConfig, TrainingArguments
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.disk import disk_errors
-from collapselab.errors import ConfigError, CorpusError
+from collapselab.errors import ConfigError, CorpusError, DamagedError
 from collapselab.models.build import architecture, build_model
 from collapselab.models.load import find_device
 from collapselab.progress import progress
-from collapselab.records.run import FORMAT, RunFolder
-from collapselab.training.checkpointing import SIGNALS, Keeper
-from collapselab.training.settings import Plan, Settings, identity, model_config, plan, resolved
+from collapselab.records.run import (
+    BuiltModel,
+    Checkpoint,
+    PlannedRun,
+    Provenance,
+    RunFolder,
+    RunRecord,
+    TrainedOn,
+    identity,
+)
+from collapselab.signals import stop_requests
+from collapselab.training.checkpointing import Keeper
+from collapselab.training.settings import Plan, Settings, model_config, plan, resolved
 from collapselab.training.trainer import PROJECT, LanguageTrainer, training_arguments
 
 LOG_LINES = 2000
@@ -41,8 +50,8 @@ def train(
     save_minutes: float = 10.0,
     log_every: int | None = None,
     report_to: str = "none",
-) -> list[dict[str, Any]]:
-    """Train the model of the settings into the folder `out`; the facts of its checkpoints, in order.
+) -> list[Checkpoint]:
+    """Train the model of the settings into the folder `out`; its checkpoints, in order.
 
     Killed at any moment and called again, it ends with the same weights, bit for bit, on the same machine. Every
     process of a `torchrun` calls it alike. `accumulation` divides a step's batch to save memory; `log_every` counts
@@ -55,16 +64,16 @@ def train(
     bf16 = settings.precision == "bf16" or (settings.precision == "auto" and _has_bf16(where))
     args = _arguments(settings, planned, folder, where, bf16, accumulation, report_to)
     record = _record(settings, planned, opened, config, args, bf16)
-    with _first_alone(folder, args), disk_errors(folder.path), _signals_restored():
+    with _first_alone(folder, args), disk_errors(folder.path):
         missing = _agreed(lambda: _begin(folder, record, planned), args)
         if missing:
-            _train(settings, planned, opened, folder, config, args, missing, save_minutes, log_every)
+            _train(settings, planned, opened, folder, config, args, record.hash, missing, save_minutes, log_every)
             if args.process_index == 0:
                 folder.drop_states()
         if args.world_size > 1:
             dist.barrier()
-        found = [folder.checkpoint_facts(name) for name in planned.checkpoints.values()]
-    return [facts for facts in found if facts is not None]
+        made = [folder.checkpoint(name) for name in planned.checkpoints.values()]
+    return [checkpoint for checkpoint in made if checkpoint is not None]
 
 
 def _train(
@@ -74,6 +83,7 @@ def _train(
     folder: RunFolder,
     config: PreTrainedConfig,
     args: TrainingArguments,
+    run: str,
     missing: set[str],
     save_minutes: float,
     log_every: int | None,
@@ -86,14 +96,15 @@ def _train(
             trainer,
             folder,
             corpus,
+            run=run,
             missing=missing,
             save_seconds=60 * save_minutes,
             log_every=log_every or max(1, planned.steps // LOG_LINES),
             advance=advance,
         )
         trainer.add_callback(keeper)
-        keeper.watch_signals()
-        trainer.train()
+        with stop_requests() as keeper.request:
+            trainer.train()
 
 
 def _model_config(settings: Settings, corpus: Corpus) -> PreTrainedConfig:
@@ -147,46 +158,49 @@ def _check_tracker(name: str) -> None:
         raise ConfigError(f"report_to: {name} is not installed. Install it: pip install 'collapselab[{name}]'")
 
 
-def _begin(folder: RunFolder, record: dict[str, Any], planned: Plan) -> set[str]:
+def _begin(folder: RunFolder, record: RunRecord, planned: Plan) -> set[str]:
     """Open or compare run.json; the checkpoints that are to be made."""
     folder.begin(record)
-    return {name for name in planned.checkpoints.values() if folder.checkpoint_facts(name) is None}
+    return {name for name in planned.checkpoints.values() if not _is_made(folder, name)}
+
+
+def _is_made(folder: RunFolder, checkpoint: str) -> bool:
+    try:
+        return folder.checkpoint(checkpoint) is not None
+    except DamagedError as error:
+        folder.say(f"{error} Checkpoint {checkpoint} is made again.")
+        return False
 
 
 def _record(
     settings: Settings, planned: Plan, corpus: Corpus, config: PreTrainedConfig, args: TrainingArguments, bf16: bool
-) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "hash": identity(settings, corpus.hash),
-        "settings": resolved(settings),
-        "corpus": {
-            "path": str(corpus.path),
-            "hash": corpus.hash,
-            "vocabulary": corpus.vocabulary,
-            "block": corpus.block,
-        },
-        "plan": {
-            "batch": planned.batch,
-            "blocks": planned.blocks,
-            "steps": planned.steps,
-            "warmup": planned.warmup,
-            "tokens": planned.tokens,
-            "checkpoints": {name: step for step, name in planned.checkpoints.items()},
-        },
-        "model": {"parameters": architecture(config).parameters, "config": config.to_diff_dict()},
-        "provenance": {
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
-            "versions": {name: version(name) for name in ("collapselab", "torch", "transformers", "accelerate")},
-            "python": platform.python_version(),
-            "commit": _commit(),
-            "machine": platform.platform(),
-            "device": str(args.device),
-            "precision": "bf16" if bf16 else "fp32",
-            "processes": args.world_size,
-            "threads": torch.get_num_threads(),
-        },
-    }
+) -> RunRecord:
+    identifying = resolved(settings)
+    return RunRecord(
+        hash=identity(identifying, corpus.hash),
+        settings=identifying,
+        corpus=TrainedOn(path=str(corpus.path), hash=corpus.hash, vocabulary=corpus.vocabulary, block=corpus.block),
+        plan=PlannedRun(
+            batch=planned.batch,
+            blocks=planned.blocks,
+            steps=planned.steps,
+            warmup=planned.warmup,
+            tokens=planned.tokens,
+            checkpoints={name: step for step, name in planned.checkpoints.items()},
+        ),
+        model=BuiltModel(parameters=architecture(config).parameters, config=config.to_diff_dict()),
+        provenance=Provenance(
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            versions={name: version(name) for name in ("collapselab", "torch", "transformers", "accelerate")},
+            python=platform.python_version(),
+            commit=_commit(),
+            machine=platform.platform(),
+            device=str(args.device),
+            precision="bf16" if bf16 else "fp32",
+            processes=args.world_size,
+            threads=torch.get_num_threads(),
+        ),
+    )
 
 
 def _commit() -> str | None:
@@ -228,14 +242,3 @@ def _agreed(decide: Any, args: TrainingArguments) -> Any:
     if args.world_size > 1:
         dist.broadcast_object_list(decided)
     return decided[0]
-
-
-@contextmanager
-def _signals_restored() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            if signal.getsignal(number) is not handler:
-                signal.signal(number, handler)

@@ -1,0 +1,177 @@
+"""The weights of a model as they are on disk: names, shapes and formats from the headers, without reading a number.
+
+What is asked of them before a model is built: that they are weights and not a pointer to weights, and that they are
+enough for what the configuration asks for, before any memory is taken for it.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import torch
+
+from collapselab.errors import ModelError
+from collapselab.models.gguf_header import read_header
+
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+FORMATS = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "U8": "uint8", "I8": "int8",
+    "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"
+}  # fmt: skip
+"""The names of formats in safetensors and GGUF files, as PyTorch calls them; others keep their own."""
+
+PLAIN = ("float64", "float32", "float16", "bfloat16")
+"""Formats that a model computes in. Numbers in any other one are quantised."""
+
+FLOATS = ("float", "bfloat")
+"""Beginnings of formats that hold one weight a number."""
+
+PACKING = ("int", "uint", "I", "U")
+"""Beginnings of formats that weights are packed into; what is in them the configuration says."""
+
+PACKED = 16
+"""The most weights that quantised checkpoints pack into one number: 2 bits of 32 each."""
+
+SMALL = 1 << 26
+"""Parameters below which a model may be built without looking: it takes less than 256 MB."""
+
+
+@final
+@dataclass(frozen=True)
+class StoredTensor:
+    """One tensor on disk: its format, and how many weights it holds, at most if they are packed."""
+
+    format: str
+    weights: int
+
+
+@final
+@dataclass(frozen=True)
+class StoredWeights:
+    """All tensors of a model on disk, by name."""
+
+    tensors: dict[str, StoredTensor]
+
+    @property
+    def weights(self) -> int:
+        return sum(tensor.weights for tensor in self.tensors.values())
+
+    @property
+    def format(self) -> str:
+        """The format of most weights."""
+        counts: Counter[str] = Counter()
+        for tensor in self.tensors.values():
+            counts[tensor.format] += tensor.weights
+        return counts.most_common(1)[0][0] if counts else ""
+
+
+def stored_weights(path: Path, *, name: str) -> StoredWeights | None:
+    """The weights of a folder or a .gguf file; None where there are none, or of a form that has no header."""
+    if path.suffix == ".gguf":
+        refuse_pointer(path, name=name)
+        tensors = read_header(path, name=name).tensors
+        return StoredWeights({key: StoredTensor(_gguf_format(one.kind), one.numbers) for key, one in tensors.items()})
+    found: dict[str, StoredTensor] = {}
+    for file in _weight_files(path):
+        refuse_pointer(file, name=name)
+        tensors_of = _in_safetensors if file.suffix == ".safetensors" else _in_pickle
+        found |= tensors_of(file)
+    return StoredWeights(found) if found else None
+
+
+def quantised_as(config: Any, stored: StoredWeights | None) -> str | None:
+    """What kind of rounded weights a model has, None if they are plain floating-point numbers or that is not known."""
+    if stored is not None and stored.format not in PLAIN and not stored.format.startswith(PACKING):
+        return stored.format
+    settings = getattr(config, "quantization_config", None)
+    if settings is None:
+        return None if stored is None or stored.format in PLAIN else stored.format
+    facts: dict[str, Any] = settings if isinstance(settings, dict) else settings.to_dict()
+    method = str(getattr(facts.get("quant_method"), "value", facts.get("quant_method")))
+    bits = 4 if facts.get("load_in_4bit") else 8 if facts.get("load_in_8bit") else facts.get("bits")
+    return f"{method}, {bits} bits" if bits else method
+
+
+def refuse_pointer(file: Path, *, name: str) -> None:
+    """ModelError if a file is what git leaves in place of a large file that was not fetched."""
+    with file.open("rb") as opened:
+        if opened.read(len(LFS_POINTER)) == LFS_POINTER:
+            raise ModelError(
+                f"{name}: {file.name} is a git-LFS pointer of {file.stat().st_size:,} bytes; the weights themselves "
+                "were not downloaded. Run git lfs pull in its folder."
+            )
+
+
+def check_enough(config: Any, outline: Any, stored: StoredWeights, *, name: str) -> None:
+    """ModelError if the configuration asks for far more than is on disk: the rest would be made up, in memory.
+
+    `outline` builds the model without memory. Layers are compared first, as an outline of 10⁶ of them takes hours. A
+    model that is small enough is built, so that the weights it lacks can be named.
+    """
+    depth = getattr(config.get_text_config(), "num_hidden_layers", 0)
+    if isinstance(depth, int) and depth > max(len(stored.tensors), 1):
+        raise ModelError(
+            f"{name}: its configuration asks for {depth:,} layers, but there are {len(stored.tensors):,} tensors on "
+            "disk. The configuration belongs to another model."
+        )
+    needed = sum(parameter.numel() for parameter in outline().parameters())
+    if needed > SMALL and needed > 2 * stored.weights:
+        raise ModelError(
+            f"{name}: its configuration asks for {needed:,} parameters ({needed * 4 / 1e9:,.1f} GB in float32), but "
+            f"the disk holds {stored.weights:,}. The configuration belongs to another model."
+        )
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """The files that the library reads, in its order of preference; those of an index that are there."""
+    for whole, index in (
+        ("model.safetensors", "model.safetensors.index.json"),
+        ("pytorch_model.bin", "pytorch_model.bin.index.json"),
+    ):
+        if (folder / whole).is_file():
+            return [folder / whole]
+        if (folder / index).is_file():
+            refuse_pointer(folder / index, name=str(folder))
+            names = sorted(set(json.loads((folder / index).read_text())["weight_map"].values()))
+            return [folder / name for name in names if (folder / name).is_file()]
+    return []
+
+
+def _in_safetensors(file: Path) -> dict[str, StoredTensor]:
+    from safetensors import safe_open
+
+    def listed() -> Iterator[tuple[str, StoredTensor]]:
+        with safe_open(file, framework="pt") as opened:
+            for key in opened.keys():  # noqa: SIM118  it is no dict
+                part = opened.get_slice(key)
+                yield key, _tensor(part.get_dtype(), part.get_shape())
+
+    return dict(listed())
+
+
+def _in_pickle(file: Path) -> dict[str, StoredTensor]:
+    try:
+        weights = torch.load(file, map_location="meta", weights_only=True, mmap=True)
+    except RuntimeError:  # written by a version of PyTorch before files could be mapped
+        return {}
+    return {
+        key: _tensor(str(one.dtype).removeprefix("torch."), list(one.shape))
+        for key, one in weights.items()
+        if isinstance(one, torch.Tensor)
+    }
+
+
+def _tensor(kind: str, shape: list[int]) -> StoredTensor:
+    format = FORMATS.get(kind, kind)
+    return StoredTensor(format, math.prod(shape) * (1 if format.startswith(FLOATS) else PACKED))
+
+
+def _gguf_format(kind: int) -> str:
+    from gguf import GGMLQuantizationType
+
+    name = GGMLQuantizationType(kind).name
+    return FORMATS.get(name, name)

@@ -1,0 +1,62 @@
+"""A record: a JSON document of ours with named, typed fields and a checksum, read and written in one place.
+
+    class Note(Record):
+        text: str
+
+    Note(text="seen").write(path)
+    Note.read(path).text
+
+A field added later needs a default: records of earlier versions then open as they are. Fields that this version does
+not know are ignored; a field of another type, a missing one or a changed checksum is a DamagedError.
+"""
+
+import math
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from collapselab.disk import read_document, write_document
+from collapselab.errors import DamagedError
+
+
+def _finite_or_none(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+FiniteOrNone = Annotated[float | None, BeforeValidator(_finite_or_none)]
+"""A number, or None where there is none; what is not finite (the perplexity of a huge loss) is None."""
+
+
+class Record(BaseModel):
+    """Base of every document that a folder of ours holds. `format` 1 was written without a checksum."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+    compact: ClassVar[bool] = False
+
+    format: Literal[1, 2] = 2
+
+    def write(self, path: str | Path) -> None:
+        """Write the record, whole or not at all."""
+        write_document(path, self.model_dump(mode="json") | {"format": 2}, compact=self.compact)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """The record in a file; FileNotFoundError if there is none, DamagedError if it is not one, or was changed."""
+        return cls.parsed(read_document(path, unchecked=True), path)
+
+    @classmethod
+    def parsed(cls, document: dict[str, Any], where: str | Path) -> Self:
+        """The record that a document holds."""
+        try:
+            return cls.model_validate(cls.upgraded({"format": 1} | document))
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"]) or "it"
+            what = first["msg"][0].lower() + first["msg"][1:]
+            raise DamagedError(f"{where}: not a {cls.__name__} of this version; {place}: {what}.") from error
+
+    @classmethod
+    def upgraded(cls, document: dict[str, Any]) -> dict[str, Any]:
+        """The document in the present form; a record whose form has changed says how."""
+        return document

@@ -1,0 +1,156 @@
+"""One bit flipped, or one value edited, in every kind of file; then the stage that reads it next.
+
+The stage must refuse (an error that the user can mend), repair, or give the same as without the damage. Anything else
+(another number, a traceback) is a finding.
+
+    python tests/reliability/damage.py --flips 20 --edits 40
+"""
+
+import argparse
+import csv
+import io
+import json
+import random
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from collapselab.errors import UserError
+from reliability.world import KINDS, Kind, Refused, make
+
+REFUSED, SAME, WRONG = "refused", "same", "wrong"
+
+
+@dataclass
+class Tally:
+    """How often damage was refused or made no difference, by kind of file; and where it was not noticed."""
+
+    counts: dict[str, Counter[str]] = field(default_factory=dict)
+    findings: list[str] = field(default_factory=list)
+
+    def add(self, kind: str, outcome: str, what: str) -> None:
+        self.counts.setdefault(kind, Counter())[outcome] += 1
+        if outcome == WRONG:
+            self.findings.append(what)
+
+
+def damage_all(world: Path, place: Path, *, flips: int, edits: int, seed: int = 0) -> Tally:
+    """Damage copies of a world: so many flips and edits for each kind of file."""
+    chance, tally = random.Random(seed), Tally()
+    expected = {
+        read: read(_copy(world, place)) for read in dict.fromkeys(read for kind in KINDS for read in kind.reads)
+    }
+    for kind in KINDS:
+        files = sorted(path.relative_to(world) for path in world.glob(kind.pattern) if path.is_file())
+        assert files, f"{kind.pattern}: no such file in the world"
+        for what, relative, contents in _damages(world, kind, files, flips, edits, chance):
+            read = chance.choice(kind.reads)
+            copy = _copy(world, place)
+            (copy / relative).write_bytes(contents)
+            tally.add(kind.name, _outcome(read, copy, expected[read]), f"{relative}: {what}, then {read.__name__}")
+    return tally
+
+
+def _outcome(read: Any, copy: Path, expected: Any) -> str:
+    try:
+        found = read(copy)
+    except (UserError, Refused):
+        return REFUSED
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return WRONG
+    return SAME if found == expected else WRONG
+
+
+def _copy(world: Path, place: Path) -> Path:
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(world, place)
+    return place
+
+
+def _damages(
+    world: Path, kind: Kind, files: list[Path], flips: int, edits: int, chance: random.Random
+) -> Iterator[tuple[str, Path, bytes]]:
+    for _ in range(flips):
+        relative = chance.choice(files)
+        raw = bytearray((world / relative).read_bytes())
+        bit = chance.randrange(8 * len(raw))
+        raw[bit // 8] ^= 1 << (bit % 8)
+        yield f"bit {bit} flipped", relative, bytes(raw)
+    edited = [(relative, *edit) for relative in files for edit in edited_values(world / relative)]
+    for relative, what, contents in edited if edits >= len(edited) else chance.sample(edited, edits):
+        yield what, relative, contents
+
+
+def edited_values(path: Path) -> list[tuple[str, bytes]]:
+    """The file with each of its values changed in turn, if it is JSON or a table."""
+    if path.suffix == ".json":
+        document = json.loads(path.read_text())
+        return [(f"{place} edited", json.dumps(one).encode()) for place, one in _edits(document, "")]
+    if path.suffix == ".csv":
+        return list(_edited_cells(path.read_text()))
+    return []
+
+
+def _edits(document: Any, place: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(document, dict):
+        for key, value in document.items():
+            for where, changed in _edits(value, f"{place}.{key}"):
+                yield where, document | {key: changed}
+    elif isinstance(document, list):
+        for index, value in enumerate(document):
+            for where, changed in _edits(value, f"{place}[{index}]"):
+                yield where, [*document[:index], changed, *document[index + 1 :]]
+    elif isinstance(document, bool) or document is None:
+        yield place, not document
+    elif isinstance(document, str):
+        yield place, document + "x"
+    else:
+        yield place, document * 1.5 + 1 if isinstance(document, float) else document + 1
+
+
+def _edited_cells(text: str) -> Iterator[tuple[str, bytes]]:
+    header, *lines = list(csv.reader(io.StringIO(text)))
+    for row, line in enumerate(lines):
+        for column, cell in enumerate(line):
+            changed = [list(one) for one in (header, *lines)]
+            changed[row + 1][column] = _edited_cell(cell)
+            out = io.StringIO()
+            csv.writer(out, lineterminator="\n").writerows(changed)
+            yield f"{header[column]} of line {row + 2} edited", out.getvalue().encode()
+
+
+def _edited_cell(cell: str) -> str:
+    try:
+        return repr(float(cell) * 1.5 + 1) if "." in cell or "e" in cell else str(int(cell) + 1)
+    except ValueError:
+        return cell + "x"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--flips", type=int, default=20, help="bits to flip in each kind of file")
+    parser.add_argument("--edits", type=int, default=40, help="values to edit in each kind of file, at most")
+    parser.add_argument("--seed", type=int, default=0)
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        world = make(Path(folder) / "world")
+        tally = damage_all(world, Path(folder) / "copy", flips=chosen.flips, edits=chosen.edits, seed=chosen.seed)
+    print("| kind of file | damaged | refused | same result | not noticed |\n|---|---|---|---|---|")
+    for kind, counts in tally.counts.items():
+        print(f"| {kind} | {sum(counts.values())} | {counts[REFUSED]} | {counts[SAME]} | {counts[WRONG]} |")
+    print("\n".join(tally.findings))
+    sys.exit(bool(tally.findings))
+
+
+if __name__ == "__main__":
+    main()
