@@ -38,21 +38,16 @@ def hub_id(name: str) -> tuple[str, str | None] | None:
     return identity, revision or None
 
 
-def cached_folder(
-    identity: str, revision: str | None = None, *, files: tuple[str, ...] = ("config.json",)
-) -> Path | None:
-    """The folder of the hub's cache on this machine that holds one of these files of a name; nothing is asked.
-
-    None if there is none.
-    """
+def cached_folder(identity: str, revision: str | None = None, *, file: str = "config.json") -> Path | None:
+    """The folder of a model in the hub's cache on this machine, None unless it holds the file; nothing is asked."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
     try:
-        places = [try_to_load_from_cache(identity, file, revision=revision) for file in files]
-    except HFValidationError:
+        found = try_to_load_from_cache(identity, file, revision=revision)
+    except HFValidationError:  # what the hub does not take for a name was never fetched from it
         return None
-    return next((Path(place).parent for place in places if isinstance(place, str)), None)
+    return Path(found).parent if isinstance(found, str) else None
 
 
 def download_command(identity: str, revision: str | None = None) -> str:

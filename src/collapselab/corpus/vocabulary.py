@@ -103,7 +103,8 @@ def _where(name: str) -> dict[str, Any]:
     identity, revision = known
     if hub_answers():
         return {"pretrained_model_name_or_path": identity, "revision": revision}
-    folder = cached_folder(identity, revision, files=("tokenizer.json", "tokenizer_config.json"))
+    cached = (cached_folder(identity, revision, file=file) for file in ("tokenizer.json", "tokenizer_config.json"))
+    folder = next(filter(None, cached), None)
     if folder is None:
         raise CorpusError(
             f"{name}: the tokenizer cannot be loaded (no such folder here, not in the hub's cache, and the hub cannot "
