@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from benchmarks.timing import Line, at_least, at_most, in_a_process, peak_bytes, shown
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
-from collapselab.corpus.storyworld import stories
+from collapselab.corpus.storyworld.stories import stories
 
 TOKENIZER = "bpe:4096"
 

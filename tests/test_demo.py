@@ -20,6 +20,7 @@ from analysis.planted import run_of
 from collapselab import cli
 from collapselab import demo as stage
 from collapselab.demo import Demo, default_jobs, demo, has_desktop, headline_table, show_page
+from collapselab.disk import read_document
 from collapselab.errors import ConfigError
 from collapselab.records.tables import read_results, read_runs, write_results, write_runs
 from collapselab.report.story import load_story
@@ -116,23 +117,21 @@ def test_repeated_it_does_nothing_again_and_says_the_same(
     assert capsys.readouterr().err.count("done already") == 4
 
 
-def test_what_an_older_program_made_of_the_tables_is_made_anew(
+def test_what_an_older_program_made_of_the_tables_is_made_again(
     finished: tuple[Path, Demo], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe, made = finished
     folder = shutil.copytree(made.folder, tmp_path / "out")
-    old = {
-        folder / name: age
-        for age, name in enumerate(("runs.csv", "results.csv", "analysis/summary.json", "report.html"))
-    }
-    for path, age in old.items():
-        os.utime(path, ns=(age, age))  # each newer than what it is made from, and all older than the program
+    tables = times(folder)[str(folder / "runs.csv")]
+    program = read_document(folder / "analysis" / "summary.json")["program"]
+    for module in ("analysis.stored", "report.page"):
+        monkeypatch.setattr(f"collapselab.{module}.program_version", lambda: "0.0.0+older")
     drawn: list[Path] = []
     monkeypatch.setattr(stage, "report", lambda folder: (drawn.append(folder), made)[1])
     demo(folder, suite=recipe)
     assert drawn == [folder]
-    assert (folder / "analysis" / "summary.json").stat().st_mtime_ns > 3
-    assert (folder / "runs.csv").stat().st_mtime_ns == 0, "the tables are the same as before"
+    assert read_document(folder / "analysis" / "summary.json")["program"] == "0.0.0+older" != program
+    assert times(folder)[str(folder / "runs.csv")] == tables, "the tables are the same as before"
 
 
 def test_the_command_ends_with_the_path_of_the_page(
@@ -181,7 +180,7 @@ def test_where_nothing_came_out_the_reason_stands_in_place_of_the_table(tmp_path
     story = load_story(tmp_path)
     assert headline_table(story) == []
     assert stage._sentences(story) == [
-        "None of the 1 models has a validation loss; the reasons stand below with the runs."
+        "None of the 1 models has a validation loss; the reasons are below with the runs."
     ]
 
 

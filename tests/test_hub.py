@@ -3,6 +3,7 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,3 +78,11 @@ def test_what_can_be_a_name_on_the_hub(name: str, found: tuple[str, str | None] 
 def test_the_command_that_fetches_names_the_revision() -> None:
     assert hub.download_command("a/b") == "hf download a/b --local-dir DIR"
     assert hub.download_command("a/b", "v1") == "hf download a/b --revision v1 --local-dir DIR"
+
+
+@pytest.mark.parametrize("identity", ["owner/model", "a--b", "x" * 200])
+def test_what_was_never_fetched_is_not_in_the_cache(
+    identity: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    assert hub.cached_folder(identity, "v1") is None

@@ -220,6 +220,7 @@ def test_the_keys_of_every_document_are_told(suite: Path) -> None:
         "run.json": keys(run / "run.json"),
         "training.json": keys(run / "checkpoints" / "0" / "training.json"),
         "suite.json": keys(suite / "suite.json"),
+        "tables.json": keys(suite / "tables.json"),
         "failed/&lt;run&gt;.json": keys(failure),
         "summary.json": keys(suite / "analysis" / "summary.json"),
         "measure/&lt;epoch&gt;.json": list(json.loads((run / "measure" / "0.json").read_text())["facts"]),

@@ -1,23 +1,24 @@
 """demo: everything once, small and offline: text, six models, measurements, statements, a page.
 
-All of it goes by what is in the folder: interrupted, the same call goes on; finished, it reads what is there. Only what
-the program itself has outgrown, an analysis or a page of an older version, is made anew.
+All of it goes by what is in the folder: interrupted, the same call goes on; finished, it reads what is there. An
+analysis or a page that was made from other tables, or by another version of the program, is made again.
 """
 
 import math
 import os
 import sys
 import webbrowser
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-import collapselab
+from collapselab.analysis.stored import read_analysis
+from collapselab.records.tables import read_tables
 from collapselab.report.answer import headline, opening, strip
+from collapselab.report.page import is_current
 from collapselab.report.report import report
-from collapselab.report.story import SOURCES, Story, load_story
+from collapselab.report.story import Story, load_story
 from collapselab.suite import run as suites
 from collapselab.suite.corpora import corpus_facts
 from collapselab.suite.folder import SuiteFolder
@@ -83,11 +84,9 @@ def demo(out: str | Path, *, suite: str | Path | None = None, jobs: int | None =
     fail are listed; the page is made of the others.
     """
     opened, folder = load_suite(suite or RECIPE), SuiteFolder(out)
-    with _times_of_unchanged_tables_kept(folder.path):
-        failures = _run(opened, folder, default_jobs() if jobs is None else jobs)
-    _drop_outdated(folder.path)
+    failures = _run(opened, folder, default_jobs() if jobs is None else jobs)
     story = _analysed(folder.path)
-    page = _drawn(folder.path)
+    page = _drawn(story)
     return Demo(folder.path, page, headline_table(story), _sentences(story), failures)
 
 
@@ -158,16 +157,16 @@ def _run(suite: Suite, folder: SuiteFolder, jobs: int) -> list[str]:
 
 
 def _analysed(folder: Path) -> Story:
-    current = _is_current(folder / "analysis" / "summary.json", *(folder / name for name in SOURCES))
+    current = read_analysis(folder, read_tables(folder)) is not None
     _say(3, f"Relating collapse to the validation loss: {DONE if current else _about(ANALYSIS_SECONDS)}")
     return load_story(folder)
 
 
-def _drawn(folder: Path) -> Path:
-    page = folder / "report.html"
-    current = _is_current(page, *(folder / name for name in (*SOURCES, "analysis/summary.json")))
+def _drawn(story: Story) -> Path:
+    page = story.directory / "report.html"
+    current = is_current(page, story)
     _say(4, f"Drawing the page: {DONE if current else _about(PAGE_SECONDS)}")
-    return page if current else report(folder).page
+    return page if current else report(story.directory).page
 
 
 def _sentences(story: Story) -> list[str]:
@@ -175,35 +174,6 @@ def _sentences(story: Story) -> list[str]:
     if story.problem is not None:
         return [story.problem]
     return [headline(story, strip(story)), *(sentence.text for sentence in opening(story))]
-
-
-@contextmanager
-def _times_of_unchanged_tables_kept(folder: Path) -> Iterator[None]:
-    """A table that is written again with the same bytes is no newer than what was made from it."""
-    tables = [folder / name for name in SOURCES]
-    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in tables if path.is_file()}
-    yield
-    for path, (content, changed) in before.items():
-        if path.read_bytes() == content:
-            os.utime(path, ns=(changed, changed))
-
-
-def _drop_outdated(folder: Path) -> None:
-    """Remove the analysis and the page if the program has changed since they were made."""
-    program = Path(collapselab.__file__).parent
-    newest = max(_changed(path) for path in program.rglob("*") if "__pycache__" not in path.parts)
-    for made in (folder / "analysis" / "summary.json", folder / "report.html"):
-        if _changed(made) < newest:
-            made.unlink(missing_ok=True)
-
-
-def _is_current(made: Path, *sources: Path) -> bool:
-    return made.exists() and _changed(made) >= max(map(_changed, sources))
-
-
-def _changed(path: Path) -> int:
-    """When the file was last written, 0 if it is not there."""
-    return path.stat().st_mtime_ns if path.exists() else 0
 
 
 def _number(row: Mapping[Any, Any], column: str) -> float | None:

@@ -75,11 +75,14 @@ def folder_written_whole(path: str | Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)  # of a killed process that had our number
         try:
             partial.mkdir()
-            mode = stat.S_IMODE(partial.stat().st_mode) & 0o666
+            mode = stat.S_IMODE(partial.stat().st_mode)
             yield partial
-            for file in partial.rglob("*"):
-                if file.is_file():
-                    _flush(file, mode)
+            for inside in partial.rglob("*"):
+                if inside.is_file():
+                    _flush(inside, mode & 0o666)
+                elif inside.is_dir():
+                    inside.chmod(mode)
+            partial.chmod(mode)  # who copies a folder into it copies that one's permissions too
             os.replace(partial, path)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
@@ -205,8 +208,8 @@ def disk_trouble(error: BaseException | None, *, reading: bool = False) -> str |
 
 
 _REFUSALS = {
-    errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
-    errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ESTALE
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR,
+    errno.ENAMETOOLONG, errno.ELOOP, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ESTALE
 }  # fmt: skip
 
 

@@ -36,8 +36,11 @@ class Busy(RunError):
     """Another process is at it."""
 
 
-class Interrupted(UserError):
-    """Work that a signal stopped, with everything saved."""
+class Interrupted(BaseException):
+    """Work that a signal stopped, with everything saved.
+
+    As KeyboardInterrupt it is no Exception: nobody who goes on after an error takes it for one.
+    """
 
     def __init__(self, message: str, signal: int) -> None:
         super().__init__(message)

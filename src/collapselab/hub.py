@@ -41,8 +41,12 @@ def hub_id(name: str) -> tuple[str, str | None] | None:
 def cached_folder(identity: str, revision: str | None = None, *, file: str = "config.json") -> Path | None:
     """The folder of a model in the hub's cache on this machine, None unless it holds the file; nothing is asked."""
     from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
 
-    found = try_to_load_from_cache(identity, file, revision=revision)
+    try:
+        found = try_to_load_from_cache(identity, file, revision=revision)
+    except HFValidationError:  # what the hub does not take for a name was never fetched from it
+        return None
     return Path(found).parent if isinstance(found, str) else None
 
 

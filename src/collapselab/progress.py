@@ -38,8 +38,8 @@ class _Rate(ProgressColumn):
 def progress(what: str, *, total: float | None = None, unit: str, quiet: bool = False) -> Iterator[Advance]:
     """A bar on stderr while the block runs; call what it gives with every step's amount. `quiet` shows nothing."""
     columns = (
-        TextColumn("{task.description}"),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.description}", markup=False),  # users' text, such as a file's name
+        TextColumn("{task.fields[note]}", markup=False),
         BarColumn(bar_width=30),
         TextColumn("{task.percentage:>3.0f}%") if total else TextColumn("{task.completed:,.0f}"),
         _Rate(unit),

@@ -134,10 +134,22 @@ def test_bad_tables_end_in_reasons(values: list[float], why: str) -> None:
     assert all(row.partial_r is None and row.verdict is None for row in rows)
 
 
-def test_few_architectures_have_no_clustered_p() -> None:
+def test_models_of_few_architectures_have_no_p_between_models() -> None:
     rows = all_of(drawn(seeds_study(cells=4, seeds=5), np.random.default_rng(0), slope=0.3))
-    assert row_of(rows, "nothing").p_clustered is None
-    assert row_of(rows, "nothing").p is not None
+    row = row_of(rows, "nothing")
+    assert (row.p, row.p_clustered, row.low, row.high, row.verdict) == (None,) * 5
+    assert row.why == "20 models come from 4 architectures; a p that lets those of one be alike needs 10."
+    assert row.partial_r is not None
+    assert row_of(rows, SEEDS).verdict is not None, "among seeds there are enough"
+
+
+def test_few_models_of_as_many_architectures_have_a_p_from_seven_on() -> None:
+    for count in (7, 8):
+        runs = [run_of(f"{w}", width=8 * w, val_loss=5 - w / 9 + 0.01 * (w % 3)) for w in range(1, count + 1)]
+        row = row_of(all_of(table(runs, {"agreement": [run["width"] for run in runs]})), "nothing")
+        assert (row.p is None) == (count == 7)
+        if count == 7:
+            assert row.why == "7 models leave 5 degrees of freedom; a p needs 6."
 
 
 def test_the_larger_p_is_the_one_that_is_judged(rows: list[Control]) -> None:

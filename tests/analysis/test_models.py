@@ -1,9 +1,10 @@
+import pandas as pd
 import pytest
 
 from analysis.planted import row_of, run_of, table
 from collapselab import METRICS
 from collapselab.analysis.direction import toward
-from collapselab.analysis.models import combine
+from collapselab.analysis.models import combine, row_tuples
 from collapselab.errors import ConfigError, RunError
 
 
@@ -124,3 +125,9 @@ def test_every_metric_of_the_catalogue_has_a_direction_or_a_reason() -> None:
         found = toward(metric, np.array([0.5, 0.6]), np.array([0.0, np.nan]))
         assert found.sign in (-1, 0, 1)
         assert found.why
+
+
+def test_a_row_without_columns_is_a_row_in_every_version_of_pandas() -> None:
+    frame = pd.DataFrame({"a": [1, 2, 3], "b": ["x", "y", "z"]})
+    assert row_tuples(frame, []) == [(), (), ()]
+    assert row_tuples(frame, ["b", "a"]) == [("x", 1), ("y", 2), ("z", 3)]

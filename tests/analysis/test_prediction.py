@@ -78,5 +78,14 @@ def test_what_cannot_be_predicted_has_a_reason() -> None:
     assert row_of(predictions(suite("none"))).why == "agreement is the same in all 24 models."
     runs = [run_of(f"{i}", width=i, val_loss=1.0 + i) for i in range(1, 4)]
     row = row_of(predictions(table(runs, {"agreement": [1, 2, 3]})))
-    assert row.why == "3 architectures; 5 or more can be left out in turn."
+    assert row.why == "3 architectures; to leave each out in turn takes 7 or more."
     assert row.gain is None
+
+
+def test_a_fit_without_degrees_of_freedom_is_not_made() -> None:
+    runs = [run_of(f"{i}", width=i, parameters=100 * i, val_loss=1.0 + 1 / i) for i in range(1, 12)]
+    rows = predictions(table(runs, {"agreement": [i**2 for i in range(1, 12)]}))
+    assert row_of(rows).why is None
+    bending = row_of(rows, "bending power law")
+    assert (bending.gain, bending.low) == (None, None)
+    assert bending.why == "10 models are left to fit 7 parameters to; 13 are needed."

@@ -86,7 +86,8 @@ def test_a_metric_without_a_direction_only_rises_or_falls() -> None:
 def test_seeds_are_averaged_and_not_counted_as_evidence() -> None:
     runs = [run_of(f"{w}{s}", width=w, seed=s, val_loss=1.0) for w in (64, 128) for s in range(9)]
     row = row_of(trends(table(runs, {"cdnv": [run["width"] + run["seed"] for run in runs]})), "width", "cdnv")
-    assert (row.groups, row.rises, row.p_sign) == (1, 1, 1.0)
+    assert (row.groups, row.rises, row.p_sign, row.verdict) == (1, 1, None, None)
+    assert row.why == "1 group, even if all go one way, cannot be below 5 % after the correction over 1 test."
 
 
 def test_length_of_training_and_checkpoints_of_a_run_are_two_axes() -> None:

@@ -144,3 +144,11 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
         fail_half_way()
     assert target.read_text() == "old"
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_moments_keep_the_names_that_earlier_versions_gave_their_tensors(tmp_path: Path) -> None:
+    moments = ClassMoments.empty(7, 3, covariance=True)
+    moments.update(torch.randn(30, 3, generator=torch.Generator().manual_seed(0)), torch.arange(30) % 7)
+    moments.save(tmp_path / "moments.safetensors")
+    names = {"seen", "counts", "sums", "squares", "tight", "point", "second"}
+    assert set(load_file(tmp_path / "moments.safetensors")) == names

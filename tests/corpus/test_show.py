@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -10,6 +11,7 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.show import COLOURS, description, draw, kind_of
 from collapselab.corpus.sources import open_source
+from collapselab.errors import CorpusError, DiskError
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +80,43 @@ def test_show_prints_a_table_or_json(corpus: Corpus, tmp_path: Path) -> None:
     table = CliRunner().invoke(app, ["corpus", "show", str(corpus.path), "--figure", figure]).stdout
     assert "types seen once" in table
     assert "' the'" in table
+
+
+def test_a_corpus_that_may_not_be_written_is_shown_without_a_picture(corpus: Corpus, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(corpus.path, copy)
+    (copy / "frequencies.svg").mkdir()  # a folder of that name: nothing can be written there, not by root either
+    result = CliRunner().invoke(app, ["corpus", "show", str(copy), "--json"])
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["figure"] is None
+    assert json.loads(result.stdout)["splits"]["train"]["documents"] == 200
+    assert "no picture: " in result.stderr
+    assert "Name a place for it with --figure." in result.stderr
+    with pytest.raises(DiskError, match="cannot be written"):
+        CliRunner().invoke(app, ["corpus", "show", str(copy), "--figure", str(tmp_path)], catch_exceptions=False)
+
+
+def test_one_text_is_split_and_this_is_said(tmp_path: Path) -> None:
+    (tmp_path / "my.txt").write_text("".join(f"This is line {n} of the text.\n" for n in range(500)))
+    arguments = ["corpus", "build", str(tmp_path / "my.txt"), "--tokenizer", "bpe:300", "--block", "32"]
+    result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "c")])
+    assert result.exit_code == 0
+    assert "my.txt: one text; its last 2.0% are held out for validation." in result.stderr
+    shown = CliRunner().invoke(app, ["corpus", "show", str(tmp_path / "c")]).stdout
+    assert "one text; its last 2.0% are held out" in shown
+
+
+def test_the_largest_document_can_be_set(tmp_path: Path) -> None:
+    (tmp_path / "my.txt").write_text("x" * 2000)
+    for size, message in (("0.001", "a document of more than 0.001 MB"), ("nan", "--max-document: nan"), ("0", "--max-document: 0")):  # fmt: skip
+        arguments = ["corpus", "build", str(tmp_path / "my.txt"), "--max-document", size, "--out", str(tmp_path / "c")]
+        with pytest.raises(CorpusError, match=message):
+            CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def test_the_help_builds_a_corpus_with_the_tokenizer_of_the_model() -> None:
+    shown = " ".join(CliRunner().invoke(app, ["--help"]).stdout.split())
+    assert "corpus build my.txt --tokenizer MODEL --out corpus" in shown
 
 
 def test_build_says_where_to_look(tmp_path: Path) -> None:

@@ -1,21 +1,34 @@
+import errno
 import gzip
+import io
 import json
+import os
+import random
+import re
+import tracemalloc
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+import safetensors.torch
+import torch
 import zstandard
 
+from collapselab.corpus import sources
+from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import Reading, open_source
-from collapselab.errors import CorpusError
+from collapselab.errors import CorpusError, DiskError
 
 STORIES = ["One day, a cat sat.\nIt was happy.", "Two dogs ran.", "Three birds — sang é."]
 
 
 def read(*names: Path | str, **options: object) -> list[str]:
-    return list(open_source([str(name) for name in names], reading=Reading(**options)).train.open())  # type: ignore[arg-type]
+    """The documents as the files have them: with a share of 0, one text is not split."""
+    source = open_source([str(name) for name in names], reading=Reading(**options), validation_share=0)  # type: ignore[arg-type]
+    return list(source.train.open())
 
 
 def text_file(path: Path, stories: list[str] = STORIES) -> Path:
@@ -154,6 +167,29 @@ def spoiled(name: str, content: bytes) -> Callable[[Path], Path]:
     return write
 
 
+def compressed(*parts: bytes) -> bytes:
+    return b"".join(map(zstandard.ZstdCompressor(write_checksum=True).compress, parts))
+
+
+def zip_of_text() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("a.txt", "text")
+    return buffer.getvalue()
+
+
+def parquet_of(array: pa.Array) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        pyarrow.parquet.write_table(pa.table({"text": array}), folder / "a.parquet")
+        return folder / "a.parquet"
+
+    return write
+
+
+LONG = bytes(random.Random(0).choices(range(32, 127), k=400_000))
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+NOT_UTF8 = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
+
 BAD = {
     "empty": (spoiled("a.txt", b""), {}, r"a\.txt: the file is empty\."),
     "binary": (spoiled("a.txt", b"text\nPK\x03\x00\x01"), {}, r"a\.txt: a zero byte at 8: this is a binary file, not text\."),
@@ -167,6 +203,35 @@ BAD = {
     "cut gzip": (spoiled("a.txt.gz", gzip.compress(b"long text " * 1000)[:-20]), {}, r"the compressed file is damaged or cut short"),
     "not gzip": (spoiled("a.txt.gz", b"plain"), {}, r"the compressed file is damaged or cut short"),
     "not zstd": (spoiled("a.txt.zst", b"plain text here"), {}, r"the compressed file is damaged or cut short"),
+    "damaged gzip": (spoiled("a.txt.gz", gzip.compress(LONG)[:300] + b"\xff" * 50 + gzip.compress(LONG)[350:]), {}, r"the compressed file is damaged or cut short"),
+    "gzip and more": (spoiled("a.txt.gz", gzip.compress(b"text\n") + b"more"), {}, r"the compressed file is damaged or cut short"),
+    "cut zstd": (spoiled("a.txt.zst", compressed(LONG)[:-200]), {}, r"cut short \(its last frame does not end\)"),
+    "cut second frame": (spoiled("a.txt.zst", compressed(b"a\n", b"b\n")[:-3]), {}, r"cut short \(its last frame does not end\)"),
+    "zstd and more": (spoiled("a.txt.zst", compressed(b"text\n") + b"more than that"), {}, r"\(no zstd frame begins at byte 18 of 32\)"),
+    "damaged zstd": (spoiled("a.txt.zst", compressed(LONG)[:-4] + b"\0\0\0\0"), {}, r"the compressed file is damaged or cut short"),
+    "half a character": (spoiled("a.jsonl", b'{"text": "x\\ud800"}\n'), {}, r"line 1: column 'text' holds \\ud800, half a character\. Go on with --errors replace"),
+    "deep JSON": (spoiled("a.jsonl", b'{"text": "x"}\n' + b"[" * 100_000), {}, r"line 2: (JSON that cannot be read|not JSON)"),
+    "long number": (spoiled("a.jsonl", b'{"text": "x", "n": ' + b"9" * 5000 + b"}"), {}, r"line 1: JSON that cannot be read \(Exceeds the limit"),
+    "Parquet of numbers": (parquet_of(pa.array([1, 2])), {}, r"column 'text' holds int64, not text\. Choose another"),
+    "Parquet of structures": (parquet_of(pa.array([{"a": "x"}])), {}, r"column 'text' holds struct<a: string>, not text"),
+    "Parquet without text": (parquet_of(pa.array(["x", None])), {}, r"row 1: column 'text' holds NoneType, not text"),
+    "Parquet not UTF-8": (parquet_of(NOT_UTF8), {}, r"row 0: the text is not UTF-8\. Go on with --errors replace"),
+    "cut Parquet": (lambda folder: spoiled("b.parquet", write_parquet(folder / "a").read_bytes()[:-9])(folder), {}, r"not a whole Parquet file"),
+    "PNG": (spoiled("a.txt", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"), {}, r"a\.txt: a PNG image, where text in UTF-8 is needed\. Take it out of the folder, or name the files that hold text"),
+    "ZIP": (spoiled("a.txt", zip_of_text()), {}, r"a ZIP archive .* where text in UTF-8 is needed\. Unpack it"),
+    "PDF": (spoiled("a", b"%PDF-1.7\n%\xe2\xe3"), {}, r"a PDF document, where text in UTF-8 is needed\. Extract its text"),
+    "safetensors": (spoiled("a.txt", safetensors.torch.save({"w": torch.zeros(3)})), {}, r"a safetensors file of weights, where text in UTF-8 is needed"),
+    "gzip by another name": (spoiled("a.txt", gzip.compress(b"text")), {}, r"a gzip file, where text in UTF-8 is needed\. Let its name end in \.gz"),
+    "PNG in gzip": (spoiled("a.txt.gz", gzip.compress(b"\x89PNG\r\n\x1a\n\0")), {}, r"a PNG image, where text in UTF-8 is needed"),
+    "UTF-16": (spoiled("a.txt", "text\n".encode("utf-16")), {}, r"a text in UTF-16, where text in UTF-8 is needed\. Make UTF-8 of it"),
+    "pointer to text": (spoiled("a.txt", POINTER), {}, r"a git-LFS pointer, .* Fetch it: git lfs pull"),
+    "pointer to Parquet": (spoiled("a.parquet", POINTER), {}, r"a git-LFS pointer"),
+    "pointer to gzip": (spoiled("a.txt.gz", POINTER), {}, r"a git-LFS pointer"),
+    "a long line": (spoiled("a.txt", b"short\n" + b"x" * 2000), {"max_document": 1000}, r"a\.txt, line 2: a document of more than 0\.001 MB\. Raise the limit with --max-document"),
+    "many lines": (spoiled("a.txt", b"short\n" * 500), {"max_document": 1000}, r"a\.txt, line 167: a document of more than 0\.001 MB"),
+    "a long JSON text": (spoiled("a.jsonl", b'{"text": "' + b"x" * 2000 + b'"}'), {"max_document": 1000}, r"line 1: a document of more than"),
+    "a long Parquet text": (parquet_of(pa.array(["x"] * 9 + ["y" * 2000])), {"max_document": 1000}, r"row 9: a document of more than"),
+    "a device": (lambda folder: Path("/dev/zero"), {}, r"/dev/zero: neither a file nor a folder"),
     "empty folder": (lambda folder: (folder / "d").mkdir() or folder / "d", {}, r"d: the folder is empty"),
     "missing": (lambda folder: folder / "nowhere.txt", {}, r"nowhere\.txt: no such file\. A source is a file, a folder, or one of storyworld"),
 }  # fmt: skip
@@ -184,7 +249,155 @@ def test_broken_bytes_can_be_replaced(tmp_path: Path) -> None:
     assert read(path, errors="replace") == ["caf\N{REPLACEMENT CHARACTER} ok"]
 
 
-@pytest.mark.parametrize("name", ["storyworld:story=5", "storyworld:stories=many", "storyworld:stories=0"])
+def test_half_characters_can_be_replaced(tmp_path: Path) -> None:
+    path = spoiled("a.jsonl", b'{"text": "a\\ud800b \\ud83d\\ude00"}')(tmp_path)
+    assert read(path, errors="replace") == ["a\N{REPLACEMENT CHARACTER}b 😀"]
+    assert read(parquet_of(NOT_UTF8)(tmp_path), errors="replace") == ["\N{REPLACEMENT CHARACTER}"]
+
+
+def test_every_frame_of_a_zst_file_is_read(tmp_path: Path) -> None:
+    empty_frame = b"\x50\x2a\x4d\x18\x03\0\0\0abc"
+    path = spoiled("a.txt.zst", compressed(b"a\n<|endoftext|>\n", b"b\n", LONG) + empty_frame + compressed(b"c\n"))
+    assert read(path(tmp_path)) == ["a", f"b\n{LONG.decode()}c"]
+
+
+def test_documents_up_to_the_limit_are_read(tmp_path: Path) -> None:
+    path = spoiled("a.txt", b"x" * 999 + b"\n<|endoftext|>\n" + b"y" * 999 + b"\n")(tmp_path)
+    assert [len(text) for text in read(path, max_document=1000)] == [999, 999]
+
+
+@pytest.mark.parametrize("ending", ["gz", "zst"])
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl"])
+def test_a_long_line_of_a_compressed_file_is_never_held(name: str, ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.{ending}"
+    with gzip.open(path, "wb", 1) if ending == "gz" else zstandard.open(path, "wb") as file:
+        for _ in range(100):
+            file.write(b"x" * 1_000_000)
+    tracemalloc.start()
+    with pytest.raises(CorpusError, match="line 1: a document of more than 1 MB"):
+        read(path, max_document=1_000_000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10_000_000
+
+
+def test_a_text_that_parquet_repeats_is_held_once(tmp_path: Path) -> None:
+    repeated = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), pa.array(["x" * 1_000_000]))
+    pyarrow.parquet.write_table(pa.table({"text": repeated}), tmp_path / "a.parquet", store_schema=False)
+    before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        count = sum(1 for _ in open_source([str(tmp_path / "a.parquet")]).train.open())
+    finally:
+        pa.set_memory_pool(before)
+    assert count == 1000
+    most = pool.max_memory()
+    assert most is not None
+    assert 1_000_000 < most < 50_000_000
+
+
+@pytest.mark.parametrize("place", ["sha256", "check_file"])
+def test_a_file_that_may_not_be_read_is_named(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> None:
+        with sources.disk_errors(path, reading=True):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    path = text_file(tmp_path / "a.txt")
+    monkeypatch.setattr(sources, place, refuse)
+    with pytest.raises(DiskError, match=r"a\.txt: cannot be read \(Permission denied\)\."):
+        open_source([str(path)])
+
+
+def test_a_folder_inside_that_may_not_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text_file(tmp_path / "a.txt")
+    (tmp_path / "secret").mkdir()
+    scan = os.scandir
+
+    def refuse(path: str | Path) -> object:
+        if Path(path).name == "secret":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(DiskError, match=r"secret: cannot be read \(Permission denied\)"):
+        open_source([str(tmp_path)])
+
+
+# One text ------------------------------------------------------------------------------------------------------------
+
+
+SPEECH = "First Citizen:\nBefore we proceed any further, hear me speak.\nAnd number {n} of them."
+
+
+def one_text(path: Path, text: str, **options: float) -> sources.Source:
+    path.write_text(text)
+    return open_source([str(path)], **options)  # type: ignore[arg-type]
+
+
+def test_the_paragraphs_of_one_text_are_its_documents(tmp_path: Path) -> None:
+    speeches = [SPEECH.format(n=n) for n in range(600)]
+    source = one_text(tmp_path / "play.txt", "\n\n".join(speeches) + "\n")
+    assert source.validation is None
+    assert list(source.train.open()) == list(source.train.open()) == speeches
+    assert source.split == "one text; its 600 paragraphs, between empty lines, are the documents"
+    corpus = build_corpus(source, tmp_path / "c", Recipe(tokenizer="bpe:300", block=32))
+    held_out = corpus.facts["splits"]["validation"]["documents"]
+    assert 0 < held_out < 40
+    assert corpus.facts["splits"]["train"]["documents"] == 600 - held_out
+    assert corpus.facts["request"]["source"]["split"] == source.split
+
+
+TAILS = {
+    "few paragraphs": ("\n\n".join(SPEECH.format(n=n) for n in range(100)), 0.02),
+    "many lines": ("".join(f"line number {n}\n" for n in range(1000)), 0.02),
+    "one long line": ("word " * 5000, 0.02),
+    "no spaces": ("x" * 5000, 0.02),
+    "another share": ("".join(f"line number {n}\n" for n in range(1000)), 0.3),
+}
+
+
+@pytest.mark.parametrize("case", TAILS)
+def test_the_end_of_one_text_is_held_out(case: str, tmp_path: Path) -> None:
+    text, share = TAILS[case]
+    source = one_text(tmp_path / "a.txt", text, validation_share=share)
+    assert source.validation is not None
+    (begin,), (end,) = list(source.train.open()), list(source.validation.open())
+    assert (begin + end).replace("\n", "") == text.replace("\n", "")
+    assert len(end) / len(text) == pytest.approx(share, rel=0.6)
+    lines = [line for line in (*begin.splitlines(), *end.splitlines()) if line]
+    assert "\n" not in text or lines == [line for line in text.splitlines() if line]
+    assert source.split is not None
+    found = re.fullmatch(r"one text; its last ([0-9.]+)% are held out for validation", source.split)
+    assert found
+    assert float(found[1]) / 100 == pytest.approx(len(end) / len(text), abs=0.002)
+
+
+def test_three_lines_are_split_at_the_end_of_one(tmp_path: Path) -> None:
+    source = one_text(tmp_path / "a.txt", "The first line.\nThe second line.\nThe third line.\n")
+    assert source.validation is not None
+    assert list(source.train.open()) == ["The first line.\nThe second line."]
+    assert list(source.validation.open()) == ["The third line."]
+
+
+def test_documents_stay_as_they_are_where_there_are_more_than_one(tmp_path: Path) -> None:
+    assert open_source([str(text_file(tmp_path / "a.txt"))]).split is None
+    assert "split" not in open_source([str(text_file(tmp_path / "b.txt"))]).provenance
+    one = text_file(tmp_path / "c.txt", ["a b\n\n" * 900])
+    assert len(list(open_source([str(one)], validation=[str(tmp_path / "a.txt")]).train.open())) == 1
+    assert len(list(open_source([str(one)], reading=Reading(separator=None)).train.open())) == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "storyworld:story=5",
+        "storyworld:stories=many",
+        "storyworld:stories=0",
+        "storyworld:stories=²",
+        "storyworld:seed=99999999999999999999",
+        "storyworld:seed=-1",
+    ],
+)
 def test_wrong_settings_of_storyworld_are_refused(name: str) -> None:
     with pytest.raises(CorpusError, match="storyworld"):
         open_source([name])

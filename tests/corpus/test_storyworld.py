@@ -9,8 +9,8 @@ from statistics import median
 
 import pytest
 
-from collapselab.corpus import storyworld
-from collapselab.corpus.storyworld import Plan, planned_story, split_of, stories, story
+from collapselab.corpus.storyworld import stories as storyworld
+from collapselab.corpus.storyworld.stories import Plan, planned_story, split_of, stories, story
 
 MANY = 20_000
 HEROES = {name for folk in ("girl", "boy", "creature") for name in storyworld.TABLES[folk].words}

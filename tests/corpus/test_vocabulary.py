@@ -2,22 +2,26 @@
 
 import io
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import gguf
 import pytest
+from huggingface_hub import constants
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 from collapselab.corpus import vocabulary
-from collapselab.corpus.sources import END_OF_TEXT, open_source
+from collapselab.corpus.sources import END_OF_TEXT, Documents, open_source
 from collapselab.corpus.vocabulary import load_tokenizer, tokenizer_for, tokenizer_hash
-from collapselab.errors import CorpusError
+from collapselab.errors import CorpusError, Interrupted
+from collapselab.signals import interruptible
 
 SOURCE = Path(__file__).parents[2] / "src"
 LOADER = "AutoTokenizer"
@@ -213,6 +217,19 @@ def test_a_hub_that_cannot_be_reached_is_said_soon_and_with_what_to_do(monkeypat
     assert time.monotonic() - start < 2
 
 
+def test_a_tokenizer_in_the_cache_needs_no_hub(plain: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    cached = tmp_path / "models--owner--model"
+    plain.save_pretrained(cached / "snapshots" / commit)
+    (cached / "refs").mkdir()
+    (cached / "refs" / "v1").write_text(commit)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(vocabulary, "hub_answers", lambda: False)
+    assert tokenizer_hash(load_tokenizer("owner/model@v1")) == tokenizer_hash(plain)
+    with pytest.raises(CorpusError, match=r"owner/model@v2: .* not in the hub's cache.*--revision v2"):
+        load_tokenizer("owner/model@v2")
+
+
 def test_a_tokenizer_that_truncates_does_not_shorten_documents(plain: Any, tmp_path: Path) -> None:
     plain.save_pretrained(tmp_path)
     state = json.loads((tmp_path / "tokenizer.json").read_text())
@@ -223,6 +240,27 @@ def test_a_tokenizer_that_truncates_does_not_shorten_documents(plain: Any, tmp_p
     text = "Once upon a time. " * 40
     assert tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids == plain.encode(text)
     assert tokenizer_hash(load_tokenizer(tmp_path)) == tokenizer_hash(plain)
+
+
+def test_a_signal_stops_the_training_of_a_tokenizer() -> None:
+    read = []
+
+    def documents() -> Iterator[str]:
+        for number in range(300_000):
+            if number == 20_000:
+                os.kill(os.getpid(), signal.SIGTERM)
+            read[:] = [number]
+            yield f"word number {number}"
+
+    with pytest.raises(Interrupted), interruptible():
+        tokenizer_for("bpe:300", Documents(documents, None, "documents"))
+    assert read[0] < 200_000
+
+
+def test_a_document_that_cannot_be_read_ends_the_training_with_its_message(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"text\n<|endoftext|>\n" * 2000 + b"\xff")
+    with pytest.raises(CorpusError, match=r"a\.txt: byte 0xff at position .* is not UTF-8"):
+        tokenizer_for("bpe:300", open_source([str(tmp_path / "a.txt")]).train)
 
 
 # Code that comes with a tokenizer --------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from collapselab.models import load, place
 from collapselab.models.find import Source, find_models
 from collapselab.models.gpt_neo import FusedSelfAttention
 from collapselab.models.load import find_device, load_model, model_hash
+from collapselab.models.stored import quantised_as, stored_weights
 from models.families import FAMILIES, VOCABULARY, model_of
 
 
@@ -439,7 +440,7 @@ def permuted(weight: Tensor, heads: int) -> Tensor:
     return weight.reshape(heads, 2, len(weight) // heads // 2, -1).swapaxes(1, 2).reshape(weight.shape)
 
 
-def write_gguf(path: Path, model: Any) -> None:
+def write_gguf(path: Path, model: Any, kind: gguf.GGMLQuantizationType | None = None) -> None:
     config, weights = model.config, {name: tensor.detach() for name, tensor in model.state_dict().items()}
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_context_length(config.max_position_embeddings)
@@ -465,7 +466,11 @@ def write_gguf(path: Path, model: Any) -> None:
             weight = weights[f"model.layers.{layer}.{theirs}.weight"]
             tensors[f"blk.{layer}.{ours}.weight"] = permuted(weight, heads[theirs]) if theirs in heads else weight
     for name, tensor in tensors.items():
-        writer.add_tensor(name, np.ascontiguousarray(tensor.numpy()))
+        numbers = np.ascontiguousarray(tensor.numpy())
+        packed = kind is not None and tensor.ndim == 2 and tensor.shape[1] % 32 == 0
+        writer.add_tensor(
+            name, gguf.quants.quantize(numbers, kind) if packed else numbers, raw_dtype=kind if packed else None
+        )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -482,6 +487,31 @@ def test_a_gguf_file_gives_the_logits_of_the_model_it_was_made_of(family: str, i
     first = model_hash(model)
     (tmp_path / "tiny.gguf").rename(tmp_path / "moved.gguf")
     assert model_hash(opened(tmp_path / "moved.gguf")) == first
+
+
+def test_the_format_of_weights_on_disk_is_known(tmp_path: Path) -> None:
+    model = model_of("llama")
+
+    def format_of(path: Path) -> tuple[str, str | None]:
+        weights = stored_weights(path, name="it")
+        assert weights is not None
+        return weights.format, quantised_as(None, weights)
+
+    write_gguf(tmp_path / "plain.gguf", model)
+    assert format_of(tmp_path / "plain.gguf") == ("float32", None)
+    for kind in (gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q4_1):
+        write_gguf(tmp_path / "packed.gguf", model_of("llama"), kind)
+        assert format_of(tmp_path / "packed.gguf") == (kind.name, kind.name)
+    saved(tmp_path / "a")
+    assert format_of(tmp_path / "a") == ("float32", None)
+    model.to(torch.float16).save_pretrained(tmp_path / "shards", max_shard_size="20KB")
+    assert format_of(tmp_path / "shards") == ("float16", None)
+    (tmp_path / "pickle").mkdir()
+    torch.save(model.to(torch.bfloat16).state_dict(), tmp_path / "pickle" / "pytorch_model.bin")
+    assert format_of(tmp_path / "pickle") == ("bfloat16", None)
+    save_file({"a.weight": torch.zeros(4, 4, dtype=torch.uint8)}, tmp_path / "pickle" / "model.safetensors")
+    assert format_of(tmp_path / "pickle") == ("uint8", "uint8")
+    assert stored_weights(tmp_path, name="it") is None
 
 
 def test_a_folder_with_one_gguf_file_is_that_file(tmp_path: Path) -> None:

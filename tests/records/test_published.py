@@ -121,3 +121,24 @@ def test_the_published_table_has_its_models_and_regimes() -> None:
     ]
     assert len(seeds) == 21
     assert np.unique([run["val_loss"] for run in seeds]).size == 21
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_params": "²"}, "n_params is '²', not a count"),
+        ({"n_params": "9" * 400}, "n_params is '999"),
+        ({"model": f"02x{'9' * 400}_10L07@5"}, "is not a model's name"),
+        ({"matches": "-300"}, "agreement, from matches and misses: tokens is -230, below 0"),
+    ],
+)
+def test_an_odd_cell_is_one_message(tmp_path: Path, change: dict[str, str], message: str) -> None:
+    with pytest.raises(RunError, match=f"line 2: .*{message}") as error:
+        import_published(write(tmp_path / "p.csv", CELLS | change))
+    assert len(str(error.value)) < 300
+
+
+def test_a_ratio_that_overflows_is_a_reason(tmp_path: Path) -> None:
+    _, rows = import_published(write(tmp_path / "p.csv", CELLS | {"sims_std": "1e300", "sims_mean": "1e-300"}))
+    assert value_of(rows, "duality_cos_cv").value is None
+    assert "it is inf" in (value_of(rows, "duality_cos_cv").why or "")

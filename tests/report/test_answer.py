@@ -124,7 +124,7 @@ def test_an_analysis_that_is_read_back_is_the_one_that_was_written(story: Story)
     assert again == fresh
 
 
-def test_tables_newer_than_the_analysis_are_analysed_again_as_before(tmp_path: Path) -> None:
+def test_tables_that_changed_since_the_analysis_are_analysed_again_as_before(tmp_path: Path) -> None:
     folder = write_suite(tmp_path / "suite", widths=(32, 64), depths=(1,), decays=(0.0,), seeds=4, inside=False)
     analyze(folder, permutations=123, seed=5)
     write_suite(folder, widths=(32, 64, 128), depths=(1,), decays=(0.0,), seeds=4, inside=False)
@@ -132,12 +132,3 @@ def test_tables_newer_than_the_analysis_are_analysed_again_as_before(tmp_path: P
     assert analysis is not None
     assert (analysis.permutations, analysis.seed) == (123, 5)
     assert analysis.models == 3 * (4 + 1 + 1)  # and two runs that failed
-
-
-def test_a_damaged_analysis_says_so_in_place(tmp_path: Path) -> None:
-    folder = write_suite(tmp_path / "suite", widths=(32,), depths=(1,), decays=(0.0,), seeds=4, inside=False)
-    analyze(folder, permutations=99)
-    (folder / "analysis" / "relate.csv").write_text("subset,metric\n")
-    story = load_story(folder)
-    assert story.analysis is None
-    assert "Run `collapselab analyze` again" in (story.problem or "")

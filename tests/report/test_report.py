@@ -70,7 +70,7 @@ def page_of(folder: Path, **options: Any) -> Page:
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = write_suite(tmp_path_factory.mktemp("suites") / "small", widths=(32, 64), depths=(1, 2), seeds=5)
+    folder = write_suite(tmp_path_factory.mktemp("suites") / "small", widths=(32, 64), depths=(1, 2), seeds=7)
     analyze(folder, permutations=199)
     return folder
 

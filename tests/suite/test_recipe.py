@@ -3,6 +3,7 @@
 import json
 import re
 import textwrap
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,7 @@ def test_small_takes_the_place_of_what_it_names_and_leaves_the_rest() -> None:
         ("base:\n  width: 8\n  depth: 1\n  lr: fast", r"line 6: base.lr: 'fast' will not do.*number"),
         ("base: {width: 8, depth: 1}\ngrid: {}", "line 4: grid: is empty"),
         ("grid: {width: []}", "line 3: grid.width: has no values"),
-        ("grid: {width: 8}", r"line 3: grid.width: 8 is not a list. Write \[8\]"),
+        ("grid: {width: 8}", r"line 3: grid.width: 8 is not a list. Write it in brackets"),
         ("grid: [8]", r"line 3: grid: \[8\] will not do"),
         ("zip: {width: [8, 16], depth: [1]}", "line 3: zip: .*width has 2, depth has 1 values"),
         ("grid: {width: [8]}\nzip: {width: [8]}", "line 4: zip.width: is in the grid too"),
@@ -107,6 +108,87 @@ def test_small_takes_the_place_of_what_it_names_and_leaves_the_rest() -> None:
 def test_what_is_wrong_is_named_with_its_line(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         suite(text)
+
+
+BILLION = "\n".join(
+    ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10)]
+)
+CHAIN = "a0: &a0 [1]\n" + "\n".join(f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 2000))
+TEN = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BILLION, r"line 8: a5 comes to more than 200,000 values, its aliases written out"),
+        (CHAIN, r"line \d+: more than 50 levels of nesting"),
+        ("base: " + "[" * 2000 + "]" * 2000, "line 3: more than 50 levels of nesting"),
+        ("base: " + "{a: " * 2000 + "1" + "}" * 2000, "line 3: more than 50 levels of nesting"),
+        ("base: " + "[" * 400_000, "line 3: more than 50 levels of nesting"),
+        ("\n".join("  " * i + "a:" for i in range(900)), "line 5.: more than 50 levels of nesting"),
+        ("base: {width: 8, depth: 1}\n" + "# a comment\n" * 100_000, "larger than 1,000,000 bytes"),
+        (f"base: {{width: 8}}\ngrid: {{depth: {TEN}, seed: {TEN}, lr: {TEN}, data_seed: {TEN}, warmup: {TEN}, clip: {TEN}}}",
+         "line 4: grid: the recipe comes to 1,000,000 runs or more; 100,000 are the most"),
+        ("runs:\n" + "".join(f"- {{width: {i}, grid: {{seed: {TEN}, depth: {TEN}, batch: {TEN}}}}}\n" for i in range(8, 200)),
+         r"line 104: runs\[100\]: the recipe comes to 101,000 runs or more"),
+        (f"base: {{width: 8, depth: 1, seed: {'9' * 5000}}}", "line 3: base.seed is a number of 5,000 digits"),
+        ("base: {width: 8, depth: 1}\nresources: {memory: .inf}", "line 4: resources.memory: inf will not do"),
+        ("base: {width: 8, depth: 1}\nresources: {minutes: 99999999999999999999}", "line 4: resources.minutes"),
+    ],
+)  # fmt: skip
+def test_a_recipe_without_measure_gets_an_answer_at_once(text: str, message: str) -> None:
+    start = time.monotonic()
+    with pytest.raises(ConfigError, match=message) as refused:
+        suite(text)
+    assert time.monotonic() - start < 2
+    assert len(str(refused.value)) < 1000
+
+
+def test_a_large_recipe_within_the_limits_is_read(tmp_path: Path) -> None:
+    listed = "".join(f"- {{width: {8 + i}, depth: 1}}\n" for i in range(5000))
+    assert len(suite(f"runs:\n{listed}").runs) == 5000
+    (tmp_path / "huge.yaml").write_bytes(b"#" * 2_000_000)
+    with pytest.raises(ConfigError, match="huge.yaml: 2,000,000 bytes; a recipe has at most 1,000,000"):
+        load_suite(tmp_path / "huge.yaml")
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/evil", "..", "a/b", "a\\nb", "", "-x", "a" * 200])
+def test_the_name_of_a_corpus_is_no_path(name: str) -> None:
+    text = f'question: Why?\ncorpora: {{"{name}": {{source: storyworld}}}}\nbase: {{width: 8, depth: 1}}'
+    with pytest.raises(ConfigError, match="mine.yaml, line 2: .*(not a name for a corpus|control character)"):
+        parse_suite(text, name="mine", where="mine.yaml")
+
+
+@pytest.mark.parametrize(
+    ("section", "field"),
+    [
+        ('{partition: "gpu\\n#SBATCH --uid=0"}', "resources.partition"),
+        ('{account: "a\\rb"}', "resources.account"),
+        ('{extra: {qos: "low\\ntouch x"}}', "resources.extra.qos"),
+        ('{extra: {"qos=low x": 1}}', "resources.extra"),
+        ('{extra: {"qos\\ntouch x": 1}}', "the key"),
+        ('{setup: ["module load python", "true\\nfalse"]}', r"resources.setup\[1\]"),
+        ('{setup: ["a\\u2028b"]}', r"resources.setup\[0\]"),
+    ],
+)
+def test_a_job_s_script_gets_no_line_that_the_recipe_did_not_write_as_one(section: str, field: str) -> None:
+    with pytest.raises(ConfigError, match=f"mine.yaml, line 4: .*{field}.*"):
+        suite(f"base: {{width: 8, depth: 1}}\nresources: {section}")
+
+
+def test_a_question_is_one_line_without_control_characters() -> None:
+    text = "question: |\n  Does it\n  grow?\ncorpus: {source: storyworld}\nbase: {width: 8, depth: 1}"
+    assert parse_suite(text, name="mine").question == "Does it grow?"
+    with pytest.raises(ConfigError, match="line 1: question: .* has a control character"):
+        parse_suite('question: "Why \\x1b[31m?"\ncorpus: {source: storyworld}\nbase: {width: 8, depth: 1}', name="mine")
+
+
+def test_a_file_s_name_with_a_line_break_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a\nb.yaml"
+    path.write_text(HEAD + "base: {width: 8, depth: 1}")
+    with pytest.raises(ConfigError, match="control character in the name of a recipe"):
+        load_suite(path)
 
 
 @pytest.mark.parametrize(

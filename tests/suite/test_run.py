@@ -17,7 +17,7 @@ import pytest
 
 from collapselab.core import moments
 from collapselab.core.moments import ClassMoments
-from collapselab.errors import ConfigError, CorpusError, DiskError, Interrupted, RunError
+from collapselab.errors import ConfigError, CorpusError, DamagedError, DiskError, Interrupted, RunError, UserError
 from collapselab.measurement import resume as store
 from collapselab.records.result import Result
 from collapselab.records.tables import Row, read_results, read_runs
@@ -104,12 +104,12 @@ def header(path: Path) -> int:
         return 8 + int.from_bytes(file.read(8), "little")
 
 
-def test_repeated_it_writes_nothing_but_the_tables(finished: tuple[Suite, SuiteFolder]) -> None:
+def test_repeated_it_writes_nothing(finished: tuple[Suite, SuiteFolder]) -> None:
     suite, folder = finished
     before = files(folder.path)
     suites.run(suite, folder, jobs=2)
     changed = {Path(name).name for name, facts in files(folder.path).items() if before.get(name) != facts}
-    assert changed == {"runs.csv", "results.csv"}
+    assert changed == set()
 
 
 def test_only_what_is_missing_is_done_again(copied: tuple[Suite, SuiteFolder]) -> None:
@@ -128,7 +128,7 @@ def test_only_what_is_missing_is_done_again(copied: tuple[Suite, SuiteFolder]) -
         for name, facts in files(folder.path).items()
         if before.get(name) != facts
     }
-    assert runs == {first.name, second.name, "runs.csv", "results.csv", "logs"}
+    assert runs == {first.name, second.name, "runs.csv", "tables.json", "logs"}, "results.csv is the same as before"
 
 
 def test_a_failure_is_known_with_its_reason_and_the_others_finish(tmp_path: Path, tiny: dict[str, Any]) -> None:
@@ -338,7 +338,7 @@ def test_a_corpus_that_the_recipe_describes_is_built_once(tmp_path: Path, tiny: 
 def test_the_tables_come_from_the_folders_alone(copied: tuple[Suite, SuiteFolder]) -> None:
     _, folder = copied
     before = [(folder.path / name).read_bytes() for name in ("runs.csv", "results.csv")]
-    for name in ("runs.csv", "results.csv", "suite.json"):
+    for name in ("runs.csv", "results.csv"):
         (folder.path / name).unlink()
     assert not collect(folder).refused
     assert [(folder.path / name).read_bytes() for name in ("runs.csv", "results.csv")] == before
@@ -348,7 +348,7 @@ def test_a_damaged_record_may_be_deleted_and_the_suite_goes_on(copied: tuple[Sui
     suite, folder = copied
     before = (folder.path / "suite.json").read_bytes()
     (folder.path / "suite.json").write_text("{")
-    with pytest.raises(RunError, match=r"suite.json: damaged .* Delete it"):
+    with pytest.raises(DamagedError, match=r"suite.json: not a JSON document .* Delete it"):
         folder.begin(suite)
     (folder.path / "suite.json").unlink()
     folder.begin(suite)
@@ -466,13 +466,13 @@ def test_a_real_small_disk_and_a_read_only_one(tmp_path: Path, tiny: dict[str, A
     try:
         suite, _ = opened(tmp_path, tiny, base=tiny["base"] | {"width": 256, "depth": 2}, grid={"seed": [0, 1]})
         folder = SuiteFolder(place / "suite")
-        with pytest.raises(DiskError, match="the disk is full. What is finished stays"):
+        with pytest.raises(UserError, match="the disk is full. What is finished stays"):
             suites.run(suite, folder)
         subprocess.run(["mount", "-o", "remount,size=200m", place], check=True)
         assert not suites.run(suite, folder).failed
         subprocess.run(["mount", "-o", "remount,ro", place], check=True)
         before = files(folder.path)
-        with pytest.raises(RunError, match=r"cannot be written \(Read-only file system\)"):
+        with pytest.raises(UserError, match=r"cannot be written \(Read-only file system\)"):
             suites.run(suite, folder)
         assert files(folder.path) == before
     finally:
@@ -485,6 +485,47 @@ def test_processors_are_divided_among_the_processes(monkeypatch: pytest.MonkeyPa
     assert [threads_each(jobs) for jobs in (1, 2, 3, 16)] == [8, 4, 2, 1]
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     assert threads_each(2) == 2
+
+
+@pytest.mark.parametrize(("text", "threads"), [("2,1", 2), (" 3 , 1", 3), ("5", 5), ("", 8), ("99", 8)])
+def test_the_number_of_threads_is_read_as_openmp_does(text: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.setenv("OMP_NUM_THREADS", text)
+    assert threads_each(1) == threads
+
+
+@pytest.mark.parametrize("text", ["abc", "0", "-1", "2;1", "²", "9" * 5000, ","])
+def test_a_number_of_threads_that_is_none_is_refused_before_anything_is_made(
+    text: str, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite, folder = opened(tmp_path, tiny)
+    monkeypatch.setenv("OMP_NUM_THREADS", text)
+    with pytest.raises(ConfigError, match="OMP_NUM_THREADS: .* is not a number of threads"):
+        suites.run(suite, folder)
+    assert not folder.path.exists()
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), ZeroDivisionError("odd"), MemoryError("odd"), OSError("odd")])
+def test_whatever_goes_wrong_in_a_thread_is_a_failure_with_its_reason(
+    error: Exception, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite, folder = opened(tmp_path, tiny)
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Crew, "_started", fail)
+    with pytest.raises(RunError, match=f"suite: {type(error).__name__}: odd"):
+        suites.run(suite, folder, jobs=2)
+
+
+def test_whatever_goes_wrong_in_a_process_is_a_failure_with_its_reason(tmp_path: Path, tiny: dict[str, Any]) -> None:
+    """A log that cannot be written, as an example of what happens before a run begins."""
+    suite, folder = opened(tmp_path, tiny, grid={"width": [8]})
+    suites.prepare(suite, folder)
+    (folder.path / "logs").write_text("not a folder")
+    with pytest.raises(RunError, match="logs: cannot be written"):
+        suites.run(suite, folder)
 
 
 def test_jobs_below_one_are_refused(tmp_path: Path, tiny: dict[str, Any]) -> None:

@@ -64,6 +64,13 @@ def test_the_script_asks_for_what_the_recipe_says(prepared: tuple[Suite, SuiteFo
     assert not prepared[1].path.exists(), "nothing is made to show it"
 
 
+def test_a_folder_s_name_cannot_become_a_line_of_the_script(
+    prepared: tuple[Suite, SuiteFolder], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="control character in the folder"):
+        slurm.script(prepared[0], SuiteFolder(tmp_path / "a\n#SBATCH --uid=0"))
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # submitit leaves its log files open
 def test_jobs_do_the_missing_runs_and_the_tables_are_those_of_a_local_suite(
     tmp_path: Path, tiny: dict[str, Any]
@@ -131,7 +138,7 @@ def test_runs_with_a_job_in_the_queue_are_not_submitted_again(
 
     suite, folder = opened(tmp_path, tiny)
     one, two, three = (entry.name for entry in suites.prepare(suite, folder).entries)
-    slurm._write_jobs(folder, {one: "7_0", two: "7_1", three: "7_2"})
+    folder.record_jobs({one: "7_0", two: "7_1", three: "7_2"})
     asked = queue("7_0|RUNNING|None", "7_1|PENDING|Priority", "8|RUNNING|None")
     assert slurm.job_states(folder) == {one: "7_0 RUNNING", two: "7_1 PENDING (Priority)"}
     assert [state.job for state in suites.status(suite, folder, jobs=slurm.job_states(folder))][2] is None

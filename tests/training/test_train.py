@@ -312,7 +312,7 @@ def interrupted(corpus: Path, out: Path, *, after: int, monkeypatch: pytest.Monk
         def stop(self: Any, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             original(self, args, state, control, **kwargs)
             if state.global_step == after - 1:
-                self.signal = signal.SIGTERM
+                self.request.number = signal.SIGTERM
 
         patch.setattr(keeper.Keeper, "on_step_begin", stop)
         with pytest.raises(Interrupted, match=f"stopped after step {after} of"):

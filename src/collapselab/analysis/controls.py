@@ -4,8 +4,9 @@ The models of a suite differ in size and training, which drive metric and outcom
 of that away; the last holds all of it fixed and compares seeds alone. No single one is the truth: the curve of all is
 the answer, with the between-model and the within-cell one side by side.
 
-Two p-values stand beside each partial correlation: of ordinary least squares, and robust to models of one architecture
-resembling one another. The larger of the two is corrected and judged.
+Two p-values are beside each partial correlation: of ordinary least squares, and robust to models of one architecture
+being alike. The larger of the two is corrected and judged. Where several models share an architecture and there are too
+few architectures for the second, or where too few degrees of freedom are left, there is no p, interval or verdict.
 """
 
 import warnings
@@ -19,12 +20,12 @@ import statsmodels.api as sm  # type: ignore[import-untyped]
 from scipy.linalg import orth
 from scipy.stats import t as student
 
+from collapselab.analysis.attainable import FEWEST_CLUSTERS, FEWEST_FREEDOM
 from collapselab.analysis.corrections import holm
 from collapselab.analysis.models import NOT_TESTED, Floats, Models, Variable, regime_columns
-from collapselab.analysis.relate import LEVEL, WITHIN, Relation, verdict
+from collapselab.analysis.relate import WITHIN, Relation, is_shown, verdict
+from collapselab.analysis.resampling import Codes
 
-FEWEST_CLUSTERS = 10
-"""Architectures that a cluster-robust p needs; with fewer it is too small."""
 MIXED, SEEDS = "mixed model", "seeds alone"
 BETWEEN = "between models"
 
@@ -138,7 +139,7 @@ def _least_squares(
         key = frame.index.to_numpy().tobytes()
         if key not in bases:
             bases[key] = orth(np.concatenate([np.ones((len(y), 1)), *terms(frame)], axis=1))
-        return replace(row, **_partial(x, y, bases[key], frame["architecture"]))
+        return replace(row, **_partial(x, y, bases[key], *_clusters(frame)))
     except _Unavailable as reason:
         return replace(row, why=str(reason))
 
@@ -167,7 +168,13 @@ def _require_variation(variable: Variable, x: Floats, y: Floats) -> None:
             raise _Unavailable(f"{name} is the same in all {len(values)} models.")
 
 
-def _partial(x: Floats, y: Floats, basis: Floats, clusters: "pd.Series[Any]") -> dict[str, Any]:
+def _clusters(frame: pd.DataFrame) -> tuple[Codes, str]:
+    """What is independent, and its name: architectures; runs where all are of one architecture."""
+    name = "architecture" if frame["architecture"].nunique() > 1 else "run"
+    return np.asarray(pd.factorize(frame[name])[0], dtype=np.intp), f"{name}s"
+
+
+def _partial(x: Floats, y: Floats, basis: Floats, clusters: Codes, unit: str) -> dict[str, Any]:
     """The regression of y on x and the controls, by what the controls leave of both (Frisch and Waugh)."""
     x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
     freedom = len(y) - basis.shape[1] - 1
@@ -179,13 +186,14 @@ def _partial(x: Floats, y: Floats, basis: Floats, clusters: "pd.Series[Any]") ->
             raise _Unavailable(f"the controls determine the {name} entirely.")
     r = float(np.clip(left_x @ left_y / np.sqrt((left_x @ left_x) * (left_y @ left_y)), -1, 1))
     unexplained = float(left_y @ left_y) / len(y)
+    found = {"r2_controls": max(0.0, 1 - unexplained), "r2_added": r**2 * unexplained, "partial_r": r}
+    if why := _why_no_p(len(y), freedom, clusters, unit):
+        return {**found, "freedom": freedom, "why": why}
     with np.errstate(divide="ignore"):
         at_r = np.sqrt(freedom) * np.divide(r, np.sqrt(1 - r**2))
         low, high = np.tanh(np.arctanh(r) + np.array([-1.96, 1.96]) / np.sqrt(freedom - 1))
     return {
-        "r2_controls": max(0.0, 1 - unexplained),
-        "r2_added": r**2 * unexplained,
-        "partial_r": r,
+        **found,
         "low": float(low),
         "high": float(high),
         "p": float(2 * student.sf(abs(at_r), freedom)),
@@ -194,14 +202,22 @@ def _partial(x: Floats, y: Floats, basis: Floats, clusters: "pd.Series[Any]") ->
     }
 
 
-def _clustered(left_x: Floats, left_y: Floats, freedom: int, clusters: "pd.Series[Any]") -> float | None:
-    """p that lets models of one architecture be alike, with the usual correction for few clusters and many controls."""
-    groups = pd.factorize(clusters)[0]
-    if groups.max() + 1 < FEWEST_CLUSTERS:
+def _why_no_p(models: int, freedom: int, clusters: Codes, unit: str) -> str | None:
+    count = int(clusters.max()) + 1
+    if count < min(models, FEWEST_CLUSTERS):
+        return f"{models} models come from {count} {unit}; a p that lets those of one be alike needs {FEWEST_CLUSTERS}."
+    if freedom < FEWEST_FREEDOM:
+        return f"{models} models leave {freedom} degrees of freedom; a p needs {FEWEST_FREEDOM}."
+    return None
+
+
+def _clustered(left_x: Floats, left_y: Floats, freedom: int, clusters: Codes) -> float | None:
+    """p that lets models of one cluster be alike, with the usual correction for few clusters and many controls."""
+    if clusters.max() + 1 < FEWEST_CLUSTERS:
         return None
-    fit = sm.OLS(left_y, left_x).fit(cov_type="cluster", cov_kwds={"groups": groups})
+    fit = sm.OLS(left_y, left_x).fit(cov_type="cluster", cov_kwds={"groups": clusters})
     t = float(fit.tvalues[0]) * np.sqrt(freedom / (len(left_y) - 1))
-    return float(2 * student.sf(abs(t), groups.max()))
+    return float(2 * student.sf(abs(t), clusters.max()))
 
 
 def _mixed(models: Models, variable: Variable) -> Control:
@@ -209,8 +225,14 @@ def _mixed(models: Models, variable: Variable) -> Control:
     frame, x, y, row = _start(models, variable, MIXED)
     try:
         _require_variation(variable, x, y)
-        if frame["architecture"].nunique() < 3:
-            raise _Unavailable("random intercepts need three architectures or more.")
+        architectures = frame["architecture"].nunique()
+        if architectures < FEWEST_CLUSTERS:
+            raise _Unavailable(f"{architectures} architectures; random intercepts need {FEWEST_CLUSTERS}.")
+        if len(y) - architectures < FEWEST_FREEDOM:
+            raise _Unavailable(
+                f"{len(y)} models of {architectures} architectures; random intercepts need {FEWEST_FREEDOM} models "
+                "more than architectures, or they cannot be told from noise."
+            )
         return replace(row, **_mixed_numbers(frame, x, y))
     except _Unavailable as reason:
         return replace(row, why=str(reason))
@@ -221,7 +243,7 @@ def _mixed_numbers(frame: pd.DataFrame, x: Floats, y: Floats) -> dict[str, Any]:
     table = pd.DataFrame({
         "x": (x - x.mean()) / x.std(),
         "y": (y - y.mean()) / y.std(),
-        "size": (parameters - parameters.mean()) / (parameters.std() or 1.0),
+        "size": (parameters - parameters.mean()) / (parameters.std() if np.ptp(parameters) > 0 else 1.0),
         "regime": frame["regime"].to_numpy(),
         "architecture": frame["architecture"].to_numpy(),
         "seed": frame["seed"].astype(object).where(frame["seed"].notna(), "unnamed").astype(str).to_numpy(),
@@ -280,14 +302,19 @@ def _seeds_alone(models: Models, relation: Relation) -> Control:
 def _judged(models: Models, rows: list[Control]) -> Iterator[Control]:
     corrected: dict[int, float] = {}
     for key in {(row.controls, row.family) for row in rows}:
-        tested = [i for i, row in enumerate(rows) if (row.controls, row.family) == key and row.p is not None]
-        if tested:
-            larger = [max(rows[i].p or 0.0, rows[i].p_clustered or 0.0) for i in tested]
-            corrected.update(zip(tested, holm(larger), strict=True))
+        tested = {i: _larger(row) for i, row in enumerate(rows)
+                  if (row.controls, row.family) == key and row.p is not None}  # fmt: skip
+        corrected.update(zip(tested, holm(list(tested.values())), strict=True))
     for i, row in enumerate(rows):
-        if row.partial_r is None:
+        if row.partial_r is None or i not in corrected:
             yield row
             continue
         expected = models.expected(row.metric)
         goes = None if expected == 0 or row.partial_r == 0 else "with" if row.partial_r * expected > 0 else "against"
-        yield replace(row, p_holm=corrected[i], goes=goes, verdict=verdict(goes, models, shown=corrected[i] < LEVEL))
+        judged = replace(row, p_holm=corrected[i], goes=goes)
+        yield replace(judged, verdict=verdict(goes, models, shown=is_shown(judged)))
+
+
+def _larger(row: Control) -> float:
+    """The p that is judged."""
+    return max(p for p in (row.p, row.p_clustered) if p is not None)

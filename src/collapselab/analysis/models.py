@@ -6,7 +6,7 @@ from the architecture, as the batch size does in the paper, is no part of it. A 
 cell differ in nothing but their seed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from collapselab.analysis.direction import Toward, toward
 from collapselab.core.metrics import METRICS
 from collapselab.errors import ConfigError, RunError
-from collapselab.records.tables import RUN_COLUMNS, Row, Run, read_results, read_runs, to_frame
+from collapselab.records.tables import RUN_COLUMNS, TABLES, Row, Run, StoredTables, read_tables, to_frame
 
 Floats = NDArray[np.float64]
 BETTER = {"val_loss": -1, "train_loss": -1, "perplexity": -1, "val_accuracy": 1}
@@ -107,13 +107,22 @@ class Models:
 
 def load(directory: str | Path, *, outcome: str = "val_loss") -> Models:
     """The models of `DIR/runs.csv` and `DIR/results.csv`."""
-    directory = Path(directory)
-    for name in ("runs.csv", "results.csv"):
-        if not (directory / name).is_file():
+    tables = tables_of(directory)
+    return combine(tables.runs, tables.rows, outcome=outcome)
+
+
+def tables_of(directory: str | Path) -> StoredTables:
+    """The two tables of a folder that can be analysed."""
+    for name in TABLES:
+        if not (Path(directory) / name).is_file():
             raise RunError(
                 f"{directory}: no {name}. Analyse a suite that has run, or a folder that `collapselab import` made."
             )
-    return combine(read_runs(directory / "runs.csv"), read_results(directory / "results.csv"), outcome=outcome)
+    return read_tables(directory)
+
+
+class NothingToRelate(RunError):
+    """Tables that are in order, and hold no outcome yet that a metric could be related to."""
 
 
 def combine(runs: Iterable[Run], rows: Iterable[Row], *, outcome: str = "val_loss") -> Models:
@@ -124,9 +133,9 @@ def combine(runs: Iterable[Run], rows: Iterable[Row], *, outcome: str = "val_los
         raise ConfigError(f"outcome: {outcome!r} is not one.{hint}")
     frame = pd.DataFrame(list(runs))
     if frame.empty:
-        raise RunError("runs.csv: no models in it.")
+        raise NothingToRelate("runs.csv: no models in it.")
     if frame[outcome].isna().all():
-        raise RunError(f"runs.csv: no model has a {outcome}; nothing to relate the metrics to.")
+        raise NothingToRelate(f"runs.csv: no model has a {outcome}; nothing to relate the metrics to.")
     rows = [row for row in rows if (row.split, row.layer, row.bin) == ("train", "last", "all")]
     _check_rows(frame, rows)
     metrics = tuple(metric for metric in METRICS if metric in {row.metric for row in rows})
@@ -154,16 +163,20 @@ def _labelled(frame: pd.DataFrame) -> pd.DataFrame:
     # A run ends with a whole step: where the batch does not divide the corpus, an epoch is 0.99997 of one.
     frame["epoch"] = [float(f"{epoch:.3g}") for epoch in frame["epoch"]]
     frame["architecture"] = [
-        f"{family or '?'} {_text(depth)}x{_text(width)}"
-        for family, depth, width in frame[list(ARCHITECTURE)].itertuples(index=False)
+        f"{family or '?'} {_text(depth)}x{_text(width)}" for family, depth, width in row_tuples(frame, ARCHITECTURE)
     ]
     varying = regime_columns(frame)
     frame["regime"] = [
         " ".join(f"{column}={_text(value)}" for column, value in zip(varying, values, strict=True)) or "the only one"
-        for values in frame[varying].itertuples(index=False)
+        for values in row_tuples(frame, varying)
     ]
     frame["cell"] = frame["architecture"] + " " + frame["regime"]
     return frame
+
+
+def row_tuples(frame: pd.DataFrame, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """These columns row by row; of no columns as many empty tuples as there are rows, in every version of pandas."""
+    return list(zip(*(frame[name] for name in names), strict=True)) if names else [()] * len(frame)
 
 
 def regime_columns(frame: pd.DataFrame) -> list[str]:

@@ -1,8 +1,9 @@
-"""Prediction: how well a scaling law foresees the outcome of an unseen architecture, with and without each metric.
+"""Prediction: how well a scaling law predicts the outcome of an unseen architecture, with and without each metric.
 
 The law is a power of parameters and tokens, a plane in logarithms; a second one may bend. What a metric adds to the
 stiff law may be no more than the bend it lacks; what it adds to both is more. Seeds are averaged; every architecture
-is left out in turn with all its models.
+is left out in turn with all its models. The interval of a gain draws architectures, so it needs as many of them as a
+permutation test needs models; and each fit must keep degrees of freedom beyond its parameters.
 """
 
 from dataclasses import dataclass, replace
@@ -11,11 +12,11 @@ from typing import Any, final
 import numpy as np
 import pandas as pd
 
+from collapselab.analysis.attainable import FEWEST_FREEDOM, FEWEST_MODELS
 from collapselab.analysis.models import NOT_TESTED, Floats, Models, Variable
 from collapselab.analysis.resampling import Codes
 
 LAWS = {"power law": 1, "bending power law": 2}
-FEWEST_ARCHITECTURES = 5
 RESAMPLES = 2000
 
 
@@ -54,12 +55,15 @@ def _prediction(models: Models, variable: Variable, law: str, seed: int) -> Pred
         architectures=cells["architecture"].nunique(),
         scale=f"parameters and {tokens}",
     )
-    why = _reason(row, cells, models.outcome)
-    if why:
+    if why := _reason(row, cells, models.outcome):
         return replace(row, why=why)
     truth, folds = cells[models.outcome].to_numpy(dtype=float), _codes(cells["architecture"])
     plain = _design(cells, tokens, LAWS[law])
     with_metric = np.column_stack([plain, _standard(cells["x"].to_numpy(dtype=float))])
+    fitted, parameters = len(cells) - int(np.bincount(folds).max()), with_metric.shape[1]
+    if fitted - parameters < FEWEST_FREEDOM:
+        needed = f"{parameters + FEWEST_FREEDOM} are needed"
+        return replace(row, why=f"{fitted} models are left to fit {parameters} parameters to; {needed}.")
     errors = [(truth - np.exp(_left_out(z, np.log(truth), folds))) ** 2 for z in (plain, with_metric)]
     r2_law, r2_metric = (_r2(error, truth) for error in errors)
     low, high = _gain_interval(errors[0] - errors[1], truth, folds, seed)
@@ -82,8 +86,8 @@ def _codes(labels: "pd.Series[Any]") -> Codes:
 def _reason(row: Prediction, cells: pd.DataFrame, outcome: str) -> str | None:
     if row.metric in NOT_TESTED:
         return NOT_TESTED[row.metric]
-    if row.architectures < FEWEST_ARCHITECTURES:
-        return f"{row.architectures} architectures; {FEWEST_ARCHITECTURES} or more can be left out in turn."
+    if row.architectures < FEWEST_MODELS:
+        return f"{row.architectures} architectures; to leave each out in turn takes {FEWEST_MODELS} or more."
     for name, values in ((row.metric, cells["x"]), (outcome, cells[outcome])):
         if np.ptp(values) <= 1e-12 * values.abs().max():
             return f"{name} is the same in all {row.n} models."
@@ -99,7 +103,7 @@ def _design(cells: pd.DataFrame, tokens: str, degree: int) -> Floats:
 
 
 def _standard(values: Floats) -> Floats:
-    spread: float = values.std() or 1.0
+    spread: float = values.std() if np.ptp(values) > 0 else 1.0
     standard: Floats = (values - values.mean()) / spread
     return standard
 

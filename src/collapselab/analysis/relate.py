@@ -10,12 +10,13 @@ their own. Both corrections are within a subset and a family.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from collapselab.analysis.attainable import LEVEL, permutations_can_show, why_no_permutation
 from collapselab.analysis.corrections import benjamini_hochberg, holm
 from collapselab.analysis.models import NOT_TESTED, Floats, Models, Variable
 from collapselab.analysis.resampling import (
@@ -29,12 +30,18 @@ from collapselab.analysis.resampling import (
     rank_correlation,
 )
 
-LEVEL = 0.05
 FEWEST = 3
 """Models beyond one a cell that a correlation needs: with two models it is always 1 or -1."""
 SMALLEST_CELL = 5
 """Seeds that a cell needs to be listed by itself beside the pooled cells."""
 ALL, WITHIN = "all models", "within cells"
+
+
+class Tested(Protocol):
+    """A row that a corrected test belongs to."""
+
+    @property
+    def p_holm(self) -> float | None: ...
 
 
 @final
@@ -63,11 +70,13 @@ class Relation:
     """with: more collapse, better outcome, by the sign of r alone; against: more collapse, worse outcome."""
     verdict: str | None = None
     detectable_r: float | None = None
-    """The smallest |r| that so many models find with 80 % power at 5 %, before correction and at Holm's first step."""
+    """The smallest |r| found with 80 % power at 5 % by this number of models, before correction and at Holm's first
+    step."""
     detectable_r_corrected: float | None = None
     models_needed: int | None = None
     """Models of one cell that would find the observed r with that power, before correction."""
     why: str | None = None
+    """Why there is no r, or an r without p and verdict."""
 
 
 @final
@@ -79,7 +88,8 @@ class Subset:
     members: Codes
     cell_labels: Codes
     unit_labels: Codes
-    """What the bootstrap draws: architectures, or models where all are of one or were made comparable."""
+    """What is independent, and what the bootstrap draws: architectures; runs where all are of one architecture; models
+    where each cell's mean is subtracted."""
 
     @cached_property
     def cells(self) -> Codes:
@@ -93,6 +103,12 @@ class Subset:
     def freedom(self) -> int:
         """Models beyond the first of each cell, and one: what counts as the number of models in one cell."""
         return len(self.members) - _count(self.cells) + 1
+
+    @property
+    def units_per_cell(self) -> list[int]:
+        """How many independent units each cell has: what can be permuted."""
+        pairs = np.unique(np.stack([self.cells, self.units]), axis=1)
+        return [int(count) for count in np.bincount(pairs[0])]
 
     def only(self, known: NDArray[np.bool_]) -> "Subset":
         """The members that are known, without those that are then alone in their cell: they say nothing."""
@@ -138,7 +154,7 @@ def within_cells(frame: pd.DataFrame) -> Subset:
 
 def _across(name: str, frame: pd.DataFrame, members: Codes) -> Subset:
     architectures = _codes(frame["architecture"].iloc[members])
-    units = architectures if _count(architectures) > 1 else np.arange(len(members))
+    units = architectures if _count(architectures) > 1 else _codes(frame["run"].iloc[members])
     return Subset(name, members, np.zeros(len(members), dtype=np.intp), units)
 
 
@@ -194,8 +210,16 @@ def _filled(
         numbers = _statistics(chosen, x[:, tested], y, permutations=permutations, seed=seed)
         for column, i in enumerate(tested):
             known: dict[str, Any] = {name: _known(values[column]) for name, values in numbers.items()}
-            filled[i] = replace(blank[i], **known)
+            filled[i] = replace(blank[i], **known, why=_why_no_p(chosen, blank[i]))
     return filled
+
+
+def _why_no_p(chosen: Subset, relation: Relation) -> str | None:
+    """Why a correlation that can be computed has no p and no verdict; None where it has."""
+    units = chosen.units_per_cell
+    if permutations_can_show(units):
+        return None
+    return why_no_permutation(units, "architectures" if sum(units) == relation.architectures > 1 else "models")
 
 
 def _reason(chosen: Subset, relation: Relation, x: Floats, y: Floats) -> str | None:
@@ -216,14 +240,10 @@ def _statistics(chosen: Subset, x: Floats, y: Floats, *, permutations: int, seed
     r = correlation(x, y, chosen.cells)
     draws = chosen.freedom if _count(chosen.cells) > 1 else None  # what is centred in small cells repeats itself
     low, high = bootstrap_interval(x, y, chosen.units, draws=draws, resamples=permutations, seed=seed)
-    return {
-        "r": r,
-        "r2": r**2,
-        "rho": rank_correlation(x, y, chosen.cells),
-        "low": low,
-        "high": high,
-        "p_permutation": permutation_p(x, y, chosen.cells, permutations=permutations, seed=seed),
-    }
+    numbers = {"r": r, "r2": r**2, "rho": rank_correlation(x, y, chosen.cells), "low": low, "high": high}
+    if permutations_can_show(chosen.units_per_cell):
+        numbers["p_permutation"] = permutation_p(x, y, chosen.cells, permutations=permutations, seed=seed)
+    return numbers
 
 
 def _known(value: float) -> float | None:
@@ -232,10 +252,11 @@ def _known(value: float) -> float | None:
 
 def _judged(models: Models, relations: list[Relation]) -> list[Relation]:
     for family in ("paper", "exploration"):
-        tested = [i for i, relation in enumerate(relations) if relation.family == family and relation.why is None]
+        tested = {i: row.p_permutation for i, row in enumerate(relations)
+                  if row.family == family and row.p_permutation is not None}  # fmt: skip
         if not tested:
             continue
-        p = [relations[i].p_permutation or 1.0 for i in tested]
+        p = list(tested.values())
         for i, p_holm, p_bh in zip(tested, holm(p), benjamini_hochberg(p), strict=True):
             corrected = replace(relations[i], p_holm=p_holm, p_bh=p_bh)
             relations[i] = _powered(_with_verdict(models, corrected), family_size=len(tested))
@@ -247,7 +268,16 @@ def _with_verdict(models: Models, relation: Relation) -> Relation:
     assert relation.p_holm is not None
     expected = models.expected(relation.metric)
     goes = None if expected == 0 or relation.r == 0 else "with" if relation.r * expected > 0 else "against"
-    return replace(relation, goes=goes, verdict=verdict(goes, models, shown=relation.p_holm < LEVEL))
+    return replace(relation, goes=goes, verdict=verdict(goes, models, shown=is_shown(relation)))
+
+
+CANNOT_TELL = "cannot tell"
+"""What is said in place of a verdict where there is none."""
+
+
+def is_shown(row: Tested) -> bool:
+    """Whether a corrected test shows it; a p of 0, which a tiny one is printed as, is shown."""
+    return row.p_holm is not None and row.p_holm < LEVEL
 
 
 def verdict(goes: str | None, models: Models, *, shown: bool) -> str:

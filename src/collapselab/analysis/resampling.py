@@ -83,7 +83,9 @@ def bootstrap_interval(
     sizes = np.bincount(units).astype(float)
     found = []
     for count in _chunks(resamples, total):
-        weights = rng.multinomial(draws or total, np.full(total, 1 / total), size=count).astype(float)
+        weights = rng.multinomial(total if draws is None else draws, np.full(total, 1 / total), size=count).astype(
+            float
+        )
         found.append(_weighted_correlation(weights @ sums, (weights @ sizes)[:, None], x.shape[1]))
     low, high = np.nanpercentile(np.concatenate(found), [2.5, 97.5], axis=0)
     return low, high

@@ -1,7 +1,8 @@
 """The summary: sentences made from the tables, each no stronger than the rows it is made from.
 
-What a corrected test shows is called shown, and nothing else. What is not shown is not called absent: the power stands
-beside it. Relations across models are called descriptions, since scale and training differ too.
+What a corrected test shows is called shown, and nothing else. What is not shown is not called absent: the power is
+beside it. Where there are too few models for a test, the sentence says "cannot tell" and why. Relations across models
+are called descriptions, since scale and training differ too.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,8 +12,8 @@ from typing import Any, final
 from collapselab.analysis.controls import BETWEEN, SEEDS, Control
 from collapselab.analysis.diagnosis import Finding
 from collapselab.analysis.models import Models
-from collapselab.analysis.prediction import Prediction
-from collapselab.analysis.relate import ALL, LEVEL, WITHIN, Relation, within_cells
+from collapselab.analysis.prediction import LAWS, Prediction
+from collapselab.analysis.relate import ALL, CANNOT_TELL, WITHIN, Relation, is_shown, within_cells
 from collapselab.analysis.trends import AXES, Trend
 from collapselab.core.metrics import METRICS
 
@@ -27,6 +28,7 @@ VERDICTS = {
     "away from collapse": "away from collapse",
     "predicts no direction": "one way, where collapse predicts none,",
     "not shown": "neither way shown for",
+    CANNOT_TELL: f"{CANNOT_TELL} for",
 }
 """How the verdict of a trend ends, and how its sentence begins."""
 LEVELS = 6
@@ -81,13 +83,21 @@ def _across(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
     if not rows:
         yield f"No metric can be related to {models.outcome} across all models; relate.csv says why for each."
         return
-    strongest = max(rows, key=lambda row: abs(row.r or 0))
-    shown = [row for row in rows if (row.p_holm or 1) < LEVEL]
+    strongest = max(rows, key=_size)
+    untested = [row for row in rows if row.p_holm is None]
+    if len(untested) == len(rows):
+        yield (
+            f"Across all models: {CANNOT_TELL}; {rows[0].why} The strongest correlation with {models.outcome} is "
+            f"{_named(strongest)}; it describes these models and no others."
+        )
+        return
+    shown = [row for row in rows if is_shown(row)]
     parts = {
         f"these go with a better {models.outcome} as collapse predicts": _list(shown, "with") or "none",
         "the wrong way": _list(shown, "against"),
         "related, where collapse predicts no direction": _list(shown, None),
-        "not shown": ", ".join(_with_r(row) for row in rows if row not in shown),
+        "not shown": ", ".join(_with_r(row) for row in rows if row not in shown and row not in untested),
+        CANNOT_TELL: ", ".join(_with_r(row) for row in untested),
     }
     yield (
         f"Across all models, which differ in size and training, "
@@ -96,20 +106,24 @@ def _across(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
         "and says nothing of collapse apart from scale."
     )
     regimes = _main(row for row in relations if row.subset.startswith("regime "))
-    if regimes:
+    if regimes and all(row.p_holm is None for row in regimes):
+        yield f"Within regimes, where size still differs: {CANNOT_TELL}; {regimes[0].why}"
+    elif regimes:
         told = "; ".join(_over_regimes(rows) for rows in _by_metric(regimes))
         yield (f"Within regimes, where size still differs, shown after Holm's correction in so many of them: {told}.")
 
 
 def _over_regimes(rows: Sequence[Relation]) -> str:
-    values = [row.r or 0 for row in rows]
+    values = [row.r for row in rows if row.r is not None]
     shown, ways = _shown(rows)
-    return f"{rows[0].metric} {shown} of {len(rows)}{ways}, r {min(values):+.2f} to {max(values):+.2f}"
+    untested = sum(row.p_holm is None for row in rows)
+    aside = f" ({CANNOT_TELL} in {untested})" if untested else ""
+    return f"{rows[0].metric} {shown} of {len(rows)}{ways}{aside}, r {min(values):+.2f} to {max(values):+.2f}"
 
 
 def _shown(rows: Sequence[Relation] | Sequence[Control]) -> tuple[int, str]:
     """How many of the rows a corrected test shows, and which way those go."""
-    shown = [row for row in rows if (row.p_holm or 1) < LEVEL]
+    shown = [row for row in rows if is_shown(row)]
     counts = {text: sum(row.goes == way for row in shown) for way, text in _WAYS.items()}
     ways = ", ".join(f"{count} {text}" if count < len(shown) else text for text, count in counts.items() if count)
     return len(shown), f" ({ways})" if ways else ""
@@ -129,23 +143,31 @@ def _fixed(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
         reason = next((row.why for row in rows if row.why), "no metric was measured.")
         yield f"With scale held fixed these tables say nothing: {reason} Train the same model with several seeds."
         return
-    first = max(main, key=lambda row: row.n)
-    shown = [row for row in main if (row.p_holm or 1) < LEVEL]
-    rest = [row for row in main if row not in shown]
+    tested = [row for row in main if row.p_holm is not None]
+    untested = "; ".join(_named(row) for row in main if row.p_holm is None)
+    if not tested:
+        yield f"With scale held fixed: {CANNOT_TELL}; {main[0].why} Train the same model with more seeds."
+        yield f"Correlations among seeds that no test can judge: {untested}."
+        return
+    first = max(tested, key=lambda row: row.n)
+    shown = [row for row in tested if is_shown(row)]
+    rest = [row for row in tested if row not in shown]
     where = "one cell" if first.cells == 1 else f"{first.cells} cells, each cell's mean taken off"
     told = "; ".join(f"{_named(row)}, Holm p {row.p_holm:.2g}, {row.verdict}" for row in shown) or "none"
     yield (
         f"With scale held fixed ({first.n} models of {where}, that differ in their seed alone), shown after Holm's "
-        f"correction over {_many(len(main), 'metric')}: {told}."
+        f"correction over {_many(len(tested), 'metric')}: {told}."
     )
     if rest:
         told = "; ".join(f"{_named(row)}, p {row.p_permutation:.2g}{_aside(row)}" for row in rest)
         yield f"Not shown there, p before correction: {told}."
+    if untested:
+        yield f"Of too few models, so {CANNOT_TELL}: {untested}."
     yield from _power(first, rest)
     if first.cells == 1:
         cell = models.trained["cell"].iloc[within_cells(models.trained).members[0]]
         yield f"All of that is one architecture in one regime ({cell}); whether it holds elsewhere it cannot say."
-    explored = [row for row in rows if row.family == "exploration" and (row.p_holm or 1) < LEVEL]
+    explored = [row for row in rows if row.family == "exploration" and is_shown(row)]
     if explored:
         told = "; ".join(f"{_named(row)}, Holm p {row.p_holm:.2g}, {row.verdict}" for row in explored)
         yield f"Exploring further metrics and logarithms, corrected among themselves: {told}."
@@ -180,6 +202,9 @@ def _curve(controls: Sequence[Control]) -> Iterable[str]:
         yield _held(rows)
     for name, why in {row.controls: row.why for row in paper if row.controls not in names}.items():
         yield f"Beyond {name}: no answer; {why}"
+    tested = {row.controls for row in known if row.p_holm is not None}
+    for name, why in {row.controls: row.why for row in known if row.controls not in {*tested, SEEDS}}.items():
+        yield f"Beyond {name}: {CANNOT_TELL}; {why}"
 
 
 def _values(rows: Sequence[Control], names: Sequence[str]) -> str:
@@ -188,20 +213,22 @@ def _values(rows: Sequence[Control], names: Sequence[str]) -> str:
 
 
 def _held(rows: Sequence[Control]) -> str:
-    between = [row for row in rows if row.comparison == BETWEEN]
+    between = [row for row in rows if row.comparison == BETWEEN and row.p_holm is not None]
     seeds = [row for row in rows if row.controls == SEEDS]
+    alone = f"among seeds alone {seeds[0].verdict or CANNOT_TELL}" if seeds else "no seeds to compare"
+    if not between:
+        return f"{rows[0].metric}: between models {CANNOT_TELL}; {alone}."
     shown, ways = _shown(between)
-    signs = {row.goes for row in between}
-    turns = ", but its sign turns from one to another" if len(signs) > 1 else ""
-    alone = f"among seeds alone {seeds[0].verdict}" if seeds else "no seeds to compare"
+    turns = ", but its sign turns from one to another" if len({row.goes for row in between}) > 1 else ""
     return f"{rows[0].metric}: between models shown in {shown} of {len(between)} specifications{ways}{turns}; {alone}."
 
 
 def _trends(trends: Sequence[Trend]) -> Iterable[str]:
     for axis, where in dict.fromkeys((row.axis, row.where) for row in trends):
-        rows = [row for row in trends if (row.axis, row.where) == (axis, where) and row.why is None]
+        rows = [row for row in trends if (row.axis, row.where) == (axis, where) and row.groups]
         if rows:
-            yield f"{_along(rows[0])}: {_sorted(rows)}.{_too_few(rows)}"
+            why = next((f" Cannot tell: {row.why}" for row in rows if row.verdict is None), "")
+            yield f"{_along(rows[0])}: {_sorted(rows)}.{why}"
 
 
 def _along(row: Trend) -> str:
@@ -220,17 +247,21 @@ def _sorted(rows: Sequence[Trend]) -> str:
     others = [row for row in metrics if row not in named]
     parts = []
     for ending, words in VERDICTS.items():
-        told = [", ".join(f"{row.metric} ({_counts(row)})" for row in named if (row.verdict or "").endswith(ending))]
-        if count := sum((row.verdict or "").endswith(ending) for row in others):
+        told = [", ".join(f"{row.metric} ({_counts(row)})" for row in named if _verdict(row).endswith(ending))]
+        if count := sum(_verdict(row).endswith(ending) for row in others):
             told.append(f"{count} of {len(others)} others")
         if any(told):
             parts.append(f"{words} {' and '.join(filter(None, told))}")
     return "; ".join([*parts, *(_outcome(row) for row in rows if row.metric == row.outcome)])
 
 
+def _verdict(row: Trend) -> str:
+    return CANNOT_TELL if row.verdict is None else row.verdict
+
+
 def _counts(row: Trend) -> str:
     """How many groups go the way that was shown; where none was, how many go toward collapse."""
-    if row.verdict != "not shown":
+    if row.verdict not in (None, "not shown"):
         return f"{max(row.rises, row.falls)} of {row.groups}"
     if row.toward is None:
         return f"{row.rises} of {row.groups} rise"
@@ -239,40 +270,36 @@ def _counts(row: Trend) -> str:
 
 def _outcome(row: Trend) -> str:
     better = row.rises if row.toward == "rises" else row.falls
-    verdict = (row.verdict or "").rpartition(" ")[2]
+    if row.verdict is None:
+        return f"{CANNOT_TELL} for {row.metric} ({better} of {row.groups} better)"
+    verdict = row.verdict.rpartition(" ")[2]
     if verdict == "worse":
         return f"{row.metric} gets worse ({row.groups - row.unchanged - better} of {row.groups})"
     shown = "gets better" if verdict == "better" else "not shown to change"
     return f"{row.metric} {shown} ({better} of {row.groups}{'' if verdict == 'better' else ' better'})"
 
 
-def _too_few(rows: Sequence[Trend]) -> str:
-    """Said where no sign test could have come out below the level, had all groups gone one way."""
-    groups = max(row.groups for row in rows)
-    tests = min(sum(row.family == family for row in rows) for family in {row.family for row in rows})
-    if tests * 2 * 0.5**groups < LEVEL:
-        return ""
-    noun = "group" if rows[0].axis in AXES else "pair"
-    return f" So few ({_many(groups, noun)}) can show nothing after the correction over {_many(tests, 'test')}."
-
-
 def _predictions(models: Models, predictions: Sequence[Prediction]) -> Iterable[str]:
-    known = [row for row in predictions if row.gain is not None]
-    if not known:
-        why = predictions[0].why if predictions else "no metric was measured."
-        yield f"Prediction of {models.outcome}: none; {why}"
+    of_law = {law: [row for row in predictions if row.law == law and row.gain is not None] for law in LAWS}
+    if not all(of_law.values()):
+        unknown = next((law for law, rows in of_law.items() if not rows), None)
+        why = next((row.why for row in predictions if row.law == unknown), "no metric was measured.")
+        yield f"Prediction of {models.outcome}: {CANNOT_TELL}; {why}"
         return
-    laws = list(dict.fromkeys(row.law for row in known))
-    of_law = {name: [row for row in known if row.law == name] for name in laws}
     law = ", ".join(f"{rows[0].r2_law:.3f} ({name})" for name, rows in of_law.items())
-    sure = set.intersection(*({_label(row) for row in rows if (row.low or 0) > 0} for rows in of_law.values()))
-    helps = sorted((row for row in of_law[laws[-1]] if _label(row) in sure), key=lambda row: -(row.gain or 0))
+    sure = set.intersection(*({_label(row) for row in rows if _gains(row)} for rows in of_law.values()))
+    last = list(LAWS)[-1]
+    helps = sorted((row for row in of_law[last] if _label(row) in sure), key=lambda row: row.gain or 0.0, reverse=True)
     told = ", ".join(f"{_label(row)} {row.r2_with_metric:.3f}" for row in helps) or "none"
     yield (
-        f"On architectures left out in turn, {known[0].scale} foresee {models.outcome} with R² {law}. Metrics whose "
-        f"gain has an interval above 0 beside every law, with R² beside the {laws[-1]}: {told}. They are measured on "
-        "the very model that is foreseen: a gain shows shared information, not a cause."
+        f"On architectures left out in turn, {of_law[last][0].scale} predict {models.outcome} with R² {law}. Metrics "
+        f"whose gain has an interval above 0 beside every law, with R² beside the {last}: {told}. They are measured on "
+        "the very model that is predicted: a gain shows shared information, not a cause."
     )
+
+
+def _gains(row: Prediction) -> bool:
+    return row.low is not None and row.low > 0
 
 
 def _diagnosis(findings: Sequence[Finding]) -> Iterable[str]:
@@ -292,6 +319,10 @@ def _main(rows: Iterable[Relation]) -> list[Relation]:
 
 def _list(rows: Sequence[Relation], goes: str | None) -> str:
     return ", ".join(_with_r(row) for row in rows if row.goes == goes)
+
+
+def _size(row: Relation) -> float:
+    return 0.0 if row.r is None else abs(row.r)
 
 
 def _with_r(row: Relation) -> str:

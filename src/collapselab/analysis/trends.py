@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest, rankdata
 
+from collapselab.analysis.attainable import LEVEL, signs_can_show
 from collapselab.analysis.corrections import holm
 from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, Floats, Models
-from collapselab.analysis.relate import LEVEL
 from collapselab.core.metrics import METRICS
 
 AXES = ("width", "depth", "epochs", "epoch")
@@ -156,7 +156,7 @@ def _counted(row: Trend, changes: Floats, *, median_rho: bool) -> Trend:
         return replace(row, why="no two models differ in this alone.")
     rises, falls = int((changes > 0).sum()), int((changes < 0).sum())
     middle = float(np.median(changes))
-    toward = {"rises": rises, "falls": falls}.get(row.toward or "")
+    toward = None if row.toward is None else {"rises": rises, "falls": falls}[row.toward]
     return replace(
         row,
         groups=len(changes),
@@ -172,13 +172,24 @@ def _counted(row: Trend, changes: Floats, *, median_rho: bool) -> Trend:
 
 def _judged(rows: list[Trend]) -> list[Trend]:
     for key in dict.fromkeys((row.axis, row.where, row.family) for row in rows):
-        tested = [
-            i for i, row in enumerate(rows) if (row.axis, row.where, row.family) == key and row.p_sign is not None
-        ]
-        if tested:
-            for i, p in zip(tested, holm([rows[i].p_sign or 0.0 for i in tested]), strict=True):
-                rows[i] = replace(rows[i], p_holm=p, verdict=_verdict(rows[i], p))
+        family = [i for i, row in enumerate(rows) if (row.axis, row.where, row.family) == key and row.groups]
+        tested: dict[int, float] = {}
+        for i in family:
+            p = rows[i].p_sign
+            if p is not None and signs_can_show(rows[i].groups, tests=len(family)):
+                tested[i] = p
+            else:
+                rows[i] = replace(rows[i], p_sign=None, why=_why_no_p(rows[i], tests=len(family)))
+        for i, p in zip(tested, holm(list(tested.values())), strict=True):
+            rows[i] = replace(rows[i], p_holm=p, verdict=_verdict(rows[i], p))
     return rows
+
+
+def _why_no_p(row: Trend, *, tests: int) -> str:
+    noun = ("group" if row.axis in AXES else "pair") + ("" if row.groups == 1 else "s")
+    over = f"{tests} test{'' if tests == 1 else 's'}"
+    share = f"{100 * LEVEL:g} %"
+    return f"{row.groups} {noun}, even if all go one way, cannot be below {share} after the correction over {over}."
 
 
 def _verdict(row: Trend, p_holm: float) -> str:

@@ -38,7 +38,8 @@ app = typer.Typer(
 
     Everything at once, in minutes: `collapselab demo`
 
-    Any model of yours: `collapselab corpus build my.txt --out corpus && collapselab measure MODEL --corpus corpus`
+    Any model of yours: `collapselab corpus build my.txt --tokenizer MODEL --out corpus`, and then
+    `collapselab measure MODEL --corpus corpus`
     """,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -15,20 +15,20 @@ def import_published(
     published: Annotated[
         Path, typer.Argument(metavar="TABLE", help="The table of trained models published with Linguistic Collapse.")
     ],
-    out: Annotated[Path, typer.Option(help="The folder that gets `runs.csv` and `results.csv`.")],
+    out: Annotated[Path, typer.Option(help="The folder that gets `runs.csv`, `results.csv` and their hashes.")],
     as_json: JsonOption = False,
 ) -> None:
     """Read the paper's published table into ours, so that it can be analysed and compared with a suite.
 
     Example: `collapselab import lc-2024_05_18.csv --out published && collapselab analyze published`
     """
+    from collapselab.disk import sha256
     from collapselab.records.published import LEFT_OUT
     from collapselab.records.published import import_published as read_published
-    from collapselab.records.tables import write_results, write_runs
+    from collapselab.records.tables import write_tables
 
     runs, rows = read_published(published)
-    write_runs(out / "runs.csv", runs)
-    write_results(out / "results.csv", rows)
+    write_tables(out, runs, rows, made_from=[(published.name, sha256(published))])
     missing = sum(row.value is None for row in rows)
     facts = {"out": str(out), "models": len(runs), "values": len(rows) - missing, "missing": missing, "note": LEFT_OUT}
     if as_json:

@@ -1,6 +1,8 @@
 """`collapselab corpus`: build a corpus, and see what is in it."""
 
 import json
+import math
+import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from collapselab.cli.options import JsonOption
+from collapselab.errors import CorpusError, DiskError
 
 app = typer.Typer(help="Turn text into blocks of tokens, and see what is in them.", no_args_is_help=True)
 
@@ -59,7 +62,10 @@ def build(
         typer.Option(help="Files of the validation split (repeat for more).", rich_help_panel="Splits"),
     ] = None,
     validation_share: Annotated[
-        float, typer.Option(help="Share of documents held out where there is no such split.", rich_help_panel="Splits")
+        float,
+        typer.Option(
+            help="Share of documents, or of one text, held out where there is no such split.", rich_help_panel="Splits"
+        ),
     ] = 0.02,
     seed: Annotated[int, typer.Option(help="Decides which are held out.", rich_help_panel="Splits")] = 0,
     text_column: Annotated[
@@ -74,6 +80,9 @@ def build(
         Literal["strict", "replace"],
         typer.Option(help="`strict`, or `replace` to go on over bytes that are not UTF-8.", rich_help_panel="Reading"),
     ] = "strict",
+    max_document: Annotated[
+        float, typer.Option(help="The largest size of one document, in MB of text.", rich_help_panel="Reading")
+    ] = 64,
     id_type: Annotated[
         Literal["auto", "uint16", "uint32"], typer.Option(help="Type of the stored ids.", rich_help_panel="Reading")
     ] = "auto",
@@ -85,9 +94,12 @@ def build(
     The paper's: `collapselab corpus build tinystories --packing paper --out corpora/tinystories`
 
     Your own: `collapselab corpus build data/*.jsonl.gz --text-column story --tokenizer bpe:8192 --out corpora/mine`
+
+    For a model that you have: `collapselab corpus build my.txt --tokenizer MODEL --out corpora/for-it`
     """
     from collapselab.corpus.build import Recipe, build_corpus
-    from collapselab.corpus.sources import Reading, open_source
+    from collapselab.corpus.readers import MEGABYTE, Reading
+    from collapselab.corpus.sources import open_source
 
     recipe = Recipe(
         tokenizer=tokenizer or ("gpt2" if source == ["tinystories"] else "bpe:4096"),
@@ -99,8 +111,12 @@ def build(
         validation_share=validation_share,
         seed=seed,
     )
-    reading = Reading(text_column, None if per_file else separator, errors)
-    documents = open_source(source, validation=validation, reading=reading)
+    if not 0 < max_document < math.inf:
+        raise CorpusError(f"--max-document: {max_document:g} is not a size. It is a number of MB above 0.")
+    reading = Reading(text_column, None if per_file else separator, errors, round(max_document * MEGABYTE))
+    documents = open_source(source, validation=validation, reading=reading, validation_share=validation_share)
+    if documents.split is not None:
+        print(f"{', '.join(source)}: {documents.split}.", file=sys.stderr)
     built = build_corpus(documents, out, recipe, trust_code=trust_code)
     splits = ", ".join(f"{name}: {len(split):,} blocks" for name, split in built.splits.items())
     print(f"{out}: {splits} of {built.block:,}; {built.vocabulary:,} tokens. See it: collapselab corpus show {out}")
@@ -119,6 +135,8 @@ def show(
 ) -> None:
     """Show what is in a corpus: documents, tokens, types, the largest classes, and a picture of the frequencies.
 
+    Where the corpus's folder may not be written, the picture is left out.
+
     Example: `collapselab corpus show corpora/storyworld`
     """
     from collapselab.corpus.blocks import Corpus
@@ -126,25 +144,33 @@ def show(
 
     opened = Corpus(folder, verify=verify or None)
     facts = description(opened)
-    picture = figure or folder / "frequencies.svg"
-    draw(opened, picture)
+    picture = str(figure or folder / "frequencies.svg")
+    try:
+        draw(opened, picture)
+    except DiskError as error:
+        if figure is not None:
+            raise
+        print(f"collapselab: no picture: {error} Name a place for it with --figure.", file=sys.stderr)
+        picture = ""
     if as_json:
-        print(json.dumps({**facts, "figure": str(picture)}, ensure_ascii=False))
+        print(json.dumps({**facts, "figure": picture or None}, ensure_ascii=False))
     else:
         _print_corpus(facts, picture)
 
 
-def _print_corpus(facts: dict[str, Any], picture: Path) -> None:
+def _print_corpus(facts: dict[str, Any], picture: str) -> None:
     console = Console()
     about = (
         f"vocabulary {facts['vocabulary']:,} ({facts['tokenizer']}), {facts['packing']} packing, hash {facts['hash']}"
     )
     console.print(f"[bold]{escape(facts['path'])}[/bold]  {escape(about)}")
-    console.print(f"begin token: {facts['begin']}", soft_wrap=True)
+    if split := facts["source"].get("split"):
+        console.print(escape(split))
+    console.print(f"begin token: {escape(facts['begin'])}", soft_wrap=True)
     rows = ["documents", "tokens", "types", "types_seen_once", "blocks", "tokens_dropped", "labels", "classes"]
     if facts["packing"] == "document":
         rows.insert(5, "documents_cut")
-    numbers = Table("", *facts["splits"], box=None, header_style="bold")
+    numbers = Table("", *map(escape, facts["splits"]), box=None, header_style="bold")
     for row in rows:
         numbers.add_row(row.replace("_", " "), *(f"{split[row]:,}" for split in facts["splits"].values()))
     for column in numbers.columns[1:]:
@@ -157,4 +183,5 @@ def _print_corpus(facts: dict[str, Any], picture: Path) -> None:
         kinds.add_row(kind, f"{share['types']:,}", f"{share['tokens']:,}")
     for table in (numbers, classes, kinds):
         console.print(table)
-    console.print(f"frequencies: {picture}", soft_wrap=True)
+    if picture:
+        console.print(f"frequencies: {escape(picture)}", soft_wrap=True)

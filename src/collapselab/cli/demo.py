@@ -1,7 +1,6 @@
 """`collapselab demo`: everything once, in minutes."""
 
 import json
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -41,13 +40,10 @@ def demo(
     Example: `collapselab demo --out demo`
     """
     print(f"{out}: gets everything; about four minutes on two idle cores.", file=sys.stderr, flush=True)
-    from collapselab.signals import interruptible
+    from collapselab.demo import demo as run_demo
+    from collapselab.demo import show_page
 
-    with interruptible(signal.SIGINT, signal.SIGTERM):
-        from collapselab.demo import demo as run_demo
-        from collapselab.demo import show_page
-
-        made = run_demo(out, jobs=jobs)
+    made = run_demo(out, jobs=jobs)
     if as_json:
         print(json.dumps(made.to_json(), ensure_ascii=False))
     else:
@@ -119,7 +115,10 @@ def _shown(value: float | None) -> str:
 
 
 def _print_failures(made: "Demo") -> None:
+    from collapselab.suite.folder import as_argument
+
     print(f"\n{len(made.failures):,} failed:", file=sys.stderr)
     for failure in made.failures:
         print(f"  {failure}", file=sys.stderr)
-    print(f"Try again: collapselab suite run {made.folder} --retry-failed, and then the same command.", file=sys.stderr)
+    again = f"collapselab suite run {as_argument(made.folder)} --retry-failed"
+    print(f"Try again: {again}, and then the same command.", file=sys.stderr)

@@ -79,6 +79,12 @@ def measure(
     trust_code: Annotated[
         bool, typer.Option("--trust-code", help="Run code that comes with the model.", rich_help_panel=RUNNING)
     ] = False,
+    other_tokenizer: Annotated[
+        bool,
+        typer.Option(
+            "--other-tokenizer", help="Measure although the corpus has another tokenizer.", rich_help_panel=RUNNING
+        ),
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Rows to a file: `.csv`, `.json` or `.parquet`.", rich_help_panel=OUTPUT)
     ] = None,
@@ -122,6 +128,7 @@ def measure(
         again=again,
         force=force,
         trust_code=trust_code,
+        other_tokenizer=other_tokenizer,
         processes=processes,
     )
     if not processes.first:

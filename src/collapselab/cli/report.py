@@ -13,7 +13,9 @@ def report(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="A suite that has run, or a folder that `import` made.")
     ],
-    out: Annotated[Path | None, typer.Option(help="The page.", show_default="DIR/report.html")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The page, or a folder for it.", show_default="DIR/report.html")
+    ] = None,
     beside: Annotated[Path | None, typer.Option(help="Another such folder to set beside it.")] = None,
     figures: Annotated[Path | None, typer.Option(help="A folder that gets every figure as SVG and PDF.")] = None,
     corpus: Annotated[

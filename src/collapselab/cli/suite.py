@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from collapselab.cli.options import JsonOption, suite_names
@@ -24,7 +25,7 @@ SuiteArgument = Annotated[
     str,
     typer.Argument(
         metavar="SUITE",
-        help="A recipe (`suite list`), a YAML file, or the folder of a suite that was run.",
+        help="A recipe (`suite list`), a YAML file, or the folder of a suite that was run, as in `./demo`.",
         autocompletion=suite_names,
     ),
 ]
@@ -52,7 +53,7 @@ def list_suites(as_json: JsonOption = False) -> None:
         return
     table = Table("suite", "runs", "question", box=None, header_style="bold")
     for one in suites:
-        table.add_row(one.name, f"{len(one.runs):,}", one.question)
+        table.add_row(escape(one.name), f"{len(one.runs):,}", escape(one.question))
     console = Console()
     console.print(table)
     console.print("See what one comes to: collapselab suite plan demo", soft_wrap=True)
@@ -92,11 +93,11 @@ def plan(
     if as_json:
         print(json.dumps(facts, ensure_ascii=False))
     else:
-        Console().print(f"[bold]{opened.name}[/bold]: {opened.question}", soft_wrap=True)
+        Console().print(f"[bold]{escape(opened.name)}[/bold]: {escape(opened.question)}", soft_wrap=True)
         wide_console().print(plan_table(facts, every=every))
         if any(entry.corpus.hash is None for entry in planned.entries):
             Console().print("Its corpus is not built yet: numbers of tokens are guesses, names have another hash.")
-        Console().print(f"Run it: collapselab suite run {suite} → {folder.path}", soft_wrap=True)
+        Console().print(escape(f"Run it: collapselab suite run {suite} → {folder.path}"), soft_wrap=True)
     if planned.impossible:
         raise typer.Exit(2)
 
@@ -159,9 +160,8 @@ def run(
         print(json.dumps({"out": str(folder.path), "runs": [state.facts() for state in report.states]}))
     else:
         wide_console().print(status_table(report.states))
-        Console().print(
-            f"{folder.path}: runs.csv, results.csv. Next: collapselab analyze {folder.path}", soft_wrap=True
-        )
+        made = f"{folder.path}: runs.csv, results.csv. Next: collapselab analyze {folder.path}"
+        Console().print(escape(made), soft_wrap=True)
     _report_refused(report.tables.refused)
     if report.failed or report.tables.refused:
         raise typer.Exit(1)
@@ -217,8 +217,10 @@ def collect(
     from collapselab.suite import run as suites
     from collapselab.suite.collect import collect as collected
     from collapselab.suite.folder import SuiteFolder
+    from collapselab.suite.recipe import is_shipped
 
-    folder = SuiteFolder(suite) if Path(suite).is_dir() else suites.open_suite(suite, scale=scale, out=out)[1]
+    named = out is None and not is_shipped(suite) and Path(suite).is_dir()
+    folder = SuiteFolder(suite) if named else suites.open_suite(suite, scale=scale, out=out)[1]
     tables = collected(folder)
     counts = {
         "runs": len({run["run"] for run in tables.runs}),

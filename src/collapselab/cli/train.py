@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from collapselab.cli.options import JsonOption
@@ -158,13 +159,13 @@ def _print_checkpoints(out: Path, made: "list[Checkpoint]") -> None:
     )
     for one in made:
         losses = (_shown(getattr(one, name)) for name in ("train_loss", "val_loss", "val_accuracy", "perplexity"))
-        table.add_row(one.checkpoint, f"{one.step:,}", *losses)
+        table.add_row(escape(one.checkpoint), f"{one.step:,}", *losses)
     for column in table.columns:
         column.justify = "right"
     console = Console()
     console.print(table)
-    console.print(f"{out / 'checkpoints'}: read them with from_pretrained. Let it write: collapselab sample {out}",
-                  soft_wrap=True)  # fmt: skip
+    next_step = f"{out / 'checkpoints'}: read them with from_pretrained. Let it write: collapselab sample {out}"
+    console.print(escape(next_step), soft_wrap=True)
 
 
 def _shown(value: float | None) -> str:

@@ -1,1 +1,19 @@
-"""Tensors in, numbers out: class moments, pair geometry, decisions and the catalogue of metrics."""
+"""Tensors in, numbers out. Knows no model, no corpus, and of files only how tensors are stored.
+
+    features, labels ─ batch ─▶ moments (tally, parts) ─┬─▶ decisions ─┐
+                                                        └─▶ geometry ◀─┘ (pairs) ─▶ metrics
+
+    batch.py      checks a batch of features and labels; what is refused, and what is skipped
+    parts.py      cuts a batch into parts, and computes what does not depend on the classes
+    tally.py      count, sum and scatter of every class; the update formulas
+    moments.py    ClassMoments: the tally of a stream, which can be merged, saved and loaded
+    decisions.py  Decider: the output layer's choice and the nearest class mean, for each token
+    pairs.py      statistics over all pairs of classes, tile by tile
+    geometry.py   quantities that several metrics share, each computed once
+    metrics.py    METRICS, the catalogue, and collapse_metrics, which computes it
+    scale.py      lengths and squares of very large and very small numbers
+    storage.py    tensors on disk with a checksum
+
+A module imports only from modules above it in this order: scale, batch, parts, tally, storage, moments, decisions,
+pairs, geometry, metrics.
+"""

@@ -16,15 +16,15 @@ def checked_batch(
     device: torch.device,
     same_as: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The batch on the device, labels as int64, ignored tokens gone; ValueError if anything in it is wrong.
+    """The batch on the device, labels as int64, without ignored tokens; ValueError if anything in it is wrong.
 
-    `same_as`: what came of the same features with other labels. It is handed back if no token is ignored.
+    `same_as`: what an earlier call returned for the same features; it is returned again if no token is ignored.
     """
     if features.ndim != 2 or features.shape[1] != dim:
         raise ValueError(f"features of shape {tuple(features.shape)}; (tokens, {dim}) is needed.")
     if labels.ndim != 1 or len(labels) != len(features):
-        found = f"{len(labels):,} labels" if labels.ndim == 1 else f"labels of shape {tuple(labels.shape)}"
-        raise ValueError(f"{len(features):,} features but {found}; each feature needs its next token.")
+        what = f"{len(labels):,} labels" if labels.ndim == 1 else f"labels of shape {tuple(labels.shape)}"
+        raise ValueError(f"{len(features):,} features but {what}; each feature needs its next token.")
     if not features.is_floating_point():
         raise ValueError(f"features are {features.dtype}; floating-point numbers are needed.")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
@@ -36,7 +36,7 @@ def checked_batch(
     elif same_as is not None and len(same_as) == len(labels) and same_as.device == device:
         return same_as, labels
     features = features.detach().to(device)
-    if features.dtype.itemsize == 1:  # float8 has no arithmetic of its own
+    if features.dtype.itemsize == 1:  # torch has no arithmetic for float8
         features = features.float()
     positions = None
     if ignored:
@@ -56,7 +56,7 @@ def _check_range(labels: Tensor, classes: int) -> None:
 
 
 def _check_finite(features: Tensor, positions: Tensor | None) -> None:
-    # One number tells: a sum with a nan or an infinity in it is not finite. It can also overflow, so look twice.
+    # The sum of numbers with a nan or an infinity among them is not finite. It can also overflow: then check each.
     if torch.isfinite(features.sum(dtype=torch.promote_types(features.dtype, torch.float32))):
         return
     bad = ~torch.isfinite(features)

@@ -1,13 +1,14 @@
 """NC4: does the output layer choose the class whose centre is nearest?
 
 Both are linear classifiers over the kept classes: the nearest centre is the class with the largest <h, c> - |c|²/2.
-Each is run as a matrix product over tiles of classes in the features' own precision, keeping the best and the
-second-best score of every token. Where the two are so close that rounding could have swapped them, and only there, the
-token is decided again in float64: the choices of exact arithmetic but for ties within float64 rounding, at the price
-of float32.
+Each is a matrix product over tiles of classes in the precision of the features, of which the best and the second-best
+score of every token are kept. Where the two are so close that rounding could have swapped them, or beyond the range of
+float32, the token is decided again in float64, with all numbers divided by powers of two so that none is out of range.
+The choices are those of exact arithmetic, except for ties within float64 rounding, at the cost of float32.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self, final
 
 import torch
@@ -15,11 +16,12 @@ from torch import Tensor
 
 from collapselab.core.batch import checked_batch
 from collapselab.core.moments import ClassMoments
+from collapselab.core.scale import binary_exponent, scaled
 
 
 @dataclass
 class Decisions:
-    """How often the two classifiers chose alike and right, by class of the label; mergeable.
+    """How often the two classifiers agreed and were right, by class of the label; can be merged.
 
     All tensors are (classes,) and int64. Tokens whose label is not a kept class are in `left_out` and nowhere else.
     """
@@ -32,7 +34,7 @@ class Decisions:
     min_count: int
 
     def merge(self, other: "Decisions", *, times: int = 1) -> "Decisions":
-        """Add the tallies of another shard, judged by the same classifiers, as if it had come so many times."""
+        """Add the counts of another shard, decided by the same classifiers, `times` times."""
         if len(other.tokens) != len(self.tokens) or other.min_count != self.min_count:
             raise ValueError(
                 f"decisions over {len(other.tokens):,} classes with min_count {other.min_count} cannot be merged into "
@@ -44,7 +46,7 @@ class Decisions:
         return self
 
     def of(self, classes: Tensor) -> "Decisions":
-        """The tallies of tokens whose label is one of these classes, a mask (classes,)."""
+        """The counts of tokens whose label is one of these classes, a mask (classes,)."""
         tokens, agreed, nearest_right, head_right = (
             torch.where(classes.to(tally.device), tally, 0) for tally in self._tallies()
         )
@@ -54,7 +56,7 @@ class Decisions:
     def counted(
         cls, labels: Tensor, head: Tensor, nearest: Tensor, *, classes: int, min_count: int, left_out: int = 0
     ) -> Self:
-        """The choices of both classifiers for some tokens, with the classes that would have been right."""
+        """Counts of the choices of both classifiers for tokens with these labels."""
 
         def count(where: Tensor) -> Tensor:
             return torch.bincount(labels[where], minlength=classes)
@@ -70,7 +72,7 @@ class Decisions:
 
     @classmethod
     def none(cls, classes: int, *, min_count: int = 1) -> Self:
-        """Decisions about nothing, to merge others into."""
+        """Decisions about no tokens, to merge others into."""
         tokens, agreed, nearest_right, head_right = torch.zeros(4, classes, dtype=torch.int64)
         return cls(tokens, agreed, nearest_right, head_right, left_out=0, min_count=min_count)
 
@@ -100,7 +102,7 @@ class Decider:
         self.classes, self.dim, self.min_count = moments.classes, moments.dim, min_count
         self.kept = (moments.counts >= max(min_count, 1)).nonzero().squeeze(1)
         if not len(self.kept):
-            raise ValueError(f"no class has {min_count} samples or more; there is no centre to be near to.")
+            raise ValueError(f"no class has {min_count} samples or more; no centre can be nearest.")
         self.nearest = nearest_centre(moments, self.kept, tile=tile)
         rows = weight.detach().to(moments.device).index_select(0, self.kept)
         self.head = LinearClassifier(
@@ -112,7 +114,7 @@ class Decider:
         return self.kept[self.head.choices(features)], self.kept[self.nearest.choices(features)]
 
     def decide(self, features: Tensor, labels: Tensor) -> Decisions:
-        """Judge a batch of (tokens, dim) features with their next tokens; label -100 is skipped."""
+        """Decide a batch of (tokens, dim) features with their next tokens; label -100 is skipped."""
         features, labels = checked_batch(features, labels, classes=self.classes, dim=self.dim, device=self.kept.device)
         is_kept = torch.zeros(self.classes, dtype=torch.bool, device=labels.device)
         is_kept[self.kept] = True
@@ -123,7 +125,7 @@ class Decider:
         return self.tally(labels[judged], head, nearest, left_out=int((~judged).sum()))
 
     def tally(self, labels: Tensor, head: Tensor, nearest: Tensor, *, left_out: int = 0) -> Decisions:
-        """Count choices that were made already, as when several layers are set against one output layer."""
+        """Count choices that were made already, as when several layers are compared with one output layer."""
         return Decisions.counted(
             labels, head, nearest, classes=self.classes, min_count=self.min_count, left_out=left_out
         )
@@ -134,9 +136,21 @@ class LinearClassifier:
     """argmax over rows of <row, h - origin> + offset; the first of equals. Memory: tokens × tile scores."""
 
     def __init__(
-        self, rows: Tensor, offset: Tensor | None = None, *, origin: Tensor | None = None, tile: int = 2048
+        self,
+        rows: Tensor,
+        offset: Tensor | None = None,
+        *,
+        origin: Tensor | None = None,
+        offset_exponent: int = 0,
+        tile: int = 2048,
     ) -> None:
+        """`offset` is given over 2^offset_exponent: it may be the square of a number, which float64 need not hold."""
         self.rows, self.offset, self.origin, self.tile = rows, offset, origin, tile
+        self._row_exponent = binary_exponent(rows) if rows.dtype == torch.float64 else 0
+        self._offset_exponent = offset_exponent
+        if offset is not None and offset.dtype == torch.float64:
+            exponent = binary_exponent(offset)
+            self.offset, self._offset_exponent = offset * 2.0**-exponent, offset_exponent + exponent
         self._float32: Tensor | None = None
 
     def choices(self, features: Tensor) -> Tensor:
@@ -151,44 +165,67 @@ class LinearClassifier:
     def _sweep(self, features: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Best row per token, and whether rounding leaves doubt about it."""
         tokens, classes = len(features), len(self.rows)
-        wide = features.to(torch.float64) if self.origin is None else features.to(torch.float64) - self.origin
-        x = torch.ones(tokens, wide.shape[1] + 1, dtype=dtype, device=wide.device)  # the last column meets the offset
-        x[:, :-1] = wide
+        x = self._inputs(features, dtype)
         best = torch.full((tokens,), -torch.inf, dtype=dtype, device=x.device)
         second, chosen = best.clone(), torch.zeros(tokens, dtype=torch.int64, device=x.device)
-        longest = torch.zeros((), dtype=dtype, device=x.device)
         scores = torch.empty(tokens * min(self.tile, classes), dtype=dtype, device=x.device)
         for start in range(0, classes, self.tile):
             table = self._table(dtype, slice(start, start + self.tile))
             tile = torch.mm(x, table.T, out=scores[: tokens * len(table)].view(tokens, len(table)))
             top = tile.amax(1)
             second = torch.maximum(second, torch.minimum(best, top))
-            risen = (top > best).nonzero().squeeze(1)
-            if len(risen):  # only these need to know where the maximum is, which is dear, and what comes after it
-                some = tile.index_select(0, risen)
+            better = (top > best).nonzero().squeeze(1)
+            if len(better):  # only these need the place of the maximum, which is expensive, and the second-best score
+                some = tile.index_select(0, better)
                 at = some.argmax(1)
                 runner_up = some.scatter_(1, at[:, None], -torch.inf).amax(1)
-                second[risen] = torch.maximum(second[risen], runner_up)
-                chosen[risen] = at + start
+                second[better] = torch.maximum(second[better], runner_up)
+                chosen[better] = at + start
             best = torch.maximum(best, top)
-            longest = torch.maximum(longest, torch.linalg.vector_norm(table, dim=1).max())
-        # |error| ≤ (dim + 4) u |x| |row| for a dot product of rounded vectors, in whatever order it is summed.
-        unit = torch.finfo(dtype).eps / 2
-        error = (x.shape[1] + 4) * unit * torch.linalg.vector_norm(x, dim=1) * longest
-        return chosen, best - second <= 2 * error
+        # |error| ≤ (dim + 4) (u |x| |row| + tiny) for a dot product of rounded vectors, in whatever order it is summed.
+        size = torch.linalg.vector_norm(x, dim=1, dtype=torch.float64) * self._longest
+        error = (x.shape[1] + 4) * (torch.finfo(dtype).eps / 2 * size + torch.finfo(dtype).tiny)
+        gap = best - second
+        return chosen, ~((gap > 2 * error) & (gap < torch.inf))  # scores beyond the range of the dtype are in doubt too
+
+    def _inputs(self, features: Tensor, dtype: torch.dtype) -> Tensor:
+        """Features with a last column that meets the offset, each over a power of two of its own in float64."""
+        wide = features.to(torch.float64) if self.origin is None else features.to(torch.float64) - self.origin
+        x = torch.empty(len(wide), wide.shape[1] + 1, dtype=dtype, device=wide.device)
+        exponent = self._offset_exponent - self._row_exponent
+        if dtype != torch.float64:  # as they are: out of its range scores are in doubt, and float64 decides
+            x[:, :-1], x[:, -1] = wide, scaled(wide.new_ones(()), exponent)
+            return x
+        largest = wide.abs().amax(1).clamp_(min=2.0**-1000)
+        if not torch.isfinite(largest).all():
+            raise ValueError(f"features as large as {float(features.abs().max()):g} leave the range of float64.")
+        power = largest / (2 * torch.frexp(largest).mantissa)  # exactly 2^k, with the largest in [2^k, 2^(k+1))
+        torch.div(wide, power[:, None], out=x[:, :-1])
+        # Where the offset outweighs everything by 2^800, it does so by any larger factor too.
+        x[:, -1] = scaled(power.reciprocal(), exponent).clamp(max=2.0**800)
+        return x
+
+    @cached_property
+    def _longest(self) -> float:
+        """Length of the longest row of the table."""
+        starts = range(0, len(self.rows), self.tile)
+        tiles = (self._new_table(torch.float64, slice(start, start + self.tile)) for start in starts)
+        return max((float(torch.linalg.vector_norm(tile, dim=1).max()) for tile in tiles), default=0.0)
 
     def _table(self, dtype: torch.dtype, rows: slice) -> Tensor:
-        """Rows with their offset as a last column; kept in float32, made tile by tile in float64, which is rare."""
+        """Rows with their offset as a last column; stored in float32, made tile by tile in float64, which is rare."""
         if dtype == torch.float32:
             if self._float32 is None:
-                self._float32 = self._made(dtype, slice(None))
+                self._float32 = self._new_table(dtype, slice(None))
             return self._float32[rows]
-        return self._made(dtype, rows)
+        return self._new_table(dtype, rows)
 
-    def _made(self, dtype: torch.dtype, rows: slice) -> Tensor:
+    def _new_table(self, dtype: torch.dtype, rows: slice) -> Tensor:
         some = self.rows[rows]
         table = torch.zeros(len(some), some.shape[1] + 1, dtype=dtype, device=some.device)
-        table[:, :-1] = some
+        for start in range(0, len(some), self.tile):  # a second table of float64 would not fit everywhere
+            now = slice(start, start + self.tile)
+            table[now, :-1] = scaled(some[now], -self._row_exponent)
         if self.offset is not None:
             table[:, -1] = self.offset[rows]
         return table
@@ -196,10 +233,14 @@ class LinearClassifier:
 
 def nearest_centre(moments: ClassMoments, kept: Tensor, *, tile: int = 2048) -> LinearClassifier:
     """The classifier that chooses the nearest of the kept classes' centres, by its index in `kept`."""
-    means = moments.sums.index_select(0, kept).div_(moments.counts[kept, None])
+    means = moments.means_of(kept)
+    exponent = binary_exponent(means)
+    means.mul_(2.0**-exponent)  # so that they can be added and squared
     origin = means.mean(0)
     means -= origin
-    return LinearClassifier(means, means.square().sum(1).mul_(-0.5), origin=origin, tile=tile)
+    offset = means.square().sum(1).mul_(-0.5)
+    unit = 2.0**exponent
+    return LinearClassifier(means.mul_(unit), offset, origin=origin.mul_(unit), offset_exponent=2 * exponent, tile=tile)
 
 
 def check_head(weight: Tensor, bias: Tensor | None, classes: int, dim: int) -> None:

@@ -1,6 +1,10 @@
-"""What several metrics share, computed once and only when one of them asks for it.
+"""Quantities that several metrics share, each computed once and only when a metric asks for it.
 
-A quantity that does not exist raises `Missing` with the reason, which travels to every metric that needs it.
+A quantity that does not exist raises `Missing` with the reason, which every metric that needs it reports.
+
+The class means, and with them scatter and covariance, are in units of 2^`exponent` (squared), a power of two near the
+largest entry of the means: features of any size can be squared, and what has no unit keeps its bits. The output layer
+has a unit of its own. A metric that does have a unit asks for it by `exponent`.
 """
 
 import math
@@ -14,13 +18,14 @@ from torch import Tensor
 from collapselab.core.decisions import Decisions, check_head
 from collapselab.core.moments import ClassMoments
 from collapselab.core.pairs import PairStatistics, Progress, Summary, pair_statistics
+from collapselab.core.scale import SMALLEST, binary_exponent, lengths, scaled
 
 BLOCK_BYTES = 64 << 20
 """Size of the blocks of class means that are centred at once."""
 
 
 class Missing(Exception):
-    """A metric that cannot be computed; the message is the reason that stands in place of its value."""
+    """A metric that cannot be computed; the message is the reason, reported in place of a value."""
 
     def __init__(self, why: str, *, left_out: int = 0) -> None:
         super().__init__(why)
@@ -55,8 +60,8 @@ class Geometry:
                 f"of {moments.classes:,} classes with min_count {min_count}; they must be the same."
             )
         if classes is not None and (classes.dtype != torch.bool or classes.shape != moments.counts.shape):
-            found = f"{classes.dtype} of shape {tuple(classes.shape)}"
-            raise ValueError(f"classes are {found}; a mask over {moments.classes:,} classes is needed.")
+            what = f"{classes.dtype} of shape {tuple(classes.shape)}"
+            raise ValueError(f"classes are {what}; a mask over {moments.classes:,} classes is needed.")
         self.moments, self.weight, self.decided = moments, weight, decisions
         self.tile, self.progress = tile, progress
         kept = moments.counts >= min_count
@@ -74,12 +79,35 @@ class Geometry:
 
     @cached_property
     def means(self) -> Tensor:
-        """(classes, dim) of the kept classes."""
-        return self.moments.sums.index_select(0, self.kept).div_(self.counts[:, None])
+        """Means of the kept classes (classes, dim), over 2^exponent."""
+        return self._means_and_exponent[0]
+
+    @cached_property
+    def exponent(self) -> int:
+        """The unit of the means is two to this power; that of scatter and covariance is its square."""
+        return self._means_and_exponent[1]
+
+    @cached_property
+    def _means_and_exponent(self) -> tuple[Tensor, int]:
+        try:
+            means = self.moments.means_of(self.kept)
+        except ValueError as error:
+            raise Missing(str(error)) from error
+        exponent = binary_exponent(means)
+        return means.mul_(2.0**-exponent), exponent
+
+    @cached_property
+    def scatter(self) -> Tensor:
+        """Σ|h - μ|² of each kept class (classes,), over 2^(2 exponent)."""
+        scatter = self.moments.scatter[self.kept]
+        over_unit = scaled(scatter, -2 * self.exponent)
+        kept_digits = (over_unit >= SMALLEST) | (scatter == 0)
+        self._finite(torch.where(kept_digits, over_unit, torch.nan), "squares of its features leave")
+        return over_unit
 
     @cached_property
     def variances(self) -> Tensor:
-        return self.moments.scatter[self.kept] / self.counts
+        return self.scatter / self.counts
 
     @cached_property
     def centre(self) -> Tensor:
@@ -96,7 +124,7 @@ class Geometry:
     def norms(self) -> Tensor:
         """Norms of the centred means."""
         self.at_least(2)
-        return torch.cat([torch.linalg.vector_norm(block, dim=1) for _, block in self.centred_blocks()])
+        return torch.cat([lengths(block) for _, block in self.centred_blocks()])
 
     @cached_property
     def positive_norms(self) -> Tensor:
@@ -113,7 +141,7 @@ class Geometry:
         others[self.kept] = False
         if self.moments.scatter[others].any():
             raise Missing("the pooled covariance also covers classes that are not kept.")
-        return pooled / self.tokens
+        return scaled(pooled, -2 * self.exponent) / self.tokens
 
     @cached_property
     def gram(self) -> Tensor:
@@ -128,35 +156,43 @@ class Geometry:
     def spectrum(self) -> tuple[Tensor, Tensor]:
         """Eigenvalues of the Gram matrix, ascending and 0 where rounding alone could have made them, and vectors.
 
-        Rounding of the features counts too. What a LayerNorm puts out lies in a plane but for it: across that plane
-        there is nothing but noise, and noise over noise is no number to report.
+        The rounding of the features counts too. Outputs of a LayerNorm lie in a plane except for rounding: across that
+        plane there is only noise, and a ratio of noise to noise means nothing.
         """
+        power = float(self.means.square().sum() + self.variances.sum())
         values, vectors = torch.linalg.eigh(self.gram)
         largest = float(values[-1])
         if not largest > 0:
             raise Missing("all class means coincide.")
-        power = float(self.means.square().sum() + self.variances.sum())
-        rounding = max(self.dim * torch.finfo(torch.float64).eps * largest, (4 * self.moments.unit) ** 2 * power)
+        of_features = (4 * self.moments.unit) ** 2 * power
+        if largest <= of_features:
+            raise Missing("the class means differ by no more than the rounding of the features.")
+        rounding = max(self.dim * torch.finfo(torch.float64).eps * largest, of_features)
         return torch.where(values > rounding, values, 0), vectors
 
     @cached_property
     def pairs(self) -> PairStatistics:
         self.at_least(2)
-        return pair_statistics(self.means, self.variances, uncentred=True, tile=self.tile, progress=self.progress)
+        try:
+            variances: Tensor | None = self.variances
+        except Missing:  # which concerns the CDNV alone
+            variances = None
+        return pair_statistics(self.means, variances, uncentred=True, tile=self.tile, progress=self.progress)
 
     @cached_property
     def head(self) -> Tensor:
-        """Rows of the output layer for the kept classes, in float64."""
+        """Rows of the output layer for the kept classes, in float64, over a power of two near the largest entry."""
         if self.weight is None:
             raise Missing("no output layer was given.")
-        return self.weight.detach().to(self.means.device).index_select(0, self.kept).double()
+        head = self.weight.detach().to(self.kept.device).index_select(0, self.kept).double()
+        return head.mul_(2.0 ** -binary_exponent(head))
 
     @cached_property
     def head_norms(self) -> Tensor:
         """Norms of the rows of the output layer, centred over the kept classes."""
         head = self.head
         self.at_least(2)
-        norms: Tensor = torch.linalg.vector_norm(head - head.mean(0), dim=1)
+        norms = lengths(head - head.mean(0))
         self._directed(norms, "centred output row")
         return norms
 
@@ -169,7 +205,7 @@ class Geometry:
     @cached_property
     def duality_cosines(self) -> Tensor:
         """cos(w_c, m_c) for each kept class."""
-        head_norms = torch.linalg.vector_norm(self.head, dim=1)
+        head_norms = lengths(self.head)
         self._directed(head_norms, "output row")
         norms = self.positive_norms
         dots = torch.cat([torch.linalg.vecdot(self.head[now], block) for now, block in self.centred_blocks()])
@@ -189,8 +225,10 @@ class Geometry:
         """A family of pair statistics, or the reason why there is none."""
         summary: Summary | None = getattr(self.head_pairs if head else self.pairs, family)
         if summary is None:
+            if family.startswith("cdnv"):
+                _ = self.variances  # raises the reason
             if family == "logdist_uncentred":
-                self._directed(torch.linalg.vector_norm(self.means, dim=1), "mean")
+                self._directed(lengths(self.means), "mean")
             reasons = self.head_norms if head else self.positive_norms
             raise AssertionError(f"{family} is missing, though all of {len(reasons)} norms are positive")
         if not summary.pairs:
@@ -202,6 +240,13 @@ class Geometry:
         if len(zero):
             first = int(self.kept[zero[0]])
             raise Missing(f"class {first:,} has a {what} of zero ({_plural(len(zero), 'class', 'classes')} in all).")
+        self._finite(norms, f"the squares of its {what} leave")
+
+    def _finite(self, of_classes: Tensor, what: str) -> None:
+        bad = (~torch.isfinite(of_classes)).nonzero().squeeze(1)
+        if len(bad):
+            number = _plural(len(bad), "class", "classes")
+            raise Missing(f"class {int(self.kept[bad[0]]):,}: {what} the range of float64 ({number} in all).")
 
 
 def ratio(numerator: float, denominator: float, name: str) -> float:

@@ -16,6 +16,7 @@ from collapselab.core.decisions import Decisions
 from collapselab.core.geometry import Geometry, Missing, frame_error, ratio, variation
 from collapselab.core.moments import ClassMoments
 from collapselab.core.pairs import Progress
+from collapselab.core.scale import SMALLEST, times_power_of_two
 
 Direction = Literal["falls", "rises", "approaches"]
 Result = float | tuple[float, int]
@@ -26,9 +27,9 @@ Result = float | tuple[float, int]
 class Metric:
     """One entry of the catalogue.
 
-    `direction` is where the value moves as a model collapses, None where collapse does not say. `ideal` is the value of
-    a collapsed model where it is one number; `ideal_at` gives it also where it depends on the number of classes and
-    dimensions. `version` rises when the number changes for the same input.
+    `direction` is where the value moves as a model collapses, None where collapse predicts nothing. `ideal` is the value
+    of a collapsed model where it is one number; `ideal_at` gives it also where it depends on the number of classes and
+    dimensions. `version` rises when the value changes for the same input.
     """
 
     id: str
@@ -44,7 +45,7 @@ class Metric:
     version: int = 1
 
     def ideal_at(self, *, classes: int, dim: int) -> float | None:
-        """The ideal for so many kept classes and dimensions, None where there is none."""
+        """The ideal for this number of kept classes and dimensions, None where there is none."""
         return self.ideal if self.ideal_function is None else self.ideal_function(classes, dim)
 
 
@@ -78,8 +79,8 @@ def collapse_metrics(
     """Every metric of the catalogue, by id.
 
     `weight` (classes, dim) and `bias` are the output layer as the model applies it; `decisions` come from a `Decider`
-    on the validation split. What is not given leaves its metrics without a value and with a reason. `classes`, a mask,
-    keeps only those classes, and judges only tokens labelled with them; `only` computes just these metrics.
+    on the validation split. Metrics of what is not given have a reason in place of a value. `classes`, a mask, keeps
+    only those classes and the decisions on tokens labelled with them; `only` computes just these metrics.
     """
     if unknown := [id for id in only or () if id not in METRICS]:
         raise ValueError(f"{unknown[0]} is not a metric of the catalogue.")
@@ -146,9 +147,21 @@ def _cv(family: str, *, head: bool = False) -> Callable[[Geometry], Result]:
     return function
 
 
+def cdnv_k2(geometry: Geometry) -> Result:
+    """The one of the three with a unit, that of 1 / |h|²."""
+    summary = geometry.summary("cdnv_k2")
+    return times_power_of_two(summary.mean, -2 * geometry.exponent), summary.left_out
+
+
+def lognorm_cv(geometry: Geometry) -> float:
+    """Of norms in the unit of the features, on which a logarithm depends."""
+    norms = geometry.positive_norms * 2.0**geometry.exponent
+    return variation(torch.where(norms >= SMALLEST, norms, torch.nan).log(), "the log norms")
+
+
 def scatter_ratio(geometry: Geometry) -> float:
     """tr Σ_W / tr Σ_B."""
-    within = float(geometry.moments.scatter[geometry.kept].sum()) / geometry.tokens
+    within = float(geometry.scatter.sum()) / geometry.tokens
     return ratio(within, float(geometry.norms.square().mean()), "the between-class scatter")
 
 
@@ -156,12 +169,12 @@ def scatter_pinv(geometry: Geometry) -> float:
     """tr(Σ_W Σ_B⁺) / K, with the pseudo-inverse from the eigenvectors of Mᵀ M."""
     covariance = geometry.within_covariance
     values, vectors = geometry.spectrum
-    along = torch.linalg.vecdot(vectors, covariance @ vectors, dim=0)
+    along = torch.linalg.vecdot(vectors, covariance @ vectors, dim=0).clamp_(min=0)  # rounding may take it below
     return float((along[values > 0] / values[values > 0]).sum())
 
 
 def etf_error(geometry: Geometry) -> float:
-    """By the eigenvalues λ of Mᵀ M, among which a simplex has K - 1 equal ones: no difference of near-equal numbers."""
+    """From the eigenvalues of Mᵀ M, of which a simplex has K - 1 equal ones: no difference of near-equal numbers."""
     values = geometry.spectrum[0]
     nonzero = geometry.classes - 1
     largest = (
@@ -199,10 +212,10 @@ def effective_rank(geometry: Geometry) -> float:
     return float(torch.exp(torch.special.entr(shares).sum()))
 
 
-def _share(tally: str) -> Callable[[Geometry], Result]:
+def _share(count: str) -> Callable[[Geometry], Result]:
     def function(geometry: Geometry) -> Result:
         decisions = geometry.decisions
-        counted: Tensor = getattr(decisions, tally)
+        counted: Tensor = getattr(decisions, count)
         return int(counted.sum()) / int(decisions.tokens.sum()), decisions.left_out
 
     return function
@@ -266,12 +279,12 @@ _HEAD_UNIFORM = "GNC2 of the output layer"
 # fmt: off
 _CATALOGUE = [
     _entry("cdnv", "NC1", "pair mean of (σ_i² + σ_j²) / (2‖μ_i − μ_j‖²)", "falls", 0, CDNV, _mean("cdnv")),
-    _entry("cdnv_k2", "NC1", "pair mean of (σ_i² + σ_j²) / (2‖μ_i − μ_j‖⁴)", "falls", 0, PAPER, _mean("cdnv_k2"), in_paper=True),
+    _entry("cdnv_k2", "NC1", "pair mean of (σ_i² + σ_j²) / (2‖μ_i − μ_j‖⁴)", "falls", 0, PAPER, cdnv_k2, in_paper=True),
     _entry("cdnv_log", "NC1", "pair mean of log of the `cdnv` term", "falls", -math.inf, HERE, _mean("cdnv_log")),
     _entry("scatter_ratio", "NC1", "tr Σ_W / tr Σ_B", "falls", 0, PAPYAN, scatter_ratio),
     _entry("scatter_pinv", "NC1", "tr(Σ_W Σ_B⁺) / K", "falls", 0, PAPYAN, scatter_pinv, version=2),
     _entry("norm_cv", _NORMS, "CoV of ‖m_c‖", "falls", 0, PAPYAN, lambda g: variation(g.norms, "the norms")),
-    _entry("lognorm_cv", _NORMS, "CoV of log‖m_c‖", "falls", 0, PAPER, lambda g: variation(g.positive_norms.log(), "the log norms"), in_paper=True),
+    _entry("lognorm_cv", _NORMS, "CoV of log‖m_c‖", "falls", 0, PAPER, lognorm_cv, in_paper=True),
     _entry("cosine_mean", _ANGLES, "pair mean of ⟨û_i, û_j⟩", "approaches", _SIMPLEX, PAPYAN, _mean("cosine")),
     _entry("cosine_std", _ANGLES, "pair standard deviation of ⟨û_i, û_j⟩", "falls", 0, PAPYAN, _std("cosine")),
     _entry("cosine_cv", _ANGLES, "`cosine_std` / `cosine_mean`", None, None, PAPER, _cv("cosine"), in_paper=True),

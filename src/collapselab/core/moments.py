@@ -1,4 +1,4 @@
-"""Count, mean and scatter of every class, from a stream of features, in one pass. `tally.py` tells how."""
+"""Count, mean and scatter of every class, from a stream of features, in one pass. `tally.py` has the formulas."""
 
 import hashlib
 import threading
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from collapselab.core.batch import checked_batch
-from collapselab.core.parts import Room, common_point, part_rows
+from collapselab.core.parts import Workspace, part_rows, reference_point
 from collapselab.core.storage import Rows, load_tensors, save_tensors
 from collapselab.core.tally import Tally
 
@@ -38,10 +38,10 @@ class ClassMoments:
         shuffle: int | None = None,
         unit: float = 0.0,
     ) -> None:
-        tight = torch.ones_like(counts, dtype=torch.bool)
-        self._hold(Tally(counts, sums, scatter, tight, second=pooled), shuffle=shuffle, unit=unit)
+        direct = torch.ones_like(counts, dtype=torch.bool)
+        self._set(Tally(counts, sums, scatter, direct, matrix=pooled), shuffle=shuffle, unit=unit)
 
-    def _hold(self, tally: Tally, *, shuffle: int | None, unit: float) -> None:
+    def _set(self, tally: Tally, *, shuffle: int | None, unit: float) -> None:
         self._tally = tally
         self.shuffle = shuffle
         self.unit = unit  # relative rounding error of the coarsest features seen
@@ -57,17 +57,17 @@ class ClassMoments:
         covariance: bool = False,
         shuffle: int | None = None,
     ) -> Self:
-        """Moments that have seen nothing.
+        """Moments of no samples yet.
 
         `covariance` also collects the pooled within-class scatter matrix (dim × dim), at the cost of a matrix product a
-        batch. `shuffle`, a seed, permutes the labels of each batch before they are folded in: the null of every metric.
+        batch. `shuffle`, a seed, permutes the labels of each batch before they are added: the null of every metric.
         """
         if classes < 1 or dim < 1:
             raise ValueError(f"{classes:,} classes × {dim:,} dimensions; both must be at least 1.")
         if torch.device(device).type == "mps":
             raise ValueError("device mps has no float64, which moments need. Use cpu: features may stay on mps.")
         moments = cls.__new__(cls)
-        moments._hold(_nothing(classes, dim, device, covariance=covariance), shuffle=shuffle, unit=0.0)
+        moments._set(_empty_tally(classes, dim, device, covariance=covariance), shuffle=shuffle, unit=0.0)
         return moments
 
     def null_twin(self, *, seed: int = 0) -> "ClassMoments":
@@ -98,16 +98,31 @@ class ClassMoments:
 
     @property
     def has_covariance(self) -> bool:
-        return self._tally.second is not None
+        return self._tally.matrix is not None
 
     @property
     def means(self) -> Tensor:
-        """Class means (classes, dim), made anew at each call; a class that was never seen has a row of zeros."""
+        """Class means (classes, dim), computed at each call; a class that was never seen has a row of zeros."""
         return self.sums / self.counts.clamp(min=1)[:, None]
+
+    def means_of(self, classes: Tensor) -> Tensor:
+        """Means of these classes, given by index; ValueError where a sum of features has left the range of float64."""
+        means = self.sums.index_select(0, classes).div_(self.counts[classes].clamp(min=1)[:, None])
+        if not torch.isfinite(means.sum()):  # which overflows sooner, so look twice
+            bad = classes[~torch.isfinite(means).all(1)]
+            if len(bad):
+                number = "1 class" if len(bad) == 1 else f"{len(bad):,} classes"
+                raise ValueError(
+                    f"class {int(bad[0]):,}: the sum of its features leaves the range of float64 ({number} in all)."
+                )
+        return means
 
     @property
     def scatter(self) -> Tensor:
-        """Σ|h - μ|² of each class (classes,), made anew at each call."""
+        """Σ|h - μ|² of each class (classes,), computed at each call.
+
+        Not finite for a class whose squares leave the range of float64: features above 1e150 or below 1e-140.
+        """
         return self._tally.scatter()
 
     @property
@@ -120,9 +135,9 @@ class ClassMoments:
         """Scatter matrix within classes, summed over them (dim, dim), or None where it was not collected.
 
         A class that lies far from the others costs it digits: its error is that of rounding in Σ|h - r|², with r the
-        common point of `tally.py`.
+        reference point of `tally.py`.
         """
-        return self._tally.within()
+        return self._tally.scatter_matrix()
 
     @property
     def covariance(self) -> Tensor | None:
@@ -131,29 +146,29 @@ class ClassMoments:
         return None if pooled is None else pooled / max(self.tokens, 1)
 
     def update(self, features: Tensor, labels: Tensor) -> None:
-        """Fold in a batch. Refuses the whole batch, and stays as it was, if anything in it is wrong."""
+        """Add a batch; if anything in it is wrong, the whole batch is refused and nothing changes."""
         update_all(features, [(self, labels)])
 
     @torch.inference_mode(False)
     @torch.no_grad()
     def merge(self, other: "ClassMoments", *, times: int = 1) -> Self:
-        """Add what another shard has seen (Chan, Golub & LeVeque, pairwise), as if it had come so many times."""
+        """Add the samples of another shard (Chan, Golub & LeVeque, pairwise), each of them `times` times."""
         self._check_mergeable(other)
         if not times:
             return self
-        self._tally.tighten()
+        self._tally.make_direct()
         counts, scatter, pooled = other.counts, other.scatter, other.pooled
         for classes in torch.split(counts.nonzero().squeeze(1), part_rows(self.dim, self.device)):
             theirs = (tensor[classes].to(self.device) * times for tensor in (counts, other.sums, scatter))
-            self._tally.absorb(classes.to(self.device), *theirs)
-        if self._tally.second is not None and pooled is not None:
-            self._tally.second.add_(pooled.to(self.device), alpha=times)
+            self._tally.join(classes.to(self.device), *theirs)
+        if self._tally.matrix is not None and pooled is not None:
+            self._tally.matrix.add_(pooled.to(self.device), alpha=times)
         self.tokens += times * other.tokens
         self.unit = max(self.unit, other.unit)
         return self
 
     def save(self, path: str | Path) -> None:
-        """Write everything to one safetensors file, whole or not at all. Only classes that were seen take space."""
+        """Write everything to one safetensors file, whole or not at all; only classes that were seen take space."""
         save_tensors(path, self.tensors(), kind="class moments", facts=self.facts())
 
     @classmethod
@@ -163,11 +178,11 @@ class ClassMoments:
         return cls.from_tensors(tensors, facts, device)
 
     def tensors(self) -> dict[str, Tensor | Rows]:
-        """All numbers, by name: of the classes that were seen, and which those are. To be stored before they change."""
+        """All numbers of the classes seen, by their names in a file; views, to be stored before the next update."""
         tally, seen = self._tally, self.counts.nonzero().squeeze(1)
         tensors: dict[str, Tensor | Rows] = {"seen": seen}
-        tensors |= {name: Rows(getattr(tally, name), seen) for name in _OF_CLASSES}
-        return tensors | {name: held for name in _OF_ALL if (held := getattr(tally, name)) is not None}
+        tensors |= {name: Rows(getattr(tally, field), seen) for name, field in _BY_CLASS.items()}
+        return tensors | {name: whole for name, field in _WHOLE.items() if (whole := getattr(tally, field)) is not None}
 
     def facts(self) -> dict[str, object]:
         """What `tensors` alone does not say."""
@@ -183,13 +198,13 @@ class ClassMoments:
         assert isinstance(dim, int)
         assert isinstance(shuffle, int | None)
         assert isinstance(unit, float)
-        tally, seen = _nothing(classes, dim, device), tensors["seen"].to(device)
-        for name in _OF_CLASSES:
-            getattr(tally, name)[seen] = tensors[name].to(device)
-        for name in _OF_ALL:
-            setattr(tally, name, tensors[name].to(device, copy=True) if name in tensors else None)
+        tally, seen = _empty_tally(classes, dim, device), tensors["seen"].to(device)
+        for name, field in _BY_CLASS.items():
+            getattr(tally, field)[seen] = tensors[name].to(device)
+        for name, field in _WHOLE.items():
+            setattr(tally, field, tensors[name].to(device, copy=True) if name in tensors else None)
         moments = cls.__new__(cls)
-        moments._hold(tally, shuffle=shuffle, unit=unit)
+        moments._set(tally, shuffle=shuffle, unit=unit)
         return moments
 
     def _check_mergeable(self, other: "ClassMoments") -> None:
@@ -204,64 +219,68 @@ class ClassMoments:
             raise ValueError("one of the two moments has its labels shuffled; a null merges only with a null.")
 
 
-_OF_CLASSES, _OF_ALL = ("counts", "sums", "squares", "tight"), ("point", "second")
+# The names of tensors in a file, which must stay as they are, and the fields of a Tally that they hold.
+_BY_CLASS = {"counts": "counts", "sums": "sums", "squares": "squares", "tight": "direct"}
+_WHOLE = {"point": "reference", "second": "matrix"}
 
 
 @torch.inference_mode(False)
-def _nothing(classes: int, dim: int, device: str | torch.device, *, covariance: bool = False) -> Tally:
+def _empty_tally(classes: int, dim: int, device: str | torch.device, *, covariance: bool = False) -> Tally:
     return Tally(
         torch.zeros(classes, dtype=torch.int64, device=device),
         torch.zeros(classes, dim, dtype=torch.float64, device=device),
         torch.zeros(classes, dtype=torch.float64, device=device),
         torch.zeros(classes, dtype=torch.bool, device=device),
-        second=torch.zeros(dim, dim, dtype=torch.float64, device=device) if covariance else None,
+        matrix=torch.zeros(dim, dim, dtype=torch.float64, device=device) if covariance else None,
     )
 
 
-@torch.inference_mode(False)  # what is held may be written to outside that mode later
+@torch.inference_mode(False)  # the tables may be written to outside that mode later
 @torch.no_grad()
 def update_all(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]]) -> None:
-    """Fold the same features into several moments, each with labels of its own; into none if one refuses."""
-    unit, checked, tallies = _unit(features), None, [moments._tally for moments, _ in labels]
-    batches = []
-    for moments, its in labels:
-        checked, its = checked_batch(
-            features, its, classes=moments.classes, dim=moments.dim, device=moments.device, same_as=checked
+    """Add the same features to several moments, each with labels of its own; to none if one refuses."""
+    checked: Tensor | None = None
+    batches: list[tuple[ClassMoments, Tensor, Tensor]] = []
+    for moments, own_labels in labels:
+        checked, kept_labels = checked_batch(
+            features, own_labels, classes=moments.classes, dim=moments.dim, device=moments.device, same_as=checked
         )
         if moments.shuffle is not None:
-            its = its[_permutation(len(its), moments.shuffle, moments.tokens).to(its.device)]
-        batches.append((checked, moments._tally, its))
-    together = all(batch[0] is checked for batch in batches) and _one_point(tallies)
-    for batch in [batches] if together else [[batch] for batch in batches]:
-        _fold(batch[0][0], [(tally, its) for _, tally, its in batch])
-    for (moments, _), (_, _, its) in zip(labels, batches, strict=True):
-        moments.unit = max(moments.unit, unit)
-        moments.tokens += len(its)
+            order = _permutation(len(kept_labels), moments.shuffle, moments.tokens)
+            kept_labels = kept_labels[order.to(kept_labels.device)]
+        batches.append((moments, checked, kept_labels))
+    same_features = all(kept is checked for _, kept, _ in batches)
+    together = same_features and _share_reference([moments._tally for moments, _, _ in batches])
+    for group in [batches] if together else [[batch] for batch in batches]:
+        _add(group[0][1], [(moments._tally, own) for moments, _, own in group])
+    for moments, _, own in batches:
+        moments.unit = max(moments.unit, _unit(features))
+        moments.tokens += len(own)
 
 
-def _one_point(tallies: Sequence[Tally]) -> bool:
-    points = [tally.point for tally in tallies]
+def _share_reference(tallies: Sequence[Tally]) -> bool:
+    points = [tally.reference for tally in tallies]
     if any(point is None for point in points):
         return all(point is None for point in points)
     return all(torch.equal(point, points[0]) for point in points if point is not None and points[0] is not None)
 
 
-def _fold(features: Tensor, tables: Sequence[tuple[Tally, Tensor]]) -> None:
+def _add(features: Tensor, tables: Sequence[tuple[Tally, Tensor]]) -> None:
+    """Add features, a part at a time, to tallies that have the same reference point or none yet."""
     if not len(features):
         return
     (first, _), dim = tables[0], features.shape[1]
-    point = first.point
-    if point is None:
-        point = common_point(features)
-    rows = min(part_rows(dim, features.device), len(features))
-    room, product = _room(rows, dim, features.device), any(tally.second is not None for tally, _ in tables)
+    reference = reference_point(features) if first.reference is None else first.reference
     for tally, _ in tables:
-        tally.point = point.clone()  # each is stored by itself
+        tally.reference = reference.clone()  # each is stored by itself
+    rows = min(part_rows(dim, features.device), len(features))
+    workspace = _workspace(rows, dim, features.device)
+    product = any(tally.matrix is not None for tally, _ in tables)
     for start in range(0, len(features), rows):
         now = slice(start, start + rows)
-        part = room.part(features[now], point, product=product)
+        part = workspace.part(features[now], reference, product=product)
         for tally, labels in tables:
-            tally.fold(part, labels[now])
+            tally.add(part, labels[now])
 
 
 def _unit(features: Tensor) -> float:
@@ -275,12 +294,13 @@ def _permutation(tokens: int, seed: int, seen: int) -> Tensor:
     return torch.randperm(tokens, generator=torch.Generator().manual_seed(int.from_bytes(digest)))
 
 
-_kept = threading.local()
+_of_thread = threading.local()
 
 
-def _room(rows: int, dim: int, device: torch.device) -> Room:
+def _workspace(rows: int, dim: int, device: torch.device) -> Workspace:
+    """The workspace of this thread, made again where another size is needed."""
     key = (rows, dim, device)
-    if getattr(_kept, "key", None) != key:
-        _kept.key, _kept.room = key, Room(rows, dim, device)
-    room: Room = _kept.room
-    return room
+    if getattr(_of_thread, "key", None) != key:
+        _of_thread.key, _of_thread.workspace = key, Workspace(rows, dim, device)
+    workspace: Workspace = _of_thread.workspace
+    return workspace

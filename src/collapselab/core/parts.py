@@ -1,4 +1,4 @@
-"""A part of a batch, and what is done to its features before it matters which class they belong to.
+"""Part of a batch, and what is computed of its features before their classes matter.
 
 Several moments may take the same features (with true labels, with shuffled ones): this is done once for all of them.
 """
@@ -9,61 +9,55 @@ from typing import final
 import torch
 from torch import Tensor
 
-PART_BYTES = {"cpu": 12 << 20, "cuda": 256 << 20}
-"""Size in float64 of the part of a batch that is worked on at once: on a CPU it should stay in the cache."""
+from collapselab.core.scale import squared_lengths
 
-FEW = 1024
-"""Features that tell how far features are from the origin."""
+PART_BYTES = {"cpu": 12 << 20, "cuda": 256 << 20}
+"""Size in float64 of the part of a batch that is processed at once: on a CPU it should stay in the cache."""
+
+SAMPLE = 1024
+"""Features from which the mean squared length of all is estimated."""
 
 
 @final
 @dataclass(frozen=True)
 class Part:
-    """Features in float64 (tokens, dim), their offsets from a point, squared lengths of these, and offsetsᵀ offsets."""
+    """Features in float64 (tokens, dim), their offsets from a reference point, |offset|², and offsetsᵀ offsets."""
 
-    wide: Tensor
-    offset: Tensor
+    features: Tensor
+    offsets: Tensor
     squares: Tensor
     product: Tensor | None
 
 
 @final
-class Room:
-    """Memory for parts, kept from one to the next: fresh pages cost more than the arithmetic done in them."""
+class Workspace:
+    """Memory for parts, used again for each: new pages cost more than the arithmetic done in them."""
 
     def __init__(self, rows: int, dim: int, device: torch.device) -> None:
-        self.wide, self.offset = torch.empty(2, rows, dim, dtype=torch.float64, device=device)
-        self.squares = torch.empty(rows, dtype=torch.float64, device=device)
+        self.features, self.offsets = torch.empty(2, rows, dim, dtype=torch.float64, device=device)
 
-    def part(self, features: Tensor, point: Tensor, *, product: bool) -> Part:
-        """What there is to know of these features about this point. It is overwritten by the next part."""
-        rows = len(features)
-        wide, offset, squares = (each[:rows] for each in (self.wide, self.offset, self.squares))
+    def part(self, features: Tensor, reference: Tensor, *, product: bool) -> Part:
+        """The part made of these features. The next call overwrites it."""
+        wide, offsets = self.features[: len(features)], self.offsets[: len(features)]
         if features.dtype == torch.float64:
             wide = features
-        if not point.any():
-            offset = wide
-        if wide is not features:
+        else:
             wide.copy_(features)
-        if offset is not wide:
-            torch.sub(wide, point, out=offset)
-        torch.square(torch.linalg.vector_norm(offset, dim=1), out=squares)
-        return Part(wide, offset, squares, offset.T @ offset if product else None)
+        if reference.any():
+            torch.sub(wide, reference, out=offsets)
+        else:
+            offsets = wide
+        return Part(wide, offsets, squared_lengths(offsets), offsets.T @ offsets if product else None)
 
 
-def common_point(features: Tensor) -> Tensor:
-    """A point from which these features do not lie far, as seen from one another: the origin if it will do."""
+def reference_point(features: Tensor) -> Tensor:
+    """The mean of the features, or the origin where the mean is short beside the features themselves."""
     mean = features.mean(0, dtype=torch.promote_types(features.dtype, torch.float32)).double()
-    some = features[:FEW].double()
-    near = mean.square().sum() < some.square().sum(1).mean() / 2
-    return torch.zeros_like(mean) if near else mean
+    mean_square = features[:SAMPLE].double().square().sum(1).mean()
+    is_short = mean.square().sum() < mean_square / 2
+    return torch.zeros_like(mean) if is_short else mean
 
 
 def part_rows(dim: int, device: torch.device) -> int:
     """Rows of a part."""
     return max(1, PART_BYTES.get(device.type, PART_BYTES["cpu"]) // (8 * dim))
-
-
-def squared_lengths(rows: Tensor) -> Tensor:
-    squares: Tensor = torch.linalg.vector_norm(rows, dim=1).square_()
-    return squares

@@ -1,4 +1,4 @@
-"""Tensors on disk, whole or not at all, with a checksum over everything that gives them meaning.
+"""Tensors on disk, whole or not at all, with a checksum over all that a reader relies on.
 
 safetensors checks that the file is long enough, not that its bytes are the ones written. The digest here covers names,
 types, shapes, bytes and metadata, so a flipped bit anywhere is an error and never a slightly different number.
@@ -18,19 +18,19 @@ from torch import Tensor
 from collapselab.disk import written_whole
 
 WRITTEN_BYTES = 16 << 20
-"""Of a table's rows, chosen and written at once."""
+"""Size of the rows of a table that are selected and written at once."""
 
 TYPES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
     torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
 }  # fmt: skip
-"""What safetensors calls them."""
+"""Names of the types in safetensors."""
 
 
 @final
 @dataclass(frozen=True)
 class Rows:
-    """Some rows of a table, chosen only as they are written: chosen at once they would be the table again."""
+    """Some rows of a table, selected only as they are written, so that they take no memory of their own."""
 
     table: Tensor
     chosen: Tensor
@@ -55,7 +55,7 @@ def save_tensors(
     """Write tensors and a few facts about them as one safetensors file that `load_tensors` can verify."""
     text = json.dumps(facts, sort_keys=True)
     metadata = {"kind": kind, "facts": text, "digest": _digest(tensors, kind, text)}
-    order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))  # so that each stands aligned
+    order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))  # so that each is aligned
     with written_whole(path) as temporary, temporary.open("wb") as file:
         file.write(_header({name: tensors[name] for name in order}, metadata))
         for name in order:
@@ -73,9 +73,9 @@ def load_tensors(path: str | Path, *, kind: str) -> tuple["Stored", dict[str, ob
     except SafetensorError as error:
         raise ValueError(f"{path}: damaged, or not a safetensors file ({error}).") from error
     metadata, tensors = file.metadata() or {}, Stored(file)
-    found = metadata.get("kind")
-    if found != kind:
-        raise ValueError(f"{path}: holds {found or 'unknown tensors'}, not {kind}.")
+    stored_kind = metadata.get("kind")
+    if stored_kind != kind:
+        raise ValueError(f"{path}: holds {stored_kind or 'unknown tensors'}, not {kind}.")
     text = metadata.get("facts", "")
     if metadata.get("digest") != _digest(tensors, kind, text):
         raise ValueError(f"{path}: damaged; its contents do not match their checksum. Delete it and make it again.")
@@ -84,16 +84,16 @@ def load_tensors(path: str | Path, *, kind: str) -> tuple["Stored", dict[str, ob
 
 @final
 class Stored(Mapping[str, Tensor]):
-    """The tensors of a file, each read when it is asked for. They are pages of the file: copy one to keep it."""
+    """The tensors of a file, each memory mapped when it is asked for; copy one to keep it."""
 
     def __init__(self, file: Any, places: dict[str, str] | None = None) -> None:
         self._file = file
         self._places = places if places is not None else {name: name for name in file.keys()}  # noqa: SIM118
 
     def under(self, prefix: str) -> "Stored":
-        """Those whose names begin so, by the rest of their names."""
-        found = {name.removeprefix(prefix): at for name, at in self._places.items() if name.startswith(prefix)}
-        return Stored(self._file, found)
+        """The tensors whose names begin with the prefix, by the rest of their names."""
+        places = {name.removeprefix(prefix): at for name, at in self._places.items() if name.startswith(prefix)}
+        return Stored(self._file, places)
 
     def __getitem__(self, name: str) -> Tensor:
         tensor: Tensor = self._file.get_tensor(self._places[name])
@@ -107,7 +107,7 @@ class Stored(Mapping[str, Tensor]):
 
 
 def _header(tensors: Mapping[str, Tensor | Rows], metadata: dict[str, str]) -> bytes:
-    """What a safetensors file begins with: a length, and in JSON the type, shape and place of every tensor."""
+    """The beginning of a safetensors file: a length, and in JSON the type, shape and place of every tensor."""
     entries: dict[str, object] = {"__metadata__": metadata}
     end = 0
     for name, tensor in tensors.items():

@@ -2,25 +2,38 @@
 
 A source is a training stream of documents and perhaps a validation stream. Streams can be opened again and again (a
 tokenizer is trained in a first reading) and are never held in memory as a whole. A document is its text without the
-newlines around it; documents of white space alone are dropped.
+newlines around it; documents of white space alone are dropped. Files that hold one text in all are split, so that
+there is something to validate on: into paragraphs, or into a beginning and an end.
 """
 
-import gzip
-import io
-import json
+import os
+import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-import zstandard
-
-from collapselab.corpus import storyworld
-from collapselab.disk import sha256
+from collapselab.corpus.readers import (
+    END_OF_TEXT,
+    Reading,
+    check_file,
+    cleaned,
+    column_text,
+    is_compressed,
+    read_documents,
+)
+from collapselab.corpus.storyworld import stories as storyworld
+from collapselab.disk import disk_errors, sha256
 from collapselab.errors import CorpusError
+from collapselab.hub import hub_answers
 
-END_OF_TEXT = "<|endoftext|>"
+__all__ = ["END_OF_TEXT", "Documents", "Reading", "Source", "open_source"]
+
 ALIASES = {"tinystories": "hf:roneneldan/TinyStories"}
+VALIDATION_SHARE = 0.02
+ENOUGH = 10
+"""Paragraphs that either split must have, as expected, for paragraphs to be documents."""
 
 
 @dataclass(frozen=True)
@@ -41,18 +54,23 @@ class Source:
     validation: Documents | None
     provenance: dict[str, Any]
 
-
-@dataclass(frozen=True)
-class Reading:
-    """How files are read: the column of tables, what separates documents of text, what to do with broken bytes."""
-
-    text_column: str = "text"
-    separator: str | None = END_OF_TEXT
-    errors: str = "strict"
+    @property
+    def split(self) -> str | None:
+        """How one text was split into documents, in words; None where documents are as they came."""
+        return self.provenance.get("split")
 
 
-def open_source(names: list[str], *, validation: list[str] | None = None, reading: Reading | None = None) -> Source:
-    """The source of that name: `storyworld[:stories=N,seed=S]`, `hf:NAME[:CONFIG]`, an alias, or files and folders."""
+def open_source(
+    names: list[str],
+    *,
+    validation: list[str] | None = None,
+    reading: Reading | None = None,
+    validation_share: float = VALIDATION_SHARE,
+) -> Source:
+    """The source of that name: `storyworld[:stories=N,seed=S]`, `hf:NAME[:CONFIG]`, an alias, or files and folders.
+
+    `validation_share` is the part of one text that is held out, where all the files hold is one text.
+    """
     reading = reading or Reading()
     first = ALIASES.get(names[0], names[0])
     if first.partition(":")[0] == "storyworld" or first.startswith("hf:"):
@@ -64,16 +82,18 @@ def open_source(names: list[str], *, validation: list[str] | None = None, readin
     if validation:
         given = _files(validation, reading)
         return Source(source.train, given.train, {**source.provenance, "validation": given.provenance["files"]})
-    return source
+    is_splittable = source.provenance["kind"] == "files" and reading.separator is not None
+    return _split_one_text(source, validation_share) if is_splittable else source
 
 
 def _storyworld(name: str) -> Source:
     settings = {"stories": 20000, "seed": 0, "validation": 1000}
     for part in filter(None, name.partition(":")[2].split(",")):
         key, _, value = part.partition("=")
-        if key not in settings or not value.isdigit():
+        if key not in settings or not re.fullmatch("[0-9]{1,18}", value):
             raise CorpusError(
-                f"{name}: {part!r} is not a setting. Write storyworld:stories=20000,seed=0,validation=1000."
+                f"{name}: {part!r} is not a setting, or not a number of at most 18 digits. Write "
+                "storyworld:stories=20000,seed=0,validation=1000."
             )
         settings[key] = int(value)
     if not settings["stories"] or not settings["validation"]:
@@ -96,6 +116,8 @@ def _hub(name: str, reading: Reading) -> Source:
         raise CorpusError(f"{name}: data sets need the extra `hub`: pip install 'collapselab[hub]'.") from error
     path, _, config = name.removeprefix("hf:").partition(":")
     try:
+        if not Path(path).exists() and not hub_answers():
+            raise ConnectionError("the hub cannot be reached")
         splits = datasets.load_dataset(path, config or None, streaming=True)
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         cause = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -109,9 +131,9 @@ def _hub(name: str, reading: Reading) -> Source:
     def documents(split: str) -> Documents:
         def read() -> Iterator[str]:
             for number, row in enumerate(splits[split]):
-                yield _column(row, reading.text_column, f"{name}, {split} row {number}")
+                yield column_text(row, f"{name}, {split} row {number}", reading)
 
-        return Documents(lambda: _clean(read()), None, "documents")
+        return Documents(lambda: cleaned(read()), None, "documents")
 
     provenance = {"kind": "hub", "name": path, "config": config or None, "column": reading.text_column}
     return Source(documents("train"), documents("validation") if "validation" in splits else None, provenance)
@@ -121,17 +143,18 @@ def _files(names: list[str], reading: Reading) -> Source:
     paths = [path for name in names for path in _expanded(name)]
     if not paths:
         raise CorpusError("no source was named.")
+    for path in paths:
+        check_file(path)
 
     def read() -> Iterator[str]:
         for path in paths:
-            yield from _clean(_read(path, reading))
+            yield from read_documents(path, reading)
 
-    hashes = [{"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)} for path in paths]
-    compressed = any(path.suffix in _OPENERS or ".parquet" in path.suffixes for path in paths)
+    compressed = any(is_compressed(path) or path.suffix == ".parquet" for path in paths)
     total = None if compressed else sum(path.stat().st_size for path in paths)
     provenance = {
         "kind": "files",
-        "files": hashes,
+        "files": [_file_facts(path) for path in paths],
         "separator": reading.separator,
         "column": reading.text_column,
         "errors": reading.errors,
@@ -139,124 +162,78 @@ def _files(names: list[str], reading: Reading) -> Source:
     return Source(Documents(read, total, "bytes", lambda text: len(text.encode()) + 1), None, provenance)
 
 
+def _file_facts(path: Path) -> dict[str, Any]:
+    with disk_errors(path, reading=True):
+        return {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)}
+
+
 def _expanded(name: str) -> list[Path]:
     path = Path(name)
-    if path.is_dir():
-        found = sorted(entry for entry in path.rglob("*") if entry.is_file() and not entry.name.startswith("."))
-        if not found:
-            raise CorpusError(f"{path}: the folder is empty.")
-        return found
-    if not path.is_file():
-        known = f"storyworld, {', '.join(ALIASES)}, hf:NAME"
-        raise CorpusError(f"{name}: no such file. A source is a file, a folder, or one of {known}.")
-    if not path.stat().st_size:
-        raise CorpusError(f"{path}: the file is empty.")
+    with disk_errors(path, reading=True):
+        if path.is_dir():
+            found = sorted(file for file in _walk(path) if file.is_file() and not file.name.startswith("."))
+            if not found:
+                raise CorpusError(f"{path}: the folder is empty.")
+            return found
+        if not path.exists():
+            known = f"storyworld, {', '.join(ALIASES)}, hf:NAME"
+            raise CorpusError(f"{name}: no such file. A source is a file, a folder, or one of {known}.")
+        if not path.is_file():
+            raise CorpusError(f"{name}: neither a file nor a folder. Save what it gives in a file first.")
+        if not path.stat().st_size:
+            raise CorpusError(f"{path}: the file is empty.")
     return [path]
 
 
-def _clean(documents: Iterator[str]) -> Iterator[str]:
-    for document in documents:
-        stripped = document.strip("\n")
-        if stripped and not stripped.isspace():
-            yield stripped
+def _walk(folder: Path) -> Iterator[Path]:
+    """All files below a folder; one that may not be read is an error, where `rglob` would leave it out."""
+
+    def refuse(error: OSError) -> NoReturn:
+        raise error
+
+    for place, _, files in os.walk(folder, onerror=refuse):
+        yield from (Path(place) / file for file in files)
 
 
-def _read(path: Path, reading: Reading) -> Iterator[str]:
-    kind = path.with_suffix("").suffix if path.suffix in _OPENERS else path.suffix
-    if kind == ".parquet":
-        return _read_parquet(path, reading)
-    if kind in (".jsonl", ".ndjson", ".json"):
-        return _read_json(path, reading)
-    return _read_text(path, reading)
+def _split_one_text(source: Source, share: float) -> Source:
+    """The source as it is, or, where it holds one text in all, its paragraphs, or its beginning and its end."""
+    texts = list(islice(source.train.open(), 2))
+    if len(texts) != 1 or not 0 < share < 1:
+        return source
+    text = texts[0]
+    count = sum(1 for _ in _paragraphs(text))
+    if count * min(share, 1 - share) >= ENOUGH:
+        words = f"one text; its {count:,} paragraphs, between empty lines, are the documents"
+        paragraphs = replace(
+            source.train, open=lambda: (part for text in source.train.open() for part in _paragraphs(text))
+        )
+        return Source(paragraphs, None, {**source.provenance, "split": words})
+    cut = _cut(text, share)
+    if not text[:cut].strip() or not text[cut:].strip():
+        return source
+    words = f"one text; its last {1 - cut / len(text):.1%} are held out for validation"
+    begin, end = (_part(source.train, slice(*ends), text) for ends in ((0, cut), (cut, None)))
+    return Source(begin, end, {**source.provenance, "split": words})
 
 
-def _read_text(path: Path, reading: Reading) -> Iterator[str]:
-    lines: list[str] = []
-    for _, line in _lines(path, reading.errors):
-        if reading.separator is not None and line == reading.separator:
-            yield "\n".join(lines)
-            lines = []
-        else:
-            lines.append(line)
-    yield "\n".join(lines)
+def _paragraphs(text: str) -> Iterator[str]:
+    return cleaned(iter(re.split(r"\n(?:[ \t]*\n)+", text)))
 
 
-def _read_json(path: Path, reading: Reading) -> Iterator[str]:
-    for number, line in _lines(path, reading.errors):
-        if not line or line.isspace():
-            continue
-        where = f"{path}, line {number:,}"
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise CorpusError(
-                f"{where}: not JSON ({error.msg} at column {error.colno}). One object a line is needed."
-            ) from error
-        if not isinstance(row, dict):
-            raise CorpusError(f"{where}: {type(row).__name__}, not an object with a column {reading.text_column!r}.")
-        yield _column(row, reading.text_column, where)
+def _cut(text: str, share: float) -> int:
+    """Where the held-out end of a text begins: after a line, else after a word, near the share.
+
+    The end of a line is taken only if half of the text or more is before it.
+    """
+    wanted = round(len(text) * (1 - share))
+    for mark in ("\n", " "):
+        places = [text.rfind(mark, 0, wanted) + 1, text.find(mark, wanted) + 1]
+        places = [place for place in places if len(text) <= 2 * place < 2 * len(text)]
+        if places:
+            return min(places, key=lambda place: abs(place - wanted))
+    return wanted
 
 
-def _read_parquet(path: Path, reading: Reading) -> Iterator[str]:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        table = pyarrow.parquet.ParquetFile(path)
-    except (pyarrow.ArrowInvalid, OSError) as error:
-        raise CorpusError(f"{path}: not a whole Parquet file ({str(error).splitlines()[0]}).") from error
-    if reading.text_column not in table.schema_arrow.names:
-        raise _no_column(str(path), reading.text_column, table.schema_arrow.names)
-    for number, batch in enumerate(table.iter_batches(batch_size=1024, columns=[reading.text_column])):
-        for offset, text in enumerate(batch.column(0).to_pylist()):
-            yield _column({reading.text_column: text}, reading.text_column, f"{path}, row {1024 * number + offset:,}")
-
-
-def _column(row: dict[str, Any], column: str, where: str) -> str:
-    if column not in row:
-        raise _no_column(where, column, list(row))
-    text = row[column]
-    if not isinstance(text, str):
-        raise CorpusError(f"{where}: column {column!r} holds {type(text).__name__}, not text.")
-    return text
-
-
-def _no_column(where: str, column: str, columns: list[str]) -> CorpusError:
-    return CorpusError(f"{where}: no column {column!r}. There are {', '.join(columns)}; choose one with --text-column.")
-
-
-def _lines(path: Path, errors: str) -> Iterator[tuple[int, str]]:
-    """Numbered lines without their ends; bytes that are not UTF-8 are an error that says where they are."""
-    position = 0
-    with _opened(path) as file:
-        for number, raw in enumerate(_guarded(file, path), start=1):
-            if b"\0" in raw and errors == "strict":
-                where = position + raw.index(b"\0")
-                raise CorpusError(f"{path}: a zero byte at {where:,}: this is a binary file, not text.")
-            try:
-                line = raw.decode("utf-8", errors)
-            except UnicodeDecodeError as error:
-                where = position + error.start
-                raise CorpusError(
-                    f"{path}: byte {raw[error.start]:#04x} at position {where:,} (line {number:,}) is not UTF-8. "
-                    "Go on with --errors replace."
-                ) from error
-            position += len(raw)
-            yield number, line.removesuffix("\n").removesuffix("\r")
-
-
-def _guarded(file: Any, path: Path) -> Iterator[bytes]:
-    try:
-        yield from file
-    except (EOFError, gzip.BadGzipFile, zstandard.ZstdError) as error:
-        raise CorpusError(f"{path}: the compressed file is damaged or cut short ({error}).") from error
-
-
-def _opened(path: Path) -> Any:
-    return _OPENERS[path.suffix](path) if path.suffix in _OPENERS else path.open("rb")
-
-
-_OPENERS: dict[str, Callable[[Path], Any]] = {
-    ".gz": gzip.GzipFile,
-    ".zst": lambda path: io.BufferedReader(zstandard.open(path, "rb")),
-}
+def _part(documents: Documents, part: slice, text: str) -> Documents:
+    total = len(text[part].encode())
+    return replace(documents, open=lambda: cleaned(text[part] for text in documents.open()), total=total)

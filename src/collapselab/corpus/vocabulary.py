@@ -9,7 +9,9 @@ import hashlib
 import importlib.util
 import json
 import re
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from collapselab.corpus.sources import END_OF_TEXT, Documents
 from collapselab.errors import CorpusError, UserError
-from collapselab.hub import download_command, hub_answers, hub_id
+from collapselab.hub import cached_folder, download_command, hub_answers, hub_id
 from collapselab.progress import progress
 
 SENTENCE = "Once upon a time, there was a little girl named Lily."
@@ -58,15 +60,15 @@ def tokenizer_for(name: str, documents: Documents, *, trust_code: bool = False) 
 
 def load_tokenizer(name: str | Path, *, trust_code: bool = False) -> Any:
     """The tokenizer of a folder, of a `.gguf` file, or of a name on the hub (`id` or `id@revision`)."""
-    from transformers import AutoTokenizer
-
     where = _where(str(name))
+    from transformers import AutoTokenizer  # after what can be refused without it: this import takes seconds
+
     try:
         return AutoTokenizer.from_pretrained(trust_remote_code=trust_code, **where)
     except UserError:  # a signal that stops the work
         raise
     except Exception as error:  # the library's Rust part raises Exception itself
-        raise _refusal(str(name), where, error) from error
+        raise _refusal(str(name), error) from error
 
 
 def tokenizer_hash(tokenizer: Any) -> str:
@@ -99,11 +101,17 @@ def _where(name: str) -> dict[str, Any]:
     if known is None:
         raise _not_loaded(name, "no such folder or file, and not a name on the hub")
     identity, revision = known
-    return {
-        "pretrained_model_name_or_path": identity,
-        "revision": revision,
-        "local_files_only": not hub_answers(),
-    }
+    if hub_answers():
+        return {"pretrained_model_name_or_path": identity, "revision": revision}
+    cached = (cached_folder(identity, revision, file=file) for file in ("tokenizer.json", "tokenizer_config.json"))
+    folder = next(filter(None, cached), None)
+    if folder is None:
+        raise CorpusError(
+            f"{name}: the tokenizer cannot be loaded (no such folder here, not in the hub's cache, and the hub cannot "
+            f"be reached). Fetch it where there is a network ({download_command(identity, revision)}) and name that "
+            "folder, or train one: --tokenizer bpe:4096."
+        )
+    return _in_folder(folder)
 
 
 def _in_folder(path: Path) -> dict[str, Any]:
@@ -126,18 +134,11 @@ def _in_gguf(path: Path) -> dict[str, Any]:
     return {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name, "local_files_only": True}
 
 
-def _refusal(name: str, where: dict[str, Any], error: Exception) -> CorpusError:
+def _refusal(name: str, error: Exception) -> CorpusError:
     if "trust_remote_code" in str(error):
         return CorpusError(
             f"{name}: the tokenizer comes with its own code, which runs only if you trust it. Read it, then use "
             "`collapselab corpus build` with --trust-code."
-        )
-    if where["local_files_only"] and not Path(where["pretrained_model_name_or_path"]).exists():
-        command = download_command(where["pretrained_model_name_or_path"], where["revision"])
-        return CorpusError(
-            f"{name}: the tokenizer cannot be loaded (no such folder here, not in the hub's cache, and the hub cannot "
-            f"be reached). Fetch it where there is a network ({command}) and name that folder, or train one: "
-            "--tokenizer bpe:4096."
         )
     cause = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return _not_loaded(name, cause if len(cause) <= 200 else f"{cause[:200]} …")
@@ -180,14 +181,23 @@ def _trained(name: str, documents: Documents) -> Any:
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
+    stopped = threading.Event()
     with progress(f"training {name}", total=documents.total, unit=documents.unit) as advance:
 
         def counted() -> Iterator[str]:
             for document in documents.open():
+                if stopped.is_set():
+                    return
                 advance(documents.size(document))
                 yield document
 
-        tokenizer.train_from_iterator(counted(), trainer)
+        # In a thread of its own: while the library trains in the main thread, no signal is noticed.
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            training = pool.submit(tokenizer.train_from_iterator, counted(), trainer)
+            try:
+                training.result()
+            finally:
+                stopped.set()
     fast: Any = PreTrainedTokenizerFast
     return fast(
         tokenizer_object=tokenizer, eos_token=END_OF_TEXT, bos_token=END_OF_TEXT, clean_up_tokenization_spaces=False

@@ -29,9 +29,9 @@ EIGEN_OPERATIONS = 15
 
 # Read off the code: its defaults, and the tensors it holds at once.
 CLASS_BYTES = 17
-"""ClassMoments hold of a class, beside its sum: a count, its squares, and whether it is tight."""
+"""ClassMoments hold of a class, beside its sum: a count, its squares, and how these are held."""
 PART_BUFFERS = 2
-"""Room: buffers for a part of a batch, the same for all tables."""
+"""Workspace: buffers for a part of a batch, the same for all tables."""
 DECISION_TILE, PAIR_ROWS = 2048, 512
 """LinearClassifier: classes of a tile. Pairs: rows of a block, whose square is computed whole."""
 CATALOGUE_TABLES, CATALOGUE_SQUARES = 3, 5

@@ -12,11 +12,14 @@ from torch import nn
 from collapselab.corpus.blocks import Corpus
 from collapselab.disk import check_writable
 from collapselab.errors import ConfigError, DiskError, Interrupted, UserError
+from collapselab.measurement.compare_tokenizers import compare_tokenizers
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.finished import Finished, files_hash, place_in
 from collapselab.measurement.model import Subject
+from collapselab.measurement.model_warnings import ModelFacts
 from collapselab.measurement.resume import Store
 from collapselab.measurement.task import Task
+from collapselab.models.place import place_of, weights_on_disk
 from collapselab.records.options import Options
 from collapselab.records.result import Result, Results, check_suffix, write
 from collapselab.records.run import verify_checkpoint
@@ -51,6 +54,7 @@ def measure(
     again: bool = False,
     force: bool = False,
     trust_code: bool = False,
+    other_tokenizer: bool = False,
     quiet: bool = False,
     processes: Processes | None = None,
 ) -> Result | Results:
@@ -67,8 +71,10 @@ def measure(
     of the blocks of each split; `bins` adds rows for classes of like frequency; `bootstrap` adds intervals. With
     layers="all", the first `skip_positions` of every block are no samples below the last layer, where attention sinks
     rule. `state`, a folder, keeps what is gathered as it goes, and the result: the same call after an interruption ends
-    with the same bits, and repeated it gives the result that is kept, unless `again` asks to measure once more. What
-    would need more memory than is free is refused, unless `force` is set.
+    with the same bits, and repeated it gives the result that is kept, unless `again` asks to measure once more.
+
+    A model whose tokenizer is not the corpus's is refused unless `other_tokenizer` allows it; so is what would need
+    more memory than is free, unless `force` is set.
     """
     options = Options(
         layers,
@@ -89,7 +95,9 @@ def measure(
         check_suffix(out)
         check_writable(out)  # now, not after hours
     opened = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
-    stage = _Stage(opened, options, processes or Processes(), device, trust_code, state, again, force, quiet)
+    stage = _Stage(
+        opened, options, processes or Processes(), device, trust_code, other_tokenizer, state, again, force, quiet
+    )
     found = stage.of_module(model) if isinstance(model, nn.Module) else stage.of_names(_names(model))
     if out is not None and stage.processes.first:
         write(out, found)
@@ -106,6 +114,7 @@ class _Stage:
         processes: Processes,
         device: str,
         trust_code: bool,
+        other_tokenizer: bool,
         state: str | Path | None,
         again: bool,
         force: bool,
@@ -113,7 +122,7 @@ class _Stage:
     ) -> None:
         self.corpus, self.options, self.processes = corpus, options, processes
         self.device, self.trust_code, self.state = device, trust_code, state
-        self.again, self.force, self.quiet = again, force, quiet
+        self.again, self.force, self.quiet, self.other_tokenizer = again, force, quiet, other_tokenizer
 
     def of_names(self, names: Sequence[str]) -> Result | Results:
         from collapselab.models.find import find_models
@@ -135,6 +144,10 @@ class _Stage:
     def _of_source(self, source: "Source") -> Result:
         from collapselab.models.load import find_device
 
+        place = place_of(source)
+        tokenizers = compare_tokenizers(
+            source, place, self.corpus, trust_code=self.trust_code, other_tokenizer=self.other_tokenizer
+        )
         device = self.processes.device(self.device)
         named = {"model": source.name, "revision": source.revision, "device": find_device(device).type}
         folder = Path(source.path).resolve().parents[1] / "measure" if source.run else None
@@ -142,14 +155,16 @@ class _Stage:
         files = files_hash(source.path) if kept.path else None
         if (found := self._found(kept, source.name, files_hash=files)) is not None:
             return found
-        task = self._task(self._loaded(source, device), source.name, source.run, source.checkpoint or source.revision)
+        loaded = self._loaded(source, place, device)
+        about = ModelFacts(tokenizers, weights_on_disk(source, place))
+        task = self._task(loaded, source.name, source.run, source.checkpoint or source.revision, about)
         task.identity["files_hash"] = files
         if (found := self._found(kept, source.name, model_hash=task.identity["model_hash"])) is not None:
             return found
         moments_to = folder / f"{source.checkpoint}.safetensors" if folder else None
         return self._measured(task, folder / ".state" if folder else self.state, kept, moments_to)
 
-    def _loaded(self, source: "Source", device: str) -> nn.Module:
+    def _loaded(self, source: "Source", place: dict[str, Any], device: str) -> nn.Module:
         import torch
 
         from collapselab.models.load import load_model
@@ -157,7 +172,7 @@ class _Stage:
         dtype = None if self.options.dtype is None else getattr(torch, self.options.dtype)
         if source.run:
             verify_checkpoint(Path(source.path))
-        return load_model(source, device=device, dtype=dtype, trust_code=self.trust_code)
+        return load_model(source, device=device, dtype=dtype, trust_code=self.trust_code, place=place)
 
     def of_module(self, model: nn.Module) -> Result:
         """A loaded model is measured as it is, where it is, and left in the mode it was in."""
@@ -165,7 +180,7 @@ class _Stage:
         name = getattr(getattr(model, "config", None), "_name_or_path", "") or type(model).__name__
         was_training = model.training
         try:
-            task = self._task(model.eval(), name, "", None)
+            task = self._task(model.eval(), name, "", None, ModelFacts())
             named = {"model": name, "model_hash": task.identity["model_hash"], "device": task.subject.device.type}
             kept = self._finished(self._place(named))
             found = self._found(kept, name, model_hash=task.identity["model_hash"])
@@ -187,7 +202,7 @@ class _Stage:
             self._say(f"{name}: measured already; {kept.path}. With --again it is measured again.")
         return found
 
-    def _task(self, model: Any, name: str, run: str, checkpoint: str | None) -> Task:
+    def _task(self, model: Any, name: str, run: str, checkpoint: str | None, about: ModelFacts) -> Task:
         from collapselab.models.load import model_hash
 
         subject = Subject(model, name=name)
@@ -202,7 +217,10 @@ class _Stage:
             "corpus_hash": self.corpus.hash,
             "options": self.options.facts(),
         }
-        return Task(subject, self.corpus, self.options, self.processes, identity, self.quiet, self.force)
+        facts, warnings = about.facts(model), about.warnings(model, name, in_a_run=bool(run))
+        return Task(
+            subject, self.corpus, self.options, self.processes, identity, self.quiet, self.force, facts, warnings
+        )
 
     def _measured(self, task: Task, root: str | Path | None, kept: Finished, moments_to: Path | None) -> Result:
         together = self.processes if self.options.shard_classes else None

@@ -71,8 +71,8 @@ def _model(result: Result, initial: Result | None) -> RenderableType:
 
 def _headline(result: Result) -> Iterator[str]:
     facts = result.facts
-    model = f"[bold]{escape(result.name)}[/bold]  {facts['model_hash']}"
-    yield f"{model}  on {escape(facts['corpus'])}  {facts['corpus_hash']}"
+    model = f"[bold]{escape(result.name)}[/bold]  {escape(facts['model_hash'])}"
+    yield f"{model}  on {escape(facts['corpus'])}  {escape(facts['corpus_hash'])}"
     for name, split in facts["splits"].items():
         cut = f", each cut to the context of {facts['context']:,}" if split["blocks_cut_off"] else ""
         line = f"{name}: {split['tokens']:,} tokens in {split['blocks']:,} blocks{cut}"

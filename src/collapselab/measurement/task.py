@@ -25,6 +25,7 @@ from collapselab.measurement.forward_pass import Walk
 from collapselab.measurement.half_sample import Halfway, Part, compared, half_of
 from collapselab.measurement.memory import check_memory
 from collapselab.measurement.model import Subject
+from collapselab.measurement.model_warnings import loss_warnings
 from collapselab.measurement.nearest_centre import Judge
 from collapselab.measurement.resume import Store
 from collapselab.measurement.sample import GROUPS, ByLayer, Sample
@@ -53,6 +54,10 @@ class Task:
     quiet: bool = False
     force: bool = False
     """Whether to measure although the memory that is free does not suffice."""
+    model_facts: dict[str, Any] = field(default_factory=dict)
+    """What else is known of the model: its format on disk, its tokenizer."""
+    warnings: list[dict[str, str]] = field(default_factory=list)
+    """What a reader of the result must know of the model."""
 
     def result(self, store: Store | None, *, moments_to: Path | None = None) -> Result | None:
         """The rows and facts; None in a process that is not the first. `moments_to` is a file for the last layer's."""
@@ -295,9 +300,9 @@ class _Run:
         half = compared(part, rows, tokens)
         facts: dict[str, Any] = {
             **self.task.identity,
+            **self.task.model_facts,
             "splits": {split: self._split_facts(split) for split in self.samples},
             "half_sample": None if half is None else half.facts(),
-            "warnings": [*_spread_warnings(self.found.spreads)],
             "classes": subject.classes,
             "context": subject.context,
             "dtype": subject.dtype,
@@ -305,12 +310,20 @@ class _Run:
             "batch": self.batch,
             "processes": self.processes.world,
             "versions": {name: version(name) for name in ("collapselab", "torch", "transformers")},
+            "warnings": [*self.task.warnings, *self._loss_warnings(), *_spread_warnings(self.found.spreads)],
             "seconds": {"train": train_seconds, "all": time.perf_counter() - self.start},
         }
         if resamples is not None:
             facts["halves"] = {"/".join(key): resamples.halves(key) for key in self.found.values}
             facts["half_difference"] = {name: difference(pairs) for name, pairs in facts["halves"].items()}
         return facts
+
+    def _loss_warnings(self) -> list[dict[str, str]]:
+        """None for a run's initialisation, which has learned nothing yet."""
+        identity = self.task.identity
+        if identity["in_a_run"] and identity["checkpoint"] == "0":
+            return []
+        return loss_warnings(self.found.scores["validation"].loss, self.task.subject.classes)
 
     def _split_facts(self, split: str) -> dict[str, Any]:
         samples, scores = self.samples[split], self.found.scores[split]

@@ -42,20 +42,22 @@ def load_model(
     device: str | torch.device = "cpu",
     dtype: torch.dtype | None = None,
     trust_code: bool = False,
+    place: dict[str, Any] | None = None,
 ) -> "PreTrainedModel":
     """The model, for measuring: in evaluation mode, without gradients, on the device, with every weight in its place.
 
     Without a `dtype` the weights stay as stored, but for a CPU, where half precision is very slow: float32 there.
+    `place` is that of `place_of(source)`, where it is known.
     """
-    place = find_device(str(device))
-    where = place_of(source)  # first, as an unknown name needs no library to be refused
+    target = find_device(str(device))
+    where = place or place_of(source)  # first, as an unknown name needs no library to be refused
 
     from transformers import AutoModelForCausalLM
 
     from collapselab.models.faster import faster
 
     library: Any = AutoModelForCausalLM
-    as_stored: Any = torch.float32 if place.type == "cpu" else "auto"
+    as_stored: Any = torch.float32 if target.type == "cpu" else "auto"
     with _in_one_message(source), _silence():
         weights = local_weights(source, where)
         config = _causal_config(source, where, trust_code=trust_code)
@@ -73,7 +75,7 @@ def load_model(
         )
     _check_weights(source, model, facts)
     faster(model)
-    ready: PreTrainedModel = model.to(place).eval().requires_grad_(False)
+    ready: PreTrainedModel = model.to(target).eval().requires_grad_(False)
     return ready
 
 

@@ -7,13 +7,13 @@ anything is measured.
 
 import math
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor, nn
 
 from collapselab.errors import ModelError
-from collapselab.models.taps import OutputLayer, bare_model, features, name_of
+from collapselab.models.taps import OutputLayer, bare_model, features_and_logits, name_of
 
 ROUNDINGS = 4
 """Half-units of rounding that a logit goes through, twice over: product, bias, scale, and cap, on either side."""
@@ -54,9 +54,8 @@ def check_logits(model: nn.Module, head: OutputLayer, input_ids: Tensor, *, name
 @torch.no_grad()
 def logit_difference(model: nn.Module, head: OutputLayer, input_ids: Tensor) -> Difference | None:
     """The largest difference over all given tokens; None where no token has finite features, which the pass reports."""
-    bare: Any = bare_model(model)
-    hidden = features(bare, input_ids)
-    own: Tensor = bare(input_ids=input_ids, use_cache=False).logits
+    bare = bare_model(model)
+    hidden, own = features_and_logits(bare, input_ids)
     usable = hidden.isfinite().all(-1)
     if not usable.any():
         return None

@@ -48,8 +48,17 @@ def local_weights(source: Source, where: dict[str, Any]) -> StoredWeights | None
         if adapter is not None:
             refuse_adapter(Path(adapter), name=source.name)
         return None
-    if "gguf_file" in where:
-        return stored_weights(folder / where["gguf_file"], name=source.name)
-    if (folder / "adapter_config.json").is_file():
+    if "gguf_file" not in where and (folder / "adapter_config.json").is_file():
         refuse_adapter(folder / "adapter_config.json", name=source.name)
+    return weights_on_disk(source, where)
+
+
+def weights_on_disk(source: Source, place: dict[str, Any]) -> StoredWeights | None:
+    """The weights of a loaded model where they are kept, those of the hub in its cache; None if they are not found."""
+    folder = Path(place["pretrained_model_name_or_path"])
+    if "gguf_file" in place:
+        return stored_weights(folder / place["gguf_file"], name=source.name)
+    if not place["local_files_only"]:
+        cached = cached_folder(source.path, source.revision)
+        return None if cached is None else stored_weights(cached, name=source.name)
     return stored_weights(folder, name=source.name)

@@ -30,6 +30,9 @@ PLAIN = ("float64", "float32", "float16", "bfloat16")
 FLOATS = ("float", "bfloat")
 """Beginnings of formats that hold one weight a number."""
 
+PACKING = ("int", "uint", "I", "U")
+"""Beginnings of formats that weights are packed into; what is in them the configuration says."""
+
 PACKED = 16
 """The most weights that quantised checkpoints pack into one number: 2 bits of 32 each."""
 
@@ -78,6 +81,19 @@ def stored_weights(path: Path, *, name: str) -> StoredWeights | None:
         tensors_of = _in_safetensors if file.suffix == ".safetensors" else _in_pickle
         found |= tensors_of(file)
     return StoredWeights(found) if found else None
+
+
+def quantised_as(config: Any, stored: StoredWeights | None) -> str | None:
+    """What kind of rounded weights a model has, None if they are plain floating-point numbers or that is not known."""
+    if stored is not None and stored.format not in PLAIN and not stored.format.startswith(PACKING):
+        return stored.format
+    settings = getattr(config, "quantization_config", None)
+    if settings is None:
+        return None if stored is None or stored.format in PLAIN else stored.format
+    facts: dict[str, Any] = settings if isinstance(settings, dict) else settings.to_dict()
+    method = str(getattr(facts.get("quant_method"), "value", facts.get("quant_method")))
+    bits = 4 if facts.get("load_in_4bit") else 8 if facts.get("load_in_8bit") else facts.get("bits")
+    return f"{method}, {bits} bits" if bits else method
 
 
 def refuse_pointer(file: Path, *, name: str) -> None:

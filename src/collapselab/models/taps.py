@@ -57,10 +57,22 @@ def features(model: nn.Module, input_ids: Tensor, **inputs: Any) -> Tensor:
 
     with _instead_of_the_head(model, take):
         model(input_ids=input_ids, use_cache=False, **inputs)
-    if len(taken) != 1 or taken[0].shape[:2] != input_ids.shape:
-        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in taken) or "nothing"
-        raise ModelError(f"{name_of(model)}: its output layer got {shapes} for {tuple(input_ids.shape)} tokens.")
-    return taken[0]
+    return _only(taken, model, input_ids)
+
+
+def features_and_logits(model: nn.Module, input_ids: Tensor) -> tuple[Tensor, Tensor]:
+    """The features of each token, and the logits that the model itself makes of them in the same pass."""
+    taken: list[Tensor] = []
+    own = _head(model).forward
+
+    def take(entering: Tensor, *more: Any, **named: Any) -> Tensor:
+        taken.append(entering)
+        logits: Tensor = own(entering, *more, **named)
+        return logits
+
+    with _instead_of_the_head(model, take):
+        logits: Tensor = model(input_ids=input_ids, use_cache=False).logits
+    return _only(taken, model, input_ids), logits
 
 
 def layer_features(
@@ -192,6 +204,14 @@ def _head(model: Any) -> Any:
     if "MaskedLM" in type(model).__name__:
         raise ModelError(f"{name_of(model)}: sees the whole text at once; a causal language model is needed.")
     return head
+
+
+def _only(taken: list[Tensor], model: nn.Module, input_ids: Tensor) -> Tensor:
+    """What entered the output layer, if it was run once, for every token."""
+    if len(taken) != 1 or taken[0].shape[:2] != input_ids.shape:
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in taken) or "nothing"
+        raise ModelError(f"{name_of(model)}: its output layer got {shapes} for {tuple(input_ids.shape)} tokens.")
+    return taken[0]
 
 
 def _is_plain(head: Any) -> bool:

@@ -15,9 +15,14 @@ from pathlib import Path
 
 from collapselab.core.metrics import METRICS
 from collapselab.errors import RunError
-from collapselab.records.tables import Row, Run, read_lines, require_columns
+from collapselab.records.columns import LARGEST
+from collapselab.records.csv_file import parse_table, read_bytes, require_columns, shown
+from collapselab.records.tables import Row, Run
 
-NAME = re.compile(r"(?P<run>(?P<depth>\d+)x(?P<width>\d+)_(?P<epochs>\d+)(?P<decay>[dL])(?P<seed>\d*))@(?P<index>\d+)")
+NAME = re.compile(
+    r"(?P<run>(?P<depth>[0-9]{1,9})x(?P<width>[0-9]{1,9})_(?P<epochs>[0-9]{1,9})(?P<decay>[dL])(?P<seed>[0-9]{0,9}))"
+    r"@(?P<index>[0-9]{1,9})"
+)
 DECAYS = {"d": 5e-4, "L": 0.1}
 LEARNING_RATE = 5e-5
 """Of every model, by the paper; the table does not say."""
@@ -65,7 +70,7 @@ def import_published(csv: str | Path) -> tuple[list[Run], list[Row]]:
     parse and a model that is there twice are errors.
     """
     path = Path(csv)
-    header, lines = read_lines(path)
+    header, lines = parse_table(read_bytes(path), path)
     require_columns(path, header, COLUMNS)
     runs: dict[tuple[str, str], Run] = {}
     rows: list[Row] = []
@@ -74,7 +79,7 @@ def import_published(csv: str | Path) -> tuple[list[Run], list[Row]]:
         run = _run(f"{path}, line {number}", cells)
         key = (run["run"], run["checkpoint"])
         if key in runs:
-            raise RunError(f"{path}, line {number}: {cells['model']} is there twice. Each model may stand once.")
+            raise RunError(f"{path}, line {number}: {cells['model']} is there twice. Each model may be there once.")
         runs[key] = run
         rows += [_row(f"{path}, line {number}", run, metric, source, cells) for metric, source in SOURCES.items()]
     return list(runs.values()), rows
@@ -83,7 +88,7 @@ def import_published(csv: str | Path) -> tuple[list[Run], list[Row]]:
 def _run(where: str, cells: Mapping[str, str]) -> Run:
     name = NAME.fullmatch(cells["model"])
     if name is None:
-        raise RunError(f"{where}: {cells['model']!r} is not a model's name, such as 02x0768_01d07@0.")
+        raise RunError(f"{where}: {shown(cells['model'])} is not a model's name, such as 02x0768_01d07@0.")
     epoch = int(name["index"]) + 1
     outcomes = {ours: _number(where, cells, theirs) for ours, theirs in OUTCOMES.items()}
     bad = [theirs for ours, theirs in OUTCOMES.items() if not math.isfinite(outcomes[ours])]
@@ -110,18 +115,27 @@ def _run(where: str, cells: Mapping[str, str]) -> Run:
 def _row(where: str, run: Run, metric: str, source: _Source, cells: Mapping[str, str]) -> Row:
     inputs = [_number(where, cells, column) for column in source.columns]
     bad = [column for column, number in zip(source.columns, inputs, strict=True) if not math.isfinite(number)]
-    value, why = None, _reason(cells, bad) if bad else None
-    if not bad:
-        try:
-            value = source.value(*inputs)
-        except ZeroDivisionError:
-            why = f"{' and '.join(source.columns)} have no ratio: division by zero."
+    value, why = (None, _reason(cells, bad)) if bad else _value(source, inputs)
     decisions = int(sum(inputs)) if metric == "agreement" and not bad else None
-    return Row(
-        run["run"], run["checkpoint"], "train", "last", "all", metric, value,
-        null=None, low=None, high=None, classes=_classes(where, cells), tokens=decisions, min_count=None, left_out=None,
-        version=METRICS[metric].version, why=why,
-    )  # fmt: skip
+    try:
+        return Row(
+            run["run"], run["checkpoint"], "train", "last", "all", metric, value,
+            null=None, low=None, high=None, classes=_classes(where, cells), tokens=decisions, min_count=None,
+            left_out=None, version=METRICS[metric].version, why=why,
+        )  # fmt: skip
+    except ValueError as error:
+        raise RunError(f"{where}: {metric}, from {' and '.join(source.columns)}: {error}") from error
+
+
+def _value(source: _Source, inputs: list[float]) -> tuple[float | None, str | None]:
+    """The metric, or the reason why there is none."""
+    try:
+        value = source.value(*inputs)
+    except ZeroDivisionError:
+        return None, f"{' and '.join(source.columns)} have no ratio: division by zero."
+    if not math.isfinite(value):
+        return None, f"{' and '.join(source.columns)} have no ratio: it is {value}."
+    return value, None
 
 
 def _classes(where: str, cells: Mapping[str, str]) -> int | None:
@@ -141,10 +155,11 @@ def _number(where: str, cells: Mapping[str, str], column: str) -> float:
     try:
         return float(cells[column]) if cells[column] else math.nan
     except ValueError as error:
-        raise RunError(f"{where}: {column} is {cells[column]!r}, not a number.") from error
+        raise RunError(f"{where}: {column} is {shown(cells[column])}, not a number.") from error
 
 
 def _count(where: str, cells: Mapping[str, str], column: str) -> int:
-    if not cells[column].isdigit():
-        raise RunError(f"{where}: {column} is {cells[column]!r}, not a count.")
-    return int(cells[column])
+    text = cells[column]
+    if not (text.isascii() and text.isdigit()) or len(text) > len(str(LARGEST)) or int(text) > LARGEST:
+        raise RunError(f"{where}: {column} is {shown(text)}, not a count up to {LARGEST:,}.")
+    return int(text)

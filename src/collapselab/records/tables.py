@@ -2,23 +2,51 @@
 
 Reading is strict, since a table that is quietly wrong makes a statement that is quietly wrong: every column must be
 there under its name, every number finite, every row once. A value that is missing is empty, with the reason beside it.
-Floats are written with the digits that give the same float back.
+
+Beside them `tables.json` holds the sha256 of both and of the records that they were made from, so that a table which
+was edited, or is left from an interrupted write, is refused. Tables without it are the user's own work.
 """
 
-import csv
-import math
+import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
-from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, final
 
-from collapselab.disk import written_whole
-from collapselab.errors import RunError
+from collapselab.disk import read_document, sha256, write_document
+from collapselab.errors import DamagedError, RunError
+from collapselab.records.columns import (
+    AMOUNT,
+    COUNT,
+    COUNTS,
+    NAME,
+    NUMBER,
+    NUMBERS,
+    TEXT,
+    VERSION,
+    check_value,
+    parse_line,
+    refuse_duplicates,
+)
+from collapselab.records.csv_file import (
+    nearest,
+    parse_table,
+    read_bytes,
+    require_columns,
+    shown,
+    table_bytes,
+    write_bytes,
+)
 from collapselab.records.versions import mixed
 
 if TYPE_CHECKING:
     import pandas as pd
+
+TABLES = ("runs.csv", "results.csv")
+HASHES = "tables.json"
+FORMAT = 1
+LAYER, BIN = re.compile(r"last|[1-9][0-9]{0,8}"), re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
 Run = dict[str, Any]
 """One row of `runs.csv`: the columns of `RUN_COLUMNS` and any further settings of the run, which are text when read."""
@@ -52,9 +80,13 @@ class Row:
 
     def __post_init__(self) -> None:
         for column, kind in _RESULT_KINDS.items():
-            _check(kind, column, getattr(self, column))
+            check_value(kind, column, getattr(self, column))
         if self.split not in ("train", "validation"):
-            raise ValueError(f"split is {self.split!r}; it is train or validation.")
+            raise ValueError(f"split is {shown(self.split)}; it is train or validation.")
+        if not LAYER.fullmatch(self.layer):
+            raise ValueError(f"layer is {shown(self.layer)}; it is last, or the number of a block from 1 on.")
+        if not _is_bin(self.bin):
+            raise ValueError(f"bin is {shown(self.bin)}; it is all, or LOW-HIGH with LOW not above HIGH.")
         if (self.value is None) != (self.why is not None):
             found = "neither" if self.value is None else f"{self.value} and {self.why!r}"
             raise ValueError(f"{self.metric} has a value or a reason why not; found {found}.")
@@ -65,29 +97,27 @@ class Row:
         return (self.run, self.checkpoint, self.split, self.layer, self.bin, self.metric)
 
 
-_NAME, _TEXT, _COUNT, _NUMBER, _VERSION = "name", "text", "count", "number", "version"
-"""The kinds of column. Names (text) and versions (counts) must be there; what is of another kind may be empty."""
-
 _RESULT_KINDS = {
-    **dict.fromkeys(("run", "checkpoint", "split", "layer", "bin", "metric"), _NAME),
-    **dict.fromkeys(("value", "null", "low", "high"), _NUMBER),
-    **dict.fromkeys(("classes", "tokens", "min_count", "left_out"), _COUNT),
-    "version": _VERSION,
-    "why": _TEXT,
+    **dict.fromkeys(("run", "checkpoint", "split", "layer", "bin", "metric"), NAME),
+    **dict.fromkeys(("value", "null", "low", "high"), NUMBER),
+    **dict.fromkeys(("classes", "tokens", "min_count", "left_out"), COUNT),
+    "version": VERSION,
+    "why": TEXT,
 }
 _SETTINGS = {
-    "run": _NAME,
-    "checkpoint": _NAME,
-    "family": _TEXT,
-    "width": _COUNT,
-    "depth": _COUNT,
-    **dict.fromkeys(("epochs", "epoch", "weight_decay", "lr"), _NUMBER),
-    "seed": _COUNT,
+    "run": NAME,
+    "checkpoint": NAME,
+    "family": TEXT,
+    "width": COUNT,
+    "depth": COUNT,
+    **dict.fromkeys(("epochs", "epoch", "weight_decay", "lr"), AMOUNT),
+    "seed": COUNT,
 }
 _OUTCOMES = {
-    **dict.fromkeys(("parameters", "tokens"), _COUNT),
-    **dict.fromkeys(("train_loss", "val_loss", "val_accuracy", "perplexity", "seconds"), _NUMBER),
-    "why": _TEXT,
+    **dict.fromkeys(("parameters", "tokens"), COUNT),
+    **dict.fromkeys(("train_loss", "val_loss", "val_accuracy", "perplexity"), NUMBER),
+    "seconds": AMOUNT,
+    "why": TEXT,
 }
 _RUN_KINDS = {**_SETTINGS, **_OUTCOMES}
 
@@ -98,52 +128,76 @@ RUN_COLUMNS: tuple[str, ...] = tuple(_RUN_KINDS)
 
 def write_results(path: str | Path, rows: Iterable[Row]) -> None:
     """Write `results.csv`, whole or not at all."""
+    write_bytes(path, results_bytes(rows, path))
+
+
+def results_bytes(rows: Iterable[Row], where: str | Path) -> bytes:
+    """The contents of a `results.csv`."""
     rows = list(rows)
-    _refuse_duplicates([row.key for row in rows], path)
-    write_table(path, RESULT_COLUMNS, map(astuple, rows))
+    refuse_duplicates([row.key for row in rows], where)
+    return table_bytes(RESULT_COLUMNS, map(astuple, rows))
 
 
 def read_results(path: str | Path) -> list[Row]:
     """The rows of a `results.csv`; RunError names the line and column of what is wrong."""
-    path = Path(path)
-    header, lines = read_lines(path)
-    require_columns(path, header, RESULT_COLUMNS)
+    return parse_results(read_bytes(Path(path)), path)
+
+
+def parse_results(content: bytes, where: str | Path) -> list[Row]:
+    """The rows of a `results.csv` with these contents."""
+    header, lines = parse_table(content, where)
+    require_columns(where, header, RESULT_COLUMNS)
     if unknown := [column for column in header if column not in RESULT_COLUMNS]:
-        raise RunError(f"{path}: {unknown[0]!r} is not a column of results.csv.{_nearest(unknown[0], RESULT_COLUMNS)}")
+        hint = nearest(unknown[0], RESULT_COLUMNS)
+        raise RunError(f"{where}: {shown(unknown[0])} is not a column of results.csv.{hint}")
     rows = []
     for number, line in lines:
-        values = _parsed(path, number, dict(zip(header, line, strict=True)), _RESULT_KINDS)
+        values = parse_line(where, number, dict(zip(header, line, strict=True)), _RESULT_KINDS)
         try:
             rows.append(Row(**values))
         except ValueError as error:
-            raise RunError(f"{path}, line {number}: {error}") from error
-    _refuse_duplicates([row.key for row in rows], path, [number for number, _ in lines])
-    _refuse_mixed_versions(rows, path, [number for number, _ in lines])
+            raise RunError(f"{where}, line {number}: {error}") from error
+    refuse_duplicates([row.key for row in rows], where, [number for number, _ in lines])
+    _refuse_mixed_versions(rows, where, [number for number, _ in lines])
     return rows
 
 
 def write_runs(path: str | Path, runs: Iterable[Mapping[str, Any]]) -> None:
     """Write `runs.csv`, whole or not at all; settings beyond `RUN_COLUMNS` go between `seed` and `parameters`."""
+    write_bytes(path, runs_bytes(runs, path))
+
+
+def runs_bytes(runs: Iterable[Mapping[str, Any]], where: str | Path) -> bytes:
+    """The contents of a `runs.csv`."""
     runs = list(runs)
     further = dict.fromkeys(column for run in runs for column in run if column not in _RUN_KINDS)
     columns = (*_SETTINGS, *further, *_OUTCOMES)
     for run in runs:
-        if missing := [column for column in RUN_COLUMNS if column not in run]:
-            raise ValueError(f"{run.get('run')}: no {missing[0]}; a run has every column, None where it is not known.")
-        for column, kind in _RUN_KINDS.items():
-            _check(kind, column, run[column])
-    _refuse_duplicates(list(map(run_key, runs)), path)
-    write_table(path, columns, ([run.get(column) for column in columns] for run in runs))
+        check_run(run)
+    refuse_duplicates(list(map(run_key, runs)), where)
+    return table_bytes(columns, ([run.get(column) for column in columns] for run in runs))
+
+
+def check_run(run: Mapping[str, Any]) -> None:
+    """ValueError unless the row of a run has every column, each with a value that the table can hold."""
+    if missing := [column for column in RUN_COLUMNS if column not in run]:
+        raise ValueError(f"{run.get('run')}: no {missing[0]}; a run has every column, None where it is not known.")
+    for column, kind in _RUN_KINDS.items():
+        check_value(kind, column, run[column])
 
 
 def read_runs(path: str | Path) -> list[Run]:
     """The rows of a `runs.csv`, with every further column it has."""
-    path = Path(path)
-    header, lines = read_lines(path)
-    require_columns(path, header, RUN_COLUMNS)
-    kinds = {column: _RUN_KINDS.get(column, _TEXT) for column in header}
-    runs = [_parsed(path, number, dict(zip(header, line, strict=True)), kinds) for number, line in lines]
-    _refuse_duplicates(list(map(run_key, runs)), path, [number for number, _ in lines])
+    return parse_runs(read_bytes(Path(path)), path)
+
+
+def parse_runs(content: bytes, where: str | Path) -> list[Run]:
+    """The rows of a `runs.csv` with these contents."""
+    header, lines = parse_table(content, where)
+    require_columns(where, header, RUN_COLUMNS)
+    kinds = {column: _RUN_KINDS.get(column, TEXT) for column in header}
+    runs = [parse_line(where, number, dict(zip(header, line, strict=True)), kinds) for number, line in lines]
+    refuse_duplicates(list(map(run_key, runs)), where, [number for number, _ in lines])
     return runs
 
 
@@ -157,109 +211,97 @@ def to_frame(rows: Sequence[Row]) -> "pd.DataFrame":
     import pandas as pd
 
     frame = pd.DataFrame([astuple(row) for row in rows], columns=list(RESULT_COLUMNS))
-    numbers = [column for column, kind in _RESULT_KINDS.items() if kind == _NUMBER]
-    counts = [column for column, kind in _RESULT_KINDS.items() if kind in (_COUNT, _VERSION)]
+    numbers = [column for column, kind in _RESULT_KINDS.items() if kind in NUMBERS]
+    counts = [column for column, kind in _RESULT_KINDS.items() if kind in COUNTS]
     return frame.astype({**dict.fromkeys(numbers, "float64"), **dict.fromkeys(counts, "Int64")})
 
 
-def write_table(path: str | Path, columns: Sequence[str], lines: Iterable[Iterable[Any]]) -> None:
-    """Write any table of comma-separated values, whole or not at all; None is empty."""
-    with written_whole(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([_written(value) for value in line] for line in lines)
+@final
+@dataclass(frozen=True)
+class StoredTables:
+    """The two tables of a folder as they were read: their rows, and the bytes of each file by its name."""
+
+    runs: list[Run]
+    rows: list[Row]
+    contents: dict[str, bytes]
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """sha256 of each file, by its name."""
+        return {name: hashlib.sha256(content).hexdigest() for name, content in self.contents.items()}
 
 
-def _written(value: Any) -> str:
-    if value is None:
-        return ""
-    return repr(float(value)) if isinstance(value, float) else str(value)
+def write_tables(
+    folder: str | Path, runs: Iterable[Mapping[str, Any]], rows: Iterable[Row], *, made_from: Iterable[tuple[str, str]]
+) -> None:
+    """Write `runs.csv`, `results.csv` and `tables.json`; `made_from` are the files behind them, each with its sha256.
+
+    `tables.json` is written first. From then until both tables are there it fits neither the old ones nor a mix of old
+    and new, so what an interrupted call leaves behind is refused. Were it written last, a first call that is
+    interrupted would leave a mix without it, which passes for the user's own work.
+    """
+    folder = Path(folder)
+    contents = {
+        "runs.csv": runs_bytes(runs, folder / "runs.csv"),
+        "results.csv": results_bytes(rows, folder / "results.csv"),
+    }
+    sources = [{"file": file, "sha256": digest} for file, digest in made_from]
+    document = {"format": FORMAT, "tables": StoredTables([], [], contents).hashes, "made_from": sources}
+    if _recorded(folder / HASHES) != document:
+        write_document(folder / HASHES, document)
+    for name, content in contents.items():
+        write_bytes(folder / name, content)
 
 
-def read_lines(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """The names of the columns, and every line with its number in the file."""
-    if not path.is_file():
-        raise RunError(f"{path}: no such file.")
+def read_tables(folder: str | Path) -> StoredTables:
+    """The two tables of a folder, each checked against `tables.json` where that is there."""
+    folder = Path(folder)
+    contents = {name: read_bytes(folder / name) for name in TABLES}
+    tables = StoredTables(
+        parse_runs(contents["runs.csv"], folder / "runs.csv"),
+        parse_results(contents["results.csv"], folder / "results.csv"),
+        contents,
+    )
+    if (folder / HASHES).exists():
+        _verify(folder, tables.hashes)
+    return tables
+
+
+def hashed_files(folder: str | Path, files: Iterable[Path]) -> list[tuple[str, str]]:
+    """Files with their sha256, as `made_from` takes them; named by their place in the folder."""
+    return [(path.relative_to(folder).as_posix(), sha256(path)) for path in files]
+
+
+def _verify(folder: Path, hashes: Mapping[str, str]) -> None:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            header = next(reader, [])
-            lines = [(reader.line_num, line) for line in reader if line]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise RunError(f"{path}: not a table of comma-separated values ({error}).") from error
-    if not header:
-        raise RunError(f"{path}: empty; not even the names of the columns are there.")
-    if twice := [column for column in header if header.count(column) > 1]:
-        raise RunError(f"{path}: column {twice[0]!r} is there twice.")
-    for number, line in lines:
-        if len(line) != len(header):
-            raise RunError(f"{path}, line {number}: {len(line)} fields in a table of {len(header)} columns.")
-    return header, lines
+        recorded = read_document(folder / HASHES).get("tables")
+    except DamagedError as error:
+        raise DamagedError(f"{error} {_WHAT_TO_DO}") from error
+    for name, digest in hashes.items():
+        if not isinstance(recorded, dict) or recorded.get(name) != digest:
+            what = f"not the table that {HASHES} was written for; it was edited, or writing it was interrupted"
+            raise DamagedError(f"{folder / name}: {what}. {_WHAT_TO_DO}")
 
 
-def require_columns(path: Path, header: Sequence[str], columns: Sequence[str]) -> None:
-    for column in columns:
-        if column not in header:
-            strangers = [name for name in header if name not in columns]
-            raise RunError(f"{path}: no column {column!r}.{_nearest(column, strangers)}")
+_WHAT_TO_DO = f"Collect or import again; or delete {HASHES} if the tables are your own work now."
 
 
-def _nearest(name: str, candidates: Iterable[str]) -> str:
-    near = get_close_matches(name, list(candidates), n=1)
-    return f" The nearest is {near[0]!r}." if near else ""
-
-
-def _parsed(path: Path, number: int, line: dict[str, str], kinds: Mapping[str, str]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for column, text in line.items():
-        try:
-            values[column] = _value(kinds[column], column, text)
-            _check(kinds[column], column, values[column])
-        except ValueError as error:
-            raise RunError(f"{path}, line {number}: {error}") from error
-    return values
-
-
-def _value(kind: str, column: str, text: str) -> Any:
-    if not text:
+def _recorded(path: Path) -> dict[str, Any] | None:
+    try:
+        return read_document(path)
+    except (FileNotFoundError, DamagedError):
         return None
-    if kind in (_NAME, _TEXT):
-        return text
-    try:
-        return float(text) if kind == _NUMBER else int(text)
-    except ValueError as error:
-        raise ValueError(f"{column} is {text!r}, not a{' number' if kind == _NUMBER else 'n integer'}.") from error
 
 
-def _check(kind: str, column: str, value: Any) -> None:
-    if value is None:
-        if kind in (_NAME, _VERSION):
-            raise ValueError(f"{column} is empty.")
-        return
-    of_kind: bool = isinstance(value, str if kind in (_NAME, _TEXT) else int | float if kind == _NUMBER else int)
-    if not of_kind or isinstance(value, bool):
-        raise ValueError(f"{column} is {value!r}, which is {type(value).__name__}.")
-    if value == "":
-        raise ValueError(f"{column} is empty text; None stands for nothing.")
-    if kind == _NUMBER and not math.isfinite(value):
-        raise ValueError(f"{column} is {value}. Leave it empty and say why.")
-    if kind in (_COUNT, _VERSION) and value < 0:
-        raise ValueError(f"{column} is {value}, below 0.")
-
-
-def _refuse_mixed_versions(rows: Sequence[Row], path: Path, lines: Sequence[int]) -> None:
+def _refuse_mixed_versions(rows: Sequence[Row], where: str | Path, lines: Sequence[int]) -> None:
     if (places := mixed([(row.metric, row.version) for row in rows])) is not None:
         one, other = (rows[place] for place in places)
         raise RunError(
-            f"{path}, lines {lines[places[0]]} and {lines[places[1]]}: {one.metric} of version {one.version} and of "
+            f"{where}, lines {lines[places[0]]} and {lines[places[1]]}: {one.metric} of version {one.version} and of "
             f"version {other.version}. Numbers of two definitions are not compared; measure the older ones again."
         )
 
 
-def _refuse_duplicates(keys: Sequence[tuple[str, ...]], where: str | Path, lines: Sequence[int] | None = None) -> None:
-    seen: dict[tuple[str, ...], int] = {}
-    for number, key in enumerate(keys):
-        if key in seen:
-            found = f", lines {lines[seen[key]]} and {lines[number]}" if lines else ""
-            raise RunError(f"{where}{found}: two rows for {' / '.join(key)}. Each may stand once.")
-        seen[key] = number
+def _is_bin(text: str) -> bool:
+    ends = BIN.fullmatch(text)
+    return text == "all" or (ends is not None and int(ends[1]) <= int(ends[2]))

@@ -7,7 +7,7 @@ than the row: what no corrected test shows is "not shown", whatever the sign.
 from dataclasses import dataclass
 from typing import Literal, final
 
-from collapselab.analysis.relate import ALL, WITHIN, Relation
+from collapselab.analysis.relate import ALL, CANNOT_TELL, WITHIN, Relation
 from collapselab.analysis.summary import Sentence
 from collapselab.analysis.trends import Trend
 from collapselab.report.story import Story
@@ -58,6 +58,8 @@ def headline(story: Story, lines: list[Line]) -> str:
     if not lines:
         return "There is nothing to say yet."
     outcome = outcome_name(story.outcome)
+    if all(line.outcome.kind == "absent" for line in lines):
+        return f"These models cannot tell whether collapse goes with a better {outcome}; the reasons are below."
     across, fixed = (sum(getattr(line, column).kind == "with" for line in lines) for column in ("outcome", "fixed"))
     number = f"{across or 'none'} of {len(lines)} metrics {'is' if across < 2 else 'are'}"
     text = f"Across models, {number} shown to move toward collapse as {outcome} gets better"
@@ -87,6 +89,8 @@ def _related(story: Story, metric: str, subset: str) -> Verdict:
     if relation is None or relation.r is None:
         return Verdict("absent", "no answer", relation.why if relation and relation.why else "not measured.")
     evidence = _evidence(relation)
+    if relation.verdict is None:
+        return Verdict("absent", CANNOT_TELL, f"{evidence}; {relation.why}")
     if relation.verdict == "not shown":
         return Verdict("unshown", "not shown", evidence)
     if relation.goes is None:
@@ -97,31 +101,36 @@ def _related(story: Story, metric: str, subset: str) -> Verdict:
 def _evidence(relation: Relation) -> str:
     interval = f" [{relation.low:+.2f}, {relation.high:+.2f}]" if None not in (relation.low, relation.high) else ""
     parts = [f"r {relation.r:+.2f}{interval}", f"R² {relation.r2:.2f}", f"{relation.n:,} models"]
-    parts += [f"Holm p {relation.p_holm:.2g}"] if relation.subset == WITHIN else []
+    parts += [f"Holm p {relation.p_holm:.2g}"] if relation.subset == WITHIN and relation.p_holm is not None else []
     return ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
 
 
 def _with_scale(story: Story, metric: str) -> Verdict:
     rows = [row for row in (story.analysis.trends if story.analysis else []) if row.metric == metric]
-    known = [row for row in rows if row.axis in AXES and row.why is None]
+    known = [row for row in rows if row.axis in AXES and row.groups]
     if not known:
         return Verdict("absent", "no answer", "no two models differ in size or length of training alone.")
     evidence = _shares(known)
     kinds = {_way(row) for row in known}
+    if kinds == {"absent"}:
+        return Verdict("absent", CANNOT_TELL, f"{evidence}; {known[0].why}")
     if kinds == {"with"}:
         return Verdict("with", "yes", evidence)
     if kinds == {"against"}:
         return Verdict("against", "wrong way", evidence)
-    if kinds == {"unshown"}:
+    if kinds <= {"unshown", "absent"}:
         return Verdict("unshown", "not shown", evidence)
     return Verdict("mixed", "in part", evidence)
 
 
 def _way(row: Trend) -> str:
-    verdict = row.verdict or ""
-    if verdict.endswith("toward collapse"):
+    if row.verdict is None:
+        return "absent"
+    if row.verdict.endswith("toward collapse"):
         return "with"
-    return "against" if verdict.endswith("away from collapse") else "unshown" if verdict == "not shown" else "mixed"
+    if row.verdict.endswith("away from collapse"):
+        return "against"
+    return "unshown" if row.verdict == "not shown" else "mixed"
 
 
 def _shares(rows: list[Trend]) -> str:

@@ -2,11 +2,13 @@
 
 Every table is in it once. What the figures draw is JSON; the tables as they are on disk are compressed, for the reader
 to search and to save. Text of others (names of runs, reasons, settings) passes through the template's escaping, or
-through `script_json`, in which no tag can begin.
+through `script_json`, in which no tag can begin. A policy (CSP) in the page names its two scripts by their hash: the
+browser runs no other, none that is made from text at run time, and asks nothing of the network.
 """
 
 import base64
 import gzip
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +18,8 @@ from pathlib import Path
 from typing import Any, final
 
 from collapselab import __version__
-from collapselab.disk import written_whole
+from collapselab.analysis.stored import program_version
+from collapselab.disk import checksum_of, written_whole
 from collapselab.report import answer, provenance, words
 from collapselab.report.charts import style
 from collapselab.report.charts.panels import Figure, Panel, depth_areas
@@ -30,7 +33,10 @@ from collapselab.report.figures.scale import first_regime, regimes, scale
 from collapselab.report.figures.seeds import seeds, seeds_table
 from collapselab.report.figures.specifications import ANSWERS, specifications
 from collapselab.report.filters import epochs, filters
-from collapselab.report.story import SOURCES, TABLES, Story
+from collapselab.report.story import Story
+
+HEAD = 1 << 16
+"""Bytes of a page within which it says what it was made from."""
 
 
 @final
@@ -70,7 +76,7 @@ def contents(story: Story, *, beside: Story | None = None, corpus: Path | None =
         specifications(story),
         layers(story, legend),
         bins(story, legend),
-        classes(corpus or provenance.corpus_of(story)),
+        classes(corpus or provenance.corpus_of(story), asked_for=corpus is not None),
     ]
     tables = {name: table for _, some in found for name, table in some.items()}
     return Contents(story, beside, {figure.key: figure for figure, _ in found}, tables, legend)
@@ -92,6 +98,7 @@ def render(shown: Contents) -> str:
     )  # fmt: skip
     environment.filters |= {"in_words": words.in_words, "metric_name": words.metric_name, "coded": words.coded}
     lines = answer.strip(shown.story)
+    scripts = {"vega": _vega(), "script": _own("page.js")}
     return environment.get_template("page.html").render(
         story=shown.story,
         beside=shown.beside,
@@ -117,12 +124,23 @@ def render(shown: Contents) -> str:
         drawn=[name for name, table in shown.tables.items() if table],
         provenance=provenance.provenance(shown.story),
         version=__version__,
+        made_from=fingerprint(shown.story, shown.beside),
         light=style.variables(len(shown.keys.widths), dark=False),
         dark=style.variables(len(shown.keys.widths), dark=True),
         css=_own("page.css"),
-        script=_own("page.js"),
-        vega=_vega(),
+        **scripts,
+        policy=policy(*scripts.values()),
         data=script_json(_data(shown)),
+    )
+
+
+def policy(*scripts: str) -> str:
+    """What the browser may do with the page: run these scripts, use its own styles and drawn pictures; nothing else."""
+    hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
     )
 
 
@@ -131,11 +149,16 @@ def _vega() -> str:
     """Vega and its embedding as one script; bundling it takes seconds."""
     import vl_convert
 
-    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return _as_parsed(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
 
 
 def _own(name: str) -> str:
-    return (files("collapselab.report") / "web" / name).read_text(encoding="utf-8")
+    return _as_parsed((files("collapselab.report") / "web" / name).read_text(encoding="utf-8"))
+
+
+def _as_parsed(text: str) -> str:
+    """With the line ends that a browser makes of it, which is what it hashes."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _data(shown: Contents) -> dict[str, Any]:
@@ -147,24 +170,40 @@ def _data(shown: Contents) -> dict[str, Any]:
         "panels": {
             panel.key: drawn_panel(panel, log=panel.metric in shown.story.logarithmic) for panel in shown.panels
         },
-        "saved": {name: _packed(text) for name, text in saved_tables(shown).items()},
+        "saved": {name: _packed(content) for name, content in saved_tables(shown).items()},
     }
 
 
-def saved_tables(shown: Contents) -> dict[str, str]:
-    """Every table of the folder as it is on disk, by the name it would have there."""
-    found: dict[str, str] = {}
+def saved_tables(shown: Contents) -> dict[str, bytes]:
+    """Every table of the folder as it was read, by the name it has there."""
+    found: dict[str, bytes] = {}
     for story, prefix in ((shown.story, ""), (shown.beside, "beside-")):
-        if story is None:
-            continue
-        paths = [story.directory / name for name in SOURCES]
-        paths += [story.directory / "analysis" / f"{name}.csv" for name in TABLES] if story.analysis else []
-        found |= {prefix + path.name: path.read_text(encoding="utf-8") for path in paths if path.is_file()}
+        if story is not None:
+            contents = story.tables.contents | (story.analysis.contents() if story.analysis else {})
+            found |= {prefix + name: content for name, content in contents.items()}
     return found
 
 
-def _packed(text: str) -> str:
-    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+def _packed(content: bytes) -> str:
+    return base64.b64encode(gzip.compress(content, mtime=0)).decode()
+
+
+def fingerprint(story: Story, beside: Story | None = None) -> str:
+    """sha256 of what a page is made from: the program, the tables, and what the analysis made of them."""
+    parts: dict[str, Any] = {"program": program_version()}
+    for name, one in (("story", story), ("beside", beside)):
+        if one is not None:
+            analysis = one.analysis.summary() | {"directory": one.name} if one.analysis else None
+            parts[name] = {"tables": one.tables.hashes, "analysis": analysis}
+    return checksum_of(parts)
+
+
+def is_current(path: Path, story: Story) -> bool:
+    """Whether the file is a page that was made from this very story by this very program."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return f'<meta name="made-from" content="{fingerprint(story)}">'.encode() in file.read(HEAD)
 
 
 def script_json(value: Any) -> str:

@@ -1,13 +1,16 @@
 """Where the runs come from: settings, versions and hashes of their `run.json`, what failed, and how to do it again."""
 
-import json
 import shlex
 from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
 from collapselab.analysis.diagnosis import Finding
+from collapselab.disk import read_document
+from collapselab.errors import DamagedError, DiskError
 from collapselab.report.story import Story
 
 LONGEST = 12
@@ -38,7 +41,7 @@ def provenance(story: Story) -> Provenance:
     unknown = Counter((one.signature, one.evidence) for one in findings if one.found == "unknown")
     return Provenance(
         facts=_facts(records),
-        corpora=sorted({_corpus(record) for record in records if record.get("corpus")}),
+        corpora=sorted({_corpus(_section(record, "corpus")) for record in records if _section(record, "corpus")}),
         failures=[(run["run"], run["checkpoint"], run["why"]) for run in story.runs if run["why"]],
         findings=[one for one in findings if one.found == "yes"],
         unknown=[(*key, count) for key, count in unknown.items()],
@@ -50,31 +53,43 @@ def provenance(story: Story) -> Provenance:
 
 def corpus_of(story: Story) -> Path | None:
     """The corpus that all runs were trained on, if it is one and still where it was."""
-    paths = {record["corpus"].get("path") for record in _records(story) if isinstance(record.get("corpus"), dict)}
-    found = [Path(path) for path in paths if path and (Path(path) / "corpus.json").is_file()]
-    return found[0] if len(paths) == 1 and found else None
+    paths = {str(_section(record, "corpus").get("path", "")) for record in _records(story)}
+    path = Path(paths.pop()) if len(paths) == 1 else None
+    return path if path is not None and is_readable_file(path / "corpus.json") else None
 
 
 def _records(story: Story) -> list[dict[str, Any]]:
+    """The runs' own records. A run that is being written, or whose record is damaged, has none: it is still in the
+    tables, which were checked when they were made."""
     records = []
     for run in dict.fromkeys(run["run"] for run in story.runs):
         path = story.directory / run / "run.json"
-        if not path.is_relative_to(story.directory) or ".." in path.parts or not path.is_file():
+        if not path.is_relative_to(story.directory) or ".." in path.parts or not is_readable_file(path):
             continue
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
-            continue  # a run that is being written, or was damaged, is no less a run of the tables
-        if isinstance(record, dict):
-            records.append(record)
+        with suppress(DamagedError, DiskError, FileNotFoundError):
+            records.append(read_document(path, unchecked=True))
     return records
+
+
+def is_readable_file(path: Path) -> bool:
+    """Whether there is a file of that name; False too where the name is none, or its folder is forbidden."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _section(record: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A part of a record that is an object; empty if it is missing or something else."""
+    section = record.get(name)
+    return section if isinstance(section, dict) else {}
 
 
 def _facts(records: list[dict[str, Any]]) -> list[tuple[str, str]]:
     found: dict[str, Counter[str]] = {}
     for record in records:
-        origin = record.get("provenance") or {}
-        told = {**(record.get("settings") or {}), **(origin.get("versions") or {})}
+        origin = _section(record, "provenance")
+        told = {**_section(record, "settings"), **_section(origin, "versions")}
         told |= {name: origin.get(name) for name in ("python", "commit", "machine", "device", "precision")}
         for name, value in told.items():
             if value is not None:
@@ -90,8 +105,7 @@ def _counted(values: Counter[str], runs: int) -> str:
     return ", ".join(f"{value} ({count} of {runs})" for value, count in values.items())
 
 
-def _corpus(record: dict[str, Any]) -> str:
-    corpus = record["corpus"]
+def _corpus(corpus: dict[str, Any]) -> str:
     name = Path(str(corpus.get("path", "?"))).name
     return f"{name}, hash {corpus.get('hash', '?')}, vocabulary {corpus.get('vocabulary', '?')}"
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from collapselab.errors import ConfigError
 from collapselab.report.export import write_figures
 from collapselab.report.page import contents, write_page
 from collapselab.report.story import load_story
@@ -33,14 +34,24 @@ def report(
 ) -> Report:
     """Write `DIR/report.html`, or `out`: one page that needs nothing else.
 
-    `beside` is another folder, whose models and verdicts stand beside; `figures` a folder for every figure as SVG and
-    PDF; `corpus` the one whose class frequencies are drawn, else that of the runs if it is still there.
+    An `out` that is a folder gets `report.html`. `beside` is another folder, whose models and verdicts are shown too;
+    `figures` a folder for every figure as SVG and PDF; `corpus` the one whose class frequencies are drawn, else that of
+    the runs if it is still there.
     """
+    page = _page_path(directory if out is None else out, is_folder=out is None)
     story = load_story(directory)
     other = None if beside is None else load_story(beside)
     shown = contents(story, beside=other, corpus=None if corpus is None else Path(corpus))
-    page = Path(directory) / "report.html" if out is None else Path(out)
     write_page(page, shown)
     written = write_figures(figures, shown) if figures is not None else []
     notes = [one.problem for one in (story, other) if one is not None and one.problem]
     return Report(page, written, notes)
+
+
+def _page_path(out: str | Path, *, is_folder: bool) -> Path:
+    """The file that gets the page, checked before anything is computed."""
+    out = Path(out)
+    for folder in out.parents:
+        if folder.exists() and not folder.is_dir():
+            raise ConfigError(f"{out}: {folder} is a file, so nothing can be written below it. Name another file.")
+    return out / "report.html" if is_folder or out.is_dir() else out

@@ -1,38 +1,22 @@
 """Story: a folder's tables and what the analysis made of them; all that a page is about.
 
-The analysis is read from `DIR/analysis`. Where it is missing, or older than the tables, it is made anew with the same
-outcome, permutations and seed. A folder that cannot be analysed, because nothing ran or all failed, is a story too: the
-reason stands in place of the answer.
+The analysis is read from `DIR/analysis`. Where it is missing, or was not made from these tables by this program, it is
+made again with the same outcome, permutations and seed. A folder that cannot be analysed yet, because nothing ran or
+all failed, is a story too: the reason is in place of the answer. Tables that are damaged are refused.
 """
 
-import csv
-import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar, final, get_type_hints
+from typing import final
 
-from collapselab.analysis.analyze import Analysis, analyze
-from collapselab.analysis.controls import Control
-from collapselab.analysis.diagnosis import Finding
-from collapselab.analysis.models import NOT_TESTED, Models, combine
-from collapselab.analysis.prediction import Prediction
+from collapselab.analysis.analyze import current_analysis
+from collapselab.analysis.models import NOT_TESTED, Models, NothingToRelate, combine
 from collapselab.analysis.relate import ALL, WITHIN, Relation
-from collapselab.analysis.summary import Sentence
-from collapselab.analysis.trends import Trend
+from collapselab.analysis.stored import Analysis
 from collapselab.core.metrics import METRICS
 from collapselab.errors import RunError
-from collapselab.records.tables import Row, Run, read_results, read_runs
-
-SOURCES = ("runs.csv", "results.csv")
-TABLES: dict[str, type] = {
-    "relate": Relation,
-    "controls": Control,
-    "trends": Trend,
-    "prediction": Prediction,
-    "diagnosis": Finding,
-}
-Line = TypeVar("Line")
+from collapselab.records.tables import HASHES, TABLES, Row, Run, StoredTables, read_tables
 
 
 @final
@@ -41,11 +25,18 @@ class Story:
     """The tables of one folder. `models` and `analysis` are None exactly where `problem` says why."""
 
     directory: Path
-    runs: list[Run]
-    rows: list[Row]
+    tables: StoredTables
     models: Models | None
     analysis: Analysis | None
     problem: str | None
+
+    @property
+    def runs(self) -> list[Run]:
+        return self.tables.runs
+
+    @property
+    def rows(self) -> list[Row]:
+        return self.tables.rows
 
     @property
     def name(self) -> str:
@@ -96,17 +87,17 @@ def load_story(directory: str | Path) -> Story:
     directory = Path(directory)
     if not directory.is_dir():
         raise RunError(f"{directory}: no such folder. Report a suite, or a folder that `collapselab import` made.")
-    runs_file, results_file = (directory / name for name in SOURCES)
-    runs = read_runs(runs_file) if runs_file.is_file() else []
-    rows = read_results(results_file) if results_file.is_file() else []
-    problem = _problem(directory, runs, rows)
+    there = any((directory / name).exists() for name in (*TABLES, HASHES))
+    tables = read_tables(directory) if there else StoredTables([], [], {})
+    problem = _problem(directory, tables.runs, tables.rows)
     if problem is None:
         try:
-            analysis = _analysis(directory)
-            return Story(directory, runs, rows, combine(runs, rows, outcome=analysis.outcome), analysis, None)
-        except RunError as error:
+            analysis = current_analysis(directory, tables)
+            models = combine(tables.runs, tables.rows, outcome=analysis.outcome)
+            return Story(directory, tables, models, analysis, None)
+        except NothingToRelate as error:
             problem = str(error)
-    return Story(directory, runs, rows, None, None, problem)
+    return Story(directory, tables, None, None, problem)
 
 
 def _problem(directory: Path, runs: list[Run], rows: list[Row]) -> str | None:
@@ -114,62 +105,7 @@ def _problem(directory: Path, runs: list[Run], rows: list[Row]) -> str | None:
         return f"{directory.resolve().name}: no runs yet. Their results appear here as soon as runs.csv lists them."
     failed = [run for run in runs if run["val_loss"] is None]
     if len(failed) == len(runs):
-        return f"None of the {len(runs):,} models has a validation loss; the reasons stand below with the runs."
+        return f"None of the {len(runs):,} models has a validation loss; the reasons are below with the runs."
     if not any(row.value is not None for row in rows):
         return f"{len(runs):,} models, and no metric was measured of any yet."
     return None
-
-
-def _analysis(directory: Path) -> Analysis:
-    summary_file = directory / "analysis" / "summary.json"
-    files = [summary_file, *(directory / "analysis" / f"{name}.csv" for name in TABLES)]
-    if not all(file.is_file() for file in files):
-        return analyze(directory)
-    summary = _summary(summary_file)
-    newest = max((directory / name).stat().st_mtime_ns for name in SOURCES)
-    if min(file.stat().st_mtime_ns for file in files) < newest:
-        asked = {name: summary[name] for name in ("outcome", "permutations", "seed")}
-        return analyze(directory, **asked)
-    tables: dict[str, list[Any]] = {
-        name: _read(directory / "analysis" / f"{name}.csv", kind) for name, kind in TABLES.items()
-    }
-    return Analysis(
-        directory, summary["outcome"], summary["permutations"], summary["seed"], summary["models"],
-        tables["relate"], tables["controls"], tables["trends"], tables["prediction"], tables["diagnosis"],
-        [Sentence(**sentence) for sentence in summary["sentences"]],
-    )  # fmt: skip
-
-
-def _summary(path: Path) -> dict[str, Any]:
-    try:
-        summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        missing = [name for name in ("outcome", "permutations", "seed", "models", "sentences") if name not in summary]
-    except (ValueError, TypeError) as error:
-        raise RunError(f"{path}: damaged ({error}). Run `collapselab analyze` again.") from error
-    if missing:
-        raise RunError(f"{path}: no {missing[0]} in it. Run `collapselab analyze` again.")
-    return summary
-
-
-def _read(path: Path, kind: type[Line]) -> list[Line]:
-    """The lines of one of the analysis' tables, as what they were before they were written."""
-    hints = get_type_hints(kind)
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.reader(file)
-        if next(reader, None) != names:
-            raise RunError(f"{path}: not the columns of this version. Run `collapselab analyze` again.")
-        try:
-            return [
-                kind(**{name: _cell(text, hints[name]) for name, text in zip(names, line, strict=True)})
-                for line in reader
-            ]
-        except ValueError as error:
-            raise RunError(f"{path}: damaged ({error}). Run `collapselab analyze` again.") from error
-
-
-def _cell(text: str, hint: Any) -> Any:
-    if hint in (str, int, float):
-        return hint(text)
-    kinds = [kind for kind in hint.__args__ if kind is not type(None)]
-    return kinds[0](text) if text else None

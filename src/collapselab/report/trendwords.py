@@ -1,5 +1,6 @@
 """What the trends say of one metric along one axis: in a few words for a panel, in full for its alternative text."""
 
+from collapselab.analysis.relate import CANNOT_TELL
 from collapselab.analysis.trends import AXES, Trend
 from collapselab.report.story import Story
 from collapselab.report.words import regime_name, setting_name
@@ -7,13 +8,13 @@ from collapselab.report.words import regime_name, setting_name
 
 def _trend(story: Story, axis: str, metric: str) -> list[Trend]:
     rows = story.analysis.trends if story.analysis else []
-    return [row for row in rows if (row.axis, row.metric) == (axis, metric) and row.why is None]
+    return [row for row in rows if (row.axis, row.metric) == (axis, metric) and row.groups]
 
 
 def trend_words(story: Story, axis: str, metric: str) -> str:
     return " ".join(
         f"With {setting_name(axis)}{f' ({regime_name(row.where)})' if row.where else ''}: rises in {row.rises} of "
-        f"{row.groups}, falls in {row.falls}; {row.verdict}."
+        f"{row.groups}, falls in {row.falls}; {row.verdict or CANNOT_TELL}."
         for row in _trend(story, axis, metric)
     )  # fmt: skip
 

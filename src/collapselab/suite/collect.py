@@ -13,10 +13,12 @@ from collapselab.disk import disk_errors
 from collapselab.errors import DamagedError, RunError, UserError
 from collapselab.records.result import Result
 from collapselab.records.run import Checkpoint, RunFolder, RunRecord, identity
-from collapselab.records.tables import Row, Run, write_results, write_runs
+from collapselab.records.tables import Row, Run, check_run, hashed_files, write_tables
 from collapselab.records.versions import outdated
-from collapselab.suite.folder import SuiteFolder
+from collapselab.suite.folder import Failure, SuiteFolder
 
+RECORDS = ("*/run.json", "*/checkpoints/*/training.json", "*/measure/*.json", "failed/*.json")
+"""What the tables are made from."""
 NOT_COLUMNS = ("checkpoints", "epochs", "family", "width", "depth", "weight_decay", "lr", "seed")
 """Settings that are no further columns: they have one in every table, or say only what was kept."""
 
@@ -33,30 +35,41 @@ class Tables:
 
 def collect(folder: SuiteFolder) -> Tables:
     """Read the folders of all runs, and write both tables, each whole or not at all."""
-    if not folder.path.is_dir():
-        raise RunError(f"{folder.path}: no such folder. Run a suite first: collapselab suite run SUITE")
+    folder.existing_record()  # a folder of anything else keeps its tables
     with folder.locked("tables", wait=True):
         tables = read_tables(folder)
         with disk_errors(folder.path):
-            write_runs(folder.path / "runs.csv", tables.runs)
-            write_results(folder.path / "results.csv", tables.results)
+            records = sorted(file for pattern in RECORDS for file in folder.path.glob(pattern))
+            made_from = hashed_files(folder.path, records)
+            write_tables(folder.path, tables.runs, tables.results, made_from=made_from)
     return tables
 
 
 def read_tables(folder: SuiteFolder) -> Tables:
     """The rows that the folders of the runs hold, in the order of their names."""
     tables = Tables()
-    failures = {failure["run"]: failure for failure in folder.failures()}
+    failures = {failure.run: failure for failure in folder.failures()}
     names = {path.parent.name for path in folder.path.glob("*/run.json")}
     for name in sorted(names | failures.keys()):
+        part = Tables()
         try:
-            rows = _checkpoint_rows(folder.run(name), tables) if name in names else []
+            rows = _checkpoint_rows(folder.run(name), part) if name in names else []
+            if name in failures:
+                _add_failure(rows, failures[name], part)
+            for row in rows:
+                check_run(row)
         except UserError as error:
             tables.refused.append(str(error))
             continue
-        if name in failures:
-            _add_failure(rows, failures[name], tables)
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            tables.refused.append(
+                f"{folder.run(name)}: its records are damaged or not ours ({type(error).__name__}: {error}). Its rows "
+                "are refused; delete its folder, and `suite run` makes it again."
+            )
+            continue
         tables.runs += rows
+        tables.results += part.results
+        tables.refused += part.refused
     return tables
 
 
@@ -135,28 +148,24 @@ def _measured_rows(path: Path, run: str, checkpoint: str, record: RunRecord, tab
     return result.rows
 
 
-def _add_failure(rows: list[Run], failure: dict[str, Any], tables: Tables) -> None:
+def _add_failure(rows: list[Run], failure: Failure, tables: Tables) -> None:
     """The reason, in the row of the checkpoint that could not be finished; a row of its own where there is none."""
-    if "settings" not in failure:
-        tables.refused.append(f"{failure['run']}: {failure['why']}")
+    record = failure.record
+    if record is None:
+        tables.refused.append(f"{failure.run}: {failure.why}")
         return
-    why = f"{failure['stage']} failed: {failure['why']}"
+    why = f"{record.stage} failed: {record.why}"
     for row in rows:
-        if row["checkpoint"] == failure["checkpoint"]:
+        if row["checkpoint"] == record.checkpoint:
             row["why"] = why
             return
     rows.append(
         {
-            **_setting_columns(
-                failure["run"],
-                failure["settings"],
-                corpus=failure["corpus"]["path"],
-                corpus_hash=failure["corpus"]["hash"],
-            ),
-            "checkpoint": failure["checkpoint"],
-            "epochs": failure["epochs"],
+            **_setting_columns(record.run, record.settings, corpus=record.corpus.path, corpus_hash=record.corpus.hash),
+            "checkpoint": record.checkpoint,
+            "epochs": record.epochs,
             "epoch": None,
-            "parameters": failure["parameters"],
+            "parameters": record.parameters,
             **dict.fromkeys(("tokens", "train_loss", "val_loss", "val_accuracy", "perplexity", "seconds")),
             "why": why,
         }

@@ -18,6 +18,9 @@ from collapselab.errors import CorpusError
 from collapselab.suite.recipe import THE_CORPUS, Suite
 from collapselab.suite.recipe_sections import ADDED_FIELDS, CorpusSpec
 
+SMALLEST_BPE = 257
+"""One token a byte, and the end of text."""
+
 SAMPLE = 200
 """Documents that are read to guess the size of a corpus."""
 
@@ -102,7 +105,9 @@ def _guessed(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
 
 def _vocabulary(tokenizer: str) -> int:
     kind, _, size = tokenizer.partition(":")
-    if kind == "bpe" and size.isdecimal():
+    if kind == "bpe":
+        if not re.fullmatch("[0-9]{1,9}", size) or int(size) < SMALLEST_BPE:
+            raise CorpusError(f"{tokenizer}: not a tokenizer. Write bpe:SIZE with at least {SMALLEST_BPE} tokens.")
         return int(size)
     if Path(tokenizer).exists():
         return len(load_tokenizer(tokenizer))
@@ -130,4 +135,5 @@ def _tokens(spec: CorpusSpec, vocabulary: int) -> tuple[float, float, float]:
 
 def _source(spec: CorpusSpec) -> Source:
     given = [spec.validation] if isinstance(spec.validation, str) else spec.validation
-    return open_source(spec.sources, validation=given, reading=Reading(spec.text_column, spec.separator))
+    reading = Reading(spec.text_column, spec.separator)
+    return open_source(spec.sources, validation=given, reading=reading, validation_share=spec.validation_share)

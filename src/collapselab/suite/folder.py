@@ -10,19 +10,29 @@
 """
 
 import json
+import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final
 
-from collapselab.disk import is_locked, locked, written_whole
-from collapselab.errors import RunError
+from collapselab.disk import is_locked, locked
+from collapselab.errors import DamagedError, RunError
+from collapselab.records.suite import CorpusRecord, FailureRecord, JobsRecord, SuiteRecord, read_record, write_record
 from collapselab.suite.plan import Entry
 from collapselab.suite.recipe import Suite, suite_from
 from collapselab.training.settings import resolved
 
-FORMAT = 1
+CONTENTS = {
+    "run.json": "a run, not a suite",
+    "corpus.json": "a corpus, not a suite",
+    "config.json": "a model, not a suite",
+    "runs.csv": "tables that no suite made, as those of `collapselab import`",
+}
+"""What a folder without suite.json is, by a file in it."""
 
 
 @final
@@ -36,7 +46,7 @@ class SuiteFolder:
         """Write suite.json, or make sure that the one there is of the same recipe."""
         old = self.record()
         if old is not None:
-            changes = _changes(_deciding(old["recipe"]), _deciding(json.loads(json.dumps(suite.document))))
+            changes = _changes(_deciding(old.recipe), _deciding(json.loads(json.dumps(suite.document))))
             if changes and not accept_change:
                 raise RunError(
                     f"{self.path}: was run from another recipe ({'; '.join(changes)}). Name another folder with --out, "
@@ -45,39 +55,36 @@ class SuiteFolder:
                 )
         elif self.path.is_dir() and not self._empty() and not any(self.path.glob("*/run.json")):
             raise RunError(f"{self.path}: holds something else, and nothing is overwritten. Name another folder.")
-        record = {"format": FORMAT, "name": suite.name, "scale": suite.scale, "recipe": suite.document}
+        record = SuiteRecord(name=suite.name, scale=suite.scale, recipe=json.loads(json.dumps(suite.document)))
         if record != old:
-            with written_whole(self.path / "suite.json") as temporary:
-                temporary.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+            write_record(self.path / "suite.json", record)
 
     def _empty(self) -> bool:
         return all(one.name.startswith(".") for one in self.path.iterdir())
 
-    def record(self) -> dict[str, Any] | None:
+    def record(self) -> SuiteRecord | None:
         """suite.json, None where there is none."""
-        path = self.path / "suite.json"
         if self.path.exists() and not self.path.is_dir():
             raise RunError(f"{self.path}: a file. Name a folder for the suite.")
-        if not path.exists():
-            return None
-        try:
-            record: dict[str, Any] = json.loads(path.read_text())
-        except ValueError as error:
+        remedy = "Delete it; the runs stay, and the same command continues."
+        return read_record(SuiteRecord, self.path / "suite.json", remedy=remedy)
+
+    def existing_record(self) -> SuiteRecord:
+        """suite.json; RunError that says what the folder is instead where there is none."""
+        record = self.record()
+        if record is None:
+            found = next((words for name, words in CONTENTS.items() if (self.path / name).exists()), None)
+            what = f"holds {found}" if found else "no suite was run here" if self.path.is_dir() else "no such folder"
             raise RunError(
-                f"{path}: damaged ({error}). Delete it; the runs stay, and the same command goes on."
-            ) from error
-        if not isinstance(record, dict) or record.get("format") != FORMAT:
-            raise RunError(f"{path}: not one that this version reads. Name another folder.")
+                f"{self.path}: {what}; it has no suite.json. Start a suite: collapselab suite run SUITE --out FOLDER"
+            )
         return record
 
     def suite(self) -> Suite:
         """The suite that was run here."""
-        record = self.record()
-        if record is None:
-            raise RunError(
-                f"{self.path}: no suite was run here. Start one: collapselab suite run SUITE --out {self.path}"
-            )
-        return suite_from(record["recipe"], name=record["name"], scale=record["scale"])
+        record = self.existing_record()
+        where = str(self.path / "suite.json")
+        return suite_from(record.recipe, name=record.name, scale=record.scale, where=where)
 
     def run(self, name: str) -> Path:
         return self.path / name
@@ -95,38 +102,66 @@ class SuiteFolder:
         """Whether a process is at the run."""
         return is_locked(self.path / ".locks" / name)
 
-    def failure(self, name: str) -> dict[str, Any] | None:
+    def failure(self, name: str) -> "Failure | None":
         """Why a run could not be finished, None where it was not tried, or could."""
+        path = self.path / "failed" / f"{name}.json"
         try:
-            found: dict[str, Any] = json.loads((self.path / "failed" / f"{name}.json").read_text())
-        except FileNotFoundError:
-            return None
-        except ValueError as error:
-            return {"run": name, "stage": "unknown", "why": f"the record of its failure is damaged ({error})."}
-        return found
+            record = read_record(FailureRecord, path, remedy="Delete it; the run is then tried again.")
+        except (DamagedError, RunError) as error:
+            return Failure(name, str(error), None)
+        if record is not None and record.run != name:
+            return Failure(
+                name, f"{path}: it is of the run {record.run}. Delete it; the run is then tried again.", None
+            )
+        return None if record is None else Failure(name, record.why, record)
 
-    def failures(self) -> list[dict[str, Any]]:
+    def failures(self) -> "list[Failure]":
         found = (self.failure(path.stem) for path in sorted((self.path / "failed").glob("*.json")))
         return [one for one in found if one is not None]
 
     def record_failure(self, entry: Entry, *, stage: str, checkpoint: str, why: str) -> None:
         """Keep the reason, with all that the run's row in runs.csv needs."""
-        record = {
-            "run": entry.name,
-            "stage": stage,
-            "checkpoint": checkpoint,
-            "why": " ".join(why.split()),
-            "when": datetime.now(UTC).isoformat(timespec="seconds"),
-            "settings": resolved(entry.settings),
-            "corpus": {"path": str(entry.corpus.path), "hash": entry.corpus.hash},
-            "parameters": entry.parameters,
-            "epochs": entry.planned.epoch(entry.planned.steps),
-        }
-        with written_whole(self.path / "failed" / f"{entry.name}.json") as temporary:
-            temporary.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+        record = FailureRecord(
+            run=entry.name,
+            stage=stage,
+            checkpoint=checkpoint,
+            why=" ".join(why.split()),
+            when=datetime.now(UTC).isoformat(timespec="seconds"),
+            settings=resolved(entry.settings),
+            corpus=CorpusRecord(path=str(entry.corpus.path), hash=entry.corpus.hash),
+            parameters=entry.parameters,
+            epochs=entry.planned.epoch(entry.planned.steps),
+        )
+        write_record(self.path / "failed" / f"{entry.name}.json", record)
 
     def forget_failure(self, name: str) -> None:
         (self.path / "failed" / f"{name}.json").unlink(missing_ok=True)
+
+    def jobs(self) -> dict[str, str]:
+        """The id of the last job of each run on a cluster."""
+        remedy = "Delete it once no job of this suite is in the queue."
+        record = read_record(JobsRecord, self.path / "slurm" / "jobs.json", remedy=remedy)
+        return {} if record is None else record.jobs
+
+    def record_jobs(self, jobs: dict[str, str]) -> None:
+        """Keep the id of each run's job."""
+        write_record(self.path / "slurm" / "jobs.json", JobsRecord(jobs=jobs))
+
+
+@final
+@dataclass(frozen=True)
+class Failure:
+    """Why a run could not be finished; without a record where that file is damaged, which is then the reason."""
+
+    run: str
+    why: str
+    record: FailureRecord | None
+
+
+def as_argument(folder: Path) -> str:
+    """A suite's folder as one types it after `collapselab suite run`, where a bare name is that of a recipe."""
+    text = str(folder) if folder.is_absolute() or len(folder.parts) > 1 else f".{os.sep}{folder}"
+    return shlex.quote(text)
 
 
 def _deciding(recipe: dict[str, Any]) -> dict[str, Any]:

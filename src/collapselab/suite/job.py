@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal, final
 
 from collapselab.disk import disk_errors
-from collapselab.errors import Busy, DiskError, Interrupted, UserError
+from collapselab.errors import Busy, DiskError, UserError
 from collapselab.records.options import Options
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.plan import Entry
@@ -45,10 +45,23 @@ def perform(
                 return Outcome(entry.name, "done")
             failure = folder.failure(entry.name)
             if failure is not None and not retry:
-                return Outcome(entry.name, "failed", failure["why"])
+                return Outcome(entry.name, "failed", failure.why)
             return _perform(folder, entry, options, device, processes)
     except Busy:
         return Outcome(entry.name, "busy")
+
+
+def record_failure(folder: SuiteFolder, entry: Entry, options: Options, why: str) -> Outcome:
+    """Keep why a run could not be finished, at the first checkpoint that is missing."""
+    unmade, unmeasured = missing(folder.run(entry.name), entry, options)
+    stage, checkpoint = ("training", unmade[0]) if unmade else ("measuring", [*unmeasured, *entry.checkpoints][0])
+    folder.record_failure(entry, stage=stage, checkpoint=checkpoint, why=why)
+    return Outcome(entry.name, "failed", why)
+
+
+def reason(error: Exception) -> str:
+    """What an error says, with its type where it is not one of ours."""
+    return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
 
 
 def _perform(folder: SuiteFolder, entry: Entry, options: Options, device: str, processes: int) -> Outcome:
@@ -59,16 +72,12 @@ def _perform(folder: SuiteFolder, entry: Entry, options: Options, device: str, p
                 do_together(folder, entry, options, device, unmade, unmeasured, processes=processes)
             else:
                 do_alone(folder, entry, options, device, unmade, unmeasured)
-    except (Interrupted, DiskError):
+    except DiskError:
         raise
     except Exception as error:  # noqa: BLE001  whatever goes wrong in one run, the others go on
-        why = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         if not isinstance(error, UserError):
             traceback.print_exception(error)
-        unmade, unmeasured = missing(folder.run(entry.name), entry, options)
-        stage, checkpoint = ("training", unmade[0]) if unmade else ("measuring", unmeasured[0])
-        folder.record_failure(entry, stage=stage, checkpoint=checkpoint, why=why)
-        return Outcome(entry.name, "failed", why)
+        return record_failure(folder, entry, options, reason(error))
     folder.forget_failure(entry.name)
     return Outcome(entry.name, "done")
 

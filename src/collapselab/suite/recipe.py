@@ -14,16 +14,19 @@ small: {grid: {width: [64]}}        # what is different at --scale small
 
 import difflib
 import itertools
+import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, final
 
 from collapselab.errors import ConfigError
 from collapselab.records.options import Options
 from collapselab.suite.recipe_sections import CorpusSpec, Measure, Resources, resolved_paths
-from collapselab.suite.recipe_text import Lines, Written, read_yaml
+from collapselab.suite.recipe_text import TEXT_BYTES, Lines, Written, has_control_characters, read_yaml, short
 from collapselab.suite.recipe_text import Path as Place
 from collapselab.training.settings import Settings, settings_from
 
@@ -33,6 +36,10 @@ SECTIONS = (
 SCALES = ("full", "small")
 THE_CORPUS = "corpus"
 """The name of a suite's corpus where it has one alone; with several, the setting that chooses among them."""
+
+MOST_RUNS = 100_000
+_CORPUS_NAME = re.compile(r"\w[\w. +-]{0,99}")
+"""The name of a corpus is part of the name of its folder."""
 
 Values = dict[str, Any]
 
@@ -56,23 +63,40 @@ class Suite:
 
 def shipped() -> dict[str, str]:
     """The recipes that come with the package: name → text."""
-    folder = files("collapselab.suite") / "recipes"
-    found = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".yaml")), key=lambda entry: entry.name)
-    return {entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8") for entry in found}
+    return {name: (_shipped_folder() / f"{name}.yaml").read_text(encoding="utf-8") for name in shipped_names()}
+
+
+def _shipped_folder() -> Traversable:
+    return files("collapselab.suite") / "recipes"
+
+
+def is_shipped(name: str | Path) -> bool:
+    """Whether text names a recipe that comes with the package; a Path is never one."""
+    return isinstance(name, str) and name in shipped_names()
+
+
+def shipped_names() -> list[str]:
+    """The names of the recipes that come with the package."""
+    found = (entry.name for entry in _shipped_folder().iterdir())
+    return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
 
 
 def load_suite(name: str | Path, *, scale: str = "full") -> Suite:
     """The suite of a YAML file, or of a recipe that is shipped."""
     path, recipes = Path(name), shipped()
-    if path.suffix in (".yaml", ".yml") or (path.is_file() and str(name) not in recipes):
+    if path.suffix in (".yaml", ".yml") or (path.is_file() and not is_shipped(name)):
         if not path.is_file():
             raise ConfigError(f"{path}: no such file. {_shipped_hint(path.stem, recipes)}")
+        if has_control_characters(path.stem):
+            raise ConfigError(f"{str(path)!r}: a line break or another control character in the name of a recipe.")
+        if path.stat().st_size > TEXT_BYTES:
+            raise ConfigError(f"{path}: {path.stat().st_size:,} bytes; a recipe has at most {TEXT_BYTES:,}.")
         try:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise ConfigError(f"{path}: not text ({error}).") from error
         return parse_suite(text, name=path.stem, where=str(path), scale=scale, beside=path.resolve().parent)
-    if str(name) not in recipes:
+    if not is_shipped(name):
         raise ConfigError(f"{name}: not a recipe, and no such file. {_shipped_hint(str(name), recipes)}")
     return parse_suite(recipes[str(name)], name=str(name), scale=scale)
 
@@ -85,14 +109,30 @@ def parse_suite(
     return _Recipe(where or name, document, lines).suite(name, scale, beside)
 
 
-def suite_from(document: Values, *, name: str, scale: str) -> Suite:
+def suite_from(document: Values, *, name: str, scale: str, where: str | None = None) -> Suite:
     """The suite of a recipe that is plain data already, as suite.json keeps it."""
-    return _Recipe(name, document, {}).suite(name, scale, None, merged=True)
+    return _Recipe(where or name, document, {}).suite(name, scale, None, merged=True)
 
 
 def _shipped_hint(name: str, recipes: dict[str, str]) -> str:
     near = difflib.get_close_matches(name, recipes, n=1)
     return f"{f'Did you mean {near[0]}? ' if near else ''}There are {', '.join(recipes)}, or the path of a YAML file."
+
+
+@final
+@dataclass(frozen=True)
+class _Grid:
+    """All combinations of the values of `axes`, each with every line of `together`, on top of `base`."""
+
+    path: Place
+    base: Values
+    axes: dict[str, list[Any]]
+    together: dict[str, list[Any]]
+
+    def combinations(self) -> Iterator[Values]:
+        lines = zip(*self.together.values(), strict=True) if self.together else [()]
+        for line, point in itertools.product(lines, itertools.product(*self.axes.values())):
+            yield self.base | dict(zip(self.axes, point, strict=True)) | dict(zip(self.together, line, strict=True))
 
 
 @final
@@ -102,15 +142,20 @@ class _Recipe:
     def __init__(self, where: str, document: Any, lines: Lines) -> None:
         self.written, self.document = Written(where, lines), document
         self._checked: set[tuple[str, str]] = set()
+        self._runs_counted = 0
 
     def suite(self, name: str, scale: str, beside: Path | None, *, merged: bool = False) -> Suite:
         if scale not in SCALES:
             raise ConfigError(f"scale: {scale!r} is not one. There are {' and '.join(SCALES)}.")
+        self.written.mapping((), self.document, SECTIONS, "a section of a recipe")
         if not merged:
             self._to_scale(scale)
         question = self.document.get("question")
         if not isinstance(question, str) or not question.strip():
             self.written.fail(("question",), "every recipe asks one, in a sentence.")
+        question = " ".join(question.split())
+        if has_control_characters(question):
+            self.written.fail(("question",), f"{question!r} has a control character.")
         corpora = {
             name: resolved_paths(spec, beside) if beside or not merged else spec
             for name, spec in self._corpora().items()
@@ -118,11 +163,10 @@ class _Recipe:
         runs = list(self._runs(corpora))
         document = self.document | {"corpora": {name: spec.model_dump() for name, spec in corpora.items()}}
         document.pop("corpus", None)
-        return Suite(name, scale, question.strip(), document, corpora, runs, self._measure(), self._resources())
+        return Suite(name, scale, question, document, corpora, runs, self._measure(), self._resources())
 
     def _to_scale(self, scale: str) -> None:
-        """Check the sections, and put what `small:` says in the place of what stands there."""
-        self.written.mapping((), self.document, SECTIONS, "a section of a recipe")
+        """Put what `small:` says in the place of what the rest of the recipe says."""
         small = self.document.pop("small", None)
         if scale == "full":
             return
@@ -142,7 +186,12 @@ class _Recipe:
         if several is None:
             return {THE_CORPUS: self._corpus(("corpus",), one)}
         if not isinstance(several, dict) or not several:
-            self.written.fail(("corpora",), f"{several!r} will not do: names with a corpus each are needed.")
+            self.written.fail(("corpora",), f"{short(several)} will not do: names with a corpus each are needed.")
+        for name in several:
+            if not _CORPUS_NAME.fullmatch(name):
+                self.written.fail(
+                    ("corpora", name), "not a name for a corpus. Letters, digits and _ . + - are allowed, and spaces."
+                )
         return {name: self._corpus(("corpora", name), spec) for name, spec in several.items()}
 
     def _corpus(self, path: Place, spec: Any) -> CorpusSpec:
@@ -159,30 +208,39 @@ class _Recipe:
             base["checkpoints"] = self._checkpoints(self.document["checkpoints"])
         listed = self.document.get("runs", [])
         if not isinstance(listed, list) or ("runs" in self.document and not listed):
-            self.written.fail(("runs",), f"{listed!r} will not do: a list with at least one run is needed.")
+            self.written.fail(("runs",), f"{short(listed)} will not do: a list with at least one run is needed.")
+        grids = []
         if {"grid", "zip"} & self.document.keys() or not listed:
-            yield from self._expanded((), self.document, base, corpora)
+            grids.append(self._grid((), self.document, base, corpora))
         for number, entry in enumerate(listed):
             path = ("runs", number)
             own = {key: value for key, value in self.written.mapping(path, entry).items() if key not in ("grid", "zip")}
-            yield from self._expanded(path, entry, base | self._settings(path, own, corpora), corpora)
+            grids.append(self._grid(path, entry, base | self._settings(path, own, corpora), corpora))
+        for grid in grids:
+            for values in grid.combinations():
+                yield self._run(grid.path, values, corpora)
 
-    def _expanded(
-        self, path: Place, holder: Values, base: Values, corpora: dict[str, CorpusSpec]
-    ) -> Iterator[tuple[Settings, str]]:
+    def _grid(self, path: Place, holder: Values, base: Values, corpora: dict[str, CorpusSpec]) -> "_Grid":
         axes = self._axes((*path, "grid"), holder, corpora)
         together = self._axes((*path, "zip"), holder, corpora)
         for name in axes.keys() & together.keys():
             self.written.fail((*path, "zip", name), "is in the grid too. Leave one out.")
         lengths = {name: len(values) for name, values in together.items()}
         if len(set(lengths.values())) > 1:
-            told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-            self.written.fail((*path, "zip"), f"its lists stand side by side, but {told} values.")
-        side_by_side = zip(*together.values(), strict=True) if together else [()]
-        combined = itertools.product(*axes.values())
-        for line, point in itertools.product(list(side_by_side), list(combined)):
-            values = base | dict(zip(axes, point, strict=True)) | dict(zip(together, line, strict=True))
-            yield self._run(path, values, corpora)
+            found = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            self.written.fail((*path, "zip"), f"its lists stand side by side, but {found} values.")
+        self._count_runs(path, max(lengths.values(), default=1) * math.prod(map(len, axes.values())))
+        return _Grid(path, base, axes, together)
+
+    def _count_runs(self, path: Place, runs: int) -> None:
+        """Before the first is built: ten short lists make more runs than there is memory for."""
+        self._runs_counted += runs
+        if self._runs_counted > MOST_RUNS:
+            self.written.fail(
+                path or ("grid",),
+                f"the recipe comes to {self._runs_counted:,} runs or more; {MOST_RUNS:,} are the most. Ask for fewer, "
+                "or split it into several recipes.",
+            )
 
     def _run(self, path: Place, values: Values, corpora: dict[str, CorpusSpec]) -> tuple[Settings, str]:
         corpus = values.pop(THE_CORPUS, next(iter(corpora)) if len(corpora) == 1 else None)
@@ -202,7 +260,9 @@ class _Recipe:
             self.written.fail(path, "is empty. Give it settings with their values, or leave it out.")
         for name, values in axes.items():
             if not isinstance(values, list):
-                self.written.fail((*path, name), f"{values!r} is not a list. Write [{values}], or put it under base.")
+                self.written.fail(
+                    (*path, name), f"{short(values)} is not a list. Write it in brackets, [ ], or put it under base."
+                )
             if not values:
                 self.written.fail((*path, name), "has no values.")
             for number, value in enumerate(values):
@@ -219,7 +279,7 @@ class _Recipe:
             if value not in corpora:
                 near = difflib.get_close_matches(str(value), corpora, n=1)
                 hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(corpora)}."
-                self.written.fail(path, f"{value!r} is not a corpus of this recipe. {hint}")
+                self.written.fail(path, f"{short(value)} is not a corpus of this recipe. {hint}")
             return
         key = (name, repr(value))
         if key not in self._checked:
@@ -230,13 +290,14 @@ class _Recipe:
             self._checked.add(key)
 
     def _checkpoints(self, value: Any) -> str:
-        if isinstance(value, list) and all(isinstance(one, int | float) and one is not True for one in value):
-            return ",".join(f"{one:g}" for one in value)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return f"{value:g}"
+        epochs = value if isinstance(value, list) else [value]
+        if all(isinstance(one, int | float) and not isinstance(one, bool) and math.isfinite(one) for one in epochs):
+            return ",".join(f"{one:g}" for one in epochs)
         if isinstance(value, str):
             return value
-        return self.written.fail(("checkpoints",), f"{value!r} will not do. Write them as in [0, 1, 3] or as log:20.")
+        return self.written.fail(
+            ("checkpoints",), f"{short(value)} will not do. Write them as in [0, 1, 3] or as log:20."
+        )
 
     def _measure(self) -> Options:
         found: Any = self.written.model(Measure, ("measure",), self.document.get("measure", {}), "an option of measure")

@@ -2,12 +2,13 @@
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from collapselab.corpus.build import Recipe
 from collapselab.records.options import Options
+from collapselab.suite.recipe_text import has_control_characters
 
 STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -15,24 +16,36 @@ ADDED_FIELDS = ("begin",)
 """Fields of CorpusSpec that its first version did not have: a corpus that does not use them keeps its folder's name."""
 
 
+def _one_line(text: str) -> str:
+    if has_control_characters(text):
+        raise ValueError("a line break or another control character is not allowed here")
+    return text
+
+
+OneLine = Annotated[str, AfterValidator(_one_line)]
+"""Text that becomes part of a line of a job's script, of a path or of a message."""
+
+OptionName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*\z")]
+
+
 class CorpusSpec(BaseModel):
     """A corpus that is there (`folder`), or one that the suite builds from a source as `corpus build` would."""
 
     model_config = STRICT
 
-    folder: str | None = None
-    source: str | list[str] | None = None
-    validation: str | list[str] | None = None
-    tokenizer: str | None = None
-    block: int | None = Field(None, ge=2)
+    folder: OneLine | None = None
+    source: OneLine | list[OneLine] | None = None
+    validation: OneLine | list[OneLine] | None = None
+    tokenizer: OneLine | None = None
+    block: int | None = Field(None, ge=2, le=10**9)
     packing: Literal["stream", "paper", "document"] = "stream"
     boundary: Literal["auto", "end", "begin"] = "auto"
     begin: Literal["auto", "block", "document"] = "auto"
     validation_share: float = Field(0.02, gt=0, lt=1)
     seed: int = 0
-    text_column: str = "text"
+    text_column: OneLine = "text"
     separator: str | None = "<|endoftext|>"
-    blocks: int | None = Field(None, ge=1)
+    blocks: int | None = Field(None, ge=1, le=10**12)
     """About how many blocks the training split has: for planning alone, before the corpus is built."""
 
     @property
@@ -58,16 +71,16 @@ class Resources(BaseModel):
 
     model_config = STRICT
 
-    gpus: int = Field(0, ge=0)
-    cpus: int = Field(2, ge=1)
-    memory: float = Field(8.0, gt=0)
-    minutes: int = Field(240, ge=1)
-    partition: str | None = None
-    account: str | None = None
-    at_once: int = Field(100, ge=1)
+    gpus: int = Field(0, ge=0, le=10**6)
+    cpus: int = Field(2, ge=1, le=10**6)
+    memory: float = Field(8.0, gt=0, le=1e9)
+    minutes: int = Field(240, ge=1, le=10**9)
+    partition: OneLine | None = None
+    account: OneLine | None = None
+    at_once: int = Field(100, ge=1, le=10**6)
     """Most jobs of the array that run at the same time."""
-    setup: list[str] = []
-    extra: dict[str, str | int] = {}
+    setup: list[OneLine] = []
+    extra: dict[OptionName, OneLine | int] = {}
     """Further options of sbatch, such as qos or constraint."""
 
 

@@ -2,11 +2,14 @@
 
 Plain words are read as YAML 1.2 does: 5e-4 is a number, `yes` and `on` are words, 010 is ten. PyYAML by itself takes
 5e-4 for text and `no` for false, which are the two surprises that a recipe of learning rates would meet first.
+
+How large a recipe is, with its aliases written out, is known before anything is built from it: a few lines of aliases
+can describe more values than any memory holds.
 """
 
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any, NoReturn, TypeVar, final
 
 import yaml  # type: ignore[import-untyped]
@@ -20,6 +23,16 @@ Path = tuple[str | int, ...]
 Lines = dict[Path, int]
 T = TypeVar("T", bound=BaseModel)
 
+TEXT_BYTES = 1_000_000
+NESTING = 50
+VALUES = 200_000
+"""Limits of a recipe: the bytes of its text, levels of nesting, values with every alias written out."""
+
+NUMBER_CHARACTERS = 100
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # thirty times faster, and there with every wheel of PyYAML
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _WORDS: dict[str, Any] = {"": None, "null": None, "~": None, "true": True, "false": False}
 _INTEGER = re.compile(r"[-+]?\d+")
 _FLOAT = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?|[-+]?\.inf|\.nan", re.I)
@@ -27,21 +40,38 @@ _FLOAT = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?|[-+]?\.inf|\.nan",
 
 def read_yaml(text: str, name: str) -> tuple[Any, Lines]:
     """What the text says, and the line of each value; ConfigError names the line of what is not YAML."""
+    if len(text.encode(errors="replace")) > TEXT_BYTES:
+        raise ConfigError(f"{name}: larger than {TEXT_BYTES:,} bytes, the most that a recipe may have.")
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        _refuse_deep_nesting(text, name)
+        root = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark else ""
+        where = f", line {min(mark.line, text.count(chr(10))) + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise ConfigError(f"{name}{where}: not YAML: {problem}.") from error
+    if root is None:
+        return None, {}
+    _Extent(name).of(root, ())
     lines: Lines = {}
-    return (None if root is None else _value(root, (), lines, name, ())), lines
+    return _value(root, (), lines, name), lines
+
+
+def has_control_characters(text: str) -> bool:
+    """Whether there is a line break or another control character in the text."""
+    return _CONTROL.search(text) is not None
 
 
 def dotted(path: Path) -> str:
     """A place as people write it: grid.width[2]."""
     parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in path]
     return "".join(parts).removeprefix(".")
+
+
+def short(value: Any) -> str:
+    """A value as a message shows it."""
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]} …"
 
 
 @final
@@ -69,7 +99,7 @@ class Written:
     def mapping(self, path: Path, values: Any, known: Collection[str] = (), what: str = "") -> dict[str, Any]:
         """The values, if they are names with values, and the names are known ones where these are given."""
         if not isinstance(values, dict):
-            self.fail(path, f"{values!r} will not do: settings with their values are needed.")
+            self.fail(path, f"{short(values)} will not do: settings with their values are needed.")
         for name in values if known else ():
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
@@ -84,36 +114,107 @@ class Written:
             return kind(**values)
         except ValidationError as error:
             first = error.errors()[0]
-            reason = first["msg"][0].lower() + first["msg"][1:]
-            self.fail((*path, first["loc"][0]), f"{first['input']!r} will not do: {reason}.")
+            reason = first["msg"].removeprefix("Value error, ").rstrip(".")
+            self.fail(self._known(path, first["loc"]), f"{short(first['input'])} will not do: {_lower(reason)}.")
+
+    def _known(self, path: Path, place: tuple[int | str, ...]) -> Path:
+        """The value itself if its line is known, else the setting that holds it."""
+        whole = (*path, *place)
+        ends = range(len(whole), len(path) + 1, -1)
+        return next((whole[:end] for end in ends if whole[:end] in self.lines), whole[: len(path) + 1])
 
 
-def _value(node: Any, path: Path, lines: Lines, name: str, inside: tuple[Any, ...]) -> Any:
+def _refuse_deep_nesting(text: str, name: str) -> None:
+    """Stop before the tree is built, which takes a call for each level."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > NESTING:
+                _fail_nesting(name, event.start_mark.line + 1)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _fail_nesting(name: str, line: int) -> NoReturn:
+    raise ConfigError(f"{name}, line {line}: more than {NESTING} levels of nesting. A recipe needs four.")
+
+
+@final
+class _Extent:
+    """How many values and levels each node comes to with its aliases written out, each node visited once."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._known: dict[int, tuple[int, int]] = {}
+        self._open: set[int] = set()
+
+    def of(self, node: Any, path: Path) -> tuple[int, int]:
+        line, key = node.start_mark.line + 1, id(node)
+        if key in self._known:
+            return self._known[key]
+        if key in self._open:
+            raise ConfigError(f"{self.name}, line {line}: {dotted(path)} holds itself.")
+        self._open.add(key)
+        values, levels = 1, 0
+        for part, child in _children(node):
+            more, deeper = self.of(child, (*path, part))
+            values, levels = values + more, max(levels, deeper)
+        if values > VALUES:
+            raise ConfigError(
+                f"{self.name}, line {line}: {dotted(path) or 'the recipe'} comes to more than {VALUES:,} values, its "
+                "aliases written out. Split it into several recipes."
+            )
+        if levels >= NESTING:
+            _fail_nesting(self.name, line)
+        self._open.discard(key)
+        self._known[key] = values, levels + (not isinstance(node, yaml.ScalarNode))
+        return self._known[key]
+
+
+def _children(node: Any) -> Iterator[tuple[str | int, Any]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield str(key.value) if isinstance(key, yaml.ScalarNode) else "?", value
+    elif isinstance(node, yaml.SequenceNode):
+        yield from enumerate(node.value)
+
+
+def _value(node: Any, path: Path, lines: Lines, name: str) -> Any:
     line = node.start_mark.line + 1
     lines[path] = line
-    if any(node is outer for outer in inside):
-        raise ConfigError(f"{name}, line {line}: {dotted(path)} holds itself.")
-    inside = (*inside, node)
     if isinstance(node, yaml.MappingNode):
-        return _mapping(node, path, lines, name, inside)
+        return _mapping(node, path, lines, name)
     if isinstance(node, yaml.SequenceNode):
-        return [_value(item, (*path, i), lines, name, inside) for i, item in enumerate(node.value)]
+        return [_value(item, (*path, i), lines, name) for i, item in enumerate(node.value)]
     if not node.tag.startswith("tag:yaml.org,2002:") or node.tag.startswith("tag:yaml.org,2002:python"):
         raise ConfigError(f"{name}, line {line}: {node.tag} is not a kind of value that a recipe holds.")
-    return _scalar(node.value) if node.style is None else node.value
+    if _SURROGATE.search(node.value):
+        raise ConfigError(f"{name}, line {line}: {dotted(path)} holds half of a character (a lone surrogate).")
+    if node.style:  # quoted, or a block of text
+        return node.value
+    if len(node.value) > NUMBER_CHARACTERS and _FLOAT.fullmatch(node.value):
+        raise ConfigError(f"{name}, line {line}: {dotted(path)} is a number of {len(node.value):,} digits.")
+    return _scalar(node.value)
 
 
-def _mapping(node: Any, path: Path, lines: Lines, name: str, inside: tuple[Any, ...]) -> dict[str, Any]:
+def _mapping(node: Any, path: Path, lines: Lines, name: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key_node, value_node in node.value:
         line, key = key_node.start_mark.line + 1, key_node.value
         if not isinstance(key_node, yaml.ScalarNode):
             raise ConfigError(f"{name}, line {line}: a key is a word, not a list or a mapping.")
+        if has_control_characters(key):
+            raise ConfigError(f"{name}, line {line}: the key {key!r} has a line break or another control character.")
         if key in values:
             raise ConfigError(f"{name}, line {line}: {dotted((*path, key))} is there twice.")
-        values[key] = _value(value_node, (*path, key), lines, name, inside)
+        values[key] = _value(value_node, (*path, key), lines, name)
         lines[(*path, key)] = line
     return values
+
+
+def _lower(reason: str) -> str:
+    return reason[0].lower() + reason[1:]
 
 
 def _scalar(text: str) -> Any:

@@ -13,7 +13,7 @@ from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.job import Outcome
 from collapselab.suite.launchers.local import Crew
 from collapselab.suite.plan import Entry, SuitePlan, plan_suite
-from collapselab.suite.recipe import Suite, load_suite
+from collapselab.suite.recipe import Suite, is_shipped, load_suite
 from collapselab.suite.status import State, run_state
 
 TABLE_SECONDS = 15.0
@@ -46,9 +46,12 @@ def default_folder(suite: Suite) -> Path:
 def open_suite(
     name: str | Path, *, scale: str | None = None, out: str | Path | None = None
 ) -> tuple[Suite, SuiteFolder]:
-    """The suite and its folder. `name` is a shipped recipe, a YAML file, or the folder of a suite that was run."""
+    """The suite and its folder. `name` is a shipped recipe, a YAML file, or the folder of a suite that was run.
+
+    Text that is the name of a shipped recipe means the recipe: `./demo` and Path("demo") are the folder.
+    """
     folder = SuiteFolder(name)
-    if out is None and folder.path.is_dir() and (folder.path / "suite.json").exists():
+    if out is None and not is_shipped(name) and folder.path.is_dir():
         suite = folder.suite()
         if scale is not None and scale != suite.scale:
             raise ConfigError(f"{name}: was run at scale {suite.scale}, not {scale}.")
@@ -87,8 +90,8 @@ def run(
     """Train and measure what is missing, on this machine. Repeated, it goes on; another beside it shares the work."""
     if jobs < 1:
         raise ConfigError(f"jobs is {jobs}; at least 1 is needed.")
-    planned = prepare(suite, folder, accept_change=accept_change)
     crew = Crew(folder, suite.measure, jobs=jobs, device=device, retry=retry_failed, start_method=start_method)
+    planned = prepare(suite, folder, accept_change=accept_change)
     keeper = _TableKeeper(folder, planned.entries, suite, crew.outcomes, watch)
     todo = [entry for entry, state in zip(planned.entries, keeper.states(), strict=True) if state.stage != "done"]
     try:

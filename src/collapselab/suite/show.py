@@ -58,7 +58,7 @@ def plan_table(facts: dict[str, Any], *, every: bool = False) -> RenderableType:
     for run in runs if every or len(runs) <= SHOWN else runs[: SHOWN // 2]:
         table.add_row(
             escape(run["run"]), f"{run['parameters']:,}", str(run["batch"]), f"{run['steps']:,}",
-            amount(run["tokens"]), amount(run["flops"]), _listed(run["checkpoints"]), size(run["disk_bytes"]),
+            amount(run["tokens"]), amount(run["flops"]), escape(_listed(run["checkpoints"])), size(run["disk_bytes"]),
             duration(run["seconds"]), _coloured(run["stage"]),
         )  # fmt: skip
     total = facts["total"]

@@ -55,7 +55,7 @@ def run_state(folder: SuiteFolder, entry: Entry, options: Options, *, job: str |
         stage = "failed"
     else:
         stage = "stopped" if (path / "run.json").exists() else "queued"
-    why = failure["why"] if failure is not None and stage == "failed" else None
+    why = failure.why if failure is not None and stage == "failed" else None
     left = left if stage == "training" else None
     made, measured = count - len(unmade), count - len(unmeasured)
     return State(entry.name, stage, count, made, measured, step, entry.planned.steps, loss, left, why, job)
@@ -84,13 +84,18 @@ def _progress(path: Path, entry: Entry) -> tuple[int, float | None, float | None
     last: dict[str, Any] = {}
     for line in _tail(path / "log.jsonl"):
         found = log_entry(line)
-        if found is not None and "loss" in found:
+        if found is not None and all(_is_number(found.get(key)) for key in ("step", "loss", "tokens")):
             last = found
     if not last:
         return 0, None, None
-    rate = last.get("tokens_per_second") or 0
-    left = (entry.planned.tokens - last["tokens"]) / rate if rate else None
-    return last["step"], last["loss"], left
+    rate: Any = last.get("tokens_per_second")
+    left = (entry.planned.tokens - last["tokens"]) / rate if _is_number(rate) and rate >= 1e-9 else None
+    return min(int(last["step"]), entry.planned.steps), last["loss"], left
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number that a log of ours holds: the log is shown, and nothing is computed from it."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
 def _tail(path: Path) -> list[bytes]:

@@ -5,17 +5,18 @@ The process that has the run's lock starts them, passes a signal on and waits; t
 
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from types import FrameType
 
 from collapselab.errors import Interrupted, RunError, UserError
 from collapselab.records.options import Options
+from collapselab.signals import stop_requests
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.plan import Entry
+
+WATCH_SECONDS = 0.2
 
 
 def do_together(
@@ -28,7 +29,7 @@ def do_together(
         task.write_bytes(pickle.dumps((str(folder.path), entry, options, device, unmade, unmeasured)))
         command = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
         child = subprocess.Popen([sys.executable, *command, "-m", __name__, str(task)])
-        stopped = _waited(child)
+        stopped = _wait(child)
         if stopped:
             raise Interrupted(f"{entry.name}: stopped. Everything is saved; the same command goes on.", stopped)
         if child.returncode:
@@ -36,21 +37,22 @@ def do_together(
             raise RunError(said)
 
 
-def _waited(child: "subprocess.Popen[bytes]") -> int:
-    """Wait for the child, passing SIGTERM on; the signal, 0 if there was none."""
-    received = 0
-
-    def pass_on(number: int, _: FrameType | None) -> None:
-        nonlocal received
-        received = number
-        child.terminate()
-
-    before = signal.signal(signal.SIGTERM, pass_on)
+def _wait(child: "subprocess.Popen[bytes]") -> int | None:
+    """Wait for the child, passing a first signal on; the signal, None if there was none."""
+    passed_on = False
     try:
-        child.wait()
+        with stop_requests() as request:
+            while True:
+                try:
+                    child.wait(WATCH_SECONDS)
+                    return request.number
+                except subprocess.TimeoutExpired:
+                    if request.number is not None and not passed_on:
+                        passed_on = True
+                        child.terminate()
     finally:
-        signal.signal(signal.SIGTERM, before)
-    return received
+        if child.poll() is None:  # a second signal
+            child.kill()
 
 
 def main(task: Path) -> None:

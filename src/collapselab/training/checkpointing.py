@@ -5,8 +5,6 @@ import signal
 import time
 from collections import deque
 from collections.abc import Mapping
-from contextlib import suppress
-from types import FrameType
 from typing import Any, final
 
 import torch
@@ -19,12 +17,11 @@ from collapselab.models.evaluate import split_scores
 from collapselab.models.scores import Scores
 from collapselab.progress import Advance
 from collapselab.records.run import Checkpoint, RunFolder
+from collapselab.signals import StopRequest
 from collapselab.training.trainer import LanguageTrainer, seed_step
 
 RECENT = 100
 """Steps whose mean loss is the training loss of a checkpoint."""
-
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @final
@@ -54,7 +51,8 @@ class Keeper(TrainerCallback):
         self.unlogged: list[float] = []
         self.seconds_before, self.started = 0.0, time.monotonic()
         self.last_save = self.last_log = self.started
-        self.signal: int | None = None
+        self.request = StopRequest()
+        """Of whoever trains: with a signal noted there, the training ends after its step."""
         self.stop = False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -81,7 +79,7 @@ class Keeper(TrainerCallback):
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The last moment before the update: a loss or gradient that is not finite goes no further."""
         assert self.trainer.step_loss is not None
-        loss, stop = _over_processes(float(self.trainer.step_loss), self.signal is not None, args)
+        loss, stop = _over_processes(float(self.trainer.step_loss), self.request.number is not None, args)
         self.stop = stop
         for what, value in (("loss", loss), ("the gradient's norm", self.trainer.grad_norm)):
             if value is not None and not math.isfinite(value):
@@ -104,21 +102,10 @@ class Keeper(TrainerCallback):
             raise Interrupted(
                 f"{self.folder.name}: stopped after step {step:,} of {self.plan.steps:,}. Everything is saved; the "
                 "same command goes on.",
-                self.signal or signal.SIGTERM,
+                self.request.number or signal.SIGTERM,
             )
         if time.monotonic() - self.last_save >= self.save_seconds and step < self.plan.steps:
             self._save(step)
-
-    def watch_signals(self) -> None:
-        """From now on a first SIGTERM or Ctrl-C ends the training after its step; a second one ends it at once."""
-
-        def note(number: int, _: FrameType | None) -> None:
-            self.signal = number
-            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-
-        for number in SIGNALS:
-            with suppress(ValueError):  # not the main thread: signals are not ours
-                signal.signal(number, note)
 
     def _log(self, step: int) -> None:
         now, steps = time.monotonic(), len(self.unlogged)

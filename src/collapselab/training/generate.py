@@ -25,11 +25,13 @@ def sample(
     device: str = "auto",
 ) -> list[str]:
     """Texts that go on from the prompt, up to the end-of-text token or so many tokens in all."""
-    for option, value in (("count", count), ("tokens", tokens)):
-        if value < 1:
-            raise ConfigError(f"{option}: {value} is too small. It is at least 1.")
-    if temperature < 0 or top_k < 0:
-        raise ConfigError(f"temperature {temperature} and top_k {top_k}: neither may be negative.")
+    limits = {"count": (count, 1, 10**4), "tokens": (tokens, 1, 10**9), "top_k": (top_k, 0, 10**9),
+              "seed": (seed, 0, 2**63 - 1)}  # fmt: skip
+    for option, (value, least, most) in limits.items():
+        if not least <= value <= most:
+            raise ConfigError(f"{option}: {value:,} will not do. It is from {least} to {most:,}.")
+    if temperature != 0 and not 1e-3 <= temperature <= 1e6:
+        raise ConfigError(f"temperature: {temperature} will not do. It is 0, or from 0.001 to 1,000,000.")
     source, where = _chosen(name, checkpoint), find_device(device)
     if source.run:
         verify_checkpoint(Path(source.path))

@@ -7,6 +7,8 @@ arguments of `train`. What depends on the corpus (steps, batch, checkpoints) is 
 import difflib
 import hashlib
 import math
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,11 @@ from collapselab.errors import ConfigError
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
+MOST_WIDTH, MOST_DEPTH, MOST_COUNT = 10**6, 10**4, 10**12
+"""Far beyond what can be trained, and small enough for every calculation of a plan."""
+
+MOST_CHECKPOINTS = 10_000
+
 
 class Settings(BaseModel):
     """What decides the weights of a run, given its corpus."""
@@ -26,26 +33,26 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     family: str = "gpt-neo"
-    width: int = Field(ge=2)
-    depth: int = Field(ge=1)
+    width: int = Field(ge=2, le=MOST_WIDTH)
+    depth: int = Field(ge=1, le=MOST_DEPTH)
     tied: bool = True
     dropout: float = Field(0.0, ge=0, lt=1)
-    context: int | None = Field(None, ge=2)
+    context: int | None = Field(None, ge=2, le=MOST_COUNT)
     """Positions of the model; None for the corpus's block."""
 
-    epochs: float | None = Field(None, gt=0, allow_inf_nan=False)
+    epochs: float | None = Field(None, gt=0, le=MOST_COUNT)
     """Passes over the training split, fractions allowed; 1 where no steps are given either."""
-    steps: int | None = Field(None, ge=1)
-    batch: int | None = Field(None, ge=1)
+    steps: int | None = Field(None, ge=1, le=MOST_COUNT)
+    batch: int | None = Field(None, ge=1, le=MOST_COUNT)
     """Sequences in a step; None for the paper's number at this width and depth."""
-    batch_tokens: int | None = Field(None, ge=2)
+    batch_tokens: int | None = Field(None, ge=2, le=MOST_COUNT)
     """The same in tokens: as many whole blocks as fit."""
 
     optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
     """adam couples the decay with the gradient (L2); sgd has momentum 0.9."""
     lr: float = Field(5e-5, gt=0, allow_inf_nan=False)
     schedule: Literal["linear", "cosine", "constant"] = "linear"
-    warmup: float = Field(0.0, ge=0, allow_inf_nan=False)
+    warmup: float = Field(0.0, ge=0, le=MOST_COUNT)
     """Steps, or below 1 a share of all steps."""
     weight_decay: float = Field(5e-4, ge=0, allow_inf_nan=False)
     clip: float = Field(1.0, ge=0, allow_inf_nan=False)
@@ -211,30 +218,34 @@ def _checkpoints(settings: Settings, steps: int, steps_per_epoch: float) -> dict
     if steps not in chosen:
         epochs = settings.epochs or (None if settings.steps else 1.0)
         chosen[steps] = _epoch_name(epochs or steps / steps_per_epoch)
-    names = list(chosen.values())
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"checkpoints: {text} gives {names.count(name)} checkpoints of the name {name}.")
+    for name, count in Counter(chosen.values()).items():
+        if count > 1:
+            raise ConfigError(f"checkpoints: {text} gives {count} checkpoints of the name {name}.")
     return dict(sorted(chosen.items()))
 
 
 def _log_spaced(text: str, steps: int) -> list[int]:
     count = text.removeprefix("log:")
-    if not count.isdecimal() or int(count) < 2:
-        raise ConfigError(f"checkpoints: {text} will not do. Write log: and a number from 2 on, as in log:20.")
+    if not re.fullmatch("[0-9]{1,9}", count) or not 2 <= int(count) <= MOST_CHECKPOINTS:
+        needed = f"Write log: and a number from 2 to {MOST_CHECKPOINTS:,}, as in log:20."
+        raise ConfigError(f"checkpoints: {text[:80]} will not do. {needed}")
     last = int(count) - 1
     return sorted({0, *(round(math.exp(math.log(steps) * i / last)) for i in range(last + 1))})
 
 
 def _named_epochs(text: str, steps: int, steps_per_epoch: float) -> dict[int, str]:
     chosen: dict[int, str] = {}
+    if text.count(",") >= MOST_CHECKPOINTS:
+        raise ConfigError(f"checkpoints: {text.count(',') + 1:,} epochs; at most {MOST_CHECKPOINTS:,} are allowed.")
     for part in text.split(",") if text else []:
         try:
             epoch = float(part)
         except ValueError:
             epoch = math.nan
-        if not 0 <= epoch < math.inf:
-            raise ConfigError(f"checkpoints: {part.strip()!r} is not an epoch. Write them as in 0,1,3 or as log:20.")
+        if not 0 <= epoch <= MOST_COUNT:
+            raise ConfigError(
+                f"checkpoints: {part.strip()[:80]!r} is not an epoch. Write them as in 0,1,3 or as log:20."
+            )
         step, name = max(round(epoch * steps_per_epoch), epoch > 0), _epoch_name(epoch)
         if step > steps:
             end = _epoch_name(steps / steps_per_epoch)

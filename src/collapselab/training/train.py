@@ -1,8 +1,8 @@
 """`train`: one model from scratch on a corpus. The same call starts it, goes on with it, or finds it finished."""
 
+import math
 import os
 import platform
-import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +32,8 @@ from collapselab.records.run import (
     TrainedOn,
     identity,
 )
-from collapselab.training.checkpointing import SIGNALS, Keeper
+from collapselab.signals import stop_requests
+from collapselab.training.checkpointing import Keeper
 from collapselab.training.settings import Plan, Settings, model_config, plan, resolved
 from collapselab.training.trainer import PROJECT, LanguageTrainer, training_arguments
 
@@ -57,6 +58,10 @@ def train(
     process of a `torchrun` calls it alike. `accumulation` divides a step's batch to save memory; `log_every` counts
     steps, by default so many that the log has at most 2,000 lines.
     """
+    if not 0 <= save_minutes < math.inf:
+        raise ConfigError(f"save_minutes: {save_minutes} will not do. It is a number of minutes from 0 on.")
+    if log_every is not None and log_every < 1:
+        raise ConfigError(f"log_every: {log_every} will not do. It is a number of steps from 1 on.")
     opened, folder = Corpus(corpus), RunFolder(out)
     samples = opened.record.samples("train")
     planned = plan(settings, blocks=len(opened.train), block=opened.block, samples=samples)
@@ -65,7 +70,7 @@ def train(
     bf16 = settings.precision == "bf16" or (settings.precision == "auto" and _has_bf16(where))
     args = _arguments(settings, planned, folder, where, bf16, accumulation, report_to)
     record = _record(settings, planned, opened, config, args, bf16)
-    with _first_alone(folder, args), disk_errors(folder.path), _signals_restored():
+    with _first_alone(folder, args), disk_errors(folder.path):
         missing = _agreed(lambda: _begin(folder, record, planned), args)
         if missing:
             _train(settings, planned, opened, folder, config, args, record.hash, missing, save_minutes, log_every)
@@ -104,8 +109,8 @@ def _train(
             advance=advance,
         )
         trainer.add_callback(keeper)
-        keeper.watch_signals()
-        trainer.train()
+        with stop_requests() as keeper.request:
+            trainer.train()
 
 
 def _model_config(settings: Settings, corpus: Corpus) -> PreTrainedConfig:
@@ -243,14 +248,3 @@ def _agreed(decide: Any, args: TrainingArguments) -> Any:
     if args.world_size > 1:
         dist.broadcast_object_list(decided)
     return decided[0]
-
-
-@contextmanager
-def _signals_restored() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            if signal.getsignal(number) is not handler:
-                signal.signal(number, handler)

@@ -7,6 +7,7 @@ import altair as alt
 import pandas as pd
 
 from collapselab.corpus.blocks import Corpus
+from collapselab.errors import UserError
 from collapselab.records.tables import Row
 from collapselab.report.charts.axes import value_axis
 from collapselab.report.charts.panels import Figure, Panel, width_colour
@@ -63,9 +64,13 @@ def _latest(story: Story, measured: set[tuple[str, str]]) -> dict[tuple[str, str
     for run in story.runs:
         if (run["run"], run["checkpoint"]) in measured:
             before = latest.get(run["run"])
-            if before is None or (run["epoch"] or 0) >= (before["epoch"] or 0):
+            if before is None or _epoch(run) >= _epoch(before):
                 latest[run["run"]] = run
     return {(run["run"], run["checkpoint"]): run for run in latest.values()}
+
+
+def _epoch(run: dict[str, Any]) -> float:
+    return 0.0 if run["epoch"] is None else float(run["epoch"])
 
 
 def _depth(row: Row, chosen: dict[tuple[str, str], dict[str, Any]]) -> int | None:
@@ -122,12 +127,17 @@ def _in_order(places: Any) -> Any:
     return places.map(lambda place: _low(place) if isinstance(place, str) else place)
 
 
-def classes(corpus: Path | None) -> tuple[Figure, dict[str, Columns]]:
-    """How often each class is the next token, by rank."""
+def classes(corpus: Path | None, *, asked_for: bool = True) -> tuple[Figure, dict[str, Columns]]:
+    """How often each class is the next token, by rank; a corpus that nobody asked for may be damaged, which is said."""
     title = "How often classes occur"
     if corpus is None:
         return Figure("classes", title, missing="The corpus is not at hand (`--corpus DIR` names it)."), {}
-    counts = Corpus(corpus).train.counts.sort(descending=True).values
+    try:
+        counts = Corpus(corpus).train.counts.sort(descending=True).values
+    except UserError as error:
+        if asked_for:
+            raise
+        return Figure("classes", title, missing=str(error)), {}
     seen, total = int((counts > 0).sum()), int(counts.sum())
     ranks = sorted({round(seen ** (step / (POINTS - 1))) for step in range(POINTS)}) if seen else []
     table = columns([{"rank": rank, "count": int(counts[rank - 1])} for rank in ranks])

@@ -6,6 +6,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from collapselab.analysis.models import row_tuples
 from collapselab.report.charts.panels import Figure, Panel, extent
 from collapselab.report.charts.style import DEPTH_OF_HEAT
 from collapselab.report.data import Columns, columns, label, plain
@@ -74,7 +75,7 @@ def _family(story: Story, family: Any) -> str:
 
 def _without(frame: pd.DataFrame, names: list[str]) -> list[str]:
     told = [" ".join(f"{name}={plain(value)}" for name, value in zip(names, values, strict=True))
-            for values in frame[names].itertuples(index=False)]  # fmt: skip
+            for values in row_tuples(frame, names)]  # fmt: skip
     return [text or "all models" for text in told]
 
 

@@ -6,7 +6,7 @@ import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
-from collapselab.analysis.relate import Relation, Subset, within_cells
+from collapselab.analysis.relate import CANNOT_TELL, Relation, Subset, within_cells
 from collapselab.analysis.resampling import centred
 from collapselab.report.charts.axes import NUMBER
 from collapselab.report.charts.panels import Figure, Panel
@@ -88,7 +88,8 @@ def _tables(story: Story, metric: str) -> dict[str, Columns]:
     ]
     relation = story.at_fixed_scale(metric)
     assert relation is not None
-    return {f"seeds {metric}": columns(models), f"chance {metric}": _histogram(chance, abs(relation.r or 0))}
+    assert relation.r is not None
+    return {f"seeds {metric}": columns(models), f"chance {metric}": _histogram(chance, abs(relation.r))}
 
 
 def permuted(x: Floats, y: Floats, cells: Any, *, permutations: int, seed: int) -> Floats:
@@ -133,16 +134,21 @@ def _scatter(story: Story, metric: str, *, several: bool) -> Panel:
 
 
 def _note(relation: Relation) -> str:
+    if relation.p_permutation is None:
+        return f"R² {relation.r2:.2f}; too few models for a p"
     return f"R² {relation.r2:.2f}, p {relation.p_permutation:.2g}, Holm p {relation.p_holm:.2g}"
 
 
 def _numbers(relation: Relation) -> str:
     interval = f" [{relation.low:+.2f}, {relation.high:+.2f}]" if relation.low is not None else ""
-    return (
+    start = (
         f"{metric_name(relation.metric)} ({relation.metric}) against {outcome_name(relation.outcome)} in {relation.n} "
-        f"models that differ in their seed alone: r {relation.r:+.2f}{interval}, R² {relation.r2:.2f}, permutation p "
-        f"{relation.p_permutation:.2g}, after Holm {relation.p_holm:.2g}: {relation.verdict}."
+        f"models that differ in their seed alone: r {relation.r:+.2f}{interval}, R² {relation.r2:.2f}"
     )
+    if relation.p_permutation is None:
+        return f"{start}; {CANNOT_TELL}: {relation.why}"
+    p = f"permutation p {relation.p_permutation:.2g}, after Holm {relation.p_holm:.2g}"
+    return f"{start}, {p}: {relation.verdict}."
 
 
 def _chance(story: Story, metric: str) -> Panel:
@@ -153,10 +159,12 @@ def _chance(story: Story, metric: str) -> Panel:
               axis=alt.Axis(values=[-1, -0.5, 0, 0.5, 1], labelExpr=NUMBER, grid=False))  # fmt: skip
     colour = alt.condition("datum.far", alt.value("var(--accent)"), alt.value("var(--line)"))
     drawn = bars.encode(x=x, x2="high:Q", y=alt.Y("count:Q", title=None, axis=None), color=colour)
-    found = alt.Chart(alt.InlineData(values=[{"r": plain(float(relation.r or 0))}]))
+    assert relation.r is not None
+    found = alt.Chart(alt.InlineData(values=[{"r": plain(float(relation.r))}]))
     rule = found.mark_rule(color="var(--ink)", strokeWidth=2).encode(x=alt.X("r:Q", scale=alt.Scale(domain=[-1, 1])))
+    share = "too few models to say how many" if relation.p_permutation is None else f"{relation.p_permutation:.2%}"
     words = (
-        f"Correlation of {metric} with permuted outcomes: {relation.p_permutation:.2%} of the permutations are as far "
-        f"from 0 as the r of {relation.r:+.2f} that was found."
+        f"Correlation of {metric} with permuted outcomes: {share} of the permutations are as far from 0 as the r of "
+        f"{relation.r:+.2f} that was found."
     )
     return Panel(f"chance-{metric}", alt.layer(drawn, rule), f"chance {metric}", words, height=64)

@@ -5,6 +5,7 @@ from typing import Any
 import altair as alt
 
 from collapselab.analysis.controls import SEEDS, Control
+from collapselab.analysis.relate import CANNOT_TELL
 from collapselab.report.charts.axes import NUMBER
 from collapselab.report.charts.panels import Figure, Panel
 from collapselab.report.data import Columns, columns
@@ -27,9 +28,11 @@ ANSWERS = {
     "against": "shown, the wrong way",
     "neither": "shown, no way predicted",
     "open": "not shown",
+    "few": "cannot tell: too few models",
 }
-SHAPES = {"with": "circle", "against": "triangle-down", "neither": "diamond", "open": "circle"}
-COLOURS = {"with": "var(--with)", "against": "var(--against)", "neither": "var(--mixed)", "open": "var(--unshown)"}
+SHAPES = {"with": "circle", "against": "triangle-down", "neither": "diamond", "open": "circle", "few": "cross"}
+COLOURS = {"with": "var(--with)", "against": "var(--against)", "neither": "var(--mixed)", "open": "var(--unshown)",
+           "few": "var(--unshown)"}  # fmt: skip
 
 
 def specifications(story: Story) -> tuple[Figure, dict[str, Columns]]:
@@ -65,6 +68,8 @@ def _curve(rows: list[Control]) -> Columns:
 def _answer(row: Control) -> str:
     if row.partial_r is None:
         return ""
+    if row.verdict is None:
+        return ANSWERS["few"]
     return ANSWERS["open"] if row.verdict == "not shown" else ANSWERS[row.goes or "neither"]
 
 
@@ -98,7 +103,7 @@ def _dots(found: Any, y: Any) -> Any:
         x=x, y=y, tooltip=told,
         stroke=alt.Stroke("answer:N", title=None, scale=_scale(COLOURS)),
         shape=alt.Shape("answer:N", title=None, scale=_scale(SHAPES)),
-        fill=alt.Fill("answer:N", title=None, scale=_scale(COLOURS | {"open": "var(--paper)"})),
+        fill=alt.Fill("answer:N", title=None, scale=_scale(COLOURS | dict.fromkeys(("open", "few"), "var(--paper)"))),
     )  # fmt: skip
 
 
@@ -108,8 +113,8 @@ def _scale(of_answers: dict[str, str]) -> Any:
 
 def _numbers(metric: str, rows: list[Control]) -> str:
     told = "; ".join(
-        f"{SPECIFICATIONS[row.controls]} {row.partial_r:+.2f} ({row.verdict})" if row.partial_r is not None
-        else f"{SPECIFICATIONS[row.controls]}: {row.why}"
+        f"{SPECIFICATIONS[row.controls]}: {row.why}" if row.partial_r is None
+        else f"{SPECIFICATIONS[row.controls]} {row.partial_r:+.2f} ({row.verdict or CANNOT_TELL})"
         for row in rows
     )  # fmt: skip
     return f"Partial correlations of {metric_name(metric)} ({metric}): {told}"

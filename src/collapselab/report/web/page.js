@@ -30,6 +30,7 @@
     const spec = { ...panel.spec, data: panel.spec.data.map(filled) };
     const { view } = await vegaEmbed(place, spec, {
       mode: "vega", renderer: "svg", actions: false, defaultStyle: false, config: data.config,
+      ast: true, // expressions are interpreted: the page's policy lets no text become code
       tooltip: (_, event, item, value) => hover(event, value ? panel.told.map(([field, title, format]) => [title, written(item.datum[field], format)]) : []),
     });
     views.set(key, view);

@@ -7,6 +7,7 @@ the one that started them is gone.
 
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import threading
@@ -18,13 +19,13 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, final
 
-from collapselab.errors import Interrupted, RunError, UserError
+from collapselab.disk import disk_errors
+from collapselab.errors import ConfigError, Interrupted, RunError
 from collapselab.records.options import Options
-from collapselab.signals import interruptible
+from collapselab.signals import StopRequest, interruptible, stop_requests
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.job import Outcome, perform
+from collapselab.suite.job import Outcome, perform, reason, record_failure
 from collapselab.suite.plan import Entry
-from collapselab.suite.status import missing
 
 TRIES = 3
 PRELOADED = ["collapselab.training.train", "collapselab.measurement.measure", "collapselab.models.load"]
@@ -105,6 +106,7 @@ class Crew:
         start_method: str = "forkserver",
     ) -> None:
         self.folder, self.options, self.jobs, self.device, self.retry = folder, options, jobs, device, retry
+        self.threads = threads_each(jobs)
         self.context: Any = multiprocessing.get_context(start_method)
         self.context.set_forkserver_preload(PRELOADED)
         self.outcomes: dict[str, Outcome] = {}
@@ -122,23 +124,35 @@ class Crew:
         """
         self._todo.extend(entries)
         slots = [threading.Thread(target=self._slot, args=(number,), daemon=True) for number in range(self.jobs)]
-        with self._forwarded_signals() as received:
+        with stop_requests() as request:
             for slot in slots:
                 slot.start()
-            for slot in slots:
-                while slot.is_alive():
-                    slot.join(WATCH_SECONDS)
-                    watch()
+            try:
+                self._watch(slots, request, watch)
+            except BaseException as error:  # at the second signal nobody waits for what is being saved
+                self._stop(kill=isinstance(error, Interrupted))
+                for slot in slots:
+                    slot.join()
+                raise
         if self.trouble is not None:
             raise self.trouble
-        if received:
+        if request.number is not None:
             left = len(entries) - sum(outcome.result in ("done", "failed") for outcome in self.outcomes.values())
             raise Interrupted(
                 f"{self.folder.path}: stopped with {left:,} of {len(entries):,} runs to go. Everything is saved; the "
                 "same command goes on.",
-                received[0],
+                request.number,
             )
         return self.outcomes
+
+    def _watch(self, slots: list[threading.Thread], request: StopRequest, watch: Callable[[], None]) -> None:
+        """Until all is done. The first signal is passed on once, and every process saves."""
+        for slot in slots:
+            while slot.is_alive():
+                slot.join(WATCH_SECONDS)
+                if request.number is not None and not self._stopping.is_set():
+                    self._stop()
+                watch()
 
     def _slot(self, number: int) -> None:
         """One process after another, until nothing is left to do."""
@@ -149,10 +163,9 @@ class Crew:
                     worker = self._started(number)
                 outcome = worker.asked(entry, self.options)
                 self._noted(entry, outcome if outcome is not None else worker.ended())
-        except (OSError, UserError) as error:  # a failure that could not be recorded: the disk again
+        except Exception as error:  # noqa: BLE001  whatever it is, the suite does not end as if all were done
             with self._guard:
-                self.trouble = self.trouble or RunError(f"{self.folder.path}: {error}")
-                self._stop()
+                self._give_up(f"{self.folder.path}: {reason(error)}")
         if worker is not None:
             worker.dismiss()
 
@@ -172,7 +185,7 @@ class Crew:
         return None
 
     def _started(self, number: int) -> Worker:
-        arguments = (str(self.folder.path), threads_each(self.jobs), self._device(number), self.retry)
+        arguments = (str(self.folder.path), self.threads, self._device(number), self.retry)
         with self._guard:
             worker = Worker(self.context, f"suite {number}", *arguments)
             self._workers[number] = worker
@@ -198,9 +211,8 @@ class Crew:
                     return
                 outcome = self._dead(entry, outcome)
             if outcome.result == "stopped":
-                if outcome.why is not None and self.trouble is None:
-                    self.trouble = RunError(outcome.why)
-                    self._stop()
+                if outcome.why is not None:
+                    self._give_up(outcome.why)
                 return
             if outcome.result == "busy":
                 self._later[entry.name] = time.monotonic() + BUSY_SECONDS
@@ -211,40 +223,36 @@ class Crew:
         cause = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         hint = "; often memory ran out" if code == -signal.SIGKILL else ""
         why = f"its process {cause}, {TRIES} times{hint}. It said: {self.folder.log(entry.name)}"
-        unmade, unmeasured = missing(self.folder.run(entry.name), entry, self.options)
-        stage, first = ("training", unmade[0]) if unmade else ("measuring", unmeasured[0])
-        self.folder.record_failure(entry, stage=stage, checkpoint=first, why=why)
-        return Outcome(entry.name, "failed", why)
+        return record_failure(self.folder, entry, self.options, why)
 
-    def _stop(self) -> None:
+    def _give_up(self, why: str) -> None:
+        """End the suite, with the first reason that there was."""
+        if self.trouble is None:
+            self.trouble = RunError(why)
+            self._stop()
+
+    def _stop(self, *, kill: bool = False) -> None:
         self._stopping.set()
-        for worker in self._workers.values():
-            worker.stop()
-
-    @contextmanager
-    def _forwarded_signals(self) -> Iterator[list[int]]:
-        """A first signal is passed on, and every process saves; a second one ends them at once."""
-        received: list[int] = []
-
-        def pass_on(number: int, _: object) -> None:
-            received.append(number)
-            self._stopping.set()
-            for worker in list(self._workers.values()):
-                worker.stop(kill=len(received) > 1)
-
-        numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-        before = {number: signal.signal(number, pass_on) for number in numbers}
-        try:
-            yield received
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        for worker in list(self._workers.values()):
+            worker.stop(kill=kill)
 
 
 def threads_each(jobs: int) -> int:
-    """The processors that this process may use, divided among so many."""
+    """The processors that this process may use, divided among this many jobs."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(allowed, int(os.environ.get("OMP_NUM_THREADS") or allowed)) // jobs)
+    return max(1, min(allowed, asked_threads() or allowed) // jobs)
+
+
+def asked_threads() -> int | None:
+    """OMP_NUM_THREADS as OpenMP reads it: in a list such as 4,2 the first number is that of the outermost level."""
+    text = os.environ.get("OMP_NUM_THREADS", "").strip()
+    if not text:
+        return None
+    if not re.fullmatch(r"0*[1-9][0-9]{0,8}\s*(,\s*[0-9]{1,9}\s*)*", text):
+        raise ConfigError(
+            f"OMP_NUM_THREADS: {text!r} is not a number of threads. Set it to a whole number from 1 on, or unset it."
+        )
+    return int(text.partition(",")[0])
 
 
 def work(pipe: Connection, path: str, threads: int, device: str, retry: bool) -> None:
@@ -256,17 +264,19 @@ def work(pipe: Connection, path: str, threads: int, device: str, retry: bool) ->
     folder = SuiteFolder(path)
     threading.Thread(target=_stop_without_parent, args=(os.getppid(),), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(EOFError, Interrupted), interruptible(signal.SIGTERM):
+        while (asked := pipe.recv()) is not None:
+            pipe.send(_performed(folder, *asked, device=device, retry=retry))
+
+
+def _performed(folder: SuiteFolder, entry: Entry, options: Options, *, device: str, retry: bool) -> Outcome:
+    """How a run went; "stopped" with the reason where it could not even be recorded, as on a full disk."""
+    log = folder.log(entry.name)
     try:
-        with interruptible(signal.SIGTERM):
-            while (asked := pipe.recv()) is not None:
-                entry, options = asked
-                with _said_to(folder.log(entry.name)):
-                    outcome = perform(folder, entry, options, device=device, retry=retry)
-                pipe.send(outcome)
-    except (EOFError, Interrupted):
-        return
-    except UserError as error:  # the disk
-        pipe.send(Outcome(entry.name, "stopped", str(error)))
+        with disk_errors(log), _said_to(log):
+            return perform(folder, entry, options, device=device, retry=retry)
+    except Exception as error:  # noqa: BLE001  the reason belongs to the one who asked
+        return Outcome(entry.name, "stopped", reason(error))
 
 
 def _stop_without_parent(parent: int) -> None:

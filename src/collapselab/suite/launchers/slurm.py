@@ -6,7 +6,6 @@ leaves its run to the next `suite run`. What the jobs are doing is asked of `squ
 accounting database, which `sacct` needs, is not.
 """
 
-import json
 import os
 import shutil
 import signal
@@ -14,7 +13,6 @@ import subprocess
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, final
 
-from collapselab.disk import written_whole
 from collapselab.errors import ConfigError, Interrupted, RunError
 from collapselab.records.options import Options
 from collapselab.signals import interruptible
@@ -24,6 +22,7 @@ from collapselab.suite.job import perform
 from collapselab.suite.launchers.local import threads_each
 from collapselab.suite.plan import Entry
 from collapselab.suite.recipe import Suite
+from collapselab.suite.recipe_text import has_control_characters
 from collapselab.suite.run import plan, prepare
 from collapselab.suite.status import run_state
 
@@ -61,7 +60,7 @@ def submit(
             part = todo[first : first + ARRAY]
             jobs = _mapped(executor, _job(folder, suite, retry_failed), part)
             submitted |= {entry.name: job.job_id for entry, job in zip(part, jobs, strict=True)}
-            _write_jobs(folder, _read_jobs(folder) | submitted)
+            folder.record_jobs(folder.jobs() | submitted)
     return submitted
 
 
@@ -77,7 +76,7 @@ def script(suite: Suite, folder: SuiteFolder) -> str:
 
 def job_states(folder: SuiteFolder) -> dict[str, str]:
     """The jobs of the suite that are in the queue: run → id and state, as 17_3 RUNNING or 17_4 PENDING (Priority)."""
-    jobs = _read_jobs(folder)
+    jobs = folder.jobs()
     if not jobs:
         return {}
     queue = _queue()
@@ -171,6 +170,11 @@ def _executor(suite: Suite, folder: SuiteFolder, *, anywhere: bool = False) -> A
 
     if not anywhere and shutil.which("sbatch") is None:
         raise ConfigError("launcher: slurm was asked for, but sbatch is not here. Run it on the cluster's login node.")
+    for what, text in (("name of the suite", suite.name), ("folder", str(folder.path.resolve()))):
+        if has_control_characters(text):
+            raise ConfigError(
+                f"{text!r}: a line break or another control character in the {what}; a job's script has none."
+            )
     wanted = suite.resources
     executor = (Anywhere if anywhere else SlurmExecutor)(
         folder.path.resolve() / "slurm" / "%j", max_num_timeout=REQUEUES
@@ -210,16 +214,3 @@ def _asked(*command: str) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         said = (getattr(error, "stderr", None) or str(error)).strip()
         raise RunError(f"{command[0]}: the cluster does not answer ({said}). Try again later.") from error
-
-
-def _read_jobs(folder: SuiteFolder) -> dict[str, str]:
-    path = folder.path / "slurm" / "jobs.json"
-    if not path.exists():
-        return {}
-    jobs: dict[str, str] = json.loads(path.read_text())
-    return jobs
-
-
-def _write_jobs(folder: SuiteFolder, jobs: dict[str, str]) -> None:
-    with written_whole(folder.path / "slurm" / "jobs.json") as temporary:
-        temporary.write_text(json.dumps(jobs, indent=1) + "\n")

@@ -2,7 +2,7 @@
 
 Choosing wordings and filling slots are kept apart: a sentence becomes literals, with slots left open as `%(slot)s`,
 between places of choice. Telling a story is then joining literals and one `%` over the whole text, both of which run
-in C. The notation is described where it is used, in `storyworld_plots` and `storyworld_things`.
+in C. The notation is described where it is used, in `plots.py` and `things.py`.
 """
 
 import re

@@ -19,8 +19,8 @@ from hashlib import blake2b
 from random import Random
 from typing import NamedTuple, final
 
-from collapselab.corpus import storyworld_plots, storyworld_things, storyworld_words
-from collapselab.corpus.storyworld_notation import (
+from collapselab.corpus.storyworld import plots, things, words
+from collapselab.corpus.storyworld.notation import (
     Beat,
     Draw,
     Row,
@@ -190,21 +190,21 @@ class Plot(NamedTuple):
 
 def read_plot(name: str, folk: str, topics: str, text: str) -> Plot:
     if topics in TABLES:
-        words = TABLES[topics]
-        topic_rows = {word: Row({topics: word}, {}) for word in words.words}
+        drawn = TABLES[topics]
+        topic_rows = {word: Row({topics: word}, {}) for word in drawn.words}
     else:
-        topic_rows = rows(getattr(storyworld_things, topics.upper()), TABLES)
-        words = Table(topic_rows, "gentle")
-    told_beats = list(beats(text, storyworld_plots.SCENES, TABLES))
-    return Plot(name, folk == "any", folk == "rambler", words, topic_rows, told_beats)
+        topic_rows = rows(getattr(things, topics.upper()), TABLES)
+        drawn = Table(topic_rows, "gentle")
+    told_beats = list(beats(text, plots.SCENES, TABLES))
+    return Plot(name, folk == "any", folk == "rambler", drawn, topic_rows, told_beats)
 
 
-TABLES = {name: word_list(text) for name, text in (storyworld_words.NAMES | storyworld_words.WORDS).items()}
-PLOTS = {name: read_plot(name, *plot) for name, plot in storyworld_plots.PLOTS.items()}
+TABLES = {name: word_list(text) for name, text in (words.NAMES | words.WORDS).items()}
+PLOTS = {name: read_plot(name, *plot) for name, plot in plots.PLOTS.items()}
 PLOT_NAMES = list(PLOTS)
-THINGS = list(rows(storyworld_things.THINGS, TABLES).values())
-WILD_PLACES = list(rows(storyworld_things.WILD_PLACES, TABLES).values())
-PLACES = WILD_PLACES + list(rows(storyworld_things.TOWN_PLACES, TABLES).values())
+THINGS = list(rows(things.THINGS, TABLES).values())
+WILD_PLACES = list(rows(things.WILD_PLACES, TABLES).values())
+PLACES = WILD_PLACES + list(rows(things.TOWN_PLACES, TABLES).values())
 
 LIFE = ("trait", "home", "household")
 CHILD = Row({"hand": "hand", "hands": "hands"}, {slot: TABLES[f"{slot}_child"] for slot in LIFE})
@@ -213,7 +213,7 @@ CREATURE = Row({"hand": "paw", "hands": "paws"}, {slot: TABLES[f"{slot}_creature
 PREFIXES = ("", "f", "k", "e", "u")  # hero, friend, kin, elder, uncle
 HE, SHE = ("he", "him", "his", "himself"), ("she", "her", "her", "herself")
 PRONOUNS = {
-    (prefix, gender): {f"{prefix}{slot}": word for slot, word in zip(HE, words, strict=True)}
+    (prefix, gender): {f"{prefix}{slot}": word for slot, word in zip(HE, pronouns, strict=True)}
     for prefix in PREFIXES
-    for gender, words in (("girl", SHE), ("boy", HE))
+    for gender, pronouns in (("girl", SHE), ("boy", HE))
 }

@@ -1,0 +1,195 @@
+"""An analysis, and how it is kept: five tables, and `summary.json` that says what they were made from.
+
+The summary is written last and holds the sha256 of the tables that were analysed, of each table that came out, and the
+version of the program. An analysis of which any of that has changed is never shown: it is made again.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, astuple, dataclass, fields
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, TypeVar, final, get_type_hints
+
+from collapselab import __version__
+from collapselab.analysis.controls import Control
+from collapselab.analysis.diagnosis import Finding
+from collapselab.analysis.models import BETTER
+from collapselab.analysis.prediction import Prediction
+from collapselab.analysis.relate import Relation
+from collapselab.analysis.summary import Sentence
+from collapselab.analysis.trends import Trend
+from collapselab.disk import read_document, write_document
+from collapselab.errors import ConfigError, DamagedError, RunError
+from collapselab.records.csv_file import parse_table, read_bytes, shown, table_bytes, write_bytes
+from collapselab.records.tables import StoredTables
+
+SUMMARY = "summary.json"
+FORMAT = 2
+KINDS: dict[str, type] = {
+    "relate": Relation,
+    "controls": Control,
+    "trends": Trend,
+    "prediction": Prediction,
+    "diagnosis": Finding,
+}
+PERMUTATIONS = (99, 10_000_000)
+"""Fewer could not reach 0.05 after any correction; more would take days."""
+Line = TypeVar("Line")
+
+
+@final
+@dataclass(frozen=True)
+class Request:
+    """What an analysis is asked for, checked."""
+
+    outcome: str = "val_loss"
+    permutations: int = 10_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("permutations", "seed"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise ConfigError(f"{name}: {shown(value)} is not a whole number.")
+        if not isinstance(self.outcome, str):
+            raise ConfigError(f"outcome: {shown(self.outcome)} is not one. It is one of {', '.join(BETTER)}.")
+        least, most = PERMUTATIONS
+        if not least <= self.permutations <= most:
+            raise ConfigError(f"permutations: {shown(self.permutations)}; a test needs {least} to {most:,}.")
+        if self.seed < 0:
+            raise ConfigError(f"seed: {shown(self.seed)} is below 0.")
+
+
+@final
+@dataclass(frozen=True)
+class Analysis:
+    """All that `analyze` found; `to_json()` is the whole of it."""
+
+    directory: Path
+    outcome: str
+    permutations: int
+    seed: int
+    models: int
+    relations: list[Relation]
+    controls: list[Control]
+    trends: list[Trend]
+    predictions: list[Prediction]
+    findings: list[Finding]
+    sentences: list[Sentence]
+    sources: dict[str, str]
+    """sha256 of `runs.csv` and `results.csv`."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary and every table, ready for `json.dumps`."""
+        tables = {name: [asdict(row) for row in rows] for name, rows in self.tables.items()}
+        return {**self.summary(), **tables}
+
+    def summary(self) -> dict[str, Any]:
+        """What `summary.json` holds beside the hashes of the tables that came out."""
+        about = {name: getattr(self, name) for name in ("outcome", "models", "permutations", "seed")}
+        sentences = [asdict(row) for row in self.sentences]
+        return {"directory": str(self.directory), **about, "tables": self.sources, "sentences": sentences}
+
+    @property
+    def tables(self) -> dict[str, Sequence[Any]]:
+        """The rows of each table by its name."""
+        found = (self.relations, self.controls, self.trends, self.predictions, self.findings)
+        return dict(zip(KINDS, found, strict=True))
+
+    def contents(self) -> dict[str, bytes]:
+        """The bytes of each table's file, by its name."""
+        return {
+            f"{name}.csv": table_bytes(_columns(KINDS[name]), map(astuple, rows)) for name, rows in self.tables.items()
+        }
+
+    def write(self, folder: Path) -> None:
+        """Write the tables, and then the summary: what an interrupted write leaves behind does not fit the summary."""
+        contents = self.contents()
+        for name, content in contents.items():
+            write_bytes(folder / name, content)
+        facts = {"format": FORMAT, "program": program_version(), "files": _hashes(contents)}
+        write_document(folder / SUMMARY, {**facts, **self.summary()})
+
+
+def read_analysis(directory: Path, tables: StoredTables) -> Analysis | None:
+    """The analysis of these tables that is in the folder; None where there is none, or where anything has changed."""
+    folder = directory / "analysis"
+    try:
+        summary = read_document(folder / SUMMARY)
+        contents = {f"{name}.csv": read_bytes(folder / f"{name}.csv") for name in KINDS}
+    except (FileNotFoundError, DamagedError, RunError):
+        return None
+    made_from = {"program": program_version(), "tables": tables.hashes, "files": _hashes(contents)}
+    if any(summary.get(name) != value for name, value in made_from.items()):
+        return None
+    rows: dict[str, list[Any]] = {
+        name: _parsed(contents[f"{name}.csv"], folder / f"{name}.csv", kind) for name, kind in KINDS.items()
+    }
+    return Analysis(
+        directory, summary["outcome"], summary["permutations"], summary["seed"], summary["models"],
+        rows["relate"], rows["controls"], rows["trends"], rows["prediction"], rows["diagnosis"],
+        [Sentence(**sentence) for sentence in summary["sentences"]], tables.hashes,
+    )  # fmt: skip
+
+
+def last_request(directory: Path) -> Request:
+    """What the analysis that is in the folder was asked for, by this version or an earlier one; else the defaults."""
+    path = directory / "analysis" / SUMMARY
+    try:
+        summary = read_document(path, unchecked=True)
+        return Request(**{field.name: summary[field.name] for field in fields(Request)})
+    except FileNotFoundError:
+        return Request()
+    except KeyError as error:
+        raise DamagedError(f"{path}: no {error.args[0]} in it. {_AGAIN}") from error
+    except (DamagedError, ConfigError) as error:
+        where = "" if isinstance(error, DamagedError) else f"{path}: "
+        raise DamagedError(f"{where}{error} {_AGAIN}") from error
+
+
+_AGAIN = "Run `collapselab analyze` again, with the options that you want."
+
+
+@cache
+def program_version() -> str:
+    """The version of collapselab, and a hash of its source: both change what an analysis or a page holds."""
+    digest = hashlib.sha256()
+    for name, content in sorted(_source(files("collapselab"), "")):
+        digest.update(name.encode() + b"\0" + hashlib.sha256(content).digest())
+    return f"{__version__}+{digest.hexdigest()[:12]}"
+
+
+def _source(folder: Traversable, prefix: str) -> list[tuple[str, bytes]]:
+    found = []
+    for one in folder.iterdir():
+        if one.is_dir() and one.name != "__pycache__":
+            found += _source(one, f"{prefix}{one.name}/")
+        elif one.is_file():
+            found.append((prefix + one.name, one.read_bytes()))
+    return found
+
+
+def _hashes(contents: dict[str, bytes]) -> dict[str, str]:
+    return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+
+
+def _columns(kind: type) -> list[str]:
+    return [field.name for field in fields(kind)]
+
+
+def _parsed(content: bytes, path: Path, kind: type[Line]) -> list[Line]:
+    """The lines of one of the tables, as what they were before they were written."""
+    hints, (header, lines) = get_type_hints(kind), parse_table(content, path)
+    return [
+        kind(**{name: _cell(text, hints[name]) for name, text in zip(header, line, strict=True)}) for _, line in lines
+    ]
+
+
+def _cell(text: str, hint: Any) -> Any:
+    if hint in (str, int, float):
+        return hint(text)
+    kinds = [kind for kind in hint.__args__ if kind is not type(None)]
+    return kinds[0](text) if text else None

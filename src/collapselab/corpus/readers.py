@@ -1,0 +1,255 @@
+"""Files to documents: text, JSON lines and Parquet, plain or compressed.
+
+A file that can be read only in part is an error, never a shorter corpus. No more than one document is held in memory,
+and a document has a largest size: a compressed file of a few kilobytes can hold one line of many gigabytes.
+"""
+
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from collapselab.corpus.file_kinds import HEAD_BYTES, check_zstd, file_kind
+from collapselab.disk import disk_errors
+from collapselab.errors import CorpusError
+
+END_OF_TEXT = "<|endoftext|>"
+MEGABYTE = 1_000_000
+PARQUET_ROWS = 1024
+JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files are read: the column of tables, what separates documents of text, what to do with broken characters.
+
+    `max_document` is the largest size of one document, in bytes of UTF-8.
+    """
+
+    text_column: str = "text"
+    separator: str | None = END_OF_TEXT
+    errors: str = "strict"
+    max_document: int = 64 * MEGABYTE
+
+
+def read_documents(path: Path, reading: Reading) -> Iterator[str]:
+    """The documents of a file, read by its ending. Those of white space alone are dropped."""
+    kind = _ending(path)
+    read = _read_parquet if kind == ".parquet" else _read_json if kind in JSON_ENDINGS else _read_text
+    return cleaned(read(path, reading))
+
+
+def cleaned(documents: Iterator[str]) -> Iterator[str]:
+    """Documents without the newlines around them, and without those of white space alone."""
+    for document in documents:
+        stripped = document.strip("\n")
+        if stripped and not stripped.isspace():
+            yield stripped
+
+
+def check_file(path: Path) -> None:
+    """Refuse what is not text, JSON or Parquet by its first bytes, and a `.zst` file that is not whole."""
+    with _one_error(path):
+        with path.open("rb") as file:
+            found = file_kind(file.read(HEAD_BYTES), pointers_only=_ending(path) == ".parquet" or is_compressed(path))
+        if found is None and path.suffix == ".zst":
+            check_zstd(path)
+        if found is None and _ending(path) != ".parquet":
+            with _opened(path) as file:
+                found = file_kind(file.read(HEAD_BYTES))
+    if found is not None:
+        raise CorpusError(f"{path}: {found}")
+
+
+def is_compressed(path: Path) -> bool:
+    """Whether a file is decompressed when it is read."""
+    return path.suffix in _OPENERS
+
+
+def column_text(row: dict[str, Any], where: str, reading: Reading) -> str:
+    """The text of a row of a table, checked."""
+    if reading.text_column not in row:
+        raise no_column(where, reading.text_column, list(row))
+    text = row[reading.text_column]
+    if not isinstance(text, str):
+        raise CorpusError(f"{where}: column {reading.text_column!r} holds {type(text).__name__}, not text.")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        if reading.errors == "replace":
+            return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        half = f"\\u{ord(text[error.start]):04x}, half a character"
+        raise CorpusError(
+            f"{where}: column {reading.text_column!r} holds {half}. Go on with --errors replace."
+        ) from error
+    if size > reading.max_document:
+        raise _too_long(where, reading)
+    return text
+
+
+def no_column(where: str, column: str, columns: list[str]) -> CorpusError:
+    """The error for a table without the column of the text."""
+    return CorpusError(f"{where}: no column {column!r}. There are {', '.join(columns)}; choose one with --text-column.")
+
+
+def _read_text(path: Path, reading: Reading) -> Iterator[str]:
+    document, size = io.StringIO(), 0
+    for number, line, length in _lines(path, reading):
+        if line == reading.separator:
+            yield document.getvalue()
+            document, size = io.StringIO(), 0
+            continue
+        size += length
+        if size > reading.max_document:
+            raise _too_long(f"{path}, line {number:,}", reading)
+        document.write(line)
+        document.write("\n")
+    yield document.getvalue()
+
+
+def _read_json(path: Path, reading: Reading) -> Iterator[str]:
+    for number, line, _ in _lines(path, reading):
+        if not line or line.isspace():
+            continue
+        where = f"{path}, line {number:,}"
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise CorpusError(
+                f"{where}: not JSON ({error.msg} at column {error.colno}). One object a line is needed."
+            ) from error
+        except (ValueError, RecursionError) as error:  # numbers of thousands of digits; thousands of brackets
+            raise CorpusError(f"{where}: JSON that cannot be read ({error}). One object a line is needed.") from error
+        if not isinstance(row, dict):
+            raise CorpusError(f"{where}: {type(row).__name__}, not an object with a column {reading.text_column!r}.")
+        yield column_text(row, where, reading)
+
+
+def _read_parquet(path: Path, reading: Reading) -> Iterator[str]:
+    import pyarrow
+    import pyarrow.parquet
+
+    column = reading.text_column
+    try:
+        with disk_errors(path, reading=True):
+            _check_schema(path, pyarrow.parquet.read_schema(path), column)
+        # Repeated texts stay one text: a small file cannot become large by repeating.
+        with pyarrow.parquet.ParquetFile(path, read_dictionary=[column]) as table:
+            _check_row_groups(path, table.metadata, reading)
+            number = 0
+            for batch in table.iter_batches(batch_size=PARQUET_ROWS, columns=[column]):
+                for value in batch.column(column):
+                    where = f"{path}, row {number:,}"
+                    yield column_text({column: _plain(value, where, reading)}, where, reading)
+                    number += 1
+    except (pyarrow.ArrowException, OSError) as error:
+        cause = (str(error).splitlines() or [type(error).__name__])[0]
+        raise CorpusError(f"{path}: not a whole Parquet file ({cause}).") from error
+
+
+def _check_schema(path: Path, schema: Any, column: str) -> None:
+    from pyarrow import types
+
+    if column not in schema.names:
+        raise no_column(str(path), column, schema.names)
+    if schema.names.count(column) > 1:
+        raise CorpusError(f"{path}: {schema.names.count(column)} columns are named {column!r}. One is needed.")
+    kind = schema.field(column).type
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
+        raise CorpusError(f"{path}: column {column!r} holds {kind}, not text. Choose another with --text-column.")
+
+
+def _check_row_groups(path: Path, metadata: Any, reading: Reading) -> None:
+    """Refuse a file before it is read where the mean size of a group's texts is larger than a document may be."""
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
+        for number in range(group.num_columns):
+            chunk = group.column(number)
+            if chunk.path_in_schema != reading.text_column:
+                continue
+            if chunk.total_uncompressed_size > max(1, group.num_rows) * (reading.max_document + 1024):
+                raise _too_long(f"{path}, row group {index}", reading)
+
+
+def _plain(value: Any, where: str, reading: Reading) -> str | None:
+    """A text of Parquet as Python has it, with broken bytes refused or replaced; None where there is none."""
+    import pyarrow
+
+    value = value.value if isinstance(value, pyarrow.DictionaryScalar) and value.is_valid else value
+    if not value.is_valid:
+        return None
+    raw = value.as_buffer()
+    if raw.size > reading.max_document:
+        raise _too_long(where, reading)
+    try:
+        return str(raw.to_pybytes(), "utf-8", reading.errors)
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{where}: the text is not UTF-8. Go on with --errors replace.") from error
+
+
+def _lines(path: Path, reading: Reading) -> Iterator[tuple[int, str, int]]:
+    """Number, text without its end, and bytes of each line; bytes that are not UTF-8 are an error that says where."""
+    position = number = 0
+    with _one_error(path), _opened(path) as file:
+        while raw := file.readline(reading.max_document + 3):
+            number += 1
+            if len(raw) > reading.max_document + 2:  # the end of a line is not part of the document
+                raise _too_long(f"{path}, line {number:,}", reading)
+            if reading.errors == "strict" and b"\0" in raw:
+                where = position + raw.index(b"\0")
+                raise CorpusError(
+                    f"{path}: a zero byte at {where:,}: this is a binary file, not text. Take it out of the folder, or "
+                    "name the files that hold text."
+                )
+            try:
+                line = raw.decode("utf-8", reading.errors)
+            except UnicodeDecodeError as error:
+                where = position + error.start
+                raise CorpusError(
+                    f"{path}: byte {raw[error.start]:#04x} at position {where:,} (line {number:,}) is not UTF-8. "
+                    "Go on with --errors replace."
+                ) from error
+            position += len(raw)
+            yield number, line.removesuffix("\n").removesuffix("\r"), len(raw)
+
+
+def _too_long(where: str, reading: Reading) -> CorpusError:
+    limit = reading.max_document / MEGABYTE
+    return CorpusError(
+        f"{where}: a document of more than {limit:g} MB. Raise the limit with --max-document (in MB, and it needs many "
+        "times that memory), or separate the documents: --separator '' does it at empty lines."
+    )
+
+
+@contextmanager
+def _one_error(path: Path) -> Iterator[None]:
+    """What the disk and the compression say of a file that cannot be read, as one error."""
+    try:
+        with disk_errors(path, reading=True):
+            yield
+    except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
+        raise CorpusError(f"{path}: the compressed file is damaged or cut short ({error}).") from error
+
+
+def _ending(path: Path) -> str:
+    return path.with_suffix("").suffix if is_compressed(path) else path.suffix
+
+
+def _opened(path: Path) -> Any:
+    return _OPENERS[path.suffix](path) if is_compressed(path) else path.open("rb")
+
+
+def _open_zstd(path: Path) -> Any:
+    reader = zstandard.ZstdDecompressor().stream_reader(path.open("rb"), read_across_frames=True, closefd=True)
+    return io.BufferedReader(reader)
+
+
+_OPENERS: dict[str, Callable[[Path], Any]] = {".gz": gzip.GzipFile, ".zst": _open_zstd}

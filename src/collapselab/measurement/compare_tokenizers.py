@@ -1,0 +1,120 @@
+"""Whether a model and a corpus have the same tokenizer: token ids mean the same to both, or the numbers mean nothing.
+
+A corpus of another tokenizer runs through most models without an error, as its ids are below the size of the
+vocabulary. So the two are compared by what they do, through `tokenizer_hash`, before anything is measured.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from collapselab.corpus.blocks import Corpus
+from collapselab.corpus.vocabulary import PROBES, TOKENIZER_FILES, load_tokenizer, tokenizer_hash
+from collapselab.errors import CorpusError
+from collapselab.models.find import Source
+
+IDS_SHOWN, TEXT_SHOWN = 8, 40
+"""Token ids and characters of an example in a message."""
+
+
+@final
+@dataclass(frozen=True)
+class Tokenizers:
+    """The hashes of a model's and a corpus's tokenizer, None where there is none."""
+
+    model: str | None = None
+    corpus: str | None = None
+    unread: str = ""
+    """Why a tokenizer that is there could not be read."""
+    chat_template: bool = False
+    """Whether the model's tokenizer knows how to write a conversation."""
+
+    @property
+    def same(self) -> bool | None:
+        return None if self.model is None or self.corpus is None else self.model == self.corpus
+
+    def facts(self) -> dict[str, Any]:
+        """What a result records."""
+        return {"model": self.model, "corpus": self.corpus, "same": self.same}
+
+
+def compare_tokenizers(
+    source: Source, place: dict[str, Any], corpus: Corpus, *, trust_code: bool, other_tokenizer: bool
+) -> Tokenizers:
+    """The two tokenizers; CorpusError if they differ, unless another one was asked for.
+
+    A checkpoint of a run has a copy of its corpus's tokenizer. There the files are compared first, as the library may
+    open the same files as another class beside a model.
+    """
+    name = _tokenizer_of(source, place)
+    if name is None:
+        return Tokenizers(None, _hash_of(corpus))
+    if source.run and _is_copy(Path(name), corpus.path / "tokenizer"):
+        known = _hash_of(corpus)
+        return Tokenizers(known, known)
+    try:
+        tokenizer = load_tokenizer(name, trust_code=trust_code)
+    except CorpusError as error:
+        return Tokenizers(None, _hash_of(corpus), str(error))
+    chat = bool(getattr(tokenizer, "chat_template", None))
+    found = Tokenizers(tokenizer_hash(tokenizer), _hash_of(corpus), chat_template=chat)
+    if found.same is False and not other_tokenizer:
+        raise _refusal(source, tokenizer, corpus)
+    return found
+
+
+def _tokenizer_of(source: Source, place: dict[str, Any]) -> str | None:
+    """What `load_tokenizer` calls the model's tokenizer, None if there is none beside the model."""
+    if not place["local_files_only"]:
+        return f"{source.path}@{source.revision}" if source.revision else source.path
+    folder = Path(place["pretrained_model_name_or_path"])
+    if "gguf_file" in place:
+        return str(folder / place["gguf_file"])
+    return str(folder) if any(True for pattern in TOKENIZER_FILES for _ in folder.glob(pattern)) else None
+
+
+def _is_copy(folder: Path, original: Path) -> bool:
+    """Whether a folder holds every file of a tokenizer, byte for byte."""
+    files = sorted(original.glob("*")) if original.is_dir() else []
+    return bool(files) and all(
+        (folder / file.name).is_file() and (folder / file.name).read_bytes() == file.read_bytes() for file in files
+    )
+
+
+def _hash_of(corpus: Corpus) -> str | None:
+    """The hash in corpus.json, or of the tokenizer beside it for a corpus of an earlier version."""
+    recorded = corpus.facts.get("tokenizer_hash")
+    if isinstance(recorded, str):
+        return recorded
+    try:
+        return tokenizer_hash(corpus.tokenizer())
+    except CorpusError:
+        return None
+
+
+def _refusal(source: Source, tokenizer: Any, corpus: Corpus) -> CorpusError:
+    own = corpus.tokenizer()
+    return CorpusError(
+        f"{source.name}: its tokenizer is not the one of {corpus.path}. {_example(tokenizer, own)} Build a corpus with "
+        f"the model's own (collapselab corpus build TEXT --tokenizer {source.name}), or measure on this one all the "
+        "same with --other-tokenizer."
+    )
+
+
+def _example(model: Any, corpus: Any) -> str:
+    """The sizes of two tokenizers that differ, and the first text that they encode differently."""
+    sizes = f"The model's has {len(model):,} tokens, the corpus's {len(corpus):,}"
+    for text in PROBES:
+        first, second = (one.encode(text, add_special_tokens=True) for one in (model, corpus))
+        if first != second:
+            return f"{sizes}; of {_cut(text)!r} they make {_ids(first)} and {_ids(second)}."
+    return f"{sizes}; their vocabularies or merges differ."
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_SHOWN else f"{text[:TEXT_SHOWN]}…"
+
+
+def _ids(ids: list[int]) -> str:
+    more = ", …" if len(ids) > IDS_SHOWN else ""
+    return f"[{', '.join(map(str, ids[:IDS_SHOWN]))}{more}]"

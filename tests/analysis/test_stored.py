@@ -1,0 +1,164 @@
+"""An analysis is shown only with the tables it was made from; when a file was written does not matter."""
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.planted import row_of, run_of
+from collapselab.analysis.analyze import analyze, current_analysis
+from collapselab.analysis.stored import KINDS, Analysis, Request, program_version, read_analysis
+from collapselab.disk import read_document, sha256
+from collapselab.errors import ConfigError, DamagedError
+from collapselab.records.tables import read_tables, write_results, write_runs, write_tables
+
+REQUEST = {"outcome": "val_accuracy", "permutations": 99, "seed": 3}
+
+
+def fill(folder: Path, *, loss: float = 1.0) -> None:
+    runs = [run_of(f"{s}", seed=s, val_loss=loss + s**2, val_accuracy=0.5 - s / 99) for s in range(9)]
+    rows = [row_of(run, "agreement", 0.1 + run["seed"] / 20) for run in runs]
+    write_tables(folder, runs, rows, made_from=[])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    fill(tmp_path)
+    analyze(tmp_path, **REQUEST)
+    return tmp_path
+
+
+def current(folder: Path) -> Analysis:
+    return current_analysis(folder, read_tables(folder))
+
+
+def summary(folder: Path) -> Path:
+    return folder / "analysis" / "summary.json"
+
+
+def test_the_summary_says_what_it_was_made_from(folder: Path) -> None:
+    document = read_document(summary(folder))
+    assert document["tables"] == {name: sha256(folder / name) for name in ("runs.csv", "results.csv")}
+    assert document["files"] == {f"{name}.csv": sha256(folder / "analysis" / f"{name}.csv") for name in KINDS}
+    assert {name: document[name] for name in REQUEST} == REQUEST
+    assert document["program"] == program_version()
+
+
+def test_what_fits_is_read_and_not_made_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = read_analysis(folder, read_tables(folder))
+    assert made is not None
+    monkeypatch.setattr("collapselab.analysis.analyze.relate", None)
+    assert current(folder) == made
+    assert made.relations
+
+
+@pytest.mark.parametrize("age", [0, 2_000_000_000])
+def test_tables_that_changed_are_analysed_again_however_old_the_files_look(folder: Path, age: int) -> None:
+    before = current(folder)
+    fill(folder, loss=7.0)
+    for name in ("runs.csv", "results.csv"):
+        os.utime(folder / name, (age, age))  # the point of the test: times say nothing
+    after = current(folder)
+    assert after.sources != before.sources
+    assert after.sources == read_tables(folder).hashes
+    assert {name: getattr(after, name) for name in REQUEST} == REQUEST
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_edited_table_of_the_analysis_is_made_again(folder: Path, name: str) -> None:
+    path = folder / "analysis" / f"{name}.csv"
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"1", b"2") + b"\xff")
+    assert current(folder).contents()[f"{name}.csv"] == whole
+    assert path.read_bytes() == whole
+    path.unlink()
+    current(folder)
+    assert path.read_bytes() == whole
+
+
+def test_another_program_analyses_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collapselab.analysis.stored.program_version", lambda: "9.9.9+other")
+    assert read_analysis(folder, read_tables(folder)) is None
+    current(folder)
+    assert read_document(summary(folder))["program"] == "9.9.9+other"
+
+
+def test_an_edited_sentence_is_refused_with_what_to_do(folder: Path) -> None:
+    text = summary(folder).read_text()
+    summary(folder).write_text(text.replace("models", "MODELS"))
+    with pytest.raises(DamagedError, match="summary.json: damaged or edited.* Run `collapselab analyze` again"):
+        current(folder)
+
+
+def test_a_summary_of_an_earlier_version_gives_its_request_and_nothing_else(folder: Path) -> None:
+    document = json.loads(summary(folder).read_text())
+    sentences = [{"topic": "models", "table": "runs", "text": "All is well."}]
+    del document["checksum"]
+    summary(folder).write_text(json.dumps(document | {"sentences": sentences}))
+    found = current(folder)
+    assert {name: getattr(found, name) for name in REQUEST} == REQUEST
+    assert "All is well." not in [sentence.text for sentence in found.sentences]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"[]", b"\xff", b'{"outcome": NaN}', b"[" * 20_000, b'{"outcome": "val_loss"}',
+        b'{"outcome": ["val_loss"], "permutations": 99, "seed": 0}',
+        b'{"outcome": "val_loss", "permutations": {"a": 1}, "seed": 0}',
+        b'{"outcome": "val_loss", "permutations": true, "seed": 0}',
+        b'{"outcome": "val_loss", "permutations": 99, "seed": -1}',
+        b'{"outcome": "val_loss", "permutations": 1' + b"0" * 5000 + b', "seed": 0}',
+    ],
+)  # fmt: skip
+def test_an_odd_summary_is_one_message(folder: Path, content: bytes) -> None:
+    summary(folder).write_bytes(content)
+    with pytest.raises(DamagedError, match="summary.json: .*Run `collapselab analyze` again") as error:
+        current(folder)
+    assert len(str(error.value)) < 600
+
+
+def test_a_write_that_is_interrupted_leaves_nothing_that_fits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(folder, loss=7.0)
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("collapselab.analysis.stored.write_document", die)
+    with pytest.raises(KeyboardInterrupt):
+        analyze(folder, permutations=99)
+    assert read_analysis(folder, read_tables(folder)) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"permutations": 98}, "permutations: 98; a test needs 99 to 10,000,000"),
+        ({"permutations": 10**20}, "a test needs 99 to"),
+        ({"seed": -1}, "seed: -1 is below 0"),
+        ({"seed": 1.5}, "seed: 1.5 is not a whole number"),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_refused(change: dict[str, int], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Request(**change)
+
+
+def test_a_seed_of_twenty_digits_is_a_seed(folder: Path) -> None:
+    seed = 12345678901234567890
+    made = analyze(folder, permutations=99, seed=seed)
+    assert made == current(folder)
+    assert made.seed == seed
+
+
+def test_tables_of_ones_own_are_analysed_and_followed(tmp_path: Path) -> None:
+    runs = [run_of(f"{s}", seed=s, val_loss=float(np.sqrt(s + 1))) for s in range(9)]
+    write_runs(tmp_path / "runs.csv", runs)
+    write_results(tmp_path / "results.csv", [row_of(run, "agreement", run["seed"] / 9) for run in runs])
+    first = analyze(tmp_path, permutations=99)
+    write_results(tmp_path / "results.csv", [row_of(run, "agreement", run["seed"] / 7) for run in runs])
+    assert current(tmp_path).sources != first.sources
+    assert asdict(Request()) == {"outcome": "val_loss", "permutations": 10_000, "seed": 0}

@@ -1,0 +1,125 @@
+"""Odd values of every option of `train`, `sample` and `suite`: one message and no traceback, whatever they are.
+
+Everything is checked for real; only the training itself and the loading of a model are left out.
+"""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from collapselab import cli
+from collapselab.corpus.build import Recipe, build_corpus
+from collapselab.corpus.sources import open_source
+from collapselab.disk import disk_trouble
+from collapselab.errors import RunError, UserError
+from collapselab.training import generate
+from collapselab.training import train as training
+
+NUMBERS = ["0", "-1", "nan", "inf", "1e9", "1e300", "99999999999999999999", "9" * 400, "9" * 5000, "²", "abc", "1e-320"]
+WORDS = ["", "abc", "²", "\n", "[/b]", "é" * 300, "cuda:99", "cuda:x"]
+CHECKPOINTS = ["log:1", "log:²", "log:9999999999", "log:" + "9" * 5000, "0,nan", "-1", "1e308", "0," * 20_000]
+SETTINGS = [
+    "width", "depth", "dropout", "context", "epochs", "steps", "batch", "batch-tokens", "lr", "weight-decay", "warmup",
+    "clip", "label-smoothing", "seed", "data-seed", "accumulation", "save-minutes", "log-every",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus") / "storyworld"
+    build_corpus(open_source(["storyworld:stories=12,validation=4"]), folder, Recipe("bpe:300", block=32))
+    return folder
+
+
+def refused(*words: str | Path) -> str | None:
+    """The message of a command that is refused, None where it went well; anything else fails the test."""
+    start = time.monotonic()
+    result = CliRunner().invoke(cli.app, [str(word) for word in words])
+    assert time.monotonic() - start < 20
+    error = result.exception
+    if isinstance(error, SystemExit) and result.exit_code == 2:
+        return result.output
+    if isinstance(error, OSError) and error.filename is not None:
+        return disk_trouble(error, reading=True)  # as `main` says it
+    if error is not None and not isinstance(error, UserError):
+        raise error
+    return None if error is None else str(error)
+
+
+@pytest.mark.parametrize("option", SETTINGS)
+def test_a_number_of_train(option: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "_train", lambda *_: None)
+    command = ["train", "--corpus", corpus, "--width", "8", "--depth", "1", "--device", "cpu"]
+    answers = [refused(*command, "--out", tmp_path / f"{i}", f"--{option}={n}") for i, n in enumerate(NUMBERS)]
+    for number, answer in zip(NUMBERS, answers, strict=True):
+        if number in ("nan", "²", "abc", "-1"):
+            assert answer, number
+
+
+@pytest.mark.parametrize(
+    ("option", "values"),
+    [("family", WORDS), ("device", WORDS), ("report-to", WORDS), ("checkpoints", CHECKPOINTS), ("corpus", WORDS[1:])],
+)
+def test_a_word_of_train(
+    option: str, values: list[str], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "_train", lambda *_: None)
+    command = ["train", "--corpus", corpus, "--width", "8", "--depth", "1", "--device", "cpu"]
+    for number, value in enumerate(values):
+        assert refused(*command, "--out", tmp_path / f"{number}", f"--{option}={value}"), value
+
+
+@pytest.mark.parametrize("option", ["count", "tokens", "temperature", "top-k", "seed"])
+def test_a_number_of_sample(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reached(*_: Any) -> None:
+        raise RunError("reached the model")
+
+    monkeypatch.setattr(generate, "_chosen", reached)
+    for number in ("nan", "-1", "99999999999999999999", "9" * 400, "inf", "1e-320"):
+        assert refused("sample", "m", f"--{option}={number}") not in (None, "reached the model"), number
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        *(("tokenizer", f"bpe:{size}") for size in ("²", "1", "", "-1", "99999999999999999999")),
+        *((name, 10**90) for name in ("block", "blocks", "validation_share")),
+        ("validation_share", float("nan")),
+    ],
+)
+def test_a_corpus_of_a_recipe(setting: str, value: Any, tmp_path: Path) -> None:
+    spec = {"source": "storyworld:stories=12", "tokenizer": "bpe:300", "block": 32, setting: value}
+    recipe = {"question": "Why?", "corpus": spec, "base": {"width": 8, "depth": 1}}
+    (tmp_path / "odd.yaml").write_text(yaml.safe_dump(recipe))
+    assert refused("suite", "plan", tmp_path / "odd.yaml", "--no-timing", "--out", tmp_path / "out")
+
+
+@pytest.mark.parametrize("command", ["train", "suite run", "suite plan", "suite collect", "demo"])
+def test_a_folder_under_a_file_is_one_message_and_exit_2(
+    command: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "odd.yaml").write_text(
+        yaml.safe_dump({"question": "Why?", "corpus": str(corpus), "base": {"width": 8, "depth": 1}})
+    )
+    words: dict[str, list[Any]] = {
+        "train": ["--corpus", corpus, "--width", 8, "--depth", 1, "--device", "cpu"],
+        "suite plan": [tmp_path / "odd.yaml", "--no-timing"],
+        "demo": ["--jobs", "1"],
+    }
+    given = words.get(command, [tmp_path / "odd.yaml"])
+    for out in (tmp_path / "file", tmp_path / "file" / "x"):
+        monkeypatch.setattr("sys.argv", ["collapselab", *command.split(), *map(str, given), "--out", str(out)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        said = capsys.readouterr().err
+        if command == "suite plan":
+            continue  # it writes nothing
+        assert ended.value.code == 2, said
+        assert said.splitlines()[-1].startswith("collapselab: ")
+        assert str(tmp_path / "file") in said
+    assert (tmp_path / "file").read_text() == "mine"
