@@ -38,18 +38,10 @@ from collapselab.training.train import train
 from reliability.world import PERMUTATIONS, corpus_of, make, run_of
 
 VOLATILE = {
-    "seconds",
-    "started",
-    "tokens_per_second",
-    "checksum",
-    "corpus",
-    "path",
-    "model",
-    "directory",
-    "made_from",
-    "machine",
-}
-"""Times, and what is named by the folder it is in; and hashes of documents that hold such."""
+    "seconds", "started", "tokens_per_second", "machine", "path", "corpus", "model", "directory",
+    "checksum", "files_hash", "made_from", "tables"
+}  # fmt: skip
+"""Times, what is named by the folder it is in, and hashes of documents that hold such."""
 
 ACTS = ("replace", "fsync", "unlink", "rename", "mkdir", "rmdir")
 
