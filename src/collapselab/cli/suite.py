@@ -4,14 +4,17 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from collapselab.cli.options import JsonOption, suite_names
+from collapselab.cli.options import JsonOption, launcher_names, suite_names
+
+if TYPE_CHECKING:
+    from collapselab.suite.status import State
 
 app = typer.Typer(
     help="Plan, run and follow many models: one recipe, one folder, one table.",
@@ -111,7 +114,13 @@ def run(
         int, typer.Option(help="Processes side by side; they share the processors.", rich_help_panel=WHERE)
     ] = 1,
     launcher: Annotated[
-        Literal["local", "slurm"], typer.Option(help="This machine, or a cluster.", rich_help_panel=WHERE)
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="`local`: this machine. `slurm`: a cluster.",
+            autocompletion=launcher_names,
+            rich_help_panel=WHERE,
+        ),
     ] = "local",
     device: Annotated[str, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:1`.", rich_help_panel=WHERE)] = "auto",
     retry_failed: Annotated[
@@ -126,7 +135,7 @@ def run(
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="With `--launcher slurm`: show the job's script, submit nothing.", rich_help_panel=WHERE
+            "--dry-run", help="Show the script that the launcher would submit. Submit nothing.", rich_help_panel=WHERE
         ),
     ] = False,
     as_json: JsonOption = False,
@@ -143,27 +152,31 @@ def run(
     from collapselab.suite.show import shown_live, status_table, wide_console
 
     opened, folder = suites.open_suite(suite, scale=scale, out=out)
-    if launcher == "slurm" or dry_run:
-        _submit(suite, opened, folder, retry_failed, accept_change, dry_run, as_json)
+    if dry_run:
+        print(suites.script(opened, folder, launcher=launcher))
         return
     with shown_live() as watch:
-        report = suites.run(
+        done = suites.run(
             opened,
             folder,
+            launcher=launcher,
             jobs=jobs,
             device=device,
             retry_failed=retry_failed,
             accept_change=accept_change,
             watch=watch,
         )
+    if not done.waited:
+        _show_jobs(suite, folder.path, done.jobs, as_json)
+        return
     if as_json:
-        print(json.dumps({"out": str(folder.path), "runs": [state.facts() for state in report.states]}))
+        print(json.dumps({"out": str(folder.path), "runs": [state.facts() for state in done.states]}))
     else:
-        wide_console().print(status_table(report.states))
+        wide_console().print(status_table(done.states))
         made = f"{folder.path}: runs.csv, results.csv. Next: collapselab analyze {folder.path}"
         Console().print(escape(made), soft_wrap=True)
-    _report_refused(report.tables.refused)
-    if report.failed or report.tables.refused:
+    _report_refused(done.tables.refused)
+    if done.failed or done.tables.refused:
         raise typer.Exit(1)
 
 
@@ -181,22 +194,21 @@ def status(
     Example: `collapselab suite status demo --follow`
     """
     from collapselab.suite import run as suites
-    from collapselab.suite.launchers.slurm import job_states
     from collapselab.suite.show import shown_live, status_table, wide_console
 
     opened, folder = suites.open_suite(suite, scale=scale, out=out)
 
-    def look() -> list[Any]:
-        return suites.status(opened, folder, jobs=job_states(folder))
+    def current_states() -> "list[State]":
+        return suites.status(opened, folder, jobs=suites.job_states(folder))
 
-    states = look()
+    states = current_states()
     if follow:
         with shown_live() as watch:
             while any(state.stage in ("queued", "training", "measuring", "stopped") for state in states):
                 if watch is not None:
                     watch(states)
                 time.sleep(2)
-                states = look()
+                states = current_states()
     if as_json:
         print(json.dumps({"out": str(folder.path), "runs": [state.facts() for state in states]}, ensure_ascii=False))
     else:
@@ -238,32 +250,21 @@ def collect(
 
 @app.command()
 def cancel(suite: SuiteArgument, scale: ScaleOption = None, out: OutOption = None) -> None:
-    """Take the suite's jobs off the cluster's queue; what they have saved stays.
+    """Cancel the suite's jobs that are in a cluster's queue. What they have saved stays.
 
     Example: `collapselab suite cancel paper`
     """
     from collapselab.suite import run as suites
-    from collapselab.suite.launchers.slurm import cancel as cancelled
 
     _, folder = suites.open_suite(suite, scale=scale, out=out)
-    print(f"{folder.path}: {cancelled(folder):,} jobs cancelled.")
+    print(f"{folder.path}: {suites.cancel(folder):,} jobs cancelled.")
 
 
-def _submit(
-    name: str, opened: Any, folder: Any, retry_failed: bool, accept_change: bool, dry_run: bool, as_json: bool
-) -> None:
-    from collapselab.suite.launchers.slurm import script, submit
-
-    if dry_run:
-        print(script(opened, folder))
-        return
-    submitted = submit(opened, folder, retry_failed=retry_failed, accept_change=accept_change)
+def _show_jobs(name: str, folder: Path, jobs: dict[str, str], as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"out": str(folder.path), "jobs": submitted}))
+        print(json.dumps({"out": str(folder), "jobs": jobs}))
     else:
-        print(
-            f"{folder.path}: {len(submitted):,} jobs submitted. Follow them: collapselab suite status {name} --follow"
-        )
+        print(f"{folder}: {len(jobs):,} jobs submitted. Follow them: collapselab suite status {name} --follow")
 
 
 def _report_refused(refused: list[str]) -> None:

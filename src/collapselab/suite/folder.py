@@ -98,8 +98,8 @@ class SuiteFolder:
         with locked(self.path / ".locks" / name, wait=wait):
             yield
 
-    def in_hand(self, name: str) -> bool:
-        """Whether a process is at the run."""
+    def is_running(self, name: str) -> bool:
+        """Whether a process is performing the run."""
         return is_locked(self.path / ".locks" / name)
 
     def failure(self, name: str) -> "Failure | None":

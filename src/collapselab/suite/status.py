@@ -49,7 +49,7 @@ def run_state(folder: SuiteFolder, entry: Entry, options: Options, *, job: str |
     failure = folder.failure(entry.name)
     if not unmade and not unmeasured:
         stage: Stage = "done"
-    elif folder.in_hand(entry.name):
+    elif folder.is_running(entry.name):
         stage = "training" if unmade else "measuring"
     elif failure is not None:
         stage = "failed"
