@@ -46,7 +46,8 @@ class SuiteFolder:
         """Write suite.json, or make sure that the one there is of the same recipe."""
         old = self.record()
         if old is not None:
-            changes = _changes(_deciding(old.recipe), _deciding(json.loads(json.dumps(suite.document))))
+            before = suite_from(old.recipe, name=old.name, scale=old.scale)  # with what later versions can be asked
+            changes = _changes(_deciding(before), _deciding(suite))
             if changes and not accept_change:
                 raise RunError(
                     f"{self.path}: was run from another recipe ({'; '.join(changes)}). Name another folder with --out, "
@@ -164,9 +165,10 @@ def as_argument(folder: Path) -> str:
     return shlex.quote(text)
 
 
-def _deciding(recipe: dict[str, Any]) -> dict[str, Any]:
-    """The sections that decide numbers."""
-    return {section: values for section, values in recipe.items() if section not in ("question", "resources")}
+def _deciding(suite: Suite) -> dict[str, Any]:
+    """The sections of a recipe that decide numbers, as JSON has them."""
+    document: dict[str, Any] = json.loads(json.dumps(suite.document))
+    return {section: values for section, values in document.items() if section not in ("question", "resources")}
 
 
 def _changes(old: Any, new: Any, place: str = "") -> list[str]:
