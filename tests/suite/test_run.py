@@ -479,6 +479,20 @@ def test_a_damaged_checkpoint_is_trained_again_before_it_is_measured(copied: tup
     assert without_times(folder) == whole
 
 
+def test_a_run_whose_folder_is_a_link_is_measured_under_its_own_name(
+    copied: tuple[Suite, SuiteFolder], tmp_path: Path
+) -> None:
+    suite, folder = copied
+    whole, one = without_times(folder), entries(suite, folder)[0]
+    folder.run(one.name).rename(tmp_path / "on another disk")
+    folder.run(one.name).symlink_to(tmp_path / "on another disk")
+    for path in (folder.run(one.name) / "measure").glob("*.json"):
+        path.unlink()
+    assert perform(folder, one, suite.measure).result == "done"
+    assert collect(folder).refused == []
+    assert without_times(folder) == whole
+
+
 def test_trouble_with_the_disk_ends_the_crew_with_one_message(
     tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

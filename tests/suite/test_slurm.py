@@ -15,9 +15,9 @@ import pytest
 from collapselab.errors import ConfigError, Interrupted, RunError
 from collapselab.records.tables import read_results, read_runs
 from collapselab.suite import run as suites
-from collapselab.suite import torchrun as together
+from collapselab.suite import torchrun
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.job import perform
+from collapselab.suite.job import RunTask, perform
 from collapselab.suite.launchers import LAUNCHERS, slurm
 from collapselab.suite.recipe import Suite
 from suite.recipes import opened
@@ -169,7 +169,7 @@ def test_several_processes_do_one_run(tmp_path: Path, tiny: dict[str, Any]) -> N
     """Two processes on the CPU, as two GPUs would: the curve is that of one but for rounding, the rows are all there."""
     suite, folder = opened(tmp_path, tiny, grid={"width": [8]})
     (entry,) = suites.prepare(suite, folder).entries
-    assert perform(folder, entry, suite.measure, device="cpu", processes=2).result == "done"
+    assert perform(folder, entry, suite.measure, device="cpu", method=torchrun.torchrun(2)).result == "done"
     alone = SuiteFolder(tmp_path / "alone")
     assert perform(alone, entry, suite.measure, device="cpu").result == "done"
     losses = []
@@ -186,13 +186,11 @@ def test_the_first_of_several_processes_says_what_went_wrong(
     suite, folder = opened(tmp_path, tiny, grid={"width": [8]}, base=tiny["base"] | {"lr": 1e30, "clip": 0.0})
     (entry,) = suites.prepare(suite, folder).entries
     task = tmp_path / "task.pickle"
-    task.write_bytes(
-        pickle.dumps((str(folder.path), entry, suite.measure, "cpu", entry.checkpoints, entry.checkpoints))
-    )
+    task.write_bytes(pickle.dumps(RunTask(folder, entry, suite.measure, "cpu", entry.checkpoints, entry.checkpoints)))
     for rank, said in (("1", False), ("0", True)):
         monkeypatch.setenv("RANK", rank)
         with pytest.raises(SystemExit) as ended:
-            together.main(task)
+            torchrun.main(task)
         assert ended.value.code == 2
         assert (tmp_path / "reason.txt").exists() == said
     assert "Stopped before the update" in (tmp_path / "reason.txt").read_text()

@@ -19,12 +19,13 @@ from collapselab.records.options import Options
 from collapselab.signals import interruptible
 from collapselab.suite.collect import collect
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.job import perform
+from collapselab.suite.job import perform, train_and_measure
 from collapselab.suite.plan import Entry
 from collapselab.suite.recipe import Suite
 from collapselab.suite.recipe_text import has_control_characters
 from collapselab.suite.request import LaunchRequest
 from collapselab.suite.threads import threads_each
+from collapselab.suite.torchrun import torchrun
 
 if TYPE_CHECKING:
     from submitit.core.core import Executor
@@ -105,6 +106,7 @@ class SlurmJob:
 
         torch.set_num_threads(int(os.environ.get("SLURM_CPUS_PER_TASK") or threads_each(1)))
         folder, number = SuiteFolder(self.path), _signal()
+        method = torchrun(self.processes) if self.processes > 1 else train_and_measure
         requeue: Any = signal.getsignal(number)
         signals: list[int] = []
 
@@ -115,7 +117,7 @@ class SlurmJob:
         signal.signal(number, time_is_up)
         try:
             with interruptible(signal.SIGTERM):
-                outcome = perform(folder, entry, self.options, retry=self.retry, processes=self.processes)
+                outcome = perform(folder, entry, self.options, retry=self.retry, method=method)
         except Interrupted:
             if signals and callable(requeue):
                 requeue(number, None)
