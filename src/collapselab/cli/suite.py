@@ -1,4 +1,4 @@
-"""`collapselab suite`: many models, planned, run, followed and gathered in one table."""
+"""`collapselab suite`: plan, run and follow many models, and collect their tables."""
 
 import json
 import sys
@@ -22,7 +22,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-WHERE, AGAIN = "Where it runs", "Going on"
+WHERE, AGAIN = "Where it runs", "Continuing"
 
 SuiteArgument = Annotated[
     str,
@@ -39,7 +39,7 @@ ScaleOption = Annotated[
 OutOption = Annotated[
     Path | None, typer.Option(help="The suite's folder. [default: suites/NAME, suites/NAME-small]", show_default=False)
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="List every run, however many.")]
+AllOption = Annotated[bool, typer.Option("--all", help="List every run.")]
 
 
 @app.command("list")
@@ -52,14 +52,16 @@ def list_suites(as_json: JsonOption = False) -> None:
 
     suites = [load_suite(name) for name in shipped()]
     if as_json:
-        print(json.dumps([{"name": one.name, "question": one.question, "runs": len(one.runs)} for one in suites]))
+        print(
+            json.dumps([{"name": suite.name, "question": suite.question, "runs": len(suite.runs)} for suite in suites])
+        )
         return
     table = Table("suite", "runs", "question", box=None, header_style="bold")
-    for one in suites:
-        table.add_row(escape(one.name), f"{len(one.runs):,}", escape(one.question))
+    for suite in suites:
+        table.add_row(escape(suite.name), f"{len(suite.runs):,}", escape(suite.question))
     console = Console()
     console.print(table)
-    console.print("See what one comes to: collapselab suite plan demo", soft_wrap=True)
+    console.print("What a suite needs: collapselab suite plan demo", soft_wrap=True)
 
 
 @app.command()
@@ -67,12 +69,12 @@ def plan(
     suite: SuiteArgument,
     scale: ScaleOption = None,
     out: OutOption = None,
-    timing: Annotated[bool, typer.Option(help="Time a few steps, to say how long it takes here.")] = True,
+    timing: Annotated[bool, typer.Option(help="Time a few steps, to estimate how long it takes here.")] = True,
     device: Annotated[str, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:1`.")] = "auto",
     every: AllOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a suite comes to: sizes, tokens, FLOPs, disk, time here, what is done already, what to look at.
+    """Show what a suite needs: sizes, tokens, FLOPs, disk, time on this machine; what is done already; warnings.
 
     Example: `collapselab suite plan scale --scale small`
     """
@@ -87,11 +89,11 @@ def plan(
     with console.status(f"planning {len(opened.runs):,} runs …"):
         planned = planned_suite(opened, folder)
         states = [run_state(folder, entry, opened.measure) for entry in planned.entries]
-    found = None
+    measured = None
     if timing and planned.entries:
         with console.status("timing a few steps …"):
-            found = pace(planned.entries, device=device)
-    facts = plan_facts(planned, states, opened.measure, found)
+            measured = pace(planned.entries, device=device)
+    facts = plan_facts(planned, states, opened.measure, measured)
     facts = {"suite": opened.name, "scale": opened.scale, "question": opened.question, "out": str(folder.path)} | facts
     if as_json:
         print(json.dumps(facts, ensure_ascii=False))
@@ -99,7 +101,9 @@ def plan(
         Console().print(f"[bold]{escape(opened.name)}[/bold]: {escape(opened.question)}", soft_wrap=True)
         wide_console().print(plan_table(facts, every=every))
         if any(entry.corpus.hash is None for entry in planned.entries):
-            Console().print("Its corpus is not built yet: numbers of tokens are guesses, names have another hash.")
+            Console().print(
+                "Its corpus is not built yet: numbers of tokens are estimates, and the hash in each name will change."
+            )
         Console().print(escape(f"Run it: collapselab suite run {suite} → {folder.path}"), soft_wrap=True)
     if planned.impossible:
         raise typer.Exit(2)
@@ -124,12 +128,14 @@ def run(
     ] = "local",
     device: Annotated[str, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:1`.", rich_help_panel=WHERE)] = "auto",
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Try runs again that failed before.", rich_help_panel=AGAIN)
+        bool, typer.Option("--retry-failed", help="Try failed runs again.", rich_help_panel=AGAIN)
     ] = False,
     accept_change: Annotated[
         bool,
         typer.Option(
-            "--accept-change", help="Go on in the same folder though the recipe has changed.", rich_help_panel=AGAIN
+            "--accept-change",
+            help="Continue in the same folder although the recipe has changed.",
+            rich_help_panel=AGAIN,
         ),
     ] = False,
     dry_run: Annotated[
@@ -142,7 +148,7 @@ def run(
 ) -> None:
     """Train and measure what is missing, and keep `runs.csv` and `results.csv` current.
 
-    Stopped, killed or repeated, it goes on where it was. Two of them on one folder share the work.
+    Stopped, killed or repeated, it continues. Two of them on one folder share the work.
 
     In minutes: `collapselab suite run demo --jobs 2`
 
@@ -189,7 +195,7 @@ def status(
     every: AllOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show where every run stands: queued, training (step, loss, time left), measuring, done, failed and why.
+    """Show the state of every run: queued, training (step, loss, time left), measuring, done, failed and why.
 
     Example: `collapselab suite status demo --follow`
     """
@@ -227,13 +233,13 @@ def collect(
     Example: `collapselab suite collect suites/demo`
     """
     from collapselab.suite import run as suites
-    from collapselab.suite.collect import collect as collected
+    from collapselab.suite.collect import collect as collect_tables
     from collapselab.suite.folder import SuiteFolder
     from collapselab.suite.recipe import is_shipped
 
     named = out is None and not is_shipped(suite) and Path(suite).is_dir()
     folder = SuiteFolder(suite) if named else suites.open_suite(suite, scale=scale, out=out)[1]
-    tables = collected(folder)
+    tables = collect_tables(folder)
     counts = {
         "runs": len({run["run"] for run in tables.runs}),
         "checkpoints": len(tables.runs),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import final
 
 from collapselab.errors import ConfigError, RunError
-from collapselab.suite.collect import Tables, collect
+from collapselab.suite.collect import SuiteTables, collect
 from collapselab.suite.corpora import build_corpora, corpus_facts
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.launchers import LAUNCHERS, find_launcher
@@ -31,7 +31,7 @@ class SuiteRun:
     """What a `suite run` did: the state of every run, and the tables or the jobs."""
 
     states: list[State]
-    tables: Tables
+    tables: SuiteTables
     """Of all runs; empty where the launcher did not wait."""
     jobs: dict[str, str]
     """The id of each job that was submitted, by run; empty where the launcher waited."""
@@ -43,7 +43,7 @@ class SuiteRun:
 
 
 def default_folder(suite: Suite) -> Path:
-    """Where a suite runs unless another folder is named."""
+    """The folder of a suite, unless another is named."""
     return Path("suites") / (suite.name if suite.scale == "full" else f"{suite.name}-{suite.scale}")
 
 
@@ -65,12 +65,12 @@ def open_suite(
 
 
 def plan(suite: Suite, folder: SuiteFolder, *, advance: Callable[[int], object] = lambda _: None) -> SuitePlan:
-    """What the suite comes to; nothing is built or trained."""
+    """All runs with their sizes and costs; nothing is built or trained."""
     return plan_suite(suite, corpus_facts(suite, folder.path), advance=advance)
 
 
 def prepare(suite: Suite, folder: SuiteFolder, *, accept_change: bool = False) -> SuitePlan:
-    """Everything before the first run: the recipe kept, the corpora built, all runs checked."""
+    """Do everything that comes before the first run: keep the recipe, build the corpora, check all runs."""
     folder.begin(suite, accept_change=accept_change)
     with folder.locked("corpora", wait=True):
         corpora = build_corpora(suite, folder.path)
@@ -105,7 +105,7 @@ def run(
     try:
         submitted = chosen.submit(request, missing, monitor.update) if missing else {}
     finally:
-        tables = collect(folder) if chosen.waits else Tables()
+        tables = collect(folder) if chosen.waits else SuiteTables()
     return SuiteRun(monitor.states(), tables, submitted, chosen.waits)
 
 
