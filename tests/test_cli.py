@@ -102,6 +102,14 @@ def test_the_names_of_suites_that_the_shell_is_offered_are_those_that_are_shippe
     assert suite_names("") == list(shipped())
 
 
+def test_the_launchers_that_the_shell_is_offered_are_those_that_there_are() -> None:
+    from collapselab.cli.options import launcher_names
+    from collapselab.suite.launchers import LAUNCHERS
+
+    assert launcher_names("") == sorted(LAUNCHERS)
+    assert launcher_names("sl") == ["slurm"]
+
+
 COMPLETING = """
 import atexit, sys
 from collapselab.cli import main

@@ -124,7 +124,7 @@ def test_a_suite_of_processes(jobs: int, number: signal.Signals, tmp_path: Path)
         process.send_signal(number)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 128 + number, said
-    assert "stopped with 2 of 2 runs to go. Everything is saved; the same command goes on." in " ".join(said.split())
+    assert "stopped with 2 of 2 runs to go. Everything is saved; the same command continues." in " ".join(said.split())
     assert "Traceback" not in said
     assert leftovers(tmp_path) == []
     states = list((tmp_path / "stopped").glob("*/state/*.safetensors"))

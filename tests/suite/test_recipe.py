@@ -121,7 +121,7 @@ TEN = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (BILLION, r"line 8: a5 comes to more than 200,000 values, its aliases written out"),
+        (BILLION, r"line 8: a5 has more than 200,000 values, its aliases written out"),
         (CHAIN, r"line \d+: more than 50 levels of nesting"),
         ("base: " + "[" * 2000 + "]" * 2000, "line 3: more than 50 levels of nesting"),
         ("base: " + "{a: " * 2000 + "1" + "}" * 2000, "line 3: more than 50 levels of nesting"),
@@ -129,9 +129,9 @@ TEN = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
         ("\n".join("  " * i + "a:" for i in range(900)), "line 5.: more than 50 levels of nesting"),
         ("base: {width: 8, depth: 1}\n" + "# a comment\n" * 100_000, "larger than 1,000,000 bytes"),
         (f"base: {{width: 8}}\ngrid: {{depth: {TEN}, seed: {TEN}, lr: {TEN}, data_seed: {TEN}, warmup: {TEN}, clip: {TEN}}}",
-         "line 4: grid: the recipe comes to 1,000,000 runs or more; 100,000 are the most"),
+         "line 4: grid: the recipe has 1,000,000 runs or more; 100,000 are the most"),
         ("runs:\n" + "".join(f"- {{width: {i}, grid: {{seed: {TEN}, depth: {TEN}, batch: {TEN}}}}}\n" for i in range(8, 200)),
-         r"line 104: runs\[100\]: the recipe comes to 101,000 runs or more"),
+         r"line 104: runs\[100\]: the recipe has 101,000 runs or more"),
         (f"base: {{width: 8, depth: 1, seed: {'9' * 5000}}}", "line 3: base.seed is a number of 5,000 digits"),
         ("base: {width: 8, depth: 1}\nresources: {memory: .inf}", "line 4: resources.memory: inf will not do"),
         ("base: {width: 8, depth: 1}\nresources: {minutes: 99999999999999999999}", "line 4: resources.minutes"),

@@ -17,19 +17,31 @@ import pytest
 
 from collapselab.core import moments
 from collapselab.core.moments import ClassMoments
-from collapselab.errors import ConfigError, CorpusError, DamagedError, DiskError, Interrupted, RunError, UserError
+from collapselab.errors import (
+    ConfigError,
+    CorpusError,
+    DamagedError,
+    DiskError,
+    Interrupted,
+    ModelError,
+    RunError,
+    UserError,
+)
 from collapselab.measurement import resume as store
 from collapselab.records.result import Result
+from collapselab.records.run import RunFolder
 from collapselab.records.tables import Row, read_results, read_runs
 from collapselab.suite import run as suites
 from collapselab.suite.collect import collect
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.job import Outcome, perform
 from collapselab.suite.launchers import local as launch
-from collapselab.suite.launchers.local import Crew, Worker, threads_each
+from collapselab.suite.launchers.local import Crew
 from collapselab.suite.plan import Entry
 from collapselab.suite.recipe import Suite
 from collapselab.suite.status import State, run_state
+from collapselab.suite.threads import threads_each
+from collapselab.suite.worker import Worker
 from suite.recipes import opened, written
 
 NO_TIMES = {"seconds"}
@@ -163,14 +175,20 @@ def test_a_failure_whose_cause_is_gone_can_be_retried(tmp_path: Path, tiny: dict
     assert [row["why"] for row in collect(folder).runs] == [None, None]
 
 
-def test_a_checkpoint_that_cannot_be_measured_says_so_in_its_row(copied: tuple[Suite, SuiteFolder]) -> None:
+def test_a_checkpoint_that_cannot_be_measured_says_so_in_its_row(
+    copied: tuple[Suite, SuiteFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
     suite, folder = copied
     one = entries(suite, folder)[0]
     (folder.run(one.name) / "measure" / "0.json").unlink()
-    (folder.run(one.name) / "checkpoints" / "0" / "config.json").write_text("{")
+
+    def fail(*_: object, **__: object) -> None:
+        raise ModelError("layer 3 has no weights.")
+
+    monkeypatch.setattr("collapselab.measurement.measure.measure", fail)
     assert perform(folder, one, suite.measure).result == "failed"
     rows = {row["checkpoint"]: row for row in collect(folder).runs if row["run"] == one.name}
-    assert rows["0"]["why"].startswith("measuring failed: ")
+    assert rows["0"]["why"] == "measuring failed: layer 3 has no weights."
     assert rows["0"]["val_loss"] is not None
     assert [row["why"] for name, row in rows.items() if name != "0"] == [None]
 
@@ -220,9 +238,9 @@ def kill_a_worker(crew: Crew, folder: SuiteFolder, one: Entry, deaths: int) -> N
     killed: set[Worker] = set()
     while len(killed) < deaths:
         for worker in set(crew._workers.values()) - killed:
-            if folder.in_hand(one.name):
+            if folder.is_running(one.name):
                 os.kill(worker.pid, signal.SIGKILL)
-                worker.ended()
+                worker.wait()
                 killed.add(worker)
         time.sleep(0.01)
 
@@ -241,14 +259,14 @@ def test_all_who_ask_at_the_same_time_learn_how_a_process_ended(
 
     monkeypatch.setattr(forkserver, "read_signed", slowly)
     statuses: list[int] = []
-    threads = [threading.Thread(target=lambda: statuses.append(worker.ended())) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: statuses.append(worker.wait())) for _ in range(4)]
     for thread in threads:
         thread.start()
     os.kill(worker.pid, signal.SIGKILL)
     for thread in threads:
         thread.join(30)
     assert statuses == [-signal.SIGKILL] * 4
-    assert not worker.alive()
+    assert not worker.is_alive()
     worker.stop()  # the dead do not mind
     worker.dismiss()
 
@@ -358,8 +376,9 @@ def test_a_damaged_record_may_be_deleted_and_the_suite_goes_on(copied: tuple[Sui
 def test_rows_whose_hash_does_not_fit_are_refused(copied: tuple[Suite, SuiteFolder]) -> None:
     suite, folder = copied
     first, second, third = entries(suite, folder)
-    record = folder.run(first.name) / "run.json"
-    record.write_text(record.read_text().replace('"lr": 0.003', '"lr": 0.004'))
+    record = RunFolder(folder.run(first.name)).record()
+    assert record is not None
+    record.model_copy(update={"settings": record.settings | {"lr": 0.004}}).write(folder.run(first.name) / "run.json")
     foreign = folder.run(third.name) / "measure" / "0.json"
     (folder.run(second.name) / "measure" / "0.json").write_bytes(foreign.read_bytes())
     (folder.run(third.name) / "measure" / f"{third.checkpoints[-1]}.json").write_text("{")
@@ -367,7 +386,7 @@ def test_rows_whose_hash_does_not_fit_are_refused(copied: tuple[Suite, SuiteFold
     told = "\n".join(tables.refused)
     assert f"{first.name}: its settings have the hash" in told
     assert f"its run is {third.name}, not {second.name}. Its rows are refused" in told
-    assert "damaged. Its rows are refused" in told
+    assert "Its rows are refused; `suite run` measures again" in told
     assert len(tables.refused) == 3
     assert {row["run"] for row in tables.runs} == {second.name, third.name}
     assert {(row.run, row.checkpoint) for row in tables.results} == {
@@ -460,11 +479,25 @@ def test_a_damaged_checkpoint_is_trained_again_before_it_is_measured(copied: tup
     assert without_times(folder) == whole
 
 
+def test_a_run_whose_folder_is_a_link_is_measured_under_its_own_name(
+    copied: tuple[Suite, SuiteFolder], tmp_path: Path
+) -> None:
+    suite, folder = copied
+    whole, one = without_times(folder), entries(suite, folder)[0]
+    folder.run(one.name).rename(tmp_path / "on another disk")
+    folder.run(one.name).symlink_to(tmp_path / "on another disk")
+    for path in (folder.run(one.name) / "measure").glob("*.json"):
+        path.unlink()
+    assert perform(folder, one, suite.measure).result == "done"
+    assert collect(folder).refused == []
+    assert without_times(folder) == whole
+
+
 def test_trouble_with_the_disk_ends_the_crew_with_one_message(
     tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suite, folder = opened(tmp_path, tiny)
-    monkeypatch.setattr(Worker, "asked", lambda _, entry, __: Outcome(entry.name, "stopped", "the disk is full."))
+    monkeypatch.setattr(Worker, "perform", lambda _, entry, __: Outcome(entry.name, "stopped", "the disk is full."))
     with pytest.raises(RunError, match="the disk is full."):
         suites.run(suite, folder)
 
@@ -528,7 +561,7 @@ def test_whatever_goes_wrong_in_a_thread_is_a_failure_with_its_reason(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(Crew, "_started", fail)
+    monkeypatch.setattr(Crew, "_start_worker", fail)
     with pytest.raises(RunError, match=f"suite: {type(error).__name__}: odd"):
         suites.run(suite, folder, jobs=2)
 

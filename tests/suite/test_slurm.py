@@ -15,10 +15,10 @@ import pytest
 from collapselab.errors import ConfigError, Interrupted, RunError
 from collapselab.records.tables import read_results, read_runs
 from collapselab.suite import run as suites
-from collapselab.suite import torchrun as together
+from collapselab.suite import torchrun
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.job import perform
-from collapselab.suite.launchers import slurm
+from collapselab.suite.job import RunTask, perform
+from collapselab.suite.launchers import LAUNCHERS, slurm
 from collapselab.suite.recipe import Suite
 from suite.recipes import opened
 from suite.slurm_cluster import cluster, missing
@@ -54,7 +54,7 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path
 
 
 def test_the_script_asks_for_what_the_recipe_says(prepared: tuple[Suite, SuiteFolder]) -> None:
-    lines = slurm.script(*prepared).splitlines()
+    lines = suites.script(*prepared, launcher="slurm").splitlines()
     wanted = {
         "--array=0-2%2", "--cpus-per-task=1", "--mem=512MB", "--time=10", "--gpus-per-node=2", "--partition=gpu",
         "--account=lab", "--qos=low", "--requeue", "--signal=USR2@120", "--job-name=collapselab-tiny",
@@ -68,12 +68,12 @@ def test_a_folder_s_name_cannot_become_a_line_of_the_script(
     prepared: tuple[Suite, SuiteFolder], tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match="control character in the folder"):
-        slurm.script(prepared[0], SuiteFolder(tmp_path / "a\n#SBATCH --uid=0"))
+        suites.script(prepared[0], SuiteFolder(tmp_path / "a\n#SBATCH --uid=0"), launcher="slurm")
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # submitit leaves its log files open
 def test_jobs_do_the_missing_runs_and_the_tables_are_those_of_a_local_suite(
-    tmp_path: Path, tiny: dict[str, Any]
+    tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from submitit import DebugExecutor
 
@@ -84,7 +84,8 @@ def test_jobs_do_the_missing_runs_and_the_tables_are_those_of_a_local_suite(
     made: list[Any] = []
     real = executor.map_array
     executor.map_array = lambda *given: (made.extend(real(*given)), made)[1]  # type: ignore[method-assign]
-    submitted = slurm.submit(suite, folder, executor=executor)
+    monkeypatch.setitem(LAUNCHERS, "slurm", lambda: slurm.SlurmLauncher(executor))
+    submitted = suites.run(suite, folder, launcher="slurm").jobs
     assert first.name not in submitted
     assert len(submitted) == 2
     assert [job.result() for job in made] == ["done", "done"]
@@ -95,7 +96,7 @@ def test_jobs_do_the_missing_runs_and_the_tables_are_those_of_a_local_suite(
 def test_a_failure_in_a_job_is_recorded_and_fails_the_job(tmp_path: Path, tiny: dict[str, Any]) -> None:
     suite, folder = opened(tmp_path, tiny, grid={"width": [8]}, base=tiny["base"] | {"lr": 1e30, "clip": 0.0})
     (entry,) = suites.prepare(suite, folder).entries
-    job = slurm.Job(str(folder.path), suite.measure, processes=1, retry=False)
+    job = slurm.SlurmJob(str(folder.path), suite.measure, processes=1, retry=False)
     with pytest.raises(RunError, match="Stopped before the update"):
         job(entry)
     assert [row["why"] is None for row in read_runs(folder.path / "runs.csv")] == [True, False]
@@ -120,10 +121,10 @@ def test_time_that_is_up_saves_and_queues_again_and_sigterm_only_saves(
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     try:
         with pytest.raises(Interrupted):
-            slurm.Job(str(folder.path), suite.measure, processes=1, retry=False)(entry)
+            slurm.SlurmJob(str(folder.path), suite.measure, processes=1, retry=False)(entry)
         assert asked == ([signal.SIGUSR2] if requeued else [])
         assert list((folder.run(entry.name) / "state").glob("*.safetensors"))
-        again = slurm.Job(str(folder.path), suite.measure, processes=1, retry=False).checkpoint(entry)
+        again = slurm.SlurmJob(str(folder.path), suite.measure, processes=1, retry=False).checkpoint(entry)
         assert again.args == (entry,)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -132,7 +133,7 @@ def test_time_that_is_up_saves_and_queues_again_and_sigterm_only_saves(
 
 
 def test_runs_with_a_job_in_the_queue_are_not_submitted_again(
-    tmp_path: Path, tiny: dict[str, Any], queue: Callable[..., Path]
+    tmp_path: Path, tiny: dict[str, Any], queue: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from submitit import DebugExecutor
 
@@ -140,17 +141,19 @@ def test_runs_with_a_job_in_the_queue_are_not_submitted_again(
     one, two, three = (entry.name for entry in suites.prepare(suite, folder).entries)
     folder.record_jobs({one: "7_0", two: "7_1", three: "7_2"})
     asked = queue("7_0|RUNNING|None", "7_1|PENDING|Priority", "8|RUNNING|None")
-    assert slurm.job_states(folder) == {one: "7_0 RUNNING", two: "7_1 PENDING (Priority)"}
-    assert [state.job for state in suites.status(suite, folder, jobs=slurm.job_states(folder))][2] is None
-    assert list(slurm.submit(suite, folder, executor=DebugExecutor(folder.path / "slurm"))) == [three]
-    assert slurm.cancel(folder) == 2
+    assert suites.job_states(folder) == {one: "7_0 RUNNING", two: "7_1 PENDING (Priority)"}
+    assert [state.job for state in suites.status(suite, folder, jobs=suites.job_states(folder))][2] is None
+    executor = DebugExecutor(folder.path / "slurm")
+    monkeypatch.setitem(LAUNCHERS, "slurm", lambda: slurm.SlurmLauncher(executor))
+    assert list(suites.run(suite, folder, launcher="slurm").jobs) == [three]
+    assert suites.cancel(folder) == 2
     assert "scancel 7_0 7_1" in asked.read_text()
 
 
 def test_what_sbatch_refuses_is_said(tmp_path: Path, tiny: dict[str, Any], queue: Callable[..., Path]) -> None:
     queue()
-    with pytest.raises(RunError, match="sbatch: did not take the jobs .*invalid partition.*Mend `resources`"):
-        slurm.submit(*opened(tmp_path, tiny, resources={"partition": "nowhere"}))
+    with pytest.raises(RunError, match="sbatch: did not take the jobs .*invalid partition.*Correct `resources`"):
+        suites.run(*opened(tmp_path, tiny, resources={"partition": "nowhere"}), launcher="slurm")
 
 
 def test_a_cluster_that_is_not_there_is_an_error(
@@ -158,7 +161,7 @@ def test_a_cluster_that_is_not_there_is_an_error(
 ) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ConfigError, match="slurm was asked for, but sbatch is not here"):
-        slurm.submit(*prepared)
+        suites.run(*prepared, launcher="slurm")
     assert not prepared[1].path.exists()
 
 
@@ -166,7 +169,7 @@ def test_several_processes_do_one_run(tmp_path: Path, tiny: dict[str, Any]) -> N
     """Two processes on the CPU, as two GPUs would: the curve is that of one but for rounding, the rows are all there."""
     suite, folder = opened(tmp_path, tiny, grid={"width": [8]})
     (entry,) = suites.prepare(suite, folder).entries
-    assert perform(folder, entry, suite.measure, device="cpu", processes=2).result == "done"
+    assert perform(folder, entry, suite.measure, device="cpu", method=torchrun.torchrun(2)).result == "done"
     alone = SuiteFolder(tmp_path / "alone")
     assert perform(alone, entry, suite.measure, device="cpu").result == "done"
     losses = []
@@ -183,13 +186,11 @@ def test_the_first_of_several_processes_says_what_went_wrong(
     suite, folder = opened(tmp_path, tiny, grid={"width": [8]}, base=tiny["base"] | {"lr": 1e30, "clip": 0.0})
     (entry,) = suites.prepare(suite, folder).entries
     task = tmp_path / "task.pickle"
-    task.write_bytes(
-        pickle.dumps((str(folder.path), entry, suite.measure, "cpu", entry.checkpoints, entry.checkpoints))
-    )
+    task.write_bytes(pickle.dumps(RunTask(folder, entry, suite.measure, "cpu", entry.checkpoints, entry.checkpoints)))
     for rank, said in (("1", False), ("0", True)):
         monkeypatch.setenv("RANK", rank)
         with pytest.raises(SystemExit) as ended:
-            together.main(task)
+            torchrun.main(task)
         assert ended.value.code == 2
         assert (tmp_path / "reason.txt").exists() == said
     assert "Stopped before the update" in (tmp_path / "reason.txt").read_text()
@@ -204,20 +205,22 @@ def test_on_a_real_slurm_a_killed_and_a_requeued_job_end_with_the_tables_of_a_lo
     suite, folder = opened(tmp_path, tiny, **changes)
     with cluster(tmp_path / "cluster") as environment:
         monkeypatch.setenv("SLURM_CONF", environment["SLURM_CONF"])
-        submitted = slurm.submit(suite, folder)
+        submitted = suites.run(suite, folder, launcher="slurm").jobs
         assert len(submitted) == 3
-        assert slurm.submit(suite, folder) == {}, "all have their jobs"
+        assert suites.run(suite, folder, launcher="slurm").jobs == {}, "all have their jobs"
         first, second, _ = submitted
         _until(lambda: _stage(suite, folder, first) == "training" and _step(suite, folder, first) > 5)
-        slurm._asked("scancel", "--signal=KILL", submitted[first])  # as the kernel would, out of memory
-        _until(lambda: first not in slurm.job_states(folder))
+        slurm.run_command("scancel", "--signal=KILL", submitted[first])  # as the kernel would, out of memory
+        _until(lambda: first not in suites.job_states(folder))
         _until(lambda: _stage(suite, folder, second) == "training" and _step(suite, folder, second) > 5)
-        slurm._asked("scancel", "--signal=USR2", submitted[second])  # as SLURM does when time is nearly up
-        _until(lambda: "PENDING" in slurm.job_states(folder).get(second, ""))
+        slurm.run_command("scancel", "--signal=USR2", submitted[second])  # as SLURM does when time is nearly up
+        _until(lambda: "PENDING" in suites.job_states(folder).get(second, ""))
         assert (folder.run(second) / "state").exists(), "saved before it went back into the queue"
-        assert list(slurm.submit(suite, folder)) == [first], "the dead one alone is submitted again"
+        assert list(suites.run(suite, folder, launcher="slurm").jobs) == [first], (
+            "the dead one alone is submitted again"
+        )
         _until(lambda: all(state.stage == "done" for state in suites.status(suite, folder)), seconds=240)
-        _until(lambda: not slurm.job_states(folder))
+        _until(lambda: not suites.job_states(folder))
     local = SuiteFolder(tmp_path / "local")
     assert not suites.run(suite, local).failed
     assert _tables(folder) == _tables(local)

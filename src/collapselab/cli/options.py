@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 SUITES = Path(__file__).parents[1] / "suite" / "recipes"
+LAUNCHER_FILES = Path(__file__).parents[1] / "suite" / "launchers"
 
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")]
 
@@ -16,3 +17,9 @@ def suite_names(incomplete: str) -> list[str]:
     Where none does, the shell offers files and folders, which a suite can be too.
     """
     return sorted(recipe.stem for recipe in SUITES.glob("*.yaml") if recipe.stem.startswith(incomplete))
+
+
+def launcher_names(incomplete: str) -> list[str]:
+    """The launchers that begin so, by the names of their files too."""
+    names = (path.stem for path in LAUNCHER_FILES.glob("*.py") if path.stem != "__init__")
+    return sorted(name for name in names if name.startswith(incomplete))

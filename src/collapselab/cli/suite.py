@@ -1,17 +1,20 @@
-"""`collapselab suite`: many models, planned, run, followed and gathered in one table."""
+"""`collapselab suite`: plan, run and follow many models, and collect their tables."""
 
 import json
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from collapselab.cli.options import JsonOption, suite_names
+from collapselab.cli.options import JsonOption, launcher_names, suite_names
+
+if TYPE_CHECKING:
+    from collapselab.suite.status import State
 
 app = typer.Typer(
     help="Plan, run and follow many models: one recipe, one folder, one table.",
@@ -19,7 +22,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-WHERE, AGAIN = "Where it runs", "Going on"
+WHERE, AGAIN = "Where it runs", "Continuing"
 
 SuiteArgument = Annotated[
     str,
@@ -36,7 +39,7 @@ ScaleOption = Annotated[
 OutOption = Annotated[
     Path | None, typer.Option(help="The suite's folder. [default: suites/NAME, suites/NAME-small]", show_default=False)
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="List every run, however many.")]
+AllOption = Annotated[bool, typer.Option("--all", help="List every run.")]
 
 
 @app.command("list")
@@ -49,14 +52,16 @@ def list_suites(as_json: JsonOption = False) -> None:
 
     suites = [load_suite(name) for name in shipped()]
     if as_json:
-        print(json.dumps([{"name": one.name, "question": one.question, "runs": len(one.runs)} for one in suites]))
+        print(
+            json.dumps([{"name": suite.name, "question": suite.question, "runs": len(suite.runs)} for suite in suites])
+        )
         return
     table = Table("suite", "runs", "question", box=None, header_style="bold")
-    for one in suites:
-        table.add_row(escape(one.name), f"{len(one.runs):,}", escape(one.question))
+    for suite in suites:
+        table.add_row(escape(suite.name), f"{len(suite.runs):,}", escape(suite.question))
     console = Console()
     console.print(table)
-    console.print("See what one comes to: collapselab suite plan demo", soft_wrap=True)
+    console.print("What a suite needs: collapselab suite plan demo", soft_wrap=True)
 
 
 @app.command()
@@ -64,12 +69,12 @@ def plan(
     suite: SuiteArgument,
     scale: ScaleOption = None,
     out: OutOption = None,
-    timing: Annotated[bool, typer.Option(help="Time a few steps, to say how long it takes here.")] = True,
+    timing: Annotated[bool, typer.Option(help="Time a few steps, to estimate how long it takes here.")] = True,
     device: Annotated[str, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:1`.")] = "auto",
     every: AllOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a suite comes to: sizes, tokens, FLOPs, disk, time here, what is done already, what to look at.
+    """Show what a suite needs: sizes, tokens, FLOPs, disk, time on this machine; what is done already; warnings.
 
     Example: `collapselab suite plan scale --scale small`
     """
@@ -84,11 +89,11 @@ def plan(
     with console.status(f"planning {len(opened.runs):,} runs …"):
         planned = planned_suite(opened, folder)
         states = [run_state(folder, entry, opened.measure) for entry in planned.entries]
-    found = None
+    measured = None
     if timing and planned.entries:
         with console.status("timing a few steps …"):
-            found = pace(planned.entries, device=device)
-    facts = plan_facts(planned, states, opened.measure, found)
+            measured = pace(planned.entries, device=device)
+    facts = plan_facts(planned, states, opened.measure, measured)
     facts = {"suite": opened.name, "scale": opened.scale, "question": opened.question, "out": str(folder.path)} | facts
     if as_json:
         print(json.dumps(facts, ensure_ascii=False))
@@ -96,7 +101,9 @@ def plan(
         Console().print(f"[bold]{escape(opened.name)}[/bold]: {escape(opened.question)}", soft_wrap=True)
         wide_console().print(plan_table(facts, every=every))
         if any(entry.corpus.hash is None for entry in planned.entries):
-            Console().print("Its corpus is not built yet: numbers of tokens are guesses, names have another hash.")
+            Console().print(
+                "Its corpus is not built yet: numbers of tokens are estimates, and the hash in each name will change."
+            )
         Console().print(escape(f"Run it: collapselab suite run {suite} → {folder.path}"), soft_wrap=True)
     if planned.impossible:
         raise typer.Exit(2)
@@ -111,29 +118,37 @@ def run(
         int, typer.Option(help="Processes side by side; they share the processors.", rich_help_panel=WHERE)
     ] = 1,
     launcher: Annotated[
-        Literal["local", "slurm"], typer.Option(help="This machine, or a cluster.", rich_help_panel=WHERE)
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="`local`: this machine. `slurm`: a cluster.",
+            autocompletion=launcher_names,
+            rich_help_panel=WHERE,
+        ),
     ] = "local",
     device: Annotated[str, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:1`.", rich_help_panel=WHERE)] = "auto",
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Try runs again that failed before.", rich_help_panel=AGAIN)
+        bool, typer.Option("--retry-failed", help="Try failed runs again.", rich_help_panel=AGAIN)
     ] = False,
     accept_change: Annotated[
         bool,
         typer.Option(
-            "--accept-change", help="Go on in the same folder though the recipe has changed.", rich_help_panel=AGAIN
+            "--accept-change",
+            help="Continue in the same folder although the recipe has changed.",
+            rich_help_panel=AGAIN,
         ),
     ] = False,
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="With `--launcher slurm`: show the job's script, submit nothing.", rich_help_panel=WHERE
+            "--dry-run", help="Show the script that the launcher would submit. Submit nothing.", rich_help_panel=WHERE
         ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train and measure what is missing, and keep `runs.csv` and `results.csv` current.
 
-    Stopped, killed or repeated, it goes on where it was. Two of them on one folder share the work.
+    Stopped, killed or repeated, it continues. Two of them on one folder share the work.
 
     In minutes: `collapselab suite run demo --jobs 2`
 
@@ -143,27 +158,31 @@ def run(
     from collapselab.suite.show import shown_live, status_table, wide_console
 
     opened, folder = suites.open_suite(suite, scale=scale, out=out)
-    if launcher == "slurm" or dry_run:
-        _submit(suite, opened, folder, retry_failed, accept_change, dry_run, as_json)
+    if dry_run:
+        print(suites.script(opened, folder, launcher=launcher))
         return
     with shown_live() as watch:
-        report = suites.run(
+        done = suites.run(
             opened,
             folder,
+            launcher=launcher,
             jobs=jobs,
             device=device,
             retry_failed=retry_failed,
             accept_change=accept_change,
             watch=watch,
         )
+    if not done.waited:
+        _show_jobs(suite, folder.path, done.jobs, as_json)
+        return
     if as_json:
-        print(json.dumps({"out": str(folder.path), "runs": [state.facts() for state in report.states]}))
+        print(json.dumps({"out": str(folder.path), "runs": [state.facts() for state in done.states]}))
     else:
-        wide_console().print(status_table(report.states))
+        wide_console().print(status_table(done.states))
         made = f"{folder.path}: runs.csv, results.csv. Next: collapselab analyze {folder.path}"
         Console().print(escape(made), soft_wrap=True)
-    _report_refused(report.tables.refused)
-    if report.failed or report.tables.refused:
+    _report_refused(done.tables.refused)
+    if done.failed or done.tables.refused:
         raise typer.Exit(1)
 
 
@@ -176,27 +195,26 @@ def status(
     every: AllOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show where every run stands: queued, training (step, loss, time left), measuring, done, failed and why.
+    """Show the state of every run: queued, training (step, loss, time left), measuring, done, failed and why.
 
     Example: `collapselab suite status demo --follow`
     """
     from collapselab.suite import run as suites
-    from collapselab.suite.launchers.slurm import job_states
     from collapselab.suite.show import shown_live, status_table, wide_console
 
     opened, folder = suites.open_suite(suite, scale=scale, out=out)
 
-    def look() -> list[Any]:
-        return suites.status(opened, folder, jobs=job_states(folder))
+    def current_states() -> "list[State]":
+        return suites.status(opened, folder, jobs=suites.job_states(folder))
 
-    states = look()
+    states = current_states()
     if follow:
         with shown_live() as watch:
             while any(state.stage in ("queued", "training", "measuring", "stopped") for state in states):
                 if watch is not None:
                     watch(states)
                 time.sleep(2)
-                states = look()
+                states = current_states()
     if as_json:
         print(json.dumps({"out": str(folder.path), "runs": [state.facts() for state in states]}, ensure_ascii=False))
     else:
@@ -215,13 +233,13 @@ def collect(
     Example: `collapselab suite collect suites/demo`
     """
     from collapselab.suite import run as suites
-    from collapselab.suite.collect import collect as collected
+    from collapselab.suite.collect import collect as collect_tables
     from collapselab.suite.folder import SuiteFolder
     from collapselab.suite.recipe import is_shipped
 
     named = out is None and not is_shipped(suite) and Path(suite).is_dir()
     folder = SuiteFolder(suite) if named else suites.open_suite(suite, scale=scale, out=out)[1]
-    tables = collected(folder)
+    tables = collect_tables(folder)
     counts = {
         "runs": len({run["run"] for run in tables.runs}),
         "checkpoints": len(tables.runs),
@@ -238,32 +256,21 @@ def collect(
 
 @app.command()
 def cancel(suite: SuiteArgument, scale: ScaleOption = None, out: OutOption = None) -> None:
-    """Take the suite's jobs off the cluster's queue; what they have saved stays.
+    """Cancel the suite's jobs that are in a cluster's queue. What they have saved stays.
 
     Example: `collapselab suite cancel paper`
     """
     from collapselab.suite import run as suites
-    from collapselab.suite.launchers.slurm import cancel as cancelled
 
     _, folder = suites.open_suite(suite, scale=scale, out=out)
-    print(f"{folder.path}: {cancelled(folder):,} jobs cancelled.")
+    print(f"{folder.path}: {suites.cancel(folder):,} jobs cancelled.")
 
 
-def _submit(
-    name: str, opened: Any, folder: Any, retry_failed: bool, accept_change: bool, dry_run: bool, as_json: bool
-) -> None:
-    from collapselab.suite.launchers.slurm import script, submit
-
-    if dry_run:
-        print(script(opened, folder))
-        return
-    submitted = submit(opened, folder, retry_failed=retry_failed, accept_change=accept_change)
+def _show_jobs(name: str, folder: Path, jobs: dict[str, str], as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"out": str(folder.path), "jobs": submitted}))
+        print(json.dumps({"out": str(folder), "jobs": jobs}))
     else:
-        print(
-            f"{folder.path}: {len(submitted):,} jobs submitted. Follow them: collapselab suite status {name} --follow"
-        )
+        print(f"{folder}: {len(jobs):,} jobs submitted. Follow them: collapselab suite status {name} --follow")
 
 
 def _report_refused(refused: list[str]) -> None:

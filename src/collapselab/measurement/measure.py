@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from torch import nn
 
@@ -19,6 +19,7 @@ from collapselab.measurement.model import Subject
 from collapselab.measurement.model_warnings import ModelFacts
 from collapselab.measurement.resume import Store
 from collapselab.measurement.task import Task
+from collapselab.models.find import Source, find_models
 from collapselab.models.place import place_of, weights_on_disk
 from collapselab.records.options import Options
 from collapselab.records.result import Result, Results, check_suffix, write
@@ -27,12 +28,9 @@ from collapselab.records.run import verify_checkpoint
 NUMBERING = "classes of the sample"
 """How the tables of an unfinished measurement number classes; earlier versions numbered the whole vocabulary."""
 
-if TYPE_CHECKING:
-    from collapselab.models.find import Source
-
 
 def measure(
-    model: str | Path | nn.Module | Sequence[str | Path],
+    model: str | Path | Source | nn.Module | Sequence[str | Path],
     corpus: str | Path | Corpus,
     *,
     layers: Literal["last", "all"] = "last",
@@ -57,6 +55,7 @@ def measure(
     other_tokenizer: bool = False,
     quiet: bool = False,
     processes: Processes | None = None,
+    options: Options | None = None,
 ) -> Result | Results:
     """How far a causal language model has collapsed: every metric of the catalogue on a corpus, with its null.
 
@@ -74,9 +73,9 @@ def measure(
     with the same bits, and repeated it gives the result that is kept, unless `again` asks to measure once more.
 
     A model whose tokenizer is not the corpus's is refused unless `other_tokenizer` allows it; so is what would need
-    more memory than is free, unless `force` is set.
+    more memory than is free, unless `force` is set. `options` takes the place of all arguments that it has.
     """
-    options = Options(
+    options = options or Options(
         layers,
         bins,
         null,
@@ -98,7 +97,11 @@ def measure(
     stage = _Stage(
         opened, options, processes or Processes(), device, trust_code, other_tokenizer, state, again, force, quiet
     )
-    found = stage.of_module(model) if isinstance(model, nn.Module) else stage.of_names(_names(model))
+    found: Result | Results
+    if isinstance(model, nn.Module):
+        found = stage.of_module(model)
+    else:
+        found = stage.of_source(model) if isinstance(model, Source) else stage.of_names(_names(model))
     if out is not None and stage.processes.first:
         write(out, found)
     return found
@@ -125,15 +128,13 @@ class _Stage:
         self.again, self.force, self.quiet, self.other_tokenizer = again, force, quiet, other_tokenizer
 
     def of_names(self, names: Sequence[str]) -> Result | Results:
-        from collapselab.models.find import find_models
-
         sources = find_models(names)
         if len(sources) == 1 and len(names) == 1:
-            return self._of_source(sources[0])
+            return self.of_source(sources[0])
         results, failures = [], {}
         for source in sources:
             try:
-                results.append(self._of_source(source))
+                results.append(self.of_source(source))
             except (Interrupted, DiskError):
                 raise
             except UserError as error:  # the others can still be measured
@@ -141,7 +142,7 @@ class _Stage:
                 self._say(str(error))
         return Results(results, failures)
 
-    def _of_source(self, source: "Source") -> Result:
+    def of_source(self, source: Source) -> Result:
         from collapselab.models.load import find_device
 
         place = place_of(source)
@@ -164,7 +165,7 @@ class _Stage:
         moments_to = folder / f"{source.checkpoint}.safetensors" if folder else None
         return self._measured(task, folder / ".state" if folder else self.state, kept, moments_to)
 
-    def _loaded(self, source: "Source", place: dict[str, Any], device: str) -> nn.Module:
+    def _loaded(self, source: Source, place: dict[str, Any], device: str) -> nn.Module:
         import torch
 
         from collapselab.models.load import load_model

@@ -29,6 +29,12 @@ def find_models(names: Sequence[str]) -> list[Source]:
     return [source for name in names for source in _found(name)]
 
 
+def checkpoint_source(path: Path, *, run: str, checkpoint: str, name: str | None = None) -> Source:
+    """A checkpoint of a run as a model, called `name`, its path if none is given; ModelError where it is none."""
+    _check_folder(path)
+    return Source(name or str(path), str(path), None, run, checkpoint)
+
+
 def _found(name: str) -> list[Source]:
     path = Path(name)
     if name and path.is_dir():
@@ -48,9 +54,12 @@ def _found(name: str) -> list[Source]:
 def _in_folder(name: str, path: Path) -> list[Source]:
     place = path.resolve()
     if (path / "run.json").is_file():
-        return [_checkpoint(folder, place.name, f"{place.name}/{folder.name}") for folder in _checkpoints(path)]
+        return [
+            checkpoint_source(folder, run=place.name, checkpoint=folder.name, name=f"{place.name}/{folder.name}")
+            for folder in _checkpoints(path)
+        ]
     if place.parent.name == "checkpoints" and (place.parent.parent / "run.json").is_file():
-        return [_checkpoint(path, place.parent.parent.name, name)]
+        return [checkpoint_source(path, run=place.parent.parent.name, checkpoint=place.name, name=name)]
     if (gguf := _gguf_in(path)) is not None:
         return [Source(name, str(gguf))]
     _check_folder(path)
@@ -66,11 +75,6 @@ def _gguf_in(path: Path) -> Path | None:
         names = first_of([file.name for file in files])
         raise ModelError(f"{path}: holds {len(files):,} GGUF files ({names}). Name one of them.")
     return files[0]
-
-
-def _checkpoint(path: Path, run: str, name: str) -> Source:
-    _check_folder(path)
-    return Source(name, str(path), None, run, path.resolve().name)
 
 
 def _checkpoints(run: Path) -> list[Path]:

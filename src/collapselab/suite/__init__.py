@@ -1,1 +1,17 @@
-"""Many models: a recipe's runs planned, trained, measured, followed and gathered in one table."""
+"""Many models: one recipe, one folder with every run, two tables.
+
+recipe.py      YAML → Suite, through recipe_text.py (values with their lines) and recipe_sections.py (its parts)
+corpora.py     what is known of a suite's corpora, and building them
+plan.py        Suite × corpora → one Entry for each run: name, size, cost; calibrate.py estimates the time
+folder.py      SuiteFolder: where everything is on disk, what failed, what is locked
+status.py      SuiteFolder × Entry → State: which checkpoints are made and measured, which are missing
+job.py         one run: train and measure what is missing; torchrun.py does it in several processes
+run.py         the verbs: plan, run, status, cancel. It gives the missing runs to a launcher
+launchers/     where runs are performed: local (processes of this machine, worker.py), slurm (a cluster)
+request.py     LaunchRequest: what every launcher is given; threads.py divides the processors
+collect.py     the folders of the runs → runs.csv and results.csv
+show.py        plan and states as tables on a terminal
+
+Data goes one way: recipe → plan → launcher → job → folder of the run → collect. Every step reads the folder first and
+does only what is missing, so the same command starts, continues and repeats.
+"""

@@ -16,10 +16,10 @@ from collapselab.suite.plan import Entry
 
 STEPS = 5
 STEP_TOKENS = 4096
-"""Most tokens of a timed step: enough to be typical, few enough not to be waited for."""
+"""Most tokens of a timed step: enough to be typical, few enough to be fast."""
 
-PATIENCE = 3.0
-"""Seconds that the timed step of the large model may take, as the small one foretells."""
+LARGE_STEP_SECONDS = 3.0
+"""Most seconds for the timed step of the large model, as predicted from the small one."""
 
 CHECKPOINT_SECONDS = 1.5
 """Loading, counting and writing at each measured checkpoint."""
@@ -28,13 +28,13 @@ CHECKPOINT_SECONDS = 1.5
 @final
 @dataclass(frozen=True)
 class Pace:
-    """What this machine does: a fixed time for each step, and so many floating-point operations a second."""
+    """The speed of this machine: a fixed time for each step, and floating-point operations per second."""
 
     step_seconds: float
     flops_per_second: float
 
     def seconds(self, entry: Entry, options: Options) -> float:
-        """About how long a run takes, trained and measured at every checkpoint."""
+        """About how long it takes to train a run and to measure every checkpoint."""
         training = entry.planned.steps * self.step_seconds + entry.flops / self.flops_per_second
         measuring = CHECKPOINT_SECONDS + entry.measure_flops(options) / self.flops_per_second
         return training + len(entry.checkpoints) * measuring
@@ -45,7 +45,7 @@ def pace(entries: list[Entry], *, device: str = "auto") -> Pace:
     ordered = sorted(entries, key=_timed_flops)
     small = ordered[0]
     small_flops, small_seconds = _timed_flops(small), _step_seconds(small, device)
-    within = [entry for entry in ordered if _timed_flops(entry) / small_flops * small_seconds <= PATIENCE]
+    within = [entry for entry in ordered if _timed_flops(entry) / small_flops * small_seconds <= LARGE_STEP_SECONDS]
     large = within[-1] if within else small
     if _timed_flops(large) < 1.5 * small_flops:
         return Pace(0.0, small_flops / small_seconds)

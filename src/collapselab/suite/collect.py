@@ -1,7 +1,7 @@
 """runs.csv and results.csv, from the folders of the runs alone.
 
-A row stands in the tables if its run is what its name says: the settings in run.json must give the hash in the folder's
-name, and a measurement must be of that run, that checkpoint and that corpus. What does not fit is left out, and said.
+A row is in the tables if its run is the one in its name: the settings in run.json must give the hash in the folder's
+name, and a measurement must be of that run, that checkpoint and that corpus. Other rows are refused, with the reason.
 """
 
 from collections.abc import Mapping
@@ -20,24 +20,24 @@ from collapselab.suite.folder import Failure, SuiteFolder
 RECORDS = ("*/run.json", "*/checkpoints/*/training.json", "*/measure/*.json", "failed/*.json")
 """What the tables are made from."""
 NOT_COLUMNS = ("checkpoints", "epochs", "family", "width", "depth", "weight_decay", "lr", "seed")
-"""Settings that are no further columns: they have one in every table, or say only what was kept."""
+"""Settings that get no column of their own: every table has one, or they decide only which checkpoints are kept."""
 
 
 @final
 @dataclass
-class Tables:
-    """The rows of a suite, and what was refused."""
+class SuiteTables:
+    """The rows of a suite's two tables, and why others were refused."""
 
     runs: list[Run] = field(default_factory=list)
     results: list[Row] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 
 
-def collect(folder: SuiteFolder) -> Tables:
+def collect(folder: SuiteFolder) -> SuiteTables:
     """Read the folders of all runs, and write both tables, each whole or not at all."""
     folder.existing_record()  # a folder of anything else keeps its tables
     with folder.locked("tables", wait=True):
-        tables = read_tables(folder)
+        tables = collected_rows(folder)
         with disk_errors(folder.path):
             records = sorted(file for pattern in RECORDS for file in folder.path.glob(pattern))
             made_from = hashed_files(folder.path, records)
@@ -45,13 +45,13 @@ def collect(folder: SuiteFolder) -> Tables:
     return tables
 
 
-def read_tables(folder: SuiteFolder) -> Tables:
-    """The rows that the folders of the runs hold, in the order of their names."""
-    tables = Tables()
+def collected_rows(folder: SuiteFolder) -> SuiteTables:
+    """The rows from the folders of all runs, in the order of their names."""
+    tables = SuiteTables()
     failures = {failure.run: failure for failure in folder.failures()}
     names = {path.parent.name for path in folder.path.glob("*/run.json")}
     for name in sorted(names | failures.keys()):
-        part = Tables()
+        part = SuiteTables()
         try:
             rows = _checkpoint_rows(folder.run(name), part) if name in names else []
             if name in failures:
@@ -63,8 +63,8 @@ def read_tables(folder: SuiteFolder) -> Tables:
             continue
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             tables.refused.append(
-                f"{folder.run(name)}: its records are damaged or not ours ({type(error).__name__}: {error}). Its rows "
-                "are refused; delete its folder, and `suite run` makes it again."
+                f"{folder.run(name)}: its records are damaged or of another program ({type(error).__name__}: "
+                f"{error}). Its rows are refused; delete its folder, and `suite run` makes it again."
             )
             continue
         tables.runs += rows
@@ -73,7 +73,7 @@ def read_tables(folder: SuiteFolder) -> Tables:
     return tables
 
 
-def _checkpoint_rows(path: Path, tables: Tables) -> list[Run]:
+def _checkpoint_rows(path: Path, tables: SuiteTables) -> list[Run]:
     folder = RunFolder(path)
     record = folder.record()
     assert record is not None
@@ -94,11 +94,11 @@ def _checkpoint_rows(path: Path, tables: Tables) -> list[Run]:
 
 
 def _check_identity(path: Path, record: RunRecord) -> None:
-    found = identity(record.settings, record.corpus.hash)
+    digest = identity(record.settings, record.corpus.hash)
     for what, claimed in (("run.json says", record.hash), ("its folder's name says", path.name[-8:])):
-        if claimed != found:
+        if claimed != digest:
             raise RunError(
-                f"{path}: its settings have the hash {found}, but {what} {claimed}. Its rows are refused; move the "
+                f"{path}: its settings have the hash {digest}, but {what} {claimed}. Its rows are refused; move the "
                 "folder away, or put back what was changed."
             )
 
@@ -131,7 +131,7 @@ def _setting_columns(name: str, settings: Mapping[str, Any], *, corpus: str, cor
     }
 
 
-def _measured_rows(path: Path, run: str, checkpoint: str, record: RunRecord, tables: Tables) -> list[Row]:
+def _measured_rows(path: Path, run: str, checkpoint: str, record: RunRecord, tables: SuiteTables) -> list[Row]:
     try:
         result = Result.load(path)
     except DamagedError as error:
@@ -148,8 +148,8 @@ def _measured_rows(path: Path, run: str, checkpoint: str, record: RunRecord, tab
     return result.rows
 
 
-def _add_failure(rows: list[Run], failure: Failure, tables: Tables) -> None:
-    """The reason, in the row of the checkpoint that could not be finished; a row of its own where there is none."""
+def _add_failure(rows: list[Run], failure: Failure, tables: SuiteTables) -> None:
+    """Put the reason into the row of the checkpoint that could not be finished; add a row where there is none."""
     record = failure.record
     if record is None:
         tables.refused.append(f"{failure.run}: {failure.why}")

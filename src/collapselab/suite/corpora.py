@@ -1,4 +1,4 @@
-"""The corpora of a suite: what is known of one before it is there, and the one that is built, once."""
+"""The corpora of a suite: what is known of each before it is built, and building it once."""
 
 import hashlib
 import json
@@ -21,14 +21,14 @@ from collapselab.suite.recipe_sections import ADDED_FIELDS, CorpusSpec
 SMALLEST_BPE = 257
 """One token a byte, and the end of text."""
 
-SAMPLE = 200
-"""Documents that are read to guess the size of a corpus."""
+GUESS_DOCUMENTS = 200
+"""Documents that are read to estimate the size of a corpus."""
 
 
 @final
 @dataclass(frozen=True)
 class CorpusFacts:
-    """What planning needs of a corpus. Without a `hash` it is not built yet, and its size is a guess."""
+    """What planning needs to know of a corpus. Without a `hash` it is not built yet, and its size is an estimate."""
 
     name: str
     path: Path
@@ -43,17 +43,17 @@ class CorpusFacts:
 
     @property
     def key(self) -> str:
-        """What stands for the corpus in a run's identity; a stand-in until it is built."""
+        """The corpus in a run's identity: its hash, or its path until it is built."""
         return self.hash or f"not built: {self.path}"
 
 
 def corpus_facts(suite: Suite, folder: Path) -> dict[str, CorpusFacts]:
-    """The suite's corpora as far as they are known, without building any."""
+    """What is known of the suite's corpora, without building any."""
     return {name: _facts(name, spec, folder) for name, spec in suite.corpora.items()}
 
 
 def build_corpora(suite: Suite, folder: Path) -> dict[str, CorpusFacts]:
-    """Build what is not there yet; a corpus that is given as a folder must be there."""
+    """Build the corpora that do not exist yet; one that is given as a folder must exist."""
     for name, spec in suite.corpora.items():
         path = corpus_path(name, spec, folder)
         if spec.folder is None and not (path / "corpus.json").exists():
@@ -63,19 +63,19 @@ def build_corpora(suite: Suite, folder: Path) -> dict[str, CorpusFacts]:
 
 
 def corpus_path(name: str, spec: CorpusSpec, folder: Path) -> Path:
-    """Where a corpus of the suite is: the folder named, or one in the suite's, named by what it is built from."""
+    """The folder of a corpus: the one in the recipe, or one inside the suite's, named by what it is built from."""
     if spec.folder is not None:
         return Path(spec.folder)
     later = {name for name in ADDED_FIELDS if getattr(spec, name) == CorpusSpec.model_fields[name].default}
-    said = json.dumps(spec.model_dump(exclude={"blocks"} | later), sort_keys=True)
+    text = json.dumps(spec.model_dump(exclude={"blocks"} | later), sort_keys=True)
     label = re.split(r"[^\w-]", Path(spec.sources[0]).name)[0] if name == THE_CORPUS else name
-    return folder / "corpora" / f"{label}-{hashlib.sha256(said.encode()).hexdigest()[:8]}"
+    return folder / "corpora" / f"{label}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def _facts(name: str, spec: CorpusSpec, folder: Path) -> CorpusFacts:
     path = corpus_path(name, spec, folder)
     if spec.folder is None and not (path / "corpus.json").exists():
-        return _guessed(name, spec, path)
+        return _estimated_facts(name, spec, path)
     record = read_record(path)
     splits = record.splits
     return CorpusFacts(
@@ -91,7 +91,7 @@ def _facts(name: str, spec: CorpusSpec, folder: Path) -> CorpusFacts:
     )
 
 
-def _guessed(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
+def _estimated_facts(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
     recipe = spec.recipe
     vocabulary = _vocabulary(recipe.tokenizer)
     if spec.blocks is not None:
@@ -118,11 +118,11 @@ def _tokens(spec: CorpusSpec, vocabulary: int) -> tuple[float, float, float]:
     """About how many tokens the two splits have, and a document, from the beginning of the text."""
     source = _source(spec)
     per_token = min(4.2, 1.3 + 0.72 * (math.log2(max(vocabulary, 300)) - 8))  # characters, as seen on storyworld
-    first = list(islice(source.train.open(), SAMPLE))
+    first = list(islice(source.train.open(), GUESS_DOCUMENTS))
     if source.train.total is None or not first:
         raise CorpusError(
-            f"{', '.join(spec.sources)}: how much text it is shows when it is read. For planning before that, say "
-            "about how many blocks it makes: `blocks: 10000` in the recipe's corpus."
+            f"{', '.join(spec.sources)}: its size is not known before it is read. To plan before that, write about "
+            "how many blocks it makes: `blocks: 10000` in the recipe's corpus."
         )
     size = sum(source.train.size(text) for text in first)
     tokens = source.train.total * sum(map(len, first)) / size / per_token

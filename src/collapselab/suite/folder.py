@@ -1,12 +1,12 @@
-"""A suite's folder: its recipe, its runs, what failed, and who is at what.
+"""A suite's folder: its recipe, its runs, what failed, and which runs are locked.
 
 <suite>/suite.json           the recipe as it was run
         corpora/             those that the suite built
         <run>/               one folder a run: see collapselab.records.run
         failed/<run>.json    why a run could not be finished
-        logs/<run>.log       what its process said
-        runs.csv results.csv derived from the folders of the runs; delete and rebuild at will
-        .locks/<run>         held while a process is at the run; the system lets go when it ends, however it ends
+        logs/<run>.log       what its process printed
+        runs.csv results.csv made from the folders of the runs by `suite collect`; may be deleted
+        .locks/<run>         locked while a process performs the run; the system unlocks it when the process ends
 """
 
 import json
@@ -51,17 +51,17 @@ class SuiteFolder:
             if changes and not accept_change:
                 raise RunError(
                     f"{self.path}: was run from another recipe ({'; '.join(changes)}). Name another folder with --out, "
-                    "or go on here with --accept-change: runs that are in both stay, the others are kept too, and "
-                    "with other measuring options finished runs are measured anew."
+                    "or continue here with --accept-change: all runs are kept, and with other "
+                    "measuring options finished runs are measured again."
                 )
-        elif self.path.is_dir() and not self._empty() and not any(self.path.glob("*/run.json")):
+        elif self.path.is_dir() and not self._is_empty() and not any(self.path.glob("*/run.json")):
             raise RunError(f"{self.path}: holds something else, and nothing is overwritten. Name another folder.")
         record = SuiteRecord(name=suite.name, scale=suite.scale, recipe=json.loads(json.dumps(suite.document)))
         if record != old:
             record.write(self.path / "suite.json")
 
-    def _empty(self) -> bool:
-        return all(one.name.startswith(".") for one in self.path.iterdir())
+    def _is_empty(self) -> bool:
+        return all(path.name.startswith(".") for path in self.path.iterdir())
 
     def record(self) -> SuiteRecord | None:
         """suite.json, None where there is none."""
@@ -74,8 +74,10 @@ class SuiteFolder:
         """suite.json; RunError that says what the folder is instead where there is none."""
         record = self.record()
         if record is None:
-            found = next((words for name, words in CONTENTS.items() if (self.path / name).exists()), None)
-            what = f"holds {found}" if found else "no suite was run here" if self.path.is_dir() else "no such folder"
+            contents = next((words for name, words in CONTENTS.items() if (self.path / name).exists()), None)
+            what = (
+                f"holds {contents}" if contents else "no suite was run here" if self.path.is_dir() else "no such folder"
+            )
             raise RunError(
                 f"{self.path}: {what}; it has no suite.json. Start a suite: collapselab suite run SUITE --out FOLDER"
             )
@@ -95,12 +97,12 @@ class SuiteFolder:
 
     @contextmanager
     def locked(self, name: str, *, wait: bool = False) -> Iterator[None]:
-        """Keep other processes out, here and on machines that share the folder; Busy if one is in, or wait for it."""
+        """Lock a name, here and on machines that share the folder; Busy if another process has locked it, or wait."""
         with locked(self.path / ".locks" / name, wait=wait):
             yield
 
-    def in_hand(self, name: str) -> bool:
-        """Whether a process is at the run."""
+    def is_running(self, name: str) -> bool:
+        """Whether a process is performing the run."""
         return is_locked(self.path / ".locks" / name)
 
     def failure(self, name: str) -> "Failure | None":
@@ -117,8 +119,8 @@ class SuiteFolder:
         return None if record is None else Failure(name, record.why, record)
 
     def failures(self) -> "list[Failure]":
-        found = (self.failure(path.stem) for path in sorted((self.path / "failed").glob("*.json")))
-        return [one for one in found if one is not None]
+        failures = (self.failure(path.stem) for path in sorted((self.path / "failed").glob("*.json")))
+        return [failure for failure in failures if failure is not None]
 
     def record_failure(self, entry: Entry, *, stage: str, checkpoint: str, why: str) -> None:
         """Keep the reason, with all that the run's row in runs.csv needs."""
@@ -179,9 +181,9 @@ def _changes(old: Any, new: Any, place: str = "") -> list[str]:
             for key in dict.fromkeys([*old, *new])
             for change in _changes(old.get(key), new.get(key), f"{place}.{key}".removeprefix("."))
         ]
-    return [] if old == new else [f"{place} was {_said(old)}, now {_said(new)}"]
+    return [] if old == new else [f"{place} was {_shown(old)}, now {_shown(new)}"]
 
 
-def _said(value: Any) -> str:
+def _shown(value: Any) -> str:
     text = "not there" if value is None else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:76]} …"

@@ -1,8 +1,9 @@
-"""One run, done: trained, then measured at every checkpoint, as far as either is missing."""
+"""One run, performed: trained, then measured at every checkpoint, as far as either is missing."""
 
 import sys
 import traceback
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, final
 
 from collapselab.disk import disk_errors
@@ -12,17 +13,37 @@ from collapselab.records.run import RunFolder
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.plan import Entry
 from collapselab.suite.status import missing
-from collapselab.suite.torchrun import do_together
 
 
 @final
 @dataclass(frozen=True)
 class Outcome:
-    """How it went. `busy`: another process is at the run. `stopped`: by a signal, or the disk; `why` says which."""
+    """How a run ended. `busy`: another process performs it. `stopped`: by a signal, or the disk; `why` says which."""
 
     run: str
     result: Literal["done", "failed", "busy", "stopped"]
     why: str | None = None
+
+
+@final
+@dataclass(frozen=True)
+class RunTask:
+    """What is missing of a run: the checkpoints that are to be made, and those that are to be measured."""
+
+    folder: SuiteFolder
+    entry: Entry
+    options: Options
+    device: str
+    unmade: list[str]
+    unmeasured: list[str]
+
+
+def train_and_measure(task: RunTask) -> None:
+    """Train if a checkpoint is missing, then measure, in this process. Every process of a torchrun calls it alike."""
+    if task.unmade:
+        _train(task)
+    for checkpoint in task.unmeasured:
+        _measure(task, checkpoint)
 
 
 def perform(
@@ -32,11 +53,12 @@ def perform(
     *,
     device: str = "auto",
     retry: bool = False,
-    processes: int = 1,
+    method: Callable[[RunTask], None] = train_and_measure,
 ) -> Outcome:
-    """Do what is missing of a run, and be the only one. A failure is kept, and not tried again unless `retry`.
+    """Do what is missing of a run, in no other process at the same time. A failure is kept, and tried again by `retry`.
 
-    Interrupted where a signal stops it; DiskError where the disk does, which is not the run's fault.
+    `method` does the work: in this process, or in several through `torchrun`. Interrupted where a signal stops it;
+    DiskError where the disk does, which is not the run's fault.
     """
     try:
         with folder.locked(entry.name):
@@ -47,7 +69,8 @@ def perform(
             failure = folder.failure(entry.name)
             if failure is not None and not retry:
                 return Outcome(entry.name, "failed", failure.why)
-            return _perform(folder, entry, options, device, processes)
+            unmade += [name for name in unmeasured if name not in unmade and _is_damaged(folder, entry, name)]
+            return _perform(RunTask(folder, entry, options, device, unmade, unmeasured), method)
     except Busy:
         return Outcome(entry.name, "busy")
 
@@ -61,27 +84,22 @@ def record_failure(folder: SuiteFolder, entry: Entry, options: Options, why: str
 
 
 def reason(error: Exception) -> str:
-    """What an error says, with its type where it is not one of ours."""
+    """The message of an error, with its type where it is not one of ours."""
     return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
 
 
-def _perform(folder: SuiteFolder, entry: Entry, options: Options, device: str, processes: int) -> Outcome:
-    unmade, unmeasured = missing(folder.run(entry.name), entry, options)
-    unmade += [name for name in unmeasured if name not in unmade and _is_damaged(folder, entry, name)]
+def _perform(task: RunTask, method: Callable[[RunTask], None]) -> Outcome:
     try:
-        with disk_errors(folder.path):
-            if processes > 1:
-                do_together(folder, entry, options, device, unmade, unmeasured, processes=processes)
-            else:
-                do_alone(folder, entry, options, device, unmade, unmeasured)
+        with disk_errors(task.folder.path):
+            method(task)
     except DiskError:
         raise
-    except Exception as error:  # noqa: BLE001  whatever goes wrong in one run, the others go on
+    except Exception as error:  # noqa: BLE001  whatever goes wrong in one run, the others continue
         if not isinstance(error, UserError):
             traceback.print_exception(error)
-        return record_failure(folder, entry, options, reason(error))
-    folder.forget_failure(entry.name)
-    return Outcome(entry.name, "done")
+        return record_failure(task.folder, task.entry, task.options, reason(error))
+    task.folder.forget_failure(task.entry.name)
+    return Outcome(task.entry.name, "done")
 
 
 def _is_damaged(folder: SuiteFolder, entry: Entry, checkpoint: str) -> bool:
@@ -93,26 +111,20 @@ def _is_damaged(folder: SuiteFolder, entry: Entry, checkpoint: str) -> bool:
     return False
 
 
-def do_alone(
-    folder: SuiteFolder, entry: Entry, options: Options, device: str, unmade: list[str], unmeasured: list[str]
-) -> None:
-    """Train if a checkpoint is missing, and measure those that are not. Each process of a torchrun calls it alike."""
-    if unmade:
-        _train(folder, entry, device)
-    for checkpoint in unmeasured:
-        _measure(folder, entry, checkpoint, options, device)
-
-
-def _train(folder: SuiteFolder, entry: Entry, device: str) -> None:
+def _train(task: RunTask) -> None:
     from collapselab.training.train import train
 
-    train(entry.settings, entry.corpus.path, folder.run(entry.name), device=device)
+    train(task.entry.settings, task.entry.corpus.path, task.folder.run(task.entry.name), device=task.device)
 
 
-def _measure(folder: SuiteFolder, entry: Entry, checkpoint: str, options: Options, device: str) -> None:
+def _measure(task: RunTask, checkpoint: str) -> None:
     from collapselab.measurement.distributed import Processes
     from collapselab.measurement.measure import measure
+    from collapselab.models.find import checkpoint_source
 
-    model = folder.run(entry.name) / "checkpoints" / checkpoint
-    print(f"{entry.name}: measuring checkpoint {checkpoint}", file=sys.stderr, flush=True)
-    measure(model, entry.corpus.path, device=device, processes=Processes.joined(), **asdict(options))
+    run = task.entry.name
+    path = RunFolder(task.folder.run(run)).checkpoint_path(checkpoint)
+    source = checkpoint_source(path, run=run, checkpoint=checkpoint)
+    print(f"{run}: measuring checkpoint {checkpoint}", file=sys.stderr, flush=True)
+    corpus, processes = task.entry.corpus.path, Processes.joined()
+    measure(source, corpus, device=task.device, processes=processes, options=task.options)

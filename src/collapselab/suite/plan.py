@@ -1,7 +1,7 @@
-"""What a suite comes to: every run with its name, its size and its cost, before anything is trained.
+"""The plan of a suite: every run with its name, its size and its cost, before anything is trained.
 
 The name of a run's folder follows from its settings and its corpus alone, so the same run has the same name in every
-recipe; the last 8 digits are its identity, what stands before them is for people.
+recipe. The last 8 digits are its identity; the words before them are for people.
 """
 
 from collections.abc import Callable
@@ -20,12 +20,12 @@ from collapselab.training.settings import Plan, Settings, model_config, paper_ba
 if TYPE_CHECKING:
     from collapselab.models.sizes import Architecture
 
-MARKS = {
+NAME_MARKS = {
     "tied": "", "dropout": "do", "context": "c", "batch": "b", "batch_tokens": "bt", "optimizer": "", "lr": "lr",
     "schedule": "", "warmup": "w", "weight_decay": "wd", "clip": "clip", "label_smoothing": "ls", "precision": "",
     "seed": "s", "data_seed": "ds",
 }  # fmt: skip
-"""What stands before a setting's value in the name of a run, where it is not the default."""
+"""What is written before a setting's value in the name of a run, where it is not the default."""
 
 
 @final
@@ -85,7 +85,7 @@ class Entry:
 @final
 @dataclass(frozen=True)
 class SuitePlan:
-    """All runs of a suite, each once, and what should be looked at before they start."""
+    """All runs of a suite, each once, with warnings to read before they start."""
 
     entries: list[Entry]
     warnings: list[str] = field(default_factory=list)
@@ -127,7 +127,7 @@ def run_name(settings: Settings, corpus_key: str) -> str:
     length = f"n{settings.steps}" if settings.steps else f"e{settings.epochs or 1:g}"
     parts = [f"{family}{settings.depth:02}x{settings.width:04}", length]
     parts += [
-        _marked(name, values[name]) for name in MARKS if name in values and values[name] != _usual(name, settings)
+        _marked(name, values[name]) for name in NAME_MARKS if name in values and values[name] != _usual(name, settings)
     ]
     return "-".join([*parts, identity(values, corpus_key)])
 
@@ -150,7 +150,7 @@ _DEFAULTS = {name: field.default for name, field in Settings.model_fields.items(
 def _marked(name: str, value: Any) -> str:
     if name == "tied":
         return "untied"
-    return f"{MARKS[name]}{value:g}" if isinstance(value, float) else f"{MARKS[name]}{value}"
+    return f"{NAME_MARKS[name]}{value:g}" if isinstance(value, float) else f"{NAME_MARKS[name]}{value}"
 
 
 _known_architectures: dict[tuple[Any, ...], "Architecture"] = {}
@@ -168,7 +168,7 @@ def _architecture(settings: Settings, corpus: CorpusFacts) -> "Architecture":
 
 
 def _short_trainings(entries: list[Entry]) -> list[str]:
-    """A warning where a batch is more than an epoch, or an epoch a broken number of few batches."""
+    """Warnings where a batch is larger than an epoch, or an epoch is a few batches and not a whole number of them."""
     found = []
     for entry in entries:
         planned = entry.planned

@@ -1,4 +1,4 @@
-"""YAML → runs: a recipe, strictly checked. What is wrong is named with its line, and the nearest word that is right.
+"""YAML → runs: a recipe, strictly checked. An error names the line, and the nearest word that is known.
 
 question: Does collapse grow with width and depth?
 corpus: corpora/storyworld          # a folder, or {source: storyworld, tokenizer: bpe:2048, block: 128}
@@ -26,8 +26,15 @@ from typing import Any, final
 from collapselab.errors import ConfigError
 from collapselab.records.options import Options
 from collapselab.suite.recipe_sections import CorpusSpec, Measure, Resources, resolved_paths
-from collapselab.suite.recipe_text import TEXT_BYTES, Lines, Written, has_control_characters, read_yaml, short
-from collapselab.suite.recipe_text import Path as Place
+from collapselab.suite.recipe_text import (
+    TEXT_BYTES,
+    LineNumbers,
+    Place,
+    Written,
+    has_control_characters,
+    read_yaml,
+    short,
+)
 from collapselab.training.settings import Settings, settings_from
 
 SECTIONS = (
@@ -41,7 +48,7 @@ MOST_RUNS = 100_000
 _CORPUS_NAME = re.compile(r"\w[\w. +-]{0,99}")
 """The name of a corpus is part of the name of its folder."""
 
-Values = dict[str, Any]
+Section = dict[str, Any]
 
 
 @final
@@ -52,7 +59,7 @@ class Suite:
     name: str
     scale: str
     question: str
-    document: Values
+    document: Section
     """The recipe at this scale as plain data; what two recipes are compared by."""
     corpora: dict[str, CorpusSpec]
     runs: list[tuple[Settings, str]]
@@ -109,7 +116,7 @@ def parse_suite(
     return _Recipe(where or name, document, lines).suite(name, scale, beside)
 
 
-def suite_from(document: Values, *, name: str, scale: str, where: str | None = None) -> Suite:
+def suite_from(document: Section, *, name: str, scale: str, where: str | None = None) -> Suite:
     """The suite of a recipe that is plain data already, as suite.json keeps it."""
     return _Recipe(where or name, document, {}).suite(name, scale, None, merged=True)
 
@@ -122,24 +129,24 @@ def _shipped_hint(name: str, recipes: dict[str, str]) -> str:
 @final
 @dataclass(frozen=True)
 class _Grid:
-    """All combinations of the values of `axes`, each with every line of `together`, on top of `base`."""
+    """All combinations of the values of `axes`, each with every line of `zipped`, on top of `base`."""
 
     path: Place
-    base: Values
+    base: Section
     axes: dict[str, list[Any]]
-    together: dict[str, list[Any]]
+    zipped: dict[str, list[Any]]
 
-    def combinations(self) -> Iterator[Values]:
-        lines = zip(*self.together.values(), strict=True) if self.together else [()]
+    def combinations(self) -> Iterator[Section]:
+        lines = zip(*self.zipped.values(), strict=True) if self.zipped else [()]
         for line, point in itertools.product(lines, itertools.product(*self.axes.values())):
-            yield self.base | dict(zip(self.axes, point, strict=True)) | dict(zip(self.together, line, strict=True))
+            yield self.base | dict(zip(self.axes, point, strict=True)) | dict(zip(self.zipped, line, strict=True))
 
 
 @final
 class _Recipe:
-    """A recipe as it was written, on its way to being a suite."""
+    """Turns the document of a recipe into a suite."""
 
-    def __init__(self, where: str, document: Any, lines: Lines) -> None:
+    def __init__(self, where: str, document: Any, lines: LineNumbers) -> None:
         self.written, self.document = Written(where, lines), document
         self._checked: set[tuple[str, str]] = set()
         self._runs_counted = 0
@@ -166,7 +173,7 @@ class _Recipe:
         return Suite(name, scale, question, document, corpora, runs, self._measure(), self._resources())
 
     def _to_scale(self, scale: str) -> None:
-        """Put what `small:` says in the place of what the rest of the recipe says."""
+        """Replace sections of the recipe by those in `small:`."""
         small = self.document.pop("small", None)
         if scale == "full":
             return
@@ -220,29 +227,29 @@ class _Recipe:
             for values in grid.combinations():
                 yield self._run(grid.path, values, corpora)
 
-    def _grid(self, path: Place, holder: Values, base: Values, corpora: dict[str, CorpusSpec]) -> "_Grid":
+    def _grid(self, path: Place, holder: Section, base: Section, corpora: dict[str, CorpusSpec]) -> "_Grid":
         axes = self._axes((*path, "grid"), holder, corpora)
-        together = self._axes((*path, "zip"), holder, corpora)
-        for name in axes.keys() & together.keys():
+        zipped = self._axes((*path, "zip"), holder, corpora)
+        for name in axes.keys() & zipped.keys():
             self.written.fail((*path, "zip", name), "is in the grid too. Leave one out.")
-        lengths = {name: len(values) for name, values in together.items()}
+        lengths = {name: len(values) for name, values in zipped.items()}
         if len(set(lengths.values())) > 1:
             found = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-            self.written.fail((*path, "zip"), f"its lists stand side by side, but {found} values.")
+            self.written.fail((*path, "zip"), f"its lists need the same length, but {found} values.")
         self._count_runs(path, max(lengths.values(), default=1) * math.prod(map(len, axes.values())))
-        return _Grid(path, base, axes, together)
+        return _Grid(path, base, axes, zipped)
 
     def _count_runs(self, path: Place, runs: int) -> None:
-        """Before the first is built: ten short lists make more runs than there is memory for."""
+        """Called before the first run is built: ten short lists make more runs than memory can hold."""
         self._runs_counted += runs
         if self._runs_counted > MOST_RUNS:
             self.written.fail(
                 path or ("grid",),
-                f"the recipe comes to {self._runs_counted:,} runs or more; {MOST_RUNS:,} are the most. Ask for fewer, "
+                f"the recipe has {self._runs_counted:,} runs or more; {MOST_RUNS:,} are the most. Ask for fewer, "
                 "or split it into several recipes.",
             )
 
-    def _run(self, path: Place, values: Values, corpora: dict[str, CorpusSpec]) -> tuple[Settings, str]:
+    def _run(self, path: Place, values: Section, corpora: dict[str, CorpusSpec]) -> tuple[Settings, str]:
         corpus = values.pop(THE_CORPUS, next(iter(corpora)) if len(corpora) == 1 else None)
         if corpus is None:
             self.written.fail(path or ("base",), f"no corpus is chosen for the runs. There are {', '.join(corpora)}.")
@@ -252,7 +259,7 @@ class _Recipe:
             shown = ", ".join(f"{name} {value}" for name, value in values.items())
             raise ConfigError(f"{self.written.at(path)}: the run with {shown or 'no settings'}: {error}") from error
 
-    def _axes(self, path: Place, holder: Values, corpora: dict[str, CorpusSpec]) -> dict[str, list[Any]]:
+    def _axes(self, path: Place, holder: Section, corpora: dict[str, CorpusSpec]) -> dict[str, list[Any]]:
         if path[-1] not in holder:
             return {}
         axes = self.written.mapping(path, holder[str(path[-1])])
@@ -269,7 +276,7 @@ class _Recipe:
                 self._setting((*path, name, number), name, value, corpora)
         return axes
 
-    def _settings(self, path: Place, values: Any, corpora: dict[str, CorpusSpec]) -> Values:
+    def _settings(self, path: Place, values: Any, corpora: dict[str, CorpusSpec]) -> Section:
         for name, value in self.written.mapping(path, values).items():
             self._setting((*path, name), name, value, corpora)
         return dict(values)

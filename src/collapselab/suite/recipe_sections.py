@@ -54,7 +54,7 @@ class CorpusSpec(BaseModel):
 
     @property
     def recipe(self) -> Recipe:
-        """What `corpus build` would take where nothing is said."""
+        """The recipe of `corpus build`, with its defaults where nothing is given."""
         return Recipe(
             tokenizer=self.tokenizer or ("gpt2" if self.sources == ["tinystories"] else Recipe.tokenizer),
             block=self.block or (2048 if self.packing == "paper" else Recipe.block),

@@ -1,7 +1,7 @@
 """The text of a recipe: YAML, with the line of everything in it, so that an error can say where.
 
 Plain words are read as YAML 1.2 does: 5e-4 is a number, `yes` and `on` are words, 010 is ten. PyYAML by itself takes
-5e-4 for text and `no` for false, which are the two surprises that a recipe of learning rates would meet first.
+5e-4 for text and `no` for false, and recipes are full of learning rates.
 
 How large a recipe is, with its aliases written out, is known before anything is built from it: a few lines of aliases
 can describe more values than any memory holds.
@@ -17,10 +17,10 @@ from pydantic import BaseModel, ValidationError
 
 from collapselab.errors import ConfigError
 
-Path = tuple[str | int, ...]
-"""Where a value stands: ("grid", "width", 2)."""
+Place = tuple[str | int, ...]
+"""The place of a value in a recipe: ("grid", "width", 2)."""
 
-Lines = dict[Path, int]
+LineNumbers = dict[Place, int]
 T = TypeVar("T", bound=BaseModel)
 
 TEXT_BYTES = 1_000_000
@@ -38,8 +38,8 @@ _INTEGER = re.compile(r"[-+]?\d+")
 _FLOAT = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?|[-+]?\.inf|\.nan", re.I)
 
 
-def read_yaml(text: str, name: str) -> tuple[Any, Lines]:
-    """What the text says, and the line of each value; ConfigError names the line of what is not YAML."""
+def read_yaml(text: str, name: str) -> tuple[Any, LineNumbers]:
+    """The values in the text, and the line of each; ConfigError names the line of what is not YAML."""
     if len(text.encode(errors="replace")) > TEXT_BYTES:
         raise ConfigError(f"{name}: larger than {TEXT_BYTES:,} bytes, the most that a recipe may have.")
     try:
@@ -53,7 +53,7 @@ def read_yaml(text: str, name: str) -> tuple[Any, Lines]:
     if root is None:
         return None, {}
     _Extent(name).of(root, ())
-    lines: Lines = {}
+    lines: LineNumbers = {}
     return _value(root, (), lines, name), lines
 
 
@@ -62,7 +62,7 @@ def has_control_characters(text: str) -> bool:
     return _CONTROL.search(text) is not None
 
 
-def dotted(path: Path) -> str:
+def dotted(path: Place) -> str:
     """A place as people write it: grid.width[2]."""
     parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in path]
     return "".join(parts).removeprefix(".")
@@ -76,16 +76,16 @@ def short(value: Any) -> str:
 
 @final
 class Written:
-    """A recipe as it was written: what is wrong with a value in it is told with its line."""
+    """The lines of a recipe: an error in a value names its line."""
 
-    def __init__(self, name: str, lines: Lines) -> None:
+    def __init__(self, name: str, lines: LineNumbers) -> None:
         self.name, self.lines = name, lines
 
-    def fail(self, path: Path, message: str) -> NoReturn:
+    def fail(self, path: Place, message: str) -> NoReturn:
         place = dotted(path)
         raise ConfigError(f"{self.at(path)}: {f'{place}: {message}' if place else message}")
 
-    def at(self, path: Path) -> str:
+    def at(self, path: Place) -> str:
         """The recipe, and the line of the value or of the nearest thing around it."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.lines:
@@ -93,10 +93,10 @@ class Written:
         return self.name
 
     def raise_lines(self, section: str) -> None:
-        """What stands in the section has taken the place of what stood at the top."""
+        """The values of this section have replaced those at the top; so do their lines."""
         self.lines = self.lines | {path[1:]: line for path, line in self.lines.items() if path[:1] == (section,)}
 
-    def mapping(self, path: Path, values: Any, known: Collection[str] = (), what: str = "") -> dict[str, Any]:
+    def mapping(self, path: Place, values: Any, known: Collection[str] = (), what: str = "") -> dict[str, Any]:
         """The values, if they are names with values, and the names are known ones where these are given."""
         if not isinstance(values, dict):
             self.fail(path, f"{short(values)} will not do: settings with their values are needed.")
@@ -107,7 +107,7 @@ class Written:
                 self.fail((*path, name), f"is not {what}. {hint}")
         return dict(values)
 
-    def model(self, kind: type[T], path: Path, values: Any, what: str) -> T:
+    def model(self, kind: type[T], path: Place, values: Any, what: str) -> T:
         """The values as a pydantic model."""
         self.mapping(path, values, tuple(kind.model_fields), what)
         try:
@@ -117,7 +117,7 @@ class Written:
             reason = first["msg"].removeprefix("Value error, ").rstrip(".")
             self.fail(self._known(path, first["loc"]), f"{short(first['input'])} will not do: {_lower(reason)}.")
 
-    def _known(self, path: Path, place: tuple[int | str, ...]) -> Path:
+    def _known(self, path: Place, place: tuple[int | str, ...]) -> Place:
         """The value itself if its line is known, else the setting that holds it."""
         whole = (*path, *place)
         ends = range(len(whole), len(path) + 1, -1)
@@ -142,14 +142,14 @@ def _fail_nesting(name: str, line: int) -> NoReturn:
 
 @final
 class _Extent:
-    """How many values and levels each node comes to with its aliases written out, each node visited once."""
+    """How many values and levels each node has with its aliases written out, each node visited once."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._known: dict[int, tuple[int, int]] = {}
         self._open: set[int] = set()
 
-    def of(self, node: Any, path: Path) -> tuple[int, int]:
+    def of(self, node: Any, path: Place) -> tuple[int, int]:
         line, key = node.start_mark.line + 1, id(node)
         if key in self._known:
             return self._known[key]
@@ -162,7 +162,7 @@ class _Extent:
             values, levels = values + more, max(levels, deeper)
         if values > VALUES:
             raise ConfigError(
-                f"{self.name}, line {line}: {dotted(path) or 'the recipe'} comes to more than {VALUES:,} values, its "
+                f"{self.name}, line {line}: {dotted(path) or 'the recipe'} has more than {VALUES:,} values, its "
                 "aliases written out. Split it into several recipes."
             )
         if levels >= NESTING:
@@ -180,7 +180,7 @@ def _children(node: Any) -> Iterator[tuple[str | int, Any]]:
         yield from enumerate(node.value)
 
 
-def _value(node: Any, path: Path, lines: Lines, name: str) -> Any:
+def _value(node: Any, path: Place, lines: LineNumbers, name: str) -> Any:
     line = node.start_mark.line + 1
     lines[path] = line
     if isinstance(node, yaml.MappingNode):
@@ -198,7 +198,7 @@ def _value(node: Any, path: Path, lines: Lines, name: str) -> Any:
     return _scalar(node.value)
 
 
-def _mapping(node: Any, path: Path, lines: Lines, name: str) -> dict[str, Any]:
+def _mapping(node: Any, path: Place, lines: LineNumbers, name: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key_node, value_node in node.value:
         line, key = key_node.start_mark.line + 1, key_node.value

@@ -1,4 +1,4 @@
-"""The verbs of a suite: plan, run, status, collect. All go by what is in the folder, so each can be repeated."""
+"""The verbs of a suite: plan, run, status, cancel. All start from what is in the folder, so each can be repeated."""
 
 import time
 from collections.abc import Callable
@@ -7,31 +7,35 @@ from pathlib import Path
 from typing import final
 
 from collapselab.errors import ConfigError, RunError
-from collapselab.suite.collect import Tables, collect
+from collapselab.suite.collect import SuiteTables, collect
 from collapselab.suite.corpora import build_corpora, corpus_facts
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.job import Outcome
-from collapselab.suite.launchers.local import Crew
+from collapselab.suite.launchers import LAUNCHERS, find_launcher
 from collapselab.suite.plan import Entry, SuitePlan, plan_suite
 from collapselab.suite.recipe import Suite, is_shipped, load_suite
+from collapselab.suite.request import LaunchRequest
 from collapselab.suite.status import State, run_state
 
 TABLE_SECONDS = 15.0
-"""The tables are written anew when a run has ended and at least so long has passed; and at the end."""
+"""While a suite runs, the tables are written at most this often, when a run has ended; and once at the end."""
 
-LOOK_FACTOR = 100
-"""Looking at the runs takes at most this part of the time."""
+UPDATE_FACTOR = 100
+"""Reading the states of all runs takes at most this part of the time."""
 
 Watch = Callable[[list[State]], None]
 
 
 @final
 @dataclass(frozen=True)
-class Report:
-    """How a `suite run` ended."""
+class SuiteRun:
+    """What a `suite run` did: the state of every run, and the tables or the jobs."""
 
     states: list[State]
-    tables: Tables
+    tables: SuiteTables
+    """Of all runs; empty where the launcher did not wait."""
+    jobs: dict[str, str]
+    """The id of each job that was submitted, by run; empty where the launcher waited."""
+    waited: bool
 
     @property
     def failed(self) -> list[State]:
@@ -39,7 +43,7 @@ class Report:
 
 
 def default_folder(suite: Suite) -> Path:
-    """Where a suite runs unless another folder is named."""
+    """The folder of a suite, unless another is named."""
     return Path("suites") / (suite.name if suite.scale == "full" else f"{suite.name}-{suite.scale}")
 
 
@@ -61,12 +65,12 @@ def open_suite(
 
 
 def plan(suite: Suite, folder: SuiteFolder, *, advance: Callable[[int], object] = lambda _: None) -> SuitePlan:
-    """What the suite comes to; nothing is built or trained."""
+    """All runs with their sizes and costs; nothing is built or trained."""
     return plan_suite(suite, corpus_facts(suite, folder.path), advance=advance)
 
 
 def prepare(suite: Suite, folder: SuiteFolder, *, accept_change: bool = False) -> SuitePlan:
-    """Everything before the first run: the recipe kept, the corpora built, all runs checked."""
+    """Do everything that comes before the first run: keep the recipe, build the corpora, check all runs."""
     folder.begin(suite, accept_change=accept_change)
     with folder.locked("corpora", wait=True):
         corpora = build_corpora(suite, folder.path)
@@ -80,71 +84,99 @@ def run(
     suite: Suite,
     folder: SuiteFolder,
     *,
+    launcher: str = "local",
     jobs: int = 1,
     device: str = "auto",
     retry_failed: bool = False,
     accept_change: bool = False,
     watch: Watch | None = None,
     start_method: str = "forkserver",
-) -> Report:
-    """Train and measure what is missing, on this machine. Repeated, it goes on; another beside it shares the work."""
-    if jobs < 1:
-        raise ConfigError(f"jobs is {jobs}; at least 1 is needed.")
-    crew = Crew(folder, suite.measure, jobs=jobs, device=device, retry=retry_failed, start_method=start_method)
+) -> SuiteRun:
+    """Train and measure what is missing, where `launcher` does it: prepare, submit, wait, collect.
+
+    Repeated, it continues; a second one on the same folder shares the work.
+    """
+    request = LaunchRequest(suite, folder, jobs, device, retry_failed, start_method)
+    chosen = find_launcher(launcher)
+    chosen.check(request)
     planned = prepare(suite, folder, accept_change=accept_change)
-    keeper = _TableKeeper(folder, planned.entries, suite, crew.outcomes, watch)
-    todo = [entry for entry, state in zip(planned.entries, keeper.states(), strict=True) if state.stage != "done"]
+    monitor = _Monitor(suite, folder, planned.entries, watch)
+    missing = monitor.missing(retry_failed=retry_failed)
     try:
-        if todo:
-            crew.run(todo, keeper.look)
+        submitted = chosen.submit(request, missing, monitor.update) if missing else {}
     finally:
-        tables = collect(folder)
-    return Report(keeper.states(), tables)
+        tables = collect(folder) if chosen.waits else SuiteTables()
+    return SuiteRun(monitor.states(), tables, submitted, chosen.waits)
+
+
+def script(suite: Suite, folder: SuiteFolder, *, launcher: str) -> str:
+    """What `run` would submit with this launcher, as text; nothing is built or submitted."""
+    text = find_launcher(launcher).script(LaunchRequest(suite, folder), plan(suite, folder).entries)
+    if text is None:
+        raise ConfigError(
+            f"dry run: the launcher {launcher} submits no script. `collapselab suite plan` shows what would run."
+        )
+    return text
 
 
 def status(suite: Suite, folder: SuiteFolder, *, jobs: dict[str, str] | None = None) -> list[State]:
-    """Where every run stands. `jobs`: what a cluster says of its jobs, by run."""
+    """The state of every run. `jobs`: the states of their jobs, from `job_states`."""
     if folder.record() is None:
         raise RunError(f"{folder.path}: this suite has not been run here. Start it: collapselab suite run {suite.name}")
     entries = plan(suite, folder).entries
     return [run_state(folder, entry, suite.measure, job=(jobs or {}).get(entry.name)) for entry in entries]
 
 
-@final
-class _TableKeeper:
-    """Looks at the suite while it runs: shows the states, and keeps the tables current."""
+def job_states(folder: SuiteFolder) -> dict[str, str]:
+    """The suite's jobs in the queues of all launchers: run → id and state."""
+    return {run: state for make in LAUNCHERS.values() for run, state in make().states(folder).items()}
 
-    def __init__(
-        self,
-        folder: SuiteFolder,
-        entries: list[Entry],
-        suite: Suite,
-        outcomes: dict[str, Outcome],
-        watch: Watch | None,
-    ) -> None:
-        self.folder, self.entries, self.suite, self.outcomes, self.watch = folder, entries, suite, outcomes, watch
-        self._settled: dict[str, State] = {}
-        self._written, self._ended, self._due = time.monotonic(), 0, 0.0
+
+def cancel(folder: SuiteFolder) -> int:
+    """Cancel the suite's jobs in the queues of all launchers; how many there were."""
+    return sum(make().cancel(folder) for make in LAUNCHERS.values())
+
+
+@final
+class _Monitor:
+    """Reads the states of the runs while they are performed, shows them, and keeps the tables current."""
+
+    def __init__(self, suite: Suite, folder: SuiteFolder, entries: list[Entry], watch: Watch | None) -> None:
+        self.suite, self.folder, self.entries, self.watch = suite, folder, entries, watch
+        self._done: dict[str, State] = {}
+        self._ended: set[tuple[str, str]] = set()
+        self._collected, self._due = time.monotonic(), 0.0
+
+    def missing(self, *, retry_failed: bool) -> list[Entry]:
+        """The runs that are not finished; without those that failed, unless they are to be tried again."""
+        states = self.states()
+        self._ended = _ended(states)
+        left_out = {"done"} if retry_failed else {"done", "failed"}
+        return [entry for entry, state in zip(self.entries, states, strict=True) if state.stage not in left_out]
 
     def states(self) -> list[State]:
-        return [self._settled.get(entry.name) or self._state(entry) for entry in self.entries]
+        return [self._done.get(entry.name) or self._state(entry) for entry in self.entries]
 
-    def look(self) -> None:
-        """As often as it costs next to nothing: looking at ten thousand runs takes its time."""
+    def update(self) -> None:
+        """Show the states, and collect where a run has ended; nothing if the last time was too short ago."""
         start = time.monotonic()
         if start < self._due:
             return
         states = self.states()
         if self.watch is not None:
             self.watch(states)
-        ended = sum(outcome.result in ("done", "failed") for outcome in self.outcomes.values())
-        if ended > self._ended and time.monotonic() - self._written >= TABLE_SECONDS:
+        ended = _ended(states)
+        if ended - self._ended and time.monotonic() - self._collected >= TABLE_SECONDS:
             collect(self.folder)
-            self._written, self._ended = time.monotonic(), ended
-        self._due = start + LOOK_FACTOR * (time.monotonic() - start)
+            self._collected, self._ended = time.monotonic(), ended
+        self._due = start + UPDATE_FACTOR * (time.monotonic() - start)
 
     def _state(self, entry: Entry) -> State:
         state = run_state(self.folder, entry, self.suite.measure)
         if state.stage == "done":
-            self._settled[entry.name] = state
+            self._done[entry.name] = state
         return state
+
+
+def _ended(states: list[State]) -> set[tuple[str, str]]:
+    return {(state.run, state.stage) for state in states if state.stage in ("done", "failed")}

@@ -1,4 +1,4 @@
-"""A suite to look at: the plan, and where each run stands."""
+"""A suite on a terminal: the plan, and the state of each run."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -17,9 +17,9 @@ from collapselab.suite.run import Watch
 from collapselab.suite.status import STAGES, State
 
 SHOWN = 40
-"""Runs that are listed before the rest is summed up."""
+"""Most runs that are listed; the others are counted."""
 
-COLOURS = {"training": "cyan", "measuring": "cyan", "stopped": "yellow", "failed": "red", "done": "green"}
+STAGE_COLOURS = {"training": "cyan", "measuring": "cyan", "stopped": "yellow", "failed": "red", "done": "green"}
 
 
 def plan_facts(planned: SuitePlan, states: list[State], options: Options, pace: Pace | None) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def _entry_facts(entry: Entry, state: State, options: Options, pace: Pace | None
 
 
 def plan_table(facts: dict[str, Any], *, every: bool = False) -> RenderableType:
-    """The plan for people."""
+    """The plan as a table."""
     table = Table(box=None, header_style="bold")
     for column in ("run", "parameters", "batch", "steps", "tokens", "FLOPs", "checkpoints", "disk", "time", ""):
         words = column in ("run", "checkpoints", "")
@@ -77,7 +77,7 @@ def plan_table(facts: dict[str, Any], *, every: bool = False) -> RenderableType:
 
 
 def status_table(states: list[State], *, every: bool = False) -> RenderableType:
-    """What is at work and what failed first; what waits and what is done as far as there is room."""
+    """The state of each run: first those that are running or failed, then the others, as many as there is room for."""
     jobs = any(state.job for state in states)
     columns = ["", "checkpoints", "step", "loss", "time left", *(["job"] if jobs else []), "why"]
     table = Table(Column("run", no_wrap=True), *columns, box=None, header_style="bold")
@@ -97,15 +97,15 @@ def status_table(states: list[State], *, every: bool = False) -> RenderableType:
 
 
 def summary(states: list[State]) -> str:
-    """How many runs stand where."""
+    """How many runs are in each stage."""
     counts = Counter(state.stage for state in states)
-    told = [f"{counts[stage]:,} {stage}" for stage in reversed(STAGES) if counts[stage]]
-    return f"{len(states):,} runs: {', '.join(told)}"
+    listed = [f"{counts[stage]:,} {stage}" for stage in reversed(STAGES) if counts[stage]]
+    return f"{len(states):,} runs: {', '.join(listed)}"
 
 
 @contextmanager
 def shown_live(*, quiet: bool = False) -> Iterator[Watch | None]:
-    """On a terminal the table as it changes; elsewhere a line whenever something does."""
+    """On a terminal, the table as it changes; elsewhere, a line at every change."""
     console = Console(stderr=True)
     if quiet:
         yield None
@@ -113,15 +113,15 @@ def shown_live(*, quiet: bool = False) -> Iterator[Watch | None]:
         with Live(console=console, refresh_per_second=2, transient=True) as live:
             yield lambda states: live.update(status_table(states))
     else:
-        said: list[str] = []
+        lines: list[str] = []
 
-        def say(states: list[State]) -> None:
+        def show(states: list[State]) -> None:
             line = summary(states)
-            if said[-1:] != [line]:
-                said.append(line)
+            if lines[-1:] != [line]:
+                lines.append(line)
                 console.print(line, soft_wrap=True)
 
-        yield say
+        yield show
 
 
 def wide_console() -> Console:
@@ -131,7 +131,7 @@ def wide_console() -> Console:
 
 
 def duration(seconds: float | None) -> str:
-    """A time as people say it: 40 s, 12 min, 3.5 h, 2.1 days."""
+    """A time in words: 40 s, 12 min, 3.5 h, 2.1 days."""
     if seconds is None:
         return "–"
     for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
@@ -149,7 +149,7 @@ def amount(number: float) -> str:
 
 
 def size(number: float) -> str:
-    """Bytes as people say them."""
+    """A number of bytes in words: 12.0 kB, 3.4 MB."""
     for limit, unit, name in ((1e6, 1e3, "kB"), (1e9, 1e6, "MB"), (1e12, 1e9, "GB")):
         if number < limit:
             return f"{number / unit:,.1f} {name}"
@@ -161,4 +161,4 @@ def _listed(names: list[str]) -> str:
 
 
 def _coloured(stage: str) -> str:
-    return f"[{COLOURS[stage]}]{stage}[/]" if stage in COLOURS else stage
+    return f"[{STAGE_COLOURS[stage]}]{stage}[/]" if stage in STAGE_COLOURS else stage

@@ -1,4 +1,4 @@
-"""Where each run of a suite stands, read from its folder: queued, training, measuring, stopped, failed or done."""
+"""The state of each run, read from its folder: queued, training, measuring, stopped, failed or done."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from collapselab.suite.plan import Entry
 
 Stage = Literal["queued", "training", "measuring", "stopped", "failed", "done"]
 STAGES: tuple[Stage, ...] = ("training", "measuring", "failed", "stopped", "queued", "done")
-"""In the order in which one wants to see them."""
+"""In the order in which they are shown."""
 TAIL = 4096
 """Bytes at the end of a log that hold its last line."""
 
@@ -22,7 +22,7 @@ TAIL = 4096
 @final
 @dataclass(frozen=True)
 class State:
-    """How far a run is. `stopped`: begun, and no process is at it; the next `suite run` goes on with it."""
+    """How far a run is. `stopped`: started, and no process performs it; the next `suite run` continues it."""
 
     run: str
     stage: Stage
@@ -41,7 +41,7 @@ class State:
 
 
 def run_state(folder: SuiteFolder, entry: Entry, options: Options, *, job: str | None = None) -> State:
-    """Where one run stands."""
+    """The state of one run."""
     path = folder.run(entry.name)
     unmade, unmeasured = missing(path, entry, options)
     count = len(entry.checkpoints)
@@ -49,7 +49,7 @@ def run_state(folder: SuiteFolder, entry: Entry, options: Options, *, job: str |
     failure = folder.failure(entry.name)
     if not unmade and not unmeasured:
         stage: Stage = "done"
-    elif folder.in_hand(entry.name):
+    elif folder.is_running(entry.name):
         stage = "training" if unmade else "measuring"
     elif failure is not None:
         stage = "failed"
@@ -80,12 +80,12 @@ def _is_measured(path: Path, checkpoint: str, corpus_hash: str | None, options: 
 
 
 def _progress(path: Path, entry: Entry) -> tuple[int, float | None, float | None]:
-    """The last logged step, its loss, and the seconds that the rest takes at the pace of the last step."""
+    """The last logged step, its loss, and the seconds that the remaining steps take at the speed of the last one."""
     last: dict[str, Any] = {}
     for line in _tail(path / "log.jsonl"):
-        found = log_entry(line)
-        if found is not None and all(_is_number(found.get(key)) for key in ("step", "loss", "tokens")):
-            last = found
+        logged = log_entry(line)
+        if logged is not None and all(_is_number(logged.get(key)) for key in ("step", "loss", "tokens")):
+            last = logged
     if not last:
         return 0, None, None
     rate: Any = last.get("tokens_per_second")
@@ -94,7 +94,7 @@ def _progress(path: Path, entry: Entry) -> tuple[int, float | None, float | None
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a number that a log of ours holds: the log is shown, and nothing is computed from it."""
+    """Whether it is a number that we write into a log. The log is only shown: anything else is left out."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**63
 
 

@@ -1,6 +1,7 @@
 """One run by several processes, through torchrun: as many as the run has GPUs.
 
-The process that has the run's lock starts them, passes a signal on and waits; the first of them says what went wrong.
+The process that has the run's lock starts them, passes a signal on and waits. The first of them writes what went wrong
+into a file.
 """
 
 import os
@@ -8,33 +9,36 @@ import pickle
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from collapselab.errors import Interrupted, RunError, UserError
-from collapselab.records.options import Options
 from collapselab.signals import stop_requests
-from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.plan import Entry
+from collapselab.suite.job import RunTask, train_and_measure
 
 WATCH_SECONDS = 0.2
 
 
-def do_together(
-    folder: SuiteFolder, entry: Entry, options: Options, device: str, unmade: list[str], unmeasured: list[str],
-    *, processes: int,
-) -> None:  # fmt: skip
-    """Train and measure in so many processes. RunError with what the first of them said; Interrupted by SIGTERM."""
-    with tempfile.TemporaryDirectory() as place:
-        task, reason = Path(place) / "task.pickle", Path(place) / "reason.txt"
-        task.write_bytes(pickle.dumps((str(folder.path), entry, options, device, unmade, unmeasured)))
-        command = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-        child = subprocess.Popen([sys.executable, *command, "-m", __name__, str(task)])
-        stopped = _wait(child)
-        if stopped:
-            raise Interrupted(f"{entry.name}: stopped. Everything is saved; the same command goes on.", stopped)
-        if child.returncode:
-            said = reason.read_text() if reason.exists() else f"torchrun ended with status {child.returncode}."
-            raise RunError(said)
+def torchrun(processes: int) -> Callable[[RunTask], None]:
+    """A method of `perform` that trains and measures in this many processes.
+
+    It raises RunError with what the first of them wrote, and Interrupted at SIGTERM.
+    """
+
+    def method(task: RunTask) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path, reason = Path(folder) / "task.pickle", Path(folder) / "reason.txt"
+            path.write_bytes(pickle.dumps(task))
+            command = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+            child = subprocess.Popen([sys.executable, *command, "-m", __name__, str(path)])
+            if (stopped := _wait(child)) is not None:
+                message = f"{task.entry.name}: stopped. Everything is saved; the same command continues."
+                raise Interrupted(message, stopped)
+            if child.returncode:
+                words = reason.read_text() if reason.exists() else f"torchrun ended with status {child.returncode}."
+                raise RunError(words)
+
+    return method
 
 
 def _wait(child: "subprocess.Popen[bytes]") -> int | None:
@@ -55,18 +59,16 @@ def _wait(child: "subprocess.Popen[bytes]") -> int | None:
             child.kill()
 
 
-def main(task: Path) -> None:
-    """One of the processes."""
-    from collapselab.suite.job import do_alone
-
-    path, entry, options, device, unmade, unmeasured = pickle.loads(task.read_bytes())  # our own, a moment ago
+def main(path: Path) -> None:
+    """What each of the processes does, with the task in the file `path`."""
+    task: RunTask = pickle.loads(path.read_bytes())  # written by `torchrun` a moment ago
     try:
-        do_alone(SuiteFolder(path), entry, options, device, unmade, unmeasured)
+        train_and_measure(task)
     except Interrupted as error:
         sys.exit(128 + error.signal)
     except UserError as error:
         if os.environ.get("RANK", "0") == "0":
-            (task.parent / "reason.txt").write_text(str(error))
+            (path.parent / "reason.txt").write_text(str(error))
         sys.exit(2)
 
 

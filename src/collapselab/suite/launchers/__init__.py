@@ -1,1 +1,61 @@
-"""Where runs are done: this machine, a SLURM cluster."""
+"""Where the runs of a suite are performed: one file for each launcher, one entry in LAUNCHERS.
+
+local.py     processes of this machine, side by side; waits for them
+slurm.py     an array of jobs on a SLURM cluster; submits and returns
+
+suite/run.py prepares the folder, finds the runs that are missing and calls `submit`. A launcher brings each run to
+`perform` of suite/job.py, in whatever process it starts; the results go into the folder, never through the launcher.
+`suite status` and `suite cancel` ask every launcher, since a folder may have jobs of several.
+
+To add one: a class with the methods of `Launcher`, and LAUNCHERS["name"] = that class.
+"""
+
+import difflib
+from collections.abc import Callable
+from typing import Protocol
+
+from collapselab.errors import ConfigError
+from collapselab.suite.folder import SuiteFolder
+from collapselab.suite.launchers.local import LocalLauncher
+from collapselab.suite.launchers.slurm import SlurmLauncher
+from collapselab.suite.plan import Entry
+from collapselab.suite.request import LaunchRequest
+
+
+class Launcher(Protocol):
+    """A way of performing the runs of a suite."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether `submit` returns only when every run has ended; the tables are then collected at once."""
+
+    def check(self, request: LaunchRequest) -> None:
+        """ConfigError where runs cannot be submitted from here. Called before anything is written."""
+
+    def submit(self, request: LaunchRequest, entries: list[Entry], update: Callable[[], None]) -> dict[str, str]:
+        """Perform the runs or queue a job for each; the id of each new job, by run.
+
+        A launcher that waits calls `update` about every second: it shows the progress and keeps the tables current.
+        """
+
+    def script(self, request: LaunchRequest, entries: list[Entry]) -> str | None:
+        """What it would submit, for --dry-run; None where it submits no script."""
+
+    def states(self, folder: SuiteFolder) -> dict[str, str]:
+        """The jobs of the suite in its queue: run → id and state, as people read them."""
+
+    def cancel(self, folder: SuiteFolder) -> int:
+        """Cancel the jobs of the suite in its queue; how many there were."""
+
+
+LAUNCHERS: dict[str, Callable[[], Launcher]] = {"local": LocalLauncher, "slurm": SlurmLauncher}
+"""Every launcher by its name, the default first."""
+
+
+def find_launcher(name: str) -> Launcher:
+    """The launcher of this name; ConfigError with the nearest name where there is none."""
+    if name not in LAUNCHERS:
+        near = difflib.get_close_matches(name, LAUNCHERS, n=1)
+        hint = f"Did you mean {near[0]}? " if near else ""
+        raise ConfigError(f"launcher: {name!r} is not one. {hint}There are {', '.join(LAUNCHERS)}.")
+    return LAUNCHERS[name]()

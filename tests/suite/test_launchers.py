@@ -1,0 +1,131 @@
+"""A launcher from outside is one class and one entry: `suite run`, `suite status` and `suite cancel` find it by name."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from collapselab.cli.suite import app
+from collapselab.errors import ConfigError
+from collapselab.records.tables import read_results, read_runs
+from collapselab.suite import run as suites
+from collapselab.suite.folder import SuiteFolder
+from collapselab.suite.job import perform
+from collapselab.suite.launchers import LAUNCHERS, find_launcher
+from collapselab.suite.plan import Entry
+from collapselab.suite.request import LaunchRequest
+from suite.recipes import written
+
+
+class InProcess:
+    """Performs the runs in this process, one after another."""
+
+    waits = True
+
+    def check(self, request: LaunchRequest) -> None:
+        pass
+
+    def submit(self, request: LaunchRequest, entries: list[Entry], update: Callable[[], None]) -> dict[str, str]:
+        for entry in entries:
+            assert perform(request.folder, entry, request.suite.measure, device=request.device).result == "done"
+            update()
+        return {}
+
+    def script(self, request: LaunchRequest, entries: list[Entry]) -> str | None:
+        return None
+
+    def states(self, folder: SuiteFolder) -> dict[str, str]:
+        return {}
+
+    def cancel(self, folder: SuiteFolder) -> int:
+        return 0
+
+
+class Queue:
+    """Keeps the names of the runs, and performs none."""
+
+    waits = False
+
+    def __init__(self) -> None:
+        self.queued: dict[str, str] = {}
+
+    def check(self, request: LaunchRequest) -> None:
+        if request.device != "auto":
+            raise ConfigError("device: the queue chooses it.")
+
+    def submit(self, request: LaunchRequest, entries: list[Entry], update: Callable[[], None]) -> dict[str, str]:
+        new = {entry.name: f"q{number}" for number, entry in enumerate(entries) if entry.name not in self.queued}
+        self.queued |= new
+        return new
+
+    def script(self, request: LaunchRequest, entries: list[Entry]) -> str | None:
+        return f"queue {len(entries)} runs of {request.suite.name}"
+
+    def states(self, folder: SuiteFolder) -> dict[str, str]:
+        return {run: f"{job} WAITING" for run, job in self.queued.items()}
+
+    def cancel(self, folder: SuiteFolder) -> int:
+        cancelled = len(self.queued)
+        self.queued.clear()
+        return cancelled
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, tiny: dict[str, Any]) -> Path:
+    """Two runs of two steps."""
+    base = tiny["base"] | {"steps": 2}
+    return written(tmp_path / "tiny.yaml", tiny, grid={"width": [8, 12]}, base=base, measure={"tokens": 100})
+
+
+def invoked(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "200", "OMP_NUM_THREADS": "1"})
+
+
+def test_a_launcher_that_waits_ends_with_tables(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LAUNCHERS, "toy", InProcess)
+    out = recipe.parent / "suite"
+    result = invoked("run", recipe, "--launcher", "toy", "--device", "cpu", "--out", out)
+    assert result.exit_code == 0, result.output
+    assert "2 runs: 2 done" in result.stdout
+    assert len(read_runs(out / "runs.csv")) == 4
+    assert read_results(out / "results.csv")
+
+
+def test_a_launcher_with_a_queue_is_asked_by_run_status_and_cancel(
+    recipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = Queue()
+    monkeypatch.setitem(LAUNCHERS, "queue", lambda: queue)
+    out = recipe.parent / "suite"
+    given = (recipe, "--out", out)
+    assert invoked("run", *given, "--launcher", "queue", "--dry-run").stdout == "queue 2 runs of tiny\n"
+    assert isinstance(invoked("run", *given, "--launcher", "queue", "--device", "cpu").exception, ConfigError)
+    assert not out.exists(), "it is checked before anything is made"
+    submitted = json.loads(invoked("run", *given, "--launcher", "queue", "--json").stdout)["jobs"]
+    assert list(submitted.values()) == ["q0", "q1"]
+    assert not (out / "runs.csv").exists(), "nothing has been done that could be collected"
+    assert "0 jobs submitted" in invoked("run", *given, "--launcher", "queue").stdout
+    runs = json.loads(invoked("status", *given, "--json").stdout)["runs"]
+    assert [(run["stage"], run["job"]) for run in runs] == [("queued", "q0 WAITING"), ("queued", "q1 WAITING")]
+    assert "2 jobs cancelled" in invoked("cancel", *given).stdout
+    assert suites.job_states(SuiteFolder(out)) == {}
+
+
+def test_an_unknown_launcher_is_refused_with_the_nearest_before_anything_is_made(recipe: Path) -> None:
+    result = invoked("run", recipe, "--launcher", "slrum", "--out", recipe.parent / "suite")
+    assert isinstance(result.exception, ConfigError)
+    assert str(result.exception) == "launcher: 'slrum' is not one. Did you mean slurm? There are local, slurm."
+    assert not (recipe.parent / "suite").exists()
+    with pytest.raises(ConfigError, match="'' is not one. There are local, slurm"):
+        find_launcher("")
+
+
+def test_a_dry_run_of_a_launcher_without_a_script_says_what_to_do(recipe: Path) -> None:
+    result = invoked("run", recipe, "--dry-run", "--out", recipe.parent / "suite")
+    assert isinstance(result.exception, ConfigError)
+    assert "the launcher local submits no script. `collapselab suite plan` shows what would run" in str(
+        result.exception
+    )
