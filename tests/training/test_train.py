@@ -307,14 +307,14 @@ def test_another_corpus_is_another_run(corpus_folder: Path, tmp_path: Path) -> N
 def interrupted(corpus: Path, out: Path, *, after: int, monkeypatch: pytest.MonkeyPatch, **values: Any) -> None:
     """A run that was told to stop after a step, with a state saved at every step before."""
     with monkeypatch.context() as patch:
-        original = keeper.Keeper.on_step_begin
+        original = keeper.Checkpointing.on_step_begin
 
         def stop(self: Any, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             original(self, args, state, control, **kwargs)
             if state.global_step == after - 1:
                 self.request.number = signal.SIGTERM
 
-        patch.setattr(keeper.Keeper, "on_step_begin", stop)
+        patch.setattr(keeper.Checkpointing, "on_step_begin", stop)
         with pytest.raises(Interrupted, match=f"stopped after step {after} of"):
             run(corpus, out, options={"save_minutes": 0}, **values)
 
@@ -487,14 +487,14 @@ def test_on_documents_a_stopped_training_goes_on_to_the_same_bits(
     documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(documents, tmp_path / "whole")
-    real = keeper.Keeper.on_step_end
+    real = keeper.Checkpointing.on_step_end
 
     def stop(self: Any, args: Any, state: Any, control: Any, **rest: Any) -> None:
         self.stop = state.global_step == 3
         real(self, args, state, control, **rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(keeper.Keeper, "on_step_end", stop)
+        patch.setattr(keeper.Checkpointing, "on_step_end", stop)
         with pytest.raises(Interrupted):
             run(documents, tmp_path / "stopped")
     run(documents, tmp_path / "stopped")

@@ -25,7 +25,7 @@ RECENT = 100
 
 
 @final
-class Keeper(TrainerCallback):
+class Checkpointing(TrainerCallback):
     """Keeps a run: the trainer steps, this makes sure that nothing of it is lost.
 
     All processes go through the same calls, since losses and validation scores are added up over them; only the first
@@ -74,6 +74,7 @@ class Keeper(TrainerCallback):
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.trainer.step_loss = None
+        self.trainer.step_objective.begin_step(state.global_step)
         seed_step(self.trainer.settings.seed, state.global_step, args.process_index)
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -81,12 +82,17 @@ class Keeper(TrainerCallback):
         assert self.trainer.step_loss is not None
         loss, stop = _over_processes(float(self.trainer.step_loss), self.request.number is not None, args)
         self.stop = stop
-        for what, value in (("loss", loss), ("the gradient's norm", self.trainer.grad_norm)):
-            if value is not None and not math.isfinite(value):
-                raise RunError(
-                    f"{self.folder.name}: {what} is {value} at step {state.global_step + 1:,}. Stopped before the "
-                    f"update; {self._last_good(state.global_step)}. A lower lr or a warm-up may help."
+        compared = self.trainer.step_objective.end_step()
+        self._check_finite("loss", loss, state.global_step)
+        for one in compared:
+            self._check_finite(f"the penalty {one.name}", one.value, state.global_step)
+            self._check_finite(f"the gradient of the penalty {one.name}", one.of_penalty, state.global_step)
+            if one.first_idle and self.writes:
+                self.folder.say(
+                    f"{one.name} could not act in step {state.global_step + 1:,}: it had no penalty, or none with a "
+                    f"gradient. Such steps are counted in the log, as {one.name}/idle_steps."
                 )
+        self._check_finite("the gradient's norm", self.trainer.grad_norm, state.global_step)
         self.recent.append(loss)
         self.unlogged.append(loss)
 
@@ -107,6 +113,13 @@ class Keeper(TrainerCallback):
         if time.monotonic() - self.last_save >= self.save_seconds and step < self.plan.steps:
             self._save(step)
 
+    def _check_finite(self, what: str, value: float | None, step: int) -> None:
+        if value is not None and not math.isfinite(value):
+            raise RunError(
+                f"{self.folder.name}: {what} is {value} at step {step + 1:,}. Stopped before the update; "
+                f"{self._last_good(step)}. A lower lr or a warm-up may help."
+            )
+
     def _log(self, step: int) -> None:
         now, steps = time.monotonic(), len(self.unlogged)
         taken = self.trainer.tokens_after(step) - self.trainer.tokens_after(step - steps)
@@ -119,6 +132,7 @@ class Keeper(TrainerCallback):
             "grad_norm": self.trainer.grad_norm,
             "tokens_per_second": round(taken / (now - self.last_log), 1),
             "seconds": round(self._seconds(), 3),
+            **self.trainer.step_objective.log_values(),
         }
         self.unlogged, self.last_log = [], now
         if self.writes:
@@ -181,11 +195,12 @@ class Keeper(TrainerCallback):
 
 
 def state_tensors(trainer: LanguageTrainer) -> dict[str, torch.Tensor]:
-    """Weights and the optimiser's state, by name."""
+    """Weights, trained and frozen, and the state of the optimiser and the interventions, by name."""
     assert trainer.optimizer is not None
     tensors: dict[str, torch.Tensor] = {
         f"model.{name}": parameter for name, parameter in trainer.bare.named_parameters()
     }
+    tensors |= {f"objective.{name}": tensor for name, tensor in trainer.step_objective.state_tensors().items()}
     for index, entries in trainer.optimizer.state_dict()["state"].items():
         kept = {key: value for key, value in entries.items() if isinstance(value, torch.Tensor)}
         tensors |= {f"optimizer.{index}.{key}": value for key, value in kept.items()}
@@ -194,7 +209,9 @@ def state_tensors(trainer: LanguageTrainer) -> dict[str, torch.Tensor]:
 
 @torch.no_grad()
 def restore(trainer: LanguageTrainer, tensors: Mapping[str, torch.Tensor], step: int) -> None:
-    """Put weights, optimiser and schedule back to where they were after a step."""
+    """Put weights, optimiser, schedule and interventions back to where they were after a step."""
+    own = {name.removeprefix("objective."): tensors[name] for name in tensors if name.startswith("objective.")}
+    trainer.step_objective.load_state_tensors(own)
     for name, parameter in trainer.bare.named_parameters():
         parameter.copy_(tensors[f"model.{name}"])
     optimizer, scheduler = trainer.optimizer, trainer.lr_scheduler

@@ -33,7 +33,8 @@ from collapselab.records.run import (
     identity,
 )
 from collapselab.signals import stop_requests
-from collapselab.training.checkpointing import Keeper
+from collapselab.training.checkpointing import Checkpointing
+from collapselab.training.heads import make_head
 from collapselab.training.settings import Plan, Settings, model_config, plan, resolved
 from collapselab.training.trainer import PROJECT, LanguageTrainer, training_arguments
 
@@ -95,10 +96,11 @@ def _train(
     log_every: int | None,
 ) -> None:
     model = build_model(config, seed=settings.seed)
+    make_head(model, settings)
     with _tensorboard_in(folder):
         trainer = LanguageTrainer(model, corpus.train, settings, planned, args)
     with progress("training", total=planned.tokens, unit="tokens", quiet=args.process_index > 0) as advance:
-        keeper = Keeper(
+        keeper = Checkpointing(
             trainer,
             folder,
             corpus,
