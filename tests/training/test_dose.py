@@ -19,6 +19,8 @@ TOYS = {name: entry(name, signs) for name, signs in {"within": "both", "floor": 
 
 @pytest.fixture(autouse=True)
 def toys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(INTERVENTIONS):
+        monkeypatch.delitem(INTERVENTIONS, name)
     for name, toy in TOYS.items():
         monkeypatch.setitem(INTERVENTIONS, name, toy)
 

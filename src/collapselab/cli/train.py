@@ -153,7 +153,7 @@ def sample(
     count: Annotated[int, typer.Option(help="How many texts.")] = 1,
     tokens: Annotated[int, typer.Option(help="The longest a text may become.")] = 200,
     temperature: Annotated[float, typer.Option(help="0: always the likeliest token.", rich_help_panel=DRAWING)] = 0.8,
-    top_k: Annotated[int, typer.Option(help="Draw from so many tokens; 0: from all.", rich_help_panel=DRAWING)] = 40,
+    top_k: Annotated[int, typer.Option(help="Draw from the k likeliest tokens; 0: all.", rich_help_panel=DRAWING)] = 40,
     seed: Annotated[int, typer.Option(help="Decides what is drawn.", rich_help_panel=DRAWING)] = 0,
     checkpoint: Annotated[str | None, typer.Option(help="Which checkpoint of a run. [default: the last]")] = None,
     device: Annotated[str, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:1`.")] = "auto",

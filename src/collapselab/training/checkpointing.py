@@ -26,10 +26,9 @@ RECENT = 100
 
 @final
 class Checkpointing(TrainerCallback):
-    """Keeps a run: the trainer steps, this makes sure that nothing of it is lost.
+    """Saves a run while it is trained: the trainer takes the steps, this class restores, logs, checkpoints and stops.
 
-    All processes go through the same calls, since losses and validation scores are added up over them; only the first
-    writes.
+    All processes make the same calls, since losses and validation scores are summed over them; only the first writes.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class Checkpointing(TrainerCallback):
         self.seconds_before, self.started = 0.0, time.monotonic()
         self.last_save = self.last_log = self.started
         self.request = StopRequest()
-        """Of whoever trains: with a signal noted there, the training ends after its step."""
+        """Set by `train`: once a signal is noted in it, the training ends after its step."""
         self.stop = False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -80,7 +79,7 @@ class Checkpointing(TrainerCallback):
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The last moment before the update: a loss or gradient that is not finite goes no further."""
         assert self.trainer.step_loss is not None
-        loss, stop = _over_processes(float(self.trainer.step_loss), self.request.number is not None, args)
+        loss, stop = _reduce_step(float(self.trainer.step_loss), self.request.number is not None, args)
         self.stop = stop
         compared = self.trainer.step_objective.end_step()
         self._check_finite("loss", loss, state.global_step)
@@ -178,7 +177,7 @@ class Checkpointing(TrainerCallback):
             rank=args.process_index,
             world=args.world_size,
         )
-        return _summed(mine, args)
+        return _reduce_scores(mine, args)
 
     def _save(self, step: int) -> None:
         if self.writes:
@@ -229,8 +228,8 @@ def restore(trainer: LanguageTrainer, tensors: Mapping[str, torch.Tensor], step:
     scheduler.last_epoch, scheduler._step_count, scheduler._last_lr = step, step + 1, rates
 
 
-def _over_processes(loss: float, stop: bool, args: Any) -> tuple[float, bool]:
-    """The mean loss of all processes, and whether any of them was told to stop."""
+def _reduce_step(loss: float, stop: bool, args: Any) -> tuple[float, bool]:
+    """The mean loss of all processes, and whether any of them was asked to stop."""
     if args.world_size == 1:
         return loss, stop
     both = torch.tensor([loss, float(stop)], dtype=torch.float64, device=args.device)
@@ -238,7 +237,7 @@ def _over_processes(loss: float, stop: bool, args: Any) -> tuple[float, bool]:
     return float(both[0]) / args.world_size, bool(both[1])
 
 
-def _summed(scores: Scores, args: Any) -> Scores:
+def _reduce_scores(scores: Scores, args: Any) -> Scores:
     if args.world_size == 1:
         return scores
     sums = torch.tensor([scores.total_loss, scores.correct, scores.tokens], dtype=torch.float64, device=args.device)

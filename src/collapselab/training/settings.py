@@ -114,14 +114,14 @@ def _known(name: str, table: Mapping[str, object]) -> str:
 
 
 def settings_from(values: Mapping[str, Any]) -> Settings:
-    """Settings from a mapping; ConfigError that names the setting, and the nearest one where there is none such."""
+    """Settings from a mapping; ConfigError that names the setting, and the nearest one where it does not exist."""
     try:
         return Settings(**values)
     except ValidationError as error:
-        raise ConfigError("; ".join(_told(one) for one in error.errors())) from error
+        raise ConfigError("; ".join(_message(one) for one in error.errors())) from error
 
 
-def _told(error: Any) -> str:
+def _message(error: Any) -> str:
     name = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         near = difflib.get_close_matches(name, Settings.model_fields, n=1)
@@ -134,7 +134,7 @@ def _told(error: Any) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the settings come to on a corpus of so many blocks."""
+    """What the settings mean on a corpus: numbers of blocks, sequences and steps."""
 
     block: int
     blocks: int
@@ -142,7 +142,7 @@ class Plan:
     steps: int
     warmup: int
     checkpoints: dict[int, str]
-    """Step → name; names are epochs, as short as they can be told apart."""
+    """Step → name; names are epochs, as short as they can be and differ."""
     samples: int | None = None
     """Labels of all blocks; None where every block has one less than its tokens."""
 
@@ -162,7 +162,7 @@ class Plan:
 
 
 def plan(settings: Settings, *, blocks: int, block: int, samples: int | None = None) -> Plan:
-    """Steps, batch and checkpoints on a training split of so many blocks, and `samples` labels in all of them.
+    """Steps, batch and checkpoints on a training split of `blocks` blocks with `samples` labels in all.
 
     Batches run on over the end of an epoch, so all are of one size; epoch e ends at the step nearest to
     e · blocks / batch.
@@ -182,7 +182,7 @@ def plan(settings: Settings, *, blocks: int, block: int, samples: int | None = N
 def model_config(
     settings: Settings, *, vocabulary: int, block: int, end_of_text: int | None = None
 ) -> "PreTrainedConfig":
-    """The configuration of the model that these settings ask for, on blocks of so many tokens."""
+    """The configuration of the model of these settings, on blocks of `block` tokens."""
     from collapselab.models.build import build_config
 
     return build_config(

@@ -1,7 +1,8 @@
 """Our use of the Hugging Face Trainer: its loop, accelerate, mixed precision, DDP and trackers; our data and our loss.
 
 Everything random is a function of (seed, step, process), and the order of the data one of (data seed, position): a
-training state is weights, optimiser and a step number, and resuming is exact because there is nothing else to restore.
+training state is weights, optimiser, a step number and what interventions keep, and resuming is exact because there
+is nothing else to restore.
 """
 
 import hashlib
@@ -94,7 +95,7 @@ class LanguageTrainer(Trainer):
         return self.optimizer
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
-        return 0  # the library counts all parameters anew at every step
+        return 0  # the library counts all parameters again at every step
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)  # type: ignore[no-untyped-call]
