@@ -79,9 +79,7 @@ class Objective:
 
     def end_step(self) -> list[Compared]:
         """What the step was for each of its interventions, after its last part has gone backward."""
-        compared = [one.compared(self._total, self.head.weight) for one in self.sums]
-        for one, result in zip(self.sums, compared, strict=True):
-            one.term.end_step(result)
+        compared = [one.end_step(self._total, self.head.weight) for one in self.sums]
         self.sums = []
         return compared
 
@@ -183,12 +181,12 @@ class _StepSums:
         if of_penalty is not None:
             self.of_penalty = self._added(self.of_penalty, of_penalty)
 
-    def compared(self, total: Callable[[Tensor], Tensor], weight: Tensor) -> Compared:
-        squares = [self._square(one, total, weight) for one in (self.of_loss, self.of_penalty)]
+    def end_step(self, total: Callable[[Tensor], Tensor], weight: Tensor) -> Compared:
+        of_loss, of_penalty = (self._square(one, total, weight) ** 0.5 for one in (self.of_loss, self.of_penalty))
         values = torch.stack([value.double() for value in self.values]) if self.values else torch.zeros(0).double()
         counted = total(torch.tensor([float(values.sum()), len(values)], dtype=torch.float64, device=weight.device))
         value = float(counted[0] / counted[1]) if counted[1] else None
-        return Compared(self.term.name, squares[0] ** 0.5, squares[1] ** 0.5, value, first_idle=False)
+        return self.term.end_step(of_loss, of_penalty, value)
 
     def _added(self, before: Tensor | None, gradient: Tensor) -> Tensor:
         if self.place == "head":

@@ -37,8 +37,7 @@ class Tokens(NamedTuple):
     head: OutputLayer
 
 
-@dataclass
-class Compared:
+class Compared(NamedTuple):
     """What a step was for one intervention: the norms of both gradients, and the penalty's mean over the parts."""
 
     name: str
@@ -46,7 +45,7 @@ class Compared:
     of_penalty: float
     value: float | None
     """None where no part had a penalty."""
-    first_idle: bool = False
+    first_idle: bool
     """Whether this is the first step in which the penalty could not act."""
 
 
@@ -98,20 +97,21 @@ class Term:
             Step(tokens.features, labels, tokens.sequences, tokens.head, self.number, self._drawing, self.kept, total)
         )
 
-    def end_step(self, compared: Compared) -> None:
+    def end_step(self, of_loss: float, of_penalty: float, value: float | None) -> Compared:
         """Go on with the moving average, or note that the penalty could not act."""
         self._line.steps += 1
         self._line.factor += self.factor
-        if compared.value is not None:
+        if value is not None:
             self._line.penalties += 1
-            self._line.penalty += compared.value
-        ratio = compared.of_loss / compared.of_penalty if compared.of_penalty else 0.0
-        if compared.value is None or ratio == 0:
+            self._line.penalty += value
+        ratio = of_loss / of_penalty if of_penalty else 0.0
+        idle = value is None or ratio == 0
+        if idle:
             self.idle_steps += 1
-            compared.first_idle = self.idle_steps == 1
         elif math.isfinite(ratio):
             self._line.rho += self.factor / ratio
             self._follow(math.log(ratio))
+        return Compared(self.name, of_loss, of_penalty, value, idle and self.idle_steps == 1)
 
     def log_values(self) -> dict[str, float]:
         """Means over the steps since the last call, and the steps so far in which the penalty could not act."""
