@@ -9,6 +9,7 @@ ORDER = [
     "errors",
     "progress",
     "disk",
+    "record",
     "signals",
     "hub",
     "core",

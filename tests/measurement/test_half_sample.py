@@ -14,7 +14,7 @@ from torch import nn
 from collapselab.corpus.blocks import Corpus
 from collapselab.measurement import forward_pass as walk
 from collapselab.measurement import resume as store
-from collapselab.measurement.catalogue import OF_FEATURES
+from collapselab.measurement.catalogue import of_features
 from collapselab.measurement.half_sample import Part, compared, half_of
 from collapselab.measurement.measure import measure
 from collapselab.measurement.show import shown
@@ -45,7 +45,7 @@ def test_the_values_of_the_half_are_those_of_measuring_it_alone(
     alone = measured(model, corpus, tokens=half * 31, batch=batch)
     facts = whole.facts["half_sample"]
     assert (facts["part_tokens"], facts["tokens"]) == (half * 31, blocks * 31)
-    assert set(facts["values"]) == OF_FEATURES
+    assert set(facts["values"]) == of_features()
     for metric, value in facts["values"].items():
         assert value == pytest.approx(alone.row(metric).value, rel=1e-9, abs=1e-12), metric
 

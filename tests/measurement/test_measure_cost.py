@@ -26,7 +26,7 @@ from collapselab.measurement.measure import measure
 from collapselab.measurement.model import Subject
 from collapselab.measurement.resume import Store
 from collapselab.measurement.sample import Sample
-from collapselab.measurement.sums import Gathered
+from collapselab.measurement.sums import LAST, Gathered, LayerKey
 from collapselab.models.build import build_config, build_model
 from collapselab.models.sizes import architecture_of, transformer
 from collapselab.models.taps import features
@@ -221,9 +221,9 @@ def some_moments(classes: int, dim: int, *, covariance: bool = False, seen: int 
 @pytest.mark.parametrize("null", [False, True])
 def test_the_state_on_disk_is_as_large_as_foretold(null: bool, tmp_path: Path) -> None:
     """But for the headers, of which a tensor takes some hundred bytes."""
-    moments = {"last": some_moments(200, 64, covariance=True)}
+    moments = {LAST: some_moments(200, 64, covariance=True)}
     if null:
-        moments["last null"] = some_moments(200, 64, covariance=True)
+        moments[LayerKey("last", null=True)] = some_moments(200, 64, covariance=True)
     tallies = {key: Decisions.none(200) for key in moments}
     Store(tmp_path).keep("train", 0, Gathered(moments))
     Store(tmp_path).keep("validation", 0, Gathered(moments, tallies))

@@ -13,7 +13,7 @@ from transformers import Gemma2Config, Gemma2ForCausalLM, OPTConfig, OPTForCausa
 import oracles
 from collapselab import METRICS
 from collapselab.corpus.blocks import Corpus, Split
-from collapselab.measurement.catalogue import DECIDED, OF_FEATURES, OF_THE_HEAD
+from collapselab.measurement.catalogue import of_decisions, of_features, of_the_head
 from collapselab.measurement.measure import measure
 from collapselab.measurement.sample import Sample
 from collapselab.records.result import Result
@@ -86,8 +86,8 @@ def test_every_layer_is_that_of_the_hidden_states_and_the_last_is_after_the_fina
         weight=weight,
     )
     found = values(result, layer="1")
-    assert set(found) == OF_FEATURES | DECIDED
-    for name in OF_FEATURES - {"scatter_pinv"}:
+    assert set(found) == of_features() | of_decisions()
+    for name in of_features() - {"scatter_pinv"}:
         assert found[name] == pytest.approx(expected[name], rel=1e-6, abs=1e-12), name
     why = next(row.why for row in result.rows if row.layer == "1" and row.metric == "scatter_pinv")
     assert why == "the pooled covariance is collected at the last layer only."
@@ -111,7 +111,7 @@ def test_scores_are_those_of_the_logits(model: nn.Module, corpus: Corpus) -> Non
 def test_rows_stand_for_every_split_and_metric_with_counts(model: nn.Module, corpus: Corpus) -> None:
     result = measured(model, corpus)
     assert set(values(result)) == set(METRICS)
-    assert set(values(result, split="validation")) == OF_FEATURES
+    assert set(values(result, split="validation")) == of_features()
     cdnv, agreement = result.row("cdnv"), result.row("agreement")
     assert cdnv.tokens == result.facts["splits"]["train"]["tokens"] == int(corpus.train.counts.sum())
     assert cdnv.classes == int((corpus.train.counts > 0).sum())
@@ -187,7 +187,7 @@ def test_labels_that_tell_nothing_have_the_null_s_values(corpus: Corpus) -> None
 
 def test_the_output_layer_s_own_metrics_are_their_null(model: nn.Module, corpus: Corpus) -> None:
     result = measured(model, corpus, tokens=300)
-    assert all(result.row(metric).null == result.row(metric).value for metric in OF_THE_HEAD)
+    assert all(result.row(metric).null == result.row(metric).value for metric in of_the_head())
     assert all(row.null is None for row in measured(model, corpus, tokens=300, null=False).rows)
 
 

@@ -5,7 +5,10 @@ tables, a page. Times are left out of everything; they differ from run to run.
 """
 
 import json
+import os
 import shutil
+import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +17,7 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from collapselab.analysis.analyze import analyze
+from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
 from collapselab.measurement.measure import measure
 from collapselab.records.result import Result
@@ -52,7 +56,56 @@ def make(folder: Path) -> Path:
     assert not done.failed
     analyze(suite.path, permutations=PERMUTATIONS)
     report(suite.path)
+    kill_when(lambda: train_more(folder), lambda: len(list((folder / "stopped" / "state").glob("[0-9]*"))) > 1)
+    kill_when(lambda: measure_more(folder), lambda: len(list((folder / "state").glob("*/train-*.safetensors"))) > 3)
     return folder
+
+
+def kill_when(work: Callable[[], object], is_time: Callable[[], bool]) -> None:
+    """Begin the work in a process of its own, and kill it as soon as it is time."""
+    child = os.fork()
+    if not child:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    deadline = time.monotonic() + 120
+    while not is_time():
+        assert time.monotonic() < deadline, "it did not get that far"
+        time.sleep(0.001)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def train_more(world: Path) -> Any:
+    """A run of its own, that saves its state at every step: continued where it stopped; its weights."""
+    settings = Settings(width=16, depth=1, lr=3e-3, batch=8, steps=60, seed=5)
+    train(settings, corpus_of(world), world / "stopped", save_minutes=0.0)
+    return {
+        path.name: (path / "model.safetensors").read_bytes()
+        for path in sorted((world / "stopped" / "checkpoints").iterdir())
+    }
+
+
+def measure_more(world: Path) -> Any:
+    """A model that is no run, measured with everything: continued where it stopped; its rows."""
+    model = world / "model"
+    if not model.exists():
+        shutil.copytree(run_of(world) / "checkpoints" / "0", model)
+    result = measure(
+        model, corpus_of(world), layers="all", bootstrap=4, tokens=4000, batch=4, state=world / "state", quiet=True
+    )
+    assert isinstance(result, Result)
+    return result.rows
+
+
+def moments(world: Path) -> Any:
+    """The class moments that a measurement keeps."""
+    try:
+        kept = ClassMoments.load(run_of(world) / "measure" / "0.safetensors")
+    except ValueError as error:  # the core's errors are for programs
+        raise Refused(str(error)) from error
+    return kept.counts.tolist(), kept.sums.numpy().tobytes(), kept.scatter.numpy().tobytes()
 
 
 def corpus_of(world: Path) -> Path:
@@ -102,7 +155,10 @@ def collected(world: Path) -> Any:
 def status(world: Path) -> Any:
     """Where every run is."""
     suite, folder = open_suite(str(world / "suite"))
-    return [(state.run, state.stage, state.step) for state in suites.status(suite, folder)]
+    states = suites.status(suite, folder)
+    if any(state.stage != "done" for state in states):
+        raise Refused("a run is to be measured again")
+    return [(state.run, state.step) for state in states]
 
 
 def analysed(world: Path) -> Any:
@@ -122,11 +178,18 @@ def without_times(table: Path) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file, where it is in a world, and what reads it next."""
+    """A kind of file, where it is in a world (RUN is the run that is read), and what reads it next."""
 
     name: str
     pattern: str
     reads: tuple[Callable[[Path], Any], ...]
+
+    def files(self, world: Path) -> list[Path]:
+        """The files of this kind, by their place in the world."""
+        found = world.glob(self.pattern.replace("RUN", f"suite/{run_of(world).name}"))
+        files = sorted(path.relative_to(world) for path in found if path.is_file())
+        assert files, f"{self.pattern}: no such file in the world"
+        return files
 
 
 KINDS = (
@@ -134,11 +197,15 @@ KINDS = (
     Kind("blocks", "suite/corpora/*/*.bin", (open_corpus,)),
     Kind("class counts", "suite/corpora/*/counts.npy", (open_corpus,)),
     Kind("tokenizer", "suite/corpora/*/tokenizer/*", (open_corpus,)),
-    Kind("run record", "suite/*/run.json", (measured, trained, collected)),
-    Kind("checkpoint record", "suite/*/checkpoints/*/training.json", (measured, trained, collected)),
-    Kind("weights", "suite/*/checkpoints/*/model.safetensors", (measured, trained)),
-    Kind("model configuration", "suite/*/checkpoints/*/*config.json", (measured, trained)),
-    Kind("tokenizer of a checkpoint", "suite/*/checkpoints/*/tokenizer.json", (measured, trained)),
+    Kind("run record", "RUN/run.json", (measured, trained, collected)),
+    Kind("checkpoint record", "RUN/checkpoints/0/training.json", (measured, trained, collected)),
+    Kind("weights", "RUN/checkpoints/0/model.safetensors", (measured, trained)),
+    Kind("model configuration", "RUN/checkpoints/0/*config.json", (measured, trained)),
+    Kind("tokenizer of a checkpoint", "RUN/checkpoints/0/tokenizer.json", (measured, trained)),
+    Kind("training state", "stopped/state/*.safetensors", (train_more,)),
+    Kind("unfinished measurement", "state/*/*.safetensors", (measure_more,)),
+    Kind("plan of a measurement", "state/*/plan.json", (measure_more,)),
+    Kind("class moments", "RUN/measure/0.safetensors", (moments,)),
     Kind("log", "suite/*/log.jsonl", (status, collected)),
     Kind("measurement", "suite/*/measure/*.json", (collected, status)),
     Kind("suite record", "suite/suite.json", (status,)),

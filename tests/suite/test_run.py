@@ -446,6 +446,20 @@ def test_a_full_disk_stops_the_suite_and_damages_nothing(
     assert without_times(folder) == whole
 
 
+def test_a_damaged_checkpoint_is_trained_again_before_it_is_measured(copied: tuple[Suite, SuiteFolder]) -> None:
+    suite, folder = copied
+    whole, one = without_times(folder), entries(suite, folder)[0]
+    run = folder.run(one.name)
+    weights = run / "checkpoints" / one.checkpoints[-1] / "model.safetensors"
+    good = weights.read_bytes()
+    weights.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    next((run / "measure").glob(f"{one.checkpoints[-1]}.json")).unlink()
+    assert perform(folder, one, suite.measure).result == "done"
+    assert weights.read_bytes() == good
+    collect(folder)
+    assert without_times(folder) == whole
+
+
 def test_trouble_with_the_disk_ends_the_crew_with_one_message(
     tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -386,16 +386,14 @@ def test_a_width_that_heads_do_not_divide_is_refused(corpus_folder: Path, tmp_pa
     assert not (tmp_path / "run").exists()
 
 
-def test_a_tokenizer_that_does_not_fit_its_corpus_is_refused(corpus_folder: Path, tmp_path: Path) -> None:
-    facts = json.loads((corpus_folder / "corpus.json").read_text())
-    for path in corpus_folder.rglob("*"):
-        if path.is_file():
-            target = tmp_path / "corpus" / path.relative_to(corpus_folder)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(path.read_bytes())
-    (tmp_path / "corpus" / "corpus.json").write_text(json.dumps(facts | {"vocabulary": 280}))
-    with pytest.raises(CorpusError, match="its tokenizer has 300 tokens, but its ids were made with 280"):
-        run(tmp_path / "corpus", tmp_path / "run")
+def test_a_tokenizer_that_does_not_fit_its_corpus_is_refused(
+    corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = Corpus(corpus_folder).tokenizer()
+    tokenizer.add_tokens(["<one more>"])  # as another version of the library might
+    monkeypatch.setattr(Corpus, "tokenizer", lambda _: tokenizer)
+    with pytest.raises(CorpusError, match="its tokenizer has 301 tokens, but its ids were made with 300"):
+        run(corpus_folder, tmp_path / "run")
 
 
 def test_blocks_longer_than_the_context_are_refused(corpus_folder: Path, tmp_path: Path) -> None:

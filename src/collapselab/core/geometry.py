@@ -17,19 +17,12 @@ from torch import Tensor
 
 from collapselab.core.decisions import Decisions, check_head
 from collapselab.core.moments import ClassMoments
+from collapselab.core.needs import Missing, ReasonCode
 from collapselab.core.pairs import PairStatistics, Progress, Summary, pair_statistics
 from collapselab.core.scale import SMALLEST, binary_exponent, lengths, scaled
 
 BLOCK_BYTES = 64 << 20
 """Size of the blocks of class means that are centred at once."""
-
-
-class Missing(Exception):
-    """A metric that cannot be computed; the message is the reason, reported in place of a value."""
-
-    def __init__(self, why: str, *, left_out: int = 0) -> None:
-        super().__init__(why)
-        self.left_out = left_out
 
 
 @final
@@ -75,7 +68,10 @@ class Geometry:
 
     def at_least(self, classes: int) -> None:
         if self.classes < classes:
-            raise Missing(f"{_plural(self.classes, 'kept class', 'kept classes')}; at least {classes} are needed.")
+            raise Missing(
+                ReasonCode.FEW_CLASSES,
+                f"{_plural(self.classes, 'kept class', 'kept classes')}; at least {classes} are needed.",
+            )
 
     @cached_property
     def means(self) -> Tensor:
@@ -92,7 +88,7 @@ class Geometry:
         try:
             means = self.moments.means_of(self.kept)
         except ValueError as error:
-            raise Missing(str(error)) from error
+            raise Missing(ReasonCode.OUT_OF_RANGE, str(error)) from error
         exponent = binary_exponent(means)
         return means.mul_(2.0**-exponent), exponent
 
@@ -136,11 +132,11 @@ class Geometry:
         """Pooled covariance within the kept classes (dim, dim)."""
         pooled = self.moments.pooled
         if pooled is None:
-            raise Missing("the pooled covariance was not collected; ask for covariance=True.")
+            raise Missing(ReasonCode.NO_COVARIANCE, "the pooled covariance was not collected; ask for covariance=True.")
         others = torch.ones_like(self.moments.counts, dtype=torch.bool)
         others[self.kept] = False
         if self.moments.scatter[others].any():
-            raise Missing("the pooled covariance also covers classes that are not kept.")
+            raise Missing(ReasonCode.NO_COVARIANCE, "the pooled covariance also covers classes that are not kept.")
         return scaled(pooled, -2 * self.exponent) / self.tokens
 
     @cached_property
@@ -163,10 +159,10 @@ class Geometry:
         values, vectors = torch.linalg.eigh(self.gram)
         largest = float(values[-1])
         if not largest > 0:
-            raise Missing("all class means coincide.")
+            raise Missing(ReasonCode.COINCIDENT, "all class means coincide.")
         of_features = (4 * self.moments.unit) ** 2 * power
         if largest <= of_features:
-            raise Missing("the class means differ by no more than the rounding of the features.")
+            raise Missing(ReasonCode.COINCIDENT, "the class means differ by no more than the rounding of the features.")
         rounding = max(self.dim * torch.finfo(torch.float64).eps * largest, of_features)
         return torch.where(values > rounding, values, 0), vectors
 
@@ -183,7 +179,7 @@ class Geometry:
     def head(self) -> Tensor:
         """Rows of the output layer for the kept classes, in float64, over a power of two near the largest entry."""
         if self.weight is None:
-            raise Missing("no output layer was given.")
+            raise Missing(ReasonCode.NO_HEAD, "no output layer was given.")
         head = self.weight.detach().to(self.kept.device).index_select(0, self.kept).double()
         return head.mul_(2.0 ** -binary_exponent(head))
 
@@ -215,10 +211,14 @@ class Geometry:
     @property
     def decisions(self) -> Decisions:
         if self.decided is None:
-            raise Missing("no decisions were given; they are made on the validation split.")
+            raise Missing(ReasonCode.NO_DECISIONS, "no decisions were given; they are made on the validation split.")
         if not int(self.decided.tokens.sum()):
             left_out = self.decided.left_out
-            raise Missing(f"no token was judged; {left_out:,} have a label that is not kept.", left_out=left_out)
+            raise Missing(
+                ReasonCode.NOTHING_LEFT,
+                f"no token was judged; {left_out:,} have a label that is not kept.",
+                left_out=left_out,
+            )
         return self.decided
 
     def summary(self, family: str, *, head: bool = False) -> Summary:
@@ -232,27 +232,37 @@ class Geometry:
             reasons = self.head_norms if head else self.positive_norms
             raise AssertionError(f"{family} is missing, though all of {len(reasons)} norms are positive")
         if not summary.pairs:
-            raise Missing(f"all {_plural(summary.left_out, 'pair', 'pairs')} were left out.", left_out=summary.left_out)
+            raise Missing(
+                ReasonCode.NOTHING_LEFT,
+                f"all {_plural(summary.left_out, 'pair', 'pairs')} were left out.",
+                left_out=summary.left_out,
+            )
         return summary
 
     def _directed(self, norms: Tensor, what: str) -> None:
         zero = (norms == 0).nonzero().squeeze(1)
         if len(zero):
             first = int(self.kept[zero[0]])
-            raise Missing(f"class {first:,} has a {what} of zero ({_plural(len(zero), 'class', 'classes')} in all).")
+            raise Missing(
+                ReasonCode.ZERO,
+                f"class {first:,} has a {what} of zero ({_plural(len(zero), 'class', 'classes')} in all).",
+            )
         self._finite(norms, f"the squares of its {what} leave")
 
     def _finite(self, of_classes: Tensor, what: str) -> None:
         bad = (~torch.isfinite(of_classes)).nonzero().squeeze(1)
         if len(bad):
             number = _plural(len(bad), "class", "classes")
-            raise Missing(f"class {int(self.kept[bad[0]]):,}: {what} the range of float64 ({number} in all).")
+            raise Missing(
+                ReasonCode.OUT_OF_RANGE,
+                f"class {int(self.kept[bad[0]]):,}: {what} the range of float64 ({number} in all).",
+            )
 
 
 def ratio(numerator: float, denominator: float, name: str) -> float:
     """A quotient, or Missing where the denominator is zero."""
     if denominator == 0:
-        raise Missing(f"{name} is 0.")
+        raise Missing(ReasonCode.ZERO, f"{name} is 0.")
     return numerator / denominator
 
 
@@ -264,7 +274,7 @@ def variation(values: Tensor, name: str) -> float:
 def frame_error(overlap: float, norm: float, classes: int) -> float:
     """|| G/|G| - (I - 11ᵀ/K)/sqrt(K-1) ||_F from overlap = tr G - 1ᵀG1/K and norm = |G|."""
     if norm == 0:
-        raise Missing("the matrix of inner products is zero.")
+        raise Missing(ReasonCode.ZERO, "the matrix of inner products is zero.")
     return math.sqrt(max(0.0, 2 - 2 * overlap / (norm * math.sqrt(classes - 1))))
 
 

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from collapselab.core.decisions import Decisions
-from collapselab.core.geometry import Geometry, Missing, frame_error, ratio, variation
+from collapselab.core.geometry import Geometry, frame_error, ratio, variation
 from collapselab.core.moments import ClassMoments
+from collapselab.core.needs import Missing, Need, ReasonCode
 from collapselab.core.pairs import Progress
 from collapselab.core.scale import SMALLEST, times_power_of_two
 
@@ -27,7 +28,7 @@ Result = float | tuple[float, int]
 class Metric:
     """One entry of the catalogue.
 
-    `direction` is where the value moves as a model collapses, None where collapse predicts nothing. `ideal` is the value
+    `needs` is what it is computed from. `direction` is where the value moves as a model collapses, None where collapse predicts nothing. `ideal` is the value
     of a collapsed model where it is one number; `ideal_at` gives it also where it depends on the number of classes and
     dimensions. `version` rises when the value changes for the same input.
     """
@@ -38,6 +39,7 @@ class Metric:
     direction: Direction | None
     function: Callable[[Geometry], Result]
     reference: str
+    needs: frozenset[Need]
     ideal: float | None = None
     ideal_text: str = "–"
     ideal_function: Callable[[int, int], float | None] | None = None
@@ -62,6 +64,8 @@ class Measurement:
     min_count: int
     ideal: float | None
     version: int
+    code: ReasonCode | None = None
+    """Which kind of reason it is."""
 
 
 def collapse_metrics(
@@ -100,16 +104,18 @@ def collapse_metrics(
 
 def _measurement(metric: Metric, geometry: Geometry, min_count: int) -> Measurement:
     value: float | None = None
-    why, left_out = None, 0
+    why, code, left_out = None, None, 0
     try:
         geometry.at_least(1)
         result = metric.function(geometry)
         value, left_out = result if isinstance(result, tuple) else (result, 0)
         if not math.isfinite(value):
-            raise Missing(f"the value is {value}: the numbers behind it leave the range of float64.")
+            raise Missing(
+                ReasonCode.OUT_OF_RANGE, f"the value is {value}: the numbers behind it leave the range of float64."
+            )
     except Missing as missing:
-        value, why, left_out = None, str(missing), missing.left_out
-    judged = metric.property == "NC4" and geometry.decided is not None
+        value, why, code, left_out = None, str(missing), missing.code, missing.left_out
+    judged = Need.DECISIONS in metric.needs and geometry.decided is not None
     return Measurement(
         metric=metric.id,
         value=value,
@@ -120,6 +126,7 @@ def _measurement(metric: Metric, geometry: Geometry, min_count: int) -> Measurem
         min_count=min_count,
         ideal=metric.ideal_at(classes=geometry.classes, dim=geometry.dim),
         version=metric.version,
+        code=code,
     )
 
 
@@ -258,15 +265,18 @@ def _entry(
     ideal: float | tuple[str, Callable[[int, int], float | None]] | None,
     reference: str,
     function: Callable[[Geometry], Result],
+    needs: frozenset[Need],
     *,
     in_paper: bool = False,
     version: int = 1,
 ) -> Metric:
     if isinstance(ideal, tuple):
         text, ideal_at = ideal
-        return Metric(id, property, formula, direction, function, reference, None, text, ideal_at, in_paper, version)
+        return Metric(
+            id, property, formula, direction, function, reference, needs, None, text, ideal_at, in_paper, version
+        )
     text = "–" if ideal is None else "−∞" if ideal == -math.inf else f"{ideal:g}"
-    return Metric(id, property, formula, direction, function, reference, ideal, text, None, in_paper, version)
+    return Metric(id, property, formula, direction, function, reference, needs, ideal, text, None, in_paper, version)
 
 
 _SIMPLEX = ("−1/(K−1)", _simplex_cosine)
@@ -276,41 +286,50 @@ _ANGLES, _UNIFORM, _NORMS = "NC2 equal angles", "GNC2", "NC2 equal norms"
 _HEAD = "NC2 of the output layer"
 _HEAD_UNIFORM = "GNC2 of the output layer"
 
+_MEANS = frozenset({Need.MEANS})
+_PAIRS = _MEANS | {Need.PAIRS}
+_SPREAD = _MEANS | {Need.SCATTER}
+_PAIRS_SPREAD = _SPREAD | {Need.PAIRS}
+_DUAL = _MEANS | {Need.HEAD}
+_ROWS = frozenset({Need.HEAD})
+_ROW_PAIRS = _ROWS | {Need.PAIRS}
+_DECIDED = frozenset({Need.DECISIONS})
+
 # fmt: off
 _CATALOGUE = [
-    _entry("cdnv", "NC1", "pair mean of (σ_i² + σ_j²) / (2‖μ_i − μ_j‖²)", "falls", 0, CDNV, _mean("cdnv")),
-    _entry("cdnv_k2", "NC1", "pair mean of (σ_i² + σ_j²) / (2‖μ_i − μ_j‖⁴)", "falls", 0, PAPER, cdnv_k2, in_paper=True),
-    _entry("cdnv_log", "NC1", "pair mean of log of the `cdnv` term", "falls", -math.inf, HERE, _mean("cdnv_log")),
-    _entry("scatter_ratio", "NC1", "tr Σ_W / tr Σ_B", "falls", 0, PAPYAN, scatter_ratio),
-    _entry("scatter_pinv", "NC1", "tr(Σ_W Σ_B⁺) / K", "falls", 0, PAPYAN, scatter_pinv, version=2),
-    _entry("norm_cv", _NORMS, "CoV of ‖m_c‖", "falls", 0, PAPYAN, lambda g: variation(g.norms, "the norms")),
-    _entry("lognorm_cv", _NORMS, "CoV of log‖m_c‖", "falls", 0, PAPER, lognorm_cv, in_paper=True),
-    _entry("cosine_mean", _ANGLES, "pair mean of ⟨û_i, û_j⟩", "approaches", _SIMPLEX, PAPYAN, _mean("cosine")),
-    _entry("cosine_std", _ANGLES, "pair standard deviation of ⟨û_i, û_j⟩", "falls", 0, PAPYAN, _std("cosine")),
-    _entry("cosine_cv", _ANGLES, "`cosine_std` / `cosine_mean`", None, None, PAPER, _cv("cosine"), in_paper=True),
-    _entry("etf_error", "NC2", "‖G/‖G‖_F − (I − 11ᵀ/K)/√(K−1)‖_F with G = M Mᵀ, rows m_c", "falls", _FLOOR, ZHU, etf_error),
-    _entry("etf_floor", "NC2", "√(2 − 2√(D/(K−1))) for K − 1 > D, else 0", None, None, HERE, _existing_floor),
-    _entry("logdist_mean", _UNIFORM, "pair mean of log(1/‖û_i − û_j‖)", "approaches", _SPHERE, UNIFORM, _mean("logdist")),
-    _entry("logdist_std", _UNIFORM, "pair standard deviation of log(1/‖û_i − û_j‖)", "falls", None, UNIFORM, _std("logdist")),
-    _entry("logdist_cv", _UNIFORM, "`logdist_std` / `logdist_mean`", None, None, PAPER, _cv("logdist")),
-    _entry("logdist_uncentred_mean", _UNIFORM, "pair mean of log(1/‖ũ_i − ũ_j‖)", "approaches", _SPHERE, PAPER, _mean("logdist_uncentred")),
-    _entry("logdist_uncentred_std", _UNIFORM, "pair standard deviation of log(1/‖ũ_i − ũ_j‖)", "falls", None, PAPER, _std("logdist_uncentred")),
-    _entry("logdist_uncentred_cv", _UNIFORM, "`logdist_uncentred_std` / `logdist_uncentred_mean`", None, None, PAPER, _cv("logdist_uncentred"), in_paper=True),
-    _entry("duality_cos_mean", "NC3", "class mean of cos(w_c, m_c)", "rises", 1, PAPER, lambda g: float(g.duality_cosines.mean()), in_paper=True),
-    _entry("duality_cos_std", "UNC3", "class standard deviation of cos(w_c, m_c)", "falls", 0, PAPER, lambda g: float(g.duality_cosines.std(correction=0))),
-    _entry("duality_cos_cv", "UNC3", "`duality_cos_std` / `duality_cos_mean`", "falls", 0, PAPER, lambda g: variation(g.duality_cosines, "the duality cosines"), in_paper=True),
-    _entry("duality_error", "NC3", "as `etf_error` with G = W Mᵀ", "falls", None, ZHU, duality_error),
-    _entry("agreement", "NC4", "share of validation tokens where argmax_c(⟨w_c, h⟩ + b_c) = argmin_c ‖h − μ_c‖", "rises", 1, PAPER, _share("agreed"), in_paper=True),
-    _entry("ncc_accuracy", "NC4", "share of validation tokens whose nearest centre is the next token's", "rises", 1, PAPYAN, _share("nearest_right")),
-    _entry("model_accuracy", "NC4", "share of validation tokens where the output layer is right", "rises", 1, PAPYAN, _share("head_right")),
-    _entry("head_norm_cv", _HEAD, "as `norm_cv` with w_c", "falls", 0, PAPYAN, lambda g: variation(g.head_norms, "the output rows' norms")),
-    _entry("head_cosine_mean", _HEAD, "as `cosine_mean` with w_c", "approaches", _SIMPLEX, PAPYAN, _mean("cosine", head=True)),
-    _entry("head_cosine_std", _HEAD, "as `cosine_std` with w_c", "falls", 0, PAPYAN, _std("cosine", head=True)),
-    _entry("head_logdist_mean", _HEAD_UNIFORM, "as `logdist_mean` with w_c", "approaches", _SPHERE, UNIFORM, _mean("logdist", head=True)),
-    _entry("head_logdist_std", _HEAD_UNIFORM, "as `logdist_std` with w_c", "falls", None, UNIFORM, _std("logdist", head=True)),
-    _entry("head_logdist_cv", _HEAD_UNIFORM, "as `logdist_cv` with w_c", None, None, HERE, _cv("logdist", head=True)),
-    _entry("head_sum", "NC0", "‖Σ_c w_c‖ / ‖W‖_F over kept classes", "falls", 0, ZHAO, head_sum),
-    _entry("effective_rank", "spectrum", "exp of the entropy of the normalised singular values of the m_c", None, None, ROY, effective_rank),
+    _entry("cdnv", "NC1", "pair mean of (σ_i² + σ_j²) / (2‖μ_i − μ_j‖²)", "falls", 0, CDNV, _mean("cdnv"), _PAIRS_SPREAD),
+    _entry("cdnv_k2", "NC1", "pair mean of (σ_i² + σ_j²) / (2‖μ_i − μ_j‖⁴)", "falls", 0, PAPER, cdnv_k2, _PAIRS_SPREAD, in_paper=True),
+    _entry("cdnv_log", "NC1", "pair mean of log of the `cdnv` term", "falls", -math.inf, HERE, _mean("cdnv_log"), _PAIRS_SPREAD),
+    _entry("scatter_ratio", "NC1", "tr Σ_W / tr Σ_B", "falls", 0, PAPYAN, scatter_ratio, _SPREAD),
+    _entry("scatter_pinv", "NC1", "tr(Σ_W Σ_B⁺) / K", "falls", 0, PAPYAN, scatter_pinv, _MEANS | {Need.COVARIANCE}, version=2),
+    _entry("norm_cv", _NORMS, "CoV of ‖m_c‖", "falls", 0, PAPYAN, lambda g: variation(g.norms, "the norms"), _MEANS),
+    _entry("lognorm_cv", _NORMS, "CoV of log‖m_c‖", "falls", 0, PAPER, lognorm_cv, _MEANS, in_paper=True),
+    _entry("cosine_mean", _ANGLES, "pair mean of ⟨û_i, û_j⟩", "approaches", _SIMPLEX, PAPYAN, _mean("cosine"), _PAIRS),
+    _entry("cosine_std", _ANGLES, "pair standard deviation of ⟨û_i, û_j⟩", "falls", 0, PAPYAN, _std("cosine"), _PAIRS),
+    _entry("cosine_cv", _ANGLES, "`cosine_std` / `cosine_mean`", None, None, PAPER, _cv("cosine"), _PAIRS, in_paper=True),
+    _entry("etf_error", "NC2", "‖G/‖G‖_F − (I − 11ᵀ/K)/√(K−1)‖_F with G = M Mᵀ, rows m_c", "falls", _FLOOR, ZHU, etf_error, _MEANS),
+    _entry("etf_floor", "NC2", "√(2 − 2√(D/(K−1))) for K − 1 > D, else 0", None, None, HERE, _existing_floor, _MEANS),
+    _entry("logdist_mean", _UNIFORM, "pair mean of log(1/‖û_i − û_j‖)", "approaches", _SPHERE, UNIFORM, _mean("logdist"), _PAIRS),
+    _entry("logdist_std", _UNIFORM, "pair standard deviation of log(1/‖û_i − û_j‖)", "falls", None, UNIFORM, _std("logdist"), _PAIRS),
+    _entry("logdist_cv", _UNIFORM, "`logdist_std` / `logdist_mean`", None, None, PAPER, _cv("logdist"), _PAIRS),
+    _entry("logdist_uncentred_mean", _UNIFORM, "pair mean of log(1/‖ũ_i − ũ_j‖)", "approaches", _SPHERE, PAPER, _mean("logdist_uncentred"), _PAIRS),
+    _entry("logdist_uncentred_std", _UNIFORM, "pair standard deviation of log(1/‖ũ_i − ũ_j‖)", "falls", None, PAPER, _std("logdist_uncentred"), _PAIRS),
+    _entry("logdist_uncentred_cv", _UNIFORM, "`logdist_uncentred_std` / `logdist_uncentred_mean`", None, None, PAPER, _cv("logdist_uncentred"), _PAIRS, in_paper=True),
+    _entry("duality_cos_mean", "NC3", "class mean of cos(w_c, m_c)", "rises", 1, PAPER, lambda g: float(g.duality_cosines.mean()), _DUAL, in_paper=True),
+    _entry("duality_cos_std", "UNC3", "class standard deviation of cos(w_c, m_c)", "falls", 0, PAPER, lambda g: float(g.duality_cosines.std(correction=0)), _DUAL),
+    _entry("duality_cos_cv", "UNC3", "`duality_cos_std` / `duality_cos_mean`", "falls", 0, PAPER, lambda g: variation(g.duality_cosines, "the duality cosines"), _DUAL, in_paper=True),
+    _entry("duality_error", "NC3", "as `etf_error` with G = W Mᵀ", "falls", None, ZHU, duality_error, _DUAL),
+    _entry("agreement", "NC4", "share of validation tokens where argmax_c(⟨w_c, h⟩ + b_c) = argmin_c ‖h − μ_c‖", "rises", 1, PAPER, _share("agreed"), _DECIDED, in_paper=True),
+    _entry("ncc_accuracy", "NC4", "share of validation tokens whose nearest centre is the next token's", "rises", 1, PAPYAN, _share("nearest_right"), _DECIDED),
+    _entry("model_accuracy", "NC4", "share of validation tokens where the output layer is right", "rises", 1, PAPYAN, _share("head_right"), _DECIDED),
+    _entry("head_norm_cv", _HEAD, "as `norm_cv` with w_c", "falls", 0, PAPYAN, lambda g: variation(g.head_norms, "the output rows' norms"), _ROWS),
+    _entry("head_cosine_mean", _HEAD, "as `cosine_mean` with w_c", "approaches", _SIMPLEX, PAPYAN, _mean("cosine", head=True), _ROW_PAIRS),
+    _entry("head_cosine_std", _HEAD, "as `cosine_std` with w_c", "falls", 0, PAPYAN, _std("cosine", head=True), _ROW_PAIRS),
+    _entry("head_logdist_mean", _HEAD_UNIFORM, "as `logdist_mean` with w_c", "approaches", _SPHERE, UNIFORM, _mean("logdist", head=True), _ROW_PAIRS),
+    _entry("head_logdist_std", _HEAD_UNIFORM, "as `logdist_std` with w_c", "falls", None, UNIFORM, _std("logdist", head=True), _ROW_PAIRS),
+    _entry("head_logdist_cv", _HEAD_UNIFORM, "as `logdist_cv` with w_c", None, None, HERE, _cv("logdist", head=True), _ROW_PAIRS),
+    _entry("head_sum", "NC0", "‖Σ_c w_c‖ / ‖W‖_F over kept classes", "falls", 0, ZHAO, head_sum, _ROWS),
+    _entry("effective_rank", "spectrum", "exp of the entropy of the normalised singular values of the m_c", None, None, ROY, effective_rank, _MEANS),
 ]
 # fmt: on
 

@@ -15,9 +15,9 @@ from typing import final
 import torch
 from torch import Tensor
 
-from collapselab.measurement.catalogue import ALL, DECIDED, OF_FEATURES, Catalogue, Key, Measurements
+from collapselab.measurement.catalogue import ALL, Catalogue, Key, Measurements, of_decisions, of_features
 from collapselab.measurement.sample import ByLayer
-from collapselab.measurement.sums import Gathered, is_null
+from collapselab.measurement.sums import LAST, Gathered
 
 HALVES = 8
 """Random ways of cutting the groups into halves."""
@@ -65,7 +65,7 @@ class Resamples:
         low, middle, high = torch.tensor(found, dtype=torch.float64).quantile(
             torch.tensor([0.025, 0.5, 0.975], dtype=torch.float64)
         )
-        shift = 0.0 if key.metric in DECIDED else value - float(middle)
+        shift = 0.0 if key.metric in of_decisions() else value - float(middle)
         return float(low) + shift, float(high) + shift
 
     def halves(self, key: Key) -> list[tuple[float, float]]:
@@ -77,7 +77,7 @@ class Resamples:
     def half_values(self, split: str, layer: str) -> dict[str, float]:
         """The mean of each metric of features over the halves, for all classes of a layer."""
         found = {key for values in self.values for key in values if key[:3] == (split, layer, ALL)}
-        keys = {key for key in found if key.metric in OF_FEATURES}
+        keys = {key for key in found if key.metric in of_features()}
         halves = {key.metric: [value for pair in self.halves(key) for value in pair] for key in keys}
         return {metric: math.fsum(values) / len(values) for metric, values in sorted(halves.items()) if values}
 
@@ -93,9 +93,9 @@ def resampled(
 
     def evaluated(split: str, gathered: Gathered) -> Values:
         found: Measurements = {}
-        for layer, moments in gathered.moments.items():
-            with_head = (split, layer) == ("train", "last")
-            found |= catalogues[split].of_moments(moments, split, layer, with_head=with_head)
+        for key, moments in gathered.moments.items():
+            with_head = (split, key) == ("train", LAST)
+            found |= catalogues[split].of_moments(moments, split, key.layer, with_head=with_head)
         found |= catalogues["train"].of_decisions(gathered.decisions, counts)
         return {key: one.value for key, one in found.items() if one.value is not None}
 
@@ -142,8 +142,8 @@ def _at_once(group: Gathered, weightings: int) -> Iterator[range]:
 
 def _without_nulls(group: Gathered) -> Gathered:
     return Gathered(
-        {key: m for key, m in group.moments.items() if not is_null(key)},
-        {key: d for key, d in group.decisions.items() if not is_null(key)},
+        {key: m for key, m in group.moments.items() if not key.null},
+        {key: d for key, d in group.decisions.items() if not key.null},
         group.scores,
         group.batches,
     )

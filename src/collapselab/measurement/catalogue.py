@@ -15,18 +15,29 @@ from torch import Tensor
 from collapselab.core.decisions import Decisions
 from collapselab.core.metrics import METRICS, Measurement, collapse_metrics
 from collapselab.core.moments import ClassMoments
+from collapselab.core.needs import Need, ReasonCode
 from collapselab.measurement.class_numbers import ClassNumbers
 from collapselab.measurement.sample import ByLayer
-from collapselab.measurement.sums import is_null, layer_of
+from collapselab.measurement.sums import LayerKey
 from collapselab.models.taps import OutputLayer
 
 ALL = "all"
 """The bin of all classes."""
 
-DECIDED = frozenset(id for id, metric in METRICS.items() if metric.property == "NC4")
-OF_THE_HEAD = frozenset(id for id in METRICS if id.startswith("head_"))
-OF_FEATURES = frozenset(METRICS) - DECIDED - OF_THE_HEAD
-BESIDE_THE_HEAD = frozenset(id for id in METRICS if id.startswith("duality_"))
+
+def of_decisions() -> frozenset[str]:
+    """Metrics of decisions (NC4)."""
+    return frozenset(id for id, metric in METRICS.items() if Need.DECISIONS in metric.needs)
+
+
+def of_features() -> frozenset[str]:
+    """Metrics that class means enter."""
+    return frozenset(id for id, metric in METRICS.items() if Need.MEANS in metric.needs)
+
+
+def of_the_head() -> frozenset[str]:
+    """Metrics of the output layer alone, which no label enters."""
+    return frozenset(METRICS) - of_decisions() - of_features()
 
 
 class Key(NamedTuple):
@@ -54,27 +65,27 @@ class Catalogue(NamedTuple):
 
         `with_head` adds the output layer's own metrics, which no label enters: they stand with the last layer's values.
         """
-        wanted = OF_FEATURES | OF_THE_HEAD if with_head else OF_FEATURES
+        wanted = of_features() | of_the_head() if with_head else of_features()
         found: Measurements = {}
         for bin, classes in {ALL: None, **(self.bins if split == "train" else {})}.items():
             values = self._values(moments, wanted, classes)
-            found |= {Key(split, layer, bin, id): _told(one, layer, moments) for id, one in values.items()}
+            found |= {Key(split, layer, bin, id): _with_reason(one, layer, moments) for id, one in values.items()}
         return found
 
     def of_decisions(
-        self, decisions: dict[str, Decisions], counts: ByLayer[Tensor], *, null: bool = False
+        self, decisions: dict[LayerKey, Decisions], counts: ByLayer[Tensor], *, null: bool = False
     ) -> Measurements:
         """NC4 for each layer, with centres of the training split, whose class counts these are."""
         found: Measurements = {}
         for key, judged in decisions.items():
-            if is_null(key) != null:
+            if key.null != null:
                 continue
-            light = _only_counts(counts.of(layer_of(key)))
+            light = _only_counts(counts.of(key.layer))
             for bin, classes in {ALL: None, **self.bins}.items():
                 values = collapse_metrics(
-                    light, min_count=self.min_count, decisions=judged, classes=classes, only=DECIDED
+                    light, min_count=self.min_count, decisions=judged, classes=classes, only=of_decisions()
                 )
-                found |= {Key("train", layer_of(key), bin, id): one for id, one in values.items()}
+                found |= {Key("train", key.layer, bin, id): one for id, one in values.items()}
         return found
 
     def _values(self, moments: ClassMoments, wanted: frozenset[str], classes: Tensor | None) -> dict[str, Measurement]:
@@ -125,12 +136,10 @@ def frequency_bins(counts: Tensor, bins: int, *, min_count: int) -> dict[str, Te
     return {f"{start}-{stop}": (counts >= start) & (counts <= stop) for start, stop in ranges}
 
 
-def _told(one: Measurement, layer: str, moments: ClassMoments) -> Measurement:
+def _with_reason(one: Measurement, layer: str, moments: ClassMoments) -> Measurement:
     """The true reason where a layer is of another size than the output layer, or has no pooled covariance."""
-    if one.why is None:
-        return one
-    if one.why.startswith("no output layer"):
+    if one.code is ReasonCode.NO_HEAD:
         return replace(one, why=f"layer {layer} has {moments.dim:,} dimensions, unlike the output layer.")
-    if one.why.startswith("the pooled covariance was not collected"):
+    if one.code is ReasonCode.NO_COVARIANCE and not moments.has_covariance:
         return replace(one, why="the pooled covariance is collected at the last layer only.")
     return one

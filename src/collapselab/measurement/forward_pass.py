@@ -18,7 +18,7 @@ from collapselab.measurement.nearest_centre import Judge
 from collapselab.measurement.resume import Store
 from collapselab.measurement.sample import ByLayer, Sample
 from collapselab.measurement.shards import ClassShards
-from collapselab.measurement.sums import Gathered, empty_like, null_of
+from collapselab.measurement.sums import LAST, Gathered, LayerKey, empty_like
 from collapselab.models.evaluate import mask_inputs
 from collapselab.models.scores import Scorer
 from collapselab.models.taps import features, layer_features
@@ -132,7 +132,8 @@ class _Batch:
         own = states[:rows, labels.first : -1].reshape(-1, states.shape[-1])
         everyones = own if self.walk.shards is None else self.walk.shards.features(own)
         try:
-            both = [(layer, labels.counted), *([] if labels.null is None else [(null_of(layer), labels.null)])]
+            both = [(LayerKey(layer), labels.counted)]
+            both += [] if labels.null is None else [(LayerKey(layer, null=True), labels.null)]
             tables = [(self._moments(key, own.shape[1]), counted) for key, counted in both]
             update_all(labels.folded(everyones), tables)
         except ValueError as error:
@@ -146,19 +147,19 @@ class _Batch:
         if layer == "last" and self.scorer is not None:
             self.gathered.scores += self.scorer.scores(labels.sampled(own), labels.own[labels.own != IGNORED])
 
-    def _moments(self, key: str, dim: int) -> ClassMoments:
+    def _moments(self, key: LayerKey, dim: int) -> ClassMoments:
         held, subject, shards = self.gathered.moments, self.walk.subject, self.walk.shards
         if key not in held:
             classes = self.walk.numbers.classes if shards is None else shards.classes
-            covariance = key in ("last", null_of("last"))
+            covariance = key.layer == LAST.layer
             held[key] = ClassMoments.empty(classes, dim, subject.moments_device, covariance=covariance)
         return held[key]
 
     def _first_half(self, own: Tensor, blocks: int) -> ClassMoments:
         """The last layer's moments, so far or, where the first batch holds more than half, of its first blocks."""
         if blocks == len(self.blocks):
-            return self.gathered.moments["last"]
-        labels, half = self.labels.last, empty_like(self.gathered.moments["last"])
+            return self.gathered.moments[LAST]
+        labels, half = self.labels.last, empty_like(self.gathered.moments[LAST])
         rows = self.samples.last.samples(self.blocks.start, self.blocks.start + blocks)
         half.update(labels.folded(own)[:rows], labels.counted[:rows])
         return half

@@ -10,7 +10,7 @@ from collapselab.core.decisions import Decisions, LinearClassifier, nearest_cent
 from collapselab.measurement.class_numbers import ClassNumbers
 from collapselab.measurement.sample import ByLayer
 from collapselab.measurement.shards import ClassShards
-from collapselab.measurement.sums import Gathered, layer_of, null_of
+from collapselab.measurement.sums import Gathered, LayerKey
 from collapselab.models.taps import OutputLayer
 
 
@@ -47,29 +47,31 @@ class Judge:
         self.centred = (
             self.kept if shards is None else ByLayer(self._own(self.is_kept.last), self._own(self.is_kept.below))
         )
-        self.nearest: dict[str, LinearClassifier | None] = {}
+        self.nearest: dict[LayerKey, LinearClassifier | None] = {}
         for key in list(trained.moments):
             moments = trained.moments.pop(key)
-            centred = self.centred.of(layer_of(key)).to(moments.device)
+            centred = self.centred.of(key.layer).to(moments.device)
             self.nearest[key] = nearest_centre(moments, centred) if len(centred) else None
-        self._choices: dict[str, Tensor] = {}
+        self._choices: dict[LayerKey, Tensor] = {}
+        self._heads: ByLayer[Tensor] | None = None
 
     def see(self, layer: str, features: Tensor, everyones: Tensor | None = None) -> None:
         """Choose for each token. With shards the features of all processes are needed too."""
-        for key in (layer, null_of(layer)):
+        for key in (LayerKey(layer), LayerKey(layer, null=True)):
             if key in self.nearest:
                 self._choices[key] = self._nearest(key, features if everyones is None else everyones)
         if layer == "last":
-            self._choices["head"] = self.kept.last[self.head.choices(features)]
-            self._choices["head below"] = self._among_those_below(self._choices["head"], features)
+            chosen = self.kept.last[self.head.choices(features)]
+            self._heads = ByLayer(chosen.cpu(), self._among_those_below(chosen, features).cpu())
 
     def tally(self, gathered: Gathered, labels: ByLayer[Tensor]) -> None:
         """Add the batch that was seen to the decisions: samples (blocks, positions) whose label is a kept class."""
         chosen = {key: choices.cpu() for key, choices in self._choices.items()}
-        heads = ByLayer(chosen.pop("head"), chosen.pop("head below"))
-        columns, self._choices = labels.last.shape[1], {}
+        heads, columns = self._heads, labels.last.shape[1]
+        assert heads is not None, "the last layer was not seen"
+        self._choices, self._heads = {}, None
         for key, nearest in chosen.items():
-            layer = layer_of(key)
+            layer = key.layer
             label, is_kept = labels.of(layer).cpu(), self.is_kept.of(layer).cpu()
             right = self.numbers.of(label)
             blocks, width = right.shape
@@ -96,8 +98,8 @@ class Judge:
             chosen[again] = self.kept.below[self.head_below.choices(features[again])]
         return chosen
 
-    def _nearest(self, key: str, features: Tensor) -> Tensor:
-        classifier, layer = self.nearest[key], layer_of(key)
+    def _nearest(self, key: LayerKey, features: Tensor) -> Tensor:
+        classifier, layer = self.nearest[key], key.layer
         if self.shards is not None:
             return self.shards.nearest(classifier, self.centred.of(layer), features)
         assert classifier is not None

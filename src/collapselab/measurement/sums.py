@@ -1,7 +1,7 @@
 """What a pass over a split gathers: moments of every layer, tallies of decisions, scores. Mergeable and storable."""
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -16,17 +16,23 @@ from collapselab.models.scores import Scores
 TALLIES = ("tokens", "agreed", "nearest_right", "head_right")
 
 
-def null_of(layer: str) -> str:
-    """The key under which what comes of a layer's shuffled labels is kept."""
-    return f"{layer} null"
+class LayerKey(NamedTuple):
+    """A layer with its labels, or with the shuffled ones of its null."""
+
+    layer: str
+    null: bool = False
+
+    def __str__(self) -> str:
+        """The name under which it is stored."""
+        return f"{self.layer} null" if self.null else self.layer
+
+    @classmethod
+    def stored(cls, name: str) -> "LayerKey":
+        """The key that is stored under a name."""
+        return cls(name.removesuffix(" null"), name.endswith(" null"))
 
 
-def is_null(key: str) -> bool:
-    return key.endswith(" null")
-
-
-def layer_of(key: str) -> str:
-    return key.removesuffix(" null")
+LAST = LayerKey("last")
 
 
 @final
@@ -34,8 +40,8 @@ def layer_of(key: str) -> str:
 class Gathered:
     """Sums over some blocks; those of disjoint parts of a split merge to those of the whole."""
 
-    moments: dict[str, ClassMoments] = field(default_factory=dict)
-    decisions: dict[str, Decisions] = field(default_factory=dict)
+    moments: dict[LayerKey, ClassMoments] = field(default_factory=dict)
+    decisions: dict[LayerKey, Decisions] = field(default_factory=dict)
     scores: Scores = field(default_factory=Scores)
     batches: int = 0
     spreads: dict[str, Spread] = field(default_factory=dict)
@@ -46,7 +52,7 @@ class Gathered:
         """How the variance of a layer is spread over its features."""
         return self.spreads.setdefault(layer, Spread())
 
-    def add_decisions(self, key: str, decisions: Decisions) -> None:
+    def add_decisions(self, key: LayerKey, decisions: Decisions) -> None:
         if key in self.decisions:
             self.decisions[key].merge(decisions)
         else:
@@ -81,8 +87,8 @@ class Gathered:
 
     def facts(self) -> dict[str, object]:
         return {
-            "moments": {key: moments.facts() for key, moments in self.moments.items()},
-            "decisions": {key: [d.left_out, d.min_count] for key, d in self.decisions.items()},
+            "moments": {str(key): moments.facts() for key, moments in self.moments.items()},
+            "decisions": {str(key): [d.left_out, d.min_count] for key, d in self.decisions.items()},
             "scores": asdict(self.scores),
             "batches": self.batches,
             "spreads": list(self.spreads),
@@ -93,11 +99,11 @@ class Gathered:
     def from_tensors(cls, tensors: Stored, facts: dict[str, Any], device: str | torch.device = "cpu") -> "Gathered":
         """What `tensors` and `facts` describe, bit for bit."""
         moments = {
-            key: ClassMoments.from_tensors(tensors.under(f"moments/{key}/"), its, device)
+            LayerKey.stored(key): ClassMoments.from_tensors(tensors.under(f"moments/{key}/"), its, device)
             for key, its in facts["moments"].items()
         }
         decisions = {
-            key: Decisions(
+            LayerKey.stored(key): Decisions(
                 **{name: tensor.clone() for name, tensor in tensors.under(f"decisions/{key}/").items()},
                 left_out=left_out,
                 min_count=min_count,

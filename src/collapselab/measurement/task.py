@@ -17,7 +17,7 @@ from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
 from collapselab.measurement.bootstrap import Resamples, difference, resampled
-from collapselab.measurement.catalogue import OF_THE_HEAD, Catalogue, Key, Measurements, class_sizes, frequency_bins
+from collapselab.measurement.catalogue import Catalogue, Key, Measurements, class_sizes, frequency_bins, of_the_head
 from collapselab.measurement.class_numbers import ClassNumbers
 from collapselab.measurement.cost import Job
 from collapselab.measurement.distributed import Processes
@@ -31,7 +31,7 @@ from collapselab.measurement.resume import Store
 from collapselab.measurement.sample import GROUPS, ByLayer, Sample
 from collapselab.measurement.shards import ClassShards
 from collapselab.measurement.spread import Spread
-from collapselab.measurement.sums import Gathered, is_null, layer_of
+from collapselab.measurement.sums import LAST, Gathered, LayerKey
 from collapselab.models.scores import Scores
 from collapselab.records.options import Options
 from collapselab.records.result import Result
@@ -119,7 +119,7 @@ class _Run:
         decided = self._combined("validation", gathered).decisions
         if not self.processes.first:
             return None
-        self.found.left_out = decided["last"].left_out
+        self.found.left_out = decided[LAST].left_out
         catalogue = self.catalogues["train"]
         self.found.values |= catalogue.of_decisions(decided, self.counts)
         if self.options.null:
@@ -165,25 +165,25 @@ class _Run:
         """The values of the first process's own part of the sample; with sharded classes there is none."""
         if not self.processes.first or self.options.shard_classes or self.options.bootstrap:
             return None
-        return Part(own.moments["last"].tokens, self._part_values(own.moments["last"]))
+        return Part(own.moments[LAST].tokens, self._part_values(own.moments[LAST]))
 
     def _part_values(self, moments: ClassMoments) -> dict[str, float]:
         without_bins = self.catalogues["train"]._replace(bins={})
         values = without_bins.of_moments(moments, "train", "last", with_head=False)
         return {key.metric: one.value for key, one in values.items() if one.value is not None}
 
-    def _measure(self, moments: ClassMoments | None, split: str, key: str) -> None:
+    def _measure(self, moments: ClassMoments | None, split: str, key: LayerKey) -> None:
         if moments is None or not self.processes.first:
             return
-        layer, found = layer_of(key), self.found
-        with_head = (split, key) == ("train", "last")
-        values = self.catalogues[split].of_moments(moments, split, layer, with_head=with_head)
-        if is_null(key):
+        found = self.found
+        with_head = (split, key) == ("train", LAST)
+        values = self.catalogues[split].of_moments(moments, split, key.layer, with_head=with_head)
+        if key.null:
             found.nulls |= values
             return
         found.values |= values
         if self.options.null:  # no label enters the output layer's own metrics: their null is their value
-            found.nulls |= {name: one for name, one in values.items() if name.metric in OF_THE_HEAD}
+            found.nulls |= {name: one for name, one in values.items() if name.metric in of_the_head()}
         if with_head and self.moments_to is not None:
             self.numbers[split].save(moments, self.moments_to)
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from collapselab.core.storage import load_tensors, save_tensors
 from collapselab.disk import folder_written_whole, locked, sha256, sweep, written_whole
 from collapselab.errors import DamagedError, RunError
-from collapselab.records.record import FiniteOrNone, Record
+from collapselab.record import FiniteOrNone, Record
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -149,12 +149,9 @@ class RunFolder:
 
     def record(self) -> RunRecord | None:
         """run.json, None where there is none yet."""
-        try:
-            return RunRecord.read(self.path / RECORD)
-        except FileNotFoundError:
-            return None
-        except DamagedError as error:
-            raise DamagedError(f"{error} Move the folder away, or delete it, and the run is made again.") from error
+        return RunRecord.find(
+            self.path / RECORD, remedy="Move the folder away, or delete it, and the run is made again."
+        )
 
     def begin(self, record: RunRecord) -> None:
         """Write run.json, or make sure that the one there is of the same run."""

@@ -21,7 +21,7 @@ from typing import Any, final
 
 from collapselab.disk import is_locked, locked
 from collapselab.errors import DamagedError, RunError
-from collapselab.records.suite import CorpusRecord, FailureRecord, JobsRecord, SuiteRecord, read_record, write_record
+from collapselab.records.suite import CorpusOfRun, FailureRecord, JobsRecord, SuiteRecord
 from collapselab.suite.plan import Entry
 from collapselab.suite.recipe import Suite, suite_from
 from collapselab.training.settings import resolved
@@ -46,7 +46,8 @@ class SuiteFolder:
         """Write suite.json, or make sure that the one there is of the same recipe."""
         old = self.record()
         if old is not None:
-            changes = _changes(_deciding(old.recipe), _deciding(json.loads(json.dumps(suite.document))))
+            before = suite_from(old.recipe, name=old.name, scale=old.scale)  # with what later versions can be asked
+            changes = _changes(_deciding(before), _deciding(suite))
             if changes and not accept_change:
                 raise RunError(
                     f"{self.path}: was run from another recipe ({'; '.join(changes)}). Name another folder with --out, "
@@ -57,7 +58,7 @@ class SuiteFolder:
             raise RunError(f"{self.path}: holds something else, and nothing is overwritten. Name another folder.")
         record = SuiteRecord(name=suite.name, scale=suite.scale, recipe=json.loads(json.dumps(suite.document)))
         if record != old:
-            write_record(self.path / "suite.json", record)
+            record.write(self.path / "suite.json")
 
     def _empty(self) -> bool:
         return all(one.name.startswith(".") for one in self.path.iterdir())
@@ -67,7 +68,7 @@ class SuiteFolder:
         if self.path.exists() and not self.path.is_dir():
             raise RunError(f"{self.path}: a file. Name a folder for the suite.")
         remedy = "Delete it; the runs stay, and the same command continues."
-        return read_record(SuiteRecord, self.path / "suite.json", remedy=remedy)
+        return SuiteRecord.find(self.path / "suite.json", remedy=remedy)
 
     def existing_record(self) -> SuiteRecord:
         """suite.json; RunError that says what the folder is instead where there is none."""
@@ -106,7 +107,7 @@ class SuiteFolder:
         """Why a run could not be finished, None where it was not tried, or could."""
         path = self.path / "failed" / f"{name}.json"
         try:
-            record = read_record(FailureRecord, path, remedy="Delete it; the run is then tried again.")
+            record = FailureRecord.find(path, remedy="Delete it; the run is then tried again.")
         except (DamagedError, RunError) as error:
             return Failure(name, str(error), None)
         if record is not None and record.run != name:
@@ -128,11 +129,11 @@ class SuiteFolder:
             why=" ".join(why.split()),
             when=datetime.now(UTC).isoformat(timespec="seconds"),
             settings=resolved(entry.settings),
-            corpus=CorpusRecord(path=str(entry.corpus.path), hash=entry.corpus.hash),
+            corpus=CorpusOfRun(path=str(entry.corpus.path), hash=entry.corpus.hash),
             parameters=entry.parameters,
             epochs=entry.planned.epoch(entry.planned.steps),
         )
-        write_record(self.path / "failed" / f"{entry.name}.json", record)
+        record.write(self.path / "failed" / f"{entry.name}.json")
 
     def forget_failure(self, name: str) -> None:
         (self.path / "failed" / f"{name}.json").unlink(missing_ok=True)
@@ -140,12 +141,12 @@ class SuiteFolder:
     def jobs(self) -> dict[str, str]:
         """The id of the last job of each run on a cluster."""
         remedy = "Delete it once no job of this suite is in the queue."
-        record = read_record(JobsRecord, self.path / "slurm" / "jobs.json", remedy=remedy)
+        record = JobsRecord.find(self.path / "slurm" / "jobs.json", remedy=remedy)
         return {} if record is None else record.jobs
 
     def record_jobs(self, jobs: dict[str, str]) -> None:
         """Keep the id of each run's job."""
-        write_record(self.path / "slurm" / "jobs.json", JobsRecord(jobs=jobs))
+        JobsRecord(jobs=jobs).write(self.path / "slurm" / "jobs.json")
 
 
 @final
@@ -164,9 +165,10 @@ def as_argument(folder: Path) -> str:
     return shlex.quote(text)
 
 
-def _deciding(recipe: dict[str, Any]) -> dict[str, Any]:
-    """The sections that decide numbers."""
-    return {section: values for section, values in recipe.items() if section not in ("question", "resources")}
+def _deciding(suite: Suite) -> dict[str, Any]:
+    """The sections of a recipe that decide numbers, as JSON has them."""
+    document: dict[str, Any] = json.loads(json.dumps(suite.document))
+    return {section: values for section, values in document.items() if section not in ("question", "resources")}
 
 
 def _changes(old: Any, new: Any, place: str = "") -> list[str]:

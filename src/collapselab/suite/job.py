@@ -6,8 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Literal, final
 
 from collapselab.disk import disk_errors
-from collapselab.errors import Busy, DiskError, UserError
+from collapselab.errors import Busy, DamagedError, DiskError, UserError
 from collapselab.records.options import Options
+from collapselab.records.run import RunFolder
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.plan import Entry
 from collapselab.suite.status import missing
@@ -66,6 +67,7 @@ def reason(error: Exception) -> str:
 
 def _perform(folder: SuiteFolder, entry: Entry, options: Options, device: str, processes: int) -> Outcome:
     unmade, unmeasured = missing(folder.run(entry.name), entry, options)
+    unmade += [name for name in unmeasured if name not in unmade and _is_damaged(folder, entry, name)]
     try:
         with disk_errors(folder.path):
             if processes > 1:
@@ -80,6 +82,15 @@ def _perform(folder: SuiteFolder, entry: Entry, options: Options, device: str, p
         return record_failure(folder, entry, options, reason(error))
     folder.forget_failure(entry.name)
     return Outcome(entry.name, "done")
+
+
+def _is_damaged(folder: SuiteFolder, entry: Entry, checkpoint: str) -> bool:
+    """Whether a checkpoint that is to be measured is not the one that was written: training makes it again."""
+    try:
+        RunFolder(folder.run(entry.name)).checkpoint(checkpoint)
+    except DamagedError:
+        return True
+    return False
 
 
 def do_alone(

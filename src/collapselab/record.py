@@ -46,6 +46,16 @@ class Record(BaseModel):
         return cls.parsed(read_document(path, unchecked=True), path)
 
     @classmethod
+    def find(cls, path: str | Path, *, remedy: str = "") -> Self | None:
+        """The record in a file, None where there is none; DamagedError with the remedy if it was changed."""
+        try:
+            return cls.read(path)
+        except FileNotFoundError:
+            return None
+        except DamagedError as error:
+            raise DamagedError(f"{error} {remedy}".rstrip()) from error
+
+    @classmethod
     def parsed(cls, document: dict[str, Any], where: str | Path) -> Self:
         """The record that a document holds."""
         try:

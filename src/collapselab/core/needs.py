@@ -1,0 +1,38 @@
+"""What a metric is computed from, and why it may have no value: as codes, so that no reader takes a sentence apart."""
+
+from enum import Enum
+from typing import final
+
+
+@final
+class Need(Enum):
+    """What a metric of the catalogue is computed from."""
+
+    MEANS = "class means"
+    SCATTER = "scatter of each class"
+    COVARIANCE = "the pooled covariance within classes"
+    PAIRS = "all pairs of classes"
+    HEAD = "the output layer"
+    DECISIONS = "decisions on validation tokens"
+
+
+@final
+class ReasonCode(Enum):
+    """Why a metric has no value."""
+
+    FEW_CLASSES = "too few classes are kept"
+    NO_COVARIANCE = "the pooled covariance was not collected"
+    NO_HEAD = "there is no output layer"
+    NO_DECISIONS = "there are no decisions"
+    NOTHING_LEFT = "every pair or token was left out"
+    COINCIDENT = "class means coincide"
+    ZERO = "a norm, a mean or a matrix is zero"
+    OUT_OF_RANGE = "numbers leave the range of float64"
+
+
+class Missing(Exception):
+    """A metric that cannot be computed; the message is the reason that is given in place of its value."""
+
+    def __init__(self, code: ReasonCode, why: str, *, left_out: int = 0) -> None:
+        super().__init__(why)
+        self.code, self.left_out = code, left_out
