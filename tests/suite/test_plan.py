@@ -9,14 +9,14 @@ import pytest
 
 from collapselab.errors import ConfigError
 from collapselab.records.options import Options
-from collapselab.suite import calibrate
+from collapselab.suite import calibrate, collect
 from collapselab.suite.calibrate import Pace, pace
 from collapselab.suite.corpora import CorpusFacts, corpus_facts
 from collapselab.suite.plan import Entry, SuitePlan, plan_suite, run_name
 from collapselab.suite.recipe import load_suite, parse_suite, shipped
 from collapselab.training.heads import HEADS
 from collapselab.training.interventions import INTERVENTIONS, Intervention
-from collapselab.training.settings import settings_from
+from collapselab.training.settings import resolved, settings_from
 
 CORPUS = CorpusFacts("corpus", Path("nowhere"), "0123456789abcdef", 64, 1000, 10, 500)
 
@@ -177,6 +177,14 @@ def test_head_and_interventions_are_in_a_runs_name_as_a_folder_may_have_them(mon
         "01x0064-e1-untied-frozen-dual-0.3-within0.1"
     )
     assert named([f"{'u' * 200}:+0.1"]) == f"01x0064-e1-{'u' * 100}"
+
+
+def test_several_interventions_are_one_cell_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("within", "dual"):
+        monkeypatch.setitem(INTERVENTIONS, name, toy(name))
+    settings = settings_from({"width": 8, "depth": 1, "intervene": ["within:+0.1:sham", "dual:-0.3"]})
+    columns = collect._setting_columns("a run", resolved(settings), corpus="corpora/mine", corpus_hash="x")
+    assert columns["intervene"] == "dual:-0.3 within:+0.1:sham"
 
 
 def test_a_recipe_takes_interventions_as_a_list_or_an_axis(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -245,6 +245,33 @@ def test_stopped_among_its_first_steps_or_while_it_acts_it_goes_on_to_the_same_b
     assert logged(tmp_path / "whole", "rows/lambda")[-1] != 0
 
 
+class Crash(BaseException):
+    """Stands for a process that is killed."""
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_killed_while_a_penalty_acts_it_goes_on_to_the_same_bits(
+    corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values: dict[str, Any] = {"intervene": ["classes:+0.3"], "steps": 36, "dropout": 0.1}
+    run(corpus_folder, tmp_path / "whole", **values)
+    with monkeypatch.context() as patch:
+        real = Checkpointing._save
+
+        def save_or_die(self: Any, step: int) -> None:
+            if step == 29:
+                raise Crash
+            real(self, step)
+
+        patch.setattr(Checkpointing, "_save", save_or_die)
+        with pytest.raises(Crash):
+            run(corpus_folder, tmp_path / "killed", options={"save_minutes": 0}, **values)
+    run(corpus_folder, tmp_path / "killed", **values)
+    assert_same_bits(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
+    for name in ("loss", "classes/lambda", "classes/rho", "classes/penalty", "classes/idle_steps"):
+        assert logged(tmp_path / "whole", name) == logged(tmp_path / "killed", name) != []
+
+
 @pytest.mark.usefixtures("one_thread")
 def test_steps_in_which_a_penalty_cannot_act_are_counted_and_said_once(
     corpus_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
