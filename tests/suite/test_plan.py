@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
+from collapselab.errors import ConfigError
 from collapselab.records.options import Options
-from collapselab.suite import calibrate
+from collapselab.suite import calibrate, collect
 from collapselab.suite.calibrate import Pace, pace
 from collapselab.suite.corpora import CorpusFacts, corpus_facts
 from collapselab.suite.plan import Entry, SuitePlan, plan_suite, run_name
 from collapselab.suite.recipe import load_suite, parse_suite, shipped
-from collapselab.training.settings import settings_from
+from collapselab.training.heads import HEADS
+from collapselab.training.interventions import INTERVENTIONS, Intervention
+from collapselab.training.settings import resolved, settings_from
 
 CORPUS = CorpusFacts("corpus", Path("nowhere"), "0123456789abcdef", 64, 1000, 10, 500)
 
@@ -151,3 +154,49 @@ def test_a_plan_goes_by_distinct_models_not_by_runs(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(build, "architecture", lambda config: (next(counted), real(config))[1])
     planned(f"base: {{depth: 3, width: 40}}\ngrid: {{seed: {list(range(50))}}}")
     assert next(counted) == 1
+
+
+def toy(name: str) -> Intervention:
+    return Intervention(name, "For tests.", "", "ours", "cdnv", "both", lambda step: None)
+
+
+def test_head_and_interventions_are_in_a_runs_name_as_a_folder_may_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("within", "dual", "u" * 200):
+        monkeypatch.setitem(INTERVENTIONS, name, toy(name))
+    monkeypatch.setitem(HEADS, "frozen", lambda *_: None)
+
+    def named(intervene: list[str], **values: Any) -> str:
+        settings = settings_from({"width": 64, "depth": 1, "intervene": intervene, **values})
+        name = run_name(settings, "x")
+        assert re.fullmatch(r"[\w.-]{1,160}", name)
+        return name[:-9]
+
+    assert named(["within:+0.1"]) == "01x0064-e1-within0.1"
+    assert named(["within:-0.1:sham@0.7-1"], seed=2) == "01x0064-e1-within-0.1sham-0.7to1-s2"
+    assert named(["within:+0.1", "dual:-0.3"], head="frozen", tied=False) == (
+        "01x0064-e1-untied-frozen-dual-0.3-within0.1"
+    )
+    assert named([f"{'u' * 200}:+0.1"]) == f"01x0064-e1-{'u' * 100}"
+
+
+def test_several_interventions_are_one_cell_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("within", "dual"):
+        monkeypatch.setitem(INTERVENTIONS, name, toy(name))
+    settings = settings_from({"width": 8, "depth": 1, "intervene": ["within:+0.1:sham", "dual:-0.3"]})
+    columns = collect._setting_columns("a run", resolved(settings), corpus="corpora/mine", corpus_hash="x")
+    assert columns["intervene"] == "dual:-0.3 within:+0.1:sham"
+
+
+def test_a_recipe_takes_interventions_as_a_list_or_an_axis(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(INTERVENTIONS, "within", toy("within"))
+    recipe = "base: {width: 8, depth: 1, steps: 50}\ngrid: {intervene: [[], [within:+0.1], 'within:-0.1:sham']}"
+    found = planned(recipe)
+    assert not found.impossible
+    assert [one.settings.intervene for one in found.entries] == [(), ("within:+0.1",), ("within:-0.1:sham",)]
+    assert calibrate._step_seconds(found.entries[1], "cpu") > 0  # fewer steps than a dose needs to act
+    with pytest.raises(
+        ConfigError, match=r"line \d+: base.intervene: withn is not an intervention. Did you mean within"
+    ):
+        planned("base: {width: 8, depth: 1, intervene: ['withn:+0.1']}")
+    (why,) = planned("base: {width: 8, depth: 1, steps: 10, intervene: ['within:+0.1']}").impossible
+    assert "intervene within:+0.1): intervene: within:+0.1 acts in no step of a training of 10" in why

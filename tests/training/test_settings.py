@@ -5,9 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapselab.errors import ConfigError
-from collapselab.training.settings import identity, paper_batch, plan, resolved, settings_from
+from collapselab.records import run as runs
+from collapselab.training.settings import Settings, paper_batch, plan, resolved, settings_from
 
 SIZES = {"width": 64, "depth": 2}
+
+
+def identity(settings: Settings, corpus: str) -> str:
+    return runs.identity(resolved(settings), corpus)
 
 
 def planned(blocks: int = 100, block: int = 64, **values: object):

@@ -25,7 +25,7 @@ from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError, CorpusError, DiskError, Interrupted, ModelError, RunError
 from collapselab.models.build import build_config, build_model
 from collapselab.records.run import RunFolder
-from collapselab.training import checkpointing as keeper
+from collapselab.training.checkpointing import Checkpointing
 from collapselab.training.settings import settings_from
 from collapselab.training.train import train
 
@@ -307,14 +307,14 @@ def test_another_corpus_is_another_run(corpus_folder: Path, tmp_path: Path) -> N
 def interrupted(corpus: Path, out: Path, *, after: int, monkeypatch: pytest.MonkeyPatch, **values: Any) -> None:
     """A run that was told to stop after a step, with a state saved at every step before."""
     with monkeypatch.context() as patch:
-        original = keeper.Keeper.on_step_begin
+        original = Checkpointing.on_step_begin
 
         def stop(self: Any, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             original(self, args, state, control, **kwargs)
             if state.global_step == after - 1:
                 self.request.number = signal.SIGTERM
 
-        patch.setattr(keeper.Keeper, "on_step_begin", stop)
+        patch.setattr(Checkpointing, "on_step_begin", stop)
         with pytest.raises(Interrupted, match=f"stopped after step {after} of"):
             run(corpus, out, options={"save_minutes": 0}, **values)
 
@@ -471,7 +471,7 @@ def test_on_documents_the_loss_is_that_of_their_own_tokens(documents: Path, tmp_
         every = [F.cross_entropy(model(ids[None]).logits[0, :-1], ids[1:], reduction="none") for ids in alone]
     assert losses(tmp_path / "r")[0] == pytest.approx(float(torch.cat(every).mean()), rel=1e-5)
     taken = sum(int(split.lengths[number]) - 1 for number in split.order(seed=0)[:12])
-    assert facts[-1]["tokens"] == taken
+    assert facts[-1].tokens == taken
 
 
 def test_on_documents_a_step_is_the_mean_of_its_labels_however_it_is_divided(documents: Path, tmp_path: Path) -> None:
@@ -485,14 +485,14 @@ def test_on_documents_a_stopped_training_goes_on_to_the_same_bits(
     documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(documents, tmp_path / "whole")
-    real = keeper.Keeper.on_step_end
+    real = Checkpointing.on_step_end
 
     def stop(self: Any, args: Any, state: Any, control: Any, **rest: Any) -> None:
         self.stop = state.global_step == 3
         real(self, args, state, control, **rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(keeper.Keeper, "on_step_end", stop)
+        patch.setattr(Checkpointing, "on_step_end", stop)
         with pytest.raises(Interrupted):
             run(documents, tmp_path / "stopped")
     run(documents, tmp_path / "stopped")

@@ -11,12 +11,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from collapselab.cli.options import JsonOption
+from collapselab.training.heads import HEADS
+from collapselab.training.interventions import INTERVENTIONS
+from collapselab.training.optimizers import OPTIMIZERS
 
 if TYPE_CHECKING:
     from collapselab.records.run import Checkpoint
 
 MODEL, LENGTH, OPTIMISER, RUNNING = "Model", "Length and batch", "Optimiser", "Running"
 DRAWING = "How tokens are drawn"
+NAMES = ", ".join(INTERVENTIONS) or "none yet"
 
 
 def train(
@@ -30,6 +34,14 @@ def train(
     ] = "gpt-neo",
     tied: Annotated[bool, typer.Option(help="Output layer = input embeddings.", rich_help_panel=MODEL)] = True,
     dropout: Annotated[float, typer.Option(help="Every dropout of the family.", rich_help_panel=MODEL)] = 0.0,
+    head: Annotated[
+        str,
+        typer.Option(
+            help=f"What becomes of the output layer: {', '.join(HEADS)}.",
+            autocompletion=lambda incomplete: [name for name in HEADS if name.startswith(incomplete)],
+            rich_help_panel=MODEL,
+        ),
+    ] = "learned",
     context: Annotated[
         int | None, typer.Option(help="Positions. [default: the corpus's block]", rich_help_panel=MODEL)
     ] = None,
@@ -48,11 +60,24 @@ def train(
             rich_help_panel=LENGTH,
         ),
     ] = "0",
+    intervene: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME:DOSE[:sham]",
+            help="A penalty beside the cross-entropy, as in `within:+0.1` or `within:-0.1:sham@0.7-1.0`: the ratio of "
+            f"their gradients, the labels permuted, the share of training. Repeat it for several. Names: {NAMES}.",
+            rich_help_panel=OPTIMISER,
+        ),
+    ] = None,
     lr: Annotated[float, typer.Option(help="Learning rate at its highest.", rich_help_panel=OPTIMISER)] = 5e-5,
     weight_decay: Annotated[float, typer.Option(help="On matrices, not biases.", rich_help_panel=OPTIMISER)] = 5e-4,
     optimizer: Annotated[
-        Literal["adamw", "adam", "sgd"],
-        typer.Option(help="`adam`: decay coupled with the gradient (L2).", rich_help_panel=OPTIMISER),
+        str,
+        typer.Option(
+            help=f"{', '.join(OPTIMIZERS)}. `adam`: decay coupled with the gradient (L2).",
+            autocompletion=lambda incomplete: [name for name in OPTIMIZERS if name.startswith(incomplete)],
+            rich_help_panel=OPTIMISER,
+        ),
     ] = "adamw",
     schedule: Annotated[
         Literal["linear", "cosine", "constant"],
@@ -103,6 +128,7 @@ def train(
     from collapselab.training.train import train as run
 
     given = {name: value for name, value in locals().items() if name in Settings.model_fields}
+    given["intervene"] = intervene or ()
     made = run(
         settings_from(given),
         corpus,
@@ -127,7 +153,7 @@ def sample(
     count: Annotated[int, typer.Option(help="How many texts.")] = 1,
     tokens: Annotated[int, typer.Option(help="The longest a text may become.")] = 200,
     temperature: Annotated[float, typer.Option(help="0: always the likeliest token.", rich_help_panel=DRAWING)] = 0.8,
-    top_k: Annotated[int, typer.Option(help="Draw from so many tokens; 0: from all.", rich_help_panel=DRAWING)] = 40,
+    top_k: Annotated[int, typer.Option(help="Draw from the k likeliest tokens; 0: all.", rich_help_panel=DRAWING)] = 40,
     seed: Annotated[int, typer.Option(help="Decides what is drawn.", rich_help_panel=DRAWING)] = 0,
     checkpoint: Annotated[str | None, typer.Option(help="Which checkpoint of a run. [default: the last]")] = None,
     device: Annotated[str, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:1`.")] = "auto",

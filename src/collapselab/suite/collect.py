@@ -122,7 +122,11 @@ def _run_row(name: str, record: RunRecord, known: Checkpoint) -> Run:
 
 
 def _setting_columns(name: str, settings: Mapping[str, Any], *, corpus: str, corpus_hash: str | None) -> Run:
-    further = {key: value for key, value in settings.items() if key not in NOT_COLUMNS}
+    further = {
+        key: " ".join(map(str, value)) if isinstance(value, list) else value
+        for key, value in settings.items()
+        if key not in NOT_COLUMNS
+    }
     return {
         "run": name,
         **{key: settings[key] for key in ("family", "width", "depth", "weight_decay", "lr", "seed")},

@@ -15,17 +15,21 @@ from collapselab.records.options import Options
 from collapselab.records.run import identity
 from collapselab.suite.corpora import CorpusFacts
 from collapselab.suite.recipe import Suite
+from collapselab.training.interventions.dose import parse_doses
 from collapselab.training.settings import Plan, Settings, model_config, paper_batch, plan, resolved
 
 if TYPE_CHECKING:
     from collapselab.models.sizes import Architecture
 
 NAME_MARKS = {
-    "tied": "", "dropout": "do", "context": "c", "batch": "b", "batch_tokens": "bt", "optimizer": "", "lr": "lr",
-    "schedule": "", "warmup": "w", "weight_decay": "wd", "clip": "clip", "label_smoothing": "ls", "precision": "",
-    "seed": "s", "data_seed": "ds",
+    "tied": "", "head": "", "dropout": "do", "context": "c", "batch": "b", "batch_tokens": "bt", "optimizer": "",
+    "lr": "lr", "schedule": "", "warmup": "w", "weight_decay": "wd", "clip": "clip", "label_smoothing": "ls",
+    "precision": "", "intervene": "", "seed": "s", "data_seed": "ds",
 }  # fmt: skip
 """What is written before a setting's value in the name of a run, where it is not the default."""
+
+LONGEST_MARK = 100
+"""Characters of a name that interventions take; file systems allow 255 in all, and the identity tells runs apart."""
 
 
 @final
@@ -134,7 +138,8 @@ def run_name(settings: Settings, corpus_key: str) -> str:
 
 def described(settings: Settings) -> str:
     """The settings that someone chose."""
-    chosen = ((name, value) for name, value in settings.model_dump().items() if name in settings.model_fields_set)
+    values = settings.model_dump() | {"intervene": " ".join(settings.intervene)}
+    chosen = ((name, value) for name, value in values.items() if name in settings.model_fields_set)
     return ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in chosen)
 
 
@@ -150,6 +155,8 @@ _DEFAULTS = {name: field.default for name, field in Settings.model_fields.items(
 def _marked(name: str, value: Any) -> str:
     if name == "tied":
         return "untied"
+    if name == "intervene":
+        return "-".join(dose.mark for dose in parse_doses(value))[:LONGEST_MARK].rstrip("-.")
     return f"{NAME_MARKS[name]}{value:g}" if isinstance(value, float) else f"{NAME_MARKS[name]}{value}"
 
 

@@ -2,8 +2,7 @@
 
     trainer.add_callback(CollapseCallback(corpus="corpora/mine", every=500))
 
-The library hands a callback everything but the Trainer, which alone can log. It is found on the stack that calls the
-callback.
+The library passes everything to a callback but the Trainer, which is needed to log. It is found on the call stack.
 """
 
 import sys
@@ -24,7 +23,7 @@ PREFIX = "collapse"
 
 @final
 class CollapseCallback(TrainerCallback):
-    """Measures the catalogue on a fixed sample every so many steps, and logs it as collapse/<metric>.
+    """Measures the catalogue on a fixed sample every `every` steps, and logs it as collapse/<metric>.
 
     `tokens` of each split of the corpus are measured, the same ones every time: first when training begins, then every
     `every` steps, then at the end. The training itself stays bit-identical: random state, mode and gradients are left
@@ -77,32 +76,32 @@ class CollapseCallback(TrainerCallback):
         start = time.perf_counter()
         devices = sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})
         with torch.random.fork_rng(devices=devices):
-            found = measure(model, self.corpus, quiet=True, **self.options)
-        assert isinstance(found, Result)
-        self.results[step] = found
+            result = measure(model, self.corpus, quiet=True, **self.options)
+        assert isinstance(result, Result)
+        self.results[step] = result
         self.seconds += time.perf_counter() - start
         due = control.should_log  # logging would take it that the Trainer's own log of this step is done
-        _trainer_on_the_stack().log({**logged(found), f"{PREFIX}/seconds": self.seconds})
+        _trainer_on_the_stack().log({**logged(result), f"{PREFIX}/seconds": self.seconds})
         control.should_log = due
 
 
 def logged(result: Result) -> dict[str, float]:
     """The values of a result under the names they are logged by; those without a value are left out."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for row in result.rows:
         if row.split == "train" and row.bin == "all" and row.value is not None:
             name = row.metric if row.layer == "last" else f"layer{row.layer}/{row.metric}"
-            found[f"{PREFIX}/{name}"] = row.value
+            values[f"{PREFIX}/{name}"] = row.value
             if row.null is not None:
-                found[f"{PREFIX}/null/{name}"] = row.null
+                values[f"{PREFIX}/null/{name}"] = row.null
     scores = result.facts["splits"]["validation"]
-    return found | {f"{PREFIX}/val_{name}": scores[name] for name in ("loss", "accuracy") if name in scores}
+    return values | {f"{PREFIX}/val_{name}": scores[name] for name in ("loss", "accuracy") if name in scores}
 
 
 def _trainer_on_the_stack() -> Trainer:
     frame = sys._getframe(1)
     while frame is not None:
-        if isinstance(found := frame.f_locals.get("self"), Trainer):
-            return found
+        if isinstance(trainer := frame.f_locals.get("self"), Trainer):
+            return trainer
         frame = frame.f_back  # type: ignore[assignment]
     raise ConfigError("CollapseCallback: no Trainer called it. Hand it to trainer.add_callback.")

@@ -25,11 +25,10 @@ RECENT = 100
 
 
 @final
-class Keeper(TrainerCallback):
-    """Keeps a run: the trainer steps, this makes sure that nothing of it is lost.
+class Checkpointing(TrainerCallback):
+    """Saves a run while it is trained: the trainer takes the steps, this class restores, logs, checkpoints and stops.
 
-    All processes go through the same calls, since losses and validation scores are added up over them; only the first
-    writes.
+    All processes make the same calls, since losses and validation scores are summed over them; only the first writes.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class Keeper(TrainerCallback):
         self.seconds_before, self.started = 0.0, time.monotonic()
         self.last_save = self.last_log = self.started
         self.request = StopRequest()
-        """Of whoever trains: with a signal noted there, the training ends after its step."""
+        """Set by `train`: once a signal is noted in it, the training ends after its step."""
         self.stop = False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -74,19 +73,25 @@ class Keeper(TrainerCallback):
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.trainer.step_loss = None
+        self.trainer.step_objective.begin_step(state.global_step)
         seed_step(self.trainer.settings.seed, state.global_step, args.process_index)
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The last moment before the update: a loss or gradient that is not finite goes no further."""
         assert self.trainer.step_loss is not None
-        loss, stop = _over_processes(float(self.trainer.step_loss), self.request.number is not None, args)
+        loss, stop = _reduce_step(float(self.trainer.step_loss), self.request.number is not None, args)
         self.stop = stop
-        for what, value in (("loss", loss), ("the gradient's norm", self.trainer.grad_norm)):
-            if value is not None and not math.isfinite(value):
-                raise RunError(
-                    f"{self.folder.name}: {what} is {value} at step {state.global_step + 1:,}. Stopped before the "
-                    f"update; {self._last_good(state.global_step)}. A lower lr or a warm-up may help."
+        compared = self.trainer.step_objective.end_step()
+        self._check_finite("loss", loss, state.global_step)
+        for one in compared:
+            self._check_finite(f"the penalty {one.name}", one.value, state.global_step)
+            self._check_finite(f"the gradient of the penalty {one.name}", one.of_penalty, state.global_step)
+            if one.first_idle and self.writes:
+                self.folder.say(
+                    f"{one.name} could not act in step {state.global_step + 1:,}: it had no penalty, or none with a "
+                    f"gradient. Such steps are counted in the log, as {one.name}/idle_steps."
                 )
+        self._check_finite("the gradient's norm", self.trainer.grad_norm, state.global_step)
         self.recent.append(loss)
         self.unlogged.append(loss)
 
@@ -107,6 +112,13 @@ class Keeper(TrainerCallback):
         if time.monotonic() - self.last_save >= self.save_seconds and step < self.plan.steps:
             self._save(step)
 
+    def _check_finite(self, what: str, value: float | None, step: int) -> None:
+        if value is not None and not math.isfinite(value):
+            raise RunError(
+                f"{self.folder.name}: {what} is {value} at step {step + 1:,}. Stopped before the update; "
+                f"{self._last_good(step)}. A lower lr or a warm-up may help."
+            )
+
     def _log(self, step: int) -> None:
         now, steps = time.monotonic(), len(self.unlogged)
         taken = self.trainer.tokens_after(step) - self.trainer.tokens_after(step - steps)
@@ -119,6 +131,7 @@ class Keeper(TrainerCallback):
             "grad_norm": self.trainer.grad_norm,
             "tokens_per_second": round(taken / (now - self.last_log), 1),
             "seconds": round(self._seconds(), 3),
+            **self.trainer.step_objective.log_values(),
         }
         self.unlogged, self.last_log = [], now
         if self.writes:
@@ -164,7 +177,7 @@ class Keeper(TrainerCallback):
             rank=args.process_index,
             world=args.world_size,
         )
-        return _summed(mine, args)
+        return _reduce_scores(mine, args)
 
     def _save(self, step: int) -> None:
         if self.writes:
@@ -181,11 +194,12 @@ class Keeper(TrainerCallback):
 
 
 def state_tensors(trainer: LanguageTrainer) -> dict[str, torch.Tensor]:
-    """Weights and the optimiser's state, by name."""
+    """Weights, trained and frozen, and the state of the optimiser and the interventions, by name."""
     assert trainer.optimizer is not None
     tensors: dict[str, torch.Tensor] = {
         f"model.{name}": parameter for name, parameter in trainer.bare.named_parameters()
     }
+    tensors |= {f"objective.{name}": tensor for name, tensor in trainer.step_objective.state_tensors().items()}
     for index, entries in trainer.optimizer.state_dict()["state"].items():
         kept = {key: value for key, value in entries.items() if isinstance(value, torch.Tensor)}
         tensors |= {f"optimizer.{index}.{key}": value for key, value in kept.items()}
@@ -194,7 +208,9 @@ def state_tensors(trainer: LanguageTrainer) -> dict[str, torch.Tensor]:
 
 @torch.no_grad()
 def restore(trainer: LanguageTrainer, tensors: Mapping[str, torch.Tensor], step: int) -> None:
-    """Put weights, optimiser and schedule back to where they were after a step."""
+    """Put weights, optimiser, schedule and interventions back to where they were after a step."""
+    own = {name.removeprefix("objective."): tensors[name] for name in tensors if name.startswith("objective.")}
+    trainer.step_objective.load_state_tensors(own)
     for name, parameter in trainer.bare.named_parameters():
         parameter.copy_(tensors[f"model.{name}"])
     optimizer, scheduler = trainer.optimizer, trainer.lr_scheduler
@@ -212,8 +228,8 @@ def restore(trainer: LanguageTrainer, tensors: Mapping[str, torch.Tensor], step:
     scheduler.last_epoch, scheduler._step_count, scheduler._last_lr = step, step + 1, rates
 
 
-def _over_processes(loss: float, stop: bool, args: Any) -> tuple[float, bool]:
-    """The mean loss of all processes, and whether any of them was told to stop."""
+def _reduce_step(loss: float, stop: bool, args: Any) -> tuple[float, bool]:
+    """The mean loss of all processes, and whether any of them was asked to stop."""
     if args.world_size == 1:
         return loss, stop
     both = torch.tensor([loss, float(stop)], dtype=torch.float64, device=args.device)
@@ -221,7 +237,7 @@ def _over_processes(loss: float, stop: bool, args: Any) -> tuple[float, bool]:
     return float(both[0]) / args.world_size, bool(both[1])
 
 
-def _summed(scores: Scores, args: Any) -> Scores:
+def _reduce_scores(scores: Scores, args: Any) -> Scores:
     if args.world_size == 1:
         return scores
     sums = torch.tensor([scores.total_loss, scores.correct, scores.tokens], dtype=torch.float64, device=args.device)

@@ -24,7 +24,7 @@ def sample(
     checkpoint: str | None = None,
     device: str = "auto",
 ) -> list[str]:
-    """Texts that go on from the prompt, up to the end-of-text token or so many tokens in all."""
+    """Texts that go on from the prompt, up to the end-of-text token or `tokens` tokens in all."""
     limits = {"count": (count, 1, 10**4), "tokens": (tokens, 1, 10**9), "top_k": (top_k, 0, 10**9),
               "seed": (seed, 0, 2**63 - 1)}  # fmt: skip
     for option, (value, least, most) in limits.items():
@@ -32,7 +32,7 @@ def sample(
             raise ConfigError(f"{option}: {value:,} will not do. It is from {least} to {most:,}.")
     if temperature != 0 and not 1e-3 <= temperature <= 1e6:
         raise ConfigError(f"temperature: {temperature} will not do. It is 0, or from 0.001 to 1,000,000.")
-    source, where = _chosen(name, checkpoint), find_device(device)
+    source, where = _choose(name, checkpoint), find_device(device)
     if source.run:
         verify_checkpoint(Path(source.path))
     model: Any = load_model(source, device=where)
@@ -57,7 +57,7 @@ def sample(
     return [tokenizer.decode(one, skip_special_tokens=True) for one in written]
 
 
-def _chosen(name: str, checkpoint: str | None) -> Source:
+def _choose(name: str, checkpoint: str | None) -> Source:
     sources = find_models([name])
     if checkpoint is None:
         return sources[-1]

@@ -2,7 +2,7 @@
 
 The logits of a chunk of tokens at a time are made in one buffer, become probabilities in place, then their own
 gradient, and are multiplied out at once, in the forward pass: backward has nothing left to do. The factors that every
-logit's gradient shares, the scale and 1 / tokens, ride along in the matrix products, so that three products and one
+logit's gradient shares, the scale and 1 / tokens, are part of the matrix products, so that three products and one
 softmax are all that passes over the logits. All cores work on the same chunk: a chunk for each core would need a
 gradient of the output layer for each.
 
@@ -47,9 +47,9 @@ def next_token_loss(
 
         logits = scale · (features · weightᵀ + bias),   then softcap · tanh(logits / softcap) where one is given
 
-    Labels are shifted already: features[:, :-1] goes with ids[:, 1:]. Equal to `F.cross_entropy` of the logits in value
+    Labels are shifted already: ids[:, 1:] for features[:, :-1]. Equal to `F.cross_entropy` of the logits in value
     and gradient, but for rounding and for labels that are all ignored, which are an error here and nan there. `chunk`,
-    the tokens in hand at once, bounds memory at chunk × vocab numbers, twice that with `softcap`, and changes nothing
+    the tokens computed at once, bounds memory at chunk × vocab numbers, twice that with `softcap`, and changes nothing
     else; `space` lets batches share that memory, which is faster. A loss that is not finite is returned as it is. There
     is no second derivative.
     """

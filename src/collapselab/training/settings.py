@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
 from collapselab.errors import ConfigError
+from collapselab.training.interventions.dose import parse_doses
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -48,8 +49,8 @@ class Settings(BaseModel):
     batch_tokens: int | None = Field(None, ge=2, le=MOST_COUNT)
     """The same in tokens: as many whole blocks as fit."""
 
-    optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
-    """adam couples the decay with the gradient (L2); sgd has momentum 0.9."""
+    optimizer: str = "adamw"
+    """A name of `OPTIMIZERS`; adam couples the decay with the gradient (L2); sgd has momentum 0.9."""
     lr: float = Field(5e-5, gt=0, allow_inf_nan=False)
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     warmup: float = Field(0.0, ge=0, le=MOST_COUNT)
@@ -58,6 +59,10 @@ class Settings(BaseModel):
     clip: float = Field(1.0, ge=0, allow_inf_nan=False)
     """Largest norm of the gradient; 0 for no limit."""
     label_smoothing: float = Field(0.0, ge=0, lt=1)
+    head: str = "learned"
+    """What becomes of the output layer once the model is built: a name of `HEADS`."""
+    intervene: tuple[str, ...] = ()
+    """Penalties beside the cross-entropy, each a name of `INTERVENTIONS` and a dose, as in within:-0.1:sham@0.7-1.0."""
 
     checkpoints: str = "0"
     """Epochs with a comma between, or `log:N` for N log-spaced steps and initialisation; the end is always one."""
@@ -68,6 +73,28 @@ class Settings(BaseModel):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """auto: bf16 where the GPU has it, else fp32."""
 
+    @field_validator("optimizer")
+    @classmethod
+    def _known_optimizer(cls, name: str) -> str:
+        from collapselab.training.optimizers import OPTIMIZERS
+
+        return _known(name, OPTIMIZERS)
+
+    @field_validator("head")
+    @classmethod
+    def _known_head(cls, name: str) -> str:
+        from collapselab.training.heads import HEADS
+
+        return _known(name, HEADS)
+
+    @field_validator("intervene", mode="before")
+    @classmethod
+    def _known_doses(cls, texts: Any) -> tuple[str, ...]:
+        listed = [texts] if isinstance(texts, str) else texts
+        if not isinstance(listed, list | tuple) or not all(isinstance(text, str) for text in listed):
+            raise ValueError("A list of texts as in within:+0.1 is needed")
+        return tuple(str(dose) for dose in parse_doses(listed))
+
     @model_validator(mode="after")
     def _one_of_each(self) -> Self:
         if self.epochs is not None and self.steps is not None:
@@ -77,15 +104,24 @@ class Settings(BaseModel):
         return self
 
 
+def _known(name: str, table: Mapping[str, object]) -> str:
+    if name in table:
+        return name
+    *others, last = (repr(one) for one in table)
+    near = difflib.get_close_matches(name.lower(), table, n=1)
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    raise ValueError(f"{hint}It is {', '.join(others)}{' or ' if others else ''}{last}")
+
+
 def settings_from(values: Mapping[str, Any]) -> Settings:
-    """Settings from a mapping; ConfigError that names the setting, and the nearest one where there is none such."""
+    """Settings from a mapping; ConfigError that names the setting, and the nearest one where it does not exist."""
     try:
         return Settings(**values)
     except ValidationError as error:
-        raise ConfigError("; ".join(_told(one) for one in error.errors())) from error
+        raise ConfigError("; ".join(_message(one) for one in error.errors())) from error
 
 
-def _told(error: Any) -> str:
+def _message(error: Any) -> str:
     name = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         near = difflib.get_close_matches(name, Settings.model_fields, n=1)
@@ -98,7 +134,7 @@ def _told(error: Any) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the settings come to on a corpus of so many blocks."""
+    """What the settings mean on a corpus: numbers of blocks, sequences and steps."""
 
     block: int
     blocks: int
@@ -106,7 +142,7 @@ class Plan:
     steps: int
     warmup: int
     checkpoints: dict[int, str]
-    """Step → name; names are epochs, as short as they can be told apart."""
+    """Step → name; names are epochs, as short as they can be and differ."""
     samples: int | None = None
     """Labels of all blocks; None where every block has one less than its tokens."""
 
@@ -126,7 +162,7 @@ class Plan:
 
 
 def plan(settings: Settings, *, blocks: int, block: int, samples: int | None = None) -> Plan:
-    """Steps, batch and checkpoints on a training split of so many blocks, and `samples` labels in all of them.
+    """Steps, batch and checkpoints on a training split of `blocks` blocks with `samples` labels in all.
 
     Batches run on over the end of an epoch, so all are of one size; epoch e ends at the step nearest to
     e · blocks / batch.
@@ -138,13 +174,15 @@ def plan(settings: Settings, *, blocks: int, block: int, samples: int | None = N
     warmup = round(settings.warmup * steps) if settings.warmup < 1 else round(settings.warmup)
     if warmup > steps:
         raise ConfigError(f"warmup: {warmup:,} steps of a training of {steps:,}. Warm up for fewer, or train longer.")
+    for dose in parse_doses(settings.intervene):
+        dose.check(steps)
     return Plan(block, blocks, batch, steps, warmup, _checkpoints(settings, steps, blocks / batch), samples)
 
 
 def model_config(
     settings: Settings, *, vocabulary: int, block: int, end_of_text: int | None = None
 ) -> "PreTrainedConfig":
-    """The configuration of the model that these settings ask for, on blocks of so many tokens."""
+    """The configuration of the model of these settings, on blocks of `block` tokens."""
     from collapselab.models.build import build_config
 
     return build_config(

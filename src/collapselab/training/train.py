@@ -33,7 +33,8 @@ from collapselab.records.run import (
     identity,
 )
 from collapselab.signals import stop_requests
-from collapselab.training.checkpointing import Keeper
+from collapselab.training.checkpointing import Checkpointing
+from collapselab.training.heads import make_head
 from collapselab.training.settings import Plan, Settings, model_config, plan, resolved
 from collapselab.training.trainer import PROJECT, LanguageTrainer, training_arguments
 
@@ -56,7 +57,7 @@ def train(
 
     Killed at any moment and called again, it ends with the same weights, bit for bit, on the same machine. Every
     process of a `torchrun` calls it alike. `accumulation` divides a step's batch to save memory; `log_every` counts
-    steps, by default so many that the log has at most 2,000 lines.
+    steps, by default as few as give a log of at most 2,000 lines.
     """
     if not 0 <= save_minutes < math.inf:
         raise ConfigError(f"save_minutes: {save_minutes} will not do. It is a number of minutes from 0 on.")
@@ -65,15 +66,16 @@ def train(
     opened, folder = Corpus(corpus), RunFolder(out)
     samples = opened.record.samples("train")
     planned = plan(settings, blocks=len(opened.train), block=opened.block, samples=samples)
-    config = _model_config(settings, opened)
-    where = find_device(device)
-    bf16 = settings.precision == "bf16" or (settings.precision == "auto" and _has_bf16(where))
-    args = _arguments(settings, planned, folder, where, bf16, accumulation, report_to)
+    config, target = _model_config(settings, opened), find_device(device)
+    bf16 = settings.precision == "bf16" or (settings.precision == "auto" and _has_bf16(target))
+    args = _arguments(settings, planned, folder, target, bf16, accumulation, report_to)
     record = _record(settings, planned, opened, config, args, bf16)
-    with _first_alone(folder, args), disk_errors(folder.path):
-        missing = _agreed(lambda: _begin(folder, record, planned), args)
+    with _lock_by_first_process(folder, args), disk_errors(folder.path):
+        missing = _decide_by_first_process(lambda: _begin(folder, record, planned), args)
         if missing:
-            _train(settings, planned, opened, folder, config, args, record.hash, missing, save_minutes, log_every)
+            trainer = _trainer(settings, planned, opened, folder, config, args)
+            lines = log_every or max(1, planned.steps // LOG_LINES)
+            _train(trainer, folder, opened, run=record.hash, missing=missing, minutes=save_minutes, log_every=lines)
             if args.process_index == 0:
                 folder.drop_states()
         if args.world_size > 1:
@@ -82,34 +84,44 @@ def train(
     return [checkpoint for checkpoint in made if checkpoint is not None]
 
 
-def _train(
+def _trainer(
     settings: Settings,
     planned: Plan,
     corpus: Corpus,
     folder: RunFolder,
     config: PreTrainedConfig,
     args: TrainingArguments,
+) -> LanguageTrainer:
+    model = build_model(config, seed=settings.seed)
+    make_head(model, settings)
+    with _tensorboard_in(folder):
+        return LanguageTrainer(model, corpus.train, settings, planned, args)
+
+
+def _train(
+    trainer: LanguageTrainer,
+    folder: RunFolder,
+    corpus: Corpus,
+    *,
     run: str,
     missing: set[str],
-    save_minutes: float,
-    log_every: int | None,
+    minutes: float,
+    log_every: int,
 ) -> None:
-    model = build_model(config, seed=settings.seed)
-    with _tensorboard_in(folder):
-        trainer = LanguageTrainer(model, corpus.train, settings, planned, args)
-    with progress("training", total=planned.tokens, unit="tokens", quiet=args.process_index > 0) as advance:
-        keeper = Keeper(
+    quiet = trainer.args.process_index > 0
+    with progress("training", total=trainer.plan.tokens, unit="tokens", quiet=quiet) as advance:
+        checkpointing = Checkpointing(
             trainer,
             folder,
             corpus,
             run=run,
             missing=missing,
-            save_seconds=60 * save_minutes,
-            log_every=log_every or max(1, planned.steps // LOG_LINES),
+            save_seconds=60 * minutes,
+            log_every=log_every,
             advance=advance,
         )
-        trainer.add_callback(keeper)
-        with stop_requests() as keeper.request:
+        trainer.add_callback(checkpointing)
+        with stop_requests() as checkpointing.request:
             trainer.train()
 
 
@@ -213,10 +225,10 @@ def _commit() -> str | None:
     """The commit of collapselab's own code, where it runs from a clone."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude", "*"]
     try:
-        found = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10)
+        done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return found.stdout.strip() or None if found.returncode == 0 else None
+    return done.stdout.strip() or None if done.returncode == 0 else None
 
 
 @contextmanager
@@ -233,7 +245,7 @@ def _tensorboard_in(folder: RunFolder) -> Iterator[None]:
 
 
 @contextmanager
-def _first_alone(folder: RunFolder, args: TrainingArguments) -> Iterator[None]:
+def _lock_by_first_process(folder: RunFolder, args: TrainingArguments) -> Iterator[None]:
     """The lock on the folder, held by the first process for all."""
     if args.process_index:
         yield
@@ -242,8 +254,8 @@ def _first_alone(folder: RunFolder, args: TrainingArguments) -> Iterator[None]:
             yield
 
 
-def _agreed(decide: Any, args: TrainingArguments) -> Any:
-    """What the first process decides, told to all: later its files are there, and others would decide otherwise."""
+def _decide_by_first_process(decide: Any, args: TrainingArguments) -> Any:
+    """What the first process decides, for all: later its files are there, and others would decide otherwise."""
     decided = [decide() if args.process_index == 0 else None]
     if args.world_size > 1:
         dist.broadcast_object_list(decided)

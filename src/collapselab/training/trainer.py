@@ -1,7 +1,8 @@
 """Our use of the Hugging Face Trainer: its loop, accelerate, mixed precision, DDP and trackers; our data and our loss.
 
 Everything random is a function of (seed, step, process), and the order of the data one of (data seed, position): a
-training state is weights, optimiser and a step number, and resuming is exact because there is nothing else to restore.
+training state is weights, optimiser, a step number and what interventions keep, and resuming is exact because there
+is nothing else to restore.
 """
 
 import hashlib
@@ -20,7 +21,8 @@ from collapselab.corpus.blocks import Split
 from collapselab.models.evaluate import mask_inputs
 from collapselab.models.scores import LogitSpace
 from collapselab.models.taps import features, output_layer
-from collapselab.training.loss import next_token_loss
+from collapselab.training.objective import Objective
+from collapselab.training.optimizers import OPTIMIZERS
 from collapselab.training.settings import Plan, Settings
 
 PROJECT = "collapselab"
@@ -43,6 +45,9 @@ class LanguageTrainer(Trainer):
         self.step_loss: Tensor | None = None
         self.grad_norm: float | None = None
         self.head, self.space = output_layer(model), LogitSpace()
+        self.step_objective = Objective(
+            self.head, settings, steps=plan.steps, processes=args.world_size, space=self.space
+        )
         self._samples = split.samples()
         self._add_up_tied_gradients()
 
@@ -68,19 +73,9 @@ class LanguageTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        ids, head = inputs["input_ids"], self.head
+        ids = inputs["input_ids"]
         mask = mask_inputs(model, inputs.get("attention_mask"), ids.device)
-        entering = features(model, ids, **mask)[:, :-1]
-        loss = next_token_loss(
-            entering.reshape(-1, entering.shape[-1]),
-            head.weight,
-            inputs["next_tokens"].reshape(-1),
-            bias=head.bias,
-            softcap=head.softcap,
-            scale=head.scale,
-            label_smoothing=self.settings.label_smoothing,
-            space=self.space,
-        )
+        loss = self.step_objective(features(model, ids, **mask)[:, :-1], inputs["next_tokens"])
         return loss * inputs["share"] if "share" in inputs else loss
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -89,21 +84,18 @@ class LanguageTrainer(Trainer):
         return loss
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
-        """Decay for matrices and embeddings alone, as the library groups them."""
-        decayed, named = set(self.get_decay_parameter_names(self.bare)), dict(self.bare.named_parameters())
+        """Decay for matrices and embeddings alone, as the library groups them; frozen parameters are in no group."""
+        decayed = set(self.get_decay_parameter_names(self.bare))
+        named = {name: p for name, p in self.bare.named_parameters() if p.requires_grad}
         groups = [
             {"params": [p for name, p in named.items() if name in decayed], "weight_decay": self.settings.weight_decay},
             {"params": [p for name, p in named.items() if name not in decayed], "weight_decay": 0.0},
         ]
-        if self.settings.optimizer == "sgd":
-            self.optimizer = torch.optim.SGD(groups, lr=self.settings.lr, momentum=0.9)
-        else:
-            kind = torch.optim.AdamW if self.settings.optimizer == "adamw" else torch.optim.Adam
-            self.optimizer = kind(groups, lr=self.settings.lr, fused=True)
+        self.optimizer = OPTIMIZERS[self.settings.optimizer](groups, self.settings)
         return self.optimizer
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
-        return 0  # the library counts all parameters anew at every step
+        return 0  # the library counts all parameters again at every step
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)  # type: ignore[no-untyped-call]

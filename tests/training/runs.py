@@ -1,0 +1,33 @@
+"""Small runs, and what they leave behind."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from collapselab.records.run import Checkpoint, RunFolder
+from collapselab.training.settings import settings_from
+from collapselab.training.train import train
+
+SMALL: dict[str, Any] = {"width": 16, "depth": 1, "batch": 4, "steps": 6, "lr": 3e-3}
+
+
+def run(corpus: Path, out: Path, *, options: dict[str, Any] | None = None, **values: Any) -> list[Checkpoint]:
+    return train(settings_from({**SMALL, **values}), corpus, out, **{"device": "cpu", **(options or {})})
+
+
+def logged(out: Path, name: str) -> list[float]:
+    return [entry[name] for entry in RunFolder(out).read_log() if name in entry]
+
+
+def weights(out: Path, *, first: bool = False) -> dict[str, Tensor]:
+    names = RunFolder(out).checkpoint_names()
+    return load_file(out / "checkpoints" / names[0 if first else -1] / "model.safetensors")
+
+
+def assert_same_bits(a: dict[str, Tensor], b: dict[str, Tensor]) -> None:
+    assert a.keys() == b.keys()
+    for name in a:
+        assert torch.equal(a[name], b[name]), name
