@@ -125,7 +125,8 @@ def test_a_kept_result_with_another_tokenizer_is_not_shown_unasked(saved: Path, 
 def test_the_hash_in_the_corpus_is_compared_where_there_is_one(
     saved: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(corpus.facts, "tokenizer_hash", "0123456789abcdef")
+    other = corpus.record.model_copy(update={"tokenizer_hash": "0123456789abcdef"})
+    monkeypatch.setattr(corpus, "record", other)
     with pytest.raises(CorpusError, match="their vocabularies or merges differ"):
         measured(saved, corpus)
 
@@ -138,7 +139,7 @@ def test_a_checkpoint_of_a_run_has_its_corpuss_tokenizer_whatever_class_it_opens
     shutil.copytree(corpus.path / "tokenizer", checkpoint, dirs_exist_ok=True)
     (tmp_path / "run" / "run.json").write_text("{}")
     monkeypatch.setattr("collapselab.measurement.measure.verify_checkpoint", lambda _: None)
-    monkeypatch.setitem(corpus.facts, "tokenizer_hash", tokenizer_hash(corpus.tokenizer()))
+    assert corpus.record.tokenizer_hash == tokenizer_hash(corpus.tokenizer())
     monkeypatch.setattr("collapselab.measurement.compare_tokenizers.load_tokenizer", None)  # its files are compared
     assert measured(checkpoint, corpus).facts["tokenizer"]["same"] is True
 

@@ -23,7 +23,7 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.packing import DocumentPacker, Marks, Packer, StreamPacker
 from collapselab.corpus.record import FORMAT, LENGTHS, CorpusRecord, read_record
 from collapselab.corpus.sources import Documents, Source
-from collapselab.corpus.vocabulary import SENTENCE, tokenizer_for
+from collapselab.corpus.vocabulary import SENTENCE, tokenizer_for, tokenizer_hash
 from collapselab.disk import folder_written_whole, sha256, write_document
 from collapselab.errors import CorpusError
 from collapselab.progress import progress
@@ -119,6 +119,7 @@ def _write(source: Source, recipe: Recipe, request: dict[str, Any], folder: Path
         "end_of_text": tokenizer.eos_token_id,
         "boundary": marks.boundary,
         "begin": marks.begin,
+        "tokenizer_hash": tokenizer_hash(tokenizer),
         "splits": {"train": train.counted.facts(id_type), "validation": validation.counted.facts(id_type)},
         "files": _files(folder),
         "versions": {name: version(name) for name in ("collapselab", "tokenizers", "transformers")},

@@ -88,6 +88,8 @@ class CorpusRecord(BaseModel):
     boundary: Literal["begin", "end", "both", "none"] = "end"
     begin: Literal["block", "document", "none"] | None = None
     """Where a begin token is: at the head of every block, of every document, or nowhere. None in format 1."""
+    tokenizer_hash: str | None = None
+    """By what the tokenizer does; None in format 1."""
     splits: SplitRecords
     files: dict[str, FileRecord]
     versions: dict[str, str] = {}
@@ -119,8 +121,6 @@ def read_record(folder: Path) -> CorpusRecord:
     path = folder / "corpus.json"
     try:
         document = read_document(path, unchecked=True)
-        if document.get("format") == FORMAT:
-            document = read_document(path)  # this format always has its checksum
     except FileNotFoundError as error:
         raise CorpusError(f"{folder}: not a corpus; it has no corpus.json.") from error
     if "format" not in document:

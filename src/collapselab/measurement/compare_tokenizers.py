@@ -83,9 +83,8 @@ def _is_copy(folder: Path, original: Path) -> bool:
 
 def _hash_of(corpus: Corpus) -> str | None:
     """The hash in corpus.json, or of the tokenizer beside it for a corpus of an earlier version."""
-    recorded = corpus.facts.get("tokenizer_hash")
-    if isinstance(recorded, str):
-        return recorded
+    if corpus.record.tokenizer_hash is not None:
+        return corpus.record.tokenizer_hash
     try:
         return tokenizer_hash(corpus.tokenizer())
     except CorpusError:
