@@ -23,12 +23,20 @@ from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.recipe import load_suite
 from collapselab.training import train  # noqa: F401
 
+WHOLE_KILLS, FAMILY, FAMILY_SECONDS = 3, 3, 60.0
+"""The first kills wait, at most this long, until the process that leads and its two workers are there.
+
+The others come at any moment, while processes start too, which on a busy machine takes longer than they wait.
+"""
+
 
 def main(recipe: Path, folder: Path, kills: int, seed: int) -> None:
     torch.set_num_threads(1)
     chance, killed = random.Random(seed), []
     while len(killed) < kills:
         child = started(recipe, folder)
+        if len(killed) < WHOLE_KILLS:
+            wait_for_family(child)
         time.sleep(chance.uniform(0.05, 0.35))
         family = [child, *descendants(child)]
         if os.waitpid(child, os.WNOHANG)[0]:
@@ -52,6 +60,14 @@ def started(recipe: Path, folder: Path) -> int:
         finally:
             os._exit(status)
     return child
+
+
+def wait_for_family(child: int) -> None:
+    deadline = time.monotonic() + FAMILY_SECONDS
+    while 1 + len(descendants(child)) < FAMILY:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"fewer than {FAMILY} processes after {FAMILY_SECONDS:.0f} s")
+        time.sleep(0.01)
 
 
 def descendants(process: int) -> list[int]:
