@@ -12,7 +12,7 @@ from collapselab.analysis.words import Sentence
 from collapselab.report.charts.panels import Figure, Panel
 from collapselab.report.data import lines
 from collapselab.report.export import write_figures
-from collapselab.report.figures import FIGURES, Entry
+from collapselab.report.figures import FIGURES, FigureEntry
 from collapselab.report.figures.specifications import specifications
 from collapselab.report.page import contents, render
 from collapselab.report.story import Story, load_story
@@ -39,7 +39,7 @@ def toy(view: View) -> Figure:
 def test_a_figure_from_outside_is_on_the_page_and_among_the_files(
     story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(FIGURES, "toy", Entry("inside", 9, toy))
+    monkeypatch.setitem(FIGURES, "toy", FigureEntry("inside", 9, toy))
     shown = contents(story)
     page = Page(render(shown))
     assert "A figure from outside" in page.text
@@ -54,7 +54,7 @@ def test_a_figure_from_outside_is_on_the_page_and_among_the_files(
 def test_an_entry_that_does_not_fit_its_figure_is_an_error(
     story: Story, monkeypatch: pytest.MonkeyPatch, key: str, section: str
 ) -> None:
-    monkeypatch.setitem(FIGURES, key, Entry(section, 9, toy))
+    monkeypatch.setitem(FIGURES, key, FigureEntry(section, 9, toy))
     with pytest.raises(ValueError, match="calls itself 'toy'"):
         contents(story)
 

@@ -90,14 +90,14 @@ class Models:
     @cached_property
     def variables(self) -> list[Variable]:
         """Every tested metric of the trained models, and its logarithm where it spans a decade."""
-        found = []
+        variables = []
         for metric in self.metrics:
             values = self.trained[metric].to_numpy(dtype=float)
-            found.append(Variable(metric, "raw", values))
+            variables.append(Variable(metric, "raw", values))
             known = values[~np.isnan(values)]
             if metric not in NOT_TESTED and len(known) and known.min() > 0 and known.max() >= DECADE * known.min():
-                found.append(Variable(metric, "log", np.log(values)))
-        return found
+                variables.append(Variable(metric, "log", np.log(values)))
+        return variables
 
     @cached_property
     def toward(self) -> dict[str, Toward]:

@@ -38,7 +38,7 @@ LEVELS = 6
 
 
 @final
-class Change(StrEnum):
+class Trending(StrEnum):
     """The direction in which a value changes."""
 
     RISES = "rises"
@@ -61,7 +61,7 @@ class Trend:
     rises: int = 0
     falls: int = 0
     unchanged: int = 0
-    toward: Change | None = None
+    toward: Trending | None = None
     """The direction of collapse, or of a better outcome."""
     share_toward: float | None = None
     median_rho: float | None = None
@@ -83,14 +83,14 @@ class Trend:
         return self.metric == self.outcome
 
     @property
-    def change(self) -> Change:
+    def change(self) -> Trending:
         """The direction of most groups."""
-        return Change.RISES if self.rises > self.falls else Change.FALLS
+        return Trending.RISES if self.rises > self.falls else Trending.FALLS
 
     @property
     def groups_toward(self) -> int:
         """Groups that change toward collapse, or toward a better outcome; where neither is known, those that rise."""
-        return self.falls if self.toward is Change.FALLS else self.rises
+        return self.falls if self.toward is Trending.FALLS else self.rises
 
 
 def trends(models: Models) -> list[Trend]:
@@ -146,9 +146,9 @@ def _family(models: Models, metric: str) -> str:
     return "paper" if metric == models.outcome or METRICS[metric].in_paper else "exploration"
 
 
-def _toward(models: Models, metric: str) -> Change | None:
+def _toward(models: Models, metric: str) -> Trending | None:
     sign = models.better if metric == models.outcome else models.toward[metric].sign
-    return {-1: Change.FALLS, 0: None, 1: Change.RISES}[sign]
+    return {-1: Trending.FALLS, 0: None, 1: Trending.RISES}[sign]
 
 
 def _rho(axis: Floats, values: Floats) -> float:
@@ -199,7 +199,7 @@ def _counted(row: Trend, changes: Floats, *, median_rho: bool) -> Trend:
         return replace(row, **Reason(Cause.TOO_FEW, "no two models differ in this alone.").columns)
     rises, falls = int((changes > 0).sum()), int((changes < 0).sum())
     middle = float(np.median(changes))
-    toward = None if row.toward is None else {Change.RISES: rises, Change.FALLS: falls}[row.toward]
+    toward = None if row.toward is None else {Trending.RISES: rises, Trending.FALLS: falls}[row.toward]
     return replace(
         row,
         groups=len(changes),
@@ -237,8 +237,8 @@ def _why_no_p(row: Trend, *, tests: int) -> Reason:
 
 
 def _with_verdict(row: Trend, corrected: Corrected) -> Trend:
-    expected = {None: 0, Change.RISES: 1, Change.FALLS: -1}[row.toward]
-    goes = direction_of(1 if row.change is Change.RISES else -1, expected)
+    expected = {None: 0, Trending.RISES: 1, Trending.FALLS: -1}[row.toward]
+    goes = direction_of(1 if row.change is Trending.RISES else -1, expected)
     code = verdict_of(goes, shown=corrected.holm < LEVEL)
     words = trend_column(code, row.change, of_outcome=row.of_outcome)
     return replace(row, p_holm=corrected.holm, verdict=words, verdict_code=code)

@@ -104,16 +104,16 @@ class Corrected(NamedTuple):
     family_size: int
 
 
-Judged = TypeVar("Judged")
+TableRow = TypeVar("TableRow")
 
 
 def judged(
-    rows: Iterable[Judged],
+    rows: Iterable[TableRow],
     *,
-    family: Callable[[Judged], Hashable],
-    p: Callable[[Judged], float | None],
-    with_verdict: Callable[[Judged, Corrected], Judged],
-) -> list[Judged]:
+    family: Callable[[TableRow], Hashable],
+    p: Callable[[TableRow], float | None],
+    with_verdict: Callable[[TableRow, Corrected], TableRow],
+) -> list[TableRow]:
     """The rows with their verdicts: each p is corrected over the rows of its family; a row without a p is unchanged."""
     rows = list(rows)
     families: dict[Hashable, dict[int, float]] = {}

@@ -25,9 +25,9 @@ from collapselab.report.charts import style
 from collapselab.report.charts.panels import Figure, Panel, depth_areas
 from collapselab.report.charts.vega import drawn_config, drawn_panel
 from collapselab.report.data import Columns, Keys, keys, models_table
-from collapselab.report.figures import FIGURES, SECTIONS, Entry, Section
+from collapselab.report.figures import FIGURES, SECTIONS, FigureEntry, Section
 from collapselab.report.figures.generalisation import has_initial
-from collapselab.report.figures.specifications import COLOURS, SHAPES
+from collapselab.report.figures.specifications import VERDICT_COLOURS, VERDICT_SHAPES
 from collapselab.report.filters import epochs, filters
 from collapselab.report.story import Story
 from collapselab.report.view import View
@@ -68,7 +68,7 @@ def contents(story: Story, *, beside: Story | None = None, corpus: Path | None =
     return Contents(story, beside, figures, tables, view.keys)
 
 
-def _drawn(key: str, entry: Entry, view: View) -> Figure:
+def _drawn(key: str, entry: FigureEntry, view: View) -> Figure:
     figure = entry.draw(view)
     if figure.key != key or entry.section not in SECTIONS:
         raise ValueError(
@@ -128,7 +128,7 @@ def render(shown: Contents) -> str:
     )
 
 
-def _sections(shown: Contents) -> list[tuple[str, Section, list[tuple[Entry, Figure]]]]:
+def _sections(shown: Contents) -> list[tuple[str, Section, list[tuple[FigureEntry, Figure]]]]:
     """Every section with its figures, in their order."""
     ordered = sorted(shown.figures, key=lambda key: FIGURES[key].order)
     return [
@@ -140,7 +140,9 @@ def _sections(shown: Contents) -> list[tuple[str, Section, list[tuple[Entry, Fig
 def _test_legend() -> list[tuple[str, str, bool, str]]:
     """For every verdict of a test its shape, its colour, whether it is hollow, and its words."""
     hollow = (Verdict.NOT_SHOWN, Verdict.CANNOT_TELL)
-    return [(SHAPES[code], COLOURS[code], code in hollow, text) for code, text in words.TEST_WORDS.items()]
+    return [
+        (VERDICT_SHAPES[code], VERDICT_COLOURS[code], code in hollow, text) for code, text in words.TEST_WORDS.items()
+    ]
 
 
 def policy(*scripts: str) -> str:
@@ -200,10 +202,10 @@ def _packed(content: bytes) -> str:
 def fingerprint(story: Story, beside: Story | None = None) -> str:
     """sha256 of what a page is made from: the program, the tables, and what the analysis made of them."""
     parts: dict[str, Any] = {"program": program_version()}
-    for name, one in (("story", story), ("beside", beside)):
-        if one is not None:
-            analysis = one.analysis.summary | {"directory": one.name} if one.analysis else None
-            parts[name] = {"tables": one.tables.hashes, "analysis": analysis}
+    for name, source in (("story", story), ("beside", beside)):
+        if source is not None:
+            analysis = source.analysis.summary | {"directory": source.name} if source.analysis else None
+            parts[name] = {"tables": source.tables.hashes, "analysis": analysis}
     return checksum_of(parts)
 
 

@@ -19,7 +19,7 @@ LONGEST = 12
 
 @final
 @dataclass(frozen=True)
-class Provenance:
+class Origins:
     """What the last section says. `facts` are settings and versions, each with its values and how many runs have it."""
 
     facts: list[tuple[str, str]]
@@ -34,12 +34,12 @@ class Provenance:
     records: int
 
 
-def provenance(story: Story) -> Provenance:
+def provenance(story: Story) -> Origins:
     """From the run.json of every run that has one, and from the tables."""
     records = _records(story)
     findings = story.analysis.findings if story.analysis else []
     unknown = Counter((row.signature, row.evidence) for row in findings if row.found is Found.UNKNOWN)
-    return Provenance(
+    return Origins(
         facts=_facts(records),
         corpora=sorted({_corpus(_section(record, "corpus")) for record in records if _section(record, "corpus")}),
         failures=[(run["run"], run["checkpoint"], run["why"]) for run in story.runs if run["why"]],

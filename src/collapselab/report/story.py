@@ -68,7 +68,11 @@ class Story:
     @cached_property
     def logarithmic(self) -> set[str]:
         """Metrics whose values span a decade; they are drawn on a logarithmic axis."""
-        return {one.metric for one in self.models.variables if one.transform == "log"} if self.models else set()
+        return (
+            {variable.metric for variable in self.models.variables if variable.transform == "log"}
+            if self.models
+            else set()
+        )
 
     def relation(self, metric: str, subset: str = ALL, transform: str = "raw") -> Relation | None:
         """The row of `relate.csv`, None where the analysis has none."""

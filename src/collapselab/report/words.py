@@ -176,7 +176,7 @@ def trend_note(rows: Sequence[Trend], *, meaning: bool = True) -> str:
 
 
 def in_words(text: str) -> Markup:
-    """A sentence of the summary, safe to put in a page, with names in place of ids and the ids at hand."""
+    """A sentence of the summary, safe to put in a page, with names in place of ids; the ids are shown on hovering."""
     known = {**METRIC_NAMES, **OUTCOME_NAMES, **SETTING_NAMES}
     pattern = re.compile(rf"(?<![\w-])({'|'.join(_longest_first(known))})(?![\w-])")
     parts = pattern.split(text)

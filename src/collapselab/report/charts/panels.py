@@ -79,7 +79,7 @@ class Figure:
 
     @property
     def cards(self) -> list[list[Panel]]:
-        """The panels by the metric they are about: one without a metric goes with the one before it."""
+        """The panels by the metric they are about: one without a metric belongs to the panel before it."""
         cards: list[list[Panel]] = []
         for panel in self.panels:
             if panel.metric or not cards:

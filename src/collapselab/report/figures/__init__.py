@@ -14,9 +14,9 @@ from collapselab.report.figures.bins import bins
 from collapselab.report.figures.classes import classes
 from collapselab.report.figures.development import training
 from collapselab.report.figures.generalisation import collapse, further
+from collapselab.report.figures.heat_maps import scale
 from collapselab.report.figures.layers import layers
 from collapselab.report.figures.regularisation import regularisation
-from collapselab.report.figures.scale import scale
 from collapselab.report.figures.seeds import seeds
 from collapselab.report.figures.specifications import specifications
 from collapselab.report.view import View
@@ -42,7 +42,7 @@ SECTIONS = {
 
 @final
 @dataclass(frozen=True)
-class Entry:
+class FigureEntry:
     """Where a figure is on the page, and how it is drawn. `folded` is shown after a click, under this name."""
 
     section: str
@@ -54,14 +54,14 @@ class Entry:
 
 
 FIGURES = {
-    "collapse": Entry("generalisation", 1, collapse, topics=("across models", "prediction")),
-    "further": Entry("generalisation", 2, further, folded="further metrics"),
-    "training": Entry("development", 1, training),
-    "scale": Entry("development", 2, scale),
-    "regularisation": Entry("development", 3, regularisation, topics=("trends",)),
-    "seeds": Entry("fixed", 1, seeds, topics=("scale held fixed",), topics_open=True),
-    "controls": Entry("fixed", 2, specifications, topics=("controls",)),
-    "layers": Entry("inside", 1, layers),
-    "bins": Entry("inside", 2, bins),
-    "classes": Entry("inside", 3, classes),
+    "collapse": FigureEntry("generalisation", 1, collapse, topics=("across models", "prediction")),
+    "further": FigureEntry("generalisation", 2, further, folded="further metrics"),
+    "training": FigureEntry("development", 1, training),
+    "scale": FigureEntry("development", 2, scale),
+    "regularisation": FigureEntry("development", 3, regularisation, topics=("trends",)),
+    "seeds": FigureEntry("fixed", 1, seeds, topics=("scale held fixed",), topics_open=True),
+    "controls": FigureEntry("fixed", 2, specifications, topics=("controls",)),
+    "layers": FigureEntry("inside", 1, layers),
+    "bins": FigureEntry("inside", 2, bins),
+    "classes": FigureEntry("inside", 3, classes),
 }

@@ -164,8 +164,8 @@ def _chance(story: Story, metric: str) -> Panel:
     colour = alt.condition("datum.far", alt.value("var(--accent)"), alt.value("var(--line)"))
     drawn = bars.encode(x=x, x2="high:Q", y=alt.Y("count:Q", title=None, axis=None), color=colour)
     assert relation.r is not None
-    found = alt.Chart(alt.InlineData(values=[{"r": plain(float(relation.r))}]))
-    rule = found.mark_rule(color="var(--ink)", strokeWidth=2).encode(x=alt.X("r:Q", scale=alt.Scale(domain=[-1, 1])))
+    observed = alt.Chart(alt.InlineData(values=[{"r": plain(float(relation.r))}]))
+    rule = observed.mark_rule(color="var(--ink)", strokeWidth=2).encode(x=alt.X("r:Q", scale=alt.Scale(domain=[-1, 1])))
     share = "too few models to say how many" if relation.p_permutation is None else f"{relation.p_permutation:.2%}"
     words = (
         f"Correlation of {metric} with permuted outcomes: {share} of the permutations are as far from 0 as the r of "

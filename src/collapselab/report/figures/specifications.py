@@ -14,21 +14,21 @@ from collapselab.report.story import Story
 from collapselab.report.view import View
 from collapselab.report.words import NO_ANSWER, TEST_WORDS, control_name, metric_name, outcome_name
 
-SHAPES = {
+VERDICT_SHAPES = {
     Verdict.AS_PREDICTED: "circle",
     Verdict.OPPOSITE: "triangle-down",
     Verdict.NO_DIRECTION: "diamond",
     Verdict.NOT_SHOWN: "circle",
     Verdict.CANNOT_TELL: "cross",
 }
-COLOURS = {
+VERDICT_COLOURS = {
     Verdict.AS_PREDICTED: "var(--with)",
     Verdict.OPPOSITE: "var(--against)",
     Verdict.NO_DIRECTION: "var(--mixed)",
     Verdict.NOT_SHOWN: "var(--unshown)",
     Verdict.CANNOT_TELL: "var(--unshown)",
 }
-FILLS = COLOURS | dict.fromkeys((Verdict.NOT_SHOWN, Verdict.CANNOT_TELL), "var(--paper)")
+FILLS = VERDICT_COLOURS | dict.fromkeys((Verdict.NOT_SHOWN, Verdict.CANNOT_TELL), "var(--paper)")
 
 
 def specifications(view: View) -> Figure:
@@ -74,7 +74,7 @@ def _curve_panel(story: Story, metric: str, rows: list[Control], order: list[str
     zero = alt.Chart(alt.InlineData(values=[{"r": 0}])).mark_rule(color="var(--soft)").encode(x="r:Q")
     known = curve.transform_filter("isValid(datum.r)")
     bars = known.mark_rule(strokeWidth=1.6, opacity=0.8, yOffset=7).encode(
-        x="low:Q", x2="high:Q", y=y, color=alt.Color("answer:N", title=None, scale=_scale(COLOURS))
+        x="low:Q", x2="high:Q", y=y, color=alt.Color("answer:N", title=None, scale=_scale(VERDICT_COLOURS))
     )
     small: dict[str, Any] = {"dy": -6, "fontSize": 10.5, "color": "var(--soft)"}
     names = curve.mark_text(align="left", x=2, **small).encode(y=y, text="label:N")
@@ -96,8 +96,8 @@ def _dots(known: Any, y: Any) -> Any:
             alt.Tooltip("n:Q", title="models"), alt.Tooltip("verdict:N")]  # fmt: skip
     return known.mark_point(size=55, strokeWidth=1.6, opacity=1, yOffset=7).encode(
         x=x, y=y, tooltip=hover,
-        stroke=alt.Stroke("answer:N", title=None, scale=_scale(COLOURS)),
-        shape=alt.Shape("answer:N", title=None, scale=_scale(SHAPES)),
+        stroke=alt.Stroke("answer:N", title=None, scale=_scale(VERDICT_COLOURS)),
+        shape=alt.Shape("answer:N", title=None, scale=_scale(VERDICT_SHAPES)),
         fill=alt.Fill("answer:N", title=None, scale=_scale(FILLS)),
     )  # fmt: skip
 
