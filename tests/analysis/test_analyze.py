@@ -9,8 +9,9 @@ import pytest
 from analysis.planted import drawn, row_of, run_of, seeds_study
 from collapselab.analysis.analyze import analyze
 from collapselab.analysis.controls import SEEDS
-from collapselab.analysis.relate import WITHIN, is_shown
 from collapselab.analysis.stored import Analysis
+from collapselab.analysis.subsets import WITHIN
+from collapselab.analysis.verdict import Verdict, is_shown
 from collapselab.errors import ConfigError, RunError
 from collapselab.records.published import import_published
 from collapselab.records.tables import Row, Run, write_results, write_runs
@@ -61,7 +62,7 @@ def test_three_metrics_of_table_1_survive_holm(table_1: Analysis) -> None:
     assert {row.metric for row in rows} == set(CONTRACT)
     survive = {row.metric for row in rows if is_shown(row)}
     assert survive == {"logdist_uncentred_cv", "duality_cos_mean", "agreement"}
-    assert {row.verdict for row in rows if row.metric in survive} == {"more collapse goes with lower val_loss"}
+    assert {row.verdict_code for row in rows if row.metric in survive} == {Verdict.AS_PREDICTED}
 
 
 @needs_published
@@ -100,7 +101,7 @@ def test_three_of_the_seven_survive_holm(published: Analysis) -> None:
     assert {row.metric for row in rows} == set(CONTRACT)
     survive = {row.metric for row in rows if is_shown(row)}
     assert survive == {"logdist_uncentred_cv", "duality_cos_mean", "agreement"}
-    assert {row.verdict for row in rows if row.metric in survive} == {"more collapse goes with lower val_loss"}
+    assert {row.verdict_code for row in rows if row.metric in survive} == {Verdict.AS_PREDICTED}
 
 
 @needs_published
@@ -110,7 +111,7 @@ def test_equiangularity_is_seen_to_go_the_wrong_way(published: Analysis) -> None
     assert {row.goes for row in rows} == {"against"}
     text = " ".join(sentence.text for sentence in published.sentences if sentence.topic == "scale held fixed")
     assert "cosine_cv (r -0.47" in text
-    assert "by its sign the wrong way" in text
+    assert "its sign is in the opposite direction" in text
 
 
 @needs_published
@@ -138,7 +139,7 @@ def test_the_summary_of_the_paper_says_no_more_than_its_tables(published: Analys
 @needs_published
 def test_thirty_architectures_are_compared_under_two_decays(published: Analysis) -> None:
     rows = [row for row in published.trends if row.axis == "weight_decay"]
-    assert {row.where for row in rows} == {"epochs=1 epoch=1", "epochs=10 epoch=6", "epochs=10 epoch=10"}
+    assert {str(row.where) for row in rows} == {"epochs=1 epoch=1", "epochs=10 epoch=6", "epochs=10 epoch=10"}
     assert {row.groups for row in rows} == {30}
     assert {(row.axis, row.groups) for row in published.trends if row.axis != "weight_decay"} == {
         ("width", 25), ("depth", 30), ("epochs", 60), ("epoch", 60)
@@ -168,7 +169,7 @@ def test_an_effect_that_is_there_is_claimed_and_one_that_is_not_is_not(tmp_path:
     planted(tmp_path / "none", slope=0.0)
     there, none = (analyze(tmp_path / name, permutations=499) for name in ("there", "none"))
     assert "agreement (r -0." in claims(there)
-    assert "more collapse goes with lower val_loss" in claims(there)
+    assert "more collapse correlates with lower val_loss" in claims(there)
     assert "cdnv_k2" not in claims(there)
     assert claims(none).endswith("correction over 2 metrics: none.")
     assert any("48 models of 6 cells" in s.text for s in none.sentences)

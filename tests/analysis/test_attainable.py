@@ -19,8 +19,11 @@ from collapselab.analysis.attainable import (
 )
 from collapselab.analysis.controls import MIXED, Control, controls
 from collapselab.analysis.models import Models
-from collapselab.analysis.relate import ALL, CANNOT_TELL, WITHIN, is_shown, relate
+from collapselab.analysis.relate import relate
 from collapselab.analysis.stored import Analysis
+from collapselab.analysis.subsets import ALL, WITHIN
+from collapselab.analysis.verdict import is_shown
+from collapselab.analysis.words import CANNOT_TELL
 from collapselab.core.metrics import METRICS
 from collapselab.records.tables import Run, write_results, write_runs
 

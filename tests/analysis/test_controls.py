@@ -6,7 +6,9 @@ import statsmodels.formula.api as smf
 from analysis.planted import drawn, run_of, seeds_study, table
 from collapselab.analysis.controls import MIXED, SEEDS, SPECIFICATIONS, Control, controls, least_squares
 from collapselab.analysis.models import Models
-from collapselab.analysis.relate import WITHIN, relate
+from collapselab.analysis.relate import relate
+from collapselab.analysis.subsets import WITHIN
+from collapselab.analysis.verdict import Verdict
 
 CELLS = "architecture and regime"
 
@@ -86,7 +88,7 @@ def test_between_models_and_among_seeds_stand_side_by_side() -> None:
 def test_an_effect_at_fixed_scale_is_seen_beyond_every_control(rows: list[Control]) -> None:
     for name in [CELLS, "architecture, regime and their interactions", MIXED, SEEDS]:
         assert (row_of(rows, name).partial_r or 0) < -0.7, name
-        assert row_of(rows, name).verdict == "more collapse goes with lower val_loss"
+        assert row_of(rows, name).verdict_code is Verdict.AS_PREDICTED
 
 
 def test_what_scale_alone_makes_vanishes_beyond_architecture_and_regime() -> None:

@@ -4,8 +4,10 @@ from scipy import stats
 
 from analysis.planted import drawn, run_of, seeds_study, table
 from collapselab.analysis.models import Models
-from collapselab.analysis.relate import ALL, WITHIN, Relation, relate, relate_subset, within_cells
+from collapselab.analysis.relate import Relation, relate, relate_subset
 from collapselab.analysis.resampling import bootstrap_interval, centred
+from collapselab.analysis.subsets import ALL, WITHIN, within_cells
+from collapselab.analysis.verdict import Verdict
 
 
 def row_of(relations: list[Relation], metric: str, subset: str = ALL, transform: str = "raw") -> Relation:
@@ -28,7 +30,7 @@ def test_scale_that_drives_both_is_not_taken_for_an_effect_at_fixed_scale() -> N
     for number in range(500):
         models = drawn(study, rng, slope=0)
         rows = alone(models)
-        claims += any(row.verdict != "not shown" for row in rows if row.transform == "raw")
+        claims += any(row.verdict_code is not Verdict.NOT_SHOWN for row in rows if row.transform == "raw")
         single += sum(
             row.p_permutation < 0.05 for row in rows if row.transform == "raw" and row.p_permutation is not None
         )
@@ -149,9 +151,9 @@ def test_of_a_runs_checkpoints_only_the_last_is_compared_with_other_seeds() -> N
 def test_the_wrong_way_is_said_to_be_wrong() -> None:
     runs = [run_of(f"{i}", seed=i, val_loss=1.0 + i) for i in range(10)]
     relations = relate(table(runs, {"agreement": range(1, 11), "cdnv": range(1, 11)}), permutations=999)
-    assert row_of(relations, "agreement", WITHIN).verdict == "wrong way: more collapse goes with higher val_loss"
+    assert row_of(relations, "agreement", WITHIN).verdict_code is Verdict.OPPOSITE
     assert row_of(relations, "agreement", WITHIN).goes == "against"
-    assert row_of(relations, "cdnv", WITHIN).verdict == "more collapse goes with lower val_loss"
+    assert row_of(relations, "cdnv", WITHIN).verdict_code is Verdict.AS_PREDICTED
 
 
 def test_the_corrections_are_within_a_family() -> None:

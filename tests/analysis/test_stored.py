@@ -10,7 +10,8 @@ import pytest
 
 from analysis.planted import row_of, run_of
 from collapselab.analysis.analyze import analyze, current_analysis
-from collapselab.analysis.stored import KINDS, Analysis, Request, program_version, read_analysis
+from collapselab.analysis.statements import STATEMENTS
+from collapselab.analysis.stored import Analysis, Request, program_version, read_analysis
 from collapselab.disk import read_document, sha256
 from collapselab.errors import ConfigError, DamagedError
 from collapselab.records.tables import read_tables, write_results, write_runs, write_tables
@@ -42,7 +43,7 @@ def summary(folder: Path) -> Path:
 def test_the_summary_says_what_it_was_made_from(folder: Path) -> None:
     document = read_document(summary(folder))
     assert document["tables"] == {name: sha256(folder / name) for name in ("runs.csv", "results.csv")}
-    assert document["files"] == {f"{name}.csv": sha256(folder / "analysis" / f"{name}.csv") for name in KINDS}
+    assert document["files"] == {f"{name}.csv": sha256(folder / "analysis" / f"{name}.csv") for name in STATEMENTS}
     assert {name: document[name] for name in REQUEST} == REQUEST
     assert document["program"] == program_version()
 
@@ -50,7 +51,7 @@ def test_the_summary_says_what_it_was_made_from(folder: Path) -> None:
 def test_what_fits_is_read_and_not_made_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = read_analysis(folder, read_tables(folder))
     assert made is not None
-    monkeypatch.setattr("collapselab.analysis.analyze.relate", None)
+    monkeypatch.setattr("collapselab.analysis.analyze.combine", None)
     assert current(folder) == made
     assert made.relations
 
@@ -67,7 +68,7 @@ def test_tables_that_changed_are_analysed_again_however_old_the_files_look(folde
     assert {name: getattr(after, name) for name in REQUEST} == REQUEST
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", STATEMENTS)
 def test_an_edited_table_of_the_analysis_is_made_again(folder: Path, name: str) -> None:
     path = folder / "analysis" / f"{name}.csv"
     whole = path.read_bytes()

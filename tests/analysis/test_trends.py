@@ -4,10 +4,11 @@ import pytest
 from analysis.planted import run_of, table
 from collapselab.analysis.models import Models
 from collapselab.analysis.trends import Trend, trends
+from collapselab.analysis.verdict import Verdict
 
 
 def row_of(rows: list[Trend], axis: str, metric: str, where: str = "") -> Trend:
-    return next(row for row in rows if (row.axis, row.metric, row.where) == (axis, metric, where))
+    return next(row for row in rows if (row.axis, row.metric, str(row.where or "")) == (axis, metric, where))
 
 
 def grid(metric: str = "cdnv") -> Models:
@@ -43,7 +44,7 @@ def test_the_way_along_each_axis_is_counted() -> None:
 def test_the_sign_test_is_the_binomial_one() -> None:
     width = row_of(trends(grid()), "width", "cdnv")
     assert width.p_sign == pytest.approx(2 * (1 + 8) / 2**8)  # 0 or 1 of 8 the other way, both tails
-    assert width.verdict == "not shown"
+    assert width.verdict_code is Verdict.NOT_SHOWN
     depth = row_of(trends(grid()), "depth", "cdnv")
     assert depth.p_sign == pytest.approx(2 / 2**6)
 
@@ -66,21 +67,21 @@ def test_regularisation_is_compared_in_pairs() -> None:
     assert row.median_effect == pytest.approx(-0.1)
     assert row.levels == "0 0.1"
     same = row_of(trends(grid()), "weight_decay", "val_loss")
-    assert (same.unchanged, same.p_sign, same.verdict) == (12, 1.0, "not shown")
+    assert (same.unchanged, same.p_sign, same.verdict_code) == (12, 1.0, Verdict.NOT_SHOWN)
 
 
 def test_the_outcome_is_better_or_worse_and_never_collapsed() -> None:
     runs = [run_of(f"{d}{w}", depth=d, width=w, val_loss=9.0 - d) for d in (1, 2) for w in range(1, 9)]
     rows = trends(table(runs, {"agreement": [run["depth"] / 10 for run in runs]}))
-    assert row_of(rows, "depth", "val_loss").verdict == "falls: better"
-    assert row_of(rows, "depth", "agreement").verdict == "rises: toward collapse"
+    assert row_of(rows, "depth", "val_loss").verdict_code is Verdict.AS_PREDICTED
+    assert row_of(rows, "depth", "agreement").verdict_code is Verdict.AS_PREDICTED
 
 
 def test_a_metric_without_a_direction_only_rises_or_falls() -> None:
     runs = [run_of(f"{d}{w}", depth=d, width=w, val_loss=9.0) for d in (1, 2) for w in range(1, 9)]
     row = row_of(trends(table(runs, {"effective_rank": [run["depth"] for run in runs]})), "depth", "effective_rank")
     assert (row.toward, row.share_toward) == (None, None)
-    assert row.verdict == "rises; collapse predicts no direction"
+    assert row.verdict_code is Verdict.NO_DIRECTION
 
 
 def test_seeds_are_averaged_and_not_counted_as_evidence() -> None:

@@ -2,17 +2,19 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from collapselab.analysis.analyze import analyze
-from collapselab.analysis.relate import ALL, WITHIN
+from collapselab.analysis.regime import Regime
+from collapselab.analysis.subsets import ALL, WITHIN
+from collapselab.analysis.verdict import Goes, Verdict
 from collapselab.core.metrics import METRICS
 from collapselab.report import words as names
 from collapselab.report.answer import headline, opening, remaining, strip
 from collapselab.report.data import training_labels
 from collapselab.report.story import Story, load_story
-from collapselab.report.trendwords import trend_note
 from report.suites import write_suite
 
 
@@ -25,12 +27,18 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     return load_story(folder)
 
 
+def with_table(story: Story, name: str, rows: list[Any]) -> Story:
+    """The same story with other rows in one table of its analysis."""
+    assert story.analysis is not None
+    return replace(story, analysis=replace(story.analysis, tables={**story.analysis.tables, name: rows}))
+
+
 def test_a_verdict_is_yes_only_where_the_table_shows_it(story: Story) -> None:
     for line in strip(story):
         for verdict, subset in ((line.outcome, ALL), (line.fixed, WITHIN)):
             relation = story.relation(line.metric, subset)
             assert relation is not None
-            assert (verdict.kind == "with") == (relation.goes == "with" and relation.verdict != "not shown")
+            assert (verdict.kind == "with") == (relation.verdict_code is Verdict.AS_PREDICTED)
             assert f"{relation.r:+.2f}" in verdict.evidence
             interval = f"[{relation.low:+.2f}, {relation.high:+.2f}]" if relation.low is not None else "R²"
             assert interval in verdict.evidence.replace("\N{NO-BREAK SPACE}", " ")
@@ -38,8 +46,8 @@ def test_a_verdict_is_yes_only_where_the_table_shows_it(story: Story) -> None:
 
 def test_what_is_not_shown_is_not_called_yes_whatever_its_sign(story: Story) -> None:
     assert story.analysis is not None
-    weak = [replace(row, verdict="not shown", goes="with") for row in story.analysis.relations]
-    open_story = replace(story, analysis=replace(story.analysis, relations=weak))
+    weak = [replace(row, verdict_code=Verdict.NOT_SHOWN, goes=Goes.WITH) for row in story.analysis.relations]
+    open_story = with_table(story, "relate", weak)
     lines = strip(open_story)
     assert {line.fixed.kind for line in lines} == {"unshown"}
     assert "that is shown for 0" in headline(open_story, lines)
@@ -49,10 +57,10 @@ def test_what_is_not_shown_is_not_called_yes_whatever_its_sign(story: Story) -> 
 def test_a_property_comes_with_scale_only_if_every_axis_shows_it(story: Story) -> None:
     assert story.analysis is not None
     rows = [
-        replace(row, verdict="falls: toward collapse" if row.axis == "width" else "not shown")
+        replace(row, verdict_code=Verdict.AS_PREDICTED if row.axis == "width" else Verdict.NOT_SHOWN)
         for row in story.analysis.trends
     ]  # fmt: skip
-    lines = strip(replace(story, analysis=replace(story.analysis, trends=rows)))
+    lines = strip(with_table(story, "trends", rows))
     assert {line.scale.kind for line in lines} == {"mixed"}
 
 
@@ -66,10 +74,10 @@ def test_the_evidence_of_scale_counts_the_groups_that_move_toward_collapse(story
 
 def test_as_many_rises_as_falls_are_no_direction(story: Story) -> None:
     assert story.analysis is not None
-    assert trend_note(story, "epoch", "agreement").endswith("runs (toward collapse)")
+    assert names.trend_note(story.trends("epoch", "agreement")).endswith("runs (toward collapse)")
     even = [replace(row, rises=3, falls=3, groups=6) for row in story.analysis.trends]
-    level = replace(story, analysis=replace(story.analysis, trends=even))
-    assert trend_note(level, "epoch", "agreement") == "rises in 3, falls in 3 of 6 runs"
+    level = with_table(story, "trends", even)
+    assert names.trend_note(level.trends("epoch", "agreement")) == "rises in 3, falls in 3 of 6 runs"
 
 
 def test_a_checkpoint_is_called_by_its_own_name(story: Story) -> None:
@@ -77,11 +85,12 @@ def test_a_checkpoint_is_called_by_its_own_name(story: Story) -> None:
     assert story.models is not None
     late = story.models.frame["checkpoint"] == "1"
     frame = story.models.frame.assign(
-        regime=["epoch=0.9943 weight_decay=0" if one else "epoch=2 weight_decay=0" for one in late],
+        epoch=[0.9943 if one else 2.0 for one in late],
+        weight_decay=[0.0 if i % 2 else 0.1 for i in range(len(late))],
         checkpoint=["1" if one else "last" for one in late],
     )
     labels = training_labels(replace(story, models=replace(story.models, frame=frame)))
-    assert set(labels) == {"at epoch 1, weight decay 0", "at epoch 2, weight decay 0"}
+    assert set(labels) == {f"at epoch {epoch}, weight decay {decay}" for epoch in (1, 2) for decay in (0, 0.1)}
 
 
 def test_no_sentence_of_the_summary_is_lost_or_told_twice(story: Story) -> None:
@@ -111,11 +120,15 @@ def test_code_in_a_message_is_set_as_code_and_a_lone_back_tick_is_left() -> None
     assert names.coded("it`s") == "it`s"
 
 
+def name_of(text: str) -> str:
+    return names.regime_name(Regime.read(text))
+
+
 def test_a_regime_reads_like_words() -> None:
-    assert names.regime_name("epochs=10 epoch=6 weight_decay=0.1") == "10 epochs, at epoch 6, weight decay 0.1"
-    assert names.regime_name("epochs=1 epoch=1 weight_decay=0.0005") == "1 epoch, weight decay 0.0005"
-    assert names.regime_name("epochs=1 epoch=1.00023") == "1 epoch"
-    assert names.regime_name("the only one") == "the only one"
+    assert name_of("epochs=10 epoch=6 weight_decay=0.1") == "10 epochs, at epoch 6, weight decay 0.1"
+    assert name_of("epochs=1 epoch=1 weight_decay=0.0005") == "1 epoch, weight decay 0.0005"
+    assert name_of("epochs=1 epoch=1.00023") == "1 epoch"
+    assert name_of("the only one") == "the only one"
 
 
 def test_an_analysis_that_is_read_back_is_the_one_that_was_written(story: Story) -> None:

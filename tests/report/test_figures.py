@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from collapselab.analysis.analyze import analyze
-from collapselab.analysis.relate import WITHIN
+from collapselab.analysis.resampling import permuted_correlations
+from collapselab.analysis.subsets import WITHIN
 from collapselab.records.tables import read_results, write_results
 from collapselab.report.charts import style
 from collapselab.report.charts.axes import clear_side, log_ticks, null_level, null_of
 from collapselab.report.charts.vega import drawn_panel
 from collapselab.report.data import lines
 from collapselab.report.export import composed, write_figures
-from collapselab.report.figures.seeds import permuted
 from collapselab.report.page import Contents, contents
 from collapselab.report.story import load_story
 from report.suites import write_suite
@@ -51,7 +51,7 @@ def test_the_permutations_that_are_drawn_are_those_behind_the_p(shown: Contents)
         assert relation is not None
         assert relation.r is not None
         x, y = frame[metric].to_numpy(float), frame["val_loss"].to_numpy(float)
-        chance = permuted(x, y, np.zeros(len(x), dtype=np.intp), permutations=499, seed=0)
+        chance = permuted_correlations(x, y, np.zeros(len(x), dtype=np.intp), permutations=499, seed=0)
         share = (1 + (np.abs(chance) >= abs(relation.r) * (1 - 1e-9)).sum()) / 500
         assert share == pytest.approx(relation.p_permutation, abs=1e-12)
 

@@ -9,7 +9,7 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.report.data import lines, plain
-from collapselab.report.figures.inside import classes
+from collapselab.report.figures.classes import class_frequencies
 from collapselab.report.provenance import corpus_of, provenance
 from collapselab.report.story import load_story
 from report.suites import write_suite
@@ -25,9 +25,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_class_frequencies_are_those_of_the_corpus(corpus: Path) -> None:
-    figure, tables = classes(corpus)
+    figure = class_frequencies(corpus)
     counts = sorted(Corpus(corpus).train.counts.tolist(), reverse=True)
-    for line in lines(tables["classes"]):
+    for line in lines(figure.tables["classes"]):
         assert line["count"] == counts[line["rank"] - 1]
     assert f"{sum(count > 0 for count in counts):,} classes in {sum(counts):,} training tokens" in figure.caption
     half = next(n for n in range(1, len(counts) + 1) if 2 * sum(counts[:n]) >= sum(counts))

@@ -1,23 +1,16 @@
 """analyze: from the two tables of a suite to statements about them.
 
-<directory>/analysis/relate.csv       every metric against the outcome
-                     controls.csv     the same beyond scale and training, and among seeds alone
-                     trends.csv       along width, depth and training; what regularisation does
-                     prediction.csv   beside a scaling law, on architectures it has not seen
-                     diagnosis.csv    signatures of single runs
-                     summary.json     what all that allows to say, in sentences, and what it was made from
+`<directory>/analysis/` gets a table for every entry of `STATEMENTS`, and `summary.json`: what the tables allow to say,
+in sentences, and what it was made from.
 """
 
 from pathlib import Path
+from typing import Any
 
-from collapselab.analysis.controls import controls
-from collapselab.analysis.diagnosis import diagnose
 from collapselab.analysis.models import combine, tables_of
-from collapselab.analysis.prediction import predictions
-from collapselab.analysis.relate import relate
+from collapselab.analysis.statements import STATEMENTS, Given
 from collapselab.analysis.stored import Analysis, Request, last_request, read_analysis
 from collapselab.analysis.summary import summarise
-from collapselab.analysis.trends import trends
 from collapselab.progress import progress
 from collapselab.records.tables import StoredTables
 
@@ -39,21 +32,12 @@ def current_analysis(directory: str | Path, tables: StoredTables) -> Analysis:
 
 def _analyze(directory: Path, tables: StoredTables, request: Request) -> Analysis:
     models = combine(tables.runs, tables.rows, outcome=request.outcome)
-    with progress("analysing", total=5, unit="tables") as advance:
-        relations = relate(models, permutations=request.permutations, seed=request.seed)
-        advance(1)
-        beyond = controls(models, relations)
-        advance(1)
-        along = trends(models)
-        advance(1)
-        predicted = predictions(models, seed=request.seed)
-        advance(1)
-        findings = diagnose(models)
-        advance(1)
-    sentences = summarise(models, relations, beyond, along, predicted, findings)
-    analysis = Analysis(
-        directory, request.outcome, request.permutations, request.seed, len(models.known),
-        relations, beyond, along, predicted, findings, sentences, tables.hashes,
-    )  # fmt: skip
+    rows: dict[str, Any] = {}
+    with progress("analysing", total=len(STATEMENTS), unit="tables") as advance:
+        for name, statement in STATEMENTS.items():
+            rows[name] = statement.rows(Given(models, request.permutations, request.seed, rows))
+            advance(1)
+    asked = (request.outcome, request.permutations, request.seed)
+    analysis = Analysis(directory, *asked, len(models.known), rows, summarise(models, rows), tables.hashes)
     analysis.write(directory / "analysis")
     return analysis

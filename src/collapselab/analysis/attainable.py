@@ -30,11 +30,11 @@ def permutations_can_show(sizes: Iterable[int]) -> bool:
 
 FEWEST_MODELS = next(models for models in range(2, 100) if permutations_can_show([models]))
 FEWEST_FREEDOM = FEWEST_MODELS - 1
-"""Degrees of freedom: what is left of so many models when their mean is subtracted."""
+"""Degrees of freedom: what is left of this many models when their mean is subtracted."""
 
 
 def signs_can_show(groups: int, *, tests: int) -> bool:
-    """Whether a sign test of so many groups, all of which go one way, is below the level after the correction."""
+    """Whether a sign test of this many groups, which all go one way, is below the level after the correction."""
     return tests * 2 * 0.5**groups <= LEVEL
 
 

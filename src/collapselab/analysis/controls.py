@@ -10,7 +10,7 @@ few architectures for the second, or where too few degrees of freedom are left, 
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -21,10 +21,30 @@ from scipy.linalg import orth
 from scipy.stats import t as student
 
 from collapselab.analysis.attainable import FEWEST_CLUSTERS, FEWEST_FREEDOM
-from collapselab.analysis.corrections import holm
 from collapselab.analysis.models import NOT_TESTED, Floats, Models, Variable, regime_columns
-from collapselab.analysis.relate import WITHIN, Relation, is_shown, verdict
+from collapselab.analysis.relate import Relation
 from collapselab.analysis.resampling import Codes
+from collapselab.analysis.subsets import WITHIN, SubsetKind, codes_of
+from collapselab.analysis.verdict import (
+    Cause,
+    Corrected,
+    Goes,
+    Reason,
+    Verdict,
+    direction_of,
+    is_shown,
+    judged,
+    verdict_of,
+)
+from collapselab.analysis.words import (
+    CANNOT_TELL,
+    NOT_MEASURED,
+    Sentence,
+    by_metric,
+    count_shown,
+    relation_column,
+    relation_words,
+)
 
 MIXED, SEEDS = "mixed model", "seeds alone"
 BETWEEN = "between models"
@@ -51,17 +71,25 @@ class Control:
     family: str = "exploration"
     freedom: int | None = None
     missing: int = 0
-    goes: str | None = None
+    goes: Goes | None = None
     verdict: str | None = None
+    """`verdict_code` in words; None where it is that nobody can tell."""
     why: str | None = None
+    verdict_code: Verdict = Verdict.CANNOT_TELL
+    why_code: Cause | None = None
 
 
 def controls(models: Models, relations: Iterable[Relation]) -> list[Control]:
     """The specification curve of every metric, and from the relations the comparison of seeds alone."""
     rows = least_squares(models)
     rows += [_mixed(models, variable) for variable in models.variables]
-    rows += [_seeds_alone(models, relation) for relation in relations if relation.subset == WITHIN]
-    return list(_judged(models, rows))
+    rows += [_seeds_alone(models, relation) for relation in relations if relation.subset_kind is SubsetKind.WITHIN]
+    return judged(
+        rows,
+        family=lambda row: (row.controls, row.family),
+        p=_larger,
+        with_verdict=lambda row, corrected: _with_verdict(models, row, corrected),
+    )
 
 
 def least_squares(models: Models) -> list[Control]:
@@ -74,7 +102,11 @@ def least_squares(models: Models) -> list[Control]:
 
 
 class _Unavailable(Exception):
-    """The table cannot answer this one; the message says why."""
+    """The table cannot answer this one, for this reason."""
+
+    def __init__(self, code: Cause, text: str) -> None:
+        super().__init__(text)
+        self.reason = Reason(code, text)
 
 
 def _nothing(frame: pd.DataFrame) -> list[Floats]:
@@ -117,7 +149,9 @@ it leaves seeds alone, which is a row of its own."""
 def _complete(frame: pd.DataFrame, column: str) -> Floats:
     values = frame[column].to_numpy(dtype=float)
     if np.isnan(values).any():
-        raise _Unavailable(f"{column} is missing for {int(np.isnan(values).sum())} of {len(values)} models.")
+        raise _Unavailable(
+            Cause.MISSING, f"{column} is missing for {int(np.isnan(values).sum())} of {len(values)} models."
+        )
     return values
 
 
@@ -140,8 +174,8 @@ def _least_squares(
         if key not in bases:
             bases[key] = orth(np.concatenate([np.ones((len(y), 1)), *terms(frame)], axis=1))
         return replace(row, **_partial(x, y, bases[key], *_clusters(frame)))
-    except _Unavailable as reason:
-        return replace(row, why=str(reason))
+    except _Unavailable as error:
+        return replace(row, **error.reason.columns)
 
 
 def _start(models: Models, variable: Variable, name: str) -> tuple[pd.DataFrame, Floats, Floats, Control]:
@@ -160,18 +194,18 @@ def _start(models: Models, variable: Variable, name: str) -> tuple[pd.DataFrame,
 
 def _require_variation(variable: Variable, x: Floats, y: Floats) -> None:
     if variable.metric in NOT_TESTED:
-        raise _Unavailable(NOT_TESTED[variable.metric])
+        raise _Unavailable(Cause.NOT_A_TEST, NOT_TESTED[variable.metric])
     if len(y) < 4:
-        raise _Unavailable(f"{len(y)} models: too few for a regression.")
+        raise _Unavailable(Cause.TOO_FEW, f"{len(y)} models: too few for a regression.")
     for name, values in ((variable.metric, x), ("the outcome", y)):
         if np.ptp(values) <= 1e-12 * np.abs(values).max():
-            raise _Unavailable(f"{name} is the same in all {len(values)} models.")
+            raise _Unavailable(Cause.NO_VARIATION, f"{name} is the same in all {len(values)} models.")
 
 
 def _clusters(frame: pd.DataFrame) -> tuple[Codes, str]:
     """What is independent, and its name: architectures; runs where all are of one architecture."""
     name = "architecture" if frame["architecture"].nunique() > 1 else "run"
-    return np.asarray(pd.factorize(frame[name])[0], dtype=np.intp), f"{name}s"
+    return codes_of(frame[name]), f"{name}s"
 
 
 def _partial(x: Floats, y: Floats, basis: Floats, clusters: Codes, unit: str) -> dict[str, Any]:
@@ -179,21 +213,21 @@ def _partial(x: Floats, y: Floats, basis: Floats, clusters: Codes, unit: str) ->
     x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
     freedom = len(y) - basis.shape[1] - 1
     if freedom < 2:
-        raise _Unavailable(f"{len(y)} models and as many controls: nothing is left to compare.")
+        raise _Unavailable(Cause.TOO_FEW, f"{len(y)} models and as many controls: nothing is left to compare.")
     left_x, left_y = (values - basis @ (basis.T @ values) for values in (x, y))
     for name, left in (("metric", left_x), ("outcome", left_y)):
         if left @ left <= 1e-9 * len(y):
-            raise _Unavailable(f"the controls determine the {name} entirely.")
+            raise _Unavailable(Cause.NO_VARIATION, f"the controls determine the {name} entirely.")
     r = float(np.clip(left_x @ left_y / np.sqrt((left_x @ left_x) * (left_y @ left_y)), -1, 1))
     unexplained = float(left_y @ left_y) / len(y)
-    found = {"r2_controls": max(0.0, 1 - unexplained), "r2_added": r**2 * unexplained, "partial_r": r}
-    if why := _why_no_p(len(y), freedom, clusters, unit):
-        return {**found, "freedom": freedom, "why": why}
+    values = {"r2_controls": max(0.0, 1 - unexplained), "r2_added": r**2 * unexplained, "partial_r": r}
+    if reason := _why_no_p(len(y), freedom, clusters, unit):
+        return {**values, "freedom": freedom, **reason.columns}
     with np.errstate(divide="ignore"):
         at_r = np.sqrt(freedom) * np.divide(r, np.sqrt(1 - r**2))
         low, high = np.tanh(np.arctanh(r) + np.array([-1.96, 1.96]) / np.sqrt(freedom - 1))
     return {
-        **found,
+        **values,
         "low": float(low),
         "high": float(high),
         "p": float(2 * student.sf(abs(at_r), freedom)),
@@ -202,12 +236,14 @@ def _partial(x: Floats, y: Floats, basis: Floats, clusters: Codes, unit: str) ->
     }
 
 
-def _why_no_p(models: int, freedom: int, clusters: Codes, unit: str) -> str | None:
+def _why_no_p(models: int, freedom: int, clusters: Codes, unit: str) -> Reason | None:
     count = int(clusters.max()) + 1
     if count < min(models, FEWEST_CLUSTERS):
-        return f"{models} models come from {count} {unit}; a p that lets those of one be alike needs {FEWEST_CLUSTERS}."
+        needs = f"a p that lets those of one be alike needs {FEWEST_CLUSTERS}"
+        return Reason(Cause.TOO_FEW, f"{models} models come from {count} {unit}; {needs}.")
     if freedom < FEWEST_FREEDOM:
-        return f"{models} models leave {freedom} degrees of freedom; a p needs {FEWEST_FREEDOM}."
+        text = f"{models} models leave {freedom} degrees of freedom; a p needs {FEWEST_FREEDOM}."
+        return Reason(Cause.TOO_FEW, text)
     return None
 
 
@@ -227,15 +263,18 @@ def _mixed(models: Models, variable: Variable) -> Control:
         _require_variation(variable, x, y)
         architectures = frame["architecture"].nunique()
         if architectures < FEWEST_CLUSTERS:
-            raise _Unavailable(f"{architectures} architectures; random intercepts need {FEWEST_CLUSTERS}.")
+            raise _Unavailable(
+                Cause.TOO_FEW, f"{architectures} architectures; random intercepts need {FEWEST_CLUSTERS}."
+            )
         if len(y) - architectures < FEWEST_FREEDOM:
             raise _Unavailable(
+                Cause.TOO_FEW,
                 f"{len(y)} models of {architectures} architectures; random intercepts need {FEWEST_FREEDOM} models "
-                "more than architectures, or they cannot be told from noise."
+                "more than architectures, or they cannot be told from noise.",
             )
         return replace(row, **_mixed_numbers(frame, x, y))
-    except _Unavailable as reason:
-        return replace(row, why=str(reason))
+    except _Unavailable as error:
+        return replace(row, **error.reason.columns)
 
 
 def _mixed_numbers(frame: pd.DataFrame, x: Floats, y: Floats) -> dict[str, Any]:
@@ -258,10 +297,10 @@ def _mixed_numbers(frame: pd.DataFrame, x: Floats, y: Floats) -> dict[str, Any]:
         try:
             fit = model.fit(method=["powell"], disp=0)
         except np.linalg.LinAlgError as error:
-            raise _Unavailable(f"the mixed model cannot be fitted ({error}).") from error
+            raise _Unavailable(Cause.NO_FIT, f"the mixed model cannot be fitted ({error}).") from error
         error_of_x, p = float(fit.bse["x"]), float(fit.pvalues["x"])
     if not fit.converged or not np.isfinite([error_of_x, p]).all():
-        raise _Unavailable("the mixed model does not converge.")
+        raise _Unavailable(Cause.NO_FIT, "the mixed model does not converge.")
     z = float(fit.params["x"]) / error_of_x
     freedom = len(table) - model.exog.shape[1]
     r = z / np.sqrt(z**2 + freedom)
@@ -296,25 +335,61 @@ def _seeds_alone(models: Models, relation: Relation) -> Control:
         freedom=None if relation.r is None else relation.n - relation.cells - 1,
         missing=relation.missing,
         why=relation.why,
+        why_code=relation.why_code,
     )
 
 
-def _judged(models: Models, rows: list[Control]) -> Iterator[Control]:
-    corrected: dict[int, float] = {}
-    for key in {(row.controls, row.family) for row in rows}:
-        tested = {i: _larger(row) for i, row in enumerate(rows)
-                  if (row.controls, row.family) == key and row.p is not None}  # fmt: skip
-        corrected.update(zip(tested, holm(list(tested.values())), strict=True))
-    for i, row in enumerate(rows):
-        if row.partial_r is None or i not in corrected:
-            yield row
-            continue
-        expected = models.expected(row.metric)
-        goes = None if expected == 0 or row.partial_r == 0 else "with" if row.partial_r * expected > 0 else "against"
-        judged = replace(row, p_holm=corrected[i], goes=goes)
-        yield replace(judged, verdict=verdict(goes, models, shown=is_shown(judged)))
+def _larger(row: Control) -> float | None:
+    """The p that is judged; None where there is none."""
+    known = [p for p in (row.p, row.p_clustered) if p is not None]
+    return None if row.p is None or row.partial_r is None else max(known)
 
 
-def _larger(row: Control) -> float:
-    """The p that is judged."""
-    return max(p for p in (row.p, row.p_clustered) if p is not None)
+def _with_verdict(models: Models, row: Control, corrected: Corrected) -> Control:
+    assert row.partial_r is not None
+    tested = replace(row, p_holm=corrected.holm, goes=direction_of(row.partial_r, models.expected(row.metric)))
+    code = verdict_of(tested.goes, shown=is_shown(tested))
+    words = relation_column(code, outcome=models.outcome, better=models.better)
+    return replace(tested, verdict=words, verdict_code=code)
+
+
+def sentences(models: Models, rows: Sequence[Control]) -> Iterable[Sentence]:
+    """The specification curve of the paper's metrics: its values, what is shown, and what has no answer."""
+    return (Sentence("controls", "controls", text) for text in _curve(models, rows))
+
+
+def _curve(models: Models, rows: Sequence[Control]) -> Iterable[str]:
+    paper = [row for row in rows if row.family == "paper"]
+    known = [row for row in paper if row.partial_r is not None]
+    names = list(dict.fromkeys(row.controls for row in known))
+    if not [name for name in names if name != SEEDS]:
+        yield f"Beyond scale and training: no answer; {next((row.why for row in paper), NOT_MEASURED)}"
+        return
+    values = "; ".join(f"{of_metric[0].metric} {_values(of_metric, names)}" for of_metric in by_metric(known))
+    yield f"Partial correlations beyond {' | '.join(names)}: {values}."
+    for of_metric in by_metric(known):
+        yield _metric_words(models, of_metric)
+    for name, why in {row.controls: row.why for row in paper if row.controls not in names}.items():
+        yield f"Beyond {name}: no answer; {why}"
+    tested = {row.controls for row in known if row.verdict_code is not Verdict.CANNOT_TELL}
+    for name, why in {row.controls: row.why for row in known if row.controls not in {*tested, SEEDS}}.items():
+        yield f"Beyond {name}: {CANNOT_TELL}; {why}"
+
+
+def _values(rows: Sequence[Control], names: Sequence[str]) -> str:
+    values = {row.controls: row.partial_r for row in rows}
+    return " | ".join(f"{values[name]:+.2f}" if name in values else "–" for name in names)
+
+
+def _metric_words(models: Models, rows: Sequence[Control]) -> str:
+    between = [row for row in rows if row.comparison == BETWEEN and row.verdict_code is not Verdict.CANNOT_TELL]
+    seeds = [row.verdict_code for row in rows if row.controls == SEEDS]
+    alone = "no seeds to compare"
+    if seeds:
+        alone = f"among seeds alone {relation_words(seeds[0], outcome=models.outcome, better=models.better)}"
+    if not between:
+        return f"{rows[0].metric}: between models {CANNOT_TELL}; {alone}."
+    shown, directions = count_shown(between)
+    turns = ", but its sign differs from one to another" if len({row.goes for row in between}) > 1 else ""
+    counts = f"{shown} of {len(between)} specifications{directions}"
+    return f"{rows[0].metric}: between models shown in {counts}{turns}; {alone}."

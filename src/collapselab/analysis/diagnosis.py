@@ -8,33 +8,49 @@
 What was not measured is said to be unknown, never taken for health.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, final
 
 import numpy as np
 import pandas as pd
 
 from collapselab.analysis.models import ARCHITECTURE, Models
+from collapselab.analysis.words import Sentence, many
 from collapselab.core.metrics import METRICS
 
 TIGHTNESS = tuple(metric.id for metric in METRICS.values() if metric.property == "NC1")
 COLLAPSING = ("effective_rank", "norm_cv", "head_norm_cv")
 LARGE = 0.5
 """A spectrum or spread under this share of the twin's has collapsed."""
-ANSWERS = {True: "yes", False: "no", None: "unknown"}
+NAMED = 5
+"""Runs that a sentence names; more are counted."""
 RISE = 0.01
 """Relative: a validation loss that has risen by less is not called risen."""
 
 
 @final
+class Found(StrEnum):
+    """Whether a run has a signature."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+ANSWERS = {True: Found.YES, False: Found.NO, None: Found.UNKNOWN}
+
+
+@final
 @dataclass(frozen=True)
 class Finding:
-    """One signature of one run at its last checkpoint; a row of `diagnosis.csv`. `found` is yes, no or unknown."""
+    """One signature of one run at its last checkpoint; a row of `diagnosis.csv`."""
 
     run: str
     checkpoint: str
     signature: str
-    found: str
+    found: Found
     evidence: str
 
 
@@ -114,3 +130,14 @@ def _weak_twin(models: Models, last: "pd.Series[Any]") -> "pd.Series[float] | No
     weakest = weaker[weaker["weight_decay"] == weaker["weight_decay"].min()]
     mean: pd.Series[float] = weakest[[*models.metrics, "val_loss", "weight_decay"]].mean()
     return mean
+
+
+def sentences(models: Models, findings: Sequence[Finding]) -> Iterable[Sentence]:
+    """How many runs have each signature, and which."""
+    for signature in dict.fromkeys(finding.signature for finding in findings):
+        answers = [finding for finding in findings if finding.signature == signature]
+        runs = [finding.run for finding in answers if finding.found is Found.YES]
+        unknown = sum(finding.found is Found.UNKNOWN for finding in answers)
+        names = f" ({', '.join(runs[:NAMED])}{', …' if len(runs) > NAMED else ''})" if runs else ""
+        text = f"{signature}: {len(runs)} of {many(len(answers), 'run')}{names}, {unknown} unknown."
+        yield Sentence("diagnosis", "diagnosis", text)

@@ -1,8 +1,8 @@
 """Where a metric moves as models collapse: what makes a correlation agree with the theory or go against it.
 
 The catalogue says so for most metrics. Two kinds need the values. One that *approaches* its ideal falls if all models
-stand above it and rises if all stand below. A coefficient of variation that the catalogue leaves without a direction,
-since its denominator may be near 0, is read as the paper reads it: its magnitude shrinks.
+are above it and rises if all are below. One without a direction whose magnitude shrinks as the paper reads it (a
+coefficient of variation with a denominator that may be near 0) does the same with 0 as its ideal.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from collapselab.core.metrics import Metric
 @final
 @dataclass(frozen=True)
 class Toward:
-    """-1: the value falls toward collapse; 1: it rises; 0: nobody says, for the reason given."""
+    """-1: the value falls toward collapse; 1: it rises; 0: unknown, for the reason given."""
 
     sign: int
     why: str
@@ -31,7 +31,7 @@ def toward(metric: Metric, values: NDArray[np.float64], ideals: NDArray[np.float
         return Toward(1, "rises, by the catalogue")
     if metric.direction == "approaches":
         return _side(values - ideals, "approaches its ideal", "the ideal")
-    if metric.id.endswith("_cv"):
+    if metric.magnitude_shrinks:
         return _side(values, "variation shrinks, by the paper", "0")
     return Toward(0, "no direction in the catalogue")
 
@@ -44,4 +44,4 @@ def _side(above: NDArray[np.float64], what: str, point: str) -> Toward:
         return Toward(-1, f"{what}, from above")
     if (above < 0).all():
         return Toward(1, f"{what}, from below")
-    return Toward(0, f"{what}, and values stand on both sides of {point}")
+    return Toward(0, f"{what}, and values are on both sides of {point}")

@@ -18,6 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from collapselab.analysis.direction import Toward, toward
+from collapselab.analysis.regime import Regime
 from collapselab.core.metrics import METRICS
 from collapselab.errors import ConfigError, RunError
 from collapselab.records.tables import RUN_COLUMNS, TABLES, Row, Run, StoredTables, read_tables, to_frame
@@ -31,7 +32,7 @@ NOT_TESTED = {
     "etf_floor": "a function of the numbers of classes and dimensions, not of the model.",
 }
 DECADE = 10.0
-"""A positive metric whose largest value is at least so many times its smallest is also related on its logarithm."""
+"""A positive metric whose largest value is at least this many times its smallest is also related on its logarithm."""
 ARCHITECTURE = ("family", "depth", "width")
 
 
@@ -77,20 +78,26 @@ class Models:
         return regime_columns(self.frame)
 
     @property
+    def regimes(self) -> list[Regime]:
+        """The regime of every model of `frame`, in its order; the column of that name is the same as text."""
+        return [Regime.of(self.varying, values) for values in row_tuples(self.frame, self.varying)]
+
+    @property
     def better(self) -> int:
+        """-1 where a good model has a low outcome, 1 where it has a high one."""
         return BETTER[self.outcome]
 
     @cached_property
     def variables(self) -> list[Variable]:
         """Every tested metric of the trained models, and its logarithm where it spans a decade."""
-        found = []
+        variables = []
         for metric in self.metrics:
             values = self.trained[metric].to_numpy(dtype=float)
-            found.append(Variable(metric, "raw", values))
+            variables.append(Variable(metric, "raw", values))
             known = values[~np.isnan(values)]
             if metric not in NOT_TESTED and len(known) and known.min() > 0 and known.max() >= DECADE * known.min():
-                found.append(Variable(metric, "log", np.log(values)))
-        return found
+                variables.append(Variable(metric, "log", np.log(values)))
+        return variables
 
     @cached_property
     def toward(self) -> dict[str, Toward]:
@@ -101,7 +108,7 @@ class Models:
         }
 
     def expected(self, metric: str) -> int:
-        """The sign of r where more collapse goes with a better outcome; 0 where no direction is predicted."""
+        """The sign of r where more collapse correlates with a better outcome; 0 where no direction is predicted."""
         return self.toward[metric].sign * self.better
 
 
@@ -166,10 +173,7 @@ def _labelled(frame: pd.DataFrame) -> pd.DataFrame:
         f"{family or '?'} {_text(depth)}x{_text(width)}" for family, depth, width in row_tuples(frame, ARCHITECTURE)
     ]
     varying = regime_columns(frame)
-    frame["regime"] = [
-        " ".join(f"{column}={_text(value)}" for column, value in zip(varying, values, strict=True)) or "the only one"
-        for values in row_tuples(frame, varying)
-    ]
+    frame["regime"] = [str(Regime.of(varying, values)) for values in row_tuples(frame, varying)]
     frame["cell"] = frame["architecture"] + " " + frame["regime"]
     return frame
 

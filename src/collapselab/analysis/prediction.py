@@ -6,8 +6,9 @@ is left out in turn with all its models. The interval of a gain draws architectu
 permutation test needs models; and each fit must keep degrees of freedom beyond its parameters.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,9 @@ import pandas as pd
 from collapselab.analysis.attainable import FEWEST_FREEDOM, FEWEST_MODELS
 from collapselab.analysis.models import NOT_TESTED, Floats, Models, Variable
 from collapselab.analysis.resampling import Codes
+from collapselab.analysis.subsets import codes_of
+from collapselab.analysis.verdict import Cause, Reason
+from collapselab.analysis.words import CANNOT_TELL, NOT_MEASURED, Sentence, metric_label
 
 LAWS = {"power law": 1, "bending power law": 2}
 RESAMPLES = 2000
@@ -38,6 +42,7 @@ class Prediction:
     high: float | None = None
     scale: str = ""
     why: str | None = None
+    why_code: Cause | None = None
 
 
 def predictions(models: Models, *, seed: int = 0) -> list[Prediction]:
@@ -55,15 +60,16 @@ def _prediction(models: Models, variable: Variable, law: str, seed: int) -> Pred
         architectures=cells["architecture"].nunique(),
         scale=f"parameters and {tokens}",
     )
-    if why := _reason(row, cells, models.outcome):
-        return replace(row, why=why)
-    truth, folds = cells[models.outcome].to_numpy(dtype=float), _codes(cells["architecture"])
+    if reason := _reason(row, cells, models.outcome):
+        return replace(row, **reason.columns)
+    truth, folds = cells[models.outcome].to_numpy(dtype=float), codes_of(cells["architecture"])
     plain = _design(cells, tokens, LAWS[law])
     with_metric = np.column_stack([plain, _standard(cells["x"].to_numpy(dtype=float))])
     fitted, parameters = len(cells) - int(np.bincount(folds).max()), with_metric.shape[1]
     if fitted - parameters < FEWEST_FREEDOM:
         needed = f"{parameters + FEWEST_FREEDOM} are needed"
-        return replace(row, why=f"{fitted} models are left to fit {parameters} parameters to; {needed}.")
+        text = f"{fitted} models are left to fit {parameters} parameters to; {needed}."
+        return replace(row, **Reason(Cause.TOO_FEW, text).columns)
     errors = [(truth - np.exp(_left_out(z, np.log(truth), folds))) ** 2 for z in (plain, with_metric)]
     r2_law, r2_metric = (_r2(error, truth) for error in errors)
     low, high = _gain_interval(errors[0] - errors[1], truth, folds, seed)
@@ -71,7 +77,7 @@ def _prediction(models: Models, variable: Variable, law: str, seed: int) -> Pred
 
 
 def _cells(models: Models, variable: Variable) -> tuple[pd.DataFrame, str]:
-    """One row a cell, its seeds averaged, and the column that stands for the amount of training."""
+    """One row a cell, its seeds averaged, and the column that measures the amount of training."""
     columns = ["architecture", "cell", "parameters", "tokens", "epoch", models.outcome]
     frame = models.trained[columns].assign(x=variable.values)
     tokens = "tokens" if frame["tokens"].notna().all() else "epoch"
@@ -79,19 +85,18 @@ def _cells(models: Models, variable: Variable) -> tuple[pd.DataFrame, str]:
     return frame.groupby(["architecture", "cell"]).mean().reset_index(), tokens
 
 
-def _codes(labels: "pd.Series[Any]") -> Codes:
-    return np.asarray(pd.factorize(labels)[0], dtype=np.intp)
-
-
-def _reason(row: Prediction, cells: pd.DataFrame, outcome: str) -> str | None:
+def _reason(row: Prediction, cells: pd.DataFrame, outcome: str) -> Reason | None:
     if row.metric in NOT_TESTED:
-        return NOT_TESTED[row.metric]
+        return Reason(Cause.NOT_A_TEST, NOT_TESTED[row.metric])
     if row.architectures < FEWEST_MODELS:
-        return f"{row.architectures} architectures; to leave each out in turn takes {FEWEST_MODELS} or more."
+        text = f"{row.architectures} architectures; to leave each out in turn takes {FEWEST_MODELS} or more."
+        return Reason(Cause.TOO_FEW, text)
     for name, values in ((row.metric, cells["x"]), (outcome, cells[outcome])):
         if np.ptp(values) <= 1e-12 * values.abs().max():
-            return f"{name} is the same in all {row.n} models."
-    return f"{outcome} is not positive; a power law needs that." if (cells[outcome] <= 0).any() else None
+            return Reason(Cause.NO_VARIATION, f"{name} is the same in all {row.n} models.")
+    if (cells[outcome] <= 0).any():
+        return Reason(Cause.NO_FIT, f"{outcome} is not positive; a power law needs that.")
+    return None
 
 
 def _design(cells: pd.DataFrame, tokens: str, degree: int) -> Floats:
@@ -110,11 +115,11 @@ def _standard(values: Floats) -> Floats:
 
 def _left_out(z: Floats, y: Floats, folds: Codes) -> Floats:
     """The prediction for every model from the models of other architectures."""
-    found = np.empty_like(y)
+    predicted = np.empty_like(y)
     for fold in range(folds.max() + 1):
-        held = folds == fold
-        found[held] = z[held] @ np.linalg.lstsq(z[~held], y[~held])[0]
-    return found
+        left_out = folds == fold
+        predicted[left_out] = z[left_out] @ np.linalg.lstsq(z[~left_out], y[~left_out])[0]
+    return predicted
 
 
 def _r2(errors: Floats, truth: Floats) -> float:
@@ -129,3 +134,31 @@ def _gain_interval(saved: Floats, truth: Floats, folds: Codes, seed: int) -> tup
     spread = weights @ truth**2 - weights.sum(1) * means**2
     low, high = np.percentile((weights @ saved) / spread, [2.5, 97.5])
     return float(low), float(high)
+
+
+def sentences(models: Models, rows: Sequence[Prediction]) -> Iterable[Sentence]:
+    """What the laws predict, and which metrics add to every one of them."""
+    of_law = {law: [row for row in rows if row.law == law and row.gain is not None] for law in LAWS}
+    if not all(of_law.values()):
+        unknown = next(law for law, known in of_law.items() if not known)
+        why = next((row.why for row in rows if row.law == unknown), NOT_MEASURED)
+        yield Sentence("prediction", "prediction", f"Prediction of {models.outcome}: {CANNOT_TELL}; {why}")
+        return
+    r2 = ", ".join(f"{known[0].r2_law:.3f} ({law})" for law, known in of_law.items())
+    sure = set.intersection(*({metric_label(row) for row in known if _gains(row)} for known in of_law.values()))
+    last = list(LAWS)[-1]
+    helpful = sorted(
+        (row for row in of_law[last] if metric_label(row) in sure), key=lambda row: row.gain or 0.0, reverse=True
+    )
+    listed = ", ".join(f"{metric_label(row)} {row.r2_with_metric:.3f}" for row in helpful) or "none"
+    yield Sentence(
+        "prediction",
+        "prediction",
+        f"On architectures left out in turn, {of_law[last][0].scale} predict {models.outcome} with R² {r2}. Metrics "
+        f"whose gain has an interval above 0 beside every law, with R² beside the {last}: {listed}. They are measured "
+        "on the very model that is predicted: a gain shows shared information, not a cause.",
+    )
+
+
+def _gains(row: Prediction) -> bool:
+    return row.low is not None and row.low > 0

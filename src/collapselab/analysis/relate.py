@@ -1,26 +1,19 @@
 """Relations: every metric against the outcome, over all models, over every regime, and within cells of seeds.
 
-Within cells is where scale is held fixed: one cell is the seeds study of the paper, several are pooled by taking each
-cell's mean off. Of a run's checkpoints only the last takes part there, since the others are no further evidence.
-
-The paper's seven metrics are the family of the main tests; other metrics and all logarithms explore, in a family of
-their own. Both corrections are within a subset and a family.
+Within cells scale is held fixed: one cell is the seeds study of the paper; several are pooled by subtracting each
+cell's mean. The paper's seven metrics are the family of the main tests; other metrics and all logarithms explore, in a
+family of their own. Both corrections are within a subset and a family.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
 from collapselab.analysis.attainable import LEVEL, permutations_can_show, why_no_permutation
-from collapselab.analysis.corrections import benjamini_hochberg, holm
 from collapselab.analysis.models import NOT_TESTED, Floats, Models, Variable
 from collapselab.analysis.resampling import (
-    Codes,
     bootstrap_interval,
     centred,
     correlation,
@@ -29,19 +22,35 @@ from collapselab.analysis.resampling import (
     permutation_p,
     rank_correlation,
 )
+from collapselab.analysis.subsets import Subset, SubsetKind, count_of, subsets, within_cells
+from collapselab.analysis.verdict import (
+    Cause,
+    Corrected,
+    Goes,
+    Reason,
+    Verdict,
+    direction_of,
+    is_shown,
+    judged,
+    verdict_of,
+)
+from collapselab.analysis.words import (
+    CANNOT_TELL,
+    NO_DIRECTION,
+    NOT_MEASURED,
+    OPPOSITE,
+    PREDICTED,
+    Sentence,
+    by_metric,
+    count_shown,
+    many,
+    metric_label,
+    relation_column,
+    relation_words,
+)
 
 FEWEST = 3
 """Models beyond one a cell that a correlation needs: with two models it is always 1 or -1."""
-SMALLEST_CELL = 5
-"""Seeds that a cell needs to be listed by itself beside the pooled cells."""
-ALL, WITHIN = "all models", "within cells"
-
-
-class Tested(Protocol):
-    """A row that a corrected test belongs to."""
-
-    @property
-    def p_holm(self) -> float | None: ...
 
 
 @final
@@ -66,9 +75,9 @@ class Relation:
     cells: int = 1
     architectures: int = 1
     missing: int = 0
-    goes: str | None = None
-    """with: more collapse, better outcome, by the sign of r alone; against: more collapse, worse outcome."""
+    goes: Goes | None = None
     verdict: str | None = None
+    """`verdict_code` in words; None where it is that nobody can tell."""
     detectable_r: float | None = None
     """The smallest |r| found with 80 % power at 5 % by this number of models, before correction and at Holm's first
     step."""
@@ -77,45 +86,9 @@ class Relation:
     """Models of one cell that would find the observed r with that power, before correction."""
     why: str | None = None
     """Why there is no r, or an r without p and verdict."""
-
-
-@final
-@dataclass(frozen=True)
-class Subset:
-    """Some of the trained models, and the cells whose means are taken off before they are related."""
-
-    name: str
-    members: Codes
-    cell_labels: Codes
-    unit_labels: Codes
-    """What is independent, and what the bootstrap draws: architectures; runs where all are of one architecture; models
-    where each cell's mean is subtracted."""
-
-    @cached_property
-    def cells(self) -> Codes:
-        return _codes(self.cell_labels)
-
-    @cached_property
-    def units(self) -> Codes:
-        return _codes(self.unit_labels)
-
-    @property
-    def freedom(self) -> int:
-        """Models beyond the first of each cell, and one: what counts as the number of models in one cell."""
-        return len(self.members) - _count(self.cells) + 1
-
-    @property
-    def units_per_cell(self) -> list[int]:
-        """How many independent units each cell has: what can be permuted."""
-        pairs = np.unique(np.stack([self.cells, self.units]), axis=1)
-        return [int(count) for count in np.bincount(pairs[0])]
-
-    def only(self, known: NDArray[np.bool_]) -> "Subset":
-        """The members that are known, without those that are then alone in their cell: they say nothing."""
-        kept = np.flatnonzero(known)
-        sizes = np.bincount(self.cells[kept], minlength=1)
-        kept = kept[sizes[self.cells[kept]] > 1]
-        return Subset(self.name, self.members[kept], self.cell_labels[kept], self.unit_labels[kept])
+    verdict_code: Verdict = Verdict.CANNOT_TELL
+    why_code: Cause | None = None
+    subset_kind: SubsetKind = SubsetKind.ALL
 
 
 def relate(models: Models, *, permutations: int = 10_000, seed: int = 0) -> list[Relation]:
@@ -125,45 +98,6 @@ def relate(models: Models, *, permutations: int = 10_000, seed: int = 0) -> list
         for subset in subsets(models)
         for relation in relate_subset(models, subset, permutations=permutations, seed=seed)
     ]
-
-
-def subsets(models: Models) -> Iterator[Subset]:
-    """All models; each regime, if there are several; within cells, pooled; each large cell, if there are several."""
-    frame = models.trained
-    yield _across(ALL, frame, np.arange(len(frame)))
-    regimes = frame["regime"].unique()
-    for regime in regimes if len(regimes) > 1 else []:
-        yield _across(f"regime {regime}", frame, np.flatnonzero(frame["regime"] == regime))
-    pooled = within_cells(frame)
-    yield pooled
-    cells = _count(pooled.cells)
-    for cell in range(cells) if cells > 1 else []:
-        members = pooled.members[pooled.cells == cell]
-        if len(members) >= SMALLEST_CELL:
-            name = frame["cell"].iloc[members[0]]
-            yield Subset(f"seeds of {name}", members, np.zeros_like(members), np.arange(len(members)))
-
-
-def within_cells(frame: pd.DataFrame) -> Subset:
-    """The last checkpoints of all models that have a twin of another seed."""
-    last = frame[frame["last"]]
-    twins = last[last.groupby("cell")["run"].transform("size") > 1]
-    members = twins.index.to_numpy(dtype=np.intp)
-    return Subset(WITHIN, members, _codes(twins["cell"]), np.arange(len(members)))
-
-
-def _across(name: str, frame: pd.DataFrame, members: Codes) -> Subset:
-    architectures = _codes(frame["architecture"].iloc[members])
-    units = architectures if _count(architectures) > 1 else _codes(frame["run"].iloc[members])
-    return Subset(name, members, np.zeros(len(members), dtype=np.intp), units)
-
-
-def _codes(labels: Any) -> Codes:
-    return np.asarray(pd.factorize(labels)[0], dtype=np.intp)
-
-
-def _count(codes: Codes) -> int:
-    return int(codes.max()) + 1 if len(codes) else 0
 
 
 def relate_subset(models: Models, subset: Subset, *, permutations: int, seed: int) -> list[Relation]:
@@ -179,9 +113,14 @@ def relate_subset(models: Models, subset: Subset, *, permutations: int, seed: in
         chosen = subset.only(np.frombuffer(pattern, dtype=bool))
         variables = [models.variables[number] for number in numbers]
         blank = [_blank(models, subset, chosen, variable) for variable in variables]
-        found = _filled(models, chosen, variables, blank, permutations=permutations, seed=seed)
-        relations.update(zip(numbers, found, strict=True))
-    return _judged(models, [relations[number] for number in sorted(relations)])
+        filled = _filled(models, chosen, variables, blank, permutations=permutations, seed=seed)
+        relations.update(zip(numbers, filled, strict=True))
+    return judged(
+        [relations[number] for number in sorted(relations)],
+        family=lambda row: row.family,
+        p=lambda row: row.p_permutation,
+        with_verdict=lambda row, corrected: _powered(_with_verdict(models, row, corrected), corrected.family_size),
+    )
 
 
 def _blank(models: Models, subset: Subset, chosen: Subset, variable: Variable) -> Relation:
@@ -192,9 +131,10 @@ def _blank(models: Models, subset: Subset, chosen: Subset, variable: Variable) -
         n=len(chosen.members),
         transform=variable.transform,
         family="paper" if variable.in_paper else "exploration",
-        cells=_count(chosen.cells),
+        cells=count_of(chosen.cells),
         architectures=models.trained["architecture"].iloc[chosen.members].nunique(),
         missing=len(subset.members) - len(chosen.members),
+        subset_kind=subset.kind,
     )
 
 
@@ -205,40 +145,43 @@ def _filled(
     y = models.trained[models.outcome].to_numpy(dtype=float)[chosen.members]
     reasons = [_reason(chosen, relation, x[:, i], y) for i, relation in enumerate(blank)]
     tested = [i for i, reason in enumerate(reasons) if reason is None]
-    filled = [replace(relation, why=reason) for relation, reason in zip(blank, reasons, strict=True)]
+    filled = [replace(row, **reason.columns) if reason else row for row, reason in zip(blank, reasons, strict=True)]
     if tested:
         numbers = _statistics(chosen, x[:, tested], y, permutations=permutations, seed=seed)
         for column, i in enumerate(tested):
             known: dict[str, Any] = {name: _known(values[column]) for name, values in numbers.items()}
-            filled[i] = replace(blank[i], **known, why=_why_no_p(chosen, blank[i]))
+            untested = _why_no_p(chosen, blank[i])
+            filled[i] = replace(blank[i], **known, **(untested.columns if untested else {}))
     return filled
 
 
-def _why_no_p(chosen: Subset, relation: Relation) -> str | None:
+def _why_no_p(chosen: Subset, relation: Relation) -> Reason | None:
     """Why a correlation that can be computed has no p and no verdict; None where it has."""
     units = chosen.units_per_cell
     if permutations_can_show(units):
         return None
-    return why_no_permutation(units, "architectures" if sum(units) == relation.architectures > 1 else "models")
+    noun = "architectures" if sum(units) == relation.architectures > 1 else "models"
+    return Reason(Cause.TOO_FEW, why_no_permutation(units, noun))
 
 
-def _reason(chosen: Subset, relation: Relation, x: Floats, y: Floats) -> str | None:
+def _reason(chosen: Subset, relation: Relation, x: Floats, y: Floats) -> Reason | None:
     if relation.metric in NOT_TESTED:
-        return NOT_TESTED[relation.metric]
+        return Reason(Cause.NOT_A_TEST, NOT_TESTED[relation.metric])
     if chosen.freedom < FEWEST:
         models = f"{relation.n} models" + (f" in {relation.cells} cells" if relation.cells > 1 else "")
-        return f"{models}: too few for a correlation." if relation.n else "no two models to compare."
+        text = f"{models}: too few for a correlation." if relation.n else "no two models to compare."
+        return Reason(Cause.TOO_FEW, text)
     for name, values in ((relation.metric, x), (relation.outcome, y)):
         if np.abs(centred(values, chosen.cells)).max() <= 1e-12 * np.abs(values).max():
             where = " within every cell" if relation.cells > 1 else ""
-            return f"{name} is the same in all {relation.n} models{where}."
+            return Reason(Cause.NO_VARIATION, f"{name} is the same in all {relation.n} models{where}.")
     return None
 
 
 def _statistics(chosen: Subset, x: Floats, y: Floats, *, permutations: int, seed: int) -> dict[str, Floats]:
     x, y = centred(x, chosen.cells), centred(y, chosen.cells)
     r = correlation(x, y, chosen.cells)
-    draws = chosen.freedom if _count(chosen.cells) > 1 else None  # what is centred in small cells repeats itself
+    draws = chosen.freedom if count_of(chosen.cells) > 1 else None  # what is centred in small cells repeats itself
     low, high = bootstrap_interval(x, y, chosen.units, draws=draws, resamples=permutations, seed=seed)
     numbers = {"r": r, "r2": r**2, "rho": rank_correlation(x, y, chosen.cells), "low": low, "high": high}
     if permutations_can_show(chosen.units_per_cell):
@@ -250,50 +193,17 @@ def _known(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _judged(models: Models, relations: list[Relation]) -> list[Relation]:
-    for family in ("paper", "exploration"):
-        tested = {i: row.p_permutation for i, row in enumerate(relations)
-                  if row.family == family and row.p_permutation is not None}  # fmt: skip
-        if not tested:
-            continue
-        p = list(tested.values())
-        for i, p_holm, p_bh in zip(tested, holm(p), benjamini_hochberg(p), strict=True):
-            corrected = replace(relations[i], p_holm=p_holm, p_bh=p_bh)
-            relations[i] = _powered(_with_verdict(models, corrected), family_size=len(tested))
-    return relations
-
-
-def _with_verdict(models: Models, relation: Relation) -> Relation:
+def _with_verdict(models: Models, relation: Relation, corrected: Corrected) -> Relation:
     assert relation.r is not None
-    assert relation.p_holm is not None
-    expected = models.expected(relation.metric)
-    goes = None if expected == 0 or relation.r == 0 else "with" if relation.r * expected > 0 else "against"
-    return replace(relation, goes=goes, verdict=verdict(goes, models, shown=is_shown(relation)))
+    tested = replace(relation, p_holm=corrected.holm, p_bh=corrected.bh)
+    goes = direction_of(relation.r, models.expected(relation.metric))
+    code = verdict_of(goes, shown=is_shown(tested))
+    words = relation_column(code, outcome=models.outcome, better=models.better)
+    return replace(tested, goes=goes, verdict=words, verdict_code=code)
 
 
-CANNOT_TELL = "cannot tell"
-"""What is said in place of a verdict where there is none."""
-
-
-def is_shown(row: Tested) -> bool:
-    """Whether a corrected test shows it; a p of 0, which a tiny one is printed as, is shown."""
-    return row.p_holm is not None and row.p_holm < LEVEL
-
-
-def verdict(goes: str | None, models: Models, *, shown: bool) -> str:
-    """What a corrected test allows to say, and no more."""
-    if not shown:
-        return "not shown"
-    if goes is None:
-        return "related; collapse predicts no direction"
-    lower, higher = ("lower", "higher") if models.better < 0 else ("higher", "lower")
-    if goes == "with":
-        return f"more collapse goes with {lower} {models.outcome}"
-    return f"wrong way: more collapse goes with {higher} {models.outcome}"
-
-
-def _powered(relation: Relation, *, family_size: int) -> Relation:
-    if relation.subset != WITHIN or relation.r is None:
+def _powered(relation: Relation, family_size: int) -> Relation:
+    if relation.subset_kind is not SubsetKind.WITHIN or relation.r is None:
         return relation
     return replace(
         relation,
@@ -301,3 +211,124 @@ def _powered(relation: Relation, *, family_size: int) -> Relation:
         detectable_r_corrected=_known(detectable(relation.n, cells=relation.cells, alpha=LEVEL / family_size)),
         models_needed=models_needed(relation.r),
     )
+
+
+def sentences(models: Models, relations: Sequence[Relation]) -> Iterable[Sentence]:
+    """Across models, which is a description; then with scale held fixed."""
+    yield from (Sentence("across models", "relate", text) for text in _across_models(models, relations))
+    yield from (Sentence("scale held fixed", "relate", text) for text in _fixed_scale(models, relations))
+
+
+def _across_models(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
+    rows = _main(row for row in relations if row.subset_kind is SubsetKind.ALL)
+    if not rows:
+        yield f"No metric can be related to {models.outcome} across all models; relate.csv says why for each."
+        return
+    strongest = max(rows, key=lambda row: abs(row.r or 0.0))
+    if all(row.verdict_code is Verdict.CANNOT_TELL for row in rows):
+        yield (
+            f"Across all models: {CANNOT_TELL}; {rows[0].why} The strongest correlation with {models.outcome} is "
+            f"{_named(strongest)}; it describes these models and no others."
+        )
+        return
+    parts = {
+        Verdict.AS_PREDICTED: f"these correlate with a better {models.outcome} {PREDICTED}",
+        Verdict.OPPOSITE: f"significant {OPPOSITE}",
+        Verdict.NO_DIRECTION: f"significant, where {NO_DIRECTION}",
+        Verdict.NOT_SHOWN: "not shown",
+        Verdict.CANNOT_TELL: CANNOT_TELL,
+    }
+    listed = {code: ", ".join(_with_r(row) for row in rows if row.verdict_code is code) for code in parts}
+    listed[Verdict.AS_PREDICTED] = listed[Verdict.AS_PREDICTED] or "none"
+    yield (
+        f"Across all models, which differ in size and training, "
+        f"{'; '.join(f'{parts[code]}: {metrics}' for code, metrics in listed.items() if metrics)}. The strongest is "
+        f"{_named(strongest)}. Models that share an architecture or a run are not independent: this describes them "
+        "and says nothing of collapse apart from scale."
+    )
+    regimes = _main(row for row in relations if row.subset_kind is SubsetKind.REGIME)
+    if regimes and all(row.verdict_code is Verdict.CANNOT_TELL for row in regimes):
+        yield f"Within regimes, where size still differs: {CANNOT_TELL}; {regimes[0].why}"
+    elif regimes:
+        counts = "; ".join(_over_regimes(of_metric) for of_metric in by_metric(regimes))
+        yield f"Within regimes, where size still differs, number of regimes shown after Holm's correction: {counts}."
+
+
+def _over_regimes(rows: Sequence[Relation]) -> str:
+    values = [row.r for row in rows if row.r is not None]
+    shown, directions = count_shown(rows)
+    untested = sum(row.verdict_code is Verdict.CANNOT_TELL for row in rows)
+    aside = f" ({CANNOT_TELL} in {untested})" if untested else ""
+    return f"{rows[0].metric} {shown} of {len(rows)}{directions}{aside}, r {min(values):+.2f} to {max(values):+.2f}"
+
+
+def _fixed_scale(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
+    rows = [row for row in relations if row.subset_kind is SubsetKind.WITHIN]
+    main = _main(rows)
+    if not main:
+        reason = next((row.why for row in rows if row.why), NOT_MEASURED)
+        yield f"With scale held fixed these tables say nothing: {reason} Train the same model with several seeds."
+        return
+    tested = [row for row in main if row.verdict_code is not Verdict.CANNOT_TELL]
+    untested = "; ".join(_named(row) for row in main if row.verdict_code is Verdict.CANNOT_TELL)
+    if not tested:
+        yield f"With scale held fixed: {CANNOT_TELL}; {main[0].why} Train the same model with more seeds."
+        yield f"Correlations among seeds that no test can judge: {untested}."
+        return
+    first = max(tested, key=lambda row: row.n)
+    rest = [row for row in tested if row.verdict_code is Verdict.NOT_SHOWN]
+    where = "one cell" if first.cells == 1 else f"{first.cells} cells, each cell's mean subtracted"
+    shown = "; ".join(_shown_words(models, row) for row in tested if row not in rest) or "none"
+    yield (
+        f"With scale held fixed ({first.n} models of {where}, that differ in their seed alone), shown after Holm's "
+        f"correction over {many(len(tested), 'metric')}: {shown}."
+    )
+    if rest:
+        listed = "; ".join(f"{_named(row)}, p {row.p_permutation:.2g}{_aside(row)}" for row in rest)
+        yield f"Not shown there, p before correction: {listed}."
+    if untested:
+        yield f"Of too few models, so {CANNOT_TELL}: {untested}."
+    yield from _power(first, rest)
+    if first.cells == 1:
+        cell = models.trained["cell"].iloc[within_cells(models.trained).members[0]]
+        yield f"All of that is one architecture in one regime ({cell}): whether it holds elsewhere is not known."
+    explored = [row for row in rows if row.family == "exploration" and is_shown(row)]
+    if explored:
+        listed = "; ".join(_shown_words(models, row) for row in explored)
+        yield f"Exploring further metrics and logarithms, corrected among themselves: {listed}."
+
+
+def _shown_words(models: Models, row: Relation) -> str:
+    words = relation_words(row.verdict_code, outcome=models.outcome, better=models.better)
+    return f"{_named(row)}, Holm p {row.p_holm:.2g}, {words}"
+
+
+def _aside(row: Relation) -> str:
+    return f", and its sign is {OPPOSITE}" if row.goes is Goes.AGAINST else ""
+
+
+def _power(first: Relation, rest: Sequence[Relation]) -> Iterable[str]:
+    if first.detectable_r is None or first.detectable_r_corrected is None:
+        yield "There are too few models to say what they could have found."
+        return
+    text = (
+        f"{first.n} models find |r| of {first.detectable_r:.2f} with 80 % power, {first.detectable_r_corrected:.2f} at "
+        "the strictest step of the correction; a smaller effect may be there unseen"
+    )
+    needed = ", ".join(f"{row.metric} {row.models_needed:,}" for row in rest if row.models_needed)
+    yield f"{text}. Seeds in one cell that the correlations seen would need: {needed}." if needed else f"{text}."
+
+
+def _main(rows: Iterable[Relation]) -> list[Relation]:
+    """The rows of the paper's metrics that have a number; where there are none, of all metrics on their raw scale."""
+    known = [row for row in rows if row.r is not None and row.transform == "raw"]
+    return [row for row in known if row.family == "paper"] or known
+
+
+def _with_r(row: Relation) -> str:
+    return f"{row.metric} (r {row.r:+.2f})"
+
+
+def _named(row: Relation) -> str:
+    interval = "" if row.low is None or row.high is None else f" [{row.low:+.2f}, {row.high:+.2f}]"
+    return f"{metric_label(row)} (r {row.r:+.2f}{interval})"

@@ -1,11 +1,12 @@
 """Correlations within cells, their permutation tests and bootstrap intervals, for many metrics in one matrix product.
 
-A correlation within cells is that of what is left when each cell's mean is taken off. One cell of all models: the plain
-correlation. Permuting the outcome within cells leaves every cell's mean where it is, so scale can never be what the
-test finds.
+A correlation within cells is that of what is left when each cell's mean is subtracted. One cell of all models: the
+plain correlation. Permuting the outcome within cells leaves every cell's mean where it is, so scale can never be what
+the test finds.
 """
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 CHUNK = 2_000_000
-"""Random numbers that are held at a time."""
+"""Random numbers in memory at a time."""
 SMALLEST_BOOTSTRAP = 5
 """Fewer units than this have no interval worth printing."""
 TIE = 1e-9
@@ -48,21 +49,44 @@ def rank_correlation(x: Floats, y: Floats, cells: Codes) -> Floats:
 
 
 def permutation_p(x: Floats, y: Floats, cells: Codes, *, permutations: int, seed: int) -> Floats:
-    """Two-sided p of each column of x with y: the share of |r| that permuting y within cells makes as large as found.
+    """Two-sided p of each column of x with y: the share of permutations of y within cells with an |r| as large.
 
-    The found order counts as one of the permutations, so no p is 0 and none is too small on average. The same seed and
-    number of models give the same permutations, whatever else is in the table.
+    The observed order counts as one of the permutations, so no p is 0 and none is too small on average. The same seed
+    and number of models give the same permutations, whatever else is in the table.
     """
-    order = np.argsort(cells, kind="stable")
-    x, y, cells = centred(x, cells)[order], centred(y, cells)[order], cells[order]
-    least = np.abs(y @ x) * (1 - TIE)
-    rng = np.random.default_rng(seed)
+    observed, permuted = _permuted_products(x, y, cells, permutations=permutations, seed=seed)
+    least = np.abs(observed) * (1 - TIE)
     as_large = np.zeros(x.shape[1], dtype=np.int64)
-    for count in _chunks(permutations, len(y)):
-        shuffled = np.argsort(cells + rng.random((count, len(y))), axis=1)  # cells are integers: none leaves its own
-        as_large += (np.abs(y[shuffled] @ x) >= least).sum(0)
+    for products in permuted:
+        as_large += (np.abs(products) >= least).sum(0)
     p: Floats = (1 + as_large) / (1 + permutations)
     return p
+
+
+def permuted_correlations(x: Floats, y: Floats, cells: Codes, *, permutations: int, seed: int) -> Floats:
+    """r of x (models,) with every permutation of y within cells: those that `permutation_p` of the same seed counts."""
+    _, permuted = _permuted_products(x[:, None], y, cells, permutations=permutations, seed=seed)
+    left_x, left_y = centred(x, cells), centred(y, cells)
+    r: Floats = np.concatenate(list(permuted))[:, 0] / np.sqrt((left_x @ left_x) * (left_y @ left_y))
+    return r
+
+
+def _permuted_products(
+    x: Floats, y: Floats, cells: Codes, *, permutations: int, seed: int
+) -> tuple[Floats, Iterator[Floats]]:
+    """yᵀx of the centred values as they are, and chunk by chunk with y permuted within cells."""
+    order = np.argsort(cells, kind="stable")
+    x, y, cells = centred(x, cells)[order], centred(y, cells)[order], cells[order]
+    rng = np.random.default_rng(seed)
+
+    def permuted() -> Iterator[Floats]:
+        for count in _chunks(permutations, len(y)):
+            shuffled = np.argsort(
+                cells + rng.random((count, len(y))), axis=1
+            )  # cells are integers: none leaves its own
+            yield y[shuffled] @ x
+
+    return y @ x, permuted()
 
 
 def bootstrap_interval(
@@ -81,13 +105,12 @@ def bootstrap_interval(
     sums = np.zeros((total, products.shape[1]))
     np.add.at(sums, units, products)
     sizes = np.bincount(units).astype(float)
-    found = []
+    draws = total if draws is None else draws
+    values = []
     for count in _chunks(resamples, total):
-        weights = rng.multinomial(total if draws is None else draws, np.full(total, 1 / total), size=count).astype(
-            float
-        )
-        found.append(_weighted_correlation(weights @ sums, (weights @ sizes)[:, None], x.shape[1]))
-    low, high = np.nanpercentile(np.concatenate(found), [2.5, 97.5], axis=0)
+        weights = rng.multinomial(draws, np.full(total, 1 / total), size=count).astype(float)
+        values.append(_weighted_correlation(weights @ sums, (weights @ sizes)[:, None], x.shape[1]))
+    low, high = np.nanpercentile(np.concatenate(values), [2.5, 97.5], axis=0)
     return low, high
 
 

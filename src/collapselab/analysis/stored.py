@@ -1,4 +1,4 @@
-"""An analysis, and how it is kept: five tables, and `summary.json` that says what they were made from.
+"""An analysis, and how it is kept: a table for every statement, and `summary.json` that says what they were made from.
 
 The summary is written last and holds the sha256 of the tables that were analysed, of each table that came out, and the
 version of the program. An analysis of which any of that has changed is never shown: it is made again.
@@ -6,38 +6,37 @@ version of the program. An analysis of which any of that has changed is never sh
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, TypeVar, final, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, final, get_type_hints
 
 from collapselab import __version__
-from collapselab.analysis.controls import Control
-from collapselab.analysis.diagnosis import Finding
 from collapselab.analysis.models import BETTER
-from collapselab.analysis.prediction import Prediction
-from collapselab.analysis.relate import Relation
-from collapselab.analysis.summary import Sentence
-from collapselab.analysis.trends import Trend
+from collapselab.analysis.regime import Regime
+from collapselab.analysis.statements import STATEMENTS
+from collapselab.analysis.words import Sentence
 from collapselab.disk import read_document, write_document
 from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.records.csv_file import parse_table, read_bytes, shown, table_bytes, write_bytes
 from collapselab.records.tables import StoredTables
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from collapselab.analysis.controls import Control
+    from collapselab.analysis.diagnosis import Finding
+    from collapselab.analysis.prediction import Prediction
+    from collapselab.analysis.relate import Relation
+    from collapselab.analysis.trends import Trend
+
 SUMMARY = "summary.json"
 FORMAT = 2
-KINDS: dict[str, type] = {
-    "relate": Relation,
-    "controls": Control,
-    "trends": Trend,
-    "prediction": Prediction,
-    "diagnosis": Finding,
-}
 PERMUTATIONS = (99, 10_000_000)
 """Fewer could not reach 0.05 after any correction; more would take days."""
-Line = TypeVar("Line")
+TableRow = TypeVar("TableRow")
 
 
 @final
@@ -66,43 +65,66 @@ class Request:
 @final
 @dataclass(frozen=True)
 class Analysis:
-    """All that `analyze` found; `to_json()` is the whole of it."""
+    """All that `analyze` found; `to_json()` is the whole of it, `frames` has each table as a DataFrame."""
 
     directory: Path
     outcome: str
     permutations: int
     seed: int
     models: int
-    relations: list[Relation]
-    controls: list[Control]
-    trends: list[Trend]
-    predictions: list[Prediction]
-    findings: list[Finding]
+    tables: dict[str, Sequence[Any]]
+    """The rows of each table by its name: `relate`, `controls`, …"""
     sentences: list[Sentence]
     sources: dict[str, str]
     """sha256 of `runs.csv` and `results.csv`."""
 
     def to_json(self) -> dict[str, Any]:
         """The summary and every table, ready for `json.dumps`."""
-        tables = {name: [asdict(row) for row in rows] for name, rows in self.tables.items()}
-        return {**self.summary(), **tables}
+        tables = {name: [_cells(row) for row in rows] for name, rows in self.tables.items()}
+        return {**self.summary, **tables}
 
+    @property
     def summary(self) -> dict[str, Any]:
-        """What `summary.json` holds beside the hashes of the tables that came out."""
+        """What `summary.json` says: the request, the tables that were analysed, and the sentences."""
         about = {name: getattr(self, name) for name in ("outcome", "models", "permutations", "seed")}
         sentences = [asdict(row) for row in self.sentences]
         return {"directory": str(self.directory), **about, "tables": self.sources, "sentences": sentences}
 
     @property
-    def tables(self) -> dict[str, Sequence[Any]]:
-        """The rows of each table by its name."""
-        found = (self.relations, self.controls, self.trends, self.predictions, self.findings)
-        return dict(zip(KINDS, found, strict=True))
+    def frames(self) -> dict[str, "pd.DataFrame"]:
+        """Every table as a DataFrame, by its name."""
+        import pandas as pd
+
+        return {
+            name: pd.DataFrame([_cells(row) for row in rows], columns=_columns(STATEMENTS[name].row))
+            for name, rows in self.tables.items()
+        }
+
+    @property
+    def relations(self) -> "Sequence[Relation]":
+        return self.tables["relate"]
+
+    @property
+    def controls(self) -> "Sequence[Control]":
+        return self.tables["controls"]
+
+    @property
+    def trends(self) -> "Sequence[Trend]":
+        return self.tables["trends"]
+
+    @property
+    def predictions(self) -> "Sequence[Prediction]":
+        return self.tables["prediction"]
+
+    @property
+    def findings(self) -> "Sequence[Finding]":
+        return self.tables["diagnosis"]
 
     def contents(self) -> dict[str, bytes]:
         """The bytes of each table's file, by its name."""
         return {
-            f"{name}.csv": table_bytes(_columns(KINDS[name]), map(astuple, rows)) for name, rows in self.tables.items()
+            f"{name}.csv": table_bytes(_columns(STATEMENTS[name].row), (_cells(row).values() for row in rows))
+            for name, rows in self.tables.items()
         }
 
     def write(self, folder: Path) -> None:
@@ -111,7 +133,7 @@ class Analysis:
         for name, content in contents.items():
             write_bytes(folder / name, content)
         facts = {"format": FORMAT, "program": program_version(), "files": _hashes(contents)}
-        write_document(folder / SUMMARY, {**facts, **self.summary()})
+        write_document(folder / SUMMARY, {**facts, **self.summary})
 
 
 def read_analysis(directory: Path, tables: StoredTables) -> Analysis | None:
@@ -119,20 +141,19 @@ def read_analysis(directory: Path, tables: StoredTables) -> Analysis | None:
     folder = directory / "analysis"
     try:
         summary = read_document(folder / SUMMARY)
-        contents = {f"{name}.csv": read_bytes(folder / f"{name}.csv") for name in KINDS}
+        contents = {f"{name}.csv": read_bytes(folder / f"{name}.csv") for name in STATEMENTS}
     except (FileNotFoundError, DamagedError, RunError):
         return None
     made_from = {"program": program_version(), "tables": tables.hashes, "files": _hashes(contents)}
     if any(summary.get(name) != value for name, value in made_from.items()):
         return None
-    rows: dict[str, list[Any]] = {
-        name: _parsed(contents[f"{name}.csv"], folder / f"{name}.csv", kind) for name, kind in KINDS.items()
+    rows: dict[str, Sequence[Any]] = {
+        name: _parsed(contents[f"{name}.csv"], folder / f"{name}.csv", statement.row)
+        for name, statement in STATEMENTS.items()
     }
-    return Analysis(
-        directory, summary["outcome"], summary["permutations"], summary["seed"], summary["models"],
-        rows["relate"], rows["controls"], rows["trends"], rows["prediction"], rows["diagnosis"],
-        [Sentence(**sentence) for sentence in summary["sentences"]], tables.hashes,
-    )  # fmt: skip
+    sentences = [Sentence(**sentence) for sentence in summary["sentences"]]
+    request = (summary["outcome"], summary["permutations"], summary["seed"])
+    return Analysis(directory, *request, summary["models"], rows, sentences, tables.hashes)
 
 
 def last_request(directory: Path) -> Request:
@@ -163,13 +184,13 @@ def program_version() -> str:
 
 
 def _source(folder: Traversable, prefix: str) -> list[tuple[str, bytes]]:
-    found = []
-    for one in folder.iterdir():
-        if one.is_dir() and one.name != "__pycache__":
-            found += _source(one, f"{prefix}{one.name}/")
-        elif one.is_file():
-            found.append((prefix + one.name, one.read_bytes()))
-    return found
+    contents = []
+    for entry in folder.iterdir():
+        if entry.is_dir() and entry.name != "__pycache__":
+            contents += _source(entry, f"{prefix}{entry.name}/")
+        elif entry.is_file():
+            contents.append((prefix + entry.name, entry.read_bytes()))
+    return contents
 
 
 def _hashes(contents: dict[str, bytes]) -> dict[str, str]:
@@ -180,16 +201,22 @@ def _columns(kind: type) -> list[str]:
     return [field.name for field in fields(kind)]
 
 
-def _parsed(content: bytes, path: Path, kind: type[Line]) -> list[Line]:
-    """The lines of one of the tables, as what they were before they were written."""
+def _cells(row: Any) -> dict[str, Any]:
+    """A row by its columns, as it is written."""
+    values = ((field.name, getattr(row, field.name)) for field in fields(row))
+    return {name: str(value) if isinstance(value, Regime) else value for name, value in values}
+
+
+def _parsed(content: bytes, path: Path, kind: type[TableRow]) -> list[TableRow]:
+    """The rows of one of the tables, as what they were before they were written."""
     hints, (header, lines) = get_type_hints(kind), parse_table(content, path)
     return [
-        kind(**{name: _cell(text, hints[name]) for name, text in zip(header, line, strict=True)}) for _, line in lines
+        kind(**{name: _value(text, hints[name]) for name, text in zip(header, line, strict=True)}) for _, line in lines
     ]
 
 
-def _cell(text: str, hint: Any) -> Any:
-    if hint in (str, int, float):
-        return hint(text)
-    kinds = [kind for kind in hint.__args__ if kind is not type(None)]
-    return kinds[0](text) if text else None
+def _value(text: str, hint: Any) -> Any:
+    kinds = [kind for kind in getattr(hint, "__args__", (hint,)) if kind is not type(None)]
+    if hint is not kinds[0] and not text:
+        return None
+    return Regime.read(text) if kinds[0] is Regime else kinds[0](text)

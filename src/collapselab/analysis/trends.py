@@ -1,14 +1,16 @@
-"""Trends: does a property develop with width, depth and training, and what does regularisation do to it?
+"""Trends: does a property develop with width, depth and training, and what is the effect of regularisation on it?
 
 Along one axis all other settings are fixed: models that differ in that axis alone form a group, in which the metric's
 rank correlation with the axis says whether it rises or falls. Regularisation is compared in pairs, its strongest level
 against its weakest in otherwise equal models. Seeds are averaged first. A sign test over groups or pairs says whether
-one way prevails; it takes groups as independent, so only a run's last checkpoint is in them, but for the axis of
-checkpoints.
+one direction prevails; it takes groups as independent, so only a run's last checkpoint is in them, except along the
+axis of checkpoints.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import final
 
 import numpy as np
@@ -16,13 +18,31 @@ import pandas as pd
 from scipy.stats import binomtest, rankdata
 
 from collapselab.analysis.attainable import LEVEL, signs_can_show
-from collapselab.analysis.corrections import holm
 from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, Floats, Models
+from collapselab.analysis.regime import Regime
+from collapselab.analysis.verdict import Cause, Corrected, Reason, Verdict, direction_of, judged, verdict_of
+from collapselab.analysis.words import ALONG, CANNOT_TELL, Sentence, trend_column
 from collapselab.core.metrics import METRICS
 
 AXES = ("width", "depth", "epochs", "epoch")
 """Of training there are two: runs of different length, each at its end, and the checkpoints of one run."""
 REGULARISERS = ("weight_decay", "dropout", "label_smoothing")
+AXIS_NAMES = {
+    "width": "With width",
+    "depth": "With depth",
+    "epochs": "With longer training",
+    "epoch": "From checkpoint to checkpoint of a run",
+}
+LEVELS = 6
+"""Levels of an axis that are listed; more are counted."""
+
+
+@final
+class Trending(StrEnum):
+    """The direction in which a value changes."""
+
+    RISES = "rises"
+    FALLS = "falls"
 
 
 @final
@@ -31,7 +51,8 @@ class Trend:
     """One metric along one axis; a row of `trends.csv`. The outcome is there too, as if it were a metric."""
 
     axis: str
-    where: str
+    where: Regime | None
+    """Of a regulariser: the other settings of the pairs."""
     metric: str
     outcome: str
     groups: int = 0
@@ -40,8 +61,8 @@ class Trend:
     rises: int = 0
     falls: int = 0
     unchanged: int = 0
-    toward: str | None = None
-    """rises or falls: the way of collapse, or of a better outcome."""
+    toward: Trending | None = None
+    """The direction of collapse, or of a better outcome."""
     share_toward: float | None = None
     median_rho: float | None = None
     median_effect: float | None = None
@@ -49,9 +70,27 @@ class Trend:
     p_sign: float | None = None
     p_holm: float | None = None
     verdict: str | None = None
+    """`verdict_code` in words; None where it is that nobody can tell."""
     family: str = "exploration"
     """paper: the outcome and the paper's seven metrics, which are corrected among themselves."""
     why: str | None = None
+    verdict_code: Verdict = Verdict.CANNOT_TELL
+    why_code: Cause | None = None
+
+    @property
+    def of_outcome(self) -> bool:
+        """Whether the row is about the outcome itself."""
+        return self.metric == self.outcome
+
+    @property
+    def change(self) -> Trending:
+        """The direction of most groups."""
+        return Trending.RISES if self.rises > self.falls else Trending.FALLS
+
+    @property
+    def groups_toward(self) -> int:
+        """Groups that change toward collapse, or toward a better outcome; where neither is known, those that rise."""
+        return self.falls if self.toward is Trending.FALLS else self.rises
 
 
 def trends(models: Models) -> list[Trend]:
@@ -59,7 +98,12 @@ def trends(models: Models) -> list[Trend]:
     rows = [row for axis in AXES for row in _along(models, axis)]
     varying = models.varying
     rows += [row for column in REGULARISERS if column in varying for row in _paired(models, column)]
-    return _judged(rows)
+    return judged(
+        _testable(rows),
+        family=_family_of,
+        p=lambda row: row.p_sign,
+        with_verdict=_with_verdict,
+    )
 
 
 def _along(models: Models, axis: str) -> Iterator[Trend]:
@@ -72,7 +116,7 @@ def _along(models: Models, axis: str) -> Iterator[Trend]:
         rhos = np.array([_rho(group[axis].to_numpy(), group[metric].to_numpy(dtype=float)) for group in groups])
         row = Trend(
             axis,
-            "",
+            None,
             metric,
             models.outcome,
             levels=_levels(levels),
@@ -102,9 +146,9 @@ def _family(models: Models, metric: str) -> str:
     return "paper" if metric == models.outcome or METRICS[metric].in_paper else "exploration"
 
 
-def _toward(models: Models, metric: str) -> str | None:
+def _toward(models: Models, metric: str) -> Trending | None:
     sign = models.better if metric == models.outcome else models.toward[metric].sign
-    return {-1: "falls", 0: None, 1: "rises"}[sign]
+    return {-1: Trending.FALLS, 0: None, 1: Trending.RISES}[sign]
 
 
 def _rho(axis: Floats, values: Floats) -> float:
@@ -131,12 +175,11 @@ def _paired(models: Models, column: str) -> Iterator[Trend]:
     )
     difference = (strong - weak.reindex(strong.index)).reset_index()
     for where, pairs in difference.groupby(others, dropna=False) if others else [((), difference)]:
-        label = " ".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
-                         for name, value in zip(others, where, strict=True))  # fmt: skip
+        regime = Regime.of(others, where) if others else None
         for metric in measured:
             row = Trend(
                 column,
-                label,
+                regime,
                 metric,
                 models.outcome,
                 levels=_levels(levels),
@@ -153,10 +196,10 @@ def _levels(levels: list[float]) -> str:
 def _counted(row: Trend, changes: Floats, *, median_rho: bool) -> Trend:
     changes = changes[~np.isnan(changes)]
     if not len(changes):
-        return replace(row, why="no two models differ in this alone.")
+        return replace(row, **Reason(Cause.TOO_FEW, "no two models differ in this alone.").columns)
     rises, falls = int((changes > 0).sum()), int((changes < 0).sum())
     middle = float(np.median(changes))
-    toward = None if row.toward is None else {"rises": rises, "falls": falls}[row.toward]
+    toward = None if row.toward is None else {Trending.RISES: rises, Trending.FALLS: falls}[row.toward]
     return replace(
         row,
         groups=len(changes),
@@ -170,34 +213,85 @@ def _counted(row: Trend, changes: Floats, *, median_rho: bool) -> Trend:
     )
 
 
-def _judged(rows: list[Trend]) -> list[Trend]:
-    for key in dict.fromkeys((row.axis, row.where, row.family) for row in rows):
-        family = [i for i, row in enumerate(rows) if (row.axis, row.where, row.family) == key and row.groups]
-        tested: dict[int, float] = {}
-        for i in family:
-            p = rows[i].p_sign
-            if p is not None and signs_can_show(rows[i].groups, tests=len(family)):
-                tested[i] = p
-            else:
-                rows[i] = replace(rows[i], p_sign=None, why=_why_no_p(rows[i], tests=len(family)))
-        for i, p in zip(tested, holm(list(tested.values())), strict=True):
-            rows[i] = replace(rows[i], p_holm=p, verdict=_verdict(rows[i], p))
-    return rows
+def _family_of(row: Trend) -> Hashable:
+    return (row.axis, row.where, row.family)
 
 
-def _why_no_p(row: Trend, *, tests: int) -> str:
+def _testable(rows: Sequence[Trend]) -> Iterator[Trend]:
+    """The rows, without their p where even groups that all go one way could not be significant."""
+    sizes = Counter(_family_of(row) for row in rows if row.groups)
+    for row in rows:
+        tests = sizes[_family_of(row)]
+        if row.groups and not signs_can_show(row.groups, tests=tests):
+            yield replace(row, p_sign=None, **_why_no_p(row, tests=tests).columns)
+        else:
+            yield row
+
+
+def _why_no_p(row: Trend, *, tests: int) -> Reason:
     noun = ("group" if row.axis in AXES else "pair") + ("" if row.groups == 1 else "s")
     over = f"{tests} test{'' if tests == 1 else 's'}"
     share = f"{100 * LEVEL:g} %"
-    return f"{row.groups} {noun}, even if all go one way, cannot be below {share} after the correction over {over}."
+    text = f"{row.groups} {noun}, even if all go one way, cannot be below {share} after the correction over {over}."
+    return Reason(Cause.TOO_FEW, text)
 
 
-def _verdict(row: Trend, p_holm: float) -> str:
-    if p_holm >= LEVEL:
-        return "not shown"
-    way = "rises" if row.rises > row.falls else "falls"
-    if row.metric == row.outcome:
-        return f"{way}: {'better' if way == row.toward else 'worse'}"
-    if row.toward is None:
-        return f"{way}; collapse predicts no direction"
-    return f"{way}: {'toward' if way == row.toward else 'away from'} collapse"
+def _with_verdict(row: Trend, corrected: Corrected) -> Trend:
+    expected = {None: 0, Trending.RISES: 1, Trending.FALLS: -1}[row.toward]
+    goes = direction_of(1 if row.change is Trending.RISES else -1, expected)
+    code = verdict_of(goes, shown=corrected.holm < LEVEL)
+    words = trend_column(code, row.change, of_outcome=row.of_outcome)
+    return replace(row, p_holm=corrected.holm, verdict=words, verdict_code=code)
+
+
+def sentences(models: Models, rows: Sequence[Trend]) -> Iterable[Sentence]:
+    """One sentence for every axis and regulariser."""
+    for axis, where in dict.fromkeys((row.axis, row.where) for row in rows):
+        along = [row for row in rows if (row.axis, row.where) == (axis, where) and row.groups]
+        if along:
+            untested = (row.why for row in along if row.verdict_code is Verdict.CANNOT_TELL)
+            why = next((f" Cannot tell: {why}" for why in untested), "")
+            yield Sentence("trends", "trends", f"{_axis_words(along[0])}: {_by_verdict(along)}.{why}")
+
+
+def _axis_words(row: Trend) -> str:
+    levels = [f"{level:.3g}" if level < 100 else f"{level:g}" for level in map(float, row.levels.split())]
+    if row.axis not in AXES:
+        where = f" ({row.where})" if row.where else ""
+        return f"{row.axis} {levels[-1]} against {levels[0]}{where}, in pairs"
+    listed = ", ".join(levels) if len(levels) <= LEVELS else f"{levels[0]} to {levels[-1]} in {len(levels)} levels"
+    return f"{AXIS_NAMES[row.axis]} ({listed}), all else fixed"
+
+
+def _by_verdict(rows: Sequence[Trend]) -> str:
+    """The paper's metrics by name, the others counted; where none of the paper's was measured, all by name."""
+    metrics = [row for row in rows if not row.of_outcome]
+    named = [row for row in metrics if METRICS[row.metric].in_paper] or metrics
+    others = [row for row in metrics if row not in named]
+    parts = []
+    for code, words in ALONG.items():
+        listed = [", ".join(f"{row.metric} ({_counts(row)})" for row in named if row.verdict_code is code)]
+        if count := sum(row.verdict_code is code for row in others):
+            listed.append(f"{count} of {len(others)} others")
+        if any(listed):
+            parts.append(f"{words} {' and '.join(filter(None, listed))}")
+    return "; ".join([*parts, *(_outcome_words(row) for row in rows if row.of_outcome)])
+
+
+def _counts(row: Trend) -> str:
+    """How many groups change in the direction that was shown; where none was, how many change toward collapse."""
+    if row.verdict_code not in (Verdict.CANNOT_TELL, Verdict.NOT_SHOWN):
+        return f"{max(row.rises, row.falls)} of {row.groups}"
+    return f"{row.groups_toward} of {row.groups} {'rise' if row.toward is None else 'toward'}"
+
+
+def _outcome_words(row: Trend) -> str:
+    better = f"{row.groups_toward} of {row.groups}"
+    worse = f"{row.groups - row.unchanged - row.groups_toward} of {row.groups}"
+    return {
+        Verdict.AS_PREDICTED: f"{row.metric} gets better ({better})",
+        Verdict.OPPOSITE: f"{row.metric} gets worse ({worse})",
+        Verdict.NO_DIRECTION: f"{row.metric} changes ({row.change} in {max(row.rises, row.falls)} of {row.groups})",
+        Verdict.NOT_SHOWN: f"{row.metric} not shown to change ({better} better)",
+        Verdict.CANNOT_TELL: f"{CANNOT_TELL} for {row.metric} ({better} better)",
+    }[row.verdict_code]

@@ -28,9 +28,10 @@ Result = float | tuple[float, int]
 class Metric:
     """One entry of the catalogue.
 
-    `needs` is what it is computed from. `direction` is where the value moves as a model collapses, None where collapse predicts nothing. `ideal` is the value
-    of a collapsed model where it is one number; `ideal_at` gives it also where it depends on the number of classes and
-    dimensions. `version` rises when the value changes for the same input.
+    `needs` is what it is computed from. `direction` is where the value moves as a model collapses, None where collapse
+    predicts nothing. `ideal` is the value of a collapsed model where it is one number; `ideal_at` gives it also where it depends on the number of classes and
+    dimensions. `version` rises when the value changes for the same input. `magnitude_shrinks` is true for a coefficient of
+    variation without a direction, since its denominator may be near 0: the paper reads it as falling to 0 in magnitude.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Metric:
     ideal_function: Callable[[int, int], float | None] | None = None
     in_paper: bool = False
     version: int = 1
+    magnitude_shrinks: bool = False
 
     def ideal_at(self, *, classes: int, dim: int) -> float | None:
         """The ideal for this number of kept classes and dimensions, None where there is none."""
@@ -269,14 +271,17 @@ def _entry(
     *,
     in_paper: bool = False,
     version: int = 1,
+    magnitude_shrinks: bool = False,
 ) -> Metric:
+    value, text, ideal_at = None, "–", None
     if isinstance(ideal, tuple):
         text, ideal_at = ideal
-        return Metric(
-            id, property, formula, direction, function, reference, needs, None, text, ideal_at, in_paper, version
-        )
-    text = "–" if ideal is None else "−∞" if ideal == -math.inf else f"{ideal:g}"
-    return Metric(id, property, formula, direction, function, reference, needs, ideal, text, None, in_paper, version)
+    elif ideal is not None:
+        value, text = ideal, "−∞" if ideal == -math.inf else f"{ideal:g}"
+    return Metric(
+        id, property, formula, direction, function, reference, needs, value, text, ideal_at, in_paper, version,
+        magnitude_shrinks,
+    )  # fmt: skip
 
 
 _SIMPLEX = ("−1/(K−1)", _simplex_cosine)
@@ -306,15 +311,15 @@ _CATALOGUE = [
     _entry("lognorm_cv", _NORMS, "CoV of log‖m_c‖", "falls", 0, PAPER, lognorm_cv, _MEANS, in_paper=True),
     _entry("cosine_mean", _ANGLES, "pair mean of ⟨û_i, û_j⟩", "approaches", _SIMPLEX, PAPYAN, _mean("cosine"), _PAIRS),
     _entry("cosine_std", _ANGLES, "pair standard deviation of ⟨û_i, û_j⟩", "falls", 0, PAPYAN, _std("cosine"), _PAIRS),
-    _entry("cosine_cv", _ANGLES, "`cosine_std` / `cosine_mean`", None, None, PAPER, _cv("cosine"), _PAIRS, in_paper=True),
+    _entry("cosine_cv", _ANGLES, "`cosine_std` / `cosine_mean`", None, None, PAPER, _cv("cosine"), _PAIRS, in_paper=True, magnitude_shrinks=True),
     _entry("etf_error", "NC2", "‖G/‖G‖_F − (I − 11ᵀ/K)/√(K−1)‖_F with G = M Mᵀ, rows m_c", "falls", _FLOOR, ZHU, etf_error, _MEANS),
     _entry("etf_floor", "NC2", "√(2 − 2√(D/(K−1))) for K − 1 > D, else 0", None, None, HERE, _existing_floor, _MEANS),
     _entry("logdist_mean", _UNIFORM, "pair mean of log(1/‖û_i − û_j‖)", "approaches", _SPHERE, UNIFORM, _mean("logdist"), _PAIRS),
     _entry("logdist_std", _UNIFORM, "pair standard deviation of log(1/‖û_i − û_j‖)", "falls", None, UNIFORM, _std("logdist"), _PAIRS),
-    _entry("logdist_cv", _UNIFORM, "`logdist_std` / `logdist_mean`", None, None, PAPER, _cv("logdist"), _PAIRS),
+    _entry("logdist_cv", _UNIFORM, "`logdist_std` / `logdist_mean`", None, None, PAPER, _cv("logdist"), _PAIRS, magnitude_shrinks=True),
     _entry("logdist_uncentred_mean", _UNIFORM, "pair mean of log(1/‖ũ_i − ũ_j‖)", "approaches", _SPHERE, PAPER, _mean("logdist_uncentred"), _PAIRS),
     _entry("logdist_uncentred_std", _UNIFORM, "pair standard deviation of log(1/‖ũ_i − ũ_j‖)", "falls", None, PAPER, _std("logdist_uncentred"), _PAIRS),
-    _entry("logdist_uncentred_cv", _UNIFORM, "`logdist_uncentred_std` / `logdist_uncentred_mean`", None, None, PAPER, _cv("logdist_uncentred"), _PAIRS, in_paper=True),
+    _entry("logdist_uncentred_cv", _UNIFORM, "`logdist_uncentred_std` / `logdist_uncentred_mean`", None, None, PAPER, _cv("logdist_uncentred"), _PAIRS, in_paper=True, magnitude_shrinks=True),
     _entry("duality_cos_mean", "NC3", "class mean of cos(w_c, m_c)", "rises", 1, PAPER, lambda g: float(g.duality_cosines.mean()), _DUAL, in_paper=True),
     _entry("duality_cos_std", "UNC3", "class standard deviation of cos(w_c, m_c)", "falls", 0, PAPER, lambda g: float(g.duality_cosines.std(correction=0)), _DUAL),
     _entry("duality_cos_cv", "UNC3", "`duality_cos_std` / `duality_cos_mean`", "falls", 0, PAPER, lambda g: variation(g.duality_cosines, "the duality cosines"), _DUAL, in_paper=True),
@@ -327,7 +332,7 @@ _CATALOGUE = [
     _entry("head_cosine_std", _HEAD, "as `cosine_std` with w_c", "falls", 0, PAPYAN, _std("cosine", head=True), _ROW_PAIRS),
     _entry("head_logdist_mean", _HEAD_UNIFORM, "as `logdist_mean` with w_c", "approaches", _SPHERE, UNIFORM, _mean("logdist", head=True), _ROW_PAIRS),
     _entry("head_logdist_std", _HEAD_UNIFORM, "as `logdist_std` with w_c", "falls", None, UNIFORM, _std("logdist", head=True), _ROW_PAIRS),
-    _entry("head_logdist_cv", _HEAD_UNIFORM, "as `logdist_cv` with w_c", None, None, HERE, _cv("logdist", head=True), _ROW_PAIRS),
+    _entry("head_logdist_cv", _HEAD_UNIFORM, "as `logdist_cv` with w_c", None, None, HERE, _cv("logdist", head=True), _ROW_PAIRS, magnitude_shrinks=True),
     _entry("head_sum", "NC0", "‖Σ_c w_c‖ / ‖W‖_F over kept classes", "falls", 0, ZHAO, head_sum, _ROWS),
     _entry("effective_rank", "spectrum", "exp of the entropy of the normalised singular values of the m_c", None, None, ROY, effective_rank, _MEANS),
 ]

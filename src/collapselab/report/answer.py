@@ -4,70 +4,95 @@ A verdict is a row of the analysis' tables in one word, with the numbers of that
 than the row: what no corrected test shows is "not shown", whatever the sign.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, final
+from enum import StrEnum
+from typing import final
 
-from collapselab.analysis.relate import ALL, CANNOT_TELL, WITHIN, Relation
-from collapselab.analysis.summary import Sentence
+from collapselab.analysis.relate import Relation
+from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.analysis.trends import Trend
+from collapselab.analysis.verdict import Verdict
+from collapselab.analysis.words import NO_DIRECTION, Sentence
 from collapselab.report.story import Story
-from collapselab.report.words import outcome_name, property_name
+from collapselab.report.words import IN_PART, NO_ANSWER, VERDICT_WORDS, outcome_name, property_name
 
-Kind = Literal["with", "against", "mixed", "unshown", "absent"]
-MARKS: dict[Kind, str] = {"with": "✓", "against": "✗", "mixed": "±", "unshown": "○", "absent": "–"}
+
+@final
+class Mark(StrEnum):
+    """How a verdict is drawn: the class of its style, and by `SYMBOLS` its sign."""
+
+    WITH = "with"
+    AGAINST = "against"
+    MIXED = "mixed"
+    UNSHOWN = "unshown"
+    ABSENT = "absent"
+
+
+SYMBOLS = {Mark.WITH: "✓", Mark.AGAINST: "✗", Mark.MIXED: "±", Mark.UNSHOWN: "○", Mark.ABSENT: "–"}
+MARKS = {
+    Verdict.AS_PREDICTED: Mark.WITH,
+    Verdict.OPPOSITE: Mark.AGAINST,
+    Verdict.NO_DIRECTION: Mark.MIXED,
+    Verdict.NOT_SHOWN: Mark.UNSHOWN,
+    Verdict.CANNOT_TELL: Mark.ABSENT,
+}
 AXES = {"width": "width", "depth": "depth", "epochs": "longer training"}
 FIRST = ("models", "across models", "scale held fixed", "trends", "prediction")
-"""Topics whose first sentence is part of the answer; the others stand in the sections they are about."""
+"""Topics whose first sentence is part of the answer; the others are in the sections they are about."""
 
 
 @final
 @dataclass(frozen=True)
-class Verdict:
-    """One word and its evidence."""
+class Cell:
+    """A verdict of the strip in one word, and its evidence."""
 
-    kind: Kind
+    kind: Mark
     word: str
     evidence: str
 
     @property
-    def mark(self) -> str:
-        return MARKS[self.kind]
+    def symbol(self) -> str:
+        return SYMBOLS[self.kind]
 
 
 @final
 @dataclass(frozen=True)
-class Line:
+class StripLine:
     """One metric of the strip."""
 
     metric: str
-    scale: Verdict
-    outcome: Verdict
-    fixed: Verdict
+    scale: Cell
+    outcome: Cell
+    fixed: Cell
 
 
-def strip(story: Story) -> list[Line]:
+NOT_MEASURED = Cell(Mark.ABSENT, NO_ANSWER, "not measured.")
+
+
+def strip(story: Story) -> list[StripLine]:
     """The verdicts of every main metric, in the order of the catalogue."""
     return [
-        Line(metric, _with_scale(story, metric), _related(story, metric, ALL), _related(story, metric, WITHIN))
+        StripLine(metric, _with_scale(story, metric), _related(story, metric, ALL), _related(story, metric, WITHIN))
         for metric in story.main
     ]
 
 
-def headline(story: Story, lines: list[Line]) -> str:
+def headline(story: Story, lines: list[StripLine]) -> str:
     """The whole in one sentence of counts; each is a count of verdicts in the strip."""
     if not lines:
         return "There is nothing to say yet."
     outcome = outcome_name(story.outcome)
-    if all(line.outcome.kind == "absent" for line in lines):
-        return f"These models cannot tell whether collapse goes with a better {outcome}; the reasons are below."
-    across, fixed = (sum(getattr(line, column).kind == "with" for line in lines) for column in ("outcome", "fixed"))
+    if all(line.outcome.kind is Mark.ABSENT for line in lines):
+        return f"These models cannot tell whether collapse correlates with a better {outcome}; the reasons are below."
+    across, fixed = (sum(getattr(line, column).kind is Mark.WITH for line in lines) for column in ("outcome", "fixed"))
     number = f"{across or 'none'} of {len(lines)} metrics {'is' if across < 2 else 'are'}"
     text = f"Across models, {number} shown to move toward collapse as {outcome} gets better"
-    if all(line.fixed.kind == "absent" for line in lines):
+    if all(line.fixed.kind is Mark.ABSENT for line in lines):
         return f"{text}; whether that holds at fixed scale these models cannot say."
-    named = [property_name(line.metric) for line in lines if line.fixed.kind == "with"]
-    told = f": {', '.join(dict.fromkeys(named))}" if named else ""
-    return f"{text}; with scale held fixed, that is shown for {fixed}{told}."
+    named = [property_name(line.metric) for line in lines if line.fixed.kind is Mark.WITH]
+    names = f": {', '.join(dict.fromkeys(named))}" if named else ""
+    return f"{text}; with scale held fixed, that is shown for {fixed}{names}."
 
 
 def opening(story: Story) -> list[Sentence]:
@@ -84,18 +109,22 @@ def remaining(story: Story, *topics: str) -> list[Sentence]:
     return [sentence for sentence in sentences if sentence.topic in topics and sentence not in first]
 
 
-def _related(story: Story, metric: str, subset: str) -> Verdict:
+def unplaced(story: Story, placed: Iterable[str]) -> list[Sentence]:
+    """The sentences of topics that no section of the page is about, and that are no part of the answer."""
+    topics = {sentence.topic for sentence in story.analysis.sentences} if story.analysis else set()
+    return remaining(story, *(topics - set(placed)))
+
+
+def _related(story: Story, metric: str, subset: str) -> Cell:
     relation = story.relation(metric, subset)
     if relation is None or relation.r is None:
-        return Verdict("absent", "no answer", relation.why if relation and relation.why else "not measured.")
-    evidence = _evidence(relation)
-    if relation.verdict is None:
-        return Verdict("absent", CANNOT_TELL, f"{evidence}; {relation.why}")
-    if relation.verdict == "not shown":
-        return Verdict("unshown", "not shown", evidence)
-    if relation.goes is None:
-        return Verdict("mixed", "related", f"{evidence}; collapse predicts no direction")
-    return Verdict("with", "yes", evidence) if relation.goes == "with" else Verdict("against", "wrong way", evidence)
+        return Cell(Mark.ABSENT, NO_ANSWER, relation.why) if relation and relation.why else NOT_MEASURED
+    aside = {Verdict.CANNOT_TELL: f"; {relation.why}", Verdict.NO_DIRECTION: f"; {NO_DIRECTION}"}
+    return _cell(relation.verdict_code, _evidence(relation) + aside.get(relation.verdict_code, ""))
+
+
+def _cell(verdict: Verdict, evidence: str) -> Cell:
+    return Cell(MARKS[verdict], VERDICT_WORDS[verdict], evidence)
 
 
 def _evidence(relation: Relation) -> str:
@@ -105,37 +134,21 @@ def _evidence(relation: Relation) -> str:
     return ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
 
 
-def _with_scale(story: Story, metric: str) -> Verdict:
-    rows = [row for row in (story.analysis.trends if story.analysis else []) if row.metric == metric]
-    known = [row for row in rows if row.axis in AXES and row.groups]
-    if not known:
-        return Verdict("absent", "no answer", "no two models differ in size or length of training alone.")
-    evidence = _shares(known)
-    kinds = {_way(row) for row in known}
-    if kinds == {"absent"}:
-        return Verdict("absent", CANNOT_TELL, f"{evidence}; {known[0].why}")
-    if kinds == {"with"}:
-        return Verdict("with", "yes", evidence)
-    if kinds == {"against"}:
-        return Verdict("against", "wrong way", evidence)
-    if kinds <= {"unshown", "absent"}:
-        return Verdict("unshown", "not shown", evidence)
-    return Verdict("mixed", "in part", evidence)
-
-
-def _way(row: Trend) -> str:
-    if row.verdict is None:
-        return "absent"
-    if row.verdict.endswith("toward collapse"):
-        return "with"
-    if row.verdict.endswith("away from collapse"):
-        return "against"
-    return "unshown" if row.verdict == "not shown" else "mixed"
+def _with_scale(story: Story, metric: str) -> Cell:
+    rows = [row for axis in AXES for row in story.trends(axis, metric)]
+    if not rows:
+        return Cell(Mark.ABSENT, NO_ANSWER, "no two models differ in size or length of training alone.")
+    evidence, verdicts = _shares(rows), {row.verdict_code for row in rows}
+    if verdicts == {Verdict.CANNOT_TELL}:
+        return _cell(Verdict.CANNOT_TELL, f"{evidence}; {rows[0].why}")
+    if verdicts == {Verdict.AS_PREDICTED} or verdicts == {Verdict.OPPOSITE}:
+        return _cell(verdicts.pop(), evidence)
+    if verdicts <= {Verdict.NOT_SHOWN, Verdict.CANNOT_TELL}:
+        return _cell(Verdict.NOT_SHOWN, evidence)
+    return Cell(Mark.MIXED, IN_PART, evidence)
 
 
 def _shares(rows: list[Trend]) -> str:
     """In how many groups the metric moves toward collapse; where that says no direction, in how many it rises."""
-    toward = rows[0].toward
-    counts = [(row.falls if toward == "falls" else row.rises, row) for row in rows]
-    told = ", ".join(f"{count} of {row.groups} by {AXES[row.axis]}" for count, row in counts)
-    return f"{'rises' if toward is None else 'toward collapse'} in {told}"
+    counts = ", ".join(f"{row.groups_toward} of {row.groups} by {AXES[row.axis]}" for row in rows)
+    return f"{'rises' if rows[0].toward is None else 'toward collapse'} in {counts}"

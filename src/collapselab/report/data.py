@@ -11,6 +11,7 @@ from typing import Any, final
 
 import pandas as pd
 
+from collapselab.analysis.regime import Regime
 from collapselab.report.charts.style import SHAPES
 from collapselab.report.story import Story
 from collapselab.report.words import regime_name
@@ -25,7 +26,7 @@ FACTS = ("run", "checkpoint", "family", "epochs", "epoch", "weight_decay", "lr",
 @final
 @dataclass(frozen=True)
 class Keys:
-    """What colour, size and shape stand for, in the order of the legend."""
+    """What colour, size and shape mean, in the order of the legend."""
 
     widths: list[str]
     depths: list[str]
@@ -39,44 +40,44 @@ def models_table(stories: Iterable[Story]) -> Columns:
         if story.models is None:
             continue
         metrics = [*story.main, *story.further]
-        trainings = training_labels(story)
+        trainings, regimes = training_labels(story), _named_regimes(story)
         for index, line in enumerate(story.models.frame.to_dict("records")):
-            told = {name: plain(line[name]) for name in FACTS}
-            told |= {metric: plain(line[metric]) for metric in metrics}
-            told |= {f"{metric} null": plain(line[f"{metric} null"]) for metric in story.main}
-            lines.append(told | {
+            values = {name: plain(line[name]) for name in FACTS}
+            values |= {metric: plain(line[metric]) for metric in metrics}
+            values |= {f"{metric} null": plain(line[f"{metric} null"]) for metric in story.main}
+            lines.append(values | {
                 "id": len(lines), "source": source, "wide": label(line["width"]), "deep": label(line["depth"]),
-                "training": trainings[index], "regime": regime_name(_as_called(line["regime"], line["checkpoint"])),
+                "training": trainings[index], "regime": regime_name(regimes[index]),
                 "trained": bool(line["epoch"] != 0), "last": bool(line["last"]),
             })  # fmt: skip
     return columns(lines)
 
 
 def training_labels(story: Story) -> list[str]:
-    """What the shape stands for: the regime; where those are too many, the regime without its checkpoint."""
+    """What the shape means: the regime; where those are too many, the regime without its checkpoint."""
     assert story.models is not None
-    frame = story.models.frame
-    regimes = [_as_called(text, name) for text, name in zip(frame["regime"], frame["checkpoint"], strict=True)]
-    labels = [regime_name(text) for text in regimes]
-    if len({text for text, epoch in zip(labels, frame["epoch"], strict=True) if epoch != 0}) > len(SHAPES):
-        labels = [regime_name(_without_checkpoint(text)) for text in regimes]
+    regimes = _named_regimes(story)
+    labels = [regime_name(regime) for regime in regimes]
+    if len({text for text, epoch in zip(labels, story.models.frame["epoch"], strict=True) if epoch != 0}) > len(SHAPES):
+        labels = [regime_name(regime.without("epoch")) for regime in regimes]
     frequent = list(pd.Series(labels).value_counts().index[: len(SHAPES) - 1])
     if len(set(labels)) > len(SHAPES):
         labels = [text if text in frequent else OTHER for text in labels]
     return labels
 
 
-def _as_called(regime: str, checkpoint: str) -> str:
-    """The regime with the checkpoint's own name for its epoch: it stands at a whole step, near that."""
-    parts = dict(part.partition("=")[::2] for part in regime.split(" "))
-    if "epoch" not in parts or not _is_number(checkpoint) or not _is_number(parts["epoch"]):
+def _named_regimes(story: Story) -> list[Regime]:
+    """The regime of every model, with the checkpoint's own name for its epoch: it is at a whole step, near that."""
+    assert story.models is not None
+    names = story.models.frame["checkpoint"]
+    return [_as_called(regime, name) for regime, name in zip(story.models.regimes, names, strict=True)]
+
+
+def _as_called(regime: Regime, checkpoint: str) -> Regime:
+    epoch = regime.number("epoch")
+    if epoch is None or not _is_number(checkpoint) or abs(float(checkpoint) - epoch) > 0.02 * epoch:
         return regime
-    near = abs(float(checkpoint) - float(parts["epoch"])) <= 0.02 * float(parts["epoch"])
-    return regime.replace(f"epoch={parts['epoch']}", f"epoch={checkpoint}") if near else regime
-
-
-def _without_checkpoint(regime: str) -> str:
-    return " ".join(part for part in regime.split(" ") if not part.startswith("epoch=")) or "the only one"
+    return regime.with_number("epoch", float(checkpoint))
 
 
 def keys(models: Columns) -> Keys:

@@ -1,6 +1,6 @@
 """Every figure as SVG and PDF: its panels side by side, in the light colours, with the legend in the picture.
 
-They are made for print: set as wide as a page of text, about seven inches, three panels stand side by side and the
+They are made for print: set as wide as a page of text, about seven inches, three panels are side by side and the
 smallest type is of seven points; a panel by itself fits a column.
 """
 
@@ -20,7 +20,7 @@ WIDTH, WIDE = 168, 250
 HEIGHT = 0.8
 """Of a panel, as a share of its height on the page."""
 TITLE, BELOW = 27, 40
-"""Letters that fit on a line of a panel's title, and of what stands below it."""
+"""Letters that fit on a line of a panel's title, and of the note below it."""
 FORMATS = ("svg", "pdf")
 
 

@@ -13,17 +13,17 @@ Filter = tuple[str, str, list[tuple[str, str]]]
 def filters(tables: Mapping[str, Columns], keys: Keys, names: Sequence[str]) -> list[Filter]:
     """Those columns in which the trained models differ."""
     ordered = {"deep": keys.depths, "training": keys.trainings}
-    found = []
+    chosen: list[Filter] = []
     for column, title in FILTERS.items():
         values: list[Any] = ordered.get(column) or sorted(set(_of_trained(tables, column)), key=str)
         words = [names[value] if column == "source" else str(value) for value in values]
         if len(values) > 1:
-            found.append((column, title, list(zip(map(str, values), words, strict=True))))
-    return found
+            chosen.append((column, title, list(zip(map(str, values), words, strict=True))))
+    return chosen
 
 
 def epochs(tables: Mapping[str, Columns]) -> list[float]:
-    """The checkpoints at which trained models stand."""
+    """The epochs of the checkpoints of trained models."""
     return sorted({epoch for epoch in _of_trained(tables, "epoch") if epoch is not None})
 
 

@@ -10,7 +10,6 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -19,22 +18,22 @@ from typing import Any, final
 
 from collapselab import __version__
 from collapselab.analysis.stored import program_version
+from collapselab.analysis.verdict import Verdict
 from collapselab.disk import checksum_of, written_whole
 from collapselab.report import answer, provenance, words
 from collapselab.report.charts import style
 from collapselab.report.charts.panels import Figure, Panel, depth_areas
 from collapselab.report.charts.vega import drawn_config, drawn_panel
 from collapselab.report.data import Columns, Keys, keys, models_table
-from collapselab.report.figures.development import training
-from collapselab.report.figures.generalisation import collapse, has_initial
-from collapselab.report.figures.inside import bins, classes, layers
-from collapselab.report.figures.regularisation import regularisation
-from collapselab.report.figures.scale import first_regime, regimes, scale
-from collapselab.report.figures.seeds import seeds, seeds_table
-from collapselab.report.figures.specifications import ANSWERS, specifications
+from collapselab.report.figures import FIGURES, SECTIONS, FigureEntry, Section
+from collapselab.report.figures.generalisation import has_initial
+from collapselab.report.figures.specifications import VERDICT_COLOURS, VERDICT_SHAPES
 from collapselab.report.filters import epochs, filters
 from collapselab.report.story import Story
+from collapselab.report.view import View
 
+PLACED = {"diagnosis"}
+"""Topics of the summary that the page itself has a place for; all others follow a figure."""
 HEAD = 1 << 16
 """Bytes of a page within which it says what it was made from."""
 
@@ -63,23 +62,20 @@ class Contents:
 def contents(story: Story, *, beside: Story | None = None, corpus: Path | None = None) -> Contents:
     """Every figure that the tables allow; one that they do not says why."""
     models = models_table([story, *([beside] if beside else [])])
-    legend = keys(models)
-    heat, heat_table = scale(story)
-    slopes, pairs = regularisation(story, legend)
-    found: list[tuple[Figure, Mapping[str, Columns]]] = [
-        (collapse(story, legend, story.main, key="collapse", beside=beside is not None), {"models": models}),
-        (collapse(story, legend, story.further, key="further", beside=beside is not None), {}),
-        (training(story, legend), {}),
-        (heat, {"heat": heat_table}),
-        (slopes, {"pairs": pairs}),
-        seeds(story),
-        specifications(story),
-        layers(story, legend),
-        bins(story, legend),
-        classes(corpus or provenance.corpus_of(story), asked_for=corpus is not None),
-    ]
-    tables = {name: table for _, some in found for name, table in some.items()}
-    return Contents(story, beside, {figure.key: figure for figure, _ in found}, tables, legend)
+    view = View(story, keys(models), models, beside, corpus)
+    figures = {key: _drawn(key, entry, view) for key, entry in FIGURES.items()}
+    tables = {"models": models} | {name: table for figure in figures.values() for name, table in figure.tables.items()}
+    return Contents(story, beside, figures, tables, view.keys)
+
+
+def _drawn(key: str, entry: FigureEntry, view: View) -> Figure:
+    figure = entry.draw(view)
+    if figure.key != key or entry.section not in SECTIONS:
+        raise ValueError(
+            f"FIGURES[{key!r}]: the figure calls itself {figure.key!r} and is in section {entry.section!r}. It needs "
+            f"the key of its entry, and one of the sections {', '.join(SECTIONS)}."
+        )
+    return figure
 
 
 def write_page(path: str | Path, shown: Contents) -> None:
@@ -103,18 +99,16 @@ def render(shown: Contents) -> str:
         story=shown.story,
         beside=shown.beside,
         comparison=_comparison(shown),
-        figures=shown.figures,
         keys=shown.keys,
+        sections=_sections(shown),
+        unplaced=answer.unplaced(shown.story, PLACED | {topic for entry in FIGURES.values() for topic in entry.topics}),
         areas=depth_areas(len(shown.keys.depths)),
         shapes=style.SHAPES,
-        answers=ANSWERS,
+        answers=_test_legend(),
         heat_levels=range(style.DEPTH_OF_HEAT),
-        regimes=regimes(shown.tables.get("heat", {})),
-        regime=first_regime(shown.tables.get("heat", {})),
         filters=filters(shown.tables, shown.keys, shown.names),
         epochs=epochs(shown.tables),
         initial=has_initial(shown.story),
-        seeds_table=seeds_table(shown.story),
         outcome=words.outcome_name(shown.story.outcome),
         names=words,
         answer=answer,
@@ -132,6 +126,23 @@ def render(shown: Contents) -> str:
         policy=policy(*scripts.values()),
         data=script_json(_data(shown)),
     )
+
+
+def _sections(shown: Contents) -> list[tuple[str, Section, list[tuple[FigureEntry, Figure]]]]:
+    """Every section with its figures, in their order."""
+    ordered = sorted(shown.figures, key=lambda key: FIGURES[key].order)
+    return [
+        (name, section, [(FIGURES[key], shown.figures[key]) for key in ordered if FIGURES[key].section == name])
+        for name, section in SECTIONS.items()
+    ]
+
+
+def _test_legend() -> list[tuple[str, str, bool, str]]:
+    """For every verdict of a test its shape, its colour, whether it is hollow, and its words."""
+    hollow = (Verdict.NOT_SHOWN, Verdict.CANNOT_TELL)
+    return [
+        (VERDICT_SHAPES[code], VERDICT_COLOURS[code], code in hollow, text) for code, text in words.TEST_WORDS.items()
+    ]
 
 
 def policy(*scripts: str) -> str:
@@ -191,10 +202,10 @@ def _packed(content: bytes) -> str:
 def fingerprint(story: Story, beside: Story | None = None) -> str:
     """sha256 of what a page is made from: the program, the tables, and what the analysis made of them."""
     parts: dict[str, Any] = {"program": program_version()}
-    for name, one in (("story", story), ("beside", beside)):
-        if one is not None:
-            analysis = one.analysis.summary() | {"directory": one.name} if one.analysis else None
-            parts[name] = {"tables": one.tables.hashes, "analysis": analysis}
+    for name, source in (("story", story), ("beside", beside)):
+        if source is not None:
+            analysis = source.analysis.summary | {"directory": source.name} if source.analysis else None
+            parts[name] = {"tables": source.tables.hashes, "analysis": analysis}
     return checksum_of(parts)
 
 
@@ -207,21 +218,20 @@ def is_current(path: Path, story: Story) -> bool:
 
 
 def script_json(value: Any) -> str:
-    """JSON that can stand inside a script element: no `<`, so no tag can end or begin there."""
+    """JSON that can be inside a script element: no `<`, so no tag can end or begin there."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
 
 
-def _comparison(shown: Contents) -> list[tuple[str, list[answer.Verdict]]]:
+def _comparison(shown: Contents) -> list[tuple[str, list[answer.Cell]]]:
     """Verdicts of both stories side by side, for every metric that either has."""
     if shown.beside is None:
         return []
     mine, theirs = ({line.metric: line for line in answer.strip(story)} for story in (shown.story, shown.beside))
-    absent = answer.Verdict("absent", "no answer", "not measured.")
     return [
-        (metric, [getattr(lines[metric], column) if metric in lines else absent
+        (metric, [getattr(lines[metric], column) if metric in lines else answer.NOT_MEASURED
                   for column in ("scale", "outcome", "fixed") for lines in (mine, theirs)])
         for metric in dict.fromkeys([*mine, *theirs])
     ]  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from collapselab.analysis.diagnosis import Finding
+from collapselab.analysis.diagnosis import Finding, Found
 from collapselab.disk import read_document
 from collapselab.errors import DamagedError, DiskError
 from collapselab.report.story import Story
@@ -19,14 +19,14 @@ LONGEST = 12
 
 @final
 @dataclass(frozen=True)
-class Provenance:
+class Origins:
     """What the last section says. `facts` are settings and versions, each with its values and how many runs have it."""
 
     facts: list[tuple[str, str]]
     corpora: list[str]
     failures: list[tuple[str, str, str]]
     findings: list[Finding]
-    """Signatures that were found; those that were not stand in the table."""
+    """Signatures that were found; those that were not are in the table."""
     unknown: list[tuple[str, str, int]]
     """Signatures that could not be judged: which, why, and of how many runs."""
     missing: list[tuple[str, str, int]]
@@ -34,16 +34,16 @@ class Provenance:
     records: int
 
 
-def provenance(story: Story) -> Provenance:
+def provenance(story: Story) -> Origins:
     """From the run.json of every run that has one, and from the tables."""
     records = _records(story)
     findings = story.analysis.findings if story.analysis else []
-    unknown = Counter((one.signature, one.evidence) for one in findings if one.found == "unknown")
-    return Provenance(
+    unknown = Counter((row.signature, row.evidence) for row in findings if row.found is Found.UNKNOWN)
+    return Origins(
         facts=_facts(records),
         corpora=sorted({_corpus(_section(record, "corpus")) for record in records if _section(record, "corpus")}),
         failures=[(run["run"], run["checkpoint"], run["why"]) for run in story.runs if run["why"]],
-        findings=[one for one in findings if one.found == "yes"],
+        findings=[row for row in findings if row.found is Found.YES],
         unknown=[(*key, count) for key, count in unknown.items()],
         missing=_missing(story),
         commands=_commands(story),
@@ -89,9 +89,9 @@ def _facts(records: list[dict[str, Any]]) -> list[tuple[str, str]]:
     found: dict[str, Counter[str]] = {}
     for record in records:
         origin = _section(record, "provenance")
-        told = {**_section(record, "settings"), **_section(origin, "versions")}
-        told |= {name: origin.get(name) for name in ("python", "commit", "machine", "device", "precision")}
-        for name, value in told.items():
+        facts = {**_section(record, "settings"), **_section(origin, "versions")}
+        facts |= {name: origin.get(name) for name in ("python", "commit", "machine", "device", "precision")}
+        for name, value in facts.items():
             if value is not None:
                 found.setdefault(name, Counter())[f"{value:g}" if isinstance(value, float) else str(value)] += 1
     return [(name, _counted(values, len(records))) for name, values in found.items()]

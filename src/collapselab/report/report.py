@@ -12,7 +12,7 @@ from collapselab.report.story import load_story
 
 @final
 @dataclass(frozen=True)
-class Report:
+class WrittenReport:
     """What was written, and what the reader should know about it."""
 
     page: Path
@@ -31,7 +31,7 @@ def report(
     beside: str | Path | None = None,
     figures: str | Path | None = None,
     corpus: str | Path | None = None,
-) -> Report:
+) -> WrittenReport:
     """Write `DIR/report.html`, or `out`: one page that needs nothing else.
 
     An `out` that is a folder gets `report.html`. `beside` is another folder, whose models and verdicts are shown too;
@@ -44,8 +44,8 @@ def report(
     shown = contents(story, beside=other, corpus=None if corpus is None else Path(corpus))
     write_page(page, shown)
     written = write_figures(figures, shown) if figures is not None else []
-    notes = [one.problem for one in (story, other) if one is not None and one.problem]
-    return Report(page, written, notes)
+    notes = [source.problem for source in (story, other) if source is not None and source.problem]
+    return WrittenReport(page, written, notes)
 
 
 def _page_path(out: str | Path, *, is_folder: bool) -> Path:

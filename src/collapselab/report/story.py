@@ -12,8 +12,10 @@ from typing import final
 
 from collapselab.analysis.analyze import current_analysis
 from collapselab.analysis.models import NOT_TESTED, Models, NothingToRelate, combine
-from collapselab.analysis.relate import ALL, WITHIN, Relation
+from collapselab.analysis.relate import Relation
 from collapselab.analysis.stored import Analysis
+from collapselab.analysis.subsets import ALL, WITHIN
+from collapselab.analysis.trends import Trend
 from collapselab.core.metrics import METRICS
 from collapselab.errors import RunError
 from collapselab.records.tables import HASHES, TABLES, Row, Run, StoredTables, read_tables
@@ -54,7 +56,7 @@ class Story:
 
     @cached_property
     def further(self) -> list[str]:
-        """The metrics that were measured beside those."""
+        """All other metrics that were measured."""
         return [metric for metric in self._measured if metric not in self.main]
 
     @cached_property
@@ -66,20 +68,25 @@ class Story:
     @cached_property
     def logarithmic(self) -> set[str]:
         """Metrics whose values span a decade; they are drawn on a logarithmic axis."""
-        return {one.metric for one in self.models.variables if one.transform == "log"} if self.models else set()
+        return (
+            {variable.metric for variable in self.models.variables if variable.transform == "log"}
+            if self.models
+            else set()
+        )
 
     def relation(self, metric: str, subset: str = ALL, transform: str = "raw") -> Relation | None:
         """The row of `relate.csv`, None where the analysis has none."""
         wanted = (metric, subset, transform)
-        found = (row for row in self._relations if (row.metric, row.subset, row.transform) == wanted)
-        return next(found, None)
+        relations = self.analysis.relations if self.analysis else []
+        return next((row for row in relations if (row.metric, row.subset, row.transform) == wanted), None)
 
     def at_fixed_scale(self, metric: str) -> Relation | None:
         return self.relation(metric, WITHIN)
 
-    @property
-    def _relations(self) -> list[Relation]:
-        return self.analysis.relations if self.analysis else []
+    def trends(self, axis: str, metric: str) -> list[Trend]:
+        """The rows of `trends.csv` about one metric along one axis that have groups to compare."""
+        rows = self.analysis.trends if self.analysis else []
+        return [row for row in rows if (row.axis, row.metric) == (axis, metric) and row.groups]
 
 
 def load_story(directory: str | Path) -> Story:

@@ -1,11 +1,43 @@
-"""What a reader calls things: metrics, settings and regimes in words, beside the ids that the tables use."""
+"""The words of the page: verdicts, metrics, settings, regimes and trends, beside the ids that the tables use."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup, escape
 
+from collapselab.analysis.controls import MIXED, SEEDS
+from collapselab.analysis.regime import UNKNOWN, Regime
+from collapselab.analysis.trends import AXES, Trend
+from collapselab.analysis.verdict import Verdict
+from collapselab.analysis.words import CANNOT_TELL, OPPOSITE, PREDICTED
 from collapselab.core.metrics import METRICS
+
+VERDICT_WORDS = {
+    Verdict.AS_PREDICTED: "yes",
+    Verdict.OPPOSITE: Verdict.OPPOSITE.value,
+    Verdict.NO_DIRECTION: "related",
+    Verdict.NOT_SHOWN: "not shown",
+    Verdict.CANNOT_TELL: CANNOT_TELL,
+}
+"""A verdict in the fewest words, below a question."""
+IN_PART, NO_ANSWER = "in part", "no answer"
+"""Where several verdicts differ, and where there is no number to judge."""
+TEST_WORDS = {
+    Verdict.AS_PREDICTED: f"shown, {PREDICTED}",
+    Verdict.OPPOSITE: f"shown, {OPPOSITE}",
+    Verdict.NO_DIRECTION: "shown, no direction predicted",
+    Verdict.NOT_SHOWN: "not shown",
+    Verdict.CANNOT_TELL: f"{CANNOT_TELL}: too few models",
+}
+"""A verdict in a legend."""
+CONTROL_NAMES = {
+    "width, depth and regime as factors": "width, depth, regime",
+    "architecture and regime": "architecture + regime",
+    "architecture, regime and their interactions": "… and interactions",
+    MIXED: "mixed model",
+    SEEDS: "seeds alone",
+}
+"""What is held fixed, in the few words that fit a panel; all other controls have their own name."""
 
 METRIC_NAMES = {
     "cdnv": "Within-class variability",
@@ -88,32 +120,63 @@ def setting_name(column: str) -> str:
     return SETTING_NAMES.get(column, column.replace("_", " "))
 
 
-def regime_name(regime: str) -> str:
+def control_name(controls: str) -> str:
+    return CONTROL_NAMES.get(controls, controls)
+
+
+def regime_name(regime: Regime) -> str:
     """`epochs=10 epoch=6 weight_decay=0.1` as `10 epochs, at epoch 6, weight decay 0.1`."""
-    parts = []
-    for part in regime.split(" "):
-        name, equals, value = part.partition("=")
-        if not equals:
-            return regime
-        if name in ("epochs", "epoch"):
-            value = _rounded(value)
-        told = {"epochs": f"{value} epoch{'' if value == '1' else 's'}", "epoch": f"at epoch {value}"}
-        parts.append(told.get(name, f"{setting_name(name)} {value}"))
-    if len(parts) > 1 and parts[0].split()[0] == parts[1].removeprefix("at epoch "):
-        del parts[1]  # a run at its end
-    return ", ".join(parts)
+    if not regime.settings:
+        return str(regime)
+    if _rounded(regime.number("epochs")) == _rounded(regime.number("epoch")):
+        regime = regime.without("epoch") if regime.number("epoch") is not None else regime  # a run at its end
+    return ", ".join(_setting_words(name, value) for name, value in regime.settings)
 
 
-def _rounded(value: str) -> str:
-    """`0.0997506` as `0.0998`: a checkpoint stands at a whole step, near the epoch it is called after."""
-    try:
-        return f"{float(value):.3g}"
-    except ValueError:
-        return value
+def _setting_words(name: str, value: float | str | None) -> str:
+    if name == "epochs":
+        count = _rounded(value)
+        return f"{count} epoch{'' if count == '1' else 's'}"
+    if name == "epoch":
+        return f"at epoch {_rounded(value)}"
+    shown = UNKNOWN if value is None else f"{value:g}" if isinstance(value, float) else value
+    return f"{setting_name(name)} {shown}"
+
+
+def _rounded(value: float | str | None) -> str:
+    """`0.0997506` as `0.0998`: a checkpoint is at a whole step, near the epoch that it is called after."""
+    return f"{value:.3g}" if isinstance(value, float) else UNKNOWN
+
+
+def trend_words(rows: Sequence[Trend]) -> str:
+    """What the trends of one metric along one axis say, in full, for an alternative text."""
+    return " ".join(
+        f"With {setting_name(row.axis)}{f' ({regime_name(row.where)})' if row.where else ''}: rises in {row.rises} of "
+        f"{row.groups}, falls in {row.falls}; {row.verdict or CANNOT_TELL}."
+        for row in rows
+    )
+
+
+def trend_note(rows: Sequence[Trend], *, meaning: bool = True) -> str:
+    """The same in a few words for a panel, with or without whether that is the direction of collapse."""
+    if not rows:
+        return ""
+    rises, falls = sum(row.rises for row in rows), sum(row.falls for row in rows)
+    change, more = ("rises", rises) if rises > falls else ("falls", falls)
+    axis, of_outcome = rows[0].axis, rows[0].of_outcome
+    noun = {"epoch": "runs"}.get(axis, "groups" if axis in AXES else "pairs")
+    of = f"of {sum(row.groups for row in rows)} {noun}"
+    if rises == falls:
+        return f"rises in {rises}, falls in {falls} {of}"
+    toward = {row.toward for row in rows}
+    if not meaning or len(toward) > 1 or None in toward:
+        return f"{change} in {more} {of}"
+    good, bad = ("better", "worse") if of_outcome else ("toward collapse", "away from collapse")
+    return f"{change} in {more} {of} ({good if change in toward else bad})"
 
 
 def in_words(text: str) -> Markup:
-    """A sentence of the summary, safe to put in a page, with names in place of ids and the ids at hand."""
+    """A sentence of the summary, safe to put in a page, with names in place of ids; the ids are shown on hovering."""
     known = {**METRIC_NAMES, **OUTCOME_NAMES, **SETTING_NAMES}
     pattern = re.compile(rf"(?<![\w-])({'|'.join(_longest_first(known))})(?![\w-])")
     parts = pattern.split(text)
@@ -123,7 +186,7 @@ def in_words(text: str) -> Markup:
 
 
 def coded(text: str) -> Markup:
-    """A message, safe to put in a page, with what stands between back-ticks set as code."""
+    """A message, safe to put in a page, with the text between back-ticks set as code."""
     parts = re.split(r"`([^`]+)`", text)
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts)

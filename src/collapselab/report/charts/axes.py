@@ -13,11 +13,11 @@ NUMBER = "replace(format(datum.value, '.4~g'), '-', '\u2212')"
 """A tick as it is: formats that take their digits from the step between ticks write 0.12 as 0.1."""
 FEW_DECADES = 1.6
 WIDE = 10
-"""Values so many times as large as their median are drawn on a logarithmic axis, of both signs too."""
+"""Values this many times as large as their median are drawn on a logarithmic axis, of both signs too."""
 NAME_HEIGHT = 0.12
 """Of the null's name with its line, as a share of the panel."""
 FAR = 2
-"""A level so many times the values' own span away from them is named at the edge: to draw it would flatten them."""
+"""A level this many times the values' own span away from them is named at the edge: to draw it would flatten them."""
 
 
 def value_axis(metric: str, values: Floats | None = None) -> Any:
@@ -90,7 +90,7 @@ def null_level(
 
 
 def clear_side(story: Story, metric: str, *, log: bool) -> Literal["left", "right"]:
-    """The side of a panel against the outcome where fewer models stand on the null's name, beside its line."""
+    """The side of a panel against the outcome where fewer models are drawn over the null's name, beside its line."""
     assert story.models is not None
     level, known = null_of(story, metric), story.models.trained[[story.outcome, metric]].dropna()
     if level is None or not len(known):

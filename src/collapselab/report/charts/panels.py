@@ -1,16 +1,17 @@
 """Figures: panels side by side, each of one metric, drawn from named tables with one look.
 
-A panel knows nothing of where it will stand. The page draws each into its own frame, which lets them follow the width
-of the screen; a file gets them side by side, with the legend that the page writes itself.
+A panel does not know its place. The page draws each into its own frame, which lets them follow the width of the screen;
+a file gets them side by side, with the legend that the page writes itself.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, final
 
 import altair as alt
 
 from collapselab.report.charts.style import SHAPES
-from collapselab.report.data import Keys
+from collapselab.report.data import Columns, Keys
 from collapselab.report.story import Story
 from collapselab.report.words import metric_name, outcome_name, property_code, property_name
 
@@ -47,8 +48,18 @@ class Panel:
 
 @final
 @dataclass(frozen=True)
+class Numbers:
+    """The numbers of a figure once more as a table: a row for each metric, its numbers and its verdict."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, tuple[str, ...], str]]
+
+
+@final
+@dataclass(frozen=True)
 class Figure:
-    """Panels that belong together. Without panels `missing` says why there are none."""
+    """Panels that belong together, and the tables that they draw. Without panels `missing` says why there are none."""
 
     key: str
     title: str
@@ -58,10 +69,17 @@ class Figure:
     missing: str = ""
     paper: str = ""
     """Where in the paper a reader has seen this before."""
+    tables: Mapping[str, Columns] = field(default_factory=dict)
+    numbers: Numbers | None = None
+    filters: bool = False
+    """Whether the form that filters and marks models is above the panels."""
+    regimes: tuple[str, ...] = ()
+    """Regimes of which the panels draw one at a time, the reader's choice; `regime` is the first that is drawn."""
+    regime: str = ""
 
     @property
     def cards(self) -> list[list[Panel]]:
-        """The panels by the metric they are about: one without a metric goes with the one before it."""
+        """The panels by the metric they are about: one without a metric belongs to the panel before it."""
         cards: list[list[Panel]] = []
         for panel in self.panels:
             if panel.metric or not cards:
@@ -103,10 +121,10 @@ def tooltip(outcome: str, metrics: list[str]) -> list[Any]:
     settings = [("run", "run", "N"), ("checkpoint", "checkpoint", "N"), ("family", "family", "N"),
                 ("wide", "width", "N"), ("deep", "depth", "N"),
                 ("regime", "training", "N"), ("seed", "seed", "N")]  # fmt: skip
-    told = [alt.Tooltip(f"{name}:{kind}", title=title) for name, title, kind in settings]
-    told.append(alt.Tooltip("parameters:Q", title="parameters", format=","))
-    told.append(alt.Tooltip(f"{outcome}:Q", title=outcome_name(outcome), format=".4f"))
-    return told + [alt.Tooltip(f"{metric}:Q", title=metric, format=".4~g") for metric in metrics]
+    shown = [alt.Tooltip(f"{name}:{kind}", title=title) for name, title, kind in settings]
+    shown.append(alt.Tooltip("parameters:Q", title="parameters", format=","))
+    shown.append(alt.Tooltip(f"{outcome}:Q", title=outcome_name(outcome), format=".4f"))
+    return shown + [alt.Tooltip(f"{metric}:Q", title=metric, format=".4~g") for metric in metrics]
 
 
 def with_links(chart: Any) -> Any:

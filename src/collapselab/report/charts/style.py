@@ -29,7 +29,7 @@ WHERE_CHOSEN = "chosen.all || chosen[datum.id]"
 
 
 def width_colours(count: int, *, dark: bool) -> list[str]:
-    """From narrow to wide: bright to deep, within what stands out from the paper."""
+    """From narrow to wide: bright to deep, within what can be seen on the paper."""
     first, last = (0.98, 0.42) if dark else (0.78, 0.02)
     return [_plasma(first + (last - first) * (i / (count - 1) if count > 1 else 0.6)) for i in range(count)]
 
@@ -56,7 +56,7 @@ def variables(widths: int, *, dark: bool) -> dict[str, str]:
 
 
 def resolved(spec: dict[str, Any], widths: int) -> dict[str, Any]:
-    """The figure with the light colours themselves, for a file that no style sheet goes with."""
+    """The figure with the light colours themselves, for a file, which has no style sheet."""
     text = json.dumps(spec)
     for name, colour in variables(widths, dark=False).items():
         text = text.replace(f"var(--{name})", colour)

@@ -10,14 +10,14 @@ def drawn_panel(panel: Panel, *, log: bool) -> dict[str, Any]:
     """A panel as Vega, which needs no compiling where it is read; the configuration is the same in all."""
     import vl_convert
 
-    spec, told = _hovering(bare_spec(panel))
+    spec, hover = _hovering(bare_spec(panel))
     drawn = vl_convert.vegalite_to_vega(
         {**spec, "width": "container", "height": panel.height, "config": style.config()}
     )
     for name in ("$schema", "config"):
         drawn.pop(name, None)
     return {
-        "spec": drawn, "table": panel.table, "metric": panel.metric, "signals": _signals(spec), "told": told,
+        "spec": drawn, "table": panel.table, "metric": panel.metric, "signals": _signals(spec), "told": hover,
         "log": log,
     }  # fmt: skip
 
@@ -27,16 +27,16 @@ def _hovering(spec: dict[str, Any]) -> tuple[dict[str, Any], list[list[str]]]:
 
     Vega would write the words of every mark whenever it draws one; the page writes those of the one pointed at.
     """
-    told: dict[str, list[str]] = {}
+    hover: dict[str, list[str]] = {}
     layers = []
     for layer in spec.get("layer", [spec]):
         encoding = dict(layer.get("encoding", {}))
-        for one in encoding.pop("tooltip", []):
-            told[one["field"]] = [one["field"], one.get("title", one["field"]), one.get("format", "")]
+        for tip in encoding.pop("tooltip", []):
+            hover[tip["field"]] = [tip["field"], tip.get("title", tip["field"]), tip.get("format", "")]
         hovered = "tooltip" in layer.get("encoding", {})
         mark = {**layer["mark"], "tooltip": {"content": "data"}} if hovered else layer["mark"]
         layers.append({**layer, "mark": mark, "encoding": encoding})
-    return ({**spec, "layer": layers} if "layer" in spec else layers[0]), list(told.values())
+    return ({**spec, "layer": layers} if "layer" in spec else layers[0]), list(hover.values())
 
 
 def _signals(spec: dict[str, Any]) -> list[str]:
@@ -67,10 +67,10 @@ def bare_spec(panel: Panel, *, legends: bool = False) -> dict[str, Any]:
 
 def _without_legends(part: Any) -> Any:
     if isinstance(part, list):
-        return [_without_legends(one) for one in part]
+        return [_without_legends(element) for element in part]
     if not isinstance(part, dict):
         return part
-    bare = {name: _without_legends(one) for name, one in part.items()}
+    bare = {name: _without_legends(element) for name, element in part.items()}
     for channel in ("color", "size", "shape", "stroke", "fill"):
         encoded = bare.get("encoding", {}).get(channel, {})
         for definition in (encoded, encoded.get("condition", {})):

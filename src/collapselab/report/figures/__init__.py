@@ -1,1 +1,67 @@
-"""What we draw: one file a figure."""
+"""What is drawn: one file a figure, and one entry in `FIGURES`.
+
+A figure is a function from a `View` (the story, its models as a table, the legend) to a `Figure` (panels and the tables
+that they draw, or the reason why there are none). Its entry says in which section of the page it is, in which order;
+`topics` are the topics of the summary whose sentences follow it. The page and `write_figures` loop over the entries.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+from collapselab.report.charts.panels import Figure
+from collapselab.report.figures.bins import bins
+from collapselab.report.figures.classes import classes
+from collapselab.report.figures.development import training
+from collapselab.report.figures.generalisation import collapse, further
+from collapselab.report.figures.heat_maps import scale
+from collapselab.report.figures.layers import layers
+from collapselab.report.figures.regularisation import regularisation
+from collapselab.report.figures.seeds import seeds
+from collapselab.report.figures.specifications import specifications
+from collapselab.report.view import View
+
+
+@final
+@dataclass(frozen=True)
+class Section:
+    """A section of the page: its heading, its name in the bar, and whether it needs an analysis."""
+
+    title: str
+    short: str
+    needs_analysis: bool = True
+
+
+SECTIONS = {
+    "generalisation": Section("Collapse and generalisation", "Generalisation"),
+    "development": Section("Development", "Development"),
+    "fixed": Section("At fixed scale", "At fixed scale"),
+    "inside": Section("Inside the model", "Inside", needs_analysis=False),
+}
+
+
+@final
+@dataclass(frozen=True)
+class FigureEntry:
+    """Where a figure is on the page, and how it is drawn. `folded` is shown after a click, under this name."""
+
+    section: str
+    order: int
+    draw: Callable[[View], Figure]
+    topics: tuple[str, ...] = ()
+    topics_open: bool = False
+    folded: str = ""
+
+
+FIGURES = {
+    "collapse": FigureEntry("generalisation", 1, collapse, topics=("across models", "prediction")),
+    "further": FigureEntry("generalisation", 2, further, folded="further metrics"),
+    "training": FigureEntry("development", 1, training),
+    "scale": FigureEntry("development", 2, scale),
+    "regularisation": FigureEntry("development", 3, regularisation, topics=("trends",)),
+    "seeds": FigureEntry("fixed", 1, seeds, topics=("scale held fixed",), topics_open=True),
+    "controls": FigureEntry("fixed", 2, specifications, topics=("controls",)),
+    "layers": FigureEntry("inside", 1, layers),
+    "bins": FigureEntry("inside", 2, bins),
+    "classes": FigureEntry("inside", 3, classes),
+}

@@ -17,15 +17,16 @@ from collapselab.report.charts.panels import (
 from collapselab.report.charts.style import WHERE_CHOSEN, WHERE_SHOWN
 from collapselab.report.data import Keys
 from collapselab.report.story import Story
-from collapselab.report.trendwords import trend_note, trend_words
-from collapselab.report.words import metric_name
+from collapselab.report.view import View
+from collapselab.report.words import metric_name, trend_note, trend_words
 
 DECADES = 100
-"""Checkpoints whose last is so many times as late as the first are drawn on a logarithmic axis."""
+"""Checkpoints whose last is this many times as late as the first are drawn on a logarithmic axis."""
 
 
-def training(story: Story, keys: Keys) -> Figure:
+def training(view: View) -> Figure:
     """Each metric along the checkpoints of each run, from initialisation on where that was measured."""
+    story = view.story
     title = "Along training"
     if story.models is None or story.models.frame["epoch"].nunique() < 2:
         return Figure("training", title, missing="Every run was measured at one checkpoint only.")
@@ -36,7 +37,7 @@ def training(story: Story, keys: Keys) -> Figure:
         caption += "The models before training were not measured. "
     if any(null_of(story, metric) is not None for metric in story.main):
         caption += "Dashed is the median level of trained models with shuffled labels."
-    panels = [_along_training(story, keys, metric) for metric in story.main]
+    panels = [_along_training(story, view.keys, metric) for metric in story.main]
     return Figure("training", title, caption, panels, ("width",))
 
 
@@ -44,10 +45,10 @@ def _along_training(story: Story, keys: Keys, metric: str) -> Panel:
     known = alt.Chart(alt.NamedData("models")).transform_filter(f"datum.source === 0 && isValid(datum['{metric}'])")
     known = known.transform_filter(WHERE_SHOWN)
     x = alt.X("epoch:Q", title="epoch", scale=_epochs(story), axis=alt.Axis(labelExpr=NUMBER, tickCount=5))
-    held = logarithmic_values(story, metric, from_initialisation=True)
+    values_on_log = logarithmic_values(story, metric, from_initialisation=True)
     shared = {
         "x": x,
-        "y": value_axis(metric, held),
+        "y": value_axis(metric, values_on_log),
         "color": width_colour(keys),
     }
     lit = alt.condition(WHERE_CHOSEN, alt.value(0.7), alt.value(0.05))
@@ -60,10 +61,10 @@ def _along_training(story: Story, keys: Keys, metric: str) -> Panel:
         opacity=lit, tooltip=tooltip(story.outcome, [metric]),
     )  # fmt: skip
     values = drawn_values(story, metric, from_initialisation=True)
-    null = null_level(story, metric, values, log=held is not None, side="right")
+    null = null_level(story, metric, values, log=values_on_log is not None, side="right")
     return Panel(
         f"training-{metric}", with_links(alt.layer(*null, lines, dots)), "models",
-        _along(story, metric), metric, note=trend_note(story, "epoch", metric) or direction(story, metric),
+        _along(story, metric), metric, note=trend_note(story.trends("epoch", metric)) or direction(story, metric),
     )  # fmt: skip
 
 
@@ -83,5 +84,5 @@ def _along(story: Story, metric: str) -> str:
     at = {epoch: frame.loc[frame["epoch"] == epoch, metric].median() for epoch in (first, last)}
     return (
         f"{metric_name(metric)} ({metric}) along training of {frame['run'].nunique():,} runs: median {at[first]:.3g} "
-        f"at epoch {first:g}, {at[last]:.3g} at epoch {last:g}. {trend_words(story, 'epoch', metric)}"
+        f"at epoch {first:g}, {at[last]:.3g} at epoch {last:g}. {trend_words(story.trends('epoch', metric))}"
     )

@@ -20,6 +20,7 @@ from collapselab.report.charts.panels import (
 from collapselab.report.charts.style import WHERE_CHOSEN, WHERE_SHOWN
 from collapselab.report.data import Keys
 from collapselab.report.story import Story
+from collapselab.report.view import View
 from collapselab.report.words import metric_name, outcome_name
 
 BRUSH = "brush"
@@ -28,52 +29,68 @@ WITH_A_MOUSE = "[pointerdown[event.pointerType != 'touch'], window:pointerup] > 
 """A finger scrolls; there the form above the panels marks models."""
 
 
-def collapse(story: Story, keys: Keys, metrics: list[str], *, key: str, beside: bool = False) -> Figure:
-    """Each metric against the outcome: the paper's panels."""
-    panels = [_against_outcome(story, keys, metric, key=key, beside=beside) for metric in metrics]
-    first = key == "collapse"
-    title = f"{'Each metric' if first else 'Further metrics'} against {outcome_name(story.outcome)}"
-    caption = _reading(story, metrics) if first else "Drawn as the panels above."
-    missing = "" if panels else "No metric was measured here."
-    paper = PAPER if first and story.outcome == "val_loss" else ""
-    return Figure(key, title, caption, panels, ("width", "depth", "training"), missing, paper)
+LEGEND = ("width", "depth", "training")
+NOT_MEASURED = "No metric was measured here."
+
+
+def collapse(view: View) -> Figure:
+    """Each main metric against the outcome: the paper's panels."""
+    story = view.story
+    panels = [_against_outcome(view, metric, key="collapse") for metric in story.main]
+    return Figure(
+        "collapse",
+        f"Each metric against {outcome_name(story.outcome)}",
+        _reading(story, story.main),
+        panels,
+        LEGEND,
+        "" if panels else NOT_MEASURED,
+        PAPER if story.outcome == "val_loss" else "",
+        filters=True,
+    )
+
+
+def further(view: View) -> Figure:
+    """The same for all other metrics."""
+    panels = [_against_outcome(view, metric, key="further") for metric in view.story.further]
+    title = f"Further metrics against {outcome_name(view.story.outcome)}"
+    return Figure("further", title, "Drawn as the panels above.", panels, LEGEND, "" if panels else NOT_MEASURED)
 
 
 def _reading(story: Story, metrics: list[str]) -> str:
     """How to read the panels: no more than is in them."""
-    told = ["Each point is a trained model, the line a least-squares fit; R² is of the models that are shown."]
+    parts = ["Each point is a trained model, the line a least-squares fit; R² is of the models that are shown."]
     if any(null_of(story, metric) is not None for metric in metrics):
-        told.append("Dashed is the median level with shuffled labels; one far off is named at the edge.")
+        parts.append("Dashed is the median level with shuffled labels; one far off is named at the edge.")
     else:
-        told.append("Levels with shuffled labels were not measured.")
+        parts.append("Levels with shuffled labels were not measured.")
     if any(metric in story.logarithmic for metric in metrics):
-        told.append("A metric that spans a decade has a logarithmic axis; line and second R² are of its logarithm.")
+        parts.append("A metric that spans a decade has a logarithmic axis; line and second R² are of its logarithm.")
     if any(_both_ways(story, metric) for metric in metrics):
-        told.append("Where both signs span decades, the axis is logarithmic both ways from 0, without a line.")
-    told.append("Across models size differs too: this describes them, and says nothing of collapse apart from scale.")
-    return " ".join(told)
+        parts.append("Where both signs span decades, the axis is logarithmic both ways from 0, without a line.")
+    parts.append("Across models size differs too: this describes them, and says nothing of collapse apart from scale.")
+    return " ".join(parts)
 
 
 def _both_ways(story: Story, metric: str) -> bool:
     return metric not in story.logarithmic and logarithmic_values(story, metric) is not None
 
 
-def _against_outcome(story: Story, keys: Keys, metric: str, *, key: str, beside: bool) -> Panel:
-    outcome, held = story.outcome, logarithmic_values(story, metric)
-    log = held is not None
+def _against_outcome(view: View, metric: str, *, key: str) -> Panel:
+    story, outcome, values_on_log = view.story, view.story.outcome, logarithmic_values(view.story, metric)
+    log = values_on_log is not None
     x = alt.X(f"{outcome}:Q", title=outcome_name(outcome), scale=alt.Scale(zero=False))
-    y = value_axis(metric, held)
-    told = tooltip(outcome, [metric])
+    y = value_axis(metric, values_on_log)
+    hover = tooltip(outcome, [metric])
     side = clear_side(story, metric, log=log)
     layers: list[Any] = [*null_level(story, metric, drawn_values(story, metric), log=log, side=side)]
-    if beside:
+    if view.beside is not None:
         others = _known(metric, outcome).transform_filter("datum.trained && datum.source !== 0")
         ghosts = others.mark_point(filled=False, color="var(--other)", opacity=0.55, size=22, strokeWidth=1)
-        layers.append(ghosts.encode(x=x, y=y, tooltip=told))
+        layers.append(ghosts.encode(x=x, y=y, tooltip=hover))
     if not _both_ways(story, metric):
         mine = _known(metric, outcome).transform_filter("datum.trained && datum.source === 0")
         layers.append(_fit(mine, metric, outcome, log=log))
-    points = _points(story, keys, metric).encode(x=x, y=y, tooltip=told)
+    points = _points(story, view.keys, metric).encode(x=x, y=y, tooltip=hover)
     layers.append(points.add_params(alt.selection_interval(name=BRUSH, on=WITH_A_MOUSE, zoom=False)))
     chart = with_links(alt.layer(*layers)).add_params(alt.param(name="initial", value=False))
     return Panel(

@@ -9,21 +9,22 @@ import altair as alt
 import pandas as pd
 
 from collapselab.analysis.models import ARCHITECTURE
+from collapselab.analysis.regime import Regime
 from collapselab.analysis.trends import REGULARISERS
 from collapselab.report.charts.axes import NUMBER
 from collapselab.report.charts.panels import Figure, Panel, width_colour
-from collapselab.report.data import Columns, Keys, columns, label, plain
+from collapselab.report.data import Columns, Keys, columns, label
 from collapselab.report.story import Story
-from collapselab.report.trendwords import trend_note, trend_words
-from collapselab.report.words import outcome_name, regime_name, setting_name
+from collapselab.report.view import View
+from collapselab.report.words import outcome_name, regime_name, setting_name, trend_note, trend_words
 
 
-def regularisation(story: Story, keys: Keys) -> tuple[Figure, Columns]:
+def regularisation(view: View) -> Figure:
     """Paired slopes: the strongest level against the weakest, all else equal, seeds averaged."""
-    title = "Under regularisation"
+    title, story = "Under regularisation", view.story
     column = _regulariser(story)
     if column is None:
-        return Figure("regularisation", title, missing="No regulariser differs between otherwise equal runs."), {}
+        return Figure("regularisation", title, missing="No regulariser differs between otherwise equal runs.")
     table, levels = _pairs(story, column)
     weak, strong = levels
     caption = (
@@ -31,8 +32,8 @@ def regularisation(story: Story, keys: Keys) -> tuple[Figure, Columns]:
         "starts from the value of its own weak model: what is drawn is the change, as a factor where values span "
         "decades. Grey: no change."
     )
-    panels = [_slopes(story, keys, metric, column, levels) for metric in [*story.main, story.outcome]]
-    return Figure("regularisation", title, caption, panels, ("width",)), table
+    panels = [_slopes(story, view.keys, metric, column, levels) for metric in [*story.main, story.outcome]]
+    return Figure("regularisation", title, caption, panels, ("width",), tables={"pairs": table})
 
 
 def _regulariser(story: Story) -> str | None:
@@ -56,7 +57,8 @@ def _pairs(story: Story, column: str) -> tuple[Columns, tuple[str, str]]:
     for number, (_, pair) in enumerate(means.groupby(others, dropna=False)):
         if len(pair) == 2:
             for line in pair.to_dict("records"):
-                where = regime_name(" ".join(f"{name}={plain(line[name])}" for name in others[len(ARCHITECTURE) :]))
+                settings = others[len(ARCHITECTURE) :]
+                where = regime_name(Regime.of(settings, (line[name] for name in settings))) if settings else ""
                 lines.append({"pair": number, "level": ends[line[column]], "wide": label(line["width"]),
                               "deep": label(line["depth"]), "where": where})  # fmt: skip
                 lines[-1] |= {name: line[name] for name in measured}
@@ -79,16 +81,16 @@ def _slopes(story: Story, keys: Keys, metric: str, column: str, levels: tuple[st
     x = alt.X("level:N", sort=list(levels), title=setting_name(column), axis=alt.Axis(labelAngle=0, grid=False),
               scale=alt.Scale(type="point", padding=0.25))  # fmt: skip
     shared = {"x": x, "y": axis, "color": width_colour(keys)}
-    told = [alt.Tooltip("wide:N", title="width"), alt.Tooltip("deep:N", title="depth"),
+    hover = [alt.Tooltip("wide:N", title="width"), alt.Tooltip("deep:N", title="depth"),
             alt.Tooltip("where:N", title="training"), alt.Tooltip("level:N", title=setting_name(column)),
             alt.Tooltip(f"{metric}:Q", title=name, format=".4~g"),
             alt.Tooltip(f"{metric} change:Q", title="factor" if factor else "change", format=".3~g")]  # fmt: skip
     none = alt.Chart(alt.InlineData(values=[{"none": 1 if factor else 0}]))
     level = none.mark_rule(color="var(--soft)", strokeWidth=1.2).encode(y="none:Q")
     lines = pairs.mark_line(strokeWidth=1.2, opacity=0.6).encode(**shared, detail="pair:N")
-    dots = pairs.mark_point(filled=True, size=18, opacity=0.8).encode(**shared, tooltip=told)
-    words = f"Change of {name} under {setting_name(column)}. {trend_words(story, column, metric)}"
+    dots = pairs.mark_point(filled=True, size=18, opacity=0.8).encode(**shared, tooltip=hover)
+    words = f"Change of {name} under {setting_name(column)}. {trend_words(story.trends(column, metric))}"
     return Panel(
         f"regularisation-{metric}", alt.layer(level, lines, dots), "pairs", words, metric,
-        note=trend_note(story, column, metric),
+        note=trend_note(story.trends(column, metric)),
     )  # fmt: skip

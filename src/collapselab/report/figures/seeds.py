@@ -1,18 +1,19 @@
 """Seeds alone: models that differ in nothing else, and beside them what chance would do."""
 
-from typing import Any
-
 import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
-from collapselab.analysis.relate import CANNOT_TELL, Relation, Subset, within_cells
-from collapselab.analysis.resampling import centred
+from collapselab.analysis.relate import Relation
+from collapselab.analysis.resampling import centred, permuted_correlations
+from collapselab.analysis.subsets import Subset, within_cells
+from collapselab.analysis.words import CANNOT_TELL, NOT_MEASURED, relation_words
 from collapselab.report.charts.axes import NUMBER
-from collapselab.report.charts.panels import Figure, Panel
+from collapselab.report.charts.panels import Figure, Numbers, Panel
 from collapselab.report.data import Columns, columns, plain
 from collapselab.report.story import Story
-from collapselab.report.words import metric_name, outcome_name, property_code
+from collapselab.report.view import View
+from collapselab.report.words import metric_name, outcome_name
 
 Floats = NDArray[np.float64]
 PAPER = (
@@ -20,23 +21,21 @@ PAPER = (
     "p of each metric, before correction."
 )
 BINS = 50
-CHUNK = 1000
-"""Permutations that are held at a time."""
 
 
-def seeds(story: Story) -> tuple[Figure, dict[str, Columns]]:
+def seeds(view: View) -> Figure:
     """Each metric against the outcome within cells of seeds, and r among permuted outcomes."""
-    title = "Seeds alone"
+    title, story = "Seeds alone", view.story
     known = [metric for metric in story.main if _tested(story.at_fixed_scale(metric))]
     if not known or story.models is None:
-        return Figure("seeds", title, missing=_why_not(story)), {}
+        return Figure("seeds", title, missing=_why_not(story))
     relation = story.at_fixed_scale(known[0])
     assert relation is not None
     assert story.analysis is not None
     several = relation.cells > 1
     caption = (
         f"Above: models of {f'{relation.cells} cells' if several else 'one cell'} that differ in their seed alone"
-        f"{', each cell’s mean taken off' if several else ''}. Below: r when the outcome is permuted "
+        f"{', each cell’s mean subtracted' if several else ''}. Below: r when the outcome is permuted "
         f"{'within cells ' if several else ''}{story.analysis.permutations:,} times; the mark is the r that was found, "
         "deep bars are as far from 0. p is their share, Holm p corrects it for all panels together."
     )
@@ -45,13 +44,29 @@ def seeds(story: Story) -> tuple[Figure, dict[str, Columns]]:
     for metric in known:
         tables |= _tables(story, metric)
         panels += [_scatter(story, metric, several=several), _chance(story, metric)]
-    return Figure("seeds", title, caption, panels, paper=PAPER if story.outcome == "val_loss" else ""), tables
+    paper = PAPER if story.outcome == "val_loss" else ""
+    return Figure("seeds", title, caption, panels, paper=paper, tables=tables, numbers=_in_numbers(story, known))
 
 
-def seeds_table(story: Story) -> list[tuple[str, Relation]]:
-    """The numbers of the panels: each metric's code with its relation to the outcome among seeds alone."""
-    relations = [(property_code(metric), story.at_fixed_scale(metric)) for metric in story.main]
-    return [(code, relation) for code, relation in relations if relation is not None and _tested(relation)]
+def _in_numbers(story: Story, metrics: list[str]) -> Numbers:
+    relations = [row for metric in metrics if (row := story.at_fixed_scale(metric)) is not None]
+    return Numbers(
+        f"The same in numbers: {outcome_name(story.outcome)} and each metric among {relations[0].n} models that differ "
+        "in their seed alone",
+        ("r [95 %]", "R²", "p", "Holm p"),
+        [(row.metric, _row_numbers(row), _verdict_words(story, row)) for row in relations],
+    )
+
+
+def _row_numbers(row: Relation) -> tuple[str, ...]:
+    interval = "" if row.low is None else f" [{row.low:+.2f}, {row.high:+.2f}]"
+    p_values = ("–" if p is None else f"{p:.2g}" for p in (row.p_permutation, row.p_holm))
+    return (f"{row.r:+.2f}{interval}", f"{row.r2:.4f}", *p_values)
+
+
+def _verdict_words(story: Story, row: Relation) -> str:
+    assert story.models is not None
+    return relation_words(row.verdict_code, outcome=row.outcome, better=story.models.better)
 
 
 def _tested(relation: Relation | None) -> bool:
@@ -60,7 +75,7 @@ def _tested(relation: Relation | None) -> bool:
 
 def _why_not(story: Story) -> str:
     reasons = [relation.why for metric in story.main if (relation := story.at_fixed_scale(metric)) and relation.why]
-    reason = reasons[0] if reasons else "no metric was measured."
+    reason = reasons[0] if reasons else NOT_MEASURED
     return f"With scale held fixed these tables say nothing: {reason} Train the same model with several seeds."
 
 
@@ -79,7 +94,9 @@ def _tables(story: Story, metric: str) -> dict[str, Columns]:
     chosen = _members(story, metric)
     frame = story.models.trained.iloc[chosen.members]
     x, y = (frame[name].to_numpy(dtype=float) for name in (metric, story.outcome))
-    chance = permuted(x, y, chosen.cells, permutations=story.analysis.permutations, seed=story.analysis.seed)
+    chance = permuted_correlations(
+        x, y, chosen.cells, permutations=story.analysis.permutations, seed=story.analysis.seed
+    )
     if len(np.unique(chosen.cells)) > 1:
         x, y = centred(x, chosen.cells), centred(y, chosen.cells)
     models = [
@@ -90,19 +107,6 @@ def _tables(story: Story, metric: str) -> dict[str, Columns]:
     assert relation is not None
     assert relation.r is not None
     return {f"seeds {metric}": columns(models), f"chance {metric}": _histogram(chance, abs(relation.r))}
-
-
-def permuted(x: Floats, y: Floats, cells: Any, *, permutations: int, seed: int) -> Floats:
-    """r for every permutation of y within cells: the very ones behind `p_permutation` of the same seed."""
-    order = np.argsort(cells, kind="stable")
-    x, y, cells = centred(x, cells)[order], centred(y, cells)[order], cells[order]
-    rng = np.random.default_rng(seed)
-    found = []
-    for start in range(0, permutations, CHUNK):
-        count = min(CHUNK, permutations - start)
-        shuffled = np.argsort(cells + rng.random((count, len(y))), axis=1)
-        found.append(y[shuffled] @ x / np.sqrt((x @ x) * (y @ y)))
-    return np.concatenate(found)
 
 
 def _histogram(chance: Floats, found: float) -> Columns:
@@ -123,14 +127,14 @@ def _scatter(story: Story, metric: str, *, several: bool) -> Panel:
               axis=alt.Axis(labelExpr=NUMBER, tickCount=4))  # fmt: skip
     y = alt.Y("value:Q", title=f"{metric}{off}", scale=alt.Scale(zero=False),
               axis=alt.Axis(labelExpr=NUMBER, tickCount=4))  # fmt: skip
-    told = [alt.Tooltip("run:N"), alt.Tooltip("seed:N"), alt.Tooltip("cell:N"),
+    hover = [alt.Tooltip("run:N"), alt.Tooltip("seed:N"), alt.Tooltip("cell:N"),
             alt.Tooltip("outcome:Q", title=outcome_name(story.outcome), format=".4f"),
             alt.Tooltip("value:Q", title=metric, format=".4~g")]  # fmt: skip
     line = models.transform_regression("outcome", "value").mark_line(color="var(--ink)", strokeWidth=1.4, opacity=0.75)
     points = models.mark_point(filled=True, size=42, color="var(--accent)", opacity=0.8)
-    chart = alt.layer(line.encode(x=x, y=y), points.encode(x=x, y=y, tooltip=told))
-    return Panel(f"seeds-{metric}", chart, f"seeds {metric}", _numbers(relation), metric, note=_note(relation),
-                 height=170)  # fmt: skip
+    chart = alt.layer(line.encode(x=x, y=y), points.encode(x=x, y=y, tooltip=hover))
+    words = _panel_words(story, relation)
+    return Panel(f"seeds-{metric}", chart, f"seeds {metric}", words, metric, note=_note(relation), height=170)
 
 
 def _note(relation: Relation) -> str:
@@ -139,7 +143,7 @@ def _note(relation: Relation) -> str:
     return f"R² {relation.r2:.2f}, p {relation.p_permutation:.2g}, Holm p {relation.p_holm:.2g}"
 
 
-def _numbers(relation: Relation) -> str:
+def _panel_words(story: Story, relation: Relation) -> str:
     interval = f" [{relation.low:+.2f}, {relation.high:+.2f}]" if relation.low is not None else ""
     start = (
         f"{metric_name(relation.metric)} ({relation.metric}) against {outcome_name(relation.outcome)} in {relation.n} "
@@ -148,7 +152,7 @@ def _numbers(relation: Relation) -> str:
     if relation.p_permutation is None:
         return f"{start}; {CANNOT_TELL}: {relation.why}"
     p = f"permutation p {relation.p_permutation:.2g}, after Holm {relation.p_holm:.2g}"
-    return f"{start}, {p}: {relation.verdict}."
+    return f"{start}, {p}: {_verdict_words(story, relation)}."
 
 
 def _chance(story: Story, metric: str) -> Panel:
@@ -160,8 +164,8 @@ def _chance(story: Story, metric: str) -> Panel:
     colour = alt.condition("datum.far", alt.value("var(--accent)"), alt.value("var(--line)"))
     drawn = bars.encode(x=x, x2="high:Q", y=alt.Y("count:Q", title=None, axis=None), color=colour)
     assert relation.r is not None
-    found = alt.Chart(alt.InlineData(values=[{"r": plain(float(relation.r))}]))
-    rule = found.mark_rule(color="var(--ink)", strokeWidth=2).encode(x=alt.X("r:Q", scale=alt.Scale(domain=[-1, 1])))
+    observed = alt.Chart(alt.InlineData(values=[{"r": plain(float(relation.r))}]))
+    rule = observed.mark_rule(color="var(--ink)", strokeWidth=2).encode(x=alt.X("r:Q", scale=alt.Scale(domain=[-1, 1])))
     share = "too few models to say how many" if relation.p_permutation is None else f"{relation.p_permutation:.2%}"
     words = (
         f"Correlation of {metric} with permuted outcomes: {share} of the permutations are as far from 0 as the r of "

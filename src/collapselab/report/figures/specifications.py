@@ -4,117 +4,112 @@ from typing import Any
 
 import altair as alt
 
-from collapselab.analysis.controls import SEEDS, Control
-from collapselab.analysis.relate import CANNOT_TELL
+from collapselab.analysis.controls import Control
+from collapselab.analysis.verdict import Verdict
+from collapselab.analysis.words import NOT_MEASURED, relation_words
 from collapselab.report.charts.axes import NUMBER
 from collapselab.report.charts.panels import Figure, Panel
 from collapselab.report.data import Columns, columns
 from collapselab.report.story import Story
-from collapselab.report.words import metric_name, outcome_name
+from collapselab.report.view import View
+from collapselab.report.words import NO_ANSWER, TEST_WORDS, control_name, metric_name, outcome_name
 
-SPECIFICATIONS = {
-    "nothing": "nothing",
-    "log parameters": "log parameters",
-    "width, depth and regime as factors": "width, depth, regime",
-    "architecture and regime": "architecture + regime",
-    "architecture, regime and their interactions": "… and interactions",
-    "training loss": "training loss",
-    "mixed model": "mixed model",
-    SEEDS: "seeds alone",
+VERDICT_SHAPES = {
+    Verdict.AS_PREDICTED: "circle",
+    Verdict.OPPOSITE: "triangle-down",
+    Verdict.NO_DIRECTION: "diamond",
+    Verdict.NOT_SHOWN: "circle",
+    Verdict.CANNOT_TELL: "cross",
 }
-"""What is held fixed, in the few words that fit a panel; in the order of the curve."""
-ANSWERS = {
-    "with": "shown, as collapse predicts",
-    "against": "shown, the wrong way",
-    "neither": "shown, no way predicted",
-    "open": "not shown",
-    "few": "cannot tell: too few models",
+VERDICT_COLOURS = {
+    Verdict.AS_PREDICTED: "var(--with)",
+    Verdict.OPPOSITE: "var(--against)",
+    Verdict.NO_DIRECTION: "var(--mixed)",
+    Verdict.NOT_SHOWN: "var(--unshown)",
+    Verdict.CANNOT_TELL: "var(--unshown)",
 }
-SHAPES = {"with": "circle", "against": "triangle-down", "neither": "diamond", "open": "circle", "few": "cross"}
-COLOURS = {"with": "var(--with)", "against": "var(--against)", "neither": "var(--mixed)", "open": "var(--unshown)",
-           "few": "var(--unshown)"}  # fmt: skip
+FILLS = VERDICT_COLOURS | dict.fromkeys((Verdict.NOT_SHOWN, Verdict.CANNOT_TELL), "var(--paper)")
 
 
-def specifications(story: Story) -> tuple[Figure, dict[str, Columns]]:
+def specifications(view: View) -> Figure:
     """The specification curve: the partial correlation of each metric under one control after another."""
-    title = "Specification curve: one control after another"
+    title, story = "Specification curve: one control after another", view.story
     rows = [row for row in (story.analysis.controls if story.analysis else []) if row.transform == "raw"]
     known = [metric for metric in story.main if any(r.metric == metric and r.partial_r is not None for r in rows)]
     if not known:
-        reason = next((row.why for row in rows if row.why), "no metric was measured.")
-        return Figure("controls", title, missing=f"No specification could be fitted: {reason}"), {}
+        reason = next((row.why for row in rows if row.why), NOT_MEASURED)
+        return Figure("controls", title, missing=f"No specification could be fitted: {reason}")
     caption = (
         f"Partial correlation with {outcome_name(story.outcome)} when what the line names is held fixed, with its 95 % "
-        "interval. Filled: shown after Holm’s correction; a triangle goes the wrong way. The last line compares seeds "
-        "alone."
+        "interval. Filled: shown after Holm’s correction; a triangle is significant in the opposite direction. The "
+        "last line compares seeds alone."
     )
+    order = list(dict.fromkeys(row.controls for row in rows))
     tables, panels = {}, []
     for metric in known:
-        chosen = [row for row in rows if row.metric == metric and row.controls in SPECIFICATIONS]
-        tables[f"controls {metric}"] = _curve(chosen)
-        panels.append(_curve_panel(metric, chosen))
-    return Figure("controls", title, caption, panels, ("answers",)), tables
+        chosen = [row for row in rows if row.metric == metric]
+        tables[f"controls {metric}"] = _curve(story, chosen, order)
+        panels.append(_curve_panel(story, metric, chosen, order))
+    return Figure("controls", title, caption, panels, ("answers",), tables=tables)
 
 
-def _curve(rows: list[Control]) -> Columns:
+def _curve(story: Story, rows: list[Control], order: list[str]) -> Columns:
     return columns([
-        {"order": list(SPECIFICATIONS).index(row.controls), "label": SPECIFICATIONS[row.controls], "r": row.partial_r,
-         "low": row.low, "high": row.high, "n": row.n, "answer": _answer(row), "verdict": row.verdict or row.why,
-         "missing": "no answer" if row.partial_r is None else None}
+        {"order": order.index(row.controls), "label": control_name(row.controls), "r": row.partial_r,
+         "low": row.low, "high": row.high, "n": row.n,
+         "answer": "" if row.partial_r is None else TEST_WORDS[row.verdict_code],
+         "verdict": row.why or _verdict_words(story, row), "missing": NO_ANSWER if row.partial_r is None else None}
         for row in rows
     ])  # fmt: skip
 
 
-def _answer(row: Control) -> str:
-    if row.partial_r is None:
-        return ""
-    if row.verdict is None:
-        return ANSWERS["few"]
-    return ANSWERS["open"] if row.verdict == "not shown" else ANSWERS[row.goes or "neither"]
+def _verdict_words(story: Story, row: Control) -> str:
+    assert story.models is not None
+    return relation_words(row.verdict_code, outcome=story.outcome, better=story.models.better)
 
 
-def _curve_panel(metric: str, rows: list[Control]) -> Panel:
+def _curve_panel(story: Story, metric: str, rows: list[Control], order: list[str]) -> Panel:
     curve = alt.Chart(alt.NamedData(f"controls {metric}"))
-    y = alt.Y("order:O", title=None, axis=None, scale=alt.Scale(domain=list(range(len(SPECIFICATIONS)))))
+    y = alt.Y("order:O", title=None, axis=None, scale=alt.Scale(domain=list(range(len(order)))))
     zero = alt.Chart(alt.InlineData(values=[{"r": 0}])).mark_rule(color="var(--soft)").encode(x="r:Q")
-    found = curve.transform_filter("isValid(datum.r)")
-    bars = found.mark_rule(strokeWidth=1.6, opacity=0.8, yOffset=7).encode(
-        x="low:Q", x2="high:Q", y=y, color=alt.Color("answer:N", title=None, scale=_scale(COLOURS))
+    known = curve.transform_filter("isValid(datum.r)")
+    bars = known.mark_rule(strokeWidth=1.6, opacity=0.8, yOffset=7).encode(
+        x="low:Q", x2="high:Q", y=y, color=alt.Color("answer:N", title=None, scale=_scale(VERDICT_COLOURS))
     )
     small: dict[str, Any] = {"dy": -6, "fontSize": 10.5, "color": "var(--soft)"}
     names = curve.mark_text(align="left", x=2, **small).encode(y=y, text="label:N")
     unanswered = curve.transform_filter("isValid(datum.missing)")
     absent = unanswered.mark_text(align="right", x="width", fontStyle="italic", **small).encode(y=y, text="missing:N")
-    chart = alt.layer(zero, bars, _dots(found, y), names, absent)
+    chart = alt.layer(zero, bars, _dots(known, y), names, absent)
     return Panel(
-        f"controls-{metric}", chart, f"controls {metric}", _numbers(metric, rows), metric,
-        height=32 * len(SPECIFICATIONS),
+        f"controls-{metric}", chart, f"controls {metric}", _panel_words(story, metric, rows), metric,
+        height=32 * len(order),
     )  # fmt: skip
 
 
-def _dots(found: Any, y: Any) -> Any:
-    """Hollow where nothing is shown; a shape of its own for what goes the wrong way."""
+def _dots(known: Any, y: Any) -> Any:
+    """Hollow where nothing is shown; a shape of its own for the opposite direction."""
     x = alt.X("r:Q", title="partial correlation", scale=alt.Scale(domain=[-1, 1]),
               axis=alt.Axis(values=[-1, -0.5, 0, 0.5, 1], labelExpr=NUMBER))  # fmt: skip
-    told = [alt.Tooltip("label:N", title="held fixed"), alt.Tooltip("r:Q", title="partial r", format="+.3f"),
+    hover = [alt.Tooltip("label:N", title="held fixed"), alt.Tooltip("r:Q", title="partial r", format="+.3f"),
             alt.Tooltip("low:Q", format="+.2f"), alt.Tooltip("high:Q", format="+.2f"),
             alt.Tooltip("n:Q", title="models"), alt.Tooltip("verdict:N")]  # fmt: skip
-    return found.mark_point(size=55, strokeWidth=1.6, opacity=1, yOffset=7).encode(
-        x=x, y=y, tooltip=told,
-        stroke=alt.Stroke("answer:N", title=None, scale=_scale(COLOURS)),
-        shape=alt.Shape("answer:N", title=None, scale=_scale(SHAPES)),
-        fill=alt.Fill("answer:N", title=None, scale=_scale(COLOURS | dict.fromkeys(("open", "few"), "var(--paper)"))),
+    return known.mark_point(size=55, strokeWidth=1.6, opacity=1, yOffset=7).encode(
+        x=x, y=y, tooltip=hover,
+        stroke=alt.Stroke("answer:N", title=None, scale=_scale(VERDICT_COLOURS)),
+        shape=alt.Shape("answer:N", title=None, scale=_scale(VERDICT_SHAPES)),
+        fill=alt.Fill("answer:N", title=None, scale=_scale(FILLS)),
     )  # fmt: skip
 
 
-def _scale(of_answers: dict[str, str]) -> Any:
-    return alt.Scale(domain=list(ANSWERS.values()), range=[of_answers[answer] for answer in ANSWERS])
+def _scale(of_verdicts: dict[Verdict, str]) -> Any:
+    return alt.Scale(domain=list(TEST_WORDS.values()), range=[of_verdicts[verdict] for verdict in TEST_WORDS])
 
 
-def _numbers(metric: str, rows: list[Control]) -> str:
-    told = "; ".join(
-        f"{SPECIFICATIONS[row.controls]}: {row.why}" if row.partial_r is None
-        else f"{SPECIFICATIONS[row.controls]} {row.partial_r:+.2f} ({row.verdict or CANNOT_TELL})"
+def _panel_words(story: Story, metric: str, rows: list[Control]) -> str:
+    parts = "; ".join(
+        f"{control_name(row.controls)}: {row.why}" if row.partial_r is None
+        else f"{control_name(row.controls)} {row.partial_r:+.2f} ({_verdict_words(story, row)})"
         for row in rows
     )  # fmt: skip
-    return f"Partial correlations of {metric_name(metric)} ({metric}): {told}"
+    return f"Partial correlations of {metric_name(metric)} ({metric}): {parts}"

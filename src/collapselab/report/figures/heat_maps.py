@@ -4,29 +4,35 @@ from typing import Any
 
 import altair as alt
 import numpy as np
-import pandas as pd
 
 from collapselab.analysis.models import row_tuples
+from collapselab.analysis.regime import Regime
 from collapselab.report.charts.panels import Figure, Panel, extent
 from collapselab.report.charts.style import DEPTH_OF_HEAT
-from collapselab.report.data import Columns, columns, label, plain
+from collapselab.report.data import Columns, columns, label
 from collapselab.report.story import Story
-from collapselab.report.trendwords import trend_note, trend_words
-from collapselab.report.words import metric_name, regime_name
+from collapselab.report.view import View
+from collapselab.report.words import metric_name, regime_name, trend_note, trend_words
+
+ALL = "all models"
+"""The one regime where no setting but the checkpoint varies."""
 
 
-def scale(story: Story) -> tuple[Figure, Columns]:
+def scale(view: View) -> Figure:
     """Heat maps over width and depth, the mean of seeds at the end of each run, one regime at a time."""
-    title = "Over width and depth"
+    title, story = "Over width and depth", view.story
     table = _heat(story)
     if len(set(table.get("wide", []))) < 2 and len(set(table.get("deep", []))) < 2:
-        return Figure("scale", title, missing="All models are of one width and one depth."), table
+        missing = "All models are of one width and one depth."
+        return Figure("scale", title, missing=missing, tables={"heat": table})
     caption = (
         "Each cell is a model at the end of its run, the mean where there are several seeds; deeper colour is nearer "
         "to collapse, on one scale for all regimes. A metric without a direction is coloured by its size."
     )
     panels = [_heat_map(story, metric, table) for metric in story.main]
-    return Figure("scale", title, caption, panels), table
+    return Figure(
+        "scale", title, caption, panels, tables={"heat": table}, regimes=regimes(table), regime=first_regime(table)
+    )
 
 
 def _heat(story: Story) -> Columns:
@@ -36,8 +42,8 @@ def _heat(story: Story) -> Columns:
     ends = frame[frame["last"]].copy()
     others = [name for name in story.models.varying if name != "epoch"]
     ends["where"] = [
-        ", ".join(filter(None, (_family(story, family), regime_name(regime))))
-        for family, regime in zip(ends["family"], _without(ends, others), strict=True)
+        ", ".join(filter(None, (_family(story, family), regime_name(Regime.of(others, values)) if others else ALL)))
+        for family, values in zip(ends["family"], row_tuples(ends, others), strict=True)
     ]
     means = ends.groupby(["where", "width", "depth"], dropna=False)[story.main].mean().reset_index()
     lines: list[dict[str, Any]] = [
@@ -73,21 +79,15 @@ def _family(story: Story, family: Any) -> str:
     return str(family) if story.models.frame["family"].nunique() > 1 else ""
 
 
-def _without(frame: pd.DataFrame, names: list[str]) -> list[str]:
-    told = [" ".join(f"{name}={plain(value)}" for name, value in zip(names, values, strict=True))
-            for values in row_tuples(frame, names)]  # fmt: skip
-    return [text or "all models" for text in told]
-
-
 def _levels(story: Story, metric: str, values: Any) -> list[int | None]:
-    """Where each value stands between the farthest from collapse (0) and the nearest."""
+    """Where each value is between the farthest from collapse (0) and the nearest."""
     assert story.models is not None
     drawn = np.log(values) if metric in story.logarithmic else values
     low, high = np.nanmin(drawn), np.nanmax(drawn)
     share = (drawn - low) / (high - low) if high > low else np.full_like(drawn, 0.5)
     if story.models.toward[metric].sign < 0:
         share = 1 - share
-    return [None if np.isnan(one) else round(one * (DEPTH_OF_HEAT - 1)) for one in share]
+    return [None if np.isnan(value) else round(value * (DEPTH_OF_HEAT - 1)) for value in share]
 
 
 def _heat_map(story: Story, metric: str, table: Columns) -> Panel:
@@ -101,11 +101,11 @@ def _heat_map(story: Story, metric: str, table: Columns) -> Panel:
     }
     ground = alt.Scale(domain=levels, range=[f"var(--h{level})" for level in levels])
     inks = alt.Scale(domain=levels, range=[f"var(--i{level})" for level in levels])
-    told = [alt.Tooltip("wide:N", title="width"), alt.Tooltip("deep:N", title="depth"),
+    hover = [alt.Tooltip("wide:N", title="width"), alt.Tooltip("deep:N", title="depth"),
             alt.Tooltip("where:N", title="training"),
             alt.Tooltip(f"{metric}:Q", title=metric, format=".4~g")]  # fmt: skip
     tiles = cells.mark_rect(stroke="var(--paper)", strokeWidth=2, cornerRadius=3).encode(
-        **place, color=alt.Color(f"{metric} level:O", scale=ground, legend=None), tooltip=told
+        **place, color=alt.Color(f"{metric} level:O", scale=ground, legend=None), tooltip=hover
     )
     words = cells.mark_text(fontSize=10).encode(
         **place, text=f"{metric} text:N", color=alt.Color(f"{metric} level:O", scale=inks, legend=None)
@@ -113,14 +113,14 @@ def _heat_map(story: Story, metric: str, table: Columns) -> Panel:
     chart = alt.layer(tiles, words).resolve_scale(color="independent")
     chart = chart.add_params(alt.param(name="where", value=first_regime(table)))
     numbers = f"{metric_name(metric)} ({metric}) over width and depth: values {extent(story, metric)}. "
-    numbers += f"{trend_words(story, 'width', metric)} {trend_words(story, 'depth', metric)}"
+    numbers += f"{trend_words(story.trends('width', metric))} {trend_words(story.trends('depth', metric))}"
     return Panel(f"scale-{metric}", chart, "heat", numbers.strip(), metric, note=_scale_note(story, metric, table))
 
 
 def _scale_note(story: Story, metric: str, table: Columns) -> str:
-    told = {axis: trend_note(story, axis, metric) for axis in ("width", "depth")}
+    along = {axis: trend_note(story.trends(axis, metric), meaning=False) for axis in ("width", "depth")}
     power = unit(np.array(table[metric], dtype=float))
-    notes = [f"{axis}: {note.partition(' (')[0]}" for axis, note in told.items() if note]
+    notes = [f"{axis}: {note}" for axis, note in along.items() if note]
     return "; ".join(notes + ([f"in units of {10.0**power:g}"] if power else []))
 
 
@@ -129,5 +129,6 @@ def first_regime(table: Columns) -> str:
     return max(regimes(table), key=lambda where: table["where"].count(where), default="")
 
 
-def regimes(table: Columns) -> list[str]:
-    return list(dict.fromkeys(table.get("where", [])))
+def regimes(table: Columns) -> tuple[str, ...]:
+    """The regimes of the table, each once, in its order."""
+    return tuple(dict.fromkeys(table.get("where", [])))

@@ -1,0 +1,56 @@
+"""The statements of the analysis, in the order in which they are made and in which the summary reports them.
+
+A statement is one file of this package and one entry here: the dataclass of a row, a function that makes the rows, and
+a function that puts them into sentences. Its name is that of its table, `<name>.csv`. A field of a row is a column:
+text, a whole number, a float, a `StrEnum` or a `Regime`, or None for an empty cell.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from collapselab.analysis import controls, diagnosis, prediction, relate, trends
+from collapselab.analysis.models import Models
+from collapselab.analysis.words import Sentence
+
+
+@final
+@dataclass(frozen=True)
+class Given:
+    """What a statement is made from: the models, the request, and the rows of the statements before it."""
+
+    models: Models
+    permutations: int
+    seed: int
+    rows: Mapping[str, Sequence[Any]]
+
+
+@final
+@dataclass(frozen=True)
+class Statement:
+    """One table of the analysis: what a row of it is, how the rows are made, and what they allow to say."""
+
+    row: type
+    rows: Callable[[Given], Sequence[Any]]
+    sentences: Callable[[Models, Sequence[Any]], Iterable[Sentence]]
+
+
+STATEMENTS: dict[str, Statement] = {
+    "relate": Statement(
+        relate.Relation,
+        lambda given: relate.relate(given.models, permutations=given.permutations, seed=given.seed),
+        relate.sentences,
+    ),
+    "controls": Statement(
+        controls.Control,
+        lambda given: controls.controls(given.models, given.rows["relate"]),
+        controls.sentences,
+    ),
+    "trends": Statement(trends.Trend, lambda given: trends.trends(given.models), trends.sentences),
+    "prediction": Statement(
+        prediction.Prediction,
+        lambda given: prediction.predictions(given.models, seed=given.seed),
+        prediction.sentences,
+    ),
+    "diagnosis": Statement(diagnosis.Finding, lambda given: diagnosis.diagnose(given.models), diagnosis.sentences),
+}

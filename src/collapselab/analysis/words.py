@@ -1,0 +1,117 @@
+"""The words for verdicts, in tables and in sentences: no other file of the analysis says them in its own."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar, final
+
+from collapselab.analysis.verdict import Verdict
+
+CANNOT_TELL = Verdict.CANNOT_TELL.value
+OPPOSITE = "in the opposite direction"
+PREDICTED = "as collapse predicts"
+NO_DIRECTION = "collapse predicts no direction"
+NOT_MEASURED = "no metric was measured."
+
+SHOWN = {
+    Verdict.AS_PREDICTED: PREDICTED,
+    Verdict.OPPOSITE: OPPOSITE,
+    Verdict.NO_DIRECTION: f"where {NO_DIRECTION}",
+}
+"""What is significant, in the words that follow a count."""
+ALONG = {
+    Verdict.AS_PREDICTED: "toward collapse",
+    Verdict.OPPOSITE: "away from collapse",
+    Verdict.NO_DIRECTION: "one way, where collapse predicts none,",
+    Verdict.NOT_SHOWN: "neither way shown for",
+    Verdict.CANNOT_TELL: f"{CANNOT_TELL} for",
+}
+"""How the part of a sentence begins that lists the metrics of a trend with this verdict."""
+
+
+@final
+@dataclass(frozen=True)
+class Sentence:
+    """One sentence of the summary, its topic, and the table that it is made from."""
+
+    topic: str
+    table: str
+    text: str
+
+
+def relation_column(verdict: Verdict, *, outcome: str, better: int) -> str | None:
+    """The column `verdict` of `relate.csv` and `controls.csv`, in the words of the first version: scripts read them."""
+    lower, higher = ("lower", "higher") if better < 0 else ("higher", "lower")
+    return {
+        Verdict.AS_PREDICTED: f"more collapse goes with {lower} {outcome}",
+        Verdict.OPPOSITE: f"wrong way: more collapse goes with {higher} {outcome}",
+        Verdict.NO_DIRECTION: f"related; {NO_DIRECTION}",
+        Verdict.NOT_SHOWN: "not shown",
+        Verdict.CANNOT_TELL: None,
+    }[verdict]
+
+
+def relation_words(verdict: Verdict, *, outcome: str, better: int) -> str:
+    """The verdict on a correlation with the outcome, in a sentence."""
+    lower, higher = ("lower", "higher") if better < 0 else ("higher", "lower")
+    return {
+        Verdict.AS_PREDICTED: f"more collapse correlates with {lower} {outcome}",
+        Verdict.OPPOSITE: f"significant {OPPOSITE}: more collapse correlates with {higher} {outcome}",
+        Verdict.NO_DIRECTION: f"significant; {NO_DIRECTION}",
+        Verdict.NOT_SHOWN: "not shown",
+        Verdict.CANNOT_TELL: CANNOT_TELL,
+    }[verdict]
+
+
+def trend_column(verdict: Verdict, way: str, *, of_outcome: bool) -> str | None:
+    """The column `verdict` of `trends.csv`; `way` is rises or falls."""
+    good, bad = ("better", "worse") if of_outcome else ("toward collapse", "away from collapse")
+    return {
+        Verdict.AS_PREDICTED: f"{way}: {good}",
+        Verdict.OPPOSITE: f"{way}: {bad}",
+        Verdict.NO_DIRECTION: f"{way}; {NO_DIRECTION}",
+        Verdict.NOT_SHOWN: "not shown",
+        Verdict.CANNOT_TELL: None,
+    }[verdict]
+
+
+def many(number: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+class OfMetric(Protocol):
+    """A row about one metric, or about its logarithm."""
+
+    @property
+    def metric(self) -> str: ...
+
+    @property
+    def transform(self) -> str: ...
+
+
+class Judged(OfMetric, Protocol):
+    """Such a row with a verdict."""
+
+    @property
+    def verdict_code(self) -> Verdict: ...
+
+
+def metric_label(row: OfMetric) -> str:
+    """`cdnv`, or `log cdnv`."""
+    return row.metric if row.transform == "raw" else f"log {row.metric}"
+
+
+Row = TypeVar("Row", bound=OfMetric)
+
+
+def by_metric(rows: Sequence[Row]) -> Iterable[list[Row]]:
+    """The rows of each metric, in the order in which the metrics come."""
+    return ([row for row in rows if row.metric == metric] for metric in dict.fromkeys(row.metric for row in rows))
+
+
+def count_shown(rows: Sequence[Judged]) -> tuple[int, str]:
+    """How many of the rows are significant, and in which direction those are."""
+    counts = {words: sum(row.verdict_code is code for row in rows) for code, words in SHOWN.items()}
+    total = sum(counts.values())
+    directions = ", ".join(f"{count} {words}" if count < total else words for words, count in counts.items() if count)
+    return total, f" ({directions})" if directions else ""

@@ -1,0 +1,86 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.planted import run_of, table
+from collapselab import METRICS
+from collapselab.analysis.regime import NUMBERS, Regime
+from collapselab.analysis.relate import relate
+from collapselab.analysis.verdict import Cause, Goes, Verdict, direction_of, verdict_of
+from collapselab.analysis.words import ALONG, relation_column, relation_words, trend_column
+from collapselab.report.words import TEST_WORDS, VERDICT_WORDS
+
+
+@pytest.mark.parametrize(
+    ("effect", "expected", "goes"),
+    [(0.5, 1, Goes.WITH), (-0.5, -1, Goes.WITH), (0.5, -1, Goes.AGAINST), (0.5, 0, None), (0.0, 1, None)],
+)
+def test_a_direction_is_the_sign_beside_the_expected_one(effect: float, expected: int, goes: Goes | None) -> None:
+    assert direction_of(effect, expected) is goes
+
+
+def test_a_verdict_is_significant_only_where_the_test_is() -> None:
+    shown = {Goes.WITH: Verdict.AS_PREDICTED, Goes.AGAINST: Verdict.OPPOSITE, None: Verdict.NO_DIRECTION}
+    for goes, verdict in shown.items():
+        assert verdict_of(goes, shown=True) is verdict
+        assert verdict_of(goes, shown=False) is Verdict.NOT_SHOWN
+
+
+def test_every_verdict_has_words_of_its_own_in_every_place() -> None:
+    for words in (ALONG, VERDICT_WORDS, TEST_WORDS):
+        assert set(words) == set(Verdict)
+        assert len(set(words.values())) == len(Verdict)
+    for better in (-1, 1):
+        assert len({relation_words(code, outcome="val_loss", better=better) for code in Verdict}) == len(Verdict)
+
+
+def test_the_words_of_the_tables_are_those_of_the_first_version() -> None:
+    """Scripts read them; the code beside them is for new ones."""
+    columns = [relation_column(code, outcome="val_loss", better=-1) for code in Verdict]
+    assert columns == [
+        "more collapse goes with lower val_loss",
+        "wrong way: more collapse goes with higher val_loss",
+        "related; collapse predicts no direction",
+        "not shown",
+        None,
+    ]
+    assert trend_column(Verdict.AS_PREDICTED, "falls", of_outcome=True) == "falls: better"
+    assert trend_column(Verdict.OPPOSITE, "falls", of_outcome=False) == "falls: away from collapse"
+
+
+def test_a_reason_has_a_code_beside_its_text() -> None:
+    runs = [run_of(f"{i}", seed=i, val_loss=1.0 + i) for i in range(3)]
+    few = relate(table(runs, {"agreement": [1, 2, 4]}), permutations=99)
+    same = relate(table(runs, {"agreement": [1, 1, 1], "model_accuracy": [1, 2, 3]}), permutations=99)
+    assert {row.why_code for row in few} == {Cause.TOO_FEW}
+    assert {row.metric: row.why_code for row in same} == {
+        "agreement": Cause.NO_VARIATION,
+        "model_accuracy": Cause.NOT_A_TEST,
+    }
+    assert all(row.why and row.verdict_code is Verdict.CANNOT_TELL for row in [*few, *same])
+
+
+TEXT = st.text(alphabet="ab =%?2D.", max_size=5)
+NAMES = st.one_of(st.sampled_from(NUMBERS), st.text(alphabet="ab =%", min_size=1, max_size=4))
+
+
+@given(st.dictionaries(NAMES, st.one_of(st.none(), TEXT, st.floats(-1e9, 1e9)), max_size=4))
+def test_a_regime_that_is_written_is_read_again(settings: dict[str, float | str | None]) -> None:
+    numbers = {name: value for name, value in settings.items() if name not in NUMBERS or not isinstance(value, str)}
+    regime = Regime.of(numbers, numbers.values())
+    assert Regime.read(str(regime)) == regime
+
+
+def test_a_regime_knows_its_numbers_and_drops_a_setting() -> None:
+    regime = Regime.of(("epochs", "epoch", "dropout"), (10.0, 6.0, "0.0"))
+    assert str(regime) == "epochs=10 epoch=6 dropout=0.0"
+    assert (regime.number("epoch"), regime.number("dropout"), regime.number("lr")) == (6.0, None, None)
+    assert str(regime.without("epoch")) == "epochs=10 dropout=0.0"
+    assert str(regime.with_number("epoch", 7.0)) == "epochs=10 epoch=7 dropout=0.0"
+    assert str(Regime()) == "the only one"
+
+
+def test_the_magnitude_that_shrinks_is_said_by_the_catalogue_where_it_says_no_direction() -> None:
+    said = {metric.id for metric in METRICS.values() if metric.magnitude_shrinks}
+    assert said == {"cosine_cv", "logdist_cv", "logdist_uncentred_cv", "head_logdist_cv"}
+    assert all(METRICS[metric].direction is None for metric in said)
