@@ -97,7 +97,7 @@ def test_an_edited_sentence_is_refused_with_what_to_do(folder: Path) -> None:
 def test_a_summary_of_an_earlier_version_gives_its_request_and_nothing_else(folder: Path) -> None:
     document = json.loads(summary(folder).read_text())
     sentences = [{"topic": "models", "table": "runs", "text": "All is well."}]
-    del document["checksum"]
+    del document["checksum"], document["format"]
     summary(folder).write_text(json.dumps(document | {"sentences": sentences}))
     found = current(folder)
     assert {name: getattr(found, name) for name in REQUEST} == REQUEST

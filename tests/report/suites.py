@@ -3,13 +3,13 @@
 Run as a script it writes one to look at: `python tests/report/suites.py DIR`.
 """
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from collapselab.records.run import BuiltModel, PlannedRun, Provenance, RunRecord, TrainedOn
 from collapselab.records.tables import RUN_COLUMNS, Row, Run, write_results, write_runs
 
 METRICS = {
@@ -115,16 +115,30 @@ def row_of(run: Run, metric: str, value: float, *, split: Any = "train", layer: 
 
 def write_record(folder: Path, run: Run) -> None:
     settings = {name: run[name] for name in ("family", "width", "depth", "weight_decay", "lr", "seed")}
-    record = {
-        "format": 1, "hash": "0123abcd", "settings": settings,
-        "corpus": {"path": "corpora/storyworld", "hash": "b252e4f086f24671", "vocabulary": 1024, "block": 128},
-        "provenance": {"versions": {"collapselab": "0.1.0", "torch": "2.13.0"}, "python": "3.11.7", "commit": "2ed717d"},
-    }  # fmt: skip
+    record = RunRecord(
+        hash="0123abcd", settings=settings,
+        corpus=TrainedOn(path="corpora/storyworld", hash="b252e4f086f24671", vocabulary=1024, block=128),
+        plan=PlannedRun(batch=8, blocks=80, steps=10, warmup=0, tokens=10_160, checkpoints={"0": 0, "1": 10}),
+        model=BuiltModel(parameters=run["parameters"], config={}),
+        provenance=Provenance(
+            started="2026-01-01T00:00:00", versions={"collapselab": "0.1.0", "torch": "2.13.0"}, python="3.11.7",
+            commit="2ed717d", machine="Linux", device="cpu", precision="fp32", processes=1, threads=1,
+        ),
+    )  # fmt: skip
     path = folder / run["run"] / "run.json"
     if "/" in run["run"] or "<" in run["run"]:
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record))
+    record.write(path)
+
+
+def name_corpus(folder: Path, corpus: Path) -> None:
+    """Let every record of a suite name this corpus as the one it was trained on."""
+    paths = list(folder.glob("*/run.json"))
+    assert paths
+    for path in paths:
+        record = RunRecord.read(path)
+        trained_on = record.corpus.model_copy(update={"path": str(corpus)})
+        record.model_copy(update={"corpus": trained_on}).write(path)
 
 
 if __name__ == "__main__":

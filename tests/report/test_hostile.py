@@ -3,7 +3,6 @@
 import base64
 import errno
 import hashlib
-import json
 import os
 import sys
 from pathlib import Path
@@ -19,7 +18,7 @@ from collapselab.report.provenance import corpus_of, provenance
 from collapselab.report.report import report
 from collapselab.report.story import Story, load_story
 from records.test_tables import changed
-from report.suites import write_suite
+from report.suites import name_corpus, write_suite
 from report.test_report import Page
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -162,8 +161,7 @@ def test_a_damaged_corpus_is_said_where_nobody_asked_for_it_and_refused_where_so
     corpus = tmp_path / "corpus"
     recipe = Recipe(tokenizer="bpe:300", block=32)
     build_corpus(open_source(["storyworld:stories=12,validation=4"]), corpus, recipe)
-    for path in suite.glob("*/run.json"):
-        path.write_text(json.dumps({"corpus": {"path": str(corpus), "hash": "0", "vocabulary": 300}}))
+    name_corpus(suite, corpus)
     assert "classes in" in Page(report(suite).page.read_text(encoding="utf-8")).text
     facts = corpus / "corpus.json"
     facts.write_text(facts.read_text()[:-20])

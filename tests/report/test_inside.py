@@ -1,6 +1,5 @@
 """What the report takes from beside the tables: the corpus and the runs' own records."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from collapselab.report.data import lines, plain
 from collapselab.report.figures.classes import class_frequencies
 from collapselab.report.provenance import corpus_of, provenance
 from collapselab.report.story import load_story
-from report.suites import write_suite
+from report.suites import name_corpus, write_suite
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +39,7 @@ def test_the_corpus_of_the_runs_is_found_by_their_records(corpus: Path, tmp_path
     )
     story = load_story(folder)
     assert corpus_of(story) is None, "their records name one that is not there"
-    for path in folder.glob("*/run.json"):
-        record = json.loads(path.read_text())
-        record["corpus"]["path"] = str(corpus)
-        path.write_text(json.dumps(record))
+    name_corpus(folder, corpus)
     assert corpus_of(story) == corpus
 
 

@@ -2,15 +2,14 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
 from collapselab.analysis.diagnosis import Finding, Found
-from collapselab.disk import read_document
 from collapselab.errors import DamagedError, DiskError
+from collapselab.records.run import RunRecord, TrainedOn
 from collapselab.report.story import Story
 
 LONGEST = 12
@@ -41,7 +40,7 @@ def provenance(story: Story) -> Origins:
     unknown = Counter((row.signature, row.evidence) for row in findings if row.found is Found.UNKNOWN)
     return Origins(
         facts=_facts(records),
-        corpora=sorted({_corpus(_section(record, "corpus")) for record in records if _section(record, "corpus")}),
+        corpora=sorted({_corpus(record.corpus) for record in records}),
         failures=[(run["run"], run["checkpoint"], run["why"]) for run in story.runs if run["why"]],
         findings=[row for row in findings if row.found is Found.YES],
         unknown=[(*key, count) for key, count in unknown.items()],
@@ -53,12 +52,12 @@ def provenance(story: Story) -> Origins:
 
 def corpus_of(story: Story) -> Path | None:
     """The corpus that all runs were trained on, if it is one and still where it was."""
-    paths = {str(_section(record, "corpus").get("path", "")) for record in _records(story)}
+    paths = {record.corpus.path for record in _records(story)}
     path = Path(paths.pop()) if len(paths) == 1 else None
     return path if path is not None and is_readable_file(path / "corpus.json") else None
 
 
-def _records(story: Story) -> list[dict[str, Any]]:
+def _records(story: Story) -> list[RunRecord]:
     """The runs' own records. A run that is being written, or whose record is damaged, has none: it is still in the
     tables, which were checked when they were made."""
     records = []
@@ -67,7 +66,7 @@ def _records(story: Story) -> list[dict[str, Any]]:
         if not path.is_relative_to(story.directory) or ".." in path.parts or not is_readable_file(path):
             continue
         with suppress(DamagedError, DiskError, FileNotFoundError):
-            records.append(read_document(path, unchecked=True))
+            records.append(RunRecord.read(path))
     return records
 
 
@@ -79,18 +78,12 @@ def is_readable_file(path: Path) -> bool:
         return False
 
 
-def _section(record: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A part of a record that is an object; empty if it is missing or something else."""
-    section = record.get(name)
-    return section if isinstance(section, dict) else {}
-
-
-def _facts(records: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def _facts(records: list[RunRecord]) -> list[tuple[str, str]]:
     found: dict[str, Counter[str]] = {}
     for record in records:
-        origin = _section(record, "provenance")
-        facts = {**_section(record, "settings"), **_section(origin, "versions")}
-        facts |= {name: origin.get(name) for name in ("python", "commit", "machine", "device", "precision")}
+        origin = record.provenance
+        facts: dict[str, Any] = {**record.settings, **origin.versions}
+        facts |= {name: getattr(origin, name) for name in ("python", "commit", "machine", "device", "precision")}
         for name, value in facts.items():
             if value is not None:
                 found.setdefault(name, Counter())[f"{value:g}" if isinstance(value, float) else str(value)] += 1
@@ -105,9 +98,8 @@ def _counted(values: Counter[str], runs: int) -> str:
     return ", ".join(f"{value} ({count} of {runs})" for value, count in values.items())
 
 
-def _corpus(corpus: dict[str, Any]) -> str:
-    name = Path(str(corpus.get("path", "?"))).name
-    return f"{name}, hash {corpus.get('hash', '?')}, vocabulary {corpus.get('vocabulary', '?')}"
+def _corpus(corpus: TrainedOn) -> str:
+    return f"{Path(corpus.path).name}, hash {corpus.hash}, vocabulary {corpus.vocabulary}"
 
 
 def _missing(story: Story) -> list[tuple[str, str, int]]:
