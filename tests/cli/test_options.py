@@ -52,7 +52,7 @@ def refused(*words: str | Path) -> str | None:
 
 @pytest.mark.parametrize("option", SETTINGS)
 def test_a_number_of_train(option: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "_train", lambda *_: None)
+    monkeypatch.setattr(training, "_train", lambda *_, **__: None)
     command = ["train", "--corpus", corpus, "--width", "8", "--depth", "1", "--device", "cpu"]
     answers = [refused(*command, "--out", tmp_path / f"{i}", f"--{option}={n}") for i, n in enumerate(NUMBERS)]
     for number, answer in zip(NUMBERS, answers, strict=True):
@@ -67,7 +67,7 @@ def test_a_number_of_train(option: str, corpus: Path, tmp_path: Path, monkeypatc
 def test_a_word_of_train(
     option: str, values: list[str], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "_train", lambda *_: None)
+    monkeypatch.setattr(training, "_train", lambda *_, **__: None)
     command = ["train", "--corpus", corpus, "--width", "8", "--depth", "1", "--device", "cpu"]
     for number, value in enumerate(values):
         assert refused(*command, "--out", tmp_path / f"{number}", f"--{option}={value}"), value
@@ -78,7 +78,7 @@ def test_a_number_of_sample(option: str, monkeypatch: pytest.MonkeyPatch) -> Non
     def reached(*_: Any) -> None:
         raise RunError("reached the model")
 
-    monkeypatch.setattr(generate, "_chosen", reached)
+    monkeypatch.setattr(generate, "_choose", reached)
     for number in ("nan", "-1", "99999999999999999999", "9" * 400, "inf", "1e-320"):
         assert refused("sample", "m", f"--{option}={number}") not in (None, "reached the model"), number
 

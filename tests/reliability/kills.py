@@ -4,6 +4,9 @@ A stage is killed in two ways: after a random time, and at one of its acts on th
 into its place, removed, flushed), counted in a run that is left alone, so that every phase of writing is reached.
 
     python tests/reliability/kills.py --kills 10
+
+Stages run in forks of a process that has imported everything and done nothing: a library that has started threads of its
+own, as the one that checks figures does, waits for them for ever in a fork.
 """
 
 import argparse
@@ -71,12 +74,14 @@ def run_suite(place: Path, world: Path) -> None:
 
 
 def analyse(place: Path, world: Path) -> None:
+    folder = place / "tables"  # the page has its name
+    folder.mkdir(exist_ok=True)
     for name in ("runs.csv", "results.csv", "tables.json"):
-        if not (place / name).exists():
+        if not (folder / name).exists():
             shutil.copy(world / "suite" / name, place / f"copied-{name}")
-            os.replace(place / f"copied-{name}", place / name)
-    analyze(place, permutations=PERMUTATIONS)
-    report(place)
+            os.replace(place / f"copied-{name}", folder / name)
+    analyze(folder, permutations=PERMUTATIONS)
+    report(folder)
 
 
 STAGES: dict[str, Callable[[Path, Path], None]] = {
@@ -149,6 +154,18 @@ def _alone(stage: str, world: Path, place: Path) -> tuple[float, int]:
 
 
 def _started(stage: str, world: Path, place: Path, *, die_at: int | None = None, count_to: int | None = None) -> int:
+    def work() -> None:
+        place.mkdir(parents=True, exist_ok=True)
+        count = _watch_the_disk(die_at)
+        STAGES[stage](place, world)
+        if count_to is not None:
+            os.write(count_to, str(count()).encode())
+
+    return _forked(work)
+
+
+def _forked(work: Callable[[], object]) -> int:
+    """Begin the work in a process of its own, which says nothing and ends with status 0 or 1."""
     child = os.fork()
     if child:
         return child
@@ -156,12 +173,8 @@ def _started(stage: str, world: Path, place: Path, *, die_at: int | None = None,
     try:
         os.setsid()
         _silence()
-        place.mkdir(parents=True, exist_ok=True)
-        count = _watch_the_disk(die_at)
-        STAGES[stage](place, world)
+        work()
         status = 0
-        if count_to is not None:
-            os.write(count_to, str(count()).encode())
     finally:
         os._exit(status)
 
@@ -213,7 +226,8 @@ def main() -> None:
     wrong = 0
     print("| stage | kills | artifacts compared | that differ |\n|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        world = make(Path(folder) / "world")
+        world = Path(folder) / "world"
+        assert os.waitpid(_forked(lambda: make(world)), 0)[1] == 0, "the world could not be made"
         for stage in STAGES:
             place = Path(folder) / stage.replace(" ", "-")
             killed = killed_often(stage, world, place, kills=chosen.kills, seed=chosen.seed)
