@@ -209,7 +209,7 @@ def test_a_lock_keeps_another_process_out_and_falls_with_it(tmp_path: Path) -> N
 
 
 def test_looking_at_a_lock_does_not_disturb_who_takes_it(tmp_path: Path) -> None:
-    stop = threading.Event()
+    stop, taken = threading.Event(), 0
 
     def look() -> None:
         while not stop.is_set():
@@ -220,7 +220,8 @@ def test_looking_at_a_lock_does_not_disturb_who_takes_it(tmp_path: Path) -> None
     try:
         for _ in range(200):
             with locked(tmp_path / "l", wait=False):
-                pass
+                taken += 1
     finally:
         stop.set()
         watcher.join()
+    assert taken == 200
