@@ -17,10 +17,12 @@ from torch import nn
 from benchmarks.measure import _Text
 from benchmarks.timing import Line, at_most, in_a_process, peak_bytes, shown
 from collapselab.measurement.cost import Job, Machine, measuring
-from collapselab.measurement.distributed import Processes
-from collapselab.measurement.model import Subject
-from collapselab.measurement.resume import Store
-from collapselab.measurement.task import Task
+from collapselab.measurement.finished import FinishedResult
+from collapselab.measurement.measure import measure_model
+from collapselab.measurement.model import MeasuredModel
+from collapselab.measurement.open_model import OpenedModel
+from collapselab.measurement.plan import MeasureRequest
+from collapselab.measurement.resume import ResumeFolder
 from collapselab.models.build import build_config, build_model
 from collapselab.models.sizes import architecture_of
 from collapselab.models.taps import features
@@ -59,17 +61,21 @@ def in_process(name: str, layers: Any) -> dict[str, float]:
     width, depth, vocabulary = SIZES[name]
     config = build_config("gpt-neo", width=width, depth=depth, vocabulary=vocabulary, positions=BLOCK)
     model: nn.Module = build_model(config, seed=0)
-    subject, options = Subject(model.eval().requires_grad_(False), name="gpt-neo"), Options(layers=layers, batch=BATCH)
-    corpus: Any = type("Text", (), {"splits": {}, "block": BLOCK, "path": Path("text")})()
+    measured, options = (
+        MeasuredModel(model.eval().requires_grad_(False), name="gpt-neo"),
+        Options(layers=layers, batch=BATCH),
+    )
+    corpus: Any = type("Text", (), {"splits": {}, "block": BLOCK, "path": Path("text"), "hash": ""})()
     for split, blocks in BLOCKS.items():
         corpus.splits[split] = _even_text(blocks, vocabulary, split)
     with torch.no_grad():
-        features(subject.model, torch.zeros(BATCH, BLOCK, dtype=torch.int64))
+        features(model, torch.zeros(BATCH, BLOCK, dtype=torch.int64))
+    request = MeasureRequest(corpus, options, quiet=True)
+    request.identity(measured)  # hashing the weights is not part of the formula
     before = peak_bytes()
     start = time.process_time()
-    task = Task(subject, corpus, options, Processes(), {"run": "text", "checkpoint": "-"}, quiet=True)
     with tempfile.TemporaryDirectory() as folder:
-        result = task.result(Store(folder))
+        result = measure_model(OpenedModel(measured, FinishedResult(None, print), ResumeFolder(folder)), request)
     seconds, peak = time.process_time() - start, peak_bytes()
     assert result is not None
     job = Job(

@@ -14,12 +14,16 @@ from torch import nn
 
 from benchmarks.timing import Line, at_most, in_a_process, peak_bytes, shown
 from collapselab.corpus.blocks import Split
-from collapselab.measurement.class_numbers import ClassNumbers
+from collapselab.measurement.classes import ClassNumbers
 from collapselab.measurement.cost import Job, measuring
-from collapselab.measurement.forward_pass import Walk, _Batch, _Pass
-from collapselab.measurement.model import Subject
+from collapselab.measurement.finished import FinishedResult
+from collapselab.measurement.forward_pass import Batch, ForwardPass
+from collapselab.measurement.measure import measure_model
+from collapselab.measurement.model import MeasuredModel
+from collapselab.measurement.open_model import OpenedModel
+from collapselab.measurement.plan import MeasurePlan, MeasureRequest, SplitPlan
 from collapselab.measurement.sample import ByLayer, Sample
-from collapselab.measurement.sums import Gathered
+from collapselab.measurement.sums import Sums
 from collapselab.models.sizes import architecture_of
 from collapselab.records.options import Options
 
@@ -28,7 +32,7 @@ VOCABULARY, WIDTH, DEPTH, BLOCK, BATCH = 50257, 256, 4, 512, 16
 
 def collecting(quick: bool) -> list[Line]:
     """GPT-Neo 4 × 256 with a vocabulary of 50,257; tokens as frequent as words in a text (Zipf)."""
-    subject, batches = Subject(_model(VOCABULARY), name="gpt-neo"), 4 if quick else 16
+    model, batches = MeasuredModel(_model(VOCABULARY), name="gpt-neo"), 4 if quick else 16
     sample = Sample(_Text(batches * BATCH), name="", length=BLOCK, blocks=batches * BATCH, seed=0)  # type: ignore[arg-type]
     lines = []
     for name, options, bar in (
@@ -36,7 +40,7 @@ def collecting(quick: bool) -> list[Line]:
         ("with the null", Options(), None),
         ("with the null, all layers", Options(layers="all"), 0.15),
     ):
-        forward, more = _times(subject, sample, options)
+        forward, more = _times(model, sample, options)
         times = {"ours": shown(more), "limit": f"forward {shown(forward)}"}
         figure = 100 * more / forward
         if bar is None:
@@ -59,25 +63,24 @@ def memory(quick: bool) -> list[Line]:
 
 def memory_in_process(vocabulary: int, layers: str) -> dict[str, float]:
     """Bytes that a measurement adds to the peak of a process that has run the model once."""
-    from collapselab.measurement.distributed import Processes
-    from collapselab.measurement.task import Task
     from collapselab.models.taps import features
 
     blocks = 128
-    subject = Subject(_model(vocabulary), name="gpt-neo")
-    corpus: Any = type("Text", (), {"splits": {}, "block": 128, "path": Path("text")})()
+    model = MeasuredModel(_model(vocabulary), name="gpt-neo")
+    corpus: Any = type("Text", (), {"splits": {}, "block": 128, "path": Path("text"), "hash": ""})()
     for name in ("train", "validation"):
         corpus.splits[name] = _Text(blocks, block=128, vocabulary=vocabulary, name=name)
     options = Options(layers=layers, batch=16)  # type: ignore[arg-type]
     with torch.no_grad():
-        features(subject.model, torch.zeros(16, 128, dtype=torch.int64))
+        features(model.model, torch.zeros(16, 128, dtype=torch.int64))
+    request = MeasureRequest(corpus, options, quiet=True)
+    request.identity(model)  # hashing the weights is not part of the formula
     before = peak_bytes()
-    identity = {"run": "text", "checkpoint": "-"}
-    result = Task(subject, corpus, options, Processes(), identity, quiet=True).result(None)
+    result = measure_model(OpenedModel(model, FinishedResult(None, print)), request)
     assert result is not None
     kept, kept_validation = (result.row("cdnv", split=split).classes for split in ("train", "validation"))
     job = Job(blocks * 127, blocks * 127, options, 128, 16, 1, kept, kept_validation, number_bytes=4, saved=False)
-    foretold = measuring(architecture_of(subject.model), job).memory
+    foretold = measuring(architecture_of(model.model), job).memory
     return {"peak": peak_bytes() - before, "formula": foretold.peak - foretold.model - foretold.forward}
 
 
@@ -87,7 +90,7 @@ class _Clock:
 
     def __init__(self, model: nn.Module) -> None:
         self.forward, self._nested, self._inside = 0.0, 0.0, False
-        self._model, self._real, self._take = model, model.forward, _Batch.take
+        self._model, self._real, self._add_layer = model, model.forward, Batch.add_layer
 
     def __enter__(self) -> "_Clock":
         def forward(*args: Any, **inputs: Any) -> Any:
@@ -98,37 +101,37 @@ class _Clock:
                 self.forward += time.perf_counter() - start - self._nested
                 self._inside = False
 
-        def take(batch: _Batch, *args: Any) -> None:
+        def add_layer(batch: Batch, *args: Any) -> None:
             start = time.perf_counter()
-            self._take(batch, *args)
+            self._add_layer(batch, *args)
             if self._inside:
                 self._nested += time.perf_counter() - start
 
         self._model.forward = forward
-        setattr(_Batch, "take", take)  # noqa: B010  mypy knows the method
+        setattr(Batch, "add_layer", add_layer)  # noqa: B010  mypy knows the method
         return self
 
     def __exit__(self, *_: object) -> None:
         self._model.forward = self._real
-        setattr(_Batch, "take", self._take)  # noqa: B010
+        setattr(Batch, "add_layer", self._add_layer)  # noqa: B010
 
 
-def _times(subject: Subject, sample: Sample, options: Options) -> tuple[float, float]:
+def _times(model: MeasuredModel, sample: Sample, options: Options) -> tuple[float, float]:
     """Median seconds a batch of the forward pass, and of all else."""
-    walk, gathered = Walk(subject, options, BATCH, ClassNumbers.every(subject.classes), quiet=True), Gathered()
+    nowhere: Any = None  # a plan that is made by hand needs no corpus
+    counts = sample.counts(model.classes)
+    split = SplitPlan(ByLayer(sample, sample), [], counts, ClassNumbers.every(model.classes))
+    request = MeasureRequest(nowhere, options, quiet=True)
+    plan = MeasurePlan(request, model, {"train": split}, ByLayer(counts, counts), {}, BATCH)
+    forward, sums = ForwardPass(plan, "train"), Sums()
     forwards, others = [], []
-    over = _Pass(ByLayer(sample, sample), None, None, _unseen)
-    with torch.no_grad(), _Clock(subject.model) as clock:
+    with torch.no_grad(), _Clock(model.model) as clock:
         for start in range(0, len(sample), BATCH):
             clock.forward, begun = 0.0, time.perf_counter()
-            _Batch(walk, over, range(start, start + BATCH), gathered).gather()
+            Batch(forward, range(start, start + BATCH), sums).run()
             forwards.append(clock.forward)
             others.append(time.perf_counter() - begun - clock.forward)
     return statistics.median(forwards[1:]), statistics.median(others[1:])
-
-
-def _unseen(amount: float, /, *, note: str = "") -> None:
-    """Progress that nobody looks at."""
 
 
 def _model(vocabulary: int) -> nn.Module:

@@ -8,7 +8,7 @@ from collapselab.core.needs import Need
 from collapselab.corpus.blocks import Corpus
 from collapselab.measurement.measure import measure
 from collapselab.models.build import build_config, build_model
-from collapselab.records.result import Result
+from collapselab.records.measurement import Result
 
 
 def largest_norm(geometry: Geometry) -> float:

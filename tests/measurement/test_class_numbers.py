@@ -10,12 +10,12 @@ from torch import nn
 from collapselab import ClassMoments
 from collapselab.core.batch import IGNORED
 from collapselab.corpus.blocks import Corpus
-from collapselab.measurement import forward_pass, task
-from collapselab.measurement.class_numbers import ClassNumbers
+from collapselab.measurement import forward_pass, plan
+from collapselab.measurement.classes import ClassNumbers
 from collapselab.measurement.measure import measure
 from collapselab.measurement.sample import ByLayer
 from collapselab.models.build import build_config, build_model
-from collapselab.records.result import Result
+from collapselab.records.measurement import Result
 
 
 def numbers_of(kept: list[int], below: list[int], vocabulary: int = 10) -> ClassNumbers:
@@ -83,7 +83,7 @@ def test_every_bit_is_that_of_tables_of_the_whole_vocabulary(
             )  # fmt: skip
             return every
 
-    monkeypatch.setattr(task, "ClassNumbers", Whole)
+    monkeypatch.setattr(plan, "ClassNumbers", Whole)
     whole = measure(model, corpus, **options)
     assert isinstance(compact, Result)
     assert compact.rows == whole.rows

@@ -13,10 +13,9 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.measurement import bootstrap
 from collapselab.measurement import forward_pass as walk
 from collapselab.measurement.bootstrap import Resamples, difference, reliability
-from collapselab.measurement.catalogue import Key
 from collapselab.measurement.measure import measure
-from collapselab.measurement.sums import LAST, Gathered
-from collapselab.records.result import Result
+from collapselab.measurement.sums import LAST, Sums
+from collapselab.records.measurement import Key, Result
 
 CDNV = Key("train", "last", "all", "cdnv")
 
@@ -24,16 +23,16 @@ CDNV = Key("train", "last", "all", "cdnv")
 def groups_of(values: list[float]) -> list[Any]:
     """Groups whose only class has these means."""
 
-    def group(value: float) -> Gathered:
+    def group(value: float) -> Sums:
         moments = ClassMoments.empty(1, 1)
         moments.update(torch.tensor([[value]], dtype=torch.float64), torch.tensor([0]))
-        return Gathered({LAST: moments})
+        return Sums({LAST: moments})
 
     return [lambda value=value: group(value) for value in values]
 
 
-def mean(gathered: Gathered) -> dict[Key, float]:
-    return {CDNV: float(gathered.moments[LAST].means[0, 0])}
+def mean(sums: Sums) -> dict[Key, float]:
+    return {CDNV: float(sums.moments[LAST].means[0, 0])}
 
 
 def test_the_interval_of_a_mean_is_that_of_the_normal_distribution() -> None:
@@ -136,7 +135,7 @@ def test_a_measurement_with_intervals_runs_the_model_no_more_often(
 
 
 def test_merged_groups_hold_their_decisions_as_often_as_drawn() -> None:
-    one = Gathered(decisions={LAST: Decisions.none(3)})
+    one = Sums(decisions={LAST: Decisions.none(3)})
     one.decisions[LAST].tokens += torch.tensor([1, 2, 3])
-    merged = Gathered().merge(one, times=2).merge(one)
+    merged = Sums().merge(one, times=2).merge(one)
     assert merged.decisions[LAST].tokens.tolist() == [3, 6, 9]

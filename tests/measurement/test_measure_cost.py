@@ -23,10 +23,10 @@ from collapselab.measurement import cost as costs
 from collapselab.measurement.cost import Cost, Job, Machine, measuring, pair_flops
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.measure import measure
-from collapselab.measurement.model import Subject
-from collapselab.measurement.resume import Store
+from collapselab.measurement.model import MeasuredModel
+from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sample import Sample
-from collapselab.measurement.sums import LAST, Gathered, LayerKey
+from collapselab.measurement.sums import LAST, LayerKey, Sums
 from collapselab.models.build import build_config, build_model
 from collapselab.models.sizes import architecture_of, transformer
 from collapselab.models.taps import features
@@ -155,7 +155,7 @@ def test_the_operations_of_a_measurement_are_those_counted(
 
     The comparison of logits on a few tokens is left out: it costs the same whatever is measured.
     """
-    monkeypatch.setattr(Subject, "check_logits", lambda *_: None)
+    monkeypatch.setattr(MeasuredModel, "check_logits", lambda *_: None)
     model = build_model(build_config("gpt-neo", width=64, depth=2, vocabulary=320, positions=32), seed=0)
     results: list[Any] = []
     chosen = {"layers": options.layers, "null": options.null, "train_loss": options.train_loss}
@@ -195,13 +195,13 @@ def test_a_measurement_holds_the_tables_that_its_cost_names(
 ) -> None:
     """All that is gathered at the end of a pass: layers, nulls, covariances."""
     held: list[int] = []
-    real = Store.keep
+    real = ResumeFolder.write_group
 
-    def keep(self: Store, split: str, group: int, gathered: Gathered) -> None:
-        held.append(sum(map(weighed, gathered.moments.values())))
-        real(self, split, group, gathered)
+    def write_group(self: ResumeFolder, split: str, group: int, sums: Sums) -> None:
+        held.append(sum(map(weighed, sums.moments.values())))
+        real(self, split, group, sums)
 
-    monkeypatch.setattr(Store, "keep", keep)
+    monkeypatch.setattr(ResumeFolder, "write_group", write_group)
     model = build_model(build_config("gpt-neo", width=16, depth=2, vocabulary=320, positions=32), seed=0)
     result = measure(model, corpus, layers="all", tokens=500, quiet=True, state=tmp_path)
     kept = [result.row("cdnv", split=split).classes for split in ("train", "validation")]  # type: ignore[union-attr]
@@ -225,8 +225,8 @@ def test_the_state_on_disk_is_as_large_as_foretold(null: bool, tmp_path: Path) -
     if null:
         moments[LayerKey("last", null=True)] = some_moments(200, 64, covariance=True)
     tallies = {key: Decisions.none(200) for key in moments}
-    Store(tmp_path).keep("train", 0, Gathered(moments))
-    Store(tmp_path).keep("validation", 0, Gathered(moments, tallies))
+    ResumeFolder(tmp_path).write_group("train", 0, Sums(moments))
+    ResumeFolder(tmp_path).write_group("validation", 0, Sums(moments, tallies))
     written = {path.name: path.stat().st_size for path in tmp_path.glob("*.safetensors")}
     architecture = transformer(width=64, depth=1, vocabulary=500, feed_forward=64, heads=1)
     foretold = measuring(architecture, Job(1, 1, Options(null=null), kept=200, kept_validation=200)).state
@@ -261,7 +261,7 @@ class Received:
 
     def all_gather_object(self, things: list[Any], thing: Any, **_: Any) -> None:
         things[:] = [thing] * len(things)
-        if isinstance(thing, Gathered):
+        if isinstance(thing, Sums):
             tallies = [[d.tokens, d.agreed, d.nearest_right, d.head_right] for d in thing.decisions.values()]
             self.tensors += (len(things) - 1) * sum(map(weighed, tallies))
 

@@ -22,7 +22,7 @@ from collapselab.errors import CorpusError, ModelError
 from collapselab.measurement.measure import measure
 from collapselab.measurement.show import shown
 from collapselab.models.build import build_config, build_model
-from collapselab.records.result import Result
+from collapselab.records.measurement import Result
 
 
 def llama(**changes: Any) -> Any:
@@ -138,7 +138,7 @@ def test_a_checkpoint_of_a_run_has_its_corpuss_tokenizer_whatever_class_it_opens
     llama(tied=False).save_pretrained(checkpoint)
     shutil.copytree(corpus.path / "tokenizer", checkpoint, dirs_exist_ok=True)
     (tmp_path / "run" / "run.json").write_text("{}")
-    monkeypatch.setattr("collapselab.measurement.measure.verify_checkpoint", lambda _: None)
+    monkeypatch.setattr("collapselab.measurement.open_model.verify_checkpoint", lambda _: None)
     assert corpus.record.tokenizer_hash == tokenizer_hash(corpus.tokenizer())
     monkeypatch.setattr("collapselab.measurement.compare_tokenizers.load_tokenizer", None)  # its files are compared
     assert measured(checkpoint, corpus).facts["tokenizer"]["same"] is True
@@ -222,7 +222,7 @@ def test_names_that_only_look_so_are_no_warning(saved: Path, corpus: Corpus) -> 
 def test_a_chat_template_is_a_warning_unless_the_model_is_of_a_run(
     saved: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("collapselab.measurement.measure.verify_checkpoint", lambda _: None)
+    monkeypatch.setattr("collapselab.measurement.open_model.verify_checkpoint", lambda _: None)
     tokenizer = transformers.AutoTokenizer.from_pretrained(saved, trust_remote_code=False)
     tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
     tokenizer.save_pretrained(saved)

@@ -16,7 +16,7 @@ from collapselab.corpus.blocks import Corpus, Split
 from collapselab.measurement.catalogue import of_decisions, of_features, of_the_head
 from collapselab.measurement.measure import measure
 from collapselab.measurement.sample import Sample
-from collapselab.records.result import Result
+from collapselab.records.measurement import Result
 
 
 def measured(model: nn.Module, corpus: Corpus, **options: Any) -> Result:

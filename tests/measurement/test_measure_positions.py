@@ -19,15 +19,14 @@ from collapselab.errors import ConfigError
 from collapselab.measurement import forward_pass, resume
 from collapselab.measurement.catalogue import of_decisions, of_features
 from collapselab.measurement.measure import measure
-from collapselab.measurement.permutation import Permutation
-from collapselab.measurement.sample import Sample
+from collapselab.measurement.sample import Permutation, Sample
 from collapselab.measurement.show import shown
-from collapselab.measurement.spread import Spread
+from collapselab.measurement.sums import Spread
 from collapselab.models.build import build_config, build_model
 from collapselab.models.evaluate import split_scores
 from collapselab.models.taps import output_layer
+from collapselab.records.measurement import Result
 from collapselab.records.options import Options
-from collapselab.records.result import Result
 
 
 def measured(model: nn.Module, corpus: Corpus, **options: Any) -> Result:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from collapselab.corpus.blocks import Corpus
-from collapselab.records.result import Result
+from collapselab.records.measurement import Result
 
 LARGE = 262_144
 PLAIN: dict[str, Any] = {"tokens": 700, "batch": 3, "layers": "all", "bins": 2}

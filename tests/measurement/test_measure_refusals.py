@@ -17,7 +17,7 @@ from collapselab.disk import read_document, sha256
 from collapselab.errors import ConfigError, CorpusError, DamagedError, ModelError
 from collapselab.measurement.measure import measure
 from collapselab.models.build import build_config, build_model
-from collapselab.records.result import Result, Results, facts_path
+from collapselab.records.measurement import Result, Results, facts_path
 
 TINY: dict[str, Any] = {"tokens": 60, "quiet": True}
 

@@ -23,8 +23,8 @@ from collapselab.errors import Interrupted, RunError
 from collapselab.measurement import forward_pass as walk
 from collapselab.measurement import resume as store
 from collapselab.measurement.measure import measure
-from collapselab.measurement.resume import Store
-from collapselab.records.result import Result, Results
+from collapselab.measurement.resume import ResumeFolder
+from collapselab.records.measurement import Result, Results
 from collapselab.records.tables import Row
 
 OPTIONS: dict[str, Any] = {"tokens": 900, "batch": 4, "quiet": True}
@@ -132,10 +132,11 @@ def test_other_options_never_use_the_state_of_these(
 
 
 def test_a_second_process_at_the_same_measurement_is_refused(tmp_path: Path) -> None:
-    with Store(tmp_path / "one").opened():
-        with pytest.raises(RunError, match="another process is at this measurement"), Store(tmp_path / "one").opened():
+    folder = ResumeFolder(tmp_path / "one")
+    with folder.lock():
+        with pytest.raises(RunError, match="another process is at this measurement"), folder.lock():
             pass
-        with Store(tmp_path / "one").opened(rank=1):
+        with folder.lock(rank=1):
             pass
 
 

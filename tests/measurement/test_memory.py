@@ -10,7 +10,7 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
 from collapselab.measurement import forward_pass, memory
 from collapselab.measurement.measure import measure
-from collapselab.records.result import Result
+from collapselab.records.measurement import Result
 
 OPTIONS: dict[str, Any] = {"tokens": 200, "quiet": True}
 

@@ -20,7 +20,7 @@ from collapselab.analysis.analyze import analyze
 from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
 from collapselab.measurement.measure import measure
-from collapselab.records.result import Result
+from collapselab.records.measurement import Result
 from collapselab.records.tables import read_results, read_runs
 from collapselab.report.report import report
 from collapselab.suite import run as suites

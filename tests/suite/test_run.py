@@ -28,7 +28,7 @@ from collapselab.errors import (
     UserError,
 )
 from collapselab.measurement import resume as store
-from collapselab.records.result import Result
+from collapselab.records.measurement import Result
 from collapselab.records.run import RunFolder
 from collapselab.records.tables import Row, read_results, read_runs
 from collapselab.suite import run as suites

@@ -103,17 +103,14 @@ def measure(
     from collapselab.measurement.distributed import Processes
     from collapselab.measurement.measure import measure as measured
     from collapselab.measurement.show import shown
-    from collapselab.records.result import Results
+    from collapselab.records.measurement import Results
+    from collapselab.records.options import Options
 
-    processes = Processes.joined()
-    found = measured(
-        model,
-        corpus,
+    options = Options(
         layers=layers,
         bins=bins,
         null=null,
         bootstrap=bootstrap,
-        device=device,
         dtype=dtype,
         batch=_batch(batch),
         tokens=tokens,
@@ -123,6 +120,13 @@ def measure(
         seed=seed,
         shard_classes=shard_classes,
         skip_positions=skip_positions,
+    )
+    processes = Processes.joined()
+    found = measured(
+        model,
+        corpus,
+        options=options,
+        device=device,
         out=out,
         state=state or _cache(),
         again=again,

@@ -9,7 +9,7 @@ The choices are those of exact arithmetic, except for ties within float64 roundi
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self, final
+from typing import Protocol, Self, final
 
 import torch
 from torch import Tensor
@@ -54,19 +54,24 @@ class Decisions:
 
     @classmethod
     def counted(
-        cls, labels: Tensor, head: Tensor, nearest: Tensor, *, classes: int, min_count: int, left_out: int = 0
+        cls, labels: Tensor, head: Tensor, nearest: Tensor, *, kept: Tensor, min_count: int, left_out: int = 0
     ) -> Self:
-        """Counts of the choices of both classifiers for tokens with these labels."""
+        """Counts of the choices of both classifiers for tokens with these labels.
+
+        `kept` masks the classes (classes,) that both chose from. A label that is not one of them is left out.
+        """
+        has_kept_label = kept[labels]
+        labels, head, nearest = labels[has_kept_label], head[has_kept_label], nearest[has_kept_label]
 
         def count(where: Tensor) -> Tensor:
-            return torch.bincount(labels[where], minlength=classes)
+            return torch.bincount(labels[where], minlength=len(kept))
 
         return cls(
-            tokens=torch.bincount(labels, minlength=classes),
+            tokens=torch.bincount(labels, minlength=len(kept)),
             agreed=count(head == nearest),
             nearest_right=count(nearest == labels),
             head_right=count(head == labels),
-            left_out=left_out,
+            left_out=left_out + int((~has_kept_label).sum()),
             min_count=min_count,
         )
 
@@ -80,13 +85,24 @@ class Decisions:
         return self.tokens, self.agreed, self.nearest_right, self.head_right
 
 
+class Classifier(Protocol):
+    """Chooses a class for each feature."""
+
+    def choices(self, features: Tensor) -> Tensor:
+        """The chosen class of each feature (tokens,)."""
+        ...
+
+
 @final
 class Decider:
     """The output layer beside the nearest class centre, both over the classes seen at least `min_count` times.
 
-    decider = Decider(moments, weight=W, bias=b)
-    decisions = decider.decide(features, labels)
-    decisions.merge(decider.decide(more_features, more_labels))
+        decider = Decider(moments, weight=W, bias=b)
+        decisions = decider.decide(features, labels)
+        decisions.merge(decider.decide(more_features, more_labels))
+
+    `Decider.of` takes two classifiers that exist already, as where one output layer is compared with the centres of
+    several layers, or centres are spread over processes. `tally` counts choices that they have made.
     """
 
     def __init__(
@@ -99,53 +115,63 @@ class Decider:
         tile: int = 2048,
     ) -> None:
         check_head(weight, bias, moments.classes, moments.dim)
-        self.classes, self.dim, self.min_count = moments.classes, moments.dim, min_count
-        self.kept = (moments.counts >= max(min_count, 1)).nonzero().squeeze(1)
-        if not len(self.kept):
+        kept = moments.counts >= max(min_count, 1)
+        if not kept.any():
             raise ValueError(f"no class has {min_count} samples or more; no centre can be nearest.")
-        self.nearest = nearest_centre(moments, self.kept, tile=tile)
-        rows = weight.detach().to(moments.device).index_select(0, self.kept)
-        self.head = LinearClassifier(
-            rows, None if bias is None else bias.detach().to(moments.device).index_select(0, self.kept), tile=tile
+        classes = kept.nonzero().squeeze(1)
+        head = output_classifier(
+            weight.to(moments.device), None if bias is None else bias.to(moments.device), classes, tile=tile
         )
+        self._set(kept, moments.dim, head, nearest_centre(moments, classes, tile=tile), min_count)
+
+    @classmethod
+    def of(cls, kept: Tensor, dim: int, *, head: Classifier, nearest: Classifier, min_count: int) -> Self:
+        """A decider of two classifiers of features (tokens, dim); `kept` masks the classes that they choose from."""
+        decider = cls.__new__(cls)
+        decider._set(kept, dim, head, nearest, min_count)
+        return decider
+
+    def _set(self, kept: Tensor, dim: int, head: Classifier, nearest: Classifier, min_count: int) -> None:
+        self.kept, self.dim, self.head, self.nearest, self.min_count = kept, dim, head, nearest, min_count
 
     def choices(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """For each token the class the output layer chooses and the class with the nearest centre."""
-        return self.kept[self.head.choices(features)], self.kept[self.nearest.choices(features)]
+        return self.head.choices(features), self.nearest.choices(features)
 
     def decide(self, features: Tensor, labels: Tensor) -> Decisions:
         """Decide a batch of (tokens, dim) features with their next tokens; label -100 is skipped."""
-        features, labels = checked_batch(features, labels, classes=self.classes, dim=self.dim, device=self.kept.device)
-        is_kept = torch.zeros(self.classes, dtype=torch.bool, device=labels.device)
-        is_kept[self.kept] = True
-        judged = is_kept[labels]
-        if not judged.all():
-            features = features[judged]
-        head, nearest = self.choices(features)
-        return self.tally(labels[judged], head, nearest, left_out=int((~judged).sum()))
+        classes, device = len(self.kept), self.kept.device
+        features, labels = checked_batch(features, labels, classes=classes, dim=self.dim, device=device)
+        has_kept_label = self.kept[labels]
+        left_out = int((~has_kept_label).sum())
+        if left_out:
+            features, labels = features[has_kept_label], labels[has_kept_label]
+        return self.tally(labels, *self.choices(features), left_out=left_out)
 
     def tally(self, labels: Tensor, head: Tensor, nearest: Tensor, *, left_out: int = 0) -> Decisions:
-        """Count choices that were made already, as when several layers are compared with one output layer."""
-        return Decisions.counted(
-            labels, head, nearest, classes=self.classes, min_count=self.min_count, left_out=left_out
-        )
+        """Count choices that were made already; a label that is not a kept class is left out."""
+        return Decisions.counted(labels, head, nearest, kept=self.kept, min_count=self.min_count, left_out=left_out)
 
 
 @final
 class LinearClassifier:
-    """argmax over rows of <row, h - origin> + offset; the first of equals. Memory: tokens × tile scores."""
+    """argmax over rows of <row, h - origin> + offset; the first of equals. Memory: tokens × tile scores.
+
+    `classes` are the classes of the rows; without them a row's class is its number.
+    """
 
     def __init__(
         self,
         rows: Tensor,
         offset: Tensor | None = None,
         *,
+        classes: Tensor | None = None,
         origin: Tensor | None = None,
         offset_exponent: int = 0,
         tile: int = 2048,
     ) -> None:
         """`offset` is given over 2^offset_exponent: it may be the square of a number, which float64 need not hold."""
-        self.rows, self.offset, self.origin, self.tile = rows, offset, origin, tile
+        self.rows, self.offset, self.classes, self.origin, self.tile = rows, offset, classes, origin, tile
         self._row_exponent = binary_exponent(rows) if rows.dtype == torch.float64 else 0
         self._offset_exponent = offset_exponent
         if offset is not None and offset.dtype == torch.float64:
@@ -154,6 +180,11 @@ class LinearClassifier:
         self._float32: Tensor | None = None
 
     def choices(self, features: Tensor) -> Tensor:
+        """The class of the best row for each feature, on the device of the rows."""
+        best = self.best_rows(features.to(self.rows.device))
+        return best if self.classes is None else self.classes[best]
+
+    def best_rows(self, features: Tensor) -> Tensor:
         """The index of the best row for each feature."""
         dtype = features.dtype if features.dtype in (torch.float32, torch.float64) else torch.float32
         chosen, doubtful = self._sweep(features, dtype)
@@ -231,16 +262,30 @@ class LinearClassifier:
         return table
 
 
-def nearest_centre(moments: ClassMoments, kept: Tensor, *, tile: int = 2048) -> LinearClassifier:
-    """The classifier that chooses the nearest of the kept classes' centres, by its index in `kept`."""
-    means = moments.means_of(kept)
+def nearest_centre(moments: ClassMoments, classes: Tensor, *, tile: int = 2048) -> LinearClassifier:
+    """The classifier that chooses the nearest of the centres of these classes, given by index."""
+    means = moments.means_of(classes)
     exponent = binary_exponent(means)
     means.mul_(2.0**-exponent)  # so that they can be added and squared
     origin = means.mean(0)
     means -= origin
     offset = means.square().sum(1).mul_(-0.5)
     unit = 2.0**exponent
-    return LinearClassifier(means.mul_(unit), offset, origin=origin.mul_(unit), offset_exponent=2 * exponent, tile=tile)
+    return LinearClassifier(
+        means.mul_(unit), offset, classes=classes, origin=origin.mul_(unit), offset_exponent=2 * exponent, tile=tile
+    )
+
+
+def output_classifier(
+    weight: Tensor, bias: Tensor | None, classes: Tensor, *, rows: Tensor | None = None, tile: int = 2048
+) -> LinearClassifier:
+    """The output layer as a classifier that chooses among these classes, given by index.
+
+    `rows` are the rows of the output layer that belong to them, where classes have other numbers.
+    """
+    rows = classes if rows is None else rows
+    weight, bias = weight.detach()[rows], None if bias is None else bias.detach()[rows]
+    return LinearClassifier(weight, bias, classes=classes, tile=tile)
 
 
 def check_head(weight: Tensor, bias: Tensor | None, classes: int, dim: int) -> None:

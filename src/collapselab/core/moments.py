@@ -60,7 +60,7 @@ class ClassMoments:
         """Moments of no samples yet.
 
         `covariance` also collects the pooled within-class scatter matrix (dim × dim), at the cost of a matrix product a
-        batch. `shuffle`, a seed, permutes the labels of each batch before they are added: the null of every metric.
+        batch. `shuffle`, a seed, permutes the labels of each batch before they are added: see `null_twin`.
         """
         if classes < 1 or dim < 1:
             raise ValueError(f"{classes:,} classes × {dim:,} dimensions; both must be at least 1.")
@@ -70,8 +70,19 @@ class ClassMoments:
         moments._set(_empty_tally(classes, dim, device, covariance=covariance), shuffle=shuffle, unit=0.0)
         return moments
 
+    def empty_like(self) -> "ClassMoments":
+        """Empty moments that these can be merged into."""
+        return ClassMoments.empty(
+            self.classes, self.dim, self.device, covariance=self.has_covariance, shuffle=self.shuffle
+        )
+
     def null_twin(self, *, seed: int = 0) -> "ClassMoments":
-        """Empty moments of the same shape that shuffle their labels: update both with the same batches."""
+        """Empty moments for the null of every metric, the same features with permuted labels: update both alike.
+
+        A stream is seen a batch at a time, so labels are permuted within each batch. `collapselab.measure`, which has
+        the whole corpus, permutes them over all of it (`measurement/sample.py`) and adds the result to plain moments:
+        its null does not depend on how the corpus is cut into batches.
+        """
         return ClassMoments.empty(self.classes, self.dim, self.device, covariance=self.has_covariance, shuffle=seed)
 
     @property

@@ -12,6 +12,7 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.vocabulary import PROBES, TOKENIZER_FILES, load_tokenizer, tokenizer_hash
 from collapselab.errors import CorpusError
 from collapselab.models.find import Source
+from collapselab.records.facts import TokenizerFacts
 
 IDS_SHOWN, TEXT_SHOWN = 8, 40
 """Token ids and characters of an example in a message."""
@@ -33,18 +34,18 @@ class Tokenizers:
     def same(self) -> bool | None:
         return None if self.model is None or self.corpus is None else self.model == self.corpus
 
-    def facts(self) -> dict[str, Any]:
-        """What a result records."""
+    def facts(self) -> TokenizerFacts:
+        """As the facts of a result have it."""
         return {"model": self.model, "corpus": self.corpus, "same": self.same}
 
 
 def compare_tokenizers(
     source: Source, place: dict[str, Any], corpus: Corpus, *, trust_code: bool, other_tokenizer: bool
 ) -> Tokenizers:
-    """The two tokenizers; CorpusError if they differ, unless another one was asked for.
+    """The two tokenizers; CorpusError if they differ, unless `other_tokenizer` allows it.
 
-    A checkpoint of a run has a copy of its corpus's tokenizer. There the files are compared first, as the library may
-    open the same files as another class beside a model.
+    A checkpoint of a run has a copy of its corpus's tokenizer. There the files are compared first, since beside a model
+    the library may open the same files as another class.
     """
     name = _tokenizer_of(source, place)
     if name is None:
@@ -57,10 +58,10 @@ def compare_tokenizers(
     except CorpusError as error:
         return Tokenizers(None, _hash_of(corpus), str(error))
     chat = bool(getattr(tokenizer, "chat_template", None))
-    found = Tokenizers(tokenizer_hash(tokenizer), _hash_of(corpus), chat_template=chat)
-    if found.same is False and not other_tokenizer:
+    tokenizers = Tokenizers(tokenizer_hash(tokenizer), _hash_of(corpus), chat_template=chat)
+    if tokenizers.same is False and not other_tokenizer:
         raise _refusal(source, tokenizer, corpus)
-    return found
+    return tokenizers
 
 
 def _tokenizer_of(source: Source, place: dict[str, Any]) -> str | None:
@@ -104,7 +105,7 @@ def _example(model: Any, corpus: Any) -> str:
     """The sizes of two tokenizers that differ, and the first text that they encode differently."""
     sizes = f"The model's has {len(model):,} tokens, the corpus's {len(corpus):,}"
     for text in PROBES:
-        first, second = (one.encode(text, add_special_tokens=True) for one in (model, corpus))
+        first, second = (tokenizer.encode(text, add_special_tokens=True) for tokenizer in (model, corpus))
         if first != second:
             return f"{sizes}; of {_cut(text)!r} they make {_ids(first)} and {_ids(second)}."
     return f"{sizes}; their vocabularies or merges differ."

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, final
 
 from collapselab.core.parts import PART_BYTES
-from collapselab.measurement.bootstrap import HALVES, HELD_BYTES
-from collapselab.measurement.sample import GROUPS
+from collapselab.measurement.sample import GROUPS, HALVES, HELD_BYTES
 from collapselab.models.scores import rows_at_once
 from collapselab.models.sizes import Architecture
 from collapselab.records.options import Options

@@ -1,6 +1,7 @@
-"""Several processes at one measurement: each runs the model on its own blocks, and what they gathered is merged.
+"""Several processes at one measurement: each runs the model on its own blocks, and their sums are merged.
 
-Merging goes through the first process in the order of ranks, so that the result does not depend on who was faster.
+Merging goes through the first process in the order of ranks, so that the result does not depend on which is faster.
+Where tables are too large for one process, `ClassShards` spreads the classes over them.
 """
 
 import os
@@ -11,17 +12,19 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from collapselab.core.batch import IGNORED
+from collapselab.core.decisions import LinearClassifier, nearest_centre
 from collapselab.core.moments import ClassMoments
 
 PATIENCE = timedelta(days=2)
-"""How long a process waits for the others: the first may be at the pairs of a large vocabulary meanwhile."""
+"""How long a process waits for the others: the first may be computing the pairs of a large vocabulary."""
 
 T = TypeVar("T")
 
 
 @final
 class Processes:
-    """Who takes part. `Processes()` is one process alone; `Processes.joined()` those that torchrun started."""
+    """The processes of a measurement. `Processes()` is one alone; `Processes.joined()` those that torchrun started."""
 
     def __init__(self, group: Any = None) -> None:
         self.group = group
@@ -48,41 +51,41 @@ class Processes:
             return f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % torch.cuda.device_count()}"
         return name
 
-    def mine(self, groups: list[range]) -> dict[int, range]:
-        """The groups of blocks that are this process's, by number."""
+    def own_groups(self, groups: list[range]) -> dict[int, range]:
+        """This process's groups of blocks, by number."""
         return {number: group for number, group in enumerate(groups) if number % self.world == self.rank}
 
-    def from_first(self, thing: T) -> T:
-        """What the first process has, everywhere."""
+    def broadcast(self, value: T) -> T:
+        """The value of the first process, in all of them."""
         if self.world == 1:
-            return thing
-        things = [thing]
-        dist.broadcast_object_list(things, src=0, group=self.group)
-        return things[0]
+            return value
+        values = [value]
+        dist.broadcast_object_list(values, src=0, group=self.group)
+        return values[0]
 
-    def everyone(self, thing: T) -> list[T]:
-        """What every process has, in the order of ranks."""
+    def gather(self, value: T) -> list[T]:
+        """The values of all processes in the order of ranks, in all of them."""
         if self.world == 1:
-            return [thing]
-        things: list[Any] = [None] * self.world
-        dist.all_gather_object(things, thing, group=self.group)
-        return things
+            return [value]
+        values = [value] * self.world
+        dist.all_gather_object(values, value, group=self.group)
+        return values
 
-    def stacked(self, tensor: Tensor) -> Tensor:
-        """The tensors of all processes, of one shape, one after the other in the order of ranks."""
+    def gather_rows(self, tensor: Tensor) -> Tensor:
+        """The tensors of all processes, which have one shape, concatenated in the order of ranks."""
         parts = [torch.empty_like(tensor, device="cpu") for _ in range(self.world)]
         dist.all_gather(parts, tensor.cpu().contiguous(), group=self.group)
         return torch.cat(parts).to(tensor.device)
 
-    def merged(self, moments: ClassMoments) -> ClassMoments:
-        """The moments of all processes in one, in all of them. Those handed in are used up."""
+    def merge(self, moments: ClassMoments) -> ClassMoments:
+        """The merged moments of all processes, in all of them. The argument may be changed."""
         if self.world == 1:
             return moments
         device, covariance = moments.device, moments.has_covariance
-        unit = max(self.everyone(moments.unit))
+        unit = max(self.gather(moments.unit))
         ours = ClassMoments.empty(moments.classes, moments.dim, covariance=covariance).merge(moments)
         for sender in range(1, self.world):
-            theirs = self.sent(_tensors(ours), sender)
+            theirs = self.send_to_first(_tensors(ours), sender)
             if theirs is not None:
                 ours.merge(_of_tensors(theirs, unit))
         whole = _tensors(ours)
@@ -90,8 +93,8 @@ class Processes:
             dist.broadcast(tensor, 0, group=self.group)
         return _of_tensors([tensor.to(device) for tensor in whole], unit)
 
-    def sent(self, tensors: list[Tensor], sender: int) -> list[Tensor] | None:
-        """What the sender hands to the first process, there; None elsewhere. All hold tensors of the same shapes."""
+    def send_to_first(self, tensors: list[Tensor], sender: int) -> list[Tensor] | None:
+        """The sender's tensors, in the first process; None elsewhere. All processes pass tensors of the same shapes."""
         if self.rank == sender:
             for tensor in tensors:
                 dist.send(tensor, 0, group=self.group)
@@ -104,11 +107,94 @@ class Processes:
 
 
 def _tensors(moments: ClassMoments) -> list[Tensor]:
-    found = [moments.counts, moments.sums, moments.scatter]
-    pooled = moments.pooled
-    return found if pooled is None else [*found, pooled]
+    tensors, pooled = [moments.counts, moments.sums, moments.scatter], moments.pooled
+    return tensors if pooled is None else [*tensors, pooled]
 
 
 def _of_tensors(tensors: list[Tensor], unit: float) -> ClassMoments:
     counts, sums, scatter, *pooled = tensors
     return ClassMoments(counts, sums, scatter, pooled=pooled[0] if pooled else None, unit=unit)
+
+
+@final
+class ClassShards:
+    """Moments sharded by class: process r of w has the classes r, r + w, r + 2w, …, and 1/w of the memory.
+
+    Features and labels of every batch go to all processes, and each adds those of its own classes; so all must take
+    every step together. Neighbouring ids, which tokenizers give to tokens of like frequency, are in different
+    processes, so that the work is spread evenly.
+    """
+
+    def __init__(self, processes: Processes, classes: int) -> None:
+        self.processes, self.all_classes = processes, classes
+        self.classes = max(1, len(range(processes.rank, classes, processes.world)))  # a table has at least one row
+
+    def own(self, whole: Tensor) -> Tensor:
+        """This process's part of a tensor that has an entry for every class."""
+        return whole[self.processes.rank :: self.processes.world]
+
+    def labels(self, labels: Tensor) -> Tensor:
+        """The labels of all processes, as row numbers of the shard; IGNORED for classes of other shards."""
+        rank, world = self.processes.rank, self.processes.world
+        labels = self.processes.gather_rows(labels)
+        return torch.where((labels >= 0) & (labels % world == rank), labels // world, IGNORED)
+
+    def features(self, features: Tensor) -> Tensor:
+        """The features of all processes."""
+        return self.processes.gather_rows(features)
+
+    def whole(self, shard: ClassMoments) -> ClassMoments | None:
+        """All shards in one, in the first process; None elsewhere."""
+        world, dim = self.processes.world, shard.dim
+        most = len(range(0, self.all_classes, world))
+        padded = [_padded(tensor.cpu(), most) for tensor in (shard.counts, shard.sums, shard.scatter)]
+        within = shard.pooled
+        pooled = [] if within is None else [within.cpu()]
+        empty = ClassMoments.empty(self.all_classes if self.processes.first else 1, dim)
+        tables, total = (empty.counts, empty.sums, empty.scatter), torch.zeros(dim, dim, dtype=torch.float64)
+        for sender in range(world):
+            sent = [*padded, *pooled] if sender == 0 else self.processes.send_to_first([*padded, *pooled], sender)
+            if self.processes.first and sent is not None:
+                for table, part in zip(tables, sent, strict=False):
+                    own = table[sender::world]
+                    own.copy_(part[: len(own)])
+                if pooled:
+                    total += sent[3]
+        if not self.processes.first:
+            return None
+        return ClassMoments(*tables, pooled=total if pooled else None, unit=shard.unit)
+
+
+@final
+class ShardedCentres:
+    """The nearest of centres that are spread over processes, for the tokens of this process.
+
+    Each process finds the nearest of its own centres for the tokens of all. Distances to these few are computed
+    exactly, in float64, and compared.
+    """
+
+    def __init__(self, shards: ClassShards, shard: ClassMoments, kept: Tensor) -> None:
+        """`kept` masks the candidates among all classes."""
+        self.processes = shards.processes
+        own = shards.own(kept).nonzero().squeeze(1).to(shard.device)
+        self.classifier: LinearClassifier | None = nearest_centre(shard, own) if len(own) else None
+
+    def choices(self, features: Tensor) -> Tensor:
+        """The class with the nearest centre, for this process's tokens; `features` are those of all processes."""
+        rank, world = self.processes.rank, self.processes.world
+        distances = torch.full((len(features),), torch.inf, dtype=torch.float64)
+        classes = torch.zeros(len(features), dtype=torch.int64)
+        classifier = self.classifier
+        if classifier is not None and classifier.origin is not None and classifier.classes is not None:
+            best = classifier.best_rows(features)
+            offsets = features.double() - classifier.origin - classifier.rows[best]
+            distances = offsets.square_().sum(1).cpu()
+            classes = classifier.classes[best].cpu() * world + rank
+        nearest = self.processes.gather_rows(distances).view(world, -1).argmin(0, keepdim=True)
+        chosen = self.processes.gather_rows(classes).view(world, -1).gather(0, nearest).squeeze(0)
+        return chosen.view(world, -1)[rank]
+
+
+def _padded(tensor: Tensor, rows: int) -> Tensor:
+    missing = rows - len(tensor)
+    return torch.cat([tensor, tensor.new_zeros(missing, *tensor.shape[1:])]) if missing else tensor

@@ -1,4 +1,4 @@
-"""Finished measurements, kept so that the same command finds its result instead of measuring again.
+"""Finished measurements on disk, so that the same command finds its result instead of measuring again.
 
     RUN/measure/<checkpoint>.json      of a checkpoint of a run
     STATE/finished/<name>.json         of any other model, named after the model, the corpus and the options
@@ -12,11 +12,13 @@ import json
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
+from collapselab.corpus.blocks import Corpus
 from collapselab.disk import disk_errors, sha256
 from collapselab.errors import DamagedError
-from collapselab.records.result import Result
+from collapselab.records.measurement import Result
+from collapselab.records.options import Options
 from collapselab.records.versions import outdated
 
 FINISHED = "finished"
@@ -24,30 +26,35 @@ FINISHED = "finished"
 
 
 @final
-class Finished:
-    """The place of one result; without a path nothing is kept. `ignored` leaves what is there unread."""
+class FinishedResult:
+    """The file of one result; without a path nothing is read or written. `ignored` leaves an existing file unread."""
 
     def __init__(self, path: Path | None, say: Callable[[str], None], *, ignored: bool = False) -> None:
         self.path, self.say, self.ignored = path, say, ignored
 
-    def answer(self, wanted: dict[str, Any]) -> Result | None:
-        """The result that is kept, if it was made from what is wanted: every fact is known and the same."""
-        result = self._kept
-        same = result is not None and all(
-            value is not None and result.facts.get(name) == value for name, value in wanted.items()
-        )
-        return result if same else None
+    def find(
+        self, corpus: Corpus, options: Options, *, files_hash: str | None = None, model_hash: str | None = None
+    ) -> Result | None:
+        """The result in the file, if it is of this corpus, these options, and a model with one of these hashes."""
+        result = self._result
+        if result is None:
+            return None
+        facts = result.facts
+        same_files = files_hash is not None and facts.get("files_hash") == files_hash
+        same_weights = model_hash is not None and facts["model_hash"] == model_hash
+        same_task = facts["corpus_hash"] == corpus.hash and facts["options"] == options.facts()
+        return result if same_task and (same_files or same_weights) else None
 
-    def keep(self, result: Result) -> None:
-        """Write a result in the place of what is there."""
+    def write(self, result: Result) -> None:
+        """Write a result, in place of the one that is there."""
         if self.path is not None:
-            if self._kept is not None:
+            if self._result is not None:
                 self.say(f"{self.path}: was measured with other options, or of another model or corpus; now replaced.")
             result.save(self.path)
 
     @cached_property
-    def _kept(self) -> Result | None:
-        """The result that is kept, None if there is none, or it is damaged or of another version."""
+    def _result(self) -> Result | None:
+        """The result in the file, None if there is none, or it is damaged or of another version."""
         if self.path is None or self.ignored:
             return None
         try:
@@ -64,18 +71,19 @@ class Finished:
         return result if why is None else None
 
 
-def place_in(state: str | Path | None, named: dict[str, Any]) -> Path | None:
-    """The file in a state folder for the measurement that `named` describes; None without such a folder."""
+def finished_path(state: str | Path | None, corpus: Corpus, options: Options, **model: str | None) -> Path | None:
+    """The file in a state folder for the measurement of a model; None without such a folder."""
     if state is None:
         return None
+    named = {**model, "corpus_hash": corpus.hash, "options": options.facts()}
     digest = hashlib.blake2b(json.dumps(named, sort_keys=True).encode(), digest_size=8).hexdigest()
     return Path(state) / FINISHED / f"{digest}.json"
 
 
 def files_hash(path: str | Path) -> str | None:
-    """16 hex digits for the files that a model is loaded from; None where they are not all in this place.
+    """16 hex digits for the files that a model is loaded from; None where not all of them are in this place.
 
-    That is so on the hub, and for an adapter, whose base model is elsewhere.
+    That is the case for a model of the hub, and for an adapter, whose base model is elsewhere.
     """
     place = Path(path)
     if place.is_dir():

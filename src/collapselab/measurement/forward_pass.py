@@ -1,9 +1,8 @@
-"""One pass over a split: the model runs once, and everything is taken from its layers as they come by."""
+"""One pass over a split: the model runs once on every block, and its features are summed up layer by layer."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -11,166 +10,160 @@ from torch import Tensor
 from collapselab.core.batch import IGNORED
 from collapselab.core.moments import ClassMoments, update_all
 from collapselab.errors import ModelError
-from collapselab.measurement.class_numbers import ClassNumbers
 from collapselab.measurement.half_sample import Halfway
-from collapselab.measurement.model import Subject
-from collapselab.measurement.nearest_centre import Judge
-from collapselab.measurement.resume import Store
+from collapselab.measurement.nearest_centre import NearestCentres
+from collapselab.measurement.plan import MeasurePlan, Split
+from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sample import ByLayer, Sample
-from collapselab.measurement.shards import ClassShards
-from collapselab.measurement.sums import LAST, Gathered, LayerKey, empty_like
+from collapselab.measurement.sums import LAST, LayerKey, Sums
 from collapselab.models.evaluate import mask_inputs
 from collapselab.models.scores import Scorer
 from collapselab.models.taps import features, layer_features
-from collapselab.progress import Advance, progress
-from collapselab.records.options import Options
+from collapselab.progress import progress
 
 
 @final
-@dataclass(frozen=True)
-class Walk:
-    """What a pass over a split needs to know. `numbers` says which classes are kept, and the row of each."""
+class ForwardPass:
+    """The pass of this process over a split: `ForwardPass(plan, "train").run()` are its sums.
 
-    subject: Subject
-    options: Options
-    batch: int
-    numbers: ClassNumbers
-    store: Store | None = None
-    shards: ClassShards | None = None
-    quiet: bool = False
+    With `centres` every token is also decided by the nearest centre; `halfway` says when the values of half the sample
+    are computed; `resume` is the folder to continue from.
+    """
 
-    def over(
+    def __init__(
         self,
-        samples: ByLayer[Sample],
-        groups: dict[int, range],
-        judge: Judge | None = None,
+        plan: MeasurePlan,
+        split: Split,
+        *,
+        resume: ResumeFolder | None = None,
+        centres: NearestCentres | None = None,
         halfway: Halfway | None = None,
-    ) -> Gathered:
-        """Everything gathered over these groups of a sample; groups that were finished before are read from disk."""
-        total: Gathered | None = None
-        sample = samples.last
+    ) -> None:
+        self.plan, self.name, self.resume, self.centres, self.halfway = plan, split, resume, centres, halfway
+        self.split, self.shards = plan.splits[split], plan.splits[split].shards
+        scored = centres is not None or plan.options.train_loss
+        self.scorer = Scorer(plan.model.head) if scored else None
+
+    def run(self) -> Sums:
+        """Sums over the groups of this process; groups that were finished before are read from disk."""
+        total: Sums | None = None
+        sample, groups = self.split.samples.last, self.plan.processes.own_groups(self.split.groups)
         tokens = sum(sample.samples(group.start, group.stop) for group in groups.values())
-        shown = progress(sample.name, total=tokens, unit="tokens", quiet=self.quiet)
-        scorer = Scorer(self.subject.head) if judge is not None or self.options.train_loss else None
-        with torch.no_grad(), shown as advance:
-            over = _Pass(samples, judge, scorer, advance, halfway)
+        quiet = self.plan.request.quiet or not self.plan.processes.first
+        with torch.no_grad(), progress(sample.name, total=tokens, unit="tokens", quiet=quiet) as self.advance:
             for number, group in groups.items():
-                part = self._group(over, number, group)
-                total = part if total is None else total.merge(part)
-        return total or Gathered()
+                sums = self._group(number, group)
+                total = sums if total is None else total.merge(sums)
+        return total or Sums()
 
-    def _group(self, over: "_Pass", number: int, group: range) -> Gathered:
-        device, sample = self.subject.moments_device, over.samples.last
-        split = sample.split.path.stem
-        gathered = self.store.kept(split, number, device) if self.store else None
-        if gathered is not None:
-            over.advance(sample.samples(group.start, group.stop))
-            return gathered
-        gathered = self.store.saved(split, number, device) if self.store else Gathered()
-        done = min(gathered.batches * self.batch, self._longest(sample, group))
-        over.advance(sample.samples(group.start, group.start + min(done, len(group))))
-        for start in range(done, self._longest(sample, group), self.batch):
-            blocks = group[start : start + self.batch]
-            _Batch(self, over, blocks, gathered).gather()
-            gathered.batches += 1
-            over.advance(sample.samples(blocks.start, blocks.stop))
-            if self.store:
-                self.store.save_if_due(split, number, gathered)
-        if self.store:
-            self.store.keep(split, number, gathered)
-        return gathered
+    def _group(self, number: int, group: range) -> Sums:
+        device, sample, resume = self.plan.model.moments_device, self.split.samples.last, self.resume
+        finished = resume.read_group(self.name, number, device) if resume else None
+        if finished is not None:
+            self.advance(sample.samples(group.start, group.stop))
+            return finished
+        sums = resume.read_unfinished(self.name, number, device) if resume else Sums()
+        steps = self._steps(sample, group)
+        done = min(sums.batches * self.plan.batch, steps)
+        self.advance(sample.samples(group.start, group.start + min(done, len(group))))
+        for start in range(done, steps, self.plan.batch):
+            blocks = group[start : start + self.plan.batch]
+            Batch(self, blocks, sums).run()
+            sums.batches += 1
+            self.advance(sample.samples(blocks.start, blocks.stop))
+            if resume:
+                resume.save_if_due(self.name, number, sums)
+        if resume:
+            resume.write_group(self.name, number, sums)
+        return sums
 
-    def _longest(self, sample: Sample, group: range) -> int:
-        """Blocks to go through: with shards all processes take as many steps as the one that has most."""
+    def _steps(self, sample: Sample, group: range) -> int:
+        """Blocks to run: with shards as many in every process as in the one that has most."""
         return len(group) if self.shards is None else -(-len(sample) // self.shards.processes.world)
 
 
-class _Pass(NamedTuple):
-    """What the batches of a pass share. Tokens are scored where there is a scorer, judged where there is a judge."""
-
-    samples: ByLayer[Sample]
-    judge: Judge | None
-    scorer: Scorer | None
-    advance: Advance
-    halfway: Halfway | None = None
-
-
 @final
-class _Batch:
-    """Some blocks on their way through the model."""
+class Batch:
+    """Some blocks that go through the model together; what they give is added to `sums`."""
 
-    def __init__(self, walk: Walk, over: _Pass, blocks: range, gathered: Gathered) -> None:
-        self.walk, self.blocks, self.gathered = walk, blocks, gathered
-        self.samples, self.judge, self.scorer, self.halfway = over.samples, over.judge, over.scorer, over.halfway
+    def __init__(self, forward: ForwardPass, blocks: range, sums: Sums) -> None:
+        self.forward, self.blocks, self.sums = forward, blocks, sums
+        self.samples, size = forward.split.samples, forward.plan.batch
         # Every batch has the same shape, the last one too: the same block gives the same features in any batch.
         own, filler = (self.samples.last.read(*bounds) for bounds in ((blocks.start, blocks.stop), (0, 1)))
-        self.ids = _filled(own.ids, filler.ids, walk.batch)
+        self.ids = _filled(own.ids, filler.ids, size)
         self.attention = None
         if own.attention is not None and filler.attention is not None:
-            self.attention = _filled(own.attention, filler.attention, walk.batch)
-        last = _Labels(walk, self.samples.last, blocks, layer="last")
-        alike = self.samples.below is self.samples.last
-        self.labels = ByLayer(last, last if alike else _Labels(walk, self.samples.below, blocks, layer="below"))
+            self.attention = _filled(own.attention, filler.attention, size)
+        last = _Labels(forward, self.samples.last, blocks, layer="last")
+        same = self.samples.below is self.samples.last
+        self.labels = ByLayer(last, last if same else _Labels(forward, self.samples.below, blocks, layer="below"))
 
-    def gather(self) -> None:
-        """Run the model, and take what comes by."""
-        subject = self.walk.subject
-        with _out_of_memory_told(self.walk.batch):
-            ids = self.ids.to(subject.device)
-            mask = mask_inputs(subject.model, self.attention, subject.device)
-            if self.walk.options.layers == "all":
-                layer_features(subject.model, ids, take=self.take, **mask)
+    def run(self) -> None:
+        """Run the model and add the features of each layer."""
+        plan, centres = self.forward.plan, self.forward.centres
+        with _out_of_memory_explained(plan.batch):
+            ids = self.ids.to(plan.model.device)
+            mask = mask_inputs(plan.model.model, self.attention, plan.model.device)
+            if plan.options.layers == "all":
+                layer_features(plan.model.model, ids, take=self.add_layer, **mask)
             else:
-                self.take("last", features(subject.model, ids, **mask))
-            if self.judge is not None:
-                self.judge.tally(self.gathered, ByLayer(self.labels.last.own, self.labels.below.own))
+                self.add_layer("last", features(plan.model.model, ids, **mask))
+            if centres is not None:
+                centres.tally(self.sums, ByLayer(self.labels.last.own, self.labels.below.own))
 
-    def take(self, layer: str, states: Tensor) -> None:
-        """Fold in what one layer gave (batch, length, dim)."""
-        labels = self.labels.of(layer)
-        rows = len(self.blocks) if self.walk.shards is None else self.walk.batch
-        own = states[:rows, labels.first : -1].reshape(-1, states.shape[-1])
-        everyones = own if self.walk.shards is None else self.walk.shards.features(own)
+    def add_layer(self, layer: str, states: Tensor) -> None:
+        """Add the features of one layer (batch, length, dim)."""
+        labels, shards, centres = self.labels.of(layer), self.forward.shards, self.forward.centres
+        blocks = len(self.blocks) if shards is None else self.forward.plan.batch
+        own = states[:blocks, labels.first : -1].reshape(-1, states.shape[-1])
+        everyones = own if shards is None else shards.features(own)
+        self._update_moments(layer, labels, own, everyones)
+        if layer == "last":
+            self._add_half(labels, own)
+            if self.forward.scorer is not None:
+                scored = labels.own[labels.own != IGNORED]
+                self.sums.scores += self.forward.scorer.scores(labels.sampled(own), scored)
+        if centres is not None:
+            centres.choose(layer, own, everyones)
+        else:
+            self.sums.spread(layer).add(labels.sampled(own))
+
+    def _update_moments(self, layer: str, labels: "_Labels", own: Tensor, everyones: Tensor) -> None:
+        labellings = [(LayerKey(layer), labels.counted)]
+        labellings += [] if labels.null is None else [(LayerKey(layer, null=True), labels.null)]
+        tables = [(self._moments(key, own.shape[1]), counted) for key, counted in labellings]
         try:
-            both = [(LayerKey(layer), labels.counted)]
-            both += [] if labels.null is None else [(LayerKey(layer, null=True), labels.null)]
-            tables = [(self._moments(key, own.shape[1]), counted) for key, counted in both]
-            update_all(labels.folded(everyones), tables)
+            update_all(labels.added(everyones), tables)
         except ValueError as error:
             raise self._refused(layer, own, error) from error
-        if layer == "last" and self.halfway is not None and self.blocks.start < self.halfway.blocks <= self.blocks.stop:
-            self.gathered.part = self.halfway.part(self._first_half(own, self.halfway.blocks - self.blocks.start))
-        if self.judge is not None:
-            self.judge.see(layer, own, None if self.walk.shards is None else everyones)
-        else:
-            self.gathered.spread(layer).add(labels.sampled(own))
-        if layer == "last" and self.scorer is not None:
-            self.gathered.scores += self.scorer.scores(labels.sampled(own), labels.own[labels.own != IGNORED])
 
     def _moments(self, key: LayerKey, dim: int) -> ClassMoments:
-        held, subject, shards = self.gathered.moments, self.walk.subject, self.walk.shards
-        if key not in held:
-            classes = self.walk.numbers.classes if shards is None else shards.classes
-            covariance = key.layer == LAST.layer
-            held[key] = ClassMoments.empty(classes, dim, subject.moments_device, covariance=covariance)
-        return held[key]
+        tables, forward = self.sums.moments, self.forward
+        if key not in tables:
+            classes = forward.split.numbers.classes if forward.shards is None else forward.shards.classes
+            covariance, device = key.layer == LAST.layer, forward.plan.model.moments_device
+            tables[key] = ClassMoments.empty(classes, dim, device, covariance=covariance)
+        return tables[key]
 
-    def _first_half(self, own: Tensor, blocks: int) -> ClassMoments:
-        """The last layer's moments, so far or, where the first batch holds more than half, of its first blocks."""
-        if blocks == len(self.blocks):
-            return self.gathered.moments[LAST]
-        labels, half = self.labels.last, empty_like(self.gathered.moments[LAST])
-        rows = self.samples.last.samples(self.blocks.start, self.blocks.start + blocks)
-        half.update(labels.folded(own)[:rows], labels.counted[:rows])
-        return half
+    def _add_half(self, labels: "_Labels", own: Tensor) -> None:
+        """The values of half the sample, if this batch reaches it; of its first blocks where it holds more."""
+        halfway, moments = self.forward.halfway, self.sums.moments[LAST]
+        if halfway is None or not self.blocks.start < halfway.blocks <= self.blocks.stop:
+            return
+        if halfway.blocks < self.blocks.stop:  # only where the first batch holds more than half
+            rows = self.samples.last.samples(self.blocks.start, halfway.blocks)
+            moments = moments.empty_like()
+            moments.update(labels.added(own)[:rows], labels.counted[:rows])
+        self.sums.part = halfway.part(moments)
 
-    def _refused(self, layer: str, found: Tensor, error: ValueError) -> ModelError:
+    def _refused(self, layer: str, own: Tensor, error: ValueError) -> ModelError:
         labels, sample = self.labels.of(layer), self.samples.of(layer)
-        is_bad = (~torch.isfinite(found)).any(1).cpu()
-        samples = labels.own.reshape(-1) != IGNORED
-        is_bad[: len(samples)] &= samples  # whatever becomes of padding
+        is_bad = (~torch.isfinite(own)).any(1).cpu()
+        is_sample = labels.own.reshape(-1) != IGNORED
+        is_bad[: len(is_sample)] &= is_sample  # padding may be anything
         bad = is_bad.nonzero().squeeze(1)
-        where = f"{self.walk.subject.name}: layer {layer}"
+        where = f"{self.forward.plan.model.name}: layer {layer}"
         if not len(bad):
             return ModelError(f"{where}: {error}")
         block, position = divmod(int(bad[0]), sample.labels_per_block)
@@ -186,39 +179,38 @@ class _Batch:
 class _Labels:
     """The labels of some blocks at the positions of a layer's samples, and the same as moments take them.
 
-    Positions that are no samples, of padding, are dropped before features are folded in; with shards they are ignored,
-    since all processes need features of one shape.
+    Positions that are not samples, such as padding, are dropped before features are added; with shards they are
+    ignored instead, since all processes need features of one shape.
     """
 
-    def __init__(self, walk: Walk, sample: Sample, blocks: range, *, layer: str) -> None:
-        self.walk, self.first, self.width = walk, sample.first, sample.labels_per_block
-        self.layer = layer
+    def __init__(self, forward: ForwardPass, sample: Sample, blocks: range, *, layer: str) -> None:
+        self.forward, self.first, self.width, self.layer = forward, sample.first, sample.labels_per_block, layer
         self.own = sample.labels(blocks.start, blocks.stop)
         flat = self.own.reshape(-1)
         all_sampled = sample.split.lengths is None
         self._used = None if all_sampled else (flat != IGNORED).nonzero().squeeze(1)
         self.counted = self._counted(flat)
-        null = sample.null_labels(blocks.start, blocks.stop) if walk.options.null else None
+        null = sample.null_labels(blocks.start, blocks.stop) if forward.plan.options.null else None
         self.null = None if null is None else self._counted(null.reshape(-1))
 
     def sampled(self, features: Tensor) -> Tensor:
-        """Of the features of these blocks, and whatever comes after them, those that are samples."""
+        """The features that are samples; `features` are those of these blocks, and possibly more after them."""
         if self._used is None:
             return features[: self.own.numel()]
         return features.index_select(0, self._used.to(features.device))
 
-    def folded(self, features: Tensor) -> Tensor:
+    def added(self, features: Tensor) -> Tensor:
         """The features that `counted` and `null` label."""
-        return features if self.walk.shards is not None else self.sampled(features)
+        return features if self.forward.shards is not None else self.sampled(features)
 
     def _counted(self, labels: Tensor) -> Tensor:
         """Labels as the moments take them: rows of kept classes; with shards those of this process's classes."""
-        labels = self.walk.numbers.of(labels, layer=self.layer)
-        if self.walk.shards is None:
+        labels = self.forward.split.numbers.of(labels, layer=self.layer)
+        if self.forward.shards is None:
             return labels if self._used is None else labels[self._used]
-        padded = torch.full((self.walk.batch * self.width,), IGNORED)
+        padded = torch.full((self.forward.plan.batch * self.width,), IGNORED)
         padded[: len(labels)] = labels
-        return self.walk.shards.labels(padded)
+        return self.forward.shards.labels(padded)
 
 
 def _filled(blocks: Tensor, filler: Tensor, rows: int) -> Tensor:
@@ -226,7 +218,7 @@ def _filled(blocks: Tensor, filler: Tensor, rows: int) -> Tensor:
 
 
 @contextmanager
-def _out_of_memory_told(batch: int) -> Iterator[None]:
+def _out_of_memory_explained(batch: int) -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError as error:

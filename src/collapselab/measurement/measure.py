@@ -1,32 +1,37 @@
-"""The stage: models × corpus → results, whatever a model is given as; what is finished is not measured again."""
+"""`measure`: models × corpus → results, for any kind of model; what is measured already is not measured again.
 
-import hashlib
-import json
-import sys
+Read it from top to bottom: the arguments; each model opened, or its result found; then for one model (`_measure`) plan,
+training pass, catalogue, validation pass with the nearest centres, result.
+"""
+
+import time
 from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from tempfile import TemporaryDirectory
+from typing import Literal
 
 from torch import nn
 
+from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
 from collapselab.disk import check_writable
-from collapselab.errors import ConfigError, DiskError, Interrupted, UserError
-from collapselab.measurement.compare_tokenizers import compare_tokenizers
+from collapselab.errors import DiskError, Interrupted, UserError
+from collapselab.measurement.bootstrap import resample
+from collapselab.measurement.catalogue import Values, decision_values, layer_values, of_the_head
 from collapselab.measurement.distributed import Processes
-from collapselab.measurement.finished import Finished, files_hash, place_in
-from collapselab.measurement.model import Subject
-from collapselab.measurement.model_warnings import ModelFacts
-from collapselab.measurement.resume import Store
-from collapselab.measurement.task import Task
+from collapselab.measurement.forward_pass import ForwardPass
+from collapselab.measurement.half_sample import halfway, own_part
+from collapselab.measurement.make_result import make_result
+from collapselab.measurement.nearest_centre import NearestCentres
+from collapselab.measurement.open_model import OpenedModel, open_module, open_source
+from collapselab.measurement.plan import MeasurePlan, MeasureRequest, Split, make_plan
+from collapselab.measurement.resume import ResumeFolder
+from collapselab.measurement.sums import LAST, LayerKey, Sums
 from collapselab.models.find import Source, find_models
-from collapselab.models.place import place_of, weights_on_disk
+from collapselab.records.measurement import Result, Results, check_suffix, write
 from collapselab.records.options import Options
-from collapselab.records.result import Result, Results, check_suffix, write
-from collapselab.records.run import verify_checkpoint
-
-NUMBERING = "classes of the sample"
-"""How the tables of an unfinished measurement number classes; earlier versions numbered the whole vocabulary."""
 
 
 def measure(
@@ -64,199 +69,159 @@ def measure(
         result.to_frame(), result.facts["splits"]["validation"]["loss"]
 
     `model` is a loaded model, or a folder, a .gguf file, an id on the hub, a run of ours. A run, or a list, gives
-    `Results`: one `Result` a checkpoint or model. Results of a run are kept in its folder `measure` and made once.
+    `Results`: one `Result` for each checkpoint or model. Results of a run are stored in its folder `measure`.
 
     NC1-NC3 come from one pass over the training split, NC4 from one over validation. `tokens` measures a seeded sample
-    of the blocks of each split; `bins` adds rows for classes of like frequency; `bootstrap` adds intervals. With
-    layers="all", the first `skip_positions` of every block are no samples below the last layer, where attention sinks
-    rule. `state`, a folder, keeps what is gathered as it goes, and the result: the same call after an interruption ends
-    with the same bits, and repeated it gives the result that is kept, unless `again` asks to measure once more.
+    of the blocks of each split; `bins` adds rows for classes of similar frequency; `bootstrap` adds intervals. With
+    layers="all", the first `skip_positions` of every block are not samples below the last layer, where attention sinks
+    dominate. `state` is a folder for unfinished sums and for results: after an interruption the same call continues and
+    ends with the same bits; repeated, it returns the stored result, unless `again` is set.
 
-    A model whose tokenizer is not the corpus's is refused unless `other_tokenizer` allows it; so is what would need
-    more memory than is free, unless `force` is set. `options` takes the place of all arguments that it has.
+    A model whose tokenizer is not the corpus's is refused unless `other_tokenizer` allows it; so is a measurement that
+    needs more memory than is free, unless `force` is set. `options` replaces all arguments that `Options` has.
     """
     options = options or Options(
-        layers,
-        bins,
-        null,
-        bootstrap,
-        dtype,
-        batch,
-        tokens,
-        min_count,
-        train_loss,
-        strict,
-        seed,
-        shard_classes,
-        skip_positions,
+        layers=layers,
+        bins=bins,
+        null=null,
+        bootstrap=bootstrap,
+        dtype=dtype,
+        batch=batch,
+        tokens=tokens,
+        min_count=min_count,
+        train_loss=train_loss,
+        strict=strict,
+        seed=seed,
+        shard_classes=shard_classes,
+        skip_positions=skip_positions,
     )
     if out is not None:
         check_suffix(out)
         check_writable(out)  # now, not after hours
-    opened = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
-    stage = _Stage(
-        opened, options, processes or Processes(), device, trust_code, other_tokenizer, state, again, force, quiet
+    request = MeasureRequest(
+        corpus=corpus if isinstance(corpus, Corpus) else Corpus(corpus),
+        options=options,
+        processes=processes or Processes(),
+        device=device,
+        state=state,
+        again=again,
+        force=force,
+        trust_code=trust_code,
+        other_tokenizer=other_tokenizer,
+        quiet=quiet,
     )
-    found: Result | Results
+    measured = _measure_any(model, request)
+    if out is not None and request.processes.first:
+        write(out, measured)
+    return measured
+
+
+def _measure_any(
+    model: str | Path | Source | nn.Module | Sequence[str | Path], request: MeasureRequest
+) -> Result | Results:
     if isinstance(model, nn.Module):
-        found = stage.of_module(model)
-    else:
-        found = stage.of_source(model) if isinstance(model, Source) else stage.of_names(_names(model))
-    if out is not None and stage.processes.first:
-        write(out, found)
-    return found
-
-
-class _Stage:
-    """What is the same for all models of a call."""
-
-    def __init__(
-        self,
-        corpus: Corpus,
-        options: Options,
-        processes: Processes,
-        device: str,
-        trust_code: bool,
-        other_tokenizer: bool,
-        state: str | Path | None,
-        again: bool,
-        force: bool,
-        quiet: bool,
-    ) -> None:
-        self.corpus, self.options, self.processes = corpus, options, processes
-        self.device, self.trust_code, self.state = device, trust_code, state
-        self.again, self.force, self.quiet, self.other_tokenizer = again, force, quiet, other_tokenizer
-
-    def of_names(self, names: Sequence[str]) -> Result | Results:
-        sources = find_models(names)
-        if len(sources) == 1 and len(names) == 1:
-            return self.of_source(sources[0])
-        results, failures = [], {}
-        for source in sources:
-            try:
-                results.append(self.of_source(source))
-            except (Interrupted, DiskError):
-                raise
-            except UserError as error:  # the others can still be measured
-                failures[source.name] = str(error)
-                self._say(str(error))
-        return Results(results, failures)
-
-    def of_source(self, source: Source) -> Result:
-        from collapselab.models.load import find_device
-
-        place = place_of(source)
-        tokenizers = compare_tokenizers(
-            source, place, self.corpus, trust_code=self.trust_code, other_tokenizer=self.other_tokenizer
-        )
-        device = self.processes.device(self.device)
-        named = {"model": source.name, "revision": source.revision, "device": find_device(device).type}
-        folder = Path(source.path).resolve().parents[1] / "measure" if source.run else None
-        kept = self._finished(folder / f"{source.checkpoint}.json" if folder else self._place(named))
-        files = files_hash(source.path) if kept.path else None
-        if (found := self._found(kept, source.name, files_hash=files)) is not None:
-            return found
-        loaded = self._loaded(source, place, device)
-        about = ModelFacts(tokenizers, weights_on_disk(source, place))
-        task = self._task(loaded, source.name, source.run, source.checkpoint or source.revision, about)
-        task.identity["files_hash"] = files
-        if (found := self._found(kept, source.name, model_hash=task.identity["model_hash"])) is not None:
-            return found
-        moments_to = folder / f"{source.checkpoint}.safetensors" if folder else None
-        return self._measured(task, folder / ".state" if folder else self.state, kept, moments_to)
-
-    def _loaded(self, source: Source, place: dict[str, Any], device: str) -> nn.Module:
-        import torch
-
-        from collapselab.models.load import load_model
-
-        dtype = None if self.options.dtype is None else getattr(torch, self.options.dtype)
-        if source.run:
-            verify_checkpoint(Path(source.path))
-        return load_model(source, device=device, dtype=dtype, trust_code=self.trust_code, place=place)
-
-    def of_module(self, model: nn.Module) -> Result:
-        """A loaded model is measured as it is, where it is, and left in the mode it was in."""
-        self._check_loaded(model)
-        name = getattr(getattr(model, "config", None), "_name_or_path", "") or type(model).__name__
         was_training = model.training
         try:
-            task = self._task(model.eval(), name, "", None, ModelFacts())
-            named = {"model": name, "model_hash": task.identity["model_hash"], "device": task.subject.device.type}
-            kept = self._finished(self._place(named))
-            found = self._found(kept, name, model_hash=task.identity["model_hash"])
-            return found or self._measured(task, self.state, kept, None)
+            return _measure_opened(open_module(model.eval(), request), request)
         finally:
             model.train(was_training)
-
-    def _place(self, named: dict[str, Any]) -> Path | None:
-        return place_in(self.state, named | {"corpus_hash": self.corpus.hash, "options": self.options.facts()})
-
-    def _finished(self, path: Path | None) -> Finished:
-        return Finished(path, self._say, ignored=self.again or not self.processes.first)
-
-    def _found(self, kept: Finished, name: str, **model: str | None) -> Result | None:
-        """The result that is kept, if it answers for this model, corpus and options; the same in all processes."""
-        wanted = {**model, "corpus_hash": self.corpus.hash, "options": self.options.facts()}
-        found = self.processes.from_first(kept.answer(wanted))
-        if found is not None:
-            self._say(f"{name}: measured already; {kept.path}. With --again it is measured again.")
-        return found
-
-    def _task(self, model: Any, name: str, run: str, checkpoint: str | None, about: ModelFacts) -> Task:
-        from collapselab.models.load import model_hash
-
-        subject = Subject(model, name=name)
-        subject.check(self.corpus)
-        identity = {
-            "model": name,
-            "run": run or name,
-            "checkpoint": checkpoint or "-",
-            "in_a_run": bool(run),
-            "model_hash": model_hash(model),
-            "corpus": str(self.corpus.path),
-            "corpus_hash": self.corpus.hash,
-            "options": self.options.facts(),
-        }
-        facts, warnings = about.facts(model), about.warnings(model, name, in_a_run=bool(run))
-        return Task(
-            subject, self.corpus, self.options, self.processes, identity, self.quiet, self.force, facts, warnings
-        )
-
-    def _measured(self, task: Task, root: str | Path | None, kept: Finished, moments_to: Path | None) -> Result:
-        together = self.processes if self.options.shard_classes else None
-        store = None if root is None else Store(Path(root) / fingerprint(task), together)
-        if store is not None and store.folder.exists():
-            self._say(f"{task.subject.name}: going on where it stopped, from {store.folder}")
-        result = self.processes.from_first(task.result(store, moments_to=moments_to))
-        assert result is not None
-        if self.processes.first:
-            kept.keep(result)
-            if store is not None:
-                store.remove()
-        return result
-
-    def _check_loaded(self, model: nn.Module) -> None:
-        parameter = next(model.parameters(), None)
-        if parameter is None:
-            raise ConfigError(f"{type(model).__name__}: has no parameters; a causal language model is needed.")
-        if self.device != "auto" and parameter.device.type != self.device.split(":")[0]:
-            raise ConfigError(f"device is {self.device}, but the model is on {parameter.device}. Move it first.")
-        if self.options.dtype is not None and str(parameter.dtype) != f"torch.{self.options.dtype}":
-            raise ConfigError(f"dtype is {self.options.dtype}, but the model is {parameter.dtype}. Convert it first.")
-
-    def _say(self, text: str) -> None:
-        if self.processes.first and not self.quiet:
-            print(text, file=sys.stderr)
+    if isinstance(model, Source):
+        return _measure_opened(open_source(model, request), request)
+    names = [str(model)] if isinstance(model, str | Path) else [str(name) for name in model]
+    sources = find_models(names)
+    if len(sources) == len(names) == 1:
+        return _measure_opened(open_source(sources[0], request), request)
+    results, failures = [], {}
+    for source in sources:
+        try:
+            results.append(_measure_opened(open_source(source, request), request))
+        except (Interrupted, DiskError):
+            raise
+        except UserError as error:  # the others can still be measured
+            failures[source.name] = str(error)
+            request.say(str(error))
+    return Results(results, failures)
 
 
-def fingerprint(task: Task) -> str:
-    """The name of an unfinished measurement's folder: all that shapes its numbers, and how it is cut up."""
-    named = {key: task.identity[key] for key in ("run", "checkpoint", "model_hash", "corpus_hash", "options")}
-    how = [NUMBERING, task.processes.world, str(task.subject.device), task.subject.dtype]
-    text = json.dumps([named, *how], sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+def _measure_opened(opened: Result | OpenedModel, request: MeasureRequest) -> Result:
+    """The result that is there already, or a new one, written where the same call finds it."""
+    if isinstance(opened, Result):
+        return opened
+    result = request.processes.broadcast(measure_model(opened, request))
+    assert result is not None
+    if request.processes.first:
+        opened.finished.write(result)
+        if opened.resume is not None:
+            opened.resume.remove()
+    return result
 
 
-def _names(model: str | Path | Sequence[str | Path]) -> list[str]:
-    return [str(model)] if isinstance(model, str | Path) else [str(name) for name in model]
+def measure_model(opened: OpenedModel, request: MeasureRequest) -> Result | None:
+    """One model on one corpus; None in a process that is not the first."""
+    processes = request.processes
+    if opened.resume is not None:
+        with opened.resume.lock(rank=processes.rank):
+            return _measure(opened, request)
+    if not request.options.bootstrap:
+        return _measure(opened, request)
+    with TemporaryDirectory() if processes.first else nullcontext("") as folder:  # for the groups of all processes
+        temporary = ResumeFolder(processes.broadcast(folder), temporary=True)
+        return _measure(replace(opened, resume=temporary), request)
+
+
+def _measure(opened: OpenedModel, request: MeasureRequest) -> Result | None:
+    start, values, resume = time.perf_counter(), Values(), opened.resume
+    plan = make_plan(request, opened.model, resume)
+
+    with resume.stoppable() if resume is not None else nullcontext():
+        own = ForwardPass(plan, "train", resume=resume, halfway=halfway(plan)).run()
+    trained = _add_values(plan, "train", own, values, opened.moments_file)
+    train_seconds = time.perf_counter() - start
+
+    centres = NearestCentres(plan, trained)
+    with resume.stoppable() if resume is not None else nullcontext():
+        own = ForwardPass(plan, "validation", resume=resume, centres=centres).run()
+    del centres  # as large as the moments
+    validated = _add_values(plan, "validation", own, values)
+    if not plan.processes.first:
+        return None
+    values.measured |= decision_values(plan, validated.decisions)
+    if plan.options.null:
+        values.nulls |= decision_values(plan, validated.decisions, null=True)
+
+    resamples = resample(plan, resume) if plan.options.bootstrap and resume is not None else None
+    seconds = time.perf_counter() - start
+    sums: dict[Split, Sums] = {"train": trained, "validation": validated}
+    return make_result(plan, values, sums, resamples, {"train": train_seconds, "all": seconds})
+
+
+def _add_values(plan: MeasurePlan, split: Split, own: Sums, values: Values, moments_file: Path | None = None) -> Sums:
+    """Merge the sums of all processes, and add the catalogue of each layer to the values.
+
+    One layer after the other, so that at most one is in memory twice.
+    """
+    total = Sums()
+    for part in plan.processes.gather(Sums(decisions=own.decisions, scores=own.scores, spreads=own.spreads)):
+        total.merge(part)
+    if split == "train":
+        total.part = own.part if plan.processes.world == 1 else own_part(plan, own)
+    shards = plan.splits[split].shards
+    for key in list(own.moments):
+        moments = own.moments.pop(key)
+        total.moments[key] = moments if shards is not None else plan.processes.merge(moments)
+        whole = total.moments[key] if shards is None else shards.whole(moments)
+        if whole is not None and plan.processes.first:
+            _add_layer(plan, split, key, whole, values)
+            if (split, key) == ("train", LAST) and moments_file is not None:
+                plan.splits[split].numbers.save(whole, moments_file)
+    return total
+
+
+def _add_layer(plan: MeasurePlan, split: Split, key: LayerKey, moments: ClassMoments, values: Values) -> None:
+    measured = layer_values(plan, moments, split, key.layer, with_head=(split, key) == ("train", LAST))
+    if key.null:
+        values.nulls |= measured
+        return
+    values.measured |= measured
+    if plan.options.null:  # metrics of the output layer alone do not depend on labels: their null is their value
+        values.nulls |= {name: value for name, value in measured.items() if name.metric in of_the_head()}

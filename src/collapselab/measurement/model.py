@@ -1,6 +1,8 @@
-"""The model as it is measured: its output layer as it applies it, its classes, its context; or why it cannot be."""
+"""The model that is measured: its output layer as it applies it, its classes and context; or why it cannot be used."""
 
-from typing import Any, final
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -10,32 +12,57 @@ from collapselab.errors import ConfigError, CorpusError, ModelError
 from collapselab.measurement.sample import ByLayer, Sample
 from collapselab.models.parity import check_logits
 from collapselab.models.taps import OutputLayer, features, output_layer
+from collapselab.records.facts import ModelFacts, WarningFacts
 from collapselab.records.options import Options
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 CONTEXTS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
-"""What the length of the context is called in a configuration; a model without any has no bound."""
+"""Names of the length of the context in a configuration; a model without any of them has no limit."""
 
 TOKENS_AT_ONCE = {"cpu": 8192, "cuda": 65536}
-"""Tokens of an automatic batch: more are no faster. On other devices than a CPU fewer, where they do not fit."""
+"""Tokens of an automatic batch: more are not faster. On devices other than a CPU fewer, if they do not fit."""
 
 CHECKED_BLOCKS, CHECKED_POSITIONS = 4, 32
-"""Tokens on which the model's own logits are compared: few, as each has a logit for every class."""
+"""Tokens on which the model's own logits are compared: few, since each has a logit for every class."""
 
 
 @final
-class Subject:
-    """A loaded model with all that measuring it takes."""
+class MeasuredModel:
+    """A loaded model, its name and its place in a run, if it has one.
 
-    def __init__(self, model: nn.Module, *, name: str) -> None:
-        self.model, self.name = model, name
+    `head` is its output layer, `classifier` the same as a linear classifier: scaled, without a cap on the logits.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        name: str,
+        run: str = "",
+        checkpoint: str | None = None,
+        facts: ModelFacts | None = None,
+        warnings: Sequence[WarningFacts] = (),
+    ) -> None:
+        """`facts` are those of its files and tokenizer, `warnings` what a reader of its result must know."""
+        self.model, self.name, self.run, self.checkpoint = model, name, run, checkpoint
+        self.facts, self.warnings = facts or ModelFacts(), list(warnings)
         self.device: torch.device = next(model.parameters()).device
         self.moments_device = torch.device("cpu") if self.device.type == "mps" else self.device
         self.head = output_layer(model)
         self.classes = len(self.head.weight)
-        self.applied = _applied(self.head)
-        for what, tensor in (("layer", self.applied.weight), ("bias", self.applied.bias)):
+        self.classifier = _linear(self.head)
+        for what, tensor in (("layer", self.classifier.weight), ("bias", self.classifier.bias)):
             if tensor is not None and not torch.isfinite(tensor).all():
                 raise ModelError(f"{name}: its output {what} holds nan or infinite numbers.")
+
+    @cached_property
+    def hash(self) -> str:
+        """Of the weights and the configuration."""
+        from collapselab.models.load import model_hash
+
+        return model_hash(cast("PreTrainedModel", self.model))  # or what has its methods
 
     @property
     def dtype(self) -> str:
@@ -43,10 +70,9 @@ class Subject:
 
     @property
     def context(self) -> int | None:
-        """The most tokens that the model can read at once, None if there is no bound."""
-        config: Any = getattr(self.model, "config", None)
-        found = (getattr(config, name, None) for name in CONTEXTS)
-        return next((length for length in found if isinstance(length, int) and length > 0), None)
+        """The most tokens that the model can read at once, None if there is no limit."""
+        lengths = (getattr(getattr(self.model, "config", None), name, None) for name in CONTEXTS)
+        return next((length for length in lengths if isinstance(length, int) and length > 0), None)
 
     def check(self, corpus: Corpus) -> None:
         """CorpusError if the corpus has tokens that the model does not know."""
@@ -73,14 +99,14 @@ class Subject:
         below = self._sample(corpus, split, options, skip=options.skip_positions)
         if not below.tokens:
             raise ConfigError(
-                f"skip_positions is {options.skip_positions:,}, but no block of the {last.name} has a sample after as "
-                f"many; blocks are {last.length:,} tokens. Skip fewer."
+                f"skip_positions is {options.skip_positions:,}, but no block of the {last.name} has a sample after "
+                f"them; blocks are {last.length:,} tokens. Skip fewer."
             )
         return ByLayer(last, below)
 
     def _sample(self, corpus: Corpus, split: str, options: Options, *, skip: int) -> Sample:
-        found = corpus.splits[split]
-        if not len(found):
+        blocks_of_split = corpus.splits[split]
+        if not len(blocks_of_split):
             raise CorpusError(f"{corpus.path}: its {split} split has no blocks. Build it with more text.")
         length = min(corpus.block, self.context or corpus.block)
         if length < corpus.block and options.strict:
@@ -88,15 +114,15 @@ class Subject:
                 f"{corpus.path}: blocks of {corpus.block:,} tokens, but {self.name} reads {length:,} at once. "
                 f"Build one with --block {length}, or leave out --strict to measure the beginning of each block."
             )
-        samples = found.samples(length=length)
+        samples = blocks_of_split.samples(length=length)
         if not samples.any():
             raise CorpusError(f"{corpus.path}: blocks of {length} token have no next tokens. Build longer ones.")
-        blocks = options.blocks_for(float(samples.mean()), len(found))
+        blocks = options.blocks_for(float(samples.mean()), len(blocks_of_split))
         name = "training split" if split == "train" else "validation split"
-        return Sample(found, name=name, length=length, blocks=blocks, seed=options.seed, skip=skip)
+        return Sample(blocks_of_split, name=name, length=length, blocks=blocks, seed=options.seed, skip=skip)
 
     def batch(self, options: Options, length: int, largest_group: int) -> int:
-        """Blocks in a batch: those asked for, or as many as are of use and fit."""
+        """Blocks in a batch: the number in the options, or as many as are useful and fit."""
         if options.batch != "auto":
             return min(int(options.batch), largest_group)
         at_once = TOKENS_AT_ONCE.get(self.device.type, TOKENS_AT_ONCE["cpu"])
@@ -114,8 +140,8 @@ class Subject:
         return True
 
 
-def _applied(head: OutputLayer) -> OutputLayer:
-    """The layer as a linear classifier: its scale folded in, its cap left off, which changes no order."""
+def _linear(head: OutputLayer) -> OutputLayer:
+    """The layer as a linear classifier: multiplied by its scale, without its cap, which does not change the order."""
 
     def scaled(tensor: Tensor | None) -> Tensor | None:
         return None if tensor is None else tensor.detach() * head.scale if head.scale != 1 else tensor.detach()

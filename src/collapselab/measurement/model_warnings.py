@@ -1,10 +1,11 @@
-"""What a reader must know beside the numbers of a result: each a code that programs know, and a sentence.
+"""Warnings about a model and its layers: each has a code for programs and a sentence for people.
 
-None of these makes a number wrong. Each makes it the number of something else than one would think.
+None of them makes a number wrong. Each says that it may be the number of something else than a reader would think.
 """
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, final
@@ -13,45 +14,50 @@ import torch
 from torch import nn
 
 from collapselab.measurement.compare_tokenizers import Tokenizers
+from collapselab.measurement.sums import Spread
 from collapselab.models.stored import StoredWeights, quantised_as
 from collapselab.models.taps import bare_model
+from collapselab.records.facts import ModelFacts, WarningFacts
 
 CONVERSATION = re.compile(r"(^|[-_.])(instruct|chat|it|sft|dpo|rlhf)($|[-_.@\d])", re.IGNORECASE)
-"""Parts of a name that say that a model was trained on conversations."""
+"""Parts of a name by which a model that was trained on conversations is known."""
 
 ROUNDING = 1e-4
-"""How far above that of equal chances a loss must be, as a share of it: more than rounding makes."""
+"""How far a loss must be above that of equal chances, as a share of it: more than a rounding error."""
+
+RULED_SHARE = 0.5
+"""A handful of features that carries more of a layer's variance than this is worth a warning."""
 
 
 @final
 @dataclass(frozen=True)
-class ModelFacts:
-    """What is known of a model beside its numbers; nothing of one that was loaded in Python."""
+class ModelFiles:
+    """What is known from the files of a model; nothing for one that was loaded in Python."""
 
     tokenizers: Tokenizers = field(default_factory=Tokenizers)
     stored: StoredWeights | None = None
 
-    def facts(self, model: nn.Module) -> dict[str, Any]:
-        """What a result records."""
+    def facts(self, model: nn.Module) -> ModelFacts:
+        """The facts of a result that are known from the files."""
         return {
             "stored_dtype": None if self.stored is None else self.stored.format,
             "quantised": quantised_as(getattr(model, "config", None), self.stored),
             "tokenizer": self.tokenizers.facts(),
         }
 
-    def warnings(self, model: nn.Module, name: str, *, in_a_run: bool) -> list[dict[str, str]]:
-        """What is to be said beside the result; of a run's tokenizer nothing, as its models know only their corpus."""
+    def warnings(self, model: nn.Module, name: str, *, in_a_run: bool) -> list[WarningFacts]:
+        """The warnings about a model; none about conversations in a run, whose models know only their corpus."""
         quantised = quantised_as(getattr(model, "config", None), self.stored)
         chat = [] if in_a_run else chat_warnings(name, chat_template=self.tokenizers.chat_template)
         return [*tokenizer_warnings(self.tokenizers), *weight_warnings(model, quantised), *chat]
 
 
-def warning(code: str, text: str) -> dict[str, str]:
-    """One warning, as results record it."""
+def warning(code: str, text: str) -> WarningFacts:
+    """One warning, as the facts of a result have it."""
     return {"code": code, "text": text}
 
 
-def tokenizer_warnings(tokenizers: Tokenizers) -> list[dict[str, str]]:
+def tokenizer_warnings(tokenizers: Tokenizers) -> list[WarningFacts]:
     """That the corpus's tokenizer is another, or could not be compared."""
     if tokenizers.same is False:
         return [warning("other-tokenizer", "The corpus was made with another tokenizer than the model's, as asked.")]
@@ -60,22 +66,22 @@ def tokenizer_warnings(tokenizers: Tokenizers) -> list[dict[str, str]]:
     return []
 
 
-def weight_warnings(model: nn.Module, quantised: str | None) -> list[dict[str, str]]:
+def weight_warnings(model: nn.Module, quantised: str | None) -> list[WarningFacts]:
     """That the weights are rounded ones, or that the output layer is not the one that the configuration names."""
-    found = []
+    warnings = []
     if quantised is not None:
         text = f"The weights are stored as {quantised}: rounded, whatever precision the model is run in."
-        found.append(warning("quantised", text))
+        warnings.append(warning("quantised", text))
     if _has_another_head(model):
         text = (
             "The configuration ties the output layer to the input embedding, but the checkpoint has another output "
             "layer. That one is measured; other programs may use the embedding."
         )
-        found.append(warning("untied", text))
-    return found
+        warnings.append(warning("untied", text))
+    return warnings
 
 
-def chat_warnings(name: str, *, chat_template: bool) -> list[dict[str, str]]:
+def chat_warnings(name: str, *, chat_template: bool) -> list[WarningFacts]:
     """That the model was trained on conversations, as corpora are not."""
     if not chat_template and not CONVERSATION.search(PurePath(name).name):
         return []
@@ -83,7 +89,7 @@ def chat_warnings(name: str, *, chat_template: bool) -> list[dict[str, str]]:
     return [warning("chat", f"A model for conversations ({sign}) is measured on plain text, without turns.")]
 
 
-def loss_warnings(loss: float, classes: int) -> list[dict[str, str]]:
+def loss_warnings(loss: float, classes: int) -> list[WarningFacts]:
     """That the model predicts worse than one that has learned nothing."""
     uniform = math.log(classes)
     if not loss > uniform * (1 + ROUNDING):
@@ -95,7 +101,22 @@ def loss_warnings(loss: float, classes: int) -> list[dict[str, str]]:
     return [warning("loss", text)]
 
 
-def _has_another_head(model: Any) -> bool:
+def spread_warnings(spreads: Mapping[str, Spread]) -> list[WarningFacts]:
+    """That a handful of features carries more than half of a layer's variance, for each layer where it does."""
+    warnings = []
+    for layer, spread in spreads.items():
+        share = spread.share_of_handful()
+        if share > RULED_SHARE:
+            text = (
+                f"layer {layer}: {spread.handful:,} of {spread.features:,} features carry {share:.0%} of the variance; "
+                "its values say little about the others."
+            )
+            sinks = " If these are the first positions of blocks, leave out more with --skip-positions."
+            warnings.append(warning("few_features_rule", text + ("" if layer == "last" else sinks)))
+    return warnings
+
+
+def _has_another_head(model: nn.Module) -> bool:
     bare: Any = bare_model(model)
     config: Any = getattr(bare, "config", None)
     text_config = config.get_text_config() if hasattr(config, "get_text_config") else config

@@ -1,4 +1,4 @@
-"""NC4 at every layer: the output layer's choice beside the nearest class centre of each layer, and of its null."""
+"""NC4 at every layer: the output layer's choice beside the nearest class centre of the layer, and of its null."""
 
 from typing import final
 
@@ -6,110 +6,81 @@ import torch
 from torch import Tensor
 
 from collapselab.core.batch import IGNORED
-from collapselab.core.decisions import Decisions, LinearClassifier, nearest_centre
-from collapselab.measurement.class_numbers import ClassNumbers
+from collapselab.core.decisions import Classifier, Decider, LinearClassifier, nearest_centre, output_classifier
+from collapselab.core.moments import ClassMoments
+from collapselab.measurement.distributed import ShardedCentres
+from collapselab.measurement.plan import MeasurePlan
 from collapselab.measurement.sample import ByLayer
-from collapselab.measurement.shards import ClassShards
-from collapselab.measurement.sums import Gathered, LayerKey
+from collapselab.measurement.sums import LayerKey, Sums
 from collapselab.models.taps import OutputLayer
 
 
 @final
-class Judge:
-    """Classifiers made from the training split's moments, for the features of the validation split.
+class NearestCentres:
+    """A `Decider` for each layer and its null: centres of the training split, for features of the validation split.
 
-    `see` each layer of a batch as the forward pass brings it, then `tally` the batch. Layers below the last may leave
-    out positions, and with them classes: there both classifiers choose among the classes that are kept there.
+    Call `choose` for each layer of a batch when the forward pass reaches it, then `tally` for the batch. The output
+    layer chooses once, for all layers. Layers below the last may skip positions, and with them classes: there both
+    classifiers choose among the classes that are left.
     """
 
-    def __init__(
-        self,
-        trained: Gathered,
-        head: OutputLayer,
-        kept: ByLayer[Tensor],
-        numbers: ClassNumbers,
-        *,
-        min_count: int,
-        shards: ClassShards | None = None,
-    ) -> None:
-        """`kept` masks the rows of classes that are candidates, `numbers` says which classes these are.
-
-        The moments are used up, so that means are not held twice.
-        """
-        device = head.weight.device
-        self.min_count, self.numbers, self.shards = min_count, numbers, shards
-        self.is_kept = ByLayer(kept.last.to(device), kept.below.to(device))
-        self.kept = ByLayer(*(mask.nonzero().squeeze(1) for mask in (self.is_kept.last, self.is_kept.below)))
-        ids = numbers.ids.to(device)
-        self.head = _rows_of(head, ids[self.kept.last])
-        alike = torch.equal(self.kept.last, self.kept.below)
-        self.head_below = self.head if alike else _rows_of(head, ids[self.kept.below])
-        self.centred = (
-            self.kept if shards is None else ByLayer(self._own(self.is_kept.last), self._own(self.is_kept.below))
-        )
-        self.nearest: dict[LayerKey, LinearClassifier | None] = {}
+    def __init__(self, plan: MeasurePlan, trained: Sums) -> None:
+        """The moments of `trained` are removed from it as their means are taken, so that memory has one of the two."""
+        self.numbers, self.shards = plan.splits["train"].numbers, plan.splits["train"].shards
+        kept = ByLayer(plan.counts.last > 0, plan.counts.below > 0)
+        last = self._head(plan.model.classifier, kept.last)
+        same = torch.equal(kept.last, kept.below)
+        self.head = ByLayer(last, last if same else self._head(plan.model.classifier, kept.below))
+        self.is_below = kept.below.to(plan.model.device)
+        self.deciders: dict[LayerKey, Decider] = {}
         for key in list(trained.moments):
-            moments = trained.moments.pop(key)
-            centred = self.centred.of(key.layer).to(moments.device)
-            self.nearest[key] = nearest_centre(moments, centred) if len(centred) else None
-        self._choices: dict[LayerKey, Tensor] = {}
+            moments, mask, head = trained.moments.pop(key), kept.of(key.layer), self.head.of(key.layer)
+            nearest, min_count = self._centres(moments, mask), plan.options.min_count
+            self.deciders[key] = Decider.of(mask, moments.dim, head=head, nearest=nearest, min_count=min_count)
+        self._nearest: dict[LayerKey, Tensor] = {}
         self._heads: ByLayer[Tensor] | None = None
 
-    def see(self, layer: str, features: Tensor, everyones: Tensor | None = None) -> None:
-        """Choose for each token. With shards the features of all processes are needed too."""
+    def choose(self, layer: str, features: Tensor, everyones: Tensor) -> None:
+        """Choose a class for each token. `everyones` are the features of all processes, which shards need."""
         for key in (LayerKey(layer), LayerKey(layer, null=True)):
-            if key in self.nearest:
-                self._choices[key] = self._nearest(key, features if everyones is None else everyones)
+            if key in self.deciders:
+                self._nearest[key] = self.deciders[key].nearest.choices(features if self.shards is None else everyones)
         if layer == "last":
-            chosen = self.kept.last[self.head.choices(features)]
-            self._heads = ByLayer(chosen.cpu(), self._among_those_below(chosen, features).cpu())
+            chosen = self.head.last.choices(features)
+            self._heads = ByLayer(chosen.cpu(), self._among_classes_below(chosen, features).cpu())
 
-    def tally(self, gathered: Gathered, labels: ByLayer[Tensor]) -> None:
-        """Add the batch that was seen to the decisions: samples (blocks, positions) whose label is a kept class."""
-        chosen = {key: choices.cpu() for key, choices in self._choices.items()}
+    def tally(self, sums: Sums, labels: ByLayer[Tensor]) -> None:
+        """Add the decisions about the batch to the sums; labels are (blocks, positions)."""
         heads, columns = self._heads, labels.last.shape[1]
         assert heads is not None, "the last layer was not seen"
-        self._choices, self._heads = {}, None
-        for key, nearest in chosen.items():
-            layer = key.layer
-            label, is_kept = labels.of(layer).cpu(), self.is_kept.of(layer).cpu()
-            right = self.numbers.of(label)
-            blocks, width = right.shape
-            head = heads.of(layer).view(-1, columns)[:blocks, columns - width :]  # of the positions this layer has
-            sampled = label != IGNORED
-            judged = (right != IGNORED) & is_kept[right.clamp(min=0)]
-            decisions = Decisions.counted(
-                right[judged],
-                head[judged],
-                nearest.view(-1, width)[:blocks][judged],
-                classes=len(is_kept),
-                min_count=self.min_count,
-                left_out=int((sampled & ~judged).sum()),
-            )
-            gathered.add_decisions(key, decisions)
+        for key, choices in self._nearest.items():
+            label = labels.of(key.layer).cpu()
+            row = self.numbers.of(label)
+            blocks, width = row.shape
+            head = heads.of(key.layer).view(-1, columns)[:blocks, columns - width :]  # positions that this layer has
+            nearest = choices.cpu().view(-1, width)[:blocks]
+            has_row = row != IGNORED
+            without_row = int(((label != IGNORED) & ~has_row).sum())
+            decisions = self.deciders[key].tally(row[has_row], head[has_row], nearest[has_row], left_out=without_row)
+            sums.add_decisions(key, decisions)
+        self._nearest, self._heads = {}, None
 
-    def _among_those_below(self, chosen: Tensor, features: Tensor) -> Tensor:
-        """The output layer's choices among the classes kept below: another only where its first choice is not one."""
-        if self.head_below is self.head:
+    def _head(self, layer: OutputLayer, kept: Tensor) -> LinearClassifier:
+        classes = kept.nonzero().squeeze(1)
+        rows, device = self.numbers.ids[classes], layer.weight.device
+        return output_classifier(layer.weight, layer.bias, classes.to(device), rows=rows.to(device))
+
+    def _centres(self, moments: ClassMoments, kept: Tensor) -> Classifier:
+        if self.shards is not None:
+            return ShardedCentres(self.shards, moments, kept)
+        return nearest_centre(moments, kept.nonzero().squeeze(1).to(moments.device))
+
+    def _among_classes_below(self, chosen: Tensor, features: Tensor) -> Tensor:
+        """The output layer's choices among the classes below: another one only where its first choice is not there."""
+        if self.head.below is self.head.last:
             return chosen
-        again = (~self.is_kept.below[chosen]).nonzero().squeeze(1)
+        again = (~self.is_below[chosen]).nonzero().squeeze(1)
         chosen = chosen.clone()
         if len(again):
-            chosen[again] = self.kept.below[self.head_below.choices(features[again])]
+            chosen[again] = self.head.below.choices(features[again])
         return chosen
-
-    def _nearest(self, key: LayerKey, features: Tensor) -> Tensor:
-        classifier, layer = self.nearest[key], key.layer
-        if self.shards is not None:
-            return self.shards.nearest(classifier, self.centred.of(layer), features)
-        assert classifier is not None
-        kept = self.kept.of(layer)
-        return kept[classifier.choices(features.to(classifier.rows.device)).to(kept.device)]
-
-    def _own(self, mask: Tensor) -> Tensor:
-        assert self.shards is not None
-        return self.shards.own(mask).nonzero().squeeze(1)
-
-
-def _rows_of(head: OutputLayer, kept: Tensor) -> LinearClassifier:
-    return LinearClassifier(head.weight[kept], None if head.bias is None else head.bias[kept])

@@ -1,9 +1,10 @@
-"""Which positions of which blocks are measured, in which order, and which labels take their places for the null.
+"""Which positions of which blocks are measured, in which order, and which labels they have for the null.
 
 The null gives every sample the label of another, by one permutation of all samples: class counts are kept exactly, and
-neither the batches nor the number of processes matter. Where all blocks have as many samples, position j of the i-th
-block gets the label of position τ(j) of the (i + s_j)-th, with τ a permutation and s_j shifts drawn once. Where they
-differ, a permutation of the samples' numbers is computed as it is needed.
+neither the batches nor the number of processes matter. (`ClassMoments.null_twin` is for streams, of which only a batch
+is known at a time.) Where all blocks have the same number of samples, position j of block i gets the label of position
+τ(j) of block i + s_j, with a permutation τ and shifts s_j drawn once. Where blocks differ, `Permutation` numbers all
+samples and permutes the numbers.
 """
 
 from dataclasses import dataclass
@@ -16,11 +17,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from collapselab.core.batch import IGNORED
-from collapselab.corpus.blocks import Blocks, Split
-from collapselab.measurement.permutation import Permutation
+from collapselab.corpus.blocks import Blocks, Split, mixed
 
 GROUPS = 32
 """Parts that a bootstrap resamples: enough for an interval, few enough to keep the moments of each on disk."""
+
+HALVES = 8
+"""Random ways of cutting these parts into halves."""
+
+HELD_BYTES = 1 << 30
+"""Resamples are merged side by side while their moments take no more than this; each sweep reads every part."""
+
+ROUNDS = 6
+"""Of the network that permutes numbers."""
 
 T = TypeVar("T")
 
@@ -28,7 +37,7 @@ T = TypeVar("T")
 @final
 @dataclass(frozen=True)
 class ByLayer(Generic[T]):
-    """Something of the last layer, and the same of the layers below it, which leave out the first positions."""
+    """A value for the last layer, and one for the layers below it, which leave out the first positions of blocks."""
 
     last: T
     below: T
@@ -41,7 +50,7 @@ class ByLayer(Generic[T]):
 class Sample:
     """The measured blocks of one split, cut to `length` tokens: `sample.ids(0, 16)` are the first sixteen.
 
-    `skip` positions at the head of every block are no samples, or as many as the split leaves out itself. Labels have
+    The first `skip` positions of every block are not samples, or more if the split itself leaves out more. Labels have
     a column for each position from `first` on that has a next token.
     """
 
@@ -88,7 +97,7 @@ class Sample:
         return self.read(start, stop).ids
 
     def labels(self, start: int, stop: int) -> Tensor:
-        """The next token at each position from `first` on (blocks, labels_per_block); IGNORED where it is no sample."""
+        """The next token at each position from `first` on (blocks, labels_per_block); IGNORED elsewhere."""
         return self.read(start, stop).labels[:, self.first :]
 
     def null_labels(self, start: int, stop: int) -> Tensor:
@@ -116,7 +125,7 @@ class Sample:
         bounds = [i * len(self) // count for i in range(count + 1)]
         return [range(start, stop) for start, stop in pairwise(bounds)]
 
-    def _permuted(self, start: int, stop: int, permutation: Permutation) -> Tensor:
+    def _permuted(self, start: int, stop: int, permutation: "Permutation") -> Tensor:
         labels = self.labels(start, stop)
         numbers = np.arange(self._ends[start], self._ends[min(stop, len(self))])
         images = permutation(numbers)
@@ -125,3 +134,36 @@ class Sample:
         drawn: NDArray[Any] = self.split.ids[self.blocks[rows], columns]
         labels[labels != IGNORED] = torch.from_numpy(drawn.astype(np.int64))
         return labels
+
+
+@final
+class Permutation:
+    """A permutation of 0 … size - 1 that needs no table: each image is computed when it is asked for.
+
+        Permutation(10, seed=0)(np.arange(10))      # the numbers below 10 in another order, always the same
+
+    A Feistel network permutes the numbers below the next even power of two; a number that leaves the range is permuted
+    again until it is inside (cycle walking). Both steps can be undone, so every number has exactly one image.
+    """
+
+    def __init__(self, size: int, *, seed: int) -> None:
+        self.size = size
+        self._half_bits = np.uint64(max(1, (max(size - 1, 1).bit_length() + 1) // 2))
+        self._mask = (np.uint64(1) << self._half_bits) - np.uint64(1)
+        start = mixed(np.array([seed], dtype=np.uint64))
+        self._keys: NDArray[np.uint64] = mixed(np.arange(ROUNDS, dtype=np.uint64) + start)
+
+    def __call__(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The image of each number."""
+        images = numbers.astype(np.uint64)
+        outside = np.ones(images.shape, dtype=bool)
+        while outside.any():
+            images[outside] = self._permute(images[outside])
+            outside = images >= self.size
+        return images.astype(np.int64)
+
+    def _permute(self, numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        left, right = numbers >> self._half_bits, numbers & self._mask
+        for key in self._keys:
+            left, right = right, left ^ (mixed(right ^ key) & self._mask)
+        return (left << self._half_bits) | right

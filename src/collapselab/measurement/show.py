@@ -1,7 +1,7 @@
 """Results as tables that a person can read: one model by property, or several side by side."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Literal
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -10,7 +10,8 @@ from rich.text import Text
 
 from collapselab.core.metrics import METRICS
 from collapselab.measurement.bootstrap import reliability
-from collapselab.records.result import Result, Results
+from collapselab.records.facts import SplitFacts
+from collapselab.records.measurement import Key, Result, Results
 from collapselab.records.tables import Row
 
 CHANGING = "†"
@@ -19,16 +20,16 @@ CHANGING = "†"
 ARROWS = {"falls": "↓", "rises": "↑", "approaches": "→", None: ""}
 
 
-def shown(found: Result | Results) -> RenderableType:
+def shown(measured: Result | Results) -> RenderableType:
     """A table for each model, and for several one that sets them side by side."""
-    if isinstance(found, Result):
-        return _model(found, None)
-    tables = [_model(result, found.initial(result)) for result in found]
-    return Group(*tables, side_by_side(found)) if len(found) > 1 else Group(*tables)
+    if isinstance(measured, Result):
+        return _model(measured, None)
+    tables = [_model(result, measured.initial(result)) for result in measured]
+    return Group(*tables, side_by_side(measured)) if len(measured) > 1 else Group(*tables)
 
 
 def side_by_side(results: Results) -> Table:
-    """One column a model, one row a metric of the last layer; with resamples also how reliably it tells them apart."""
+    """A column for each model, a row for each metric of the last layer; with resamples also its reliability."""
     with_halves = len(results) >= 3 and all("halves" in result.facts for result in results)
     names = [escape(_short(result)) for result in results]
     table = Table("", "metric", *names, *(["reliability"] if with_halves else []), box=None, header_style="bold")
@@ -39,10 +40,11 @@ def side_by_side(results: Results) -> Table:
     for row in rows:
         cells = [_number(result.row(row.metric).value) + _mark(result, row.metric) for result in results]
         if with_halves:
-            halves = [result.facts["halves"][f"train/last/all/{row.metric}"] for result in results]
+            halves = [result.facts["halves"][_key(row).name] for result in results]
             cells.append(_number(reliability(halves)))
         table.add_row(ARROWS[METRICS[row.metric].direction], row.metric, *cells)
-    for name in ("loss", "accuracy", "perplexity"):
+    scores: tuple[Literal["loss", "accuracy", "perplexity"], ...] = ("loss", "accuracy", "perplexity")
+    for name in scores:
         cells = [_number(result.facts["splits"]["validation"].get(name)) for result in results]
         table.add_row("", f"validation {name}", *cells, end_section=name == "perplexity")
     return table
@@ -76,16 +78,16 @@ def _headline(result: Result) -> Iterator[str]:
     for name, split in facts["splits"].items():
         cut = f", each cut to the context of {facts['context']:,}" if split["blocks_cut_off"] else ""
         line = f"{name}: {split['tokens']:,} tokens in {split['blocks']:,} blocks{cut}"
-        if "loss" in split:
-            perplexity = _number(split["perplexity"])
-            line += f"; loss {split['loss']:.4f}, accuracy {split['accuracy']:.2%}, perplexity {perplexity}"
+        loss, accuracy, perplexity = split.get("loss"), split.get("accuracy"), split.get("perplexity")
+        if loss is not None and accuracy is not None:
+            line += f"; loss {loss:.4f}, accuracy {accuracy:.2%}, perplexity {_number(perplexity)}"
         yield line
         if "classes" in split:
             yield f"  {_classes(split)}"
     yield f"{facts['dtype']} on {facts['device']}, {facts['batch']} blocks a batch, {facts['seconds']['all']:,.1f} s"
 
 
-def _classes(split: dict[str, Any]) -> str:
+def _classes(split: SplitFacts) -> str:
     """How a split's sample is spread over classes, and what NC4 leaves out of it."""
     once = split["classes_seen_once"] / max(split["classes"], 1)
     line = f"{split['classes']:,} classes, {once:.0%} of them seen once, {split['tokens_per_class']:.1f} tokens a class"
@@ -133,7 +135,7 @@ def _catalogue(rows: list[Row], result: Result, initial: Result | None) -> Table
         if initial is not None:
             cells.append(_number(initial.row(row.metric).value))
         if bootstrap:
-            share = result.facts["half_difference"].get(f"train/last/all/{row.metric}")
+            share = result.facts["half_difference"].get(_key(row).name)
             interval = "" if row.low is None else f"{_number(row.low)} … {_number(row.high)}"
             cells += [interval, "" if share is None else f"{share:.1%}"]
         table.add_row(*cells)
@@ -158,6 +160,10 @@ def _grid(rows: list[Row], title: str) -> Table:
     return table
 
 
+def _key(row: Row) -> Key:
+    return Key(row.split, row.layer, row.bin, row.metric)
+
+
 def _is_plain(row: Row) -> bool:
     return row.split == "train" and row.bin == "all"
 
@@ -165,7 +171,7 @@ def _is_plain(row: Row) -> bool:
 def _skipped(result: Result) -> str:
     """What the layers below the last leave out, in words."""
     skipped = result.facts["options"].get("skip_positions", 0)
-    if not skipped:
+    if not isinstance(skipped, int) or not skipped:
         return ""
     return f", without the first {'position' if skipped == 1 else f'{skipped:,} positions'} of every block"
 

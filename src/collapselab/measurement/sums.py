@@ -1,4 +1,7 @@
-"""What a pass over a split gathers: moments of every layer, tallies of decisions, scores. Mergeable and storable."""
+"""What a pass over a split sums up: moments of every layer, counts of decisions, scores, the spread of the variance.
+
+The sums of disjoint parts of a split merge to those of the whole, and can be stored on disk to continue from.
+"""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple, final
@@ -9,15 +12,22 @@ from torch import Tensor
 from collapselab.core.decisions import Decisions
 from collapselab.core.moments import ClassMoments
 from collapselab.core.storage import Rows, Stored
-from collapselab.measurement.half_sample import Part
-from collapselab.measurement.spread import Spread
 from collapselab.models.scores import Scores
 
 TALLIES = ("tokens", "agreed", "nearest_right", "head_right")
 
+LOWEST, HIGHEST = -300, 300
+"""Exponents that are counted apart: those of squared float32 numbers. Smaller and larger ones count as these."""
+
+ROWS = 1024
+"""Features whose distances are computed at once, in float64."""
+
+HANDFUL, HANDFUL_SHARE = 10, 0.002
+"""A handful of features: ten, or this share of all if it is more."""
+
 
 class LayerKey(NamedTuple):
-    """A layer with its labels, or with the shuffled ones of its null."""
+    """A layer with its labels, or with the permuted labels of its null."""
 
     layer: str
     null: bool = False
@@ -36,19 +46,28 @@ LAST = LayerKey("last")
 
 
 @final
+@dataclass(frozen=True)
+class Part:
+    """The values of the last layer's metrics in a part of the training split's sample."""
+
+    tokens: int
+    values: dict[str, float]
+
+
+@final
 @dataclass
-class Gathered:
-    """Sums over some blocks; those of disjoint parts of a split merge to those of the whole."""
+class Sums:
+    """Sums over some blocks, in `batches` batches."""
 
     moments: dict[LayerKey, ClassMoments] = field(default_factory=dict)
     decisions: dict[LayerKey, Decisions] = field(default_factory=dict)
     scores: Scores = field(default_factory=Scores)
     batches: int = 0
-    spreads: dict[str, Spread] = field(default_factory=dict)
+    spreads: dict[str, "Spread"] = field(default_factory=dict)
     part: Part | None = None
-    """The values of about half of the sample, once the pass is there."""
+    """The values of about half of the sample, once the pass has seen that much."""
 
-    def spread(self, layer: str) -> Spread:
+    def spread(self, layer: str) -> "Spread":
         """How the variance of a layer is spread over its features."""
         return self.spreads.setdefault(layer, Spread())
 
@@ -58,11 +77,11 @@ class Gathered:
         else:
             self.decisions[key] = decisions
 
-    def merge(self, other: "Gathered", *, times: int = 1) -> "Gathered":
-        """Add what another part has gathered, as if it had come so many times."""
+    def merge(self, other: "Sums", *, times: int = 1) -> "Sums":
+        """Add the sums of another part, `times` times."""
         for key, moments in other.moments.items():
             if key not in self.moments:
-                self.moments[key] = empty_like(moments)
+                self.moments[key] = moments.empty_like()
             self.moments[key].merge(moments, times=times)
         for key, decisions in other.decisions.items():
             if key not in self.decisions:
@@ -96,11 +115,11 @@ class Gathered:
         }
 
     @classmethod
-    def from_tensors(cls, tensors: Stored, facts: dict[str, Any], device: str | torch.device = "cpu") -> "Gathered":
-        """What `tensors` and `facts` describe, bit for bit."""
+    def from_tensors(cls, tensors: Stored, facts: dict[str, Any], device: str | torch.device = "cpu") -> "Sums":
+        """The sums that `tensors` and `facts` describe, bit for bit."""
         moments = {
-            LayerKey.stored(key): ClassMoments.from_tensors(tensors.under(f"moments/{key}/"), its, device)
-            for key, its in facts["moments"].items()
+            LayerKey.stored(key): ClassMoments.from_tensors(tensors.under(f"moments/{key}/"), stored, device)
+            for key, stored in facts["moments"].items()
         }
         decisions = {
             LayerKey.stored(key): Decisions(
@@ -118,11 +137,58 @@ class Gathered:
         return cls(moments, decisions, Scores(**facts["scores"]), facts["batches"], spreads, part)
 
 
-def empty_like(moments: ClassMoments) -> ClassMoments:
-    return ClassMoments.empty(
-        moments.classes,
-        moments.dim,
-        moments.device,
-        covariance=moments.has_covariance,
-        shuffle=moments.shuffle,
-    )
+def _zeros(dtype: torch.dtype) -> Tensor:
+    return torch.zeros(HIGHEST - LOWEST + 1, dtype=dtype)
+
+
+@final
+@dataclass
+class Spread:
+    """How a layer's variance is spread over its features: whether a handful of them carries most of it.
+
+    Squared distances from the mean of their batch are counted and added up by powers of two. The table has one size
+    whatever the number of features, and tables of parts add up to that of the whole.
+    """
+
+    counts: Tensor = field(default_factory=lambda: _zeros(torch.int64))
+    sums: Tensor = field(default_factory=lambda: _zeros(torch.float64))
+
+    def add(self, features: Tensor) -> None:
+        """Count a batch (tokens, dim)."""
+        if not len(features):
+            return
+        parts = torch.split(features.detach().cpu(), ROWS)
+        mean = torch.stack([part.double().sum(0) for part in parts]).sum(0) / len(features)
+        squares = torch.cat([(part.double() - mean).square_().sum(1) for part in parts])
+        exponents = torch.where(squares > 0, torch.frexp(squares).exponent.long(), LOWEST).clamp(LOWEST, HIGHEST)
+        self.counts += torch.bincount(exponents - LOWEST, minlength=len(self.counts))
+        self.sums.index_add_(0, exponents - LOWEST, squares)
+
+    def merge(self, other: "Spread", *, times: int = 1) -> None:
+        self.counts += times * other.counts
+        self.sums += times * other.sums
+
+    @property
+    def features(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def handful(self) -> int:
+        return max(HANDFUL, int(HANDFUL_SHARE * self.features))
+
+    def share_of_handful(self) -> float:
+        """The share of the variance that the handful of farthest features carries; 0 without variance.
+
+        Of the last power of two that is reached, only the missing features count, each with the mean of its power.
+        """
+        left, carried, total = self.handful, 0.0, float(self.sums.sum())
+        if not 0 < total < float("inf") or self.features <= self.handful:
+            return 0.0
+        for place in self.counts.nonzero().squeeze(1).flip(0).tolist():
+            count, power_sum = int(self.counts[place]), float(self.sums[place])
+            taken = min(left, count)
+            carried += power_sum * taken / count
+            left -= taken
+            if not left:
+                break
+        return carried / total

@@ -1,12 +1,16 @@
-"""What is asked of a measurement: the settings that shape its numbers, checked before anything is loaded."""
+"""The options of a measurement: the settings that decide its numbers, checked before anything is loaded."""
 
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
 from collapselab.errors import ConfigError
+from collapselab.records.facts import OptionFacts
+
+if TYPE_CHECKING:
+    import torch
 
 MOST = {"bins": 1_000, "bootstrap": 100_000, "seed": 2**63 - 2, "tokens": 2**63 - 1, "min_count": 2**63 - 1}
-"""Beyond these a number means a mistake: more bins or resamples than any memory holds, or more than 64 bits."""
+"""A larger number is a mistake: more bins or resamples than fit into any memory, or more than 64 bits."""
 
 FIRST = (
     "layers", "bins", "null", "bootstrap", "dtype", "batch", "tokens", "min_count", "train_loss", "strict", "seed",
@@ -35,7 +39,7 @@ class Options:
     seed: int = 0
     shard_classes: bool = False
     skip_positions: int = 1
-    """Positions at the head of every block that are no samples at layers below the last."""
+    """The first positions of every block, which are not samples at layers below the last."""
 
     def __post_init__(self) -> None:
         if self.layers not in ("last", "all"):
@@ -60,18 +64,25 @@ class Options:
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
                 raise ConfigError(f"{name} is {value!r}; a whole number from {least} on is needed.")
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> OptionFacts:
         """What two measurements are compared by: the options of the first version, and later ones that were changed.
 
-        So an option that is added with a default leaves every finished measurement what it is. `skip_positions` is
-        there where it leaves something out, which earlier versions did not.
+        So an option that is added with a default leaves finished measurements valid. `skip_positions` is included
+        where it leaves something out, which earlier versions did not.
         """
-        changed = {one.name for one in fields(self) if getattr(self, one.name) != one.default}
+        changed = {option.name for option in fields(self) if getattr(self, option.name) != option.default}
         facts = {name: value for name, value in asdict(self).items() if name in FIRST or name in changed}
         facts.pop("skip_positions", None)
         skipped = {"skip_positions": self.skip_positions} if self.layers == "all" and self.skip_positions else {}
         return facts | skipped
 
+    @property
+    def torch_dtype(self) -> "torch.dtype | None":
+        """`dtype` as PyTorch has it."""
+        import torch
+
+        return None if self.dtype is None else getattr(torch, self.dtype)
+
     def blocks_for(self, labels_per_block: float, blocks: int) -> int:
-        """How many blocks hold the tokens asked for."""
+        """How many of the blocks are needed for `tokens`."""
         return blocks if self.tokens is None else min(blocks, int(-(-self.tokens // labels_per_block)))

@@ -136,6 +136,11 @@ class RunFolder:
         self.path = Path(path)
         self.name = self.path.resolve().name
 
+    @classmethod
+    def of_checkpoint(cls, checkpoint: str | Path) -> "RunFolder":
+        """The folder of the run that a checkpoint's folder belongs to."""
+        return cls(Path(checkpoint).resolve().parents[1])
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes out while the block runs. The system lets go when this process ends, however it ends."""
@@ -167,6 +172,9 @@ class RunFolder:
 
     def checkpoint_path(self, name: str) -> Path:
         return self.path / "checkpoints" / name
+
+    def measurement_path(self, checkpoint: str) -> Path:
+        return self.path / "measure" / f"{checkpoint}.json"
 
     def checkpoint(self, name: str, *, verify: bool = True) -> Checkpoint | None:
         """What is known of a checkpoint, None where it is not there.
@@ -283,8 +291,7 @@ class RunFolder:
 
 def verify_checkpoint(folder: Path) -> Checkpoint:
     """The checkpoint in a folder of a run; DamagedError where one of its files is not the one that was written."""
-    place = folder.resolve()
-    found = RunFolder(place.parents[1]).checkpoint(place.name)
+    found = RunFolder.of_checkpoint(folder).checkpoint(folder.resolve().name)
     if found is None:
         raise DamagedError(f"{folder}: there is no such checkpoint.")
     return found

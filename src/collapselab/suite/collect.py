@@ -11,7 +11,7 @@ from typing import Any, final
 
 from collapselab.disk import disk_errors
 from collapselab.errors import DamagedError, RunError, UserError
-from collapselab.records.result import Result
+from collapselab.records.measurement import Result
 from collapselab.records.run import Checkpoint, RunFolder, RunRecord, identity
 from collapselab.records.tables import Row, Run, check_run, hashed_files, write_tables
 from collapselab.records.versions import outdated
@@ -87,7 +87,7 @@ def _checkpoint_rows(path: Path, tables: SuiteTables) -> list[Run]:
         if known is None:
             continue
         rows.append(_run_row(path.name, record, known))
-        measurement = path / "measure" / f"{checkpoint}.json"
+        measurement = folder.measurement_path(checkpoint)
         if measurement.exists():
             tables.results += _measured_rows(measurement, path.name, checkpoint, record, tables)
     return rows
@@ -141,10 +141,14 @@ def _measured_rows(path: Path, run: str, checkpoint: str, record: RunRecord, tab
     except DamagedError as error:
         tables.refused.append(f"{error} Its rows are refused; `suite run` measures again.")
         return []
-    wanted = {"run": run, "checkpoint": checkpoint, "corpus_hash": record.corpus.hash}
-    for key, value in wanted.items():
-        if result.facts.get(key) != value:
-            tables.refused.append(f"{path}: its {key} is {result.facts.get(key)}, not {value}. Its rows are refused.")
+    facts = result.facts
+    for key, value, expected in (
+        ("run", facts["run"], run),
+        ("checkpoint", facts["checkpoint"], checkpoint),
+        ("corpus_hash", facts["corpus_hash"], record.corpus.hash),
+    ):
+        if value != expected:
+            tables.refused.append(f"{path}: its {key} is {value}, not {expected}. Its rows are refused.")
             return []
     if why := outdated((row.metric, row.version) for row in result.rows):
         tables.refused.append(f"{path}: {why}. Its rows are left out; `suite run` measures again.")

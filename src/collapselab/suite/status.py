@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any, Literal, final
 
 from collapselab.errors import DamagedError
+from collapselab.records.measurement import Result
 from collapselab.records.options import Options
-from collapselab.records.result import Result
-from collapselab.records.run import log_entry
+from collapselab.records.run import RunFolder, log_entry
 from collapselab.records.versions import outdated
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.plan import Entry
@@ -64,17 +64,16 @@ def run_state(folder: SuiteFolder, entry: Entry, options: Options, *, job: str |
 def missing(path: Path, entry: Entry, options: Options) -> tuple[list[str], list[str]]:
     """The checkpoints of a run that are not made yet, and those that are not measured with these options."""
     unmade = [name for name in entry.checkpoints if not (path / "checkpoints" / name / "training.json").exists()]
-    wanted = options.facts()
-    unmeasured = [name for name in entry.checkpoints if not _is_measured(path, name, entry.corpus.hash, wanted)]
+    unmeasured = [name for name in entry.checkpoints if not _is_measured(path, name, entry.corpus.hash, options)]
     return unmade, unmeasured
 
 
-def _is_measured(path: Path, checkpoint: str, corpus_hash: str | None, options: dict[str, Any]) -> bool:
+def _is_measured(path: Path, checkpoint: str, corpus_hash: str | None, options: Options) -> bool:
     try:
-        result = Result.load(path / "measure" / f"{checkpoint}.json")
+        result = Result.load(RunFolder(path).measurement_path(checkpoint))
     except (FileNotFoundError, DamagedError):
         return False
-    if result.facts.get("options") != options or result.facts.get("corpus_hash") != corpus_hash:
+    if result.facts["options"] != options.facts() or result.facts["corpus_hash"] != corpus_hash:
         return False
     return outdated((row.metric, row.version) for row in result.rows) is None
 

@@ -16,7 +16,7 @@ from transformers import Trainer, TrainerCallback
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
 from collapselab.measurement.measure import measure
-from collapselab.records.result import Result
+from collapselab.records.measurement import Result
 
 PREFIX = "collapse"
 
@@ -95,7 +95,8 @@ def logged(result: Result) -> dict[str, float]:
             if row.null is not None:
                 values[f"{PREFIX}/null/{name}"] = row.null
     scores = result.facts["splits"]["validation"]
-    return values | {f"{PREFIX}/val_{name}": scores[name] for name in ("loss", "accuracy") if name in scores}
+    by_name = {"val_loss": scores.get("loss"), "val_accuracy": scores.get("accuracy")}
+    return values | {f"{PREFIX}/{name}": score for name, score in by_name.items() if score is not None}
 
 
 def _trainer_on_the_stack() -> Trainer:

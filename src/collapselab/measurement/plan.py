@@ -1,0 +1,193 @@
+"""What is asked of a measurement, and everything that follows from it before the model runs."""
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, final
+
+import torch
+from torch import Tensor
+
+from collapselab.corpus.blocks import Corpus
+from collapselab.errors import ConfigError
+from collapselab.measurement.classes import ClassNumbers, frequency_bins
+from collapselab.measurement.cost import Job
+from collapselab.measurement.distributed import ClassShards, Processes
+from collapselab.measurement.memory import check_memory
+from collapselab.measurement.model import MeasuredModel
+from collapselab.measurement.resume import ResumeFolder
+from collapselab.measurement.sample import GROUPS, ByLayer, Sample
+from collapselab.records.facts import Identity
+from collapselab.records.options import Options
+
+Split = Literal["train", "validation"]
+SPLITS: tuple[Split, ...] = ("train", "validation")
+
+
+@final
+@dataclass(frozen=True)
+class MeasureRequest:
+    """The arguments of `measure` that are the same for all its models."""
+
+    corpus: Corpus
+    options: Options
+    processes: Processes = field(default_factory=Processes)
+    device: str = "auto"
+    state: str | Path | None = None
+    again: bool = False
+    force: bool = False
+    trust_code: bool = False
+    other_tokenizer: bool = False
+    quiet: bool = False
+
+    def say(self, text: str) -> None:
+        """Print a line to stderr, once for all processes."""
+        if self.processes.first and not self.quiet:
+            print(text, file=sys.stderr)
+
+    def identity(self, model: MeasuredModel) -> Identity:
+        """What is measured, as the facts of the result have it."""
+        return {
+            "model": model.name,
+            "run": model.run or model.name,
+            "checkpoint": model.checkpoint or "-",
+            "in_a_run": bool(model.run),
+            "model_hash": model.hash,
+            "corpus": str(self.corpus.path),
+            "corpus_hash": self.corpus.hash,
+            "options": self.options.facts(),
+        }
+
+
+@final
+@dataclass(frozen=True)
+class SplitPlan:
+    """How a split is measured."""
+
+    samples: ByLayer[Sample]
+    groups: list[range]
+    """Blocks of the sample, in parts that are summed up separately."""
+    counts: Tensor
+    """Samples of each class of the vocabulary at the last layer; 0 for classes below `min_count`."""
+    numbers: ClassNumbers
+    """Which classes have rows in tables."""
+    shards: ClassShards | None = None
+
+
+@final
+@dataclass(frozen=True)
+class MeasurePlan:
+    """A measurement of one model, ready to run."""
+
+    request: MeasureRequest
+    model: MeasuredModel
+    splits: dict[Split, SplitPlan]
+    counts: ByLayer[Tensor]
+    """Samples of each class that has a row for the training split; 0 for classes below `min_count`."""
+    bins: dict[str, Tensor]
+    """Masks of the same classes, by range of their counts."""
+    batch: int
+    """Blocks of a batch."""
+
+    @property
+    def options(self) -> Options:
+        return self.request.options
+
+    @property
+    def processes(self) -> Processes:
+        return self.request.processes
+
+
+def make_plan(request: MeasureRequest, model: MeasuredModel, resume: ResumeFolder | None = None) -> MeasurePlan:
+    """The plan; ConfigError, CorpusError or ModelError where the measurement is impossible or needs too much memory."""
+    options = request.options
+    samples = {split: model.samples(request.corpus, split, options) for split in SPLITS}
+    model.check_logits(samples["train"].last)
+    groups = {split: _groups(samples[split].last, request) for split in SPLITS}
+    counts = _class_counts(samples["train"], model.classes, options)
+    kept = ByLayer(counts.last >= options.min_count, counts.below >= options.min_count)
+    validation_counts = samples["validation"].last.counts(model.classes)
+    # With a min_count, validation has rows only for classes that training has.
+    candidates = kept if options.min_count > 1 else ByLayer(*[torch.ones_like(kept.last)] * 2)
+    seen = ByLayer(candidates.last & (validation_counts > 0), candidates.below & (validation_counts > 0))
+    numbers = {"train": ClassNumbers(kept), "validation": ClassNumbers(seen)}
+    frequent = seen.last & (validation_counts >= options.min_count)
+    split_counts = {
+        "train": torch.where(kept.last, counts.last, 0),
+        "validation": torch.where(frequent, validation_counts, 0),
+    }
+    splits = {
+        split: SplitPlan(
+            samples[split], groups[split], split_counts[split], numbers[split], _shards(request, numbers[split])
+        )
+        for split in SPLITS
+    }
+    rows = numbers["train"].rows
+    bins = frequency_bins(counts.last, options.bins, min_count=options.min_count)
+    return MeasurePlan(
+        request,
+        model,
+        splits,
+        ByLayer(
+            *(
+                rows(torch.where(mask, count, 0))
+                for mask, count in ((kept.last, counts.last), (kept.below, counts.below))
+            )
+        ),
+        {name: rows(mask) for name, mask in bins.items()},
+        _batch(request, model, splits, resume),
+    )
+
+
+def _groups(sample: Sample, request: MeasureRequest) -> list[range]:
+    world, bootstrap = request.processes.world, request.options.bootstrap
+    if len(sample) < world:
+        raise ConfigError(f"the {sample.name} has {len(sample):,} blocks for {world:,} processes. Start fewer.")
+    if bootstrap and len(sample) < 2:
+        raise ConfigError(f"bootstrap: the {sample.name} has {len(sample)} block; at least 2 can be resampled.")
+    return sample.groups(max(GROUPS, world) if bootstrap else world)
+
+
+def _class_counts(samples: ByLayer[Sample], classes: int, options: Options) -> ByLayer[Tensor]:
+    """How often each class is a label of the training split's samples."""
+    last = samples.last.counts(classes)
+    counts = ByLayer(last, last if samples.below is samples.last else samples.below.counts(classes))
+    largest = int(min(counts.last.max(), counts.below.max()))
+    if largest < options.min_count:
+        raise ConfigError(
+            f"min_count is {options.min_count:,}, but no class of the training split has as many samples; "
+            f"the largest has {largest:,}."
+        )
+    return counts
+
+
+def _shards(request: MeasureRequest, numbers: ClassNumbers) -> ClassShards | None:
+    return ClassShards(request.processes, numbers.classes) if request.options.shard_classes else None
+
+
+def _batch(
+    request: MeasureRequest, model: MeasuredModel, splits: dict[Split, SplitPlan], resume: ResumeFolder | None
+) -> int:
+    """Blocks of a batch, once it is known that the measurement fits into memory; those it began with, if it resumes."""
+    train, validation = splits["train"], splits["validation"]
+    length = train.samples.last.length
+    largest_group = max(len(group) for split in splits.values() for group in split.groups)
+    batch = model.batch(request.options, length, largest_group)
+    job = Job(
+        train.samples.last.tokens,
+        validation.samples.last.tokens,
+        request.options,
+        block=length,
+        batch=batch,
+        processes=request.processes.world,
+        kept=train.numbers.classes,
+        kept_validation=validation.numbers.classes,
+        number_bytes=model.head.weight.element_size(),
+        device="cuda" if model.device.type == "cuda" else "cpu",
+        saved=resume is not None,
+    )
+    if not request.force:
+        check_memory(model.model, job, model.device, name=model.name)
+    if resume is not None and request.processes.first:
+        batch = resume.batch(request.identity(model), batch)
+    return request.processes.broadcast(batch)

@@ -1,0 +1,185 @@
+"""A finished measurement: rows in the long form, and the facts without which they mean nothing."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, final
+
+from pydantic import JsonValue, ValidationError
+
+from collapselab.disk import document_text, read_document, sha256, write_document, written_whole
+from collapselab.errors import ConfigError, DamagedError
+from collapselab.records.facts import Facts, parsed_facts
+from collapselab.records.tables import Row, to_frame, write_results
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SUFFIXES = (".csv", ".json", ".parquet")
+
+
+class Key(NamedTuple):
+    """What a value is about: `Key("train", "last", "all", "cdnv")`."""
+
+    split: str
+    layer: str
+    bin: str
+    metric: str
+
+    @property
+    def name(self) -> str:
+        """Its name in the facts of a result."""
+        return "/".join(self)
+
+
+@final
+@dataclass(frozen=True)
+class Result:
+    """One model's rows, and the facts about them: hashes, options, counts, dtype, versions, scores and seconds."""
+
+    rows: list[Row]
+    facts: Facts
+
+    @property
+    def name(self) -> str:
+        return self.facts["model"]
+
+    def row(self, metric: str, *, split: str = "train", layer: str = "last", bin: str = "all") -> Row:
+        """The row of a metric; KeyError if it was not measured."""
+        key = Key(split, layer, bin, metric)
+        for row in self.rows:
+            if (row.split, row.layer, row.bin, row.metric) == key:
+                return row
+        raise KeyError(" / ".join(key))
+
+    def to_frame(self) -> "pd.DataFrame":
+        """The rows as a pandas table with the columns of results.csv."""
+        return to_frame(self.rows)
+
+    def to_json(self) -> str:
+        """One JSON document with a checksum; a number that JSON does not have (an infinite perplexity) is null."""
+        return document_text(self._document(), compact=True).rstrip("\n")
+
+    def save(self, path: str | Path) -> None:
+        """Write the JSON document, whole or not at all."""
+        write_document(path, self._document(), compact=True)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Result":
+        """Read what `save` wrote; DamagedError if it was changed since, or is something else."""
+        path = Path(path)
+        status = path.stat()
+        stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+        if path not in _loaded or _loaded[path][0] != stamp:  # a suite's status asks for the same files again and again
+            _loaded[path] = (stamp, cls._load(path))
+        return _loaded[path][1]
+
+    @classmethod
+    def _load(cls, path: Path) -> "Result":
+        document = read_document(path, unchecked=True)
+        try:
+            return cls([Row(**row) for row in document["rows"]], parsed_facts(document["facts"]))
+        except (ValueError, KeyError, TypeError) as error:
+            what = _first_error(error) if isinstance(error, ValidationError) else str(error)
+            raise DamagedError(f"{path}: not a measurement ({what}). Delete it and measure again.") from error
+
+    def _document(self) -> dict[str, JsonValue]:
+        rows: list[JsonValue] = [asdict(row) for row in self.rows]
+        return {"format": 2, "facts": _as_json(self.facts), "rows": _as_json(rows)}
+
+
+_loaded: dict[Path, tuple[tuple[int, int, int], Result]] = {}
+
+
+@final
+@dataclass(frozen=True)
+class Results:
+    """Several models side by side, and those that could not be measured with the reason."""
+
+    results: list[Result]
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __getitem__(self, index: int) -> Result:
+        return self.results[index]
+
+    @property
+    def rows(self) -> list[Row]:
+        return [row for result in self.results for row in result.rows]
+
+    def initial(self, result: Result) -> Result | None:
+        """The measurement of the same run at its initialisation."""
+        run = result.facts["run"]
+        same_run = (other for other in self.results if other.facts["run"] == run and other.facts["checkpoint"] == "0")
+        return next((other for other in same_run if other is not result), None) if result.facts["in_a_run"] else None
+
+    def to_frame(self) -> "pd.DataFrame":
+        """The rows of all models as one pandas table."""
+        return to_frame(self.rows)
+
+    def to_json(self) -> str:
+        """One JSON document with all results."""
+        whole = {"results": [json.loads(result.to_json()) for result in self.results], "failures": self.failures}
+        return json.dumps(whole, ensure_ascii=False, allow_nan=False)
+
+
+def check_suffix(path: str | Path) -> None:
+    """ConfigError unless the file's name says what to write."""
+    if Path(path).suffix not in SUFFIXES:
+        raise ConfigError(f"{path}: ends with {Path(path).suffix!r}; {', '.join(SUFFIXES)} can be written.")
+
+
+def write(path: str | Path, measured: Result | Results) -> None:
+    """Write rows as .csv or .parquet with the facts in a file beside it, or both as .json; whole or not at all."""
+    check_suffix(path)
+    path = Path(path)
+    if path.suffix == ".csv":
+        write_results(path, measured.rows)
+    else:
+        with written_whole(path) as temporary:
+            if path.suffix == ".json":
+                temporary.write_text(measured.to_json() + "\n")
+            else:
+                measured.to_frame().to_parquet(temporary, index=False)
+    if path.suffix != ".json":
+        write_document(facts_path(path), _facts_document(path, measured))
+
+
+def facts_path(path: str | Path) -> Path:
+    """The file of the facts that belong to a table: `results.facts.json` beside `results.csv`."""
+    return Path(path).with_suffix(".facts.json")
+
+
+def _facts_document(path: Path, measured: Result | Results) -> dict[str, JsonValue]:
+    """The facts of all models of a table, and the hash of the table that they belong to."""
+    several = measured if isinstance(measured, Results) else Results([measured])
+    return {
+        "format": 2,
+        "table": {"name": path.name, "sha256": sha256(path)},
+        "facts": _as_json([result.facts for result in several]),
+        "failures": _as_json(several.failures),
+    }
+
+
+def _as_json(value: object) -> JsonValue:
+    """The same as JSON has it: lists for all sequences, None for a number that is not finite."""
+    if isinstance(value, dict):
+        return {str(key): _as_json(entry) for key, entry in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_as_json(entry) for entry in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    assert isinstance(value, str | int | None), f"{type(value).__name__} cannot be written as JSON"
+    return value
+
+
+def _first_error(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, ('facts', *first['loc'])))}: {first['msg']}"
