@@ -206,8 +206,8 @@ def test_a_measurement_holds_the_tables_that_its_cost_names(
     result = measure(model, corpus, layers="all", tokens=500, quiet=True, state=tmp_path)
     kept = [result.row("cdnv", split=split).classes for split in ("train", "validation")]  # type: ignore[union-attr]
     sizes = costs._Sizes(architecture_of(model), Job(500, 500, Options(layers="all")))
-    assert held == [sizes.held(classes or 0) for classes in kept]
-    assert max(held) < sizes.held(320) / 2, "not a row for every class of the vocabulary"
+    assert held == [sizes.table_set(classes or 0) for classes in kept]
+    assert max(held) < sizes.table_set(320) / 2, "not a row for every class of the vocabulary"
 
 
 def some_moments(classes: int, dim: int, *, covariance: bool = False, seen: int | None = None) -> ClassMoments:

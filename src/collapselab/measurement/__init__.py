@@ -1,1 +1,18 @@
-"""Model × corpus → rows: the collapse of any causal language model, in one pass over each split."""
+"""Model × corpus → Result: how far any causal language model has collapsed, in one pass over each split.
+
+    measure.py             `measure`: each model opened, then plan, pass, catalogue, pass, result
+    open_model.py          a name or a module → a loaded model, or its finished result (finished.py); model.py is the
+                           model, compare_tokenizers.py and model_warnings.py say what to know about it
+    plan.py                what is asked, and what is known before the model runs: sample.py (blocks, positions, null
+                           labels), classes.py (rows, bins), cost.py and memory.py (whether it fits)
+    forward_pass.py        the model runs on every block; its features are added to sums.py, layer by layer
+    nearest_centre.py      NC4: the output layer beside the nearest centre of every layer
+    catalogue.py           sums → the metrics of every layer, split and bin
+    half_sample.py         whether values still change with the number of tokens
+    bootstrap.py           intervals from the sums of groups of blocks
+    make_result.py         values → rows and facts;  show.py prints them
+    resume.py              sums on disk, to continue from;  distributed.py several processes
+
+Blocks go through the model to sums; those of the training split to the catalogue and to centres; the validation split
+is decided by these centres; all values end in a `Result` (`records/measurement.py`).
+"""

@@ -16,19 +16,19 @@ from collapselab.models.scores import rows_at_once
 from collapselab.models.sizes import Architecture
 from collapselab.records.options import Options
 
-# Found by measuring, on a CPU.
+# Measured on a CPU.
 OVERHEAD_BYTES = 96 << 20
 """Threads, libraries loaded on the way, and what the allocator keeps."""
 FOLDED_NUMBERS = 30
-"""Time to fold a number of a feature into a table: that of copying so many numbers of float64."""
+"""Adding a number of a feature to a table takes as long as copying this many numbers of float64."""
 PAIR_OPERATIONS, OUTPUT_PAIR_OPERATIONS = 2500, 1800
-"""What is done to a pair beside the product, in operations of the product that take as long; of output rows less."""
+"""Work on a pair beside the product, as operations of the product that take as long; for output rows it is less."""
 EIGEN_OPERATIONS = 15
-"""An eigendecomposition takes as long as a product of so many operations times dim³."""
+"""An eigendecomposition takes as long as products of this many operations times dim³."""
 
-# Read off the code: its defaults, and the tensors it holds at once.
+# Taken from the code: its defaults, and the tensors that are in memory at the same time.
 CLASS_BYTES = 17
-"""ClassMoments hold of a class, beside its sum: a count, its squares, and how these are held."""
+"""Bytes that ClassMoments have for a class beside its sum: a count, the squares, and a flag for their form."""
 PART_BUFFERS = 2
 """Workspace: buffers for a part of a batch, the same for all tables."""
 DECISION_TILE, PAIR_ROWS = 2048, 512
@@ -41,7 +41,7 @@ DOUBLE = 8
 @final
 @dataclass(frozen=True)
 class Job:
-    """A measurement as its cost sees it: tokens of both splits, and how they are gone through.
+    """The sizes of a measurement that decide its cost: tokens of both splits, and how they are processed.
 
     `kept` and `kept_validation` are the classes that occur often enough in each split, at most all of them: only they
     have rows in tables.
@@ -56,16 +56,16 @@ class Job:
     kept: int | None = None
     kept_validation: int | None = None
     kept_half: int | None = None
-    """Of half the training tokens, whose values are taken on the way; all that are kept, where it is not known."""
+    """Classes of half the training tokens, whose values are computed in the pass; `kept` where it is not known."""
     number_bytes: int = 2
     """Of a weight or a feature: 2 in half precision, 4 in float32."""
     device: Literal["cpu", "cuda"] = "cpu"
     saved: bool = True
-    """Whether what is gathered is saved on the way, as the command line does."""
+    """Whether sums are saved during the passes, as the command line does."""
 
     @property
     def batch_tokens(self) -> int:
-        """Features of a batch that a process looks at: with sharded classes those of all."""
+        """Features of a batch that a process receives: with sharded classes those of all processes."""
         return self.batch * (self.block - 1) * (self.processes if self.options.shard_classes else 1)
 
     @property
@@ -97,7 +97,7 @@ class Memory:
 
     @property
     def host(self) -> float:
-        """On the host, for what is done there whatever the device; on a CPU both peaks are in one memory."""
+        """On the host, for work that is done there on any device; on a CPU both peaks are in the same memory."""
         return max(self.resampling, self.catalogue if self.elsewhere else 0)
 
 
@@ -152,7 +152,7 @@ class Cost:
     folded: float
     """Bytes read and written as features are folded into tables."""
     state: float
-    """Bytes on disk at most, to go on from after an interruption."""
+    """Bytes on disk at most, to continue from after an interruption."""
     groups: float
     """Bytes on disk of what a bootstrap resamples."""
     received: float
@@ -187,12 +187,12 @@ def measuring(architecture: Architecture, job: Job) -> Cost:
 
 
 def table_bytes(classes: float, dim: int, *, covariance: bool = False) -> float:
-    """Of one ClassMoments: sums and what goes with them, and the point that all classes are seen from."""
+    """Bytes of one ClassMoments: for each class its sum and the numbers beside it; and the reference point."""
     return classes * (DOUBLE * dim + CLASS_BYTES) + DOUBLE * dim * (1 + dim * covariance)
 
 
 def stored_bytes(seen: float, dim: int, *, covariance: bool = False) -> float:
-    """Of one ClassMoments on disk: only classes that were seen, each with its number."""
+    """Bytes of one ClassMoments on disk: only classes that were seen, each with its number."""
     return table_bytes(seen, dim, covariance=covariance) + DOUBLE * seen
 
 
@@ -218,28 +218,28 @@ class _Sizes:
     def memory(self) -> Memory:
         job, a = self.job, self.architecture
         forward = job.batch * job.block * (4 * a.width + 3 * a.feed_forward) * job.number_bytes
-        train, validation = self.held(self.kept / job.shards), self.held(self.kept_validation / job.shards)
+        train, validation = self.table_set(self.kept / job.shards), self.table_set(self.kept_validation / job.shards)
         moments = max(train, validation) + self.work()
-        sets = 2 if self.options.bootstrap else 1  # what all groups have collected, beside those of the present one
+        sets = 2 if self.options.bootstrap else 1  # the sums of all groups, beside those of the present group
         around = self.work() + OVERHEAD_BYTES + job.batch_tokens * self.dim * 2 * job.number_bytes
-        judging = self.classifiers() + self.tallies()
+        deciding = self.classifiers() + self.tallies()
         return Memory(
             model=a.parameters * job.number_bytes,
             forward=forward,
             moments=moments,
             training=sets * train + around + forward,
             catalogue=moments + self.combining() + OVERHEAD_BYTES,
-            validation=sets * validation + around + judging + max(forward, self.sweep()),
+            validation=sets * validation + around + deciding + max(forward, self.sweep()),
             resampling=self.resampling() if self.options.bootstrap else 0,
             elsewhere=job.device != "cpu" and self.options.shard_classes,
         )
 
-    def held(self, classes: float) -> float:
-        """All tables of so many classes, those of the last layer with a covariance."""
+    def table_set(self, classes: float) -> float:
+        """Bytes of all tables with this many classes, those of the last layer with a covariance."""
         return self.tables * table_bytes(classes, self.dim) + DOUBLE * self.labellings * self.dim**2
 
     def work(self) -> float:
-        """Room to fold a part of a batch in."""
+        """Buffers for adding a part of a batch."""
         return PART_BUFFERS * min(PART_BYTES[self.job.device], DOUBLE * self.job.batch_tokens * self.dim)
 
     def geometry(self) -> float:
@@ -276,7 +276,7 @@ class _Sizes:
 
     def resampling(self) -> float:
         """Resamples side by side, a group as it is read and as tables, and a catalogue."""
-        tables = self.held(max(self.kept, self.kept_validation))
+        tables = self.table_set(max(self.kept, self.kept_validation))
         return max(HELD_BYTES, tables / self.labellings) + 2 * tables + self.geometry() + OVERHEAD_BYTES
 
     def operations(self) -> Operations:
@@ -316,7 +316,7 @@ class _Sizes:
         return _pairs(kept, self.dim), 6 * kept * self.dim**2 + EIGEN_OPERATIONS * self.dim**3
 
     def state(self) -> float:
-        """Of the present pass two savings and the finished file, beside the finished one of the pass before."""
+        """Two savings and the finished file of the present pass, beside the finished file of the pass before."""
         if not self.job.saved or self.options.bootstrap:
             return 0
         tallies = 4 * DOUBLE * self.kept * self.tables * self.job.processes

@@ -6,7 +6,7 @@ Where tables are too large for one process, `ClassShards` spreads the classes ov
 
 import os
 from datetime import timedelta
-from typing import Any, Self, TypeVar, final
+from typing import Self, TypeVar, final
 
 import torch
 import torch.distributed as dist
@@ -26,7 +26,7 @@ T = TypeVar("T")
 class Processes:
     """The processes of a measurement. `Processes()` is one alone; `Processes.joined()` those that torchrun started."""
 
-    def __init__(self, group: Any = None) -> None:
+    def __init__(self, group: "dist.ProcessGroup | None" = None) -> None:
         self.group = group
         self.rank = 0 if group is None else dist.get_rank(group)
         self.world = 1 if group is None else dist.get_world_size(group)

@@ -78,7 +78,7 @@ class ForwardPass:
         return sums
 
     def _steps(self, sample: Sample, group: range) -> int:
-        """Blocks to run: with shards as many in every process as in the one that has most."""
+        """Blocks to run: with shards every process runs the number of the process that has most."""
         return len(group) if self.shards is None else -(-len(sample) // self.shards.processes.world)
 
 

@@ -1,9 +1,8 @@
-"""Whether a measurement fits into memory, asked of the cost model before the model runs."""
+"""Whether a measurement fits into memory, by the cost model, before the model runs."""
 
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -11,6 +10,7 @@ from torch import nn
 from collapselab.errors import ConfigError
 from collapselab.measurement.cost import Job, Memory, measuring
 from collapselab.models.sizes import Architecture, architecture_of
+from collapselab.records.options import Options
 
 MEMINFO = Path("/proc/meminfo")
 CGROUPS = (
@@ -21,7 +21,7 @@ CGROUPS = (
         "/sys/fs/cgroup/memory/memory.stat",
     ),
 )
-"""Where the system says what a container may use, uses, and could give back; in its two versions."""
+"""Files with what a container may use, uses, and could give back; for both versions of control groups."""
 
 
 def check_memory(model: nn.Module, job: Job, device: torch.device, *, name: str) -> None:
@@ -41,9 +41,9 @@ def check_memory(model: nn.Module, job: Job, device: torch.device, *, name: str)
 
 
 def free_host_bytes() -> int | None:
-    """Memory that the system could still give to this process, None where it does not say."""
-    found = [_available(), *(_left_in_cgroup(*map(Path, files)) for files in CGROUPS)]
-    return min((free for free in found if free is not None), default=None)
+    """Memory that the system can still give to this process, None where that is not known."""
+    limits = [_available(), *(_left_in_cgroup(*map(Path, files)) for files in CGROUPS)]
+    return min((free for free in limits if free is not None), default=None)
 
 
 def free_device_bytes(device: torch.device) -> int:
@@ -66,7 +66,7 @@ def _refusal(
     """What is missing, what takes it, and what each change would leave."""
     changes = []
     for words, options in _changes(job).items():
-        memory = measuring(architecture, replace(job, options=replace(job.options, **options))).memory
+        memory = measuring(architecture, replace(job, options=options)).memory
         left = _device_bytes(memory) if device.type == "cuda" else _host_bytes(memory, device)
         changes.append(f"{words} ({_gb(left)})")
     changes += ["--tokens N for fewer tokens, which have fewer classes", "--min-count N"]
@@ -84,15 +84,16 @@ def _what(job: Job) -> str:
     return f"{job.kept or 0:,} classes at {layers}{null}"
 
 
-def _changes(job: Job) -> dict[str, dict[str, Any]]:
-    last = {"--layers last": {"layers": "last"}} if job.options.layers == "all" else {}
-    null = {"--no-null": {"null": False}} if job.options.null else {}
-    resamples = {"no --bootstrap": {"bootstrap": 0}} if job.options.bootstrap else {}
+def _changes(job: Job) -> dict[str, Options]:
+    """Options that need less memory, each by its words."""
+    last = {"--layers last": replace(job.options, layers="last")} if job.options.layers == "all" else {}
+    null = {"--no-null": replace(job.options, null=False)} if job.options.null else {}
+    resamples = {"no --bootstrap": replace(job.options, bootstrap=0)} if job.options.bootstrap else {}
     return {**last, **null, **resamples}
 
 
 def _sizes(model: nn.Module) -> Architecture | None:
-    """The sizes of a model; None for one that is not built as those of the library are."""
+    """The sizes of a model; None if it is not built like those of the library."""
     try:
         return architecture_of(model)
     except (AttributeError, TypeError):
@@ -104,8 +105,8 @@ def _available() -> int | None:
         lines = MEMINFO.read_text().splitlines()
     except OSError:
         return None
-    found = [line.split() for line in lines if line.startswith("MemAvailable:")]
-    return int(found[0][1]) * 1024 if found else None
+    fields = [line.split() for line in lines if line.startswith("MemAvailable:")]
+    return int(fields[0][1]) * 1024 if fields else None
 
 
 def _left_in_cgroup(limit: Path, usage: Path, stat: Path) -> int | None:

@@ -155,7 +155,7 @@ def _class_counts(samples: ByLayer[Sample], classes: int, options: Options) -> B
     largest = int(min(counts.last.max(), counts.below.max()))
     if largest < options.min_count:
         raise ConfigError(
-            f"min_count is {options.min_count:,}, but no class of the training split has as many samples; "
+            f"min_count is {options.min_count:,}, but no class of the training split has that many samples; "
             f"the largest has {largest:,}."
         )
     return counts

@@ -9,7 +9,7 @@ samples and permutes the numbers.
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Generic, TypeVar, final
+from typing import Generic, TypeVar, final
 
 import numpy as np
 import torch
@@ -105,8 +105,7 @@ class Sample:
         if self._permutation is not None:
             return self._permuted(start, stop, self._permutation)
         rows = (np.arange(start, stop)[:, None] + self._shifts) % len(self)
-        drawn: NDArray[Any] = self.split.ids[self.blocks[rows], self._columns]
-        return torch.from_numpy(drawn.astype(np.int64))
+        return torch.from_numpy(self.split.ids[self.blocks[rows], self._columns].astype(np.int64))
 
     def counts(self, classes: int) -> Tensor:
         """How often each class is a label in the sample (classes,)."""
@@ -131,8 +130,7 @@ class Sample:
         images = permutation(numbers)
         rows = np.searchsorted(self._ends, images, side="right") - 1
         columns = images - self._ends[rows] + self.first + 1
-        drawn: NDArray[Any] = self.split.ids[self.blocks[rows], columns]
-        labels[labels != IGNORED] = torch.from_numpy(drawn.astype(np.int64))
+        labels[labels != IGNORED] = torch.from_numpy(self.split.ids[self.blocks[rows], columns].astype(np.int64))
         return labels
 
 
