@@ -17,10 +17,9 @@ from torch import nn
 from benchmarks.measure import _Text
 from benchmarks.timing import Line, at_most, in_a_process, peak_bytes, shown
 from collapselab.measurement.cost import Job, Machine, measuring
-from collapselab.measurement.finished import FinishedResult
 from collapselab.measurement.measure import measure_model
 from collapselab.measurement.model import MeasuredModel
-from collapselab.measurement.open_model import OpenedModel
+from collapselab.measurement.open_model import FinishedResult, OpenedModel
 from collapselab.measurement.plan import MeasureRequest
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.models.build import build_config, build_model
@@ -75,7 +74,7 @@ def in_process(name: str, layers: Any) -> dict[str, float]:
     before = peak_bytes()
     start = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
-        result = measure_model(OpenedModel(measured, FinishedResult(None, print), ResumeFolder(folder)), request)
+        result = measure_model(OpenedModel(measured, FinishedResult(None, request), ResumeFolder(folder)), request)
     seconds, peak = time.process_time() - start, peak_bytes()
     assert result is not None
     job = Job(

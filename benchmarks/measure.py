@@ -16,11 +16,10 @@ from benchmarks.timing import Line, at_most, in_a_process, peak_bytes, shown
 from collapselab.corpus.blocks import Split
 from collapselab.measurement.classes import ClassNumbers
 from collapselab.measurement.cost import Job, measuring
-from collapselab.measurement.finished import FinishedResult
 from collapselab.measurement.forward_pass import Batch, ForwardPass
 from collapselab.measurement.measure import measure_model
 from collapselab.measurement.model import MeasuredModel
-from collapselab.measurement.open_model import OpenedModel
+from collapselab.measurement.open_model import FinishedResult, OpenedModel
 from collapselab.measurement.plan import MeasurePlan, MeasureRequest, SplitPlan
 from collapselab.measurement.sample import ByLayer, Sample
 from collapselab.measurement.sums import Sums
@@ -76,7 +75,7 @@ def memory_in_process(vocabulary: int, layers: str) -> dict[str, float]:
     request = MeasureRequest(corpus, options, quiet=True)
     request.identity(model)  # hashing the weights is not part of the formula
     before = peak_bytes()
-    result = measure_model(OpenedModel(model, FinishedResult(None, print)), request)
+    result = measure_model(OpenedModel(model, FinishedResult(None, request)), request)
     assert result is not None
     kept, kept_validation = (result.row("cdnv", split=split).classes for split in ("train", "validation"))
     job = Job(blocks * 127, blocks * 127, options, 128, 16, 1, kept, kept_validation, number_bytes=4, saved=False)

@@ -1,16 +1,24 @@
-"""From a name, a folder or a loaded module to a model that can be measured, or to its result if it is there already."""
+"""From a name, a folder or a loaded module to a model that can be measured, or to its result if it is there already.
+
+    RUN/measure/<checkpoint>.json      the result of a checkpoint of a run
+    STATE/finished/<name>.json         of any other model, named after the model, the corpus and the options
+
+A result is that of a model if it was made from the same files, or from the same weights and configuration. The files
+are compared first: hashing them takes a fraction of the time of loading the model.
+"""
 
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import final
 
 from torch import nn
 
-from collapselab.errors import ConfigError
+from collapselab.disk import disk_errors, sha256
+from collapselab.errors import ConfigError, DamagedError
 from collapselab.measurement.compare_tokenizers import compare_tokenizers
-from collapselab.measurement.finished import FinishedResult, files_hash, finished_path
 from collapselab.measurement.model import MeasuredModel
 from collapselab.measurement.model_warnings import ModelFiles
 from collapselab.measurement.plan import MeasureRequest
@@ -19,9 +27,16 @@ from collapselab.models.find import Source
 from collapselab.models.place import place_of, weights_on_disk
 from collapselab.records.measurement import Result
 from collapselab.records.run import RunFolder, verify_checkpoint
+from collapselab.records.versions import outdated
+
+FINISHED = "finished"
+"""The folder of finished results inside the state folder."""
 
 NUMBERING = "classes of the sample"
 """How the tables of an unfinished measurement number classes; earlier versions numbered the whole vocabulary."""
+
+TASK = ("run", "checkpoint", "model_hash", "corpus_hash", "options")
+"""The facts that decide the numbers of a measurement."""
 
 
 @final
@@ -30,7 +45,7 @@ class OpenedModel:
     """A model that is to be measured, and where its files go."""
 
     model: MeasuredModel
-    finished: FinishedResult
+    finished: "FinishedResult"
     resume: ResumeFolder | None = None
     """The folder of its sums, to continue from."""
     moments_file: Path | None = None
@@ -41,7 +56,7 @@ def open_source(source: Source, request: MeasureRequest) -> Result | OpenedModel
     """A model on disk or on the hub; its result, without loading it, if there is one of the same files."""
     from collapselab.models.load import find_device, load_model
 
-    corpus, options = request.corpus, request.options
+    corpus = request.corpus
     place = place_of(source)
     tokenizers = compare_tokenizers(
         source, place, corpus, trust_code=request.trust_code, other_tokenizer=request.other_tokenizer
@@ -52,14 +67,16 @@ def open_source(source: Source, request: MeasureRequest) -> Result | OpenedModel
         path: Path | None = run.measurement_path(source.checkpoint)
     else:
         kind = find_device(device).type
-        path = finished_path(request.state, corpus, options, model=source.name, revision=source.revision, device=kind)
-    finished = _finished(path, request)
+        path = _finished_path(request, model=source.name, revision=source.revision, device=kind)
+    finished = FinishedResult(path, request)
     files = files_hash(source.path) if path else None
-    if (result := _find(finished, source.name, request, files_hash=files)) is not None:
+    if (result := finished.find(source.name, files_hash=files)) is not None:
         return result
     if run is not None:
         verify_checkpoint(Path(source.path))
-    module = load_model(source, device=device, dtype=options.torch_dtype, trust_code=request.trust_code, place=place)
+    module = load_model(
+        source, device=device, dtype=request.options.torch_dtype, trust_code=request.trust_code, place=place
+    )
     stored = ModelFiles(tokenizers, weights_on_disk(source, place))
     model = MeasuredModel(
         module,
@@ -70,7 +87,7 @@ def open_source(source: Source, request: MeasureRequest) -> Result | OpenedModel
         warnings=stored.warnings(module, source.name, in_a_run=bool(source.run)),
     )
     model.check(corpus)
-    if (result := _find(finished, source.name, request, model_hash=model.hash)) is not None:
+    if (result := finished.find(source.name, model_hash=model.hash)) is not None:
         return result
     if run is None:
         return OpenedModel(model, finished, _resume(model, request, request.state))
@@ -86,9 +103,9 @@ def open_module(module: nn.Module, request: MeasureRequest) -> Result | OpenedMo
     warnings = unknown.warnings(module, name, in_a_run=False)
     model = MeasuredModel(module, name=name, facts=unknown.facts(module), warnings=warnings)
     model.check(request.corpus)
-    named = {"model": name, "model_hash": model.hash, "device": model.device.type}
-    finished = _finished(finished_path(request.state, request.corpus, request.options, **named), request)
-    result = _find(finished, name, request, model_hash=model.hash)
+    path = _finished_path(request, model=name, model_hash=model.hash, device=model.device.type)
+    finished = FinishedResult(path, request)
+    result = finished.find(name, model_hash=model.hash)
     return result or OpenedModel(model, finished, _resume(model, request, request.state))
 
 
@@ -102,16 +119,60 @@ def _check_loaded(model: nn.Module, request: MeasureRequest) -> None:
         raise ConfigError(f"dtype is {dtype}, but the model is {parameter.dtype}. Convert it first.")
 
 
-def _finished(path: Path | None, request: MeasureRequest) -> FinishedResult:
-    return FinishedResult(path, request.say, ignored=request.again or not request.processes.first)
+@final
+class FinishedResult:
+    """The file of one result; without a path nothing is read or written."""
+
+    def __init__(self, path: Path | None, request: MeasureRequest) -> None:
+        self.path, self.request = path, request
+
+    def find(self, name: str, *, files_hash: str | None = None, model_hash: str | None = None) -> Result | None:
+        """The result in the file, if it is of this request and of a model with one of the hashes; in all processes."""
+        result = self._result
+        if result is not None:
+            facts, corpus_hash, options = result.facts, self.request.corpus.hash, self.request.options.facts()
+            same_files = files_hash is not None and facts.get("files_hash") == files_hash
+            same_model = same_files or (model_hash is not None and facts["model_hash"] == model_hash)
+            is_asked = facts["corpus_hash"] == corpus_hash and facts["options"] == options
+            result = result if same_model and is_asked else None
+        result = self.request.processes.broadcast(result)
+        if result is not None:
+            self.request.say(f"{name}: measured already; {self.path}. With --again it is measured again.")
+        return result
+
+    def write(self, result: Result) -> None:
+        """Write a result, in place of the file that is there."""
+        if self.path is not None:
+            if self._result is not None:
+                other = "was measured with other options, or of another model or corpus; now replaced."
+                self.request.say(f"{self.path}: {other}")
+            result.save(self.path)
+
+    @cached_property
+    def _result(self) -> Result | None:
+        """The result in the file, None if there is none, or it is damaged or of another version."""
+        if self.path is None or self.request.again or not self.request.processes.first:
+            return None
+        try:
+            with disk_errors(self.path, reading=True):
+                result = Result.load(self.path)
+        except FileNotFoundError:
+            return None
+        except DamagedError as error:
+            self.request.say(f"{error} It is made again.")
+            return None
+        why = outdated((row.metric, row.version) for row in result.rows)
+        if why is not None:
+            self.request.say(f"{self.path}: measured by another version of collapselab: {why}. It is made again.")
+        return result if why is None else None
 
 
-def _find(finished: FinishedResult, name: str, request: MeasureRequest, **hashes: str | None) -> Result | None:
-    """The finished result of this model, corpus and options, if there is one; the same in all processes."""
-    result = request.processes.broadcast(finished.find(request.corpus, request.options, **hashes))
-    if result is not None:
-        request.say(f"{name}: measured already; {finished.path}. With --again it is measured again.")
-    return result
+def _finished_path(request: MeasureRequest, **model: str | None) -> Path | None:
+    """The file of a result in the state folder; None without such a folder."""
+    if request.state is None:
+        return None
+    named = {**model, "corpus_hash": request.corpus.hash, "options": request.options.facts()}
+    return Path(request.state) / FINISHED / f"{_digest(named)}.json"
 
 
 def _resume(model: MeasuredModel, request: MeasureRequest, state: str | Path | None) -> ResumeFolder | None:
@@ -127,14 +188,26 @@ def _resume(model: MeasuredModel, request: MeasureRequest, state: str | Path | N
 
 def _task_name(model: MeasuredModel, request: MeasureRequest) -> str:
     """The name of an unfinished measurement's folder: all that decides its numbers, and how it is cut into parts."""
-    identity = request.identity(model)
-    named = {
-        "run": identity["run"],
-        "checkpoint": identity["checkpoint"],
-        "model_hash": identity["model_hash"],
-        "corpus_hash": identity["corpus_hash"],
-        "options": identity["options"],
-    }
-    parts = [NUMBERING, request.processes.world, str(model.device), model.dtype]
-    text = json.dumps([named, *parts], sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    named = {name: fact for name, fact in request.identity(model).items() if name in TASK}
+    return _digest([named, NUMBERING, request.processes.world, str(model.device), model.dtype])
+
+
+def _digest(value: object) -> str:
+    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def files_hash(path: str | Path) -> str | None:
+    """16 hex digits for the files that a model is loaded from; None where not all of them are in this place.
+
+    That is the case for a model of the hub, and for an adapter, whose base model is elsewhere.
+    """
+    place = Path(path)
+    if place.is_dir():
+        files = sorted(file for file in place.iterdir() if file.is_file() and not file.name.startswith("."))
+    else:
+        files = [place] if place.is_file() else []
+    if not files or any(file.name == "adapter_config.json" for file in files):
+        return None
+    with disk_errors(place, reading=True):
+        hashes = {file.name: sha256(file) for file in files}
+    return _digest(hashes)
