@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from collapselab.disk import document_text, read_document, sha256, write_document, written_whole
 from collapselab.errors import ConfigError, DamagedError
-from collapselab.records.tables import Row, to_frame, write_results
+from collapselab.records.tables import RESULTS, Row, to_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,7 +129,7 @@ def write(path: str | Path, found: Result | Results) -> None:
     check_suffix(path)
     path = Path(path)
     if path.suffix == ".csv":
-        write_results(path, found.rows)
+        RESULTS.write(path, found.rows)
     else:
         with written_whole(path) as temporary:
             if path.suffix == ".json":
