@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypedDict, final
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from torch import Tensor
@@ -83,6 +83,27 @@ class Provenance(_Part):
     threads: int
 
 
+class StepEntry(TypedDict, total=False):
+    """A line of log.jsonl for a step; each intervention adds keys of its own."""
+
+    step: int
+    """Steps taken."""
+    epoch: float
+    """Passes over the training split."""
+    tokens: int
+    """Labels trained on."""
+    loss: float
+    """Mean of the steps since the last line."""
+    lr: float
+    """Learning rate of the step."""
+    grad_norm: float | None
+    """Of the step, before clipping."""
+    tokens_per_second: float
+    """Since the last line."""
+    seconds: float
+    """Time of training so far."""
+
+
 class RunRecord(Record):
     """run.json: everything that decides the weights of a run, and where it was started.
 
@@ -90,11 +111,17 @@ class RunRecord(Record):
     """
 
     hash: str
+    """Identity of the run: 8 digits over settings and corpus hash."""
     settings: dict[str, JsonValue]
+    """Those that identify the run: every setting of the first version, and later ones that are not at their default."""
     corpus: TrainedOn
+    """Its path, hash, vocabulary and block length."""
     plan: PlannedRun
+    """What the settings come to: batch, blocks, steps, warm-up, tokens, and the step of each checkpoint."""
     model: BuiltModel
+    """Number of parameters, and the library's configuration."""
     provenance: Provenance
+    """When it started, versions, Python, commit, machine, device, precision, processes, threads."""
 
 
 class Checkpoint(Record):
@@ -104,16 +131,27 @@ class Checkpoint(Record):
     """
 
     run: str | None = None
+    """The hash of its run."""
     checkpoint: str
+    """Its name: the epoch that was asked for."""
     step: int
+    """Steps taken."""
     epoch: float
+    """Passes over the training split, as steps make it."""
     tokens: int
+    """Labels trained on."""
     train_loss: FiniteOrNone
+    """Mean loss of the last 100 steps."""
     val_loss: FiniteOrNone
+    """Mean loss on the validation split."""
     val_accuracy: FiniteOrNone
+    """Share of right predictions there."""
     perplexity: FiniteOrNone
+    """Exp of `val_loss`."""
     seconds: float
+    """Time of training so far, over all sittings."""
     files: dict[str, str] = Field(default_factory=dict)
+    """SHA-256 of every other file of its folder; `train`, `measure`, `sample` and `suite run` verify them."""
 
     @classmethod
     def upgraded(cls, document: dict[str, Any]) -> dict[str, Any]:

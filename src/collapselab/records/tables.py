@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, final, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, final, get_args, get_type_hints
 
 from collapselab.disk import read_document, sha256, write_document
 from collapselab.errors import DamagedError
@@ -133,6 +133,24 @@ TABLES: dict[str, Table[Any]] = {table.name: table for table in (RUNS, RESULTS)}
 """Every table, by its name, in the order in which they are read."""
 
 
+class Source(TypedDict):
+    """A file behind the tables."""
+
+    file: str
+    sha256: str
+
+
+class TablesRecord(TypedDict):
+    """tables.json: what the tables of a folder are, and what they were made from."""
+
+    format: int
+    """Version of this layout."""
+    tables: dict[str, str]
+    """The sha256 of each table, by the name of its file."""
+    made_from: list[Source]
+    """The files behind them: `file` and `sha256` of each."""
+
+
 def to_frame(rows: Iterable[Row]) -> "pd.DataFrame":
     """The rows as a pandas table with the columns of `results.csv`; what is missing is NaN."""
     return RESULTS.frame(rows)
@@ -177,8 +195,8 @@ def write_tables(
         rows = list(tables.get(table.name, ()))
         if rows or table.required:
             contents[table.file] = table.content(rows, folder / table.file)
-    sources = [{"file": file, "sha256": digest} for file, digest in made_from]
-    document = {"format": FORMAT, "tables": StoredTables({}, contents).hashes, "made_from": sources}
+    sources = [Source(file=file, sha256=digest) for file, digest in made_from]
+    document = TablesRecord(format=FORMAT, tables=StoredTables({}, contents).hashes, made_from=sources)
     old = _recorded(folder / HASHES)
     if old != document:
         write_document(folder / HASHES, document)

@@ -16,7 +16,7 @@ from collapselab.errors import Interrupted, RunError
 from collapselab.models.evaluate import split_scores
 from collapselab.models.scores import Scores
 from collapselab.progress import Advance
-from collapselab.records.run import Checkpoint, RunFolder
+from collapselab.records.run import Checkpoint, RunFolder, StepEntry
 from collapselab.signals import StopRequest
 from collapselab.training.trainer import LanguageTrainer, seed_step
 
@@ -122,17 +122,17 @@ class Checkpointing(TrainerCallback):
     def _log(self, step: int) -> None:
         now, steps = time.monotonic(), len(self.unlogged)
         taken = self.trainer.tokens_after(step) - self.trainer.tokens_after(step - steps)
-        entry: dict[str, Any] = {
-            "step": step,
-            "epoch": self.plan.epoch(step),
-            "tokens": self.trainer.tokens_after(step),
-            "loss": math.fsum(self.unlogged) / steps,
-            "lr": self._rate(step),
-            "grad_norm": self.trainer.grad_norm,
-            "tokens_per_second": round(taken / (now - self.last_log), 1),
-            "seconds": round(self._seconds(), 3),
-            **self.trainer.step_objective.log_values(),
-        }
+        of_step = StepEntry(
+            step=step,
+            epoch=self.plan.epoch(step),
+            tokens=self.trainer.tokens_after(step),
+            loss=math.fsum(self.unlogged) / steps,
+            lr=self._rate(step),
+            grad_norm=self.trainer.grad_norm,
+            tokens_per_second=round(taken / (now - self.last_log), 1),
+            seconds=round(self._seconds(), 3),
+        )
+        entry: dict[str, Any] = {**of_step, **self.trainer.step_objective.log_values()}
         self.unlogged, self.last_log = [], now
         if self.writes:
             self.folder.log(entry)
