@@ -97,7 +97,7 @@ def test_slopes_start_from_their_own_weak_model(shown: Contents) -> None:
 
 def test_every_number_of_a_bubble_has_a_format_that_the_page_can_write(shown: Contents) -> None:
     for panel in shown.panels:
-        for _, _, written in drawn_panel(panel, log=False)["told"]:
+        for _, _, written in drawn_panel(panel, log=False)["hover"]:
             assert re.fullmatch(r"|,|\+?\.\d~?[fg]", written), (panel.key, written)
 
 

@@ -290,7 +290,7 @@ def _mixed(models: Models, variable: Variable) -> Control:
             raise _Unavailable(
                 Cause.TOO_FEW,
                 f"{len(y)} models of {architectures} architectures; random intercepts need {FEWEST_FREEDOM} models "
-                "more than architectures, or they cannot be told from noise.",
+                "more than architectures, or they cannot be separated from noise.",
             )
         return replace(row, **_mixed_numbers(frame, x, y))
     except _Unavailable as error:

@@ -78,7 +78,9 @@ def build(
     per_file: Annotated[bool, typer.Option(help="Each text file is one document.", rich_help_panel="Reading")] = False,
     errors: Annotated[
         Literal["strict", "replace"],
-        typer.Option(help="`strict`, or `replace` to go on over bytes that are not UTF-8.", rich_help_panel="Reading"),
+        typer.Option(
+            help="`strict`, or `replace` to read on past bytes that are not UTF-8.", rich_help_panel="Reading"
+        ),
     ] = "strict",
     max_document: Annotated[
         float, typer.Option(help="The largest size of one document, in MB of text.", rich_help_panel="Reading")

@@ -25,7 +25,7 @@ NAMES = ", ".join(INTERVENTIONS) or "none yet"
 
 def train(
     corpus: Annotated[Path, typer.Option(help="A corpus, from `collapselab corpus build`.")],
-    out: Annotated[Path, typer.Option(help="The run's folder. If it holds this run already, it goes on.")],
+    out: Annotated[Path, typer.Option(help="The run's folder. If it holds this run already, training continues.")],
     width: Annotated[int, typer.Option(help="Dimension of the features.", rich_help_panel=MODEL)],
     depth: Annotated[int, typer.Option(help="Number of blocks.", rich_help_panel=MODEL)],
     family: Annotated[
@@ -116,7 +116,7 @@ def train(
 ) -> None:
     """Train one model from scratch, in the paper's set-up where nothing else is said.
 
-    The same command starts it and, after a crash or Ctrl-C, goes on with it to the same weights.
+    The same command starts it and, after a crash or Ctrl-C, continues it to the same weights.
 
     Minutes on a laptop: `collapselab train --corpus corpora/storyworld --out runs/s --width 128 --depth 2 --lr 2e-3`
 

@@ -1,4 +1,4 @@
-"""A run's folder: what it is, how far it got, and from where it can go on.
+"""A run's folder: what it is, how far it got, and from where it can continue.
 
     <run>/run.json                 RunRecord: the complete configuration and provenance
           checkpoints/<epoch>/     a standard Hugging Face folder, and training.json: a Checkpoint, with the hash of

@@ -185,7 +185,7 @@ def check_cell(kind: Kind, column: str, value: Cell) -> None:
         raise ValueError(f"{column} is {shown(value)}, which is {type(value).__name__}.")
     if isinstance(value, str):
         if not value:
-            raise ValueError(f"{column} is empty text; None stands for nothing.")
+            raise ValueError(f"{column} is empty text; None means nothing.")
         return
     if kind in NUMBERS and not abs(value) <= sys.float_info.max:
         raise ValueError(f"{column} is {shown(value)}. Leave it empty and say why.")

@@ -132,6 +132,10 @@ RESULTS: Table[Row] = Table(
 TABLES: dict[str, Table[Any]] = {table.name: table for table in (RUNS, RESULTS)}
 """Every table, by its name, in the order in which they are read."""
 
+RUN_COLUMNS, RESULT_COLUMNS = tuple(RUNS.columns), tuple(RESULTS.columns)
+read_runs, write_runs = RUNS.read, RUNS.write
+read_results, write_results = RESULTS.read, RESULTS.write
+
 
 class Source(TypedDict):
     """A file behind the tables."""

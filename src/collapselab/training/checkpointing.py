@@ -106,7 +106,7 @@ class Checkpointing(TrainerCallback):
             self._save(step)
             raise Interrupted(
                 f"{self.folder.name}: stopped after step {step:,} of {self.plan.steps:,}. Everything is saved; the "
-                "same command goes on.",
+                "same command continues.",
                 self.request.number or signal.SIGTERM,
             )
         if time.monotonic() - self.last_save >= self.save_seconds and step < self.plan.steps:

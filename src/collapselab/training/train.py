@@ -1,4 +1,4 @@
-"""`train`: one model from scratch on a corpus. The same call starts it, goes on with it, or finds it finished."""
+"""`train`: one model from scratch on a corpus. The same call starts it, continues it, or finds it finished."""
 
 import math
 import os
