@@ -66,6 +66,29 @@ def test_gpt_neo_is_the_papers() -> None:
     assert [getattr(config, name) for name in DROPOUTS["gpt-neo"]] == [0, 0, 0]
 
 
+@pytest.mark.parametrize(("width", "heads"), [(64, 4), (48, 3), (32, 2), (16, 1), (8, 1), (10, 1)])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_head_size_sets_the_number_of_heads_and_one_serves_a_smaller_width(
+    family: str, width: int, heads: int
+) -> None:
+    config = build_config(family, width=width, depth=1, vocabulary=11, positions=8, head_size=16)
+    assert config.num_attention_heads == heads
+    build_model(config, seed=0)(torch.tensor([[1, 2, 3]]))
+
+
+@pytest.mark.parametrize("head_size", [3, 5, 7, 0, -1])
+def test_a_head_size_that_does_not_divide_the_width_is_refused(head_size: int) -> None:
+    with pytest.raises(ModelError, match=f"head_size: {head_size} does not divide the width 64"):
+        build_config("gpt-neo", width=64, depth=1, vocabulary=11, positions=8, head_size=head_size)
+
+
+def test_a_config_file_has_heads_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "gpt2"}))
+    with pytest.raises(ModelError, match="has heads of its own"):
+        build_config(str(path), width=64, depth=1, vocabulary=11, positions=8, head_size=16)
+
+
 @pytest.mark.parametrize(("width", "heads"), [(64, 16), (48, 16), (1024, 16), (24, 8), (20, 4), (6, 2), (7, 1), (2, 2)])
 @pytest.mark.parametrize("family", ["gpt-neo", "gpt2"])
 def test_heads_are_the_largest_power_of_two_up_to_16_that_divides_the_width(

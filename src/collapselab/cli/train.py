@@ -32,6 +32,12 @@ def train(
         str,
         typer.Option(help="gpt-neo, gpt2, llama, pythia, qwen3, or a config.json to resize.", rich_help_panel=MODEL),
     ] = "gpt-neo",
+    head_size: Annotated[
+        int | None,
+        typer.Option(
+            help="Numbers in a head of attention. [default: 16 heads, as in the paper]", rich_help_panel=MODEL
+        ),
+    ] = None,
     tied: Annotated[bool, typer.Option(help="Output layer = input embeddings.", rich_help_panel=MODEL)] = True,
     dropout: Annotated[float, typer.Option(help="Every dropout of the family.", rich_help_panel=MODEL)] = 0.0,
     head: Annotated[
@@ -118,7 +124,8 @@ def train(
 
     The same command starts it and, after a crash or Ctrl-C, continues it to the same weights.
 
-    Minutes on a laptop: `collapselab train --corpus corpora/storyworld --out runs/s --width 128 --depth 2 --lr 2e-3`
+    Minutes on a laptop:
+    `collapselab train --corpus corpora/storyworld --out runs/s --width 128 --depth 2 --head-size 16 --lr 2e-3`
 
     Along training: `… --epochs 10 --checkpoints 0,1,3,6,10` or `… --checkpoints log:20`
 

@@ -58,11 +58,14 @@ def build_config(
     tied: bool = True,
     dropout: float = 0.0,
     end_of_text: int | None = None,
+    head_size: int | None = None,
 ) -> PreTrainedConfig:
     """The configuration of a ready family (`FAMILIES`), or of the model whose config.json `family` is the path of.
 
     `gpt-neo` is the paper's: 16 heads, or as many as divide the width; 4·width feed-forward; global and local layers
-    in turn. `dropout` goes to every dropout of the family; `end_of_text` both begins and ends a text.
+    in turn. With `head_size` there are width / head_size heads, one where the width is smaller: small models train
+    two to three times as fast with heads of 16 as with 16 heads. `dropout` goes to every dropout of the family;
+    `end_of_text` both begins and ends a text.
     """
     _check_sizes(width=width, depth=depth, vocabulary=vocabulary, positions=positions)
     _check_ranges(dropout, end_of_text, vocabulary)
@@ -75,14 +78,25 @@ def build_config(
     }
     sizes = {"hidden_size": width, "num_hidden_layers": depth, "max_position_embeddings": positions}
     if family not in FAMILIES:
+        if head_size is not None:
+            raise ModelError(f"head_size: {family} has heads of its own. Leave it out, or choose a family of ours.")
         return _resized(_config_file(family), sizes, common, dropout)
-    heads = min(MAX_HEADS, width & -width)  # the largest power of two that divides the width
+    heads = _heads(width, head_size)
     if family in ROTARY and width // heads % 2:
+        fitting = "an even width" if head_size else f"a multiple of {2 * MAX_HEADS}"
         raise ModelError(
             f"{family}: width {width:,} makes heads of {width // heads} numbers, and positions turn them in pairs. "
-            f"Choose a multiple of {2 * MAX_HEADS}."
+            f"Choose {fitting}."
         )
     return FAMILIES[family](sizes | common | {"num_attention_heads": heads}, dropout)
+
+
+def _heads(width: int, head_size: int | None) -> int:
+    if head_size is None:
+        return min(MAX_HEADS, width & -width)  # the largest power of two that divides the width
+    if head_size < 1 or (width > head_size and width % head_size):
+        raise ModelError(f"head_size: {head_size} does not divide the width {width:,}. Choose one that does.")
+    return max(1, width // head_size)
 
 
 def build_model(config: PreTrainedConfig, *, seed: int) -> PreTrainedModel:

@@ -39,6 +39,8 @@ class Settings(BaseModel):
     """Dimension of the features."""
     depth: int = Field(ge=1, le=MOST_DEPTH)
     """Number of blocks."""
+    head_size: int | None = Field(None, ge=1, le=MOST_WIDTH)
+    """Numbers in a head of attention; None for 16 heads, as in the paper."""
     tied: bool = True
     """Whether input and output share a matrix."""
     dropout: float = Field(0.0, ge=0, lt=1)
@@ -204,6 +206,7 @@ def model_config(
         tied=settings.tied,
         dropout=settings.dropout,
         end_of_text=end_of_text,
+        head_size=settings.head_size,
     )
 
 
