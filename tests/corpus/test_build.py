@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerFast
 
 from collapselab.core.batch import IGNORED
 from collapselab.corpus import build as module
-from collapselab.corpus import vocabulary
+from collapselab.corpus import tokenizer as tokenizer_module
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.record import HASHED
@@ -239,12 +239,12 @@ def test_a_tokenizer_that_encodes_nothing_is_refused(tmp_path: Path) -> None:
     empty = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), eos_token="<|endoftext|>")
     empty.save_pretrained(tmp_path / "t")
     with pytest.raises(CorpusError, match="makes 0 tokens of .* its files are incomplete"):
-        vocabulary.tokenizer_for(str(tmp_path / "t"), source_of(["x"]).train)
+        tokenizer_module.tokenizer_for(str(tmp_path / "t"), source_of(["x"]).train)
 
 
 def test_a_folder_without_a_tokenizer_is_named(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"holds no tokenizer \(no tokenizer.json\)"):
-        vocabulary.tokenizer_for(str(tmp_path), source_of(["x"]).train)
+        tokenizer_module.tokenizer_for(str(tmp_path), source_of(["x"]).train)
 
 
 def test_no_documents_is_an_error(tokenizer: str, tmp_path: Path) -> None:

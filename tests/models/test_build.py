@@ -9,7 +9,7 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM, GPTNeoForCausalLM
 
 from collapselab.errors import ModelError
 from collapselab.models.build import FAMILIES, architecture, build_config, build_model
-from collapselab.models.gpt_neo import FusedSelfAttention
+from collapselab.models.fused_kernels import FusedSelfAttention
 
 TINY = {"width": 32, "depth": 2, "vocabulary": 41, "positions": 12}
 DROPOUTS = {

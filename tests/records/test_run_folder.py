@@ -13,7 +13,7 @@ from collapselab.errors import DamagedError, RunError
 from collapselab.models.build import build_config, build_model
 from collapselab.records.run import (
     BuiltModel,
-    Checkpoint,
+    CheckpointRecord,
     PlannedRun,
     Provenance,
     RunFolder,
@@ -40,8 +40,8 @@ def record(**settings: JsonValue) -> RunRecord:
     )  # fmt: skip
 
 
-def checkpoint(name: str, run: str) -> Checkpoint:
-    return Checkpoint(
+def checkpoint(name: str, run: str) -> CheckpointRecord:
+    return CheckpointRecord(
         run=run, checkpoint=name, step=int(name), epoch=float(name), tokens=1, train_loss=None, val_loss=3.5,
         val_accuracy=0.1, perplexity=float("inf"), seconds=1.0,
     )  # fmt: skip

@@ -140,7 +140,7 @@ def show(
     Example: `collapselab corpus show corpora/storyworld`
     """
     from collapselab.corpus.blocks import Corpus
-    from collapselab.corpus.show import description, draw
+    from collapselab.corpus.describe import description, draw
 
     opened = Corpus(folder, verify=verify or None)
     facts = description(opened)

@@ -16,7 +16,7 @@ from collapselab.training.interventions import INTERVENTIONS
 from collapselab.training.optimizers import OPTIMIZERS
 
 if TYPE_CHECKING:
-    from collapselab.records.run import Checkpoint
+    from collapselab.records.run import CheckpointRecord
 
 MODEL, LENGTH, OPTIMISER, RUNNING = "Model", "Length and batch", "Optimiser", "Running"
 DRAWING = "How tokens are drawn"
@@ -179,7 +179,7 @@ def sample(
     print(json.dumps(texts, ensure_ascii=False) if as_json else "\n\n".join(texts))
 
 
-def _print_checkpoints(out: Path, made: "list[Checkpoint]") -> None:
+def _print_checkpoints(out: Path, made: "list[CheckpointRecord]") -> None:
     table = Table(
         "checkpoint", "step", "train loss", "val loss", "val accuracy", "perplexity", box=None, header_style="bold"
     )

@@ -163,7 +163,7 @@ class Corpus:
 
     def tokenizer(self) -> Any:
         """The tokenizer the corpus was built with."""
-        from collapselab.corpus.vocabulary import load_tokenizer
+        from collapselab.corpus.tokenizer import load_tokenizer
 
         return load_tokenizer(self.path / "tokenizer")
 

@@ -23,7 +23,7 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.packing import DocumentPacker, Marks, Packer, StreamPacker
 from collapselab.corpus.record import FORMAT, LENGTHS, CorpusRecord, read_record
 from collapselab.corpus.sources import Documents, Source
-from collapselab.corpus.vocabulary import SENTENCE, tokenizer_for, tokenizer_hash
+from collapselab.corpus.tokenizer import SENTENCE, tokenizer_for, tokenizer_hash
 from collapselab.disk import folder_written_whole, sha256, write_document
 from collapselab.errors import CorpusError
 from collapselab.progress import progress

@@ -30,8 +30,7 @@ from transformers import (
 )
 
 from collapselab.errors import ModelError
-from collapselab.models.faster import faster
-from collapselab.models.gpt_neo import library_config
+from collapselab.models.fused_kernels import library_config, use_fused_kernels
 from collapselab.models.sizes import Architecture, architecture_of
 
 MAX_HEADS = 16
@@ -91,7 +90,7 @@ def build_model(config: PreTrainedConfig, *, seed: int) -> PreTrainedModel:
         torch.default_generator.manual_seed(seed)
         model = _from_config(config)
     _check_tied(model)
-    faster(model)
+    use_fused_kernels(model)
     return model
 
 

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from collapselab.errors import ConfigError, ModelError
-from collapselab.models.find import Source, first_of
-from collapselab.models.place import local_weights, place_of
-from collapselab.models.stored import check_enough
+from collapselab.hub import Pretrained
+from collapselab.models.find import ModelSource, check_no_adapter, first_of, place_of, weights_on_disk
+from collapselab.models.weight_files import check_enough
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -37,12 +37,12 @@ NOT_HASHED = {
 
 
 def load_model(
-    source: Source,
+    source: ModelSource,
     *,
     device: str | torch.device = "cpu",
     dtype: torch.dtype | None = None,
     trust_code: bool = False,
-    place: dict[str, Any] | None = None,
+    place: Pretrained | None = None,
 ) -> "PreTrainedModel":
     """The model, for measuring: in evaluation mode, without gradients, on the device, with every weight in its place.
 
@@ -50,17 +50,18 @@ def load_model(
     `place` is that of `place_of(source)`, where it is known.
     """
     target = find_device(str(device))
-    where = place or place_of(source)  # first, as an unknown name needs no library to be refused
+    place = place or place_of(source)  # first: refusing an unknown name needs no library
 
     from transformers import AutoModelForCausalLM
 
-    from collapselab.models.faster import faster
+    from collapselab.models.fused_kernels import use_fused_kernels
 
     library: Any = AutoModelForCausalLM
     as_stored: Any = torch.float32 if target.type == "cpu" else "auto"
     with _in_one_message(source), _silence():
-        weights = local_weights(source, where)
-        config = _causal_config(source, where, trust_code=trust_code)
+        check_no_adapter(source, place)
+        weights = weights_on_disk(source, place) if place.is_local else None
+        config = _causal_config(source, place, trust_code=trust_code)
         if weights is not None:
             check_enough(config, partial(_outline, config, trust_code=trust_code), weights, name=source.name)
         model, facts = library.from_pretrained(
@@ -70,11 +71,11 @@ def load_model(
             weights_only=True,
             ignore_mismatched_sizes=True,  # ours to refuse, with the names
             output_loading_info=True,
-            **where,
-            **_unpacked(where),
+            **place.arguments,
+            **_unpacked(place),
         )
     _check_weights(source, model, facts)
-    faster(model)
+    use_fused_kernels(model)
     ready: PreTrainedModel = model.to(target).eval().requires_grad_(False)
     return ready
 
@@ -147,18 +148,18 @@ def _outline(config: Any, *, trust_code: bool) -> nn.Module:
     return model
 
 
-def _unpacked(where: dict[str, Any]) -> dict[str, Any]:
+def _unpacked(place: Pretrained) -> dict[str, Any]:
     """Plain tensors of a GGUF file, where the library would leave them packed and fetch kernels for them."""
     import transformers
 
-    packed = "gguf_file" in where and hasattr(transformers, "GgufConfig")
+    packed = place.gguf_file is not None and hasattr(transformers, "GgufConfig")
     return {"quantization_config": transformers.GgufConfig(dequantize=True)} if packed else {}
 
 
-def _causal_config(source: Source, where: dict[str, Any], *, trust_code: bool) -> Any:
+def _causal_config(source: ModelSource, place: Pretrained, *, trust_code: bool) -> Any:
     from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 
-    settings, _ = PreTrainedConfig.get_config_dict(**where)
+    settings, _ = PreTrainedConfig.get_config_dict(**place.arguments)
     kind, own_code = settings.get("model_type"), settings.get("auto_map", {})
     if own_code and not trust_code and kind not in CONFIG_MAPPING:
         raise ModelError(
@@ -169,13 +170,13 @@ def _causal_config(source: Source, where: dict[str, Any], *, trust_code: bool) -
         raise ModelError(
             f"{source.name}: its config.json names the model_type {kind!r}, which transformers does not know."
         )
-    config = AutoConfig.from_pretrained(trust_remote_code=trust_code, **where)
+    config = AutoConfig.from_pretrained(trust_remote_code=trust_code, **place.arguments)
     if not (trust_code and "AutoModelForCausalLM" in own_code):
         _check_causal(source, config)
     return config
 
 
-def _check_causal(source: Source, config: Any) -> None:
+def _check_causal(source: ModelSource, config: Any) -> None:
     """Refuse what was not trained to predict the next token from those before it, though the library would load it."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
 
@@ -201,7 +202,7 @@ def _class_names(classes: Any) -> set[str]:
     return {one.__name__ for one in (classes if isinstance(classes, tuple) else (classes,))}
 
 
-def _check_weights(source: Source, model: nn.Module, facts: dict[str, Any]) -> None:
+def _check_weights(source: ModelSource, model: nn.Module, facts: dict[str, Any]) -> None:
     total = f"{len(model.state_dict()):,}"
     if missing := sorted(facts["missing_keys"]):
         raise ModelError(
@@ -238,7 +239,7 @@ def _belongs(name: str, model: Any) -> bool:
 
 
 @contextmanager
-def _in_one_message(source: Source) -> Iterator[None]:
+def _in_one_message(source: ModelSource) -> Iterator[None]:
     """Whatever the library says of files that it cannot read, as one error that names the model."""
     from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError

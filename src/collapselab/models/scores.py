@@ -3,6 +3,7 @@
 Evaluation and the training loss both run the output layer `in_chunks`: in one buffer, never tokens × vocabulary.
 """
 
+import inspect
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,13 +11,18 @@ from typing import final
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from collapselab.core.batch import IGNORED
+from collapselab.corpus.blocks import Split
+from collapselab.models import taps
 from collapselab.models.taps import OutputLayer
 
 BUFFER_BYTES = {"cpu": 112 << 20, "cuda": 512 << 20}
 """Size of the logits in hand. A third of it is as fast on a CPU at rest; on a busy one few large steps wait less."""
+
+TOKENS_AT_ONCE = 8192
+"""Tokens of a batch of `split_scores`."""
 
 LEAST_ROWS = 128
 """Tokens below which the products slow down, however large the vocabulary."""
@@ -99,6 +105,38 @@ class Scorer:
             losses = losses_of(self._widened, features[rows], some, logits)
             found += Scores(float(losses.cpu().double().sum()), correct, len(some))
         return found
+
+
+@torch.no_grad()
+def split_scores(
+    model: nn.Module, split: Split, *, head: OutputLayer, device: torch.device, rank: int = 0, world: int = 1
+) -> Scores:
+    """Scores on this process's share of the blocks; those of all processes add up to those of the split.
+
+    The model is evaluated as it is (`eval` for that time), and left in the mode it was in.
+    """
+    was_training, scores, scorer = model.training, Scores(), Scorer(head)
+    model.eval()
+    try:
+        for numbers in split.numbers(world * max(1, TOKENS_AT_ONCE // split.block), rank=rank, world=world):
+            if len(numbers):
+                blocks = split.read(numbers)
+                entering = taps.features(model, blocks.ids.to(device), **mask_inputs(model, blocks.attention, device))
+                flat = entering[:, :-1].reshape(-1, entering.shape[-1])
+                scores += scorer.scores(flat, blocks.labels.reshape(-1))
+    finally:
+        model.train(was_training)
+    return scores
+
+
+def mask_inputs(model: nn.Module, attention: Tensor | None, device: torch.device) -> dict[str, Tensor]:
+    """What tells the model which tokens are padding: nothing where none are, or where the model takes no such mask.
+
+    Padding comes after the text, where a causal model does not look; the mask says the same to one that might.
+    """
+    if attention is None or "attention_mask" not in inspect.signature(taps.bare_model(model).forward).parameters:
+        return {}
+    return {"attention_mask": attention.to(device)}
 
 
 def in_chunks(

@@ -13,7 +13,7 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import build_corpus
 from collapselab.corpus.record import read_record
 from collapselab.corpus.sources import Reading, Source, open_source
-from collapselab.corpus.vocabulary import load_tokenizer
+from collapselab.corpus.tokenizer import load_tokenizer
 from collapselab.errors import CorpusError
 from collapselab.suite.recipe import THE_CORPUS, Suite
 from collapselab.suite.recipe_sections import ADDED_FIELDS, CorpusSpec

@@ -15,9 +15,9 @@ from typing import Any, final
 import torch
 
 from collapselab.errors import ModelError
+from collapselab.hub import LFS_POINTER
 from collapselab.models.gguf_header import read_header
 
-LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 FORMATS = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "U8": "uint8", "I8": "int8",
     "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"

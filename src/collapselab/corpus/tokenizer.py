@@ -6,7 +6,6 @@ tokenizer whose files are incomplete can load without a word and encode nothing.
 """
 
 import hashlib
-import importlib.util
 import json
 import re
 import threading
@@ -19,7 +18,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from collapselab.corpus.sources import END_OF_TEXT, Documents
 from collapselab.errors import CorpusError, UserError
-from collapselab.hub import cached_folder, download_command, hub_answers, hub_id
+from collapselab.hub import Pretrained, cached_folder, download_command, hub_answers, hub_id, in_gguf
 from collapselab.progress import progress
 
 SENTENCE = "Once upon a time, there was a little girl named Lily."
@@ -60,11 +59,11 @@ def tokenizer_for(name: str, documents: Documents, *, trust_code: bool = False) 
 
 def load_tokenizer(name: str | Path, *, trust_code: bool = False) -> Any:
     """The tokenizer of a folder, of a `.gguf` file, or of a name on the hub (`id` or `id@revision`)."""
-    where = _where(str(name))
+    place = _place_of(str(name))
     from transformers import AutoTokenizer  # after what can be refused without it: this import takes seconds
 
     try:
-        return AutoTokenizer.from_pretrained(trust_remote_code=trust_code, **where)
+        return AutoTokenizer.from_pretrained(trust_remote_code=trust_code, **place.arguments)
     except UserError:  # a signal that stops the work
         raise
     except Exception as error:  # the library's Rust part raises Exception itself
@@ -88,8 +87,8 @@ def tokenizer_hash(tokenizer: Any) -> str:
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
 
 
-def _where(name: str) -> dict[str, Any]:
-    """What the library calls the place; a hub that does not answer is not asked, only the cache is."""
+def _place_of(name: str) -> Pretrained:
+    """Where the library finds a tokenizer; if the hub does not answer, only its cache is searched."""
     path = Path(name)
     if path.is_dir():
         return _in_folder(path)
@@ -102,7 +101,7 @@ def _where(name: str) -> dict[str, Any]:
         raise _not_loaded(name, "no such folder or file, and not a name on the hub")
     identity, revision = known
     if hub_answers():
-        return {"pretrained_model_name_or_path": identity, "revision": revision}
+        return Pretrained(identity, revision=revision, is_local=False)
     cached = (cached_folder(identity, revision, file=file) for file in ("tokenizer.json", "tokenizer_config.json"))
     folder = next(filter(None, cached), None)
     if folder is None:
@@ -114,9 +113,9 @@ def _where(name: str) -> dict[str, Any]:
     return _in_folder(folder)
 
 
-def _in_folder(path: Path) -> dict[str, Any]:
+def _in_folder(path: Path) -> Pretrained:
     if any(True for pattern in TOKENIZER_FILES for _ in path.glob(pattern)):
-        return {"pretrained_model_name_or_path": str(path), "local_files_only": True}
+        return Pretrained(str(path))
     packed = sorted(path.glob("*.gguf"))
     if len(packed) == 1:
         return _in_gguf(packed[0])
@@ -128,10 +127,11 @@ def _in_folder(path: Path) -> dict[str, Any]:
     )
 
 
-def _in_gguf(path: Path) -> dict[str, Any]:
-    if importlib.util.find_spec("gguf") is None:
+def _in_gguf(path: Path) -> Pretrained:
+    place = in_gguf(path)
+    if place is None:
         raise CorpusError(f"{path}: GGUF files need the package gguf. Install collapselab[gguf].")
-    return {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name, "local_files_only": True}
+    return place
 
 
 def _refusal(name: str, error: Exception) -> CorpusError:
