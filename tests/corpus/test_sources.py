@@ -404,5 +404,5 @@ def test_wrong_settings_of_storyworld_are_refused(name: str) -> None:
 
 
 def test_storyworld_stands_alone(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="stands alone"):
+    with pytest.raises(CorpusError, match="cannot be joined with"):
         open_source(["storyworld", str(text_file(tmp_path / "a.txt"))])

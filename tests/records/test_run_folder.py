@@ -19,6 +19,7 @@ from collapselab.records.run import (
     RunFolder,
     RunRecord,
     TrainedOn,
+    checkpoint_at,
     identity,
 )
 
@@ -192,3 +193,16 @@ def test_what_a_killed_process_left_among_the_states_does_not_stop_the_end(folde
     (folder.path / "state" / ".6.safetensors.4194305.tmp").write_text("half")  # no process has this number
     folder.drop_states()
     assert "state" not in os.listdir(folder.path)
+
+
+def test_a_folder_is_the_checkpoint_that_a_run_above_keeps_there(folder: RunFolder, tmp_path: Path) -> None:
+    path = folder.checkpoint_path("1")
+    found = checkpoint_at(path)
+    assert found is not None
+    assert (found.run.name, found.name, found.path) == ("run", "1", path)
+    assert found.measurement == folder.path / "measure" / "1.json"
+    assert [checkpoint.name for checkpoint in folder.checkpoints() if checkpoint.exists()] == ["0", "1"]
+    shutil.copytree(path, folder.path / "copies" / "1")
+    shutil.copytree(path, tmp_path / "checkpoints" / "1")
+    for elsewhere in (folder.path / "copies" / "1", tmp_path / "checkpoints" / "1", folder.path, path / "deeper"):
+        assert checkpoint_at(elsewhere) is None

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from collapselab.cli.options import JsonOption
+from collapselab.models.families import FAMILIES
 from collapselab.training.heads import HEADS
 from collapselab.training.interventions import INTERVENTIONS
 from collapselab.training.optimizers import OPTIMIZERS
@@ -30,7 +31,11 @@ def train(
     depth: Annotated[int, typer.Option(help="Number of blocks.", rich_help_panel=MODEL)],
     family: Annotated[
         str,
-        typer.Option(help="gpt-neo, gpt2, llama, pythia, qwen3, or a config.json to resize.", rich_help_panel=MODEL),
+        typer.Option(
+            help=f"{', '.join(FAMILIES)}, or a config.json to resize.",
+            autocompletion=lambda incomplete: [name for name in FAMILIES if name.startswith(incomplete)],
+            rich_help_panel=MODEL,
+        ),
     ] = "gpt-neo",
     tied: Annotated[bool, typer.Option(help="Output layer = input embeddings.", rich_help_panel=MODEL)] = True,
     dropout: Annotated[float, typer.Option(help="Every dropout of the family.", rich_help_panel=MODEL)] = 0.0,

@@ -11,7 +11,7 @@ batches is the sort order of a mixing function of (seed, epoch, index): the same
 nothing to save for resuming.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from collapselab.core.batch import IGNORED
-from collapselab.corpus.record import LENGTHS, CorpusRecord, check_counts, read_record
 from collapselab.disk import disk_errors, sha256
 from collapselab.errors import CorpusError
+from collapselab.records.corpus import LENGTHS, SPLITS, CorpusRecord, SplitName, check_counts, read_corpus_record
 
 VERIFIED_BYTES = 256 << 20
 """Token ids of corpora up to this size are verified by their hashes at every opening; other files always are."""
@@ -58,10 +58,9 @@ class Split:
         counts: NDArray[np.int64],
         lengths: NDArray[np.int64] | None = None,
         first: int = 0,
-        facts: Mapping[str, Any] | None = None,
     ) -> None:
         self.path, self.blocks, self.block, self.id_type = path, blocks, block, id_type
-        self.lengths, self.first, self.facts = lengths, first, dict(facts or {})
+        self.lengths, self.first = lengths, first
         self.token_counts, self.counts = torch.from_numpy(counts.copy())
         self._ids: NDArray[Any] | None = None
 
@@ -139,7 +138,7 @@ class Corpus:
 
     def __init__(self, path: str | Path, *, verify: bool | None = None) -> None:
         self.path = Path(path)
-        self.record: CorpusRecord = read_record(self.path)
+        self.record: CorpusRecord = read_corpus_record(self.path)
         self.block, self.vocabulary, self.hash = self.record.block, self.record.vocabulary, self.record.hash
         size = sum(file.bytes for file in self.record.files.values())
         self._check_files(ids_too=size <= VERIFIED_BYTES if verify is None else verify)
@@ -148,9 +147,7 @@ class Corpus:
         check_counts(self.path, self.record, counts, lengths)
         blocks = self.record.splits.train.blocks
         parts = (None, None) if lengths is None else (lengths[:blocks], lengths[blocks:])
-        self.train, self.validation = (
-            self._split(name, counts[i], parts[i]) for i, name in enumerate(("train", "validation"))
-        )
+        self.train, self.validation = (self._split(name, counts[i], parts[i]) for i, name in enumerate(SPLITS))
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -167,8 +164,8 @@ class Corpus:
 
         return load_tokenizer(self.path / "tokenizer")
 
-    def _split(self, name: str, counts: NDArray[np.int64], lengths: NDArray[Any] | None) -> Split:
-        numbers = getattr(self.record.splits, name)
+    def _split(self, name: SplitName, counts: NDArray[np.int64], lengths: NDArray[np.int32] | None) -> Split:
+        numbers = self.record.numbers(name)
         return Split(
             self.path / f"{name}.bin",
             blocks=numbers.blocks,
@@ -177,7 +174,6 @@ class Corpus:
             counts=counts,
             lengths=None if lengths is None else lengths.astype(np.int64),
             first=self.record.first,
-            facts=numbers.model_dump(exclude_none=True),
         )
 
     def _array(self, name: str) -> NDArray[Any]:

@@ -11,28 +11,41 @@ of its own, with the marks that the tokenizer writes.
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import JsonValue
 
 from collapselab.corpus.blocks import Corpus
-from collapselab.corpus.packing import DocumentPacker, Marks, Packer, StreamPacker
-from collapselab.corpus.record import FORMAT, LENGTHS, CorpusRecord, read_record
+from collapselab.corpus.packing import DocumentPacker, IdType, Marks, Packer, StreamPacker
 from collapselab.corpus.sources import Documents, Source
 from collapselab.corpus.tokenizer import SENTENCE, tokenizer_for, tokenizer_hash
-from collapselab.disk import folder_written_whole, sha256, write_document
+from collapselab.disk import folder_written_whole, sha256
 from collapselab.errors import CorpusError
 from collapselab.progress import progress
+from collapselab.records.corpus import (
+    CORPUS,
+    LENGTHS,
+    CorpusRecord,
+    FileRecord,
+    RequestRecord,
+    SplitRecords,
+    read_corpus_record,
+)
 
 GROUP = 1000
 """Documents that `paper` packing joins."""
 
 BATCH_DOCUMENTS, BATCH_CHARACTERS = 512, 1 << 20
 """What is tokenised at once, at the most: enough to keep every core busy, little enough not to be felt in memory."""
+
+
+Request = dict[str, JsonValue]
+"""Source and recipe of a corpus, as corpus.json has them."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +71,7 @@ def build_corpus(source: Source, out: str | Path, recipe: Recipe | None = None, 
     code that comes with it.
     """
     recipe, out = recipe or Recipe(), Path(out)
-    request = {"source": source.provenance, **asdict(recipe)}
+    request: Request = json.loads(json.dumps({"source": source.provenance, **asdict(recipe)}))
     if _is_built(out, request):
         return Corpus(out)
     if recipe.block < 2:
@@ -68,13 +81,12 @@ def build_corpus(source: Source, out: str | Path, recipe: Recipe | None = None, 
     return Corpus(out)
 
 
-def _is_built(out: Path, request: dict[str, Any]) -> bool:
+def _is_built(out: Path, request: Request) -> bool:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return False
-    if not out.is_dir() or not (out / "corpus.json").exists():
+    if not out.is_dir() or not (out / CORPUS).exists():
         raise CorpusError(f"{out}: holds something else, and nothing is overwritten. Name another folder.")
-    built = _completed(read_record(out))
-    request = json.loads(json.dumps(request))
+    built = _completed(read_corpus_record(out))
     changed = sorted(key for key in request.keys() | built.keys() if request.get(key) != built.get(key))
     if changed:
         differences = "; ".join(f"{key} was {built.get(key)!r}, now {request.get(key)!r}" for key in changed)
@@ -82,15 +94,15 @@ def _is_built(out: Path, request: dict[str, Any]) -> bool:
     return True
 
 
-def _completed(record: CorpusRecord) -> dict[str, Any]:
-    """The request that built a corpus, with what later versions can be asked besides as this one would be asked it."""
-    known = {field.name: field.default for field in fields(Recipe)}
+def _completed(record: CorpusRecord) -> Request:
+    """The request that built a corpus, with the defaults of fields that recipes have had since then."""
+    known: Request = asdict(Recipe())
     if record.begin is None and record.boundary == "begin":
         known["begin"] = "document"  # as earlier versions built it
     return known | record.request.model_dump()
 
 
-def _write(source: Source, recipe: Recipe, request: dict[str, Any], folder: Path, *, trust_code: bool) -> None:
+def _write(source: Source, recipe: Recipe, request: Request, folder: Path, *, trust_code: bool) -> None:
     tokenizer = tokenizer_for(recipe.tokenizer, _training_documents(source, recipe), trust_code=trust_code)
     vocabulary = len(tokenizer)
     id_type, marks = _id_type(recipe.id_type, vocabulary), _marks(recipe, tokenizer)
@@ -110,32 +122,32 @@ def _write(source: Source, recipe: Recipe, request: dict[str, Any], folder: Path
     if recipe.packing == "document":
         np.save(folder / LENGTHS, np.array(train.counted.lengths + validation.counted.lengths, dtype=np.int32))
     tokenizer.save_pretrained(folder / "tokenizer")
-    facts = {
-        "format": FORMAT,
-        "hash": "",
-        "request": json.loads(json.dumps(request)),
-        "block": recipe.block,
-        "vocabulary": vocabulary,
-        "end_of_text": tokenizer.eos_token_id,
-        "boundary": marks.boundary,
-        "begin": marks.begin,
-        "tokenizer_hash": tokenizer_hash(tokenizer),
-        "splits": {"train": train.counted.facts(id_type), "validation": validation.counted.facts(id_type)},
-        "files": _files(folder),
-        "versions": {name: version(name) for name in ("collapselab", "tokenizers", "transformers")},
-    }
-    write_document(folder / "corpus.json", facts | {"hash": CorpusRecord(**facts).contents_hash()})
+    record = CorpusRecord(
+        hash="",
+        request=RequestRecord.model_validate(request),
+        block=recipe.block,
+        vocabulary=vocabulary,
+        end_of_text=tokenizer.eos_token_id,
+        boundary=marks.boundary,
+        begin=marks.begin,
+        tokenizer_hash=tokenizer_hash(tokenizer),
+        splits=SplitRecords(train=train.counted.record(id_type), validation=validation.counted.record(id_type)),
+        files=_files(folder),
+        versions={name: version(name) for name in ("collapselab", "tokenizers", "transformers")},
+    )
+    record.model_copy(update={"hash": record.contents_hash()}).write(folder / CORPUS)
 
 
-def _files(folder: Path) -> dict[str, dict[str, Any]]:
+def _files(folder: Path) -> dict[str, FileRecord]:
     """Size and checksum of everything in the folder, by path."""
-    found = sorted(path for path in folder.rglob("*") if path.is_file())
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return {
-        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in found
+        path.relative_to(folder).as_posix(): FileRecord(bytes=path.stat().st_size, sha256=sha256(path))
+        for path in paths
     }
 
 
-def _id_type(wanted: str, vocabulary: int) -> str:
+def _id_type(wanted: Literal["auto", "uint16", "uint32"], vocabulary: int) -> IdType:
     if wanted == "auto":
         return "uint16" if vocabulary <= 1 << 16 else "uint32"
     if vocabulary - 1 > np.iinfo(wanted).max:

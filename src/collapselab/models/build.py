@@ -1,15 +1,12 @@
 """A causal language model of a given width and depth, with weights that follow from a seed.
 
-Width and depth set the rest: the number of heads, the feed-forward size, the pattern of layers. Five families are
-ready; any other causal language model of the library comes as its config.json, resized.
-
-No model gets a padding token: some families freeze the row of the padding token at zero, and blocks are never padded.
+Width and depth set the rest: the number of heads, the feed-forward size, the pattern of layers. `families.py` has the
+families that are known by name; any other causal language model of the library comes as its config.json, resized.
 """
 
 import difflib
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +17,20 @@ from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     MODEL_FOR_MASKED_LM_MAPPING,
     AutoModelForCausalLM,
-    GPT2Config,
-    GPTNeoConfig,
-    GPTNeoXConfig,
-    LlamaConfig,
     PreTrainedConfig,
     PreTrainedModel,
-    Qwen3Config,
 )
 
 from collapselab.errors import ModelError
+from collapselab.models.families import FAMILIES, Sizes
 from collapselab.models.fused_kernels import library_config, use_fused_kernels
 from collapselab.models.sizes import Architecture, architecture_of
 
-MAX_HEADS = 16
-ROTARY = ("llama", "pythia", "qwen3")
 # Sizes of a config.json that grow with the width, by the end of their names. Those of heads must stay whole and even.
 HEAD_SIZES = ("head_dim", "rotary_dim", "kv_channels")
 FEED_FORWARD_SIZES = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "dff")
 WIDE_SIZES = (*HEAD_SIZES, *FEED_FORWARD_SIZES, "attention_hidden_size", "embed_proj_dim")
-# Settings that speak of another vocabulary, of code that comes with a checkpoint, of weights that are not there.
+# Settings about another vocabulary, code that comes with a checkpoint, or weights that are not there.
 LEFT_OUT = ("_token_id", "auto_map", "quantization_config")
 # What is raised on a configuration that makes no sense.
 REFUSALS = (
@@ -58,30 +49,14 @@ def build_config(
     dropout: float = 0.0,
     end_of_text: int | None = None,
 ) -> PreTrainedConfig:
-    """The configuration of a ready family (`FAMILIES`), or of the model whose config.json `family` is the path of.
+    """The configuration of a family by name (`FAMILIES`), or of the model whose config.json `family` is the path of.
 
-    `gpt-neo` is the paper's: 16 heads, or as many as divide the width; 4·width feed-forward; global and local layers
-    in turn. `dropout` goes to every dropout of the family; `end_of_text` both begins and ends a text.
+    `dropout` is for every dropout of the family; `end_of_text` both begins and ends a text.
     """
     _check_sizes(width=width, depth=depth, vocabulary=vocabulary, positions=positions)
     _check_ranges(dropout, end_of_text, vocabulary)
-    common = {
-        "vocab_size": vocabulary,
-        "tie_word_embeddings": tied,
-        "bos_token_id": end_of_text,
-        "eos_token_id": end_of_text,
-        "pad_token_id": None,
-    }
-    sizes = {"hidden_size": width, "num_hidden_layers": depth, "max_position_embeddings": positions}
-    if family not in FAMILIES:
-        return _resized(_config_file(family), sizes, common, dropout)
-    heads = min(MAX_HEADS, width & -width)  # the largest power of two that divides the width
-    if family in ROTARY and width // heads % 2:
-        raise ModelError(
-            f"{family}: width {width:,} makes heads of {width // heads} numbers, and positions turn them in pairs. "
-            f"Choose a multiple of {2 * MAX_HEADS}."
-        )
-    return FAMILIES[family](sizes | common | {"num_attention_heads": heads}, dropout)
+    sizes = Sizes(width, depth, vocabulary, positions, tied, dropout, end_of_text)
+    return FAMILIES[family](sizes) if family in FAMILIES else _resized(_config_file(family), sizes)
 
 
 def build_model(config: PreTrainedConfig, *, seed: int) -> PreTrainedModel:
@@ -110,67 +85,6 @@ def _from_config(config: PreTrainedConfig) -> PreTrainedModel:
     return model
 
 
-def _gpt_neo(sizes: dict[str, Any], dropout: float) -> PreTrainedConfig:
-    pairs, rest = divmod(sizes["num_hidden_layers"], 2)
-    pattern = [[["global", "local"], pairs], [["global"], rest]]
-    return GPTNeoConfig(
-        intermediate_size=4 * sizes["hidden_size"],
-        attention_types=[[kinds, times] for kinds, times in pattern if times],
-        window_size=256,
-        activation_function="gelu_new",
-        resid_dropout=dropout,
-        embed_dropout=dropout,
-        attention_dropout=dropout,
-        **sizes,
-    )
-
-
-def _gpt2(sizes: dict[str, Any], dropout: float) -> PreTrainedConfig:
-    return GPT2Config(resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=dropout, **sizes)
-
-
-def _llama(sizes: dict[str, Any], dropout: float) -> PreTrainedConfig:
-    return LlamaConfig(
-        intermediate_size=32 * -(-sizes["hidden_size"] // 12),  # 8/3 of the width, in steps of 32
-        rms_norm_eps=1e-5,
-        attention_dropout=dropout,
-        **sizes,
-    )
-
-
-def _pythia(sizes: dict[str, Any], dropout: float) -> PreTrainedConfig:
-    head_size = sizes["hidden_size"] // sizes["num_attention_heads"]
-    turned = max(2, head_size // 8 * 2)  # a quarter of each head turns with the position, in whole pairs
-    return GPTNeoXConfig(
-        intermediate_size=4 * sizes["hidden_size"],
-        rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": turned / head_size},
-        attention_dropout=dropout,
-        hidden_dropout=dropout,
-        **sizes,
-    )
-
-
-def _qwen3(sizes: dict[str, Any], dropout: float) -> PreTrainedConfig:
-    heads = sizes["num_attention_heads"]
-    return Qwen3Config(
-        num_key_value_heads=max(1, heads // 2),
-        head_dim=sizes["hidden_size"] // heads,
-        intermediate_size=3 * sizes["hidden_size"],
-        rope_parameters={"rope_type": "default", "rope_theta": 1e6},
-        attention_dropout=dropout,
-        **sizes,
-    )
-
-
-FAMILIES: dict[str, Callable[[dict[str, Any], float], PreTrainedConfig]] = {
-    "gpt-neo": _gpt_neo,
-    "gpt2": _gpt2,
-    "llama": _llama,
-    "pythia": _pythia,
-    "qwen3": _qwen3,
-}
-
-
 def _config_file(family: str) -> Path:
     path = Path(family)
     if path.is_file():
@@ -186,22 +100,22 @@ def _config_file(family: str) -> Path:
     )
 
 
-def _resized(path: Path, sizes: dict[str, int], common: dict[str, Any], dropout: float) -> PreTrainedConfig:
-    """The config of the file with other sizes. Ratios to the width stay; layers go on in their pattern, or are cut."""
+def _resized(path: Path, sizes: Sizes) -> PreTrainedConfig:
+    """The config of the file with other sizes. Ratios to the width stay; layers repeat their pattern, or are cut."""
     original = _causal_config(path)
     kind, old = type(original), original.to_dict()
-    settings = {name: value for name, value in old.items() if not name.endswith(LEFT_OUT)} | common
+    settings = {name: value for name, value in old.items() if not name.endswith(LEFT_OUT)} | sizes.tokens
     try:
-        settings |= _wide_sizes(path, original, sizes["hidden_size"]) | _dropouts(path, old, dropout)
-        settings |= _layer_lists(old, original.num_hidden_layers, sizes["num_hidden_layers"])
+        settings |= _wide_sizes(path, original, sizes.width) | _dropouts(path, old, sizes.dropout)
+        settings |= _layer_lists(old, original.num_hidden_layers, sizes.depth)
         settings |= {
-            kind.attribute_map.get(name, name): size for name, size in sizes.items() if hasattr(original, name)
+            kind.attribute_map.get(name, name): size for name, size in sizes.lengths.items() if hasattr(original, name)
         }
         config: PreTrainedConfig = kind.from_dict(settings)
         _check_rotary(path, config)
-        _check_outline(path, _outline(config), (common["vocab_size"], sizes["hidden_size"]))
+        _check_outline(path, _outline(config), (sizes.vocabulary, sizes.width))
     except REFUSALS as error:
-        raise ModelError(f"{path}: {kind.model_type} cannot be made so: {_reason(error)}") from error
+        raise ModelError(f"{path}: {kind.model_type} cannot be built with these sizes: {_reason(error)}") from error
     return config
 
 

@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import Field, JsonValue
 from torch import Tensor
 
 from collapselab.core.storage import load_tensors, save_tensors
 from collapselab.disk import folder_written_whole, locked, sha256, sweep, written_whole
 from collapselab.errors import DamagedError, RunError
-from collapselab.record import FiniteOrNone, Record
+from collapselab.record import FiniteOrNone, Part, Record
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -40,11 +40,7 @@ LOADED = (".safetensors", ".bin", ".gguf", ".json", ".py")
 """Files that could change what the library loads; others may be added to a checkpoint's folder."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
-
-
-class TrainedOn(_Part):
+class TrainedOn(Part):
     """The corpus of a run."""
 
     path: str
@@ -53,7 +49,7 @@ class TrainedOn(_Part):
     block: int
 
 
-class PlannedRun(_Part):
+class PlannedRun(Part):
     """What the settings come to on that corpus; `checkpoints` are their steps by name."""
 
     batch: int
@@ -64,14 +60,14 @@ class PlannedRun(_Part):
     checkpoints: dict[str, int]
 
 
-class BuiltModel(_Part):
+class BuiltModel(Part):
     """The model that is trained: its size and the configuration that the library builds it from."""
 
     parameters: int
     config: dict[str, JsonValue]
 
 
-class Provenance(_Part):
+class Provenance(Part):
     """When, by what and where a run was started."""
 
     started: str
