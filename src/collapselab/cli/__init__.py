@@ -42,10 +42,12 @@ class InOrder(TyperGroup):
         console.print(Padding(Text(self.get_usage(ctx), style="bold"), 1))
         for paragraph in paragraphs:
             console.print(Padding(_with_code(paragraph), (0, 1, 1, 1)))
-        panels = {"Options": [(", ".join(option.opts), option.help) for option in self.get_params(ctx)]}
+        options: Any = self.get_params(ctx)
+        commands: Any = self.commands
+        panels = {"Options": [(", ".join(option.opts), option.help) for option in options]}
         for name in self.list_commands(ctx):
-            command = self.commands[name]
-            panels.setdefault(command.rich_help_panel, []).append((name, command.help.split("\n\n")[0]))
+            panel = panels.setdefault(commands[name].rich_help_panel, [])
+            panel.append((name, commands[name].help.split("\n\n")[0]))
         for title, rows in panels.items():
             table = Table(box=None, show_header=False, expand=True, padding=(0, 1), pad_edge=False)
             table.add_column(style="bold cyan", no_wrap=True)

@@ -13,7 +13,7 @@ nothing to save for resuming.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -24,6 +24,9 @@ from collapselab.core.batch import IGNORED
 from collapselab.disk import disk_errors, sha256
 from collapselab.errors import CorpusError
 from collapselab.records.corpus import LENGTHS, SPLITS, CorpusRecord, SplitName, check_counts, read_corpus_record
+
+if TYPE_CHECKING:
+    from collapselab.corpus.tokenizer import FastTokenizer
 
 VERIFIED_BYTES = 256 << 20
 """Token ids of corpora up to this size are verified by their hashes at every opening; other files always are."""
@@ -62,7 +65,7 @@ class Split:
         self.path, self.blocks, self.block, self.id_type = path, blocks, block, id_type
         self.lengths, self.first = lengths, first
         self.token_counts, self.counts = torch.from_numpy(counts.copy())
-        self._ids: NDArray[Any] | None = None
+        self._ids: NDArray[np.integer] | None = None
 
     def __len__(self) -> int:
         return self.blocks
@@ -72,11 +75,11 @@ class Split:
             raise IndexError(f"{self.path.stem} has {self.blocks:,} blocks; {index} is not one of them.")
         return torch.from_numpy(self.ids[index].astype(np.int64))
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_ids": None}  # a worker maps the file itself
 
     @property
-    def ids(self) -> NDArray[Any]:
+    def ids(self) -> NDArray[np.integer]:
         """All token ids (blocks, block), memory-mapped and read-only."""
         if self._ids is None:
             self._ids = np.memmap(self.path, dtype=self.id_type, mode="r", shape=(self.blocks, self.block))
@@ -150,7 +153,7 @@ class Corpus:
         self.train, self.validation = (self._split(name, counts[i], parts[i]) for i, name in enumerate(SPLITS))
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """The record as JSON has it."""
         return self.record.model_dump()
 
@@ -158,7 +161,7 @@ class Corpus:
     def splits(self) -> dict[str, Split]:
         return {"train": self.train, "validation": self.validation}
 
-    def tokenizer(self) -> Any:
+    def tokenizer(self) -> "FastTokenizer":
         """The tokenizer the corpus was built with."""
         from collapselab.corpus.tokenizer import load_tokenizer
 

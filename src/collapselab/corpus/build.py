@@ -14,16 +14,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
+from tokenizers import Tokenizer
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.packing import DocumentPacker, IdType, Marks, Packer, StreamPacker
 from collapselab.corpus.sources import Documents, Source
-from collapselab.corpus.tokenizer import SENTENCE, tokenizer_for, tokenizer_hash
+from collapselab.corpus.tokenizer import SENTENCE, FastTokenizer, end_of_text, tokenizer_for, tokenizer_hash
 from collapselab.disk import folder_written_whole, sha256
 from collapselab.errors import CorpusError
 from collapselab.progress import progress
@@ -108,8 +109,8 @@ def _write(source: Source, recipe: Recipe, request: Request, folder: Path, *, tr
     id_type, marks = _id_type(recipe.id_type, vocabulary), _marks(recipe, tokenizer)
     counts = np.zeros((2, 2, vocabulary), dtype=np.int64)
     with (folder / "train.bin").open("wb") as first, (folder / "validation.bin").open("wb") as second:
-        train = _packer(first, counts[0], recipe, marks, id_type, tokenizer.eos_token_id)
-        validation = _packer(second, counts[1], recipe, marks, id_type, tokenizer.eos_token_id)
+        train = _packer(first, counts[0], recipe, marks, id_type, end_of_text(tokenizer))
+        validation = _packer(second, counts[1], recipe, marks, id_type, end_of_text(tokenizer))
         backend = tokenizer.backend_tokenizer
         if source.validation is None:
             _tokenise("both splits", source.train, backend, lambda n: validation if _is_held_out(n, recipe) else train)
@@ -155,9 +156,9 @@ def _id_type(wanted: Literal["auto", "uint16", "uint32"], vocabulary: int) -> Id
     return wanted
 
 
-def _marks(recipe: Recipe, tokenizer: Any) -> Marks:
+def _marks(recipe: Recipe, tokenizer: FastTokenizer) -> Marks:
     """The tokens that are put before and after documents, and at the head of blocks."""
-    begin, end = tokenizer.bos_token_id, tokenizer.eos_token_id
+    begin = tokenizer.bos_token_id
     asked = {"--boundary begin": recipe.boundary == "begin", "--begin block": recipe.begin == "block"}
     for option, is_asked in asked.items():
         if is_asked and begin is None:
@@ -169,12 +170,14 @@ def _marks(recipe: Recipe, tokenizer: Any) -> Marks:
     if recipe.packing == "paper":
         return Marks([], [])
     before, after = _written(tokenizer)
+    at_begin = Marks([] if begin is None else [begin], [])
+    at_end = Marks([], [end_of_text(tokenizer)])
     if recipe.boundary != "auto":
-        marks = Marks([begin], []) if recipe.boundary == "begin" else Marks([], [end])
+        marks = at_begin if recipe.boundary == "begin" else at_end
     elif recipe.packing == "document" and (before or after):
         marks = Marks(before, after)
     else:
-        marks = Marks([begin], []) if (before, after) == ([begin], []) else Marks([], [end])
+        marks = at_begin if before == [begin] and not after else at_end
     in_blocks = recipe.packing == "stream" and (
         recipe.begin == "block" or (recipe.begin == "auto" and before == [begin])
     )
@@ -183,7 +186,7 @@ def _marks(recipe: Recipe, tokenizer: Any) -> Marks:
     return replace(marks, head=begin) if in_blocks else marks
 
 
-def _written(tokenizer: Any) -> tuple[list[int], list[int]]:
+def _written(tokenizer: FastTokenizer) -> tuple[list[int], list[int]]:
     """What the tokenizer itself writes before and after a text."""
     backend = tokenizer.backend_tokenizer
     plain, marked = (backend.encode(SENTENCE, add_special_tokens=special).ids for special in (False, True))
@@ -202,7 +205,7 @@ def _packer(
     return StreamPacker(file, counts, block=recipe.block, marks=marks, id_type=id_type, group=group)
 
 
-def _tokenise(what: str, documents: Documents, tokenizer: Any, pick: Callable[[int], Packer]) -> None:
+def _tokenise(what: str, documents: Documents, tokenizer: Tokenizer, pick: Callable[[int], Packer]) -> None:
     number = 0
     with progress(f"tokenising {what}", total=documents.total, unit=documents.unit) as advance:
         for batch in _batches(documents.open()):

@@ -9,10 +9,10 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -38,7 +38,22 @@ LARGEST_TRAINED = 1_000_000
 TOKENIZER_FILES = ("*token*", "vocab*", "merges.txt", "*.model", "tekken.json")
 
 
-def tokenizer_for(name: str, documents: Documents, *, trust_code: bool = False) -> Any:
+class FastTokenizer(Protocol):
+    """What is used of a tokenizer of the library. A slow one has no `backend_tokenizer`."""
+
+    eos_token_id: int | None
+    bos_token_id: int | None
+    backend_tokenizer: Tokenizer
+    special_tokens_map: dict[str, str]
+
+    def __len__(self) -> int: ...
+    def get_vocab(self) -> dict[str, int]: ...
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]: ...
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False) -> str: ...
+    def save_pretrained(self, folder: Path) -> object: ...
+
+
+def tokenizer_for(name: str, documents: Documents, *, trust_code: bool = False) -> "FastTokenizer":
     """A fast tokenizer to build a corpus with: `bpe:SIZE` is trained on the documents, all else is loaded."""
     if name.startswith("bpe:"):
         tokenizer = _trained(name, documents)
@@ -52,32 +67,40 @@ def tokenizer_for(name: str, documents: Documents, *, trust_code: bool = False) 
         raise CorpusError(
             f"{name}: the tokenizer makes {len(encoded)} tokens of {SENTENCE!r}; its files are incomplete."
         )
-    if tokenizer.eos_token_id is None:
-        raise CorpusError(f"{name}: the tokenizer has no end-of-text token, which ends every document.")
+    end_of_text(tokenizer, name)
     return tokenizer
 
 
-def load_tokenizer(name: str | Path, *, trust_code: bool = False) -> Any:
+def end_of_text(tokenizer: FastTokenizer, name: str = "") -> int:
+    """The id of the end-of-text token, which every corpus needs."""
+    if tokenizer.eos_token_id is None:
+        raise CorpusError(f"{name}: the tokenizer has no end-of-text token, which ends every document.")
+    return tokenizer.eos_token_id
+
+
+def load_tokenizer(name: str | Path, *, trust_code: bool = False) -> "FastTokenizer":
     """The tokenizer of a folder, of a `.gguf` file, or of a name on the hub (`id` or `id@revision`)."""
     place = _place_of(str(name))
     from transformers import AutoTokenizer  # after what can be refused without it: this import takes seconds
 
+    library: Any = AutoTokenizer
     try:
-        return AutoTokenizer.from_pretrained(trust_remote_code=trust_code, **place.arguments)
+        tokenizer: FastTokenizer = library.from_pretrained(trust_remote_code=trust_code, **place.arguments)
     except UserError:  # a signal that stops the work
         raise
     except Exception as error:  # the library's Rust part raises Exception itself
         raise _refusal(str(name), error) from error
+    return tokenizer
 
 
-def tokenizer_hash(tokenizer: Any) -> str:
+def tokenizer_hash(tokenizer: "FastTokenizer") -> str:
     """16 hex digits that stand for the token ids that a tokenizer makes of a text.
 
     They are those of the vocabulary with its added tokens, of the model's merges or scores, and of the ids of
     `PROBES` with and without special tokens. Normaliser and pre-tokenizer count by what they do to the probes, not by
     how they are written down: a GGUF file and a later version of the library write the same ones differently.
     """
-    parts: list[Any] = [sorted(tokenizer.get_vocab().items(), key=lambda item: (item[1], item[0]))]
+    parts: list[object] = [sorted(tokenizer.get_vocab().items(), key=lambda item: (item[1], item[0]))]
     if getattr(tokenizer, "is_fast", False):
         model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
         scores = model["vocab"] if isinstance(model.get("vocab"), list) else None  # of a unigram model
@@ -151,21 +174,16 @@ def _not_loaded(name: str, cause: str) -> CorpusError:
     )
 
 
-def _without_code(tokenizer: Any, name: str) -> Any:
+def _without_code(tokenizer: "FastTokenizer", name: str) -> "FastTokenizer":
     """The tokenizer in a class of the library, so that the corpus opens without code of others."""
-    from transformers import PreTrainedTokenizerFast
-
     if not getattr(tokenizer, "is_fast", False):
         raise CorpusError(f"{name}: {type(tokenizer).__name__} has no fast form; one with a tokenizer.json is needed.")
     if type(tokenizer).__module__.startswith("transformers."):
         return tokenizer
-    fast: Any = PreTrainedTokenizerFast
-    return fast(tokenizer_object=tokenizer.backend_tokenizer, **tokenizer.special_tokens_map)
+    return _fast(tokenizer.backend_tokenizer, **tokenizer.special_tokens_map)
 
 
-def _trained(name: str, documents: Documents) -> Any:
-    from transformers import PreTrainedTokenizerFast
-
+def _trained(name: str, documents: Documents) -> "FastTokenizer":
     size = name.removeprefix("bpe:")
     if not re.fullmatch("[0-9]{1,7}", size) or not 257 <= int(size) <= LARGEST_TRAINED:
         raise CorpusError(
@@ -198,7 +216,12 @@ def _trained(name: str, documents: Documents) -> Any:
                 training.result()
             finally:
                 stopped.set()
-    fast: Any = PreTrainedTokenizerFast
-    return fast(
-        tokenizer_object=tokenizer, eos_token=END_OF_TEXT, bos_token=END_OF_TEXT, clean_up_tokenization_spaces=False
-    )
+    return _fast(tokenizer, eos_token=END_OF_TEXT, bos_token=END_OF_TEXT, clean_up_tokenization_spaces=False)
+
+
+def _fast(tokenizer: Tokenizer, **settings: object) -> "FastTokenizer":
+    from transformers import PreTrainedTokenizerFast
+
+    library: Any = PreTrainedTokenizerFast
+    fast: FastTokenizer = library(tokenizer_object=tokenizer, **settings)
+    return fast

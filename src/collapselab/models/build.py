@@ -153,7 +153,7 @@ def _wide_sizes(path: Path, original: PreTrainedConfig, width: int) -> dict[str,
     return {name: round(size * width / old_width) for name, size in old.items()}
 
 
-def _dropouts(path: Path, settings: dict[str, Any], dropout: float) -> dict[str, float]:
+def _dropouts(path: Path, settings: dict[str, object], dropout: float) -> dict[str, float]:
     others = ("classifier", "summary", "layerdrop")
     names = [name for name in settings if "drop" in name and not any(other in name for other in others)]
     if dropout and not names:
@@ -161,7 +161,7 @@ def _dropouts(path: Path, settings: dict[str, Any], dropout: float) -> dict[str,
     return dict.fromkeys(names, dropout)
 
 
-def _layer_lists(settings: dict[str, Any], old_depth: int, depth: int) -> dict[str, list[Any]]:
+def _layer_lists(settings: dict[str, object], old_depth: int, depth: int) -> dict[str, list[object]]:
     lists = {
         name: [values[layer % old_depth] for layer in range(depth)]
         for name, values in settings.items()

@@ -37,7 +37,7 @@ class Sizes:
         return min(MAX_HEADS, self.width & -self.width)
 
     @property
-    def tokens(self) -> dict[str, Any]:
+    def tokens(self) -> dict[str, int | None]:
         """The settings about tokens, which every configuration of the library has by the same names.
 
         No model gets a padding token: some families freeze its row at zero, and blocks are never padded.

@@ -10,10 +10,10 @@ import hashlib
 import json
 import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ from collapselab.models.find import ModelSource, check_no_adapter, first_of, pla
 from collapselab.models.weight_files import check_enough
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 BUFFERS = ("attn.bias", "attention.bias", "masked_bias", "inv_freq", "position_ids")
 """Ends of the names of causal masks and positions that older checkpoints carry and newer models make themselves."""
@@ -34,6 +34,14 @@ NOT_HASHED = {
     "_name_or_path", "architectures", "dtype", "torch_dtype", "quantization_config", "transformers_version", "use_cache"
 }  # fmt: skip
 """Settings that say where the model comes from and how it is kept, not what it computes."""
+
+
+class LoadingInfo(TypedDict):
+    """What the library reports of the weights that it loaded."""
+
+    missing_keys: set[str]
+    unexpected_keys: set[str]
+    mismatched_keys: set[tuple[str, torch.Size, torch.Size]]
 
 
 def load_model(
@@ -57,7 +65,7 @@ def load_model(
     from collapselab.models.fused_kernels import use_fused_kernels
 
     library: Any = AutoModelForCausalLM
-    as_stored: Any = torch.float32 if target.type == "cpu" else "auto"
+    as_stored: torch.dtype | str = torch.float32 if target.type == "cpu" else "auto"
     with _in_one_message(source), _silence():
         check_no_adapter(source, place)
         weights = weights_on_disk(source, place) if place.is_local else None
@@ -117,15 +125,17 @@ def model_hash(model: "PreTrainedModel") -> str:
     return digest.hexdigest()
 
 
-def _hashed(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return {str(name): _hashed(inner) for name, inner in value.items() if name not in NOT_HASHED}
+def _hashed(settings: Mapping[str, object]) -> dict[str, object]:
+    return {
+        str(name): _hashed(value) if isinstance(value, dict) else value
+        for name, value in settings.items()
+        if name not in NOT_HASHED
+    }
 
 
-def _adapters(model: nn.Module) -> dict[str, Any]:
+def _adapters(model: nn.Module) -> dict[str, object]:
     """Strength and state of each adapter layer, which no weight shows; nothing for a model without one."""
-    layers: dict[str, Any] = {
+    layers = {
         name: [module.scaling, list(module.active_adapters), module.disable_adapters, module.merged]
         for name, module in model.named_modules()
         if isinstance(getattr(module, "scaling", None), dict) and hasattr(module, "active_adapters")
@@ -139,7 +149,7 @@ def _bytes(part: Tensor) -> memoryview:
     return view
 
 
-def _outline(config: Any, *, trust_code: bool) -> nn.Module:
+def _outline(config: "PreTrainedConfig", *, trust_code: bool) -> nn.Module:
     from transformers import AutoModelForCausalLM
 
     library: Any = AutoModelForCausalLM
@@ -148,7 +158,7 @@ def _outline(config: Any, *, trust_code: bool) -> nn.Module:
     return model
 
 
-def _unpacked(place: Pretrained) -> dict[str, Any]:
+def _unpacked(place: Pretrained) -> dict[str, object]:
     """Plain tensors of a GGUF file, where the library would leave them packed and fetch kernels for them."""
     import transformers
 
@@ -156,7 +166,7 @@ def _unpacked(place: Pretrained) -> dict[str, Any]:
     return {"quantization_config": transformers.GgufConfig(dequantize=True)} if packed else {}
 
 
-def _causal_config(source: ModelSource, place: Pretrained, *, trust_code: bool) -> Any:
+def _causal_config(source: ModelSource, place: Pretrained, *, trust_code: bool) -> "PreTrainedConfig":
     from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 
     settings, _ = PreTrainedConfig.get_config_dict(**place.arguments)
@@ -170,13 +180,13 @@ def _causal_config(source: ModelSource, place: Pretrained, *, trust_code: bool) 
         raise ModelError(
             f"{source.name}: its config.json names the model_type {kind!r}, which transformers does not know."
         )
-    config = AutoConfig.from_pretrained(trust_remote_code=trust_code, **place.arguments)
+    config: PreTrainedConfig = AutoConfig.from_pretrained(trust_remote_code=trust_code, **place.arguments)
     if not (trust_code and "AutoModelForCausalLM" in own_code):
         _check_causal(source, config)
     return config
 
 
-def _check_causal(source: ModelSource, config: Any) -> None:
+def _check_causal(source: ModelSource, config: "PreTrainedConfig") -> None:
     """Refuse what was not trained to predict the next token from those before it, though the library would load it."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
 
@@ -198,11 +208,12 @@ def _check_causal(source: ModelSource, config: Any) -> None:
         raise ModelError(f"{source.name}: was saved as {others[0]}, without an output layer over tokens. {needed}")
 
 
-def _class_names(classes: Any) -> set[str]:
-    return {one.__name__ for one in (classes if isinstance(classes, tuple) else (classes,))}
+def _class_names(classes: object) -> set[str]:
+    kinds = classes if isinstance(classes, tuple) else (classes,)
+    return {kind.__name__ for kind in kinds if isinstance(kind, type)}
 
 
-def _check_weights(source: ModelSource, model: nn.Module, facts: dict[str, Any]) -> None:
+def _check_weights(source: ModelSource, model: nn.Module, facts: "LoadingInfo") -> None:
     total = f"{len(model.state_dict()):,}"
     if missing := sorted(facts["missing_keys"]):
         raise ModelError(
@@ -222,7 +233,7 @@ def _check_weights(source: ModelSource, model: nn.Module, facts: dict[str, Any])
         )
 
 
-def _belongs(name: str, model: Any) -> bool:
+def _belongs(name: str, model: nn.Module) -> bool:
     """Whether a weight left over would change what the model computes: it is of a module, or of a block, of the body.
 
     A value head, a vision tower, a second output layer beside the body are other models' business.
@@ -233,7 +244,7 @@ def _belongs(name: str, model: Any) -> bool:
     for start in (name, f"{getattr(model, 'base_model_prefix', '')}.{name}"):
         parents = start.split(".")[:-1]
         known = [".".join(parents[: n + 1]) for n in range(len(parents)) if ".".join(parents[: n + 1]) in modules]
-        if known and (len(known) == len(parents) or any(isinstance(modules[one], nn.ModuleList) for one in known)):
+        if known and (len(known) == len(parents) or any(isinstance(modules[path], nn.ModuleList) for path in known)):
             return True
     return False
 

@@ -44,14 +44,14 @@ class OutputLayer:
         return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
 
 
-def features(model: nn.Module, input_ids: Tensor, **inputs: Any) -> Tensor:
+def features(model: nn.Module, input_ids: Tensor, **inputs: Tensor) -> Tensor:
     """What enters the output layer for each token (batch, tokens, dim); the logits are not computed.
 
     The model may be wrapped, by DistributedDataParallel or torch.compile: then the wrapper is what runs.
     """
     taken: list[Tensor] = []
 
-    def take(entering: Tensor, *_: Any, **__: Any) -> Tensor:
+    def take(entering: Tensor, *_: object, **__: object) -> Tensor:
         taken.append(entering)
         return entering
 
@@ -65,7 +65,7 @@ def features_and_logits(model: nn.Module, input_ids: Tensor) -> tuple[Tensor, Te
     taken: list[Tensor] = []
     own = _head(model).forward
 
-    def take(entering: Tensor, *more: Any, **named: Any) -> Tensor:
+    def take(entering: Tensor, *more: object, **named: object) -> Tensor:
         taken.append(entering)
         logits: Tensor = own(entering, *more, **named)
         return logits
@@ -76,7 +76,7 @@ def features_and_logits(model: nn.Module, input_ids: Tensor) -> tuple[Tensor, Te
 
 
 def layer_features(
-    model: nn.Module, input_ids: Tensor, *, take: Callable[[str, Tensor], object] | None = None, **inputs: Any
+    model: nn.Module, input_ids: Tensor, *, take: Callable[[str, Tensor], object] | None = None, **inputs: Tensor
 ) -> dict[str, Tensor]:
     """What every block hands on, "1" … "L", and what enters the output layer, "last": one forward pass, no logits.
 
@@ -143,10 +143,10 @@ class _Turns:
     take: Callable[[str, Tensor], object]
     done: int = 0
 
-    def block_is_done(self, name: str, _: nn.Module, __: Any, output: Any) -> None:
+    def block_is_done(self, name: str, _: nn.Module, __: object, output: Tensor | tuple[Tensor, ...]) -> None:
         self._hand_over(name, output if isinstance(output, Tensor) else output[0])
 
-    def head_is_reached(self, entering: Tensor, *_: Any, **__: Any) -> Tensor:
+    def head_is_reached(self, entering: Tensor, *_: object, **__: object) -> Tensor:
         self._hand_over("last", entering)
         return entering
 
@@ -154,7 +154,7 @@ class _Turns:
         if self.done < len(self.names):
             raise self._refusal(f"layer {self.names[self.done]} was not run")
 
-    def _hand_over(self, name: str, hidden: Any) -> None:
+    def _hand_over(self, name: str, hidden: object) -> None:
         if self.done == len(self.names) or name != self.names[self.done]:
             raise self._refusal(f"layer {name} was run out of turn")
         if not isinstance(hidden, Tensor) or hidden.ndim != 3 or tuple(hidden.shape[:2]) != self.shape:
@@ -194,14 +194,14 @@ def _outermost_lists(module: nn.Module) -> Iterator[nn.ModuleList]:
             yield from _outermost_lists(child)
 
 
-def _head(model: Any) -> Any:
-    model = bare_model(model)
-    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
-        raise ModelError(f"{name_of(model)}: an encoder-decoder; a causal language model is needed.")
-    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+def _head(model: nn.Module) -> Any:
+    bare: Any = bare_model(model)
+    if getattr(getattr(bare, "config", None), "is_encoder_decoder", False):
+        raise ModelError(f"{name_of(bare)}: an encoder-decoder; a causal language model is needed.")
+    head = bare.get_output_embeddings() if hasattr(bare, "get_output_embeddings") else None
     if head is None or getattr(head, "weight", None) is None:
         raise ModelError(f"{name_of(model)}: has no output layer over tokens; a causal language model is needed.")
-    if "MaskedLM" in type(model).__name__:
+    if "MaskedLM" in type(bare).__name__:
         raise ModelError(f"{name_of(model)}: sees the whole text at once; a causal language model is needed.")
     return head
 
@@ -258,7 +258,7 @@ def _found_by_experiment(model: nn.Module, vocabulary: int) -> tuple[float, floa
     ramp = torch.linspace(-60, 60, vocabulary, dtype=torch.float32, device=device)
 
     def sent(numbers: Tensor) -> Tensor:
-        def hand_out(entering: Tensor, *_: Any, **__: Any) -> Tensor:
+        def hand_out(entering: Tensor, *_: object, **__: object) -> Tensor:
             return numbers.to(entering.dtype).expand(*entering.shape[:-1], -1)
 
         with torch.no_grad(), _instead_of_the_head(model, hand_out):

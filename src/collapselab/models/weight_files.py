@@ -7,16 +7,20 @@ enough for what the configuration asks for, before any memory is taken for it.
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
+from torch import nn
 
 from collapselab.errors import ModelError
 from collapselab.hub import LFS_POINTER
 from collapselab.models.gguf_header import read_header
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 FORMATS = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "U8": "uint8", "I8": "int8",
@@ -83,7 +87,7 @@ def stored_weights(path: Path, *, name: str) -> StoredWeights | None:
     return StoredWeights(found) if found else None
 
 
-def quantised_as(config: Any, stored: StoredWeights | None) -> str | None:
+def quantised_as(config: object, stored: StoredWeights | None) -> str | None:
     """What kind of rounded weights a model has, None if they are plain floating-point numbers or that is not known."""
     if stored is not None and stored.format not in PLAIN and not stored.format.startswith(PACKING):
         return stored.format
@@ -106,7 +110,9 @@ def refuse_pointer(file: Path, *, name: str) -> None:
             )
 
 
-def check_enough(config: Any, outline: Any, stored: StoredWeights, *, name: str) -> None:
+def check_enough(
+    config: "PreTrainedConfig", outline: Callable[[], nn.Module], stored: StoredWeights, *, name: str
+) -> None:
     """ModelError if the configuration asks for far more than is on disk: the rest would be made up, in memory.
 
     `outline` builds the model without memory. Layers are compared first, as an outline of 10⁶ of them takes hours. A
