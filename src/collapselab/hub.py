@@ -1,7 +1,7 @@
 """The Hugging Face hub: whether it can be reached, what is in its cache, and where the library finds a model.
 
-The library tries for most of a minute to reach the hub. Here it is asked once, for a few seconds, looking up its name
-included; if it does not answer, only the cache on this machine is searched.
+The library tries for most of a minute to reach the hub. Here one request is sent, for a few seconds, including
+the time to look up its name; if it does not answer, only the cache on this machine is searched.
 """
 
 import importlib.util

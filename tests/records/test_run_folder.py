@@ -206,3 +206,14 @@ def test_a_folder_is_the_checkpoint_that_a_run_above_keeps_there(folder: RunFold
     shutil.copytree(path, tmp_path / "checkpoints" / "1")
     for elsewhere in (folder.path / "copies" / "1", tmp_path / "checkpoints" / "1", folder.path, path / "deeper"):
         assert checkpoint_at(elsewhere) is None
+
+
+def test_a_run_that_is_a_link_has_its_own_name(folder: RunFolder, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(folder.path)
+    found = checkpoint_at(tmp_path / "link" / "checkpoints" / "1")
+    assert found is not None
+    assert (RunFolder(tmp_path / "link").name, found.run.name, found.name) == ("link", "link", "1")
+    (tmp_path / "checkpoint").symlink_to(folder.checkpoint_path("0"))
+    found = checkpoint_at(tmp_path / "checkpoint")
+    assert found is not None
+    assert (found.run.name, found.name) == ("run", "0")

@@ -100,8 +100,8 @@ class Split:
     def samples(self, *, length: int | None = None, first: int = 0) -> NDArray[np.int64]:
         """How many samples each block has when it is cut to `length` and its first `first` positions are left out."""
         ends = np.full(self.blocks, self.block) if self.lengths is None else self.lengths
-        found: NDArray[np.int64] = np.minimum(ends, length or self.block) - 1 - max(first, self.first)
-        return np.maximum(found, 0)
+        counts: NDArray[np.int64] = np.minimum(ends, length or self.block) - 1 - max(first, self.first)
+        return np.maximum(counts, 0)
 
     def order(self, *, seed: int, epoch: int = 0) -> NDArray[np.int64]:
         """A permutation of the blocks that depends on nothing but seed and epoch."""
@@ -114,8 +114,9 @@ class Split:
     ) -> Iterator[Tensor]:
         """Batches (blocks, block) in a seeded order, or in the order on disk.
 
-        `size` counts the blocks of all processes; this one gets every `world`-th of each batch, from `rank` on. `start`
-        skips that many batches, so a reader that has seen n goes on with start=n. The last batch may be smaller.
+        `size` counts the blocks of all processes; this process gets every `world`-th of each batch, from `rank` on.
+        `start` skips that many batches, so a reader that has seen n continues with start=n. The last batch may be
+        smaller.
         """
         for numbers in self.numbers(size, seed=seed, epoch=epoch, start=start, rank=rank, world=world):
             yield torch.from_numpy(self.ids[numbers].astype(np.int64))
@@ -135,8 +136,8 @@ class Split:
 class Corpus:
     """An opened corpus: `corpus.train`, `corpus.validation`, `corpus.tokenizer()`, `corpus.record`.
 
-    Opening checks corpus.json, the files' sizes and the hashes of all but the token ids; those too for a small corpus
-    or with `verify=True`.
+    Opening checks corpus.json, the sizes of all files and the hashes of all but the token ids; of a small corpus, or
+    with `verify=True`, of the token ids too.
     """
 
     def __init__(self, path: str | Path, *, verify: bool | None = None) -> None:
@@ -182,10 +183,10 @@ class Corpus:
     def _array(self, name: str) -> NDArray[Any]:
         try:
             with disk_errors(self.path / name, reading=True):
-                found: NDArray[Any] = np.load(self.path / name, allow_pickle=False)
+                array: NDArray[Any] = np.load(self.path / name, allow_pickle=False)
         except (ValueError, EOFError) as error:
             raise CorpusError(f"{self.path / name}: not an array of numbers. Build the corpus again.") from error
-        return found
+        return array
 
     def _check_files(self, *, ids_too: bool) -> None:
         for name, expected in self.record.files.items():

@@ -42,7 +42,7 @@ GROUP = 1000
 """Documents that `paper` packing joins."""
 
 BATCH_DOCUMENTS, BATCH_CHARACTERS = 512, 1 << 20
-"""What is tokenised at once, at the most: enough to keep every core busy, little enough not to be felt in memory."""
+"""The most that is tokenised at once: enough to keep every core busy, and few megabytes of memory."""
 
 
 Request = dict[str, JsonValue]
@@ -66,7 +66,7 @@ class Recipe:
 
 
 def build_corpus(source: Source, out: str | Path, recipe: Recipe | None = None, *, trust_code: bool = False) -> Corpus:
-    """Build the corpus, or open it if just this one is there already.
+    """Build the corpus, or open it if the same corpus is there already.
 
     Nothing is left behind by a failure, and nothing that was there before is touched. `trust_code` lets a tokenizer run
     code that comes with it.
@@ -159,9 +159,9 @@ def _id_type(wanted: Literal["auto", "uint16", "uint32"], vocabulary: int) -> Id
 def _marks(recipe: Recipe, tokenizer: FastTokenizer) -> Marks:
     """The tokens that are put before and after documents, and at the head of blocks."""
     begin = tokenizer.bos_token_id
-    asked = {"--boundary begin": recipe.boundary == "begin", "--begin block": recipe.begin == "block"}
-    for option, is_asked in asked.items():
-        if is_asked and begin is None:
+    needs_begin = {"--boundary begin": recipe.boundary == "begin", "--begin block": recipe.begin == "block"}
+    for option, is_set in needs_begin.items():
+        if is_set and begin is None:
             raise CorpusError(f"{recipe.tokenizer}: the tokenizer has no begin token, which {option} needs.")
     if recipe.begin == "block" and recipe.packing != "stream":
         raise CorpusError(

@@ -17,7 +17,7 @@ from collapselab.disk import written_whole
 from collapselab.records.corpus import SPLITS, SplitRecord
 
 KINDS = ["lower-case word", "capitalised word", "punctuation", "other"]
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#999999"]  # Okabe and Ito: told apart by colour-blind readers too
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#999999"]  # Okabe and Ito: also colour-blind readers can distinguish them
 LARGEST = 12
 BEGINS = {
     "block": "at the head of every block; its position is no sample",
@@ -115,7 +115,7 @@ def _largest(split: Split, texts: list[str]) -> list[LargeClass]:
 
 def _shares(split: Split, kinds: list[str]) -> dict[str, dict[str, int]]:
     counts = split.token_counts
-    members = {kind: torch.tensor([found == kind for found in kinds]) for kind in KINDS}
+    members = {kind: torch.tensor([token_kind == kind for token_kind in kinds]) for kind in KINDS}
     return {
         kind: {"types": int((counts[member] > 0).sum()), "tokens": int(counts[member].sum())}
         for kind, member in members.items()

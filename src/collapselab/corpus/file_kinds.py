@@ -42,7 +42,7 @@ _SKIPPABLE = 0x184D2A50
 def file_kind(head: bytes, *, pointers_only: bool = False) -> str | None:
     """What a file with these first bytes is, and what to do; None for what may be text."""
     if head.startswith(LFS_POINTER):
-        return "a git-LFS pointer, in place of a file that was not downloaded. Download it: git lfs pull."
+        return "a git-LFS pointer, in place of a file that was not downloaded. Fetch it: git lfs pull."
     if pointers_only:
         return None
     for beginning, (kind, advice) in _KINDS.items():
@@ -56,7 +56,7 @@ def file_kind(head: bytes, *, pointers_only: bool = False) -> str | None:
 def check_zstd(path: Path) -> None:
     """Refuse a `.zst` file whose last frame is cut short, or with something else after its frames.
 
-    The library reads such a file without a word, up to where it ends. The lengths of frames and blocks are in the
+    The library reads such a file up to its end without an error. The lengths of frames and blocks are in the
     file, so that nothing needs to be decompressed.
     """
     size, position, last = path.stat().st_size, 0, True

@@ -61,14 +61,14 @@ def check_file(path: Path) -> None:
     """Refuse what is not text, JSON or Parquet by its first bytes, and a `.zst` file that is not whole."""
     with _one_error(path):
         with path.open("rb") as file:
-            found = file_kind(file.read(HEAD_BYTES), pointers_only=_ending(path) == ".parquet" or is_compressed(path))
-        if found is None and path.suffix == ".zst":
+            problem = file_kind(file.read(HEAD_BYTES), pointers_only=_ending(path) == ".parquet" or is_compressed(path))
+        if problem is None and path.suffix == ".zst":
             check_zstd(path)
-        if found is None and _ending(path) != ".parquet":
+        if problem is None and _ending(path) != ".parquet":
             with _opened(path) as file:
-                found = file_kind(file.read(HEAD_BYTES))
-    if found is not None:
-        raise CorpusError(f"{path}: {found}")
+                problem = file_kind(file.read(HEAD_BYTES))
+    if problem is not None:
+        raise CorpusError(f"{path}: {problem}")
 
 
 def is_compressed(path: Path) -> bool:
@@ -90,7 +90,7 @@ def column_text(row: Mapping[str, object], where: str, reading: Reading) -> str:
             return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         half = f"\\u{ord(text[error.start]):04x}, half a character"
         raise CorpusError(
-            f"{where}: column {reading.text_column!r} holds {half}. Go on with --errors replace."
+            f"{where}: column {reading.text_column!r} holds {half}. Use --errors replace to continue."
         ) from error
     if size > reading.max_document:
         raise _too_long(where, reading)
@@ -195,7 +195,7 @@ def _plain(value: "pyarrow.Scalar", where: str, reading: Reading) -> str | None:
     try:
         return str(raw.to_pybytes(), "utf-8", reading.errors)
     except UnicodeDecodeError as error:
-        raise CorpusError(f"{where}: the text is not UTF-8. Go on with --errors replace.") from error
+        raise CorpusError(f"{where}: the text is not UTF-8. Use --errors replace to continue.") from error
 
 
 def _lines(path: Path, reading: Reading) -> Iterator[tuple[int, str, int]]:
@@ -218,7 +218,7 @@ def _lines(path: Path, reading: Reading) -> Iterator[tuple[int, str, int]]:
                 where = position + error.start
                 raise CorpusError(
                     f"{path}: byte {raw[error.start]:#04x} at position {where:,} (line {number:,}) is not UTF-8. "
-                    "Go on with --errors replace."
+                    "Use --errors replace to continue."
                 ) from error
             position += len(raw)
             yield number, line.removesuffix("\n").removesuffix("\r"), len(raw)

@@ -184,10 +184,10 @@ def _expanded(name: str) -> list[Path]:
     path = Path(name)
     with disk_errors(path, reading=True):
         if path.is_dir():
-            found = sorted(file for file in _walk(path) if file.is_file() and not file.name.startswith("."))
-            if not found:
+            files = sorted(file for file in _walk(path) if file.is_file() and not file.name.startswith("."))
+            if not files:
                 raise CorpusError(f"{path}: the folder is empty.")
-            return found
+            return files
         if not path.exists():
             known = ", ".join([*SOURCES, *ALIASES])
             raise CorpusError(f"{name}: no such file. A source is a file, a folder, or one of {known}.")

@@ -1,8 +1,8 @@
 """Tokenizers: a folder's, a GGUF file's, the hub's, or one trained here on the training documents.
 
 `load_tokenizer` is the only place of the project that loads one. Code that comes with a tokenizer runs only if the
-user trusts it, and nothing is asked on the terminal. Those that build a corpus are checked on one sentence first: a
-tokenizer whose files are incomplete can load without a word and encode nothing.
+user trusts it, and no question is put on the terminal. Before a corpus is built with a tokenizer, it is checked on one
+sentence: a tokenizer whose files are incomplete can load without an error and encode nothing.
 """
 
 import hashlib
@@ -94,9 +94,9 @@ def load_tokenizer(name: str | Path, *, trust_code: bool = False) -> "FastTokeni
 
 
 def tokenizer_hash(tokenizer: "FastTokenizer") -> str:
-    """16 hex digits that stand for the token ids that a tokenizer makes of a text.
+    """A hash, in 16 hex digits, of which token ids a tokenizer makes of a text.
 
-    They are those of the vocabulary with its added tokens, of the model's merges or scores, and of the ids of
+    It is over the vocabulary with its added tokens, the model's merges or scores, and the ids of
     `PROBES` with and without special tokens. Normaliser and pre-tokenizer count by what they do to the probes, not by
     how they are written down: a GGUF file and a later version of the library write the same ones differently.
     """
@@ -146,7 +146,7 @@ def _in_folder(path: Path) -> Pretrained:
         raise CorpusError(f"{path}: {len(packed)} .gguf files; name one of them, such as {packed[0]}.")
     raise CorpusError(
         f"{path}: the folder holds no tokenizer (no tokenizer.json). Name the folder or the hub's name of the model "
-        "whose tokenizer it shall be."
+        "whose tokenizer you want."
     )
 
 

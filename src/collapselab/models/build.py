@@ -32,7 +32,7 @@ FEED_FORWARD_SIZES = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_siz
 WIDE_SIZES = (*HEAD_SIZES, *FEED_FORWARD_SIZES, "attention_hidden_size", "embed_proj_dim")
 # Settings about another vocabulary, code that comes with a checkpoint, or weights that are not there.
 LEFT_OUT = ("_token_id", "auto_map", "quantization_config")
-# What is raised on a configuration that makes no sense.
+# What the library raises for an impossible configuration.
 REFUSALS = (
     StrictDataclassError, ValueError, TypeError, KeyError, AttributeError, RuntimeError, ImportError, ZeroDivisionError
 )  # fmt: skip
@@ -202,9 +202,9 @@ def _check_rotary(path: Path, config: PreTrainedConfig) -> None:
 def _check_outline(path: Path, model: PreTrainedModel, shape: tuple[int, int]) -> None:
     """Refuse a model that did not take the sizes where they are measured: at its embeddings and its output layer."""
     for layer in _embeddings(model):
-        found = None if layer is None else tuple(layer.weight.shape)
-        if found != shape:
-            raise ModelError(f"{path}: {model.config.model_type} has embeddings of {found}, not {shape}.")
+        actual = None if layer is None else tuple(layer.weight.shape)
+        if actual != shape:
+            raise ModelError(f"{path}: {model.config.model_type} has embeddings of {actual}, not {shape}.")
     _check_tied(model)
 
 

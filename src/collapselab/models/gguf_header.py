@@ -1,6 +1,6 @@
 """What a GGUF file says it holds, read and checked before a model is built of it.
 
-The library takes its own defaults for what a file does not say: from three strings it builds a model of seven billion
+The library uses its own defaults for what a file does not state: from three strings it builds a model of seven billion
 parameters. Here a file names its architecture, width and depth, has a tensor for each block, and is as long as its
 tensors are. Every length is compared with what is left of the file before it is used, so that reading always ends.
 """
@@ -68,12 +68,12 @@ def read_header(path: Path, *, name: str) -> GgufHeader:
             raise ModelError(f"{name}: GGUF of version {version}; versions 2 and 3 can be read. Convert it again.")
         tensors, values = reader.number("<Q"), reader.number("<Q")
         metadata = {reader.text(): reader.value(reader.number("<I")) for _ in range(values)}
-        found = dict(reader.tensor() for _ in range(tensors))
+        entries = dict(reader.tensor() for _ in range(tensors))
         alignment = metadata.get("general.alignment", ALIGNMENT)
         if not isinstance(alignment, int) or alignment < 1:
             raise ModelError(f"{name}: general.alignment is {alignment!r}; a positive number is needed.")
         start = -(-file.tell() // alignment) * alignment
-    header = GgufHeader(metadata, found, start, reader.size)
+    header = GgufHeader(metadata, entries, start, reader.size)
     _check_content(header, name)
     _check_size(header, name)
     return header
@@ -157,9 +157,9 @@ def _check_content(header: GgufHeader, name: str) -> None:
             f"{name}: one of {header.metadata['split.count']} parts. Merge them (llama-gguf-split --merge)."
         )
     width, depth = header.setting("embedding_length"), header.setting("block_count")
-    found = header.tensors["token_embd.weight"].shape[0]
-    if width != found:
-        raise ModelError(f"{name}: embedding_length is {width}, but token_embd.weight is {found:,} wide.")
+    actual = header.tensors["token_embd.weight"].shape[0]
+    if width != actual:
+        raise ModelError(f"{name}: embedding_length is {width}, but token_embd.weight is {actual:,} wide.")
     blocks = {key.split(".")[1] for key in header.tensors if key.startswith("blk.")}
     if depth != len(blocks):
         raise ModelError(f"{name}: block_count is {depth}, but its tensors are those of {len(blocks):,} blocks.")

@@ -1,9 +1,9 @@
 """Models, loaded strictly.
 
-The library forgives: it initialises missing weights at random, drops weights that it has no place for, makes a decoder
-of an encoder and a language model of a classifier. Here every weight that the model needs is in the checkpoint, every
-weight of its modules in the checkpoint is in the model, or it is refused. Code that comes with a model does not run
-unless asked for, and pickles are read for their tensors only.
+The library is lenient: it initialises missing weights at random, drops weights that the model has no place for, loads
+an encoder as a decoder and a classifier as a language model. Here every weight that the model needs is in the
+checkpoint, every weight of its modules in the checkpoint is in the model, or it is refused. Code that comes with a
+model does not run unless the user asks for it, and pickles are read for their tensors only.
 """
 
 import hashlib
@@ -106,7 +106,7 @@ def find_device(name: str) -> torch.device:
 
 
 def model_hash(model: "PreTrainedModel") -> str:
-    """16 hex digits that stand for what the model computes: its configuration and the numbers in its weights.
+    """A hash, in 16 hex digits, of what the model computes: its configuration and the numbers in its weights.
 
     The same wherever the model was loaded from and whichever device it is on. Half-precision weights are the float32
     numbers they are equal to, so that loading them as float32 changes nothing; rounding to half precision does.
@@ -115,7 +115,7 @@ def model_hash(model: "PreTrainedModel") -> str:
     digest = hashlib.blake2b(json.dumps(settings, sort_keys=True, default=str).encode(), digest_size=8)
     seen: set[int] = set()
     for name, tensor in sorted(model.state_dict(keep_vars=True).items()):
-        if id(tensor) not in seen:  # tied ones once
+        if id(tensor) not in seen:  # tied tensors once
             seen.add(id(tensor))
             if tensor.is_meta:
                 raise ModelError(f"the model's {name} is not in memory but offloaded. Load all of it on one device.")
@@ -221,10 +221,10 @@ def _check_weights(source: ModelSource, model: nn.Module, facts: "LoadingInfo") 
             "incomplete, or its config.json belongs to another."
         )
     if shapes := sorted(facts["mismatched_keys"]):
-        name, found, needed = shapes[0]
+        name, stored, needed = shapes[0]
         raise ModelError(
             f"{source.name}: {len(shapes):,} of {total} weights have another shape than config.json says: {name} is "
-            f"{tuple(found)}, not {tuple(needed)}."
+            f"{tuple(stored)}, not {tuple(needed)}."
         )
     if left := sorted(name for name in facts["unexpected_keys"] if _belongs(name, model)):
         raise ModelError(
@@ -236,7 +236,7 @@ def _check_weights(source: ModelSource, model: nn.Module, facts: "LoadingInfo") 
 def _belongs(name: str, model: nn.Module) -> bool:
     """Whether a weight left over would change what the model computes: it is of a module, or of a block, of the body.
 
-    A value head, a vision tower, a second output layer beside the body are other models' business.
+    A value head, a vision tower, a second output layer beside the body belong to other models.
     """
     if name.endswith(BUFFERS):
         return False
@@ -251,7 +251,7 @@ def _belongs(name: str, model: nn.Module) -> bool:
 
 @contextmanager
 def _in_one_message(source: ModelSource) -> Iterator[None]:
-    """Whatever the library says of files that it cannot read, as one error that names the model."""
+    """Turn whatever the library raises for files that it cannot read into one error that names the model."""
     from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError
 
@@ -267,7 +267,7 @@ def _in_one_message(source: ModelSource) -> Iterator[None]:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """What the library would print about the loading is in the errors here."""
+    """Let the library print nothing about the loading: what matters is in the errors here."""
     import transformers
 
     logging: Any = transformers.utils.logging

@@ -1,4 +1,4 @@
-"""A run's folder: what it is, how far it got, and from where it can go on.
+"""A run's folder: what it is, how far it got, and from where it can continue.
 
     <run>/run.json                 RunRecord: the complete configuration and provenance
           checkpoints/<epoch>/     a standard Hugging Face folder, and training.json: a CheckpointRecord, with the hash
@@ -13,6 +13,7 @@ A run is finished when every planned checkpoint is there.
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import sys
@@ -132,11 +133,11 @@ class RunFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.name = self.path.resolve().name
+        self.name = Path(os.path.abspath(path)).name  # its own where the folder is a link, not that of the other end
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes out while the block runs. The system lets go when this process ends, however it ends."""
+        """Keep other processes out while the block runs; the system releases the lock when this process ends."""
         if self.path.exists() and not self.path.is_dir():
             raise RunError(f"{self.path}: a file. Name a folder for the run.")
         if self.path.is_dir() and any(self.path.iterdir()) and not (self.path / ".lock").exists():
@@ -210,7 +211,7 @@ class RunFolder:
     def write_checkpoint(self, model: "PreTrainedModel", tokenizer: Path, known: CheckpointRecord) -> None:
         """Weights, configuration and tokenizer as the library reads them, and training.json with their hashes."""
         path = self.checkpoint_path(known.checkpoint)
-        shutil.rmtree(path, ignore_errors=True)  # one that was found damaged
+        shutil.rmtree(path, ignore_errors=True)  # a damaged one
         with folder_written_whole(path) as folder:
             with _quiet_library():
                 model.save_pretrained(folder)
@@ -320,11 +321,14 @@ class Checkpoint:
 def checkpoint_at(folder: str | Path) -> Checkpoint | None:
     """The checkpoint that a folder is, None where no run keeps one there.
 
-    Every folder above with a run.json is asked where it keeps the checkpoint of this name.
+    Every folder above it with a run.json says where that run keeps the checkpoint of this name.
     """
-    place = Path(folder).resolve()
-    above = (Checkpoint(RunFolder(path), place.name) for path in place.parents if RunFolder(path).exists())
-    return next((checkpoint for checkpoint in above if checkpoint.path == place), None)
+    for place in dict.fromkeys((Path(os.path.abspath(folder)), Path(folder).resolve())):  # a link, or what it links to
+        for above in place.parents:
+            checkpoint = Checkpoint(RunFolder(above), place.name)
+            if checkpoint.run.exists() and checkpoint.path == place:
+                return checkpoint
+    return None
 
 
 def verify_checkpoint(checkpoint: Checkpoint) -> CheckpointRecord:
