@@ -1,7 +1,8 @@
 """Two threads on a machine whose cores are busy with other work, against one thread alone on an idle one.
 
 OpenMP's threads wait for each other at the end of every parallel part. By default they spin while they wait, which
-takes the core from the thread that they wait for. `OMP_WAIT_POLICY=passive`, which the command line sets, lets them sleep.
+takes the core from the thread that they wait for. With
+`OMP_WAIT_POLICY=passive`, which the command line sets, they sleep.
 """
 
 import os

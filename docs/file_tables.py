@@ -12,7 +12,8 @@ from collections.abc import Callable
 from collapselab.analysis.statements import STATEMENTS
 from collapselab.analysis.stored import SummaryRecord
 from collapselab.record import Record
-from collapselab.records.run import Checkpoint, RunRecord, StepEntry
+from collapselab.records.corpus import CorpusRecord
+from collapselab.records.run import CheckpointRecord, RunRecord, StepEntry
 from collapselab.records.suite import FailureRecord, SuiteRecord
 from collapselab.records.tables import TABLES, TablesRecord
 from collapselab.suite.collect import NOT_COLUMNS
@@ -63,8 +64,9 @@ def setting_columns() -> str:
 
 
 FILE_TABLES: dict[str, Callable[[], str]] = {
+    "corpus.json": keys(CorpusRecord),
     "run.json": keys(RunRecord),
-    "training.json": keys(Checkpoint),
+    "training.json": keys(CheckpointRecord),
     "log.jsonl": lambda: _table("key", meanings(StepEntry)),
     "suite.json": keys(SuiteRecord),
     "failed": keys(FailureRecord),

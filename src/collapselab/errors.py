@@ -33,7 +33,7 @@ class DamagedError(UserError):
 
 
 class Busy(RunError):
-    """Another process is at it."""
+    """Another process is working on it."""
 
 
 class Interrupted(BaseException):

@@ -24,7 +24,7 @@ from collapselab.measurement.sample import Sample
 from collapselab.measurement.show import shown
 from collapselab.measurement.spread import Spread
 from collapselab.models.build import build_config, build_model
-from collapselab.models.evaluate import split_scores
+from collapselab.models.scores import split_scores
 from collapselab.models.taps import output_layer
 from collapselab.records.options import Options
 from collapselab.records.result import Result

@@ -8,8 +8,9 @@ from torch.testing import assert_close
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, GPTNeoForCausalLM, OPTConfig, PreTrainedConfig
 
 from collapselab.errors import ModelError
-from collapselab.models.build import FAMILIES, architecture, build_config, build_model
-from collapselab.models.gpt_neo import FusedSelfAttention
+from collapselab.models.build import architecture, build_config, build_model
+from collapselab.models.families import FAMILIES
+from collapselab.models.fused_kernels import FusedSelfAttention
 
 TINY = {"width": 32, "depth": 2, "vocabulary": 41, "positions": 12}
 DROPOUTS = {
@@ -319,8 +320,8 @@ def test_rotary_families_refuse_heads_of_odd_size(family: str, width: int, head_
         ("gpt9", {}, r"names no model_type that the transformers library knows \('gpt9'\)"),
         (["gpt2"], {}, r"names no model_type"),
         ("llama", {"hidden_size": "wide"}, r"config.json: not a configuration of llama: .*hidden_size"),
-        ("gpt2", {"n_head": 0}, r"config.json: gpt2 cannot be made so"),
-        ("gpt2", {"n_embd": 0, "n_head": 1, "n_inner": 4}, r"config.json: gpt2 cannot be made so"),
+        ("gpt2", {"n_head": 0}, r"config.json: gpt2 cannot be built with these sizes"),
+        ("gpt2", {"n_embd": 0, "n_head": 1, "n_inner": 4}, r"config.json: gpt2 cannot be built with these sizes"),
         ("gpt2", {"n_head": 12}, r"width 32 does not fit its 12 heads. Choose a multiple of 12\.$"),
         ("gemma", {"hidden_size": 3072, "num_attention_heads": 16, "head_dim": 256}, r"width 32 does not fit its 16 heads. Choose a multiple of 48\.$"),
         ("phi", {"hidden_size": 2048, "num_attention_heads": 16}, r"makes heads of 2 numbers, and positions turn 50% of them in pairs. Width 64 would do\.$"),

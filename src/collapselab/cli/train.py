@@ -11,12 +11,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from collapselab.cli.options import JsonOption
+from collapselab.models.families import FAMILIES
 from collapselab.training.heads import HEADS
 from collapselab.training.interventions import INTERVENTIONS
 from collapselab.training.optimizers import OPTIMIZERS
 
 if TYPE_CHECKING:
-    from collapselab.records.run import Checkpoint
+    from collapselab.records.run import CheckpointRecord
 
 MODEL, LENGTH, OPTIMISER, RUNNING = "Model", "Length and batch", "Optimiser", "Running"
 DRAWING = "How tokens are drawn"
@@ -30,7 +31,11 @@ def train(
     depth: Annotated[int, typer.Option(help="Number of blocks.", rich_help_panel=MODEL)],
     family: Annotated[
         str,
-        typer.Option(help="gpt-neo, gpt2, llama, pythia, qwen3, or a config.json to resize.", rich_help_panel=MODEL),
+        typer.Option(
+            help=f"{', '.join(FAMILIES)}, or a config.json to resize.",
+            autocompletion=lambda incomplete: [name for name in FAMILIES if name.startswith(incomplete)],
+            rich_help_panel=MODEL,
+        ),
     ] = "gpt-neo",
     head_size: Annotated[
         int | None,
@@ -186,7 +191,7 @@ def sample(
     print(json.dumps(texts, ensure_ascii=False) if as_json else "\n\n".join(texts))
 
 
-def _print_checkpoints(out: Path, made: "list[Checkpoint]") -> None:
+def _print_checkpoints(out: Path, made: "list[CheckpointRecord]") -> None:
     table = Table(
         "checkpoint", "step", "train loss", "val loss", "val accuracy", "perplexity", box=None, header_style="bold"
     )

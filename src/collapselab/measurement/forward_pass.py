@@ -19,8 +19,7 @@ from collapselab.measurement.resume import Store
 from collapselab.measurement.sample import ByLayer, Sample
 from collapselab.measurement.shards import ClassShards
 from collapselab.measurement.sums import LAST, Gathered, LayerKey, empty_like
-from collapselab.models.evaluate import mask_inputs
-from collapselab.models.scores import Scorer
+from collapselab.models.scores import Scorer, mask_inputs
 from collapselab.models.taps import features, layer_features
 from collapselab.progress import Advance, progress
 from collapselab.records.options import Options

@@ -12,6 +12,7 @@ from torch import nn
 from collapselab.corpus.blocks import Corpus
 from collapselab.disk import check_writable
 from collapselab.errors import ConfigError, DiskError, Interrupted, UserError
+from collapselab.hub import Pretrained
 from collapselab.measurement.compare_tokenizers import compare_tokenizers
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.finished import Finished, files_hash, place_in
@@ -19,18 +20,17 @@ from collapselab.measurement.model import Subject
 from collapselab.measurement.model_warnings import ModelFacts
 from collapselab.measurement.resume import Store
 from collapselab.measurement.task import Task
-from collapselab.models.find import Source, find_models
-from collapselab.models.place import place_of, weights_on_disk
+from collapselab.models.find import ModelSource, checkpoint_model, find_models, place_of, weights_on_disk
 from collapselab.records.options import Options
 from collapselab.records.result import Result, Results, check_suffix, write
-from collapselab.records.run import verify_checkpoint
+from collapselab.records.run import Checkpoint, verify_checkpoint
 
 NUMBERING = "classes of the sample"
 """How the tables of an unfinished measurement number classes; earlier versions numbered the whole vocabulary."""
 
 
 def measure(
-    model: str | Path | Source | nn.Module | Sequence[str | Path],
+    model: str | Path | Checkpoint | nn.Module | Sequence[str | Path],
     corpus: str | Path | Corpus,
     *,
     layers: Literal["last", "all"] = "last",
@@ -100,8 +100,10 @@ def measure(
     found: Result | Results
     if isinstance(model, nn.Module):
         found = stage.of_module(model)
+    elif isinstance(model, Checkpoint):
+        found = stage.of_source(checkpoint_model(model))
     else:
-        found = stage.of_source(model) if isinstance(model, Source) else stage.of_names(_names(model))
+        found = stage.of_names(_names(model))
     if out is not None and stage.processes.first:
         write(out, found)
     return found
@@ -142,7 +144,7 @@ class _Stage:
                 self._say(str(error))
         return Results(results, failures)
 
-    def of_source(self, source: Source) -> Result:
+    def of_source(self, source: ModelSource) -> Result:
         from collapselab.models.load import find_device
 
         place = place_of(source)
@@ -151,28 +153,29 @@ class _Stage:
         )
         device = self.processes.device(self.device)
         named = {"model": source.name, "revision": source.revision, "device": find_device(device).type}
-        folder = Path(source.path).resolve().parents[1] / "measure" if source.run else None
-        kept = self._finished(folder / f"{source.checkpoint}.json" if folder else self._place(named))
-        files = files_hash(source.path) if kept.path else None
+        checkpoint = source.checkpoint
+        kept = self._finished(checkpoint.measurement if checkpoint else self._place(named))
+        files = files_hash(source.path) if kept.path and source.path else None
         if (found := self._found(kept, source.name, files_hash=files)) is not None:
             return found
         loaded = self._loaded(source, place, device)
         about = ModelFacts(tokenizers, weights_on_disk(source, place))
-        task = self._task(loaded, source.name, source.run, source.checkpoint or source.revision, about)
+        run, step = (checkpoint.run.name, checkpoint.name) if checkpoint else ("", source.revision)
+        task = self._task(loaded, source.name, run, step, about)
         task.identity["files_hash"] = files
         if (found := self._found(kept, source.name, model_hash=task.identity["model_hash"])) is not None:
             return found
-        moments_to = folder / f"{source.checkpoint}.safetensors" if folder else None
-        return self._measured(task, folder / ".state" if folder else self.state, kept, moments_to)
+        state = checkpoint.run.measurements / ".state" if checkpoint else self.state
+        return self._measured(task, state, kept, checkpoint.moments if checkpoint else None)
 
-    def _loaded(self, source: Source, place: dict[str, Any], device: str) -> nn.Module:
+    def _loaded(self, source: ModelSource, place: Pretrained, device: str) -> nn.Module:
         import torch
 
         from collapselab.models.load import load_model
 
         dtype = None if self.options.dtype is None else getattr(torch, self.options.dtype)
-        if source.run:
-            verify_checkpoint(Path(source.path))
+        if source.checkpoint is not None:
+            verify_checkpoint(source.checkpoint)
         return load_model(source, device=device, dtype=dtype, trust_code=self.trust_code, place=place)
 
     def of_module(self, model: nn.Module) -> Result:

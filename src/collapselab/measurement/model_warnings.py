@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from collapselab.measurement.compare_tokenizers import Tokenizers
-from collapselab.models.stored import StoredWeights, quantised_as
 from collapselab.models.taps import bare_model
+from collapselab.models.weight_files import StoredWeights, quantised_as
 
 CONVERSATION = re.compile(r"(^|[-_.])(instruct|chat|it|sft|dpo|rlhf)($|[-_.@\d])", re.IGNORECASE)
 """Parts of a name that say that a model was trained on conversations."""

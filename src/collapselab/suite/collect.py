@@ -12,7 +12,7 @@ from typing import Any, final
 from collapselab.disk import disk_errors
 from collapselab.errors import DamagedError, RunError, UserError
 from collapselab.records.result import Result
-from collapselab.records.run import Checkpoint, RunFolder, RunRecord, identity
+from collapselab.records.run import Checkpoint, CheckpointRecord, RunFolder, RunRecord, identity
 from collapselab.records.tables import RUNS, Row, Run, hashed_files, write_tables
 from collapselab.records.versions import outdated
 from collapselab.suite.folder import Failure, SuiteFolder
@@ -98,7 +98,7 @@ def _checkpoint_rows(path: Path, tables: SuiteTables) -> list[Run]:
         if known is None:
             continue
         rows.append(_run_row(path.name, record, known))
-        measurement = path / "measure" / f"{checkpoint}.json"
+        measurement = Checkpoint(folder, checkpoint).measurement
         if measurement.exists():
             for table, measured in _measured_rows(measurement, path.name, checkpoint, record, tables).items():
                 tables.add(table, measured)
@@ -115,7 +115,7 @@ def _check_identity(path: Path, record: RunRecord) -> None:
             )
 
 
-def _run_row(name: str, record: RunRecord, known: Checkpoint) -> Run:
+def _run_row(name: str, record: RunRecord, known: CheckpointRecord) -> Run:
     planned, settings = record.plan, record.settings
     return {
         **_setting_columns(name, settings, corpus=record.corpus.path, corpus_hash=record.corpus.hash),

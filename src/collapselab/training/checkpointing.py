@@ -13,10 +13,9 @@ from transformers import TrainerCallback
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import Interrupted, RunError
-from collapselab.models.evaluate import split_scores
-from collapselab.models.scores import Scores
+from collapselab.models.scores import Scores, split_scores
 from collapselab.progress import Advance
-from collapselab.records.run import Checkpoint, RunFolder, StepEntry
+from collapselab.records.run import CheckpointRecord, RunFolder, StepEntry
 from collapselab.signals import StopRequest
 from collapselab.training.trainer import LanguageTrainer, seed_step
 
@@ -148,7 +147,7 @@ class Checkpointing(TrainerCallback):
         if name not in self.missing:
             return
         scores = self._validation()
-        known = Checkpoint(
+        known = CheckpointRecord(
             run=self.run,
             checkpoint=name,
             step=step,
