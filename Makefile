@@ -43,8 +43,8 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# make bench            full sizes, a few minutes
-# make bench ARGS=--quick   small sizes, under a minute
+# make bench                   full sizes, under ten minutes on two cores
+# make bench ARGS=--quick      small sizes, under a minute; ARGS=--help for the rest
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
 

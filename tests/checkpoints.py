@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from collapselab.disk import sha256
-from collapselab.records.run import Checkpoint
+from collapselab.records.run import CheckpointRecord
 
 
 def save_checkpoint(model: Any, run: Path, name: str) -> None:
@@ -12,7 +12,7 @@ def save_checkpoint(model: Any, run: Path, name: str) -> None:
     folder = run / "checkpoints" / name
     model.save_pretrained(folder)
     files = {path.name: sha256(path) for path in folder.iterdir()}
-    known = Checkpoint(
+    known = CheckpointRecord(
         checkpoint=name, step=0, epoch=0.0, tokens=0, train_loss=None, val_loss=None, val_accuracy=None,
         perplexity=None, seconds=0.0, files=files,
     )  # fmt: skip

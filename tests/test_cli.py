@@ -128,3 +128,19 @@ def test_the_shell_does_not_wait_for_torch() -> None:
         check=True,
     )
     assert (result.stdout.strip(), result.stderr.strip()) == ("demo", "False")
+
+
+@pytest.mark.parametrize(("asked", "policy"), [(None, "passive"), ("active", "active")])
+def test_threads_wait_without_spinning_unless_the_user_says_otherwise(asked: str | None, policy: str) -> None:
+    code = (
+        "import os, sys\n"
+        "import collapselab.cli\n"
+        "assert 'torch' not in sys.modules, 'OpenMP has read its settings'\n"
+        "sys.argv = ['collapselab', '--version']\n"
+        "try:\n    collapselab.cli.main()\nexcept SystemExit:\n    print(os.environ['OMP_WAIT_POLICY'])\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    environment |= {} if asked is None else {"OMP_WAIT_POLICY": asked}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == policy

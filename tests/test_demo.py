@@ -22,7 +22,7 @@ from collapselab import demo as stage
 from collapselab.demo import Demo, default_jobs, demo, has_desktop, headline_table, show_page
 from collapselab.disk import read_document
 from collapselab.errors import ConfigError
-from collapselab.records.tables import read_results, read_runs, write_results, write_runs
+from collapselab.records.tables import RESULTS, RUNS
 from collapselab.report.story import load_story
 from report.suites import write_suite
 
@@ -91,10 +91,10 @@ def test_killed_and_started_again_it_ends_with_a_page_and_no_failure(finished: t
 
 def test_the_table_has_the_numbers_of_every_model_before_and_after_training(finished: tuple[Path, Demo]) -> None:
     _, made = finished
-    runs = {(run["run"], run["epoch"] == 0): run for run in read_runs(made.folder / "runs.csv")}
+    runs = {(run["run"], run["epoch"] == 0): run for run in RUNS.read(made.folder / "runs.csv")}
     rows = {
         (row.run, row.metric, row.checkpoint): row
-        for row in read_results(made.folder / "results.csv")
+        for row in RESULTS.read(made.folder / "results.csv")
         if row.split == "train"
     }
     assert [line.width for line in made.table] == [8, 12]
@@ -175,8 +175,8 @@ def test_a_run_that_fails_is_listed_and_the_page_is_made_of_the_others(
 
 
 def test_where_nothing_came_out_the_reason_stands_in_place_of_the_table(tmp_path: Path) -> None:
-    write_runs(tmp_path / "runs.csv", [run_of("a", epoch=None, val_loss=None, why="training failed: loss is nan.")])
-    write_results(tmp_path / "results.csv", [])
+    RUNS.write(tmp_path / "runs.csv", [run_of("a", epoch=None, val_loss=None, why="training failed: loss is nan.")])
+    RESULTS.write(tmp_path / "results.csv", [])
     story = load_story(tmp_path)
     assert headline_table(story) == []
     assert stage._sentences(story) == [

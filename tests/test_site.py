@@ -20,7 +20,7 @@ from collapselab.analysis.diagnosis import Finding
 from collapselab.analysis.prediction import Prediction
 from collapselab.analysis.relate import Relation
 from collapselab.analysis.trends import Trend
-from collapselab.records.tables import RESULT_COLUMNS, RUN_COLUMNS
+from collapselab.records.tables import RESULTS, RUNS
 from collapselab.suite.collect import NOT_COLUMNS, collect
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.job import perform
@@ -164,8 +164,8 @@ def listed(text: str) -> list[str]:
 
 
 TABLES = {
-    "runs.csv": (*RUN_COLUMNS, *(name for name in Settings.model_fields if name not in NOT_COLUMNS), "corpus"),
-    "results.csv": RESULT_COLUMNS,
+    "runs.csv": (*RUNS.columns, *(name for name in Settings.model_fields if name not in NOT_COLUMNS), "corpus"),
+    "results.csv": RESULTS.columns,
     **{
         f"{name}.csv": tuple(field.name for field in fields(kind))
         for name, kind in {

@@ -5,8 +5,8 @@ otherwise wait for torch before every word.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as in typing, whose import takes longer than all of this
 if TYPE_CHECKING:
     from collapselab.core.decisions import Decider, Decisions
     from collapselab.core.metrics import METRICS, Measurement, collapse_metrics
@@ -38,10 +38,11 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"collapselab.{_HOMES[name]}"), name)
+    value: object = getattr(import_module(f"collapselab.{_HOMES[name]}"), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,6 @@
 """demo: everything once, small and offline: text, six models, measurements, statements, a page.
 
-All of it goes by what is in the folder: interrupted, the same call goes on; finished, it reads what is there. An
+All of it goes by what is in the folder: interrupted, the same call continues; finished, it reads what is there. An
 analysis or a page that was made from other tables, or by another version of the program, is made again.
 """
 
@@ -170,7 +170,7 @@ def _drawn(story: Story) -> Path:
 
 
 def _sentences(story: Story) -> list[str]:
-    """The answer that stands at the top of the page."""
+    """The answer at the top of the page."""
     if story.problem is not None:
         return [story.problem]
     return [headline(story, strip(story)), *(sentence.text for sentence in opening(story))]

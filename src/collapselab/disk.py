@@ -1,4 +1,4 @@
-"""How files are written (whole or not at all), verified, locked and hashed, and what is said when the disk refuses.
+"""How files are written (whole or not at all), verified, locked and hashed, and the messages when the disk refuses.
 
 A file is written under a temporary name beside its own, which it takes when it is finished. The temporary name holds
 the machine and the process: whoever writes in that folder next removes what a killed process has left behind, and
@@ -82,14 +82,14 @@ def folder_written_whole(path: str | Path) -> Iterator[Path]:
                     _flush(inside, mode & 0o666)
                 elif inside.is_dir():
                     inside.chmod(mode)
-            partial.chmod(mode)  # who copies a folder into it copies that one's permissions too
+            partial.chmod(mode)  # copying a folder into it copies that folder's permissions too
             os.replace(partial, path)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
 
 
 def check_writable(path: str | Path) -> None:
-    """DiskError if a file cannot be written here: asked before the work whose result it is to hold."""
+    """DiskError if a file cannot be written here: called before the work whose result it will hold."""
     path = Path(path)
     if path.is_dir():
         raise DiskError(f"{path}: a folder, where a file is to be written. Name a file in it.")
@@ -111,8 +111,8 @@ def make_folder(path: str | Path) -> None:
 def sweep(folder: str | Path) -> None:
     """Remove from a folder the temporary files and folders of processes that no longer run."""
     for path in Path(folder).glob(".*"):
-        found = _LEFT.fullmatch(path.name)
-        if found is not None and _is_left_behind(path, found["host"], int(found["process"])):
+        name = _LEFT.fullmatch(path.name)
+        if name is not None and _is_left_behind(path, name["host"], int(name["process"])):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:
@@ -150,10 +150,10 @@ def read_document(path: str | Path, *, unchecked: bool = False) -> dict[str, Any
     if expected is None and unchecked and document.get("format", 1) == 1:
         return document
     try:
-        found = checksum_of(document)
+        actual = checksum_of(document)
     except ValueError:  # NaN or infinity, which are never written
-        found = None
-    if expected is None or expected != found:
+        actual = None
+    if expected is None or expected != actual:
         what = "has no checksum" if expected is None else "was changed after it was written, its checksum differs"
         raise DamagedError(f"{path}: damaged or edited; it {what}.")
     return document
@@ -214,10 +214,11 @@ _REFUSALS = {
 
 
 @contextmanager
-def locked(path: str | Path, *, wait: bool = False, busy: str = "another process is at it.") -> Iterator[None]:
-    """Hold the lock of a file while the block runs; `Busy` with these words if another has it, or wait for that one.
+def locked(path: str | Path, *, wait: bool = False, busy: str = "another process is working on it.") -> Iterator[None]:
+    """Hold the lock of a file while the block runs; `Busy` with this message if another process has it.
 
-    The system releases it when the process ends, however it ends. Machines that share the folder share the lock.
+    `wait` waits for the other process instead. The system releases the lock when the process ends, however it ends.
+    Machines that share the folder share the lock.
     """
     path = Path(path)
     with disk_errors(path):
@@ -275,7 +276,7 @@ def _is_running(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except (PermissionError, OverflowError):  # somebody else's; no process of ours
+    except (PermissionError, OverflowError):  # of another user; not a process of ours
         return True
     return True
 

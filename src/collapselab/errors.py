@@ -5,7 +5,7 @@ The numerical core raises `ValueError` instead: its callers are programs, and it
 
 
 class UserError(Exception):
-    """Something the user must change before the command can go on."""
+    """Something the user must change before the command can continue."""
 
 
 class CorpusError(UserError):
@@ -21,7 +21,7 @@ class ConfigError(UserError):
 
 
 class RunError(UserError):
-    """A run that cannot start, go on or be read."""
+    """A run that cannot start, continue or be read."""
 
 
 class DiskError(UserError):
@@ -33,13 +33,13 @@ class DamagedError(UserError):
 
 
 class Busy(RunError):
-    """Another process is at it."""
+    """Another process is working on it."""
 
 
 class Interrupted(BaseException):
     """Work that a signal stopped, with everything saved.
 
-    As KeyboardInterrupt it is no Exception: nobody who goes on after an error takes it for one.
+    As KeyboardInterrupt it is no Exception: code that continues after an error does not catch it.
     """
 
     def __init__(self, message: str, signal: int) -> None:

@@ -1,19 +1,55 @@
-"""Whether the Hugging Face hub can be reached, and how to get along without it.
+"""The Hugging Face hub: whether it can be reached, what is in its cache, and where the library finds a model.
 
-The library goes on trying for most of a minute. Here the hub is asked once, for a few seconds, looking up its name
-included; if it does not answer, only the cache on this machine is searched.
+The library tries for most of a minute to reach the hub. Here one request is sent, for a few seconds, including
+the time to look up its name; if it does not answer, only the cache on this machine is searched.
 """
 
+import importlib.util
 import re
 import threading
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, final
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 HUB_SECONDS = 3.0
-"""How long the hub may take to show that it is there."""
+"""How long the hub may take to answer."""
+
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+"""How a file begins that git leaves in place of a large file that was not downloaded."""
 
 _IDENTITY = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
+
+
+@final
+@dataclass(frozen=True)
+class Pretrained:
+    """Where the library finds a model or a tokenizer: a folder, a GGUF file in it, or an id on the hub."""
+
+    path: str
+    """The folder; the id if it is not on this machine."""
+    gguf_file: str | None = None
+    revision: str | None = None
+    is_local: bool = True
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the library's `from_pretrained`."""
+        arguments = {"pretrained_model_name_or_path": self.path, "local_files_only": self.is_local}
+        if self.gguf_file is not None:
+            return arguments | {"gguf_file": self.gguf_file}
+        return arguments if self.is_local else arguments | {"revision": self.revision}
+
+    @property
+    def file(self) -> Path:
+        """The folder or GGUF file on this machine."""
+        return Path(self.path) if self.gguf_file is None else Path(self.path) / self.gguf_file
+
+
+def in_gguf(file: Path) -> Pretrained | None:
+    """A GGUF file as the library finds it; None where the package gguf, which it needs, is not installed."""
+    return None if importlib.util.find_spec("gguf") is None else Pretrained(str(file.parent), gguf_file=file.name)
 
 
 def hub_answers() -> bool:
@@ -24,9 +60,9 @@ def hub_answers() -> bool:
         return False
     answers: list[bool] = []
     # A thread, because the timeout of a request does not limit the time that looking up a name takes.
-    asking = threading.Thread(target=lambda: answers.append(_answers(constants.ENDPOINT)), daemon=True)
-    asking.start()
-    asking.join(HUB_SECONDS)
+    request = threading.Thread(target=lambda: answers.append(_answers(constants.ENDPOINT)), daemon=True)
+    request.start()
+    request.join(HUB_SECONDS)
     return answers == [True]
 
 
@@ -39,19 +75,19 @@ def hub_id(name: str) -> tuple[str, str | None] | None:
 
 
 def cached_folder(identity: str, revision: str | None = None, *, file: str = "config.json") -> Path | None:
-    """The folder of a model in the hub's cache on this machine, None unless it holds the file; nothing is asked."""
+    """The folder of a model in the hub's cache on this machine, None unless it holds the file; no network is used."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
     try:
-        found = try_to_load_from_cache(identity, file, revision=revision)
-    except HFValidationError:  # what the hub does not take for a name was never fetched from it
+        cached = try_to_load_from_cache(identity, file, revision=revision)
+    except HFValidationError:  # a name that the hub does not accept was never downloaded from it
         return None
-    return Path(found).parent if isinstance(found, str) else None
+    return Path(cached).parent if isinstance(cached, str) else None
 
 
 def download_command(identity: str, revision: str | None = None) -> str:
-    """The command that fetches a model or tokenizer from the hub into a folder DIR."""
+    """The command that downloads a model or tokenizer from the hub into a folder DIR."""
     return f"hf download {identity}{f' --revision {revision}' if revision else ''} --local-dir DIR"
 
 
@@ -61,5 +97,5 @@ def _answers(address: str) -> bool:
             return True
     except HTTPError:
         return True
-    except (OSError, ValueError):  # no network; an address that is none
+    except (OSError, ValueError):  # no network; not an address
         return False

@@ -1,4 +1,4 @@
-"""Progress on stderr, with the rate of late and the time left, for whatever takes more than a moment.
+"""Progress on stderr, with the recent rate and the time left, for whatever takes more than a moment.
 
 On a terminal it is one line that moves. Elsewhere, as in the log of a cluster's job, it is a plain line a minute.
 """
@@ -49,13 +49,13 @@ def progress(what: str, *, total: float | None = None, unit: str, quiet: bool = 
     plain = not console.is_terminal and not quiet
     with Progress(*columns, console=console, speed_estimate_period=30, disable=quiet) as display:
         task = display.add_task(what, total=total, note="")
-        told = time.monotonic()
+        printed = time.monotonic()
 
         def advance(amount: float, /, *, note: str = "") -> None:
-            nonlocal told
+            nonlocal printed
             display.update(task, advance=amount, note=note)
-            if plain and time.monotonic() - told >= PLAIN_SECONDS:
-                told = time.monotonic()
+            if plain and time.monotonic() - printed >= PLAIN_SECONDS:
+                printed = time.monotonic()
                 print(_plain_line(display.tasks[0], unit), file=sys.stderr, flush=True)
 
         yield advance

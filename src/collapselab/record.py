@@ -28,10 +28,15 @@ FiniteOrNone = Annotated[float | None, BeforeValidator(_finite_or_none)]
 """A number, or None where there is none; what is not finite (the perplexity of a huge loss) is None."""
 
 
-class Record(BaseModel):
-    """Base of every document that a folder of ours holds. `format` 1 was written without a checksum."""
+class Part(BaseModel):
+    """Base of what a record is made of: named, typed fields."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class Record(Part):
+    """Base of every document that a folder of ours holds. `format` 1 was written without a checksum."""
+
     compact: ClassVar[bool] = False
 
     format: Literal[1, 2] = 2

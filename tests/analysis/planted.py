@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from collapselab.analysis.models import Models, combine
-from collapselab.records.tables import RUN_COLUMNS, Row, Run
+from collapselab.records.tables import RUNS, Row, Run
 
 
 def run_of(name: str, **given: Any) -> Run:
@@ -16,8 +16,8 @@ def run_of(name: str, **given: Any) -> Run:
         "run": name, "checkpoint": "1", "family": "gpt-neo", "width": 64, "depth": 2, "epochs": 1.0, "epoch": 1.0,
         "weight_decay": 0.0, "lr": 1e-3, "seed": 0, "parameters": 1000, "tokens": 10_000,
     }  # fmt: skip
-    extra = {key: value for key, value in given.items() if key not in RUN_COLUMNS}
-    return {column: {**usual, **given}.get(column) for column in RUN_COLUMNS} | extra
+    extra = {key: value for key, value in given.items() if key not in RUNS.columns}
+    return {column: {**usual, **given}.get(column) for column in RUNS.columns} | extra
 
 
 def row_of(run: Run, metric: str, value: float | None, *, null: float | None = None) -> Row:

@@ -14,7 +14,7 @@ from collapselab.analysis.subsets import WITHIN
 from collapselab.analysis.verdict import Verdict, is_shown
 from collapselab.errors import ConfigError, RunError
 from collapselab.records.published import import_published
-from collapselab.records.tables import Row, Run, write_results, write_runs
+from collapselab.records.tables import RESULTS, RUNS, Row, Run
 
 PUBLISHED = Path(__file__).parents[2].parent / "shared" / "reference" / "lc-2024_05_18.csv"
 needs_published = pytest.mark.skipif(not PUBLISHED.is_file(), reason="the published table is not beside this checkout")
@@ -34,8 +34,8 @@ CONTRACT = {  # r, R² and p of METRICS.md
 def published(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
     folder = tmp_path_factory.mktemp("published")
     runs, rows = import_published(PUBLISHED)
-    write_runs(folder / "runs.csv", runs)
-    write_results(folder / "results.csv", rows)
+    RUNS.write(folder / "runs.csv", runs)
+    RESULTS.write(folder / "results.csv", rows)
     start = time.process_time()
     analysis = analyze(folder)
     assert time.process_time() - start < 60  # seconds of work; the clock would also count what else runs here
@@ -47,8 +47,8 @@ def table_1(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
     """The 21 seeds of the paper's Table 1 alone; data/README.md says where the figures come from."""
     folder = tmp_path_factory.mktemp("table-1")
     runs, rows = import_published(Path(__file__).parent / "data" / "table1.csv")
-    write_runs(folder / "runs.csv", runs)
-    write_results(folder / "results.csv", rows)
+    RUNS.write(folder / "runs.csv", runs)
+    RESULTS.write(folder / "results.csv", rows)
     return analyze(folder)
 
 
@@ -155,8 +155,8 @@ def planted(folder: Path, *, slope: float) -> tuple[list[Run], list[Row]]:
         run = run_of(record["run"], **{k: int(v) if k != "val_loss" else v for k, v in given.items()})
         runs.append(run)
         rows += [row_of(run, metric, record[metric]) for metric in models.metrics]
-    write_runs(folder / "runs.csv", runs)
-    write_results(folder / "results.csv", rows)
+    RUNS.write(folder / "runs.csv", runs)
+    RESULTS.write(folder / "results.csv", rows)
     return runs, rows
 
 
@@ -177,8 +177,8 @@ def test_an_effect_that_is_there_is_claimed_and_one_that_is_not_is_not(tmp_path:
 
 def test_without_seeds_nothing_is_said_of_fixed_scale(tmp_path: Path) -> None:
     runs = [run_of(f"{w}", width=w, val_loss=5.0 - w) for w in range(1, 7)]
-    write_runs(tmp_path / "runs.csv", runs)
-    write_results(tmp_path / "results.csv", [row_of(run, "agreement", run["width"] / 10) for run in runs])
+    RUNS.write(tmp_path / "runs.csv", runs)
+    RESULTS.write(tmp_path / "results.csv", [row_of(run, "agreement", run["width"] / 10) for run in runs])
     sentences = analyze(tmp_path, permutations=99).sentences
     fixed = [s.text for s in sentences if s.topic == "scale held fixed"]
     assert fixed == [
@@ -199,8 +199,8 @@ def grid(folder: Path) -> list[Run]:
         "effective_rank": lambda w, d: w,  # one way where collapse predicts none, not of the paper
     }
     rows = [row_of(run, metric, way(run["width"], run["depth"])) for metric, way in ways.items() for run in runs]
-    write_runs(folder / "runs.csv", runs)
-    write_results(folder / "results.csv", rows)
+    RUNS.write(folder / "runs.csv", runs)
+    RESULTS.write(folder / "results.csv", rows)
     return runs
 
 
@@ -225,7 +225,7 @@ def test_a_trend_names_the_paper_s_metrics_and_counts_the_others(tmp_path: Path)
 
 def test_where_nothing_of_the_paper_was_measured_the_others_are_named(tmp_path: Path) -> None:
     runs = grid(tmp_path)
-    write_results(tmp_path / "results.csv", [row_of(run, "norm_cv", 1 / run["width"]) for run in runs])
+    RESULTS.write(tmp_path / "results.csv", [row_of(run, "norm_cv", 1 / run["width"]) for run in runs])
     assert told(tmp_path, "trends")[0].startswith(
         "With width (16, 32, 64), all else fixed: toward collapse norm_cv (8 of 8); "
     )
@@ -235,7 +235,7 @@ def test_a_run_that_failed_is_not_a_model_and_is_said(tmp_path: Path) -> None:
     runs = grid(tmp_path)
     assert told(tmp_path, "models") == ["24 models of 24 architectures and 1 training regime, 5 metrics each."]
     failed = run_of("bad", width=99, epoch=None, val_loss=None, why="training failed: loss is nan.")
-    write_runs(tmp_path / "runs.csv", [*runs, failed])
+    RUNS.write(tmp_path / "runs.csv", [*runs, failed])
     assert told(tmp_path, "models") == [
         "24 models of 24 architectures and 1 training regime, 5 metrics each; 1 run failed, and what is unfinished is "
         "not counted."
@@ -257,8 +257,8 @@ def planted_across(folder: Path) -> Analysis:
     noise = np.random.default_rng(1).standard_normal(12)
     rows = [row_of(run, "agreement", run["width"] / 20 + 0.001 * noise[i]) for i, run in enumerate(runs)]
     rows += [row_of(run, "lognorm_cv", 1 + 0.1 * noise[i] - 0.005 * i) for i, run in enumerate(runs)]
-    write_runs(folder / "runs.csv", runs)
-    write_results(folder / "results.csv", rows)
+    RUNS.write(folder / "runs.csv", runs)
+    RESULTS.write(folder / "results.csv", rows)
     return analyze(folder, permutations=999)
 
 
@@ -299,8 +299,8 @@ def test_the_same_seed_gives_the_same_analysis(tmp_path: Path) -> None:
 
 def test_two_models_are_analysed_to_reasons(tmp_path: Path) -> None:
     runs = [run_of(f"{s}", seed=s, val_loss=1.0 + s) for s in range(2)]
-    write_runs(tmp_path / "runs.csv", runs)
-    write_results(tmp_path / "results.csv", [row_of(run, "agreement", 0.1 + run["seed"]) for run in runs])
+    RUNS.write(tmp_path / "runs.csv", runs)
+    RESULTS.write(tmp_path / "results.csv", [row_of(run, "agreement", 0.1 + run["seed"]) for run in runs])
     analysis = analyze(tmp_path, permutations=99)
     assert all(row.r is None and row.why for row in analysis.relations)
     assert all(row.partial_r is None and row.why for row in analysis.controls)
@@ -309,8 +309,8 @@ def test_two_models_are_analysed_to_reasons(tmp_path: Path) -> None:
 
 
 def test_a_suite_of_which_nothing_is_measured_yet_has_no_numbers(tmp_path: Path) -> None:
-    write_runs(tmp_path / "runs.csv", [run_of("a", val_loss=1.0)])
-    write_results(tmp_path / "results.csv", [])
+    RUNS.write(tmp_path / "runs.csv", [run_of("a", val_loss=1.0)])
+    RESULTS.write(tmp_path / "results.csv", [])
     analysis = analyze(tmp_path, permutations=99)
     assert analysis.relations == []
     assert "no metric was measured" in claims(analysis)

@@ -25,7 +25,7 @@ from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.analysis.verdict import is_shown
 from collapselab.analysis.words import CANNOT_TELL
 from collapselab.core.metrics import METRICS
-from collapselab.records.tables import Run, write_results, write_runs
+from collapselab.records.tables import RESULTS, RUNS, Run
 
 KINDS = ("architectures", "seeds", "pairs", "checkpoints")
 TESTED = [metric for metric in METRICS if metric not in ("model_accuracy", "etf_floor")]
@@ -52,8 +52,8 @@ def analysed(folder: Path, rng: np.random.Generator, kind: str, models: int) -> 
     rows = [
         row_of(run, metric, 1 + run["val_loss"] + 1e-6 * rng.random(), null=2.0) for metric in TESTED for run in runs
     ]
-    write_runs(folder / "runs.csv", runs)
-    write_results(folder / "results.csv", rows)
+    RUNS.write(folder / "runs.csv", runs)
+    RESULTS.write(folder / "results.csv", rows)
     return analyze(folder, permutations=999, seed=int(rng.integers(1000)))
 
 

@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setitem(STATEMENTS, "widest", Statement(Widest, widest, in_words))
     runs = [run_of(f"{s}", seed=s, weight_decay=s / 10, width=64 + s % 2, val_loss=1.0 + s**2) for s in range(9)]
     rows = [row_of(run, "agreement", 0.1 + run["seed"] / 20) for run in runs]
-    write_tables(tmp_path, runs, rows, made_from=[])
+    write_tables(tmp_path, {"runs": runs, "results": rows}, made_from=[])
     return tmp_path
 
 

@@ -14,7 +14,7 @@ from collapselab.analysis.statements import STATEMENTS
 from collapselab.analysis.stored import Analysis, Request, program_version, read_analysis
 from collapselab.disk import read_document, sha256
 from collapselab.errors import ConfigError, DamagedError
-from collapselab.records.tables import read_tables, write_results, write_runs, write_tables
+from collapselab.records.tables import RESULTS, RUNS, read_tables, write_tables
 
 REQUEST = {"outcome": "val_accuracy", "permutations": 99, "seed": 3}
 
@@ -22,7 +22,7 @@ REQUEST = {"outcome": "val_accuracy", "permutations": 99, "seed": 3}
 def fill(folder: Path, *, loss: float = 1.0) -> None:
     runs = [run_of(f"{s}", seed=s, val_loss=loss + s**2, val_accuracy=0.5 - s / 99) for s in range(9)]
     rows = [row_of(run, "agreement", 0.1 + run["seed"] / 20) for run in runs]
-    write_tables(folder, runs, rows, made_from=[])
+    write_tables(folder, {"runs": runs, "results": rows}, made_from=[])
 
 
 @pytest.fixture
@@ -157,9 +157,9 @@ def test_a_seed_of_twenty_digits_is_a_seed(folder: Path) -> None:
 
 def test_tables_of_ones_own_are_analysed_and_followed(tmp_path: Path) -> None:
     runs = [run_of(f"{s}", seed=s, val_loss=float(np.sqrt(s + 1))) for s in range(9)]
-    write_runs(tmp_path / "runs.csv", runs)
-    write_results(tmp_path / "results.csv", [row_of(run, "agreement", run["seed"] / 9) for run in runs])
+    RUNS.write(tmp_path / "runs.csv", runs)
+    RESULTS.write(tmp_path / "results.csv", [row_of(run, "agreement", run["seed"] / 9) for run in runs])
     first = analyze(tmp_path, permutations=99)
-    write_results(tmp_path / "results.csv", [row_of(run, "agreement", run["seed"] / 7) for run in runs])
+    RESULTS.write(tmp_path / "results.csv", [row_of(run, "agreement", run["seed"] / 7) for run in runs])
     assert current(tmp_path).sources != first.sources
     assert asdict(Request()) == {"outcome": "val_loss", "permutations": 10_000, "seed": 0}

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from collapselab.cli import analyze as commands
 from collapselab.errors import RunError
 from collapselab.records.published import import_published
-from collapselab.records.tables import read_results, read_runs
+from collapselab.records.tables import RESULTS, RUNS
 
 app = typer.Typer()
 app.command("import")(commands.import_published)
@@ -37,8 +37,8 @@ def test_import_writes_both_tables_and_notes_what_it_left_out(published: Path, t
     assert "10 models" in result.stdout
     assert "dists_mean and dists_std are left out" in result.stdout
     runs, rows = import_published(published)
-    assert read_runs(tmp_path / "out" / "runs.csv") == runs
-    assert read_results(tmp_path / "out" / "results.csv") == rows
+    assert RUNS.read(tmp_path / "out" / "runs.csv") == runs
+    assert RESULTS.read(tmp_path / "out" / "results.csv") == rows
     facts = json.loads(
         CliRunner().invoke(app, ["import", str(published), "--out", str(tmp_path / "o"), "--json"]).stdout
     )

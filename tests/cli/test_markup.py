@@ -10,7 +10,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from collapselab import cli, progress
-from collapselab.records.run import Checkpoint
+from collapselab.records.run import CheckpointRecord
 from collapselab.suite.show import plan_table, status_table
 from collapselab.suite.status import State
 
@@ -56,7 +56,7 @@ def test_names_in_tables_are_shown_as_they_are(tag: str) -> None:
 def test_the_folder_of_a_training_with_brackets_is_shown_as_it_is(
     tag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Checkpoint(
+    made = CheckpointRecord(
         checkpoint=tag, step=1, epoch=1.0, tokens=1, train_loss=1.0, val_loss=None, val_accuracy=0.5, perplexity=2.0,
         seconds=1.0,
     )  # fmt: skip

@@ -16,7 +16,7 @@ from collapselab.cli.measure import measure
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.models.build import build_config, build_model
-from collapselab.records.tables import read_results
+from collapselab.records.tables import RESULTS
 
 app = typer.Typer()
 app.command()(measure)
@@ -75,7 +75,7 @@ def test_json_is_one_document_with_rows_and_facts(place: Path) -> None:
 def test_rows_are_written_as_csv_json_or_parquet(place: Path, tmp_path: Path) -> None:
     for suffix in ("csv", "json", "parquet"):
         assert invoked(place, place / "one", "--out", tmp_path / f"rows.{suffix}").exit_code == 0
-    rows = read_results(tmp_path / "rows.csv")
+    rows = RESULTS.read(tmp_path / "rows.csv")
     assert len(rows) == len(json.loads((tmp_path / "rows.json").read_text())["rows"])
     frame = pd.read_parquet(tmp_path / "rows.parquet")
     assert frame["value"].dropna().tolist() == [row.value for row in rows if row.value is not None]

@@ -193,7 +193,7 @@ NOT_UTF8 = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\
 BAD = {
     "empty": (spoiled("a.txt", b""), {}, r"a\.txt: the file is empty\."),
     "binary": (spoiled("a.txt", b"text\nPK\x03\x00\x01"), {}, r"a\.txt: a zero byte at 8: this is a binary file, not text\."),
-    "not UTF-8": (spoiled("a.txt", b"good\ncaf\xe9 bad"), {}, r"byte 0xe9 at position 8 \(line 2\) is not UTF-8\. Go on with --errors replace"),
+    "not UTF-8": (spoiled("a.txt", b"good\ncaf\xe9 bad"), {}, r"byte 0xe9 at position 8 \(line 2\) is not UTF-8\. Use --errors replace to continue"),
     "not JSON": (spoiled("a.jsonl", b'{"text": "x"}\n{"text": '), {}, r"a\.jsonl, line 2: not JSON"),
     "JSON list": (spoiled("a.jsonl", b"[1, 2]\n"), {}, r"line 1: list, not an object with a column 'text'"),
     "JSON column": (spoiled("a.jsonl", b'{"story": "x", "n": 1}\n'), {}, r"line 1: no column 'text'\. There are story, n; choose"),
@@ -209,13 +209,13 @@ BAD = {
     "cut second frame": (spoiled("a.txt.zst", compressed(b"a\n", b"b\n")[:-3]), {}, r"cut short \(its last frame does not end\)"),
     "zstd and more": (spoiled("a.txt.zst", compressed(b"text\n") + b"more than that"), {}, r"\(no zstd frame begins at byte 18 of 32\)"),
     "damaged zstd": (spoiled("a.txt.zst", compressed(LONG)[:-4] + b"\0\0\0\0"), {}, r"the compressed file is damaged or cut short"),
-    "half a character": (spoiled("a.jsonl", b'{"text": "x\\ud800"}\n'), {}, r"line 1: column 'text' holds \\ud800, half a character\. Go on with --errors replace"),
+    "half a character": (spoiled("a.jsonl", b'{"text": "x\\ud800"}\n'), {}, r"line 1: column 'text' holds \\ud800, half a character\. Use --errors replace to continue"),
     "deep JSON": (spoiled("a.jsonl", b'{"text": "x"}\n' + b"[" * 100_000), {}, r"line 2: (JSON that cannot be read|not JSON)"),
     "long number": (spoiled("a.jsonl", b'{"text": "x", "n": ' + b"9" * 5000 + b"}"), {}, r"line 1: JSON that cannot be read \(Exceeds the limit"),
     "Parquet of numbers": (parquet_of(pa.array([1, 2])), {}, r"column 'text' holds int64, not text\. Choose another"),
     "Parquet of structures": (parquet_of(pa.array([{"a": "x"}])), {}, r"column 'text' holds struct<a: string>, not text"),
     "Parquet without text": (parquet_of(pa.array(["x", None])), {}, r"row 1: column 'text' holds NoneType, not text"),
-    "Parquet not UTF-8": (parquet_of(NOT_UTF8), {}, r"row 0: the text is not UTF-8\. Go on with --errors replace"),
+    "Parquet not UTF-8": (parquet_of(NOT_UTF8), {}, r"row 0: the text is not UTF-8\. Use --errors replace to continue"),
     "cut Parquet": (lambda folder: spoiled("b.parquet", write_parquet(folder / "a").read_bytes()[:-9])(folder), {}, r"not a whole Parquet file"),
     "PNG": (spoiled("a.txt", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"), {}, r"a\.txt: a PNG image, where text in UTF-8 is needed\. Take it out of the folder, or name the files that hold text"),
     "ZIP": (spoiled("a.txt", zip_of_text()), {}, r"a ZIP archive .* where text in UTF-8 is needed\. Unpack it"),
@@ -404,5 +404,5 @@ def test_wrong_settings_of_storyworld_are_refused(name: str) -> None:
 
 
 def test_storyworld_stands_alone(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="stands alone"):
+    with pytest.raises(CorpusError, match="cannot be joined with"):
         open_source(["storyworld", str(text_file(tmp_path / "a.txt"))])

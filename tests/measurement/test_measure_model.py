@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from torch import nn
 
 from collapselab.corpus.blocks import Corpus
-from collapselab.corpus.vocabulary import tokenizer_hash
+from collapselab.corpus.tokenizer import tokenizer_hash
 from collapselab.errors import CorpusError, ModelError
 from collapselab.measurement.measure import measure
 from collapselab.measurement.show import shown

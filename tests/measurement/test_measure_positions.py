@@ -23,7 +23,7 @@ from collapselab.measurement.sample import Permutation, Sample
 from collapselab.measurement.show import shown
 from collapselab.measurement.sums import Spread
 from collapselab.models.build import build_config, build_model
-from collapselab.models.evaluate import split_scores
+from collapselab.models.scores import split_scores
 from collapselab.models.taps import output_layer
 from collapselab.records.measurement import Result
 from collapselab.records.options import Options

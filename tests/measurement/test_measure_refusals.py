@@ -119,9 +119,9 @@ def test_half_the_weights_missing_is_refused_and_the_others_are_still_measured(
 
 
 def test_a_hub_id_without_a_network_says_how_to_use_a_folder(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    from collapselab.models import place
+    from collapselab.models import find
 
-    monkeypatch.setattr(place, "hub_answers", lambda: False)
+    monkeypatch.setattr(find, "hub_answers", lambda: False)
     with pytest.raises(ModelError, match="hub cannot be reached.*name that folder"):
         measure("nobody/no-such-model", corpus, **TINY)
 

@@ -8,8 +8,9 @@ from torch.testing import assert_close
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, GPTNeoForCausalLM, OPTConfig, PreTrainedConfig
 
 from collapselab.errors import ModelError
-from collapselab.models.build import FAMILIES, architecture, build_config, build_model
-from collapselab.models.gpt_neo import FusedSelfAttention
+from collapselab.models.build import architecture, build_config, build_model
+from collapselab.models.families import FAMILIES
+from collapselab.models.fused_kernels import FusedSelfAttention
 
 TINY = {"width": 32, "depth": 2, "vocabulary": 41, "positions": 12}
 DROPOUTS = {
@@ -64,6 +65,29 @@ def test_gpt_neo_is_the_papers() -> None:
     assert config.max_position_embeddings == 2_048
     assert config.tie_word_embeddings
     assert [getattr(config, name) for name in DROPOUTS["gpt-neo"]] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("width", "heads"), [(64, 4), (48, 3), (32, 2), (16, 1), (8, 1), (10, 1)])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_head_size_sets_the_number_of_heads_and_one_serves_a_smaller_width(
+    family: str, width: int, heads: int
+) -> None:
+    config = build_config(family, width=width, depth=1, vocabulary=11, positions=8, head_size=16)
+    assert config.num_attention_heads == heads
+    build_model(config, seed=0)(torch.tensor([[1, 2, 3]]))
+
+
+@pytest.mark.parametrize("head_size", [3, 5, 7, 0, -1])
+def test_a_head_size_that_does_not_divide_the_width_is_refused(head_size: int) -> None:
+    with pytest.raises(ModelError, match=f"head_size: {head_size} does not divide the width 64"):
+        build_config("gpt-neo", width=64, depth=1, vocabulary=11, positions=8, head_size=head_size)
+
+
+def test_a_config_file_has_heads_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "gpt2"}))
+    with pytest.raises(ModelError, match="has heads of its own"):
+        build_config(str(path), width=64, depth=1, vocabulary=11, positions=8, head_size=16)
 
 
 @pytest.mark.parametrize(("width", "heads"), [(64, 16), (48, 16), (1024, 16), (24, 8), (20, 4), (6, 2), (7, 1), (2, 2)])
@@ -296,8 +320,8 @@ def test_rotary_families_refuse_heads_of_odd_size(family: str, width: int, head_
         ("gpt9", {}, r"names no model_type that the transformers library knows \('gpt9'\)"),
         (["gpt2"], {}, r"names no model_type"),
         ("llama", {"hidden_size": "wide"}, r"config.json: not a configuration of llama: .*hidden_size"),
-        ("gpt2", {"n_head": 0}, r"config.json: gpt2 cannot be made so"),
-        ("gpt2", {"n_embd": 0, "n_head": 1, "n_inner": 4}, r"config.json: gpt2 cannot be made so"),
+        ("gpt2", {"n_head": 0}, r"config.json: gpt2 cannot be built with these sizes"),
+        ("gpt2", {"n_embd": 0, "n_head": 1, "n_inner": 4}, r"config.json: gpt2 cannot be built with these sizes"),
         ("gpt2", {"n_head": 12}, r"width 32 does not fit its 12 heads. Choose a multiple of 12\.$"),
         ("gemma", {"hidden_size": 3072, "num_attention_heads": 16, "head_dim": 256}, r"width 32 does not fit its 16 heads. Choose a multiple of 48\.$"),
         ("phi", {"hidden_size": 2048, "num_attention_heads": 16}, r"makes heads of 2 numbers, and positions turn 50% of them in pairs. Width 64 would do\.$"),

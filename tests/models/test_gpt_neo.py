@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM, GPTNeoConfig, GPTNeoForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoSelfAttention
 
-from collapselab.models.gpt_neo import FusedSelfAttention, faster_attention, library_config
+from collapselab.models.fused_kernels import FusedSelfAttention, fuse_attention, library_config
 
 WINDOW = 4
 LAYERS = {1: ["global"], 2: ["global", "local"], 3: ["global", "local", "global"], 4: ["global", "local"] * 2}
@@ -34,7 +34,7 @@ def library_model(depth: int = 2, dtype: torch.dtype = torch.float32, **settings
 
 def fused(model: GPTNeoForCausalLM) -> GPTNeoForCausalLM:
     model = copy.deepcopy(model)
-    faster_attention(model)
+    fuse_attention(model)
     assert all(type(block.attn.attention) is FusedSelfAttention for block in model.transformer.h)
     return model
 
@@ -206,7 +206,7 @@ def test_a_saved_model_is_a_standard_checkpoint(tmp_path: Path) -> None:
         assert (tmp_path / "quick" / path.name).read_bytes() == path.read_bytes()
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "quick")
     assert type(loaded.transformer.h[0].attn.attention) is GPTNeoSelfAttention
-    faster_attention(loaded)
+    fuse_attention(loaded)
     assert type(loaded.transformer.h[0].attn.attention) is FusedSelfAttention
     assert_close(loaded(tokens(2, 13)).logits, quick(tokens(2, 13)).logits)
     assert list(loaded.state_dict()) == list(slow.state_dict())
@@ -225,14 +225,14 @@ def test_a_model_made_faster_can_be_copied_and_pickled() -> None:
 def test_making_it_faster_twice_changes_nothing_more() -> None:
     quick = fused(library_model(2))
     expected = quick(tokens(2, 13)).logits
-    faster_attention(quick)
+    fuse_attention(quick)
     assert_close(quick(tokens(2, 13)).logits, expected, rtol=0, atol=0)
 
 
 def test_the_body_alone_can_be_made_faster() -> None:
     slow = library_model(2).transformer
     quick = copy.deepcopy(slow)
-    faster_attention(quick)
+    fuse_attention(quick)
     assert type(quick.h[0].attn.attention) is FusedSelfAttention
     assert_close(quick(tokens(2, 13)).last_hidden_state, slow(tokens(2, 13)).last_hidden_state, rtol=1e-4, atol=1e-4)
 
@@ -246,7 +246,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor | None, bool]]:
         seen.append((attn_mask, is_causal))
         return nn.functional.scaled_dot_product_attention(*tensors, attn_mask=attn_mask, is_causal=is_causal, **rest)
 
-    monkeypatch.setattr("collapselab.models.gpt_neo.scaled_dot_product_attention", spy)
+    monkeypatch.setattr("collapselab.models.fused_kernels.scaled_dot_product_attention", spy)
     return seen
 
 
@@ -272,7 +272,7 @@ def test_other_families_are_left_alone() -> None:
     model = LlamaForCausalLM(config)
     kinds = [type(module) for module in model.modules()]
     implementation = model.config._attn_implementation
-    faster_attention(model)
+    fuse_attention(model)
     assert [type(module) for module in model.modules()] == kinds
     assert model.config._attn_implementation == implementation
 

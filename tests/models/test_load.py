@@ -23,11 +23,11 @@ from torch.testing import assert_close
 
 from collapselab.errors import ConfigError, ModelError, RunError
 from collapselab.hub import HUB_SECONDS
-from collapselab.models import load, place
-from collapselab.models.find import Source, find_models
-from collapselab.models.gpt_neo import FusedSelfAttention
+from collapselab.models import find, load
+from collapselab.models.find import HubModel, LocalModel, ModelSource, find_models
+from collapselab.models.fused_kernels import FusedSelfAttention
 from collapselab.models.load import find_device, load_model, model_hash
-from collapselab.models.stored import quantised_as, stored_weights
+from collapselab.models.weight_files import quantised_as, stored_weights
 from models.families import FAMILIES, VOCABULARY, model_of
 
 
@@ -70,16 +70,16 @@ def with_weights(folder: Path, change: Callable[[dict[str, Tensor]], None]) -> P
 def test_a_name_that_is_nothing_here_is_an_id_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert find_models(["gpt2", "EleutherAI/pythia-70m@step3000", "a/b@refs/pr/1"]) == [
-        Source("gpt2", "gpt2"),
-        Source("EleutherAI/pythia-70m@step3000", "EleutherAI/pythia-70m", "step3000"),
-        Source("a/b@refs/pr/1", "a/b", "refs/pr/1"),
+        ModelSource("gpt2", HubModel("gpt2")),
+        ModelSource("EleutherAI/pythia-70m@step3000", HubModel("EleutherAI/pythia-70m", "step3000")),
+        ModelSource("a/b@refs/pr/1", HubModel("a/b", "refs/pr/1")),
     ]
 
 
 def test_a_folder_wins_over_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(saved(tmp_path / "gpt2@main").parent)
     (source,) = find_models(["gpt2@main"])
-    assert source == Source("gpt2@main", "gpt2@main")
+    assert source == ModelSource("gpt2@main", LocalModel(Path("gpt2@main")))
     assert load_model(source).config.model_type == "llama"
 
 
@@ -95,16 +95,17 @@ def run(tmp_path: Path) -> Path:
 
 def test_a_run_is_all_its_checkpoints_in_the_order_of_their_numbers(run: Path) -> None:
     sources = find_models([str(run)])
-    assert [source.checkpoint for source in sources] == ["0", "0.5", "2", "10"]
-    assert {source.run for source in sources} == {run.name}
+    assert [source.checkpoint.name for source in sources if source.checkpoint] == ["0", "0.5", "2", "10"]
+    assert {source.checkpoint.run.name for source in sources if source.checkpoint} == {run.name}
     assert sources[-1].name == f"{run.name}/10"
-    assert Path(sources[-1].path) == run / "checkpoints" / "10"
+    assert sources[-1].path == run / "checkpoints" / "10"
 
 
 def test_a_checkpoint_knows_its_run(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(run / "checkpoints" / "2")
     (source,) = find_models(["."])
-    assert (source.run, source.checkpoint, source.name) == (run.name, "2", ".")
+    assert source.checkpoint is not None
+    assert (source.checkpoint.run.name, source.checkpoint.name, source.name) == (run.name, "2", ".")
 
 
 def test_a_run_without_checkpoints_says_so(run: Path) -> None:
@@ -373,7 +374,7 @@ def test_a_hub_that_cannot_be_reached_is_said_soon_and_with_what_to_do() -> None
     with pytest.raises(
         ModelError, match="owner/model: no such folder here.* the hub cannot be reached.* --local-dir DIR"
     ):
-        load_model(Source("owner/model", "owner/model"))
+        load_model(ModelSource("owner/model", HubModel("owner/model")))
     assert time.monotonic() - start < 2 + HUB_SECONDS
 
 
@@ -384,11 +385,11 @@ def test_the_library_asks_the_hub_if_it_answers(monkeypatch: pytest.MonkeyPatch)
         asked.update(where)
         raise OSError("no such model on the hub")
 
-    monkeypatch.setattr(place, "hub_answers", lambda: True)
+    monkeypatch.setattr(find, "hub_answers", lambda: True)
     monkeypatch.setattr("transformers.utils.peft_utils.find_adapter_config_file", lambda *_, **__: None)
     monkeypatch.setattr(transformers.PreTrainedConfig, "get_config_dict", ask)
     with pytest.raises(ModelError, match="no such model on the hub"):
-        load_model(Source("a/b@v1", "a/b", "v1"))
+        load_model(ModelSource("a/b@v1", HubModel("a/b", "v1")))
     assert asked == {"pretrained_model_name_or_path": "a/b", "revision": "v1", "local_files_only": False}
 
 
@@ -428,7 +429,7 @@ def test_a_model_in_the_cache_needs_no_hub(tmp_path: Path, monkeypatch: pytest.M
     (cached / "refs").mkdir()
     (cached / "refs" / "v1").write_text(commit)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    model = load_model(Source("owner/model@v1", "owner/model", "v1"))
+    model = load_model(ModelSource("owner/model@v1", HubModel("owner/model", "v1")))
     assert model_hash(model) == model_hash(model_of("llama"))
 
 
@@ -516,11 +517,11 @@ def test_the_format_of_weights_on_disk_is_known(tmp_path: Path) -> None:
 
 def test_a_folder_with_one_gguf_file_is_that_file(tmp_path: Path) -> None:
     write_gguf(tmp_path / "tiny.gguf", model_of("llama"))
-    assert find_models([str(tmp_path)]) == [Source(str(tmp_path), str(tmp_path / "tiny.gguf"))]
+    assert find_models([str(tmp_path)]) == [ModelSource(str(tmp_path), LocalModel(tmp_path / "tiny.gguf"))]
     (tmp_path / "config.json").write_text("{}")  # as on the hub, beside files for other programs
     assert model_hash(opened(tmp_path)) == model_hash(opened(tmp_path / "tiny.gguf"))
     saved(tmp_path)
-    assert find_models([str(tmp_path)]) == [Source(str(tmp_path), str(tmp_path))]
+    assert find_models([str(tmp_path)]) == [ModelSource(str(tmp_path), LocalModel(tmp_path))]
 
 
 def written(path: Path, **values: Any) -> bytes:

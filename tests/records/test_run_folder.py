@@ -13,12 +13,13 @@ from collapselab.errors import DamagedError, RunError
 from collapselab.models.build import build_config, build_model
 from collapselab.records.run import (
     BuiltModel,
-    Checkpoint,
+    CheckpointRecord,
     PlannedRun,
     Provenance,
     RunFolder,
     RunRecord,
     TrainedOn,
+    checkpoint_at,
     identity,
 )
 
@@ -40,8 +41,8 @@ def record(**settings: JsonValue) -> RunRecord:
     )  # fmt: skip
 
 
-def checkpoint(name: str, run: str) -> Checkpoint:
-    return Checkpoint(
+def checkpoint(name: str, run: str) -> CheckpointRecord:
+    return CheckpointRecord(
         run=run, checkpoint=name, step=int(name), epoch=float(name), tokens=1, train_loss=None, val_loss=3.5,
         val_accuracy=0.1, perplexity=float("inf"), seconds=1.0,
     )  # fmt: skip
@@ -192,3 +193,27 @@ def test_what_a_killed_process_left_among_the_states_does_not_stop_the_end(folde
     (folder.path / "state" / ".6.safetensors.4194305.tmp").write_text("half")  # no process has this number
     folder.drop_states()
     assert "state" not in os.listdir(folder.path)
+
+
+def test_a_folder_is_the_checkpoint_that_a_run_above_keeps_there(folder: RunFolder, tmp_path: Path) -> None:
+    path = folder.checkpoint_path("1")
+    found = checkpoint_at(path)
+    assert found is not None
+    assert (found.run.name, found.name, found.path) == ("run", "1", path)
+    assert found.measurement == folder.path / "measure" / "1.json"
+    assert [checkpoint.name for checkpoint in folder.checkpoints() if checkpoint.exists()] == ["0", "1"]
+    shutil.copytree(path, folder.path / "copies" / "1")
+    shutil.copytree(path, tmp_path / "checkpoints" / "1")
+    for elsewhere in (folder.path / "copies" / "1", tmp_path / "checkpoints" / "1", folder.path, path / "deeper"):
+        assert checkpoint_at(elsewhere) is None
+
+
+def test_a_run_that_is_a_link_has_its_own_name(folder: RunFolder, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(folder.path)
+    found = checkpoint_at(tmp_path / "link" / "checkpoints" / "1")
+    assert found is not None
+    assert (RunFolder(tmp_path / "link").name, found.run.name, found.name) == ("link", "link", "1")
+    (tmp_path / "checkpoint").symlink_to(folder.checkpoint_path("0"))
+    found = checkpoint_at(tmp_path / "checkpoint")
+    assert found is not None
+    assert (found.run.name, found.name) == ("run", "0")

@@ -10,17 +10,17 @@ import pytest
 
 from collapselab.disk import read_document, sha256
 from collapselab.errors import DamagedError, RunError, UserError
-from collapselab.records.tables import hashed_files, read_tables, write_results, write_runs, write_tables
+from collapselab.records.tables import RESULTS, RUNS, hashed_files, read_tables, write_tables
 from records.test_tables import ROW, RUN, changed
 
 SOURCE = [("a-1/run.json", "00ff")]
-RUNS = {"old": [RUN], "new": [RUN, {**RUN, "run": "b-2"}]}
+SOME_RUNS = {"old": [RUN], "new": [RUN, {**RUN, "run": "b-2"}]}
 ROWS = {"old": [ROW], "new": [ROW, replace(ROW, run="b-2")]}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_tables(tmp_path, [RUN], [ROW], made_from=SOURCE)
+    write_tables(tmp_path, {"runs": [RUN], "results": [ROW]}, made_from=SOURCE)
     return tmp_path
 
 
@@ -56,8 +56,8 @@ def test_every_bit_of_the_hashes_themselves_is_checked(folder: Path) -> None:
 
 
 def test_tables_without_hashes_are_the_users_own(tmp_path: Path) -> None:
-    write_runs(tmp_path / "runs.csv", [RUN])
-    write_results(tmp_path / "results.csv", [ROW])
+    RUNS.write(tmp_path / "runs.csv", [RUN])
+    RESULTS.write(tmp_path / "results.csv", [ROW])
     assert read_tables(tmp_path).rows == [ROW]
 
 
@@ -67,10 +67,10 @@ def test_an_interrupted_write_leaves_the_old_tables_or_none_that_are_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hashed_before: bool, moved: int
 ) -> None:
     if hashed_before:
-        write_tables(tmp_path, RUNS["old"], ROWS["old"], made_from=SOURCE)
+        write_tables(tmp_path, {"runs": SOME_RUNS["old"], "results": ROWS["old"]}, made_from=SOURCE)
     else:
-        write_runs(tmp_path / "runs.csv", RUNS["old"])
-        write_results(tmp_path / "results.csv", ROWS["old"])
+        RUNS.write(tmp_path / "runs.csv", SOME_RUNS["old"])
+        RESULTS.write(tmp_path / "results.csv", ROWS["old"])
     before, real, left = read_tables(tmp_path), os.replace, [moved]
 
     def replace_then_die(*args: Any) -> None:
@@ -82,7 +82,7 @@ def test_an_interrupted_write_leaves_the_old_tables_or_none_that_are_accepted(
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", replace_then_die)
         try:
-            write_tables(tmp_path, RUNS["new"], ROWS["new"], made_from=SOURCE)
+            write_tables(tmp_path, {"runs": SOME_RUNS["new"], "results": ROWS["new"]}, made_from=SOURCE)
         except KeyboardInterrupt:
             assert moved < 3
     if moved == 0:
@@ -90,21 +90,21 @@ def test_an_interrupted_write_leaves_the_old_tables_or_none_that_are_accepted(
     elif moved < 3:
         with pytest.raises(DamagedError, match="writing it was interrupted"):
             read_tables(tmp_path)
-    write_tables(tmp_path, RUNS["new"], ROWS["new"], made_from=SOURCE)
-    assert read_tables(tmp_path).runs == RUNS["new"]
+    write_tables(tmp_path, {"runs": SOME_RUNS["new"], "results": ROWS["new"]}, made_from=SOURCE)
+    assert read_tables(tmp_path).runs == SOME_RUNS["new"]
 
 
 def test_a_first_write_that_was_interrupted_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("collapselab.records.tables.write_bytes", lambda path, content: (_ for _ in ()).throw(OSError))
     with pytest.raises(OSError):  # noqa: PT011
-        write_tables(tmp_path, [RUN], [ROW], made_from=SOURCE)
+        write_tables(tmp_path, {"runs": [RUN], "results": [ROW]}, made_from=SOURCE)
     with pytest.raises(RunError, match="runs.csv: no such file"):
         read_tables(tmp_path)
 
 
 def test_the_same_tables_are_not_written_again(folder: Path) -> None:
     before = {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.iterdir()}
-    write_tables(folder, [RUN], [ROW], made_from=SOURCE)
+    write_tables(folder, {"runs": [RUN], "results": [ROW]}, made_from=SOURCE)
     assert {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.iterdir()} == before
     assert len(before) == 3
 
@@ -137,8 +137,8 @@ def test_files_are_named_by_their_place_in_the_folder(tmp_path: Path) -> None:
 def test_a_cell_of_another_form_is_refused_when_it_is_read(
     tmp_path: Path, name: str, column: str, text: str, message: str
 ) -> None:
-    write_runs(tmp_path / "runs.csv", [RUN])
-    write_results(tmp_path / "results.csv", [ROW])
+    RUNS.write(tmp_path / "runs.csv", [RUN])
+    RESULTS.write(tmp_path / "results.csv", [ROW])
     changed(tmp_path / name, column, text)
     with pytest.raises(RunError) as error:
         read_tables(tmp_path)

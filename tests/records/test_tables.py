@@ -9,16 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapselab.errors import RunError
-from collapselab.records.tables import (
-    RESULT_COLUMNS,
-    RUN_COLUMNS,
-    Row,
-    read_results,
-    read_runs,
-    to_frame,
-    write_results,
-    write_runs,
-)
+from collapselab.records.tables import RESULTS, RUNS, Row, to_frame
 
 ROW = Row("a-1", "3", "train", "last", "all", "cdnv", 0.1, 0.2, 0.05, 0.15, 100, 1000, 1, 2, 1, None)
 RUN: dict[str, Any] = {
@@ -40,7 +31,7 @@ def changed(path: Path, column: str, text: str, *, line: int = 1) -> Path:
 
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
-    write_results(
+    RESULTS.write(
         tmp_path / "results.csv", [ROW, replace(ROW, metric="cdnv_k2", value=None, why="one class, no pairs.")]
     )
     return tmp_path / "results.csv"
@@ -48,15 +39,15 @@ def results(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    write_runs(tmp_path / "runs.csv", [RUN])
+    RUNS.write(tmp_path / "runs.csv", [RUN])
     return tmp_path / "runs.csv"
 
 
 def test_the_columns_are_those_of_the_design() -> None:
-    assert ", ".join(RESULT_COLUMNS) == (
+    assert ", ".join(RESULTS.columns) == (
         "run, checkpoint, split, layer, bin, metric, value, null, low, high, classes, tokens, min_count, left_out, version, why"
     )
-    assert ", ".join(RUN_COLUMNS) == (
+    assert ", ".join(RUNS.columns) == (
         "run, checkpoint, family, width, depth, epochs, epoch, weight_decay, lr, seed, parameters, tokens, train_loss, "
         "val_loss, val_accuracy, perplexity, seconds, why"
     )
@@ -73,27 +64,27 @@ def test_results_come_back_exactly(
     path = tmp_path_factory.mktemp("t") / "results.csv"
     rows = [replace(ROW, run=run, bin=f"{i}-{i}", value=value, null=value) for i, value in enumerate(values)]
     rows.append(replace(ROW, run=run, value=None, classes=None, why=why))
-    write_results(path, rows)
-    assert read_results(path) == rows
+    RESULTS.write(path, rows)
+    assert RESULTS.read(path) == rows
 
 
 @given(value=finite)
 def test_runs_come_back_exactly(value: float, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("t") / "runs.csv"
-    write_runs(path, [{**RUN, "val_loss": value}])
-    assert read_runs(path) == [{**RUN, "val_loss": value}]
+    RUNS.write(path, [{**RUN, "val_loss": value}])
+    assert RUNS.read(path) == [{**RUN, "val_loss": value}]
 
 
 def test_numpy_floats_are_written_as_numbers(tmp_path: Path) -> None:
-    write_results(tmp_path / "r.csv", [replace(ROW, value=np.float64(0.1))])
-    assert read_results(tmp_path / "r.csv")[0].value == 0.1
+    RESULTS.write(tmp_path / "r.csv", [replace(ROW, value=np.float64(0.1))])
+    assert RESULTS.read(tmp_path / "r.csv")[0].value == 0.1
 
 
 def test_further_settings_stand_between_seed_and_parameters_and_are_kept(tmp_path: Path) -> None:
-    write_runs(tmp_path / "runs.csv", [{**RUN, "dropout": 0.1, "corpus": "1234e567"}])
+    RUNS.write(tmp_path / "runs.csv", [{**RUN, "dropout": 0.1, "corpus": "1234e567"}])
     header = (tmp_path / "runs.csv").read_text().splitlines()[0].split(",")
     assert header[header.index("seed") + 1 : header.index("parameters")] == ["dropout", "corpus"]
-    found = read_runs(tmp_path / "runs.csv")[0]
+    found = RUNS.read(tmp_path / "runs.csv")[0]
     assert (found["dropout"], found["corpus"]) == ("0.1", "1234e567")
 
 
@@ -132,37 +123,37 @@ def test_a_row_that_means_nothing_cannot_be_made(change: dict[str, Any], message
 )
 def test_a_wrong_cell_of_results_is_named_with_its_line(results: Path, column: str, text: str, message: str) -> None:
     with pytest.raises(RunError) as error:
-        read_results(changed(results, column, text))
+        RESULTS.read(changed(results, column, text))
     assert message in str(error.value)
     assert str(results) in str(error.value)
 
 
 def test_a_misspelt_column_is_named_with_the_nearest(results: Path, runs: Path) -> None:
     with pytest.raises(RunError, match="no column 'metric'. The nearest is 'metrik'"):
-        read_results(changed(results, "metric", "metrik", line=0))
+        RESULTS.read(changed(results, "metric", "metrik", line=0))
     with pytest.raises(RunError, match="no column 'width'. The nearest is 'widht'"):
-        read_runs(changed(runs, "width", "widht", line=0))
+        RUNS.read(changed(runs, "width", "widht", line=0))
 
 
 def test_a_column_too_many_is_an_error_in_results(results: Path) -> None:
     results.write_text("\n".join(line + ",x" for line in results.read_text().splitlines()))
     with pytest.raises(RunError, match="'x' is not a column"):
-        read_results(results)
+        RESULTS.read(results)
 
 
 def test_a_missing_column_is_named(runs: Path) -> None:
     lines = [line.rsplit(",", 1)[0] for line in runs.read_text().splitlines()]
     runs.write_text("\n".join(lines))
     with pytest.raises(RunError, match="no column 'why'."):
-        read_runs(runs)
+        RUNS.read(runs)
 
 
 def test_a_model_that_is_there_twice_is_an_error(runs: Path) -> None:
     runs.write_text(runs.read_text() + runs.read_text().splitlines()[1] + "\n")
     with pytest.raises(RunError, match="lines 2 and 3: two rows for a-1 / 3"):
-        read_runs(runs)
+        RUNS.read(runs)
     with pytest.raises(RunError, match="two rows for a-1 / 3"):
-        write_runs(runs, [RUN, RUN])
+        RUNS.write(runs, [RUN, RUN])
 
 
 @pytest.mark.parametrize(
@@ -177,38 +168,38 @@ def test_a_model_that_is_there_twice_is_an_error(runs: Path) -> None:
 def test_what_is_no_table_is_said_to_be_none(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "runs.csv").write_bytes(content)
     with pytest.raises(RunError, match=message):
-        read_runs(tmp_path / "runs.csv")
+        RUNS.read(tmp_path / "runs.csv")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="results.csv: no such file"):
-        read_results(tmp_path / "results.csv")
+        RESULTS.read(tmp_path / "results.csv")
 
 
 def test_the_line_is_that_of_the_file_also_after_a_reason_of_two_lines(tmp_path: Path) -> None:
     path = tmp_path / "results.csv"
-    write_results(path, [replace(ROW, metric="cdnv_log", value=None, why="one\ntwo"), ROW])
+    RESULTS.write(path, [replace(ROW, metric="cdnv_log", value=None, why="one\ntwo"), ROW])
     path.write_text(path.read_text().replace(",0.1,", ",x,"))
     with pytest.raises(RunError, match="line 4: value is 'x'"):
-        read_results(path)
+        RESULTS.read(path)
 
 
 def test_a_write_that_fails_leaves_what_was_there(results: Path) -> None:
     before = results.read_bytes()
     with pytest.raises(RunError):
-        write_results(results, [ROW, ROW])
+        RESULTS.write(results, [ROW, ROW])
     assert results.read_bytes() == before
     assert [path.name for path in results.parent.iterdir()] == ["results.csv"]
 
 
 def test_a_run_that_lacks_a_column_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a-1: no val_loss"):
-        write_runs(tmp_path / "runs.csv", [{key: value for key, value in RUN.items() if key != "val_loss"}])
+        RUNS.write(tmp_path / "runs.csv", [{key: value for key, value in RUN.items() if key != "val_loss"}])
 
 
 def test_a_frame_has_numbers_where_numbers_are() -> None:
     frame = to_frame([ROW, replace(ROW, metric="cdnv_k2", value=None, classes=None, why="one class.")])
-    assert list(frame.columns) == list(RESULT_COLUMNS)
+    assert list(frame.columns) == list(RESULTS.columns)
     assert frame["value"].dtype == float
     assert frame["value"].isna().tolist() == [False, True]
     assert frame["classes"].tolist()[0] == 100
@@ -216,8 +207,8 @@ def test_a_frame_has_numbers_where_numbers_are() -> None:
 
 
 def test_a_table_that_mixes_two_versions_of_a_metric_is_refused(tmp_path: Path) -> None:
-    write_results(tmp_path / "results.csv", [ROW, replace(ROW, run="b-2", version=99)])
+    RESULTS.write(tmp_path / "results.csv", [ROW, replace(ROW, run="b-2", version=99)])
     with pytest.raises(
         RunError, match=r"lines 2 and 3: cdnv of version 1 and of version 99.*measure the older ones again"
     ):
-        read_results(tmp_path / "results.csv")
+        RESULTS.read(tmp_path / "results.csv")

@@ -21,7 +21,7 @@ from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
 from collapselab.measurement.measure import measure
 from collapselab.records.measurement import Result
-from collapselab.records.tables import read_results, read_runs
+from collapselab.records.tables import RESULTS, RUNS
 from collapselab.report.report import report
 from collapselab.suite import run as suites
 from collapselab.suite.collect import collect
@@ -149,7 +149,7 @@ def collected(world: Path) -> Any:
     tables = collect(folder)
     if tables.refused:
         raise Refused("; ".join(tables.refused))
-    return without_times(world / "suite" / "runs.csv"), read_results(world / "suite" / "results.csv")
+    return without_times(world / "suite" / "runs.csv"), RESULTS.read(world / "suite" / "results.csv")
 
 
 def status(world: Path) -> Any:
@@ -173,7 +173,7 @@ def reported(world: Path) -> Any:
 
 
 def without_times(table: Path) -> list[dict[str, Any]]:
-    return [{key: value for key, value in run.items() if key != "seconds"} for run in read_runs(table)]
+    return [{key: value for key, value in run.items() if key != "seconds"} for run in RUNS.read(table)]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from collapselab.records.run import BuiltModel, PlannedRun, Provenance, RunRecord, TrainedOn
-from collapselab.records.tables import RUN_COLUMNS, Row, Run, write_results, write_runs
+from collapselab.records.tables import RESULTS, RUNS, Row, Run
 
 METRICS = {
     "cdnv": (40.0, 0.45), "cdnv_k2": (0.2, 0.3), "norm_cv": (0.6, 0.85), "lognorm_cv": (0.14, 0.8),
@@ -48,8 +48,8 @@ def write_suite(
                     rows += results_of(rng, found, metrics, inside=inside)
                     write_record(folder, found[0])
     runs += [failed(f"{name}failed-{number}", why) for number in range(failures)]
-    write_runs(folder / "runs.csv", runs)
-    write_results(folder / "results.csv", rows)
+    RUNS.write(folder / "runs.csv", runs)
+    RESULTS.write(folder / "results.csv", rows)
     return folder
 
 
@@ -73,7 +73,7 @@ def one_run(rng: np.random.Generator, name: str, width: int, depth: int, decay: 
 
 
 def blank(name: str) -> Run:
-    return dict.fromkeys(RUN_COLUMNS) | {"run": name}
+    return dict.fromkeys(RUNS.columns) | {"run": name}
 
 
 def failed(name: str, why: str) -> Run:

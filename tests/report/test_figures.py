@@ -12,7 +12,7 @@ import pytest
 from collapselab.analysis.analyze import analyze
 from collapselab.analysis.resampling import permuted_correlations
 from collapselab.analysis.subsets import WITHIN
-from collapselab.records.tables import read_results, write_results
+from collapselab.records.tables import RESULTS
 from collapselab.report.charts import style
 from collapselab.report.charts.axes import clear_side, log_ticks, null_level, null_of
 from collapselab.report.charts.vega import drawn_panel
@@ -97,7 +97,7 @@ def test_slopes_start_from_their_own_weak_model(shown: Contents) -> None:
 
 def test_every_number_of_a_bubble_has_a_format_that_the_page_can_write(shown: Contents) -> None:
     for panel in shown.panels:
-        for _, _, written in drawn_panel(panel, log=False)["told"]:
+        for _, _, written in drawn_panel(panel, log=False)["hover"]:
             assert re.fullmatch(r"|,|\+?\.\d~?[fg]", written), (panel.key, written)
 
 
@@ -116,9 +116,9 @@ def test_values_at_initialisation_that_have_no_logarithm_are_drawn_all_the_same(
     folder = write_suite(tmp_path / "suite", widths=(32, 64), depths=(1,), decays=(0.0,), seeds=4, inside=False)
     rows = [
         replace(row, value=-0.1) if (row.metric, row.checkpoint) == ("cdnv_k2", "0") else row
-        for row in read_results(folder / "results.csv")
+        for row in RESULTS.read(folder / "results.csv")
     ]
-    write_results(folder / "results.csv", rows)
+    RESULTS.write(folder / "results.csv", rows)
     analyze(folder, permutations=99)
     figures = contents(load_story(folder)).figures
     drawn = {
@@ -169,10 +169,10 @@ def test_the_null_is_named_where_fewer_models_stand(shown: Contents) -> None:
 def test_few_values_far_from_all_others_do_not_flatten_them(tmp_path: Path) -> None:
     """Both ways from 0 where they have no logarithm; and no line, which would be of something else."""
     folder = write_suite(tmp_path / "suite", widths=(32, 64), depths=(1,), decays=(0.0,), seeds=4, inside=False)
-    rows = read_results(folder / "results.csv")
+    rows = RESULTS.read(folder / "results.csv")
     first = next(row for row in rows if (row.metric, row.checkpoint) == ("logdist_uncentred_cv", "1"))
     far = [replace(row, value=90.0, low=89.0, high=91.0) if row == first else row for row in rows]
-    write_results(folder / "results.csv", far)
+    RESULTS.write(folder / "results.csv", far)
     analyze(folder, permutations=99)
     figure = contents(load_story(folder)).figures["collapse"]
     drawn = {panel.metric: json.dumps(panel.chart.to_dict(validate=False)) for panel in figure.panels}

@@ -15,7 +15,7 @@ import pytest
 from collapselab.analysis.analyze import analyze
 from collapselab.core.metrics import METRICS
 from collapselab.errors import RunError
-from collapselab.records.tables import write_results, write_runs
+from collapselab.records.tables import RESULTS, RUNS
 from collapselab.report.provenance import provenance
 from collapselab.report.report import report
 from collapselab.report.story import load_story
@@ -215,8 +215,8 @@ def test_a_folder_without_tables_says_so_in_place(tmp_path: Path) -> None:
 
 
 def test_only_failures_are_listed_with_their_reasons(tmp_path: Path) -> None:
-    write_runs(tmp_path / "runs.csv", [failed(f"failed-{i}", "out of memory at step 3.") for i in range(3)])
-    write_results(tmp_path / "results.csv", [])
+    RUNS.write(tmp_path / "runs.csv", [failed(f"failed-{i}", "out of memory at step 3.") for i in range(3)])
+    RESULTS.write(tmp_path / "results.csv", [])
     page = page_of(tmp_path)
     assert "None of the 3 models has a validation loss" in page.text
     assert page.text.count("out of memory at step 3.") == 3
@@ -225,8 +225,8 @@ def test_only_failures_are_listed_with_their_reasons(tmp_path: Path) -> None:
 def test_one_run_is_drawn_and_what_it_cannot_say_is_said(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     runs = one_run(rng, "alone", 64, 2, 0.0, 0)
-    write_results(tmp_path / "results.csv", results_of(rng, runs, ("cdnv", "agreement"), inside=False))
-    write_runs(tmp_path / "runs.csv", runs)
+    RESULTS.write(tmp_path / "results.csv", results_of(rng, runs, ("cdnv", "agreement"), inside=False))
+    RUNS.write(tmp_path / "runs.csv", runs)
     page = page_of(tmp_path)
     assert "With scale held fixed these tables say nothing" in page.text
     assert {"collapse-agreement", "training-agreement"} <= set(page.data["panels"])

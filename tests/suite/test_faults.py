@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from collapselab.records.tables import read_results, read_runs
+from collapselab.records.tables import RESULTS, RUNS
 from collapselab.suite import run as suites
 from collapselab.suite.collect import collect
 from collapselab.suite.job import perform
@@ -36,8 +36,8 @@ def test_killed_ten_times_it_ends_with_the_same_tables(tmp_path: Path, tiny: dic
     collect(folder)
     tables = [
         (
-            [{key: value for key, value in row.items() if key != "seconds"} for row in read_runs(place / "runs.csv")],
-            read_results(place / "results.csv"),
+            [{key: value for key, value in row.items() if key != "seconds"} for row in RUNS.read(place / "runs.csv")],
+            RESULTS.read(place / "results.csv"),
         )
         for place in (tmp_path / "killed", folder.path)
     ]

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from collapselab.cli.suite import app
 from collapselab.errors import ConfigError
-from collapselab.records.tables import read_results, read_runs
+from collapselab.records.tables import RESULTS, RUNS
 from collapselab.suite import run as suites
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.job import perform
@@ -90,8 +90,8 @@ def test_a_launcher_that_waits_ends_with_tables(recipe: Path, monkeypatch: pytes
     result = invoked("run", recipe, "--launcher", "toy", "--device", "cpu", "--out", out)
     assert result.exit_code == 0, result.output
     assert "2 runs: 2 done" in result.stdout
-    assert len(read_runs(out / "runs.csv")) == 4
-    assert read_results(out / "results.csv")
+    assert len(RUNS.read(out / "runs.csv")) == 4
+    assert RESULTS.read(out / "results.csv")
 
 
 def test_a_launcher_with_a_queue_is_asked_by_run_status_and_cancel(

@@ -277,7 +277,7 @@ def test_the_paper_says_every_setting_of_the_paper() -> None:
         }  # fmt: skip
         assert isinstance(settings, Settings)
     corpus = load_suite("paper").corpora["corpus"].recipe
-    assert (corpus.tokenizer, corpus.packing, corpus.block) == ("gpt2", "paper", 2048)
+    assert (corpus.vocabulary, corpus.packing, corpus.block) == ("gpt2", "paper", 2048)
 
 
 @pytest.mark.skipif(not PUBLISHED.exists(), reason=f"returns where {PUBLISHED.name} is in ../shared/reference")

@@ -30,7 +30,7 @@ from collapselab.errors import (
 from collapselab.measurement import resume as store
 from collapselab.records.measurement import Result
 from collapselab.records.run import RunFolder
-from collapselab.records.tables import Row, read_results, read_runs
+from collapselab.records.tables import RESULTS, RUNS, Row
 from collapselab.suite import run as suites
 from collapselab.suite.collect import collect
 from collapselab.suite.folder import SuiteFolder
@@ -77,14 +77,14 @@ def files(folder: Path) -> dict[str, tuple[int, int]]:
 
 def without_times(folder: SuiteFolder) -> tuple[list[dict[str, Any]], list[Any]]:
     runs = [
-        {key: value for key, value in run.items() if key not in NO_TIMES} for run in read_runs(folder.path / "runs.csv")
+        {key: value for key, value in run.items() if key not in NO_TIMES} for run in RUNS.read(folder.path / "runs.csv")
     ]
-    return runs, read_results(folder.path / "results.csv")
+    return runs, RESULTS.read(folder.path / "results.csv")
 
 
 def test_every_checkpoint_has_its_row_and_its_measurements(finished: tuple[Suite, SuiteFolder]) -> None:
     suite, folder = finished
-    runs, results = read_runs(folder.path / "runs.csv"), read_results(folder.path / "results.csv")
+    runs, results = RUNS.read(folder.path / "runs.csv"), RESULTS.read(folder.path / "results.csv")
     assert len(runs) == 6
     for one in entries(suite, folder):
         for row in (row for row in runs if row["run"] == one.name):
@@ -148,7 +148,7 @@ def test_a_failure_is_known_with_its_reason_and_the_others_finish(tmp_path: Path
     good, bad = entries(suite, folder)
     report = suites.run(suite, folder)
     assert [state.stage for state in report.states] == ["done", "failed"]
-    rows = {(row["run"], row["checkpoint"]): row["why"] for row in read_runs(folder.path / "runs.csv")}
+    rows = {(row["run"], row["checkpoint"]): row["why"] for row in RUNS.read(folder.path / "runs.csv")}
     assert "training failed: " in rows[bad.name, bad.checkpoints[-1]]
     assert "Stopped before the update" in rows[bad.name, bad.checkpoints[-1]]
     assert rows[bad.name, "0"] is rows[good.name, "0"] is None

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from collapselab.errors import ConfigError, Interrupted, RunError
-from collapselab.records.tables import read_results, read_runs
+from collapselab.records.tables import RESULTS, RUNS
 from collapselab.suite import run as suites
 from collapselab.suite import torchrun
 from collapselab.suite.folder import SuiteFolder
@@ -90,7 +90,7 @@ def test_jobs_do_the_missing_runs_and_the_tables_are_those_of_a_local_suite(
     assert len(submitted) == 2
     assert [job.result() for job in made] == ["done", "done"]
     assert [state.stage for state in suites.status(suite, folder)] == ["done"] * 3
-    assert len(read_runs(folder.path / "runs.csv")) == 6, "a job leaves the tables current"
+    assert len(RUNS.read(folder.path / "runs.csv")) == 6, "a job leaves the tables current"
 
 
 def test_a_failure_in_a_job_is_recorded_and_fails_the_job(tmp_path: Path, tiny: dict[str, Any]) -> None:
@@ -99,7 +99,7 @@ def test_a_failure_in_a_job_is_recorded_and_fails_the_job(tmp_path: Path, tiny: 
     job = slurm.SlurmJob(str(folder.path), suite.measure, processes=1, retry=False)
     with pytest.raises(RunError, match="Stopped before the update"):
         job(entry)
-    assert [row["why"] is None for row in read_runs(folder.path / "runs.csv")] == [True, False]
+    assert [row["why"] is None for row in RUNS.read(folder.path / "runs.csv")] == [True, False]
 
 
 @pytest.mark.parametrize(("number", "requeued"), [(signal.SIGUSR2, True), (signal.SIGTERM, False)])
@@ -235,8 +235,8 @@ def _step(suite: Suite, folder: SuiteFolder, run: str) -> int:
 
 
 def _tables(folder: SuiteFolder) -> tuple[Any, Any]:
-    runs = read_runs(folder.path / "runs.csv")
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in runs], read_results(folder.path / "results.csv")
+    runs = RUNS.read(folder.path / "runs.csv")
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in runs], RESULTS.read(folder.path / "results.csv")
 
 
 def _until(condition: Callable[[], bool], seconds: float = 120.0) -> None:

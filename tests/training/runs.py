@@ -7,14 +7,14 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from collapselab.records.run import Checkpoint, RunFolder
+from collapselab.records.run import CheckpointRecord, RunFolder
 from collapselab.training.settings import settings_from
 from collapselab.training.train import train
 
 SMALL: dict[str, Any] = {"width": 16, "depth": 1, "batch": 4, "steps": 6, "lr": 3e-3}
 
 
-def run(corpus: Path, out: Path, *, options: dict[str, Any] | None = None, **values: Any) -> list[Checkpoint]:
+def run(corpus: Path, out: Path, *, options: dict[str, Any] | None = None, **values: Any) -> list[CheckpointRecord]:
     return train(settings_from({**SMALL, **values}), corpus, out, **{"device": "cpu", **(options or {})})
 
 

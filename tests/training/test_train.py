@@ -252,7 +252,7 @@ def test_a_process_that_is_stopped_goes_on_to_the_same_bits(
         assert process.returncode == -9
     else:
         assert process.returncode == 128 + how
-        assert "Everything is saved; the same command goes on" in messages.replace("\n", " ")
+        assert "Everything is saved; the same command continues" in messages.replace("\n", " ")
         assert int(next((tmp_path / "run" / "state").iterdir()).stem) > 0
     run(corpus_folder, tmp_path / "run", steps=250)
     assert_same_bits(weights(long_run), weights(tmp_path / "run"))

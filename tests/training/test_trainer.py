@@ -48,8 +48,8 @@ def test_batches_use_the_same_memory_for_their_logits(corpus_folder: Path, tmp_p
     places = set()
     for _ in range(2):
         one.compute_loss(one.bare, batch).backward()
-        assert one.space._held is not None
-        places.add(one.space._held.data_ptr())
+        assert one.space._buffer is not None
+        places.add(one.space._buffer.data_ptr())
     assert len(places) == 1
 
 

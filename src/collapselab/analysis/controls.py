@@ -56,27 +56,47 @@ class Control:
     """One metric beyond one set of controls; a row of `controls.csv`."""
 
     controls: str
+    """The specification, in words."""
     metric: str
+    """Id in the catalogue."""
     n: int
+    """Models."""
     r2_controls: float | None = None
+    """R² of the outcome on the controls alone."""
     partial_r: float | None = None
+    """Correlation of what they leave."""
     p: float | None = None
+    """Of least squares; of the permutation test for seeds alone."""
     r2_added: float | None = None
+    """R² that the metric adds."""
     low: float | None = None
+    """Lower end of the 95 % interval of `partial_r`."""
     high: float | None = None
+    """Upper end."""
     p_clustered: float | None = None
+    """Robust to models of one architecture being alike; empty with fewer than ten architectures."""
     p_holm: float | None = None
+    """The larger of the two, corrected within specification and family."""
     comparison: str = BETWEEN
+    """`between models` or `within cells`."""
     transform: str = "raw"
+    """`raw` or `log`."""
     family: str = "exploration"
+    """`paper` or `exploration`."""
     freedom: int | None = None
+    """Degrees of freedom."""
     missing: int = 0
+    """Models left out for a missing value."""
     goes: Goes | None = None
+    """As in `relate.csv`."""
     verdict: str | None = None
-    """`verdict_code` in words; None where it is that nobody can tell."""
+    """As in `relate.csv`."""
     why: str | None = None
+    """Why there are no numbers, or no p and no verdict."""
     verdict_code: Verdict = Verdict.CANNOT_TELL
+    """As in `relate.csv`."""
     why_code: Cause | None = None
+    """As in `relate.csv`."""
 
 
 def controls(models: Models, relations: Iterable[Relation]) -> list[Control]:
@@ -270,7 +290,7 @@ def _mixed(models: Models, variable: Variable) -> Control:
             raise _Unavailable(
                 Cause.TOO_FEW,
                 f"{len(y)} models of {architectures} architectures; random intercepts need {FEWEST_FREEDOM} models "
-                "more than architectures, or they cannot be told from noise.",
+                "more than architectures, or they cannot be separated from noise.",
             )
         return replace(row, **_mixed_numbers(frame, x, y))
     except _Unavailable as error:

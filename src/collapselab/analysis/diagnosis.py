@@ -48,10 +48,15 @@ class Finding:
     """One signature of one run at its last checkpoint; a row of `diagnosis.csv`."""
 
     run: str
+    """Name of the run."""
     checkpoint: str
+    """Its last one."""
     signature: str
+    """`under-fitted`, `over-fitted` or `over-regularised`."""
     found: Found
+    """`yes`, `no` or `unknown`."""
     evidence: str
+    """The numbers behind it."""
 
 
 def diagnose(models: Models) -> list[Finding]:

@@ -21,7 +21,7 @@ from collapselab.analysis.direction import Toward, toward
 from collapselab.analysis.regime import Regime
 from collapselab.core.metrics import METRICS
 from collapselab.errors import ConfigError, RunError
-from collapselab.records.tables import RUN_COLUMNS, TABLES, Row, Run, StoredTables, read_tables, to_frame
+from collapselab.records.tables import RUNS, Row, Run, StoredTables, read_tables, required_files, to_frame
 
 Floats = NDArray[np.float64]
 BETTER = {"val_loss": -1, "train_loss": -1, "perplexity": -1, "val_accuracy": 1}
@@ -120,7 +120,7 @@ def load(directory: str | Path, *, outcome: str = "val_loss") -> Models:
 
 def tables_of(directory: str | Path) -> StoredTables:
     """The two tables of a folder that can be analysed."""
-    for name in TABLES:
+    for name in required_files():
         if not (Path(directory) / name).is_file():
             raise RunError(
                 f"{directory}: no {name}. Analyse a suite that has run, or a folder that `collapselab import` made."
@@ -185,7 +185,7 @@ def row_tuples(frame: pd.DataFrame, names: Sequence[str]) -> list[tuple[Any, ...
 
 def regime_columns(frame: pd.DataFrame) -> list[str]:
     """The settings beside the architecture and the seeds that vary within some architecture."""
-    made = {*RUN_COLUMNS, *METRICS, "architecture", "regime", "cell", "last"}
+    made = {*RUNS.columns, *METRICS, "architecture", "regime", "cell", "last"}
     further = [name for name in map(str, frame) if name not in made and not name.endswith(("_seed", " null", " ideal"))]
     settings = ["epochs", "epoch", "weight_decay", "lr", *further]
     architectures = frame.groupby("architecture")

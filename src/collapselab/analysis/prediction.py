@@ -30,19 +30,31 @@ class Prediction:
     """One metric beside one law; a row of `prediction.csv`. R² is of models whose architecture was left out."""
 
     law: str
+    """`power law` or `bending power law`."""
     metric: str
+    """Id in the catalogue."""
     transform: str
+    """`raw` or `log`."""
     n: int
+    """Cells, seeds averaged."""
     architectures: int
+    """That are left out in turn."""
     r2_law: float | None = None
+    """R² on what was left out, of the law alone."""
     r2_with_metric: float | None = None
+    """With the metric beside it."""
     gain: float | None = None
+    """The difference."""
     low: float | None = None
-    """95 % interval of the gain, drawing architectures with replacement."""
+    """Lower end of its 95 % interval."""
     high: float | None = None
+    """Upper end."""
     scale: str = ""
+    """What the law is in: parameters and tokens, or epochs."""
     why: str | None = None
+    """Why there are no numbers, or no p and no verdict."""
     why_code: Cause | None = None
+    """As in `relate.csv`."""
 
 
 def predictions(models: Models, *, seed: int = 0) -> list[Prediction]:

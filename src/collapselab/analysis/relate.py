@@ -59,36 +59,58 @@ class Relation:
     """One metric against the outcome over one subset; a row of `relate.csv`."""
 
     subset: str
+    """`all models`, `regime …`, `within cells`, or `seeds of …` for one cell among several."""
     metric: str
+    """Id in the catalogue."""
     outcome: str
+    """What it is related to."""
     n: int
+    """Models."""
     r: float | None = None
+    """Pearson's correlation, within cells where the subset says so."""
     r2: float | None = None
+    """Its square."""
     rho: float | None = None
+    """Spearman's."""
     low: float | None = None
+    """Lower end of the 95 % bootstrap interval of r."""
     high: float | None = None
+    """Upper end."""
     p_permutation: float | None = None
+    """Two-sided."""
     p_holm: float | None = None
+    """Corrected by Holm, within subset and family."""
     p_bh: float | None = None
+    """Corrected by Benjamini and Hochberg."""
     transform: str = "raw"
+    """`raw` or `log`."""
     family: str = "exploration"
+    """`paper` or `exploration`."""
     cells: int = 1
+    """Cells whose means were subtracted; 1 for none."""
     architectures: int = 1
+    """How many there are among the models."""
     missing: int = 0
+    """Models left out for a missing value."""
     goes: Goes | None = None
+    """`with`: more collapse, better outcome, by the sign of r alone; `against`; empty where no direction is predicted,
+    or no verdict is given."""
     verdict: str | None = None
-    """`verdict_code` in words; None where it is that nobody can tell."""
+    """`verdict_code` in words; empty for `cannot tell`."""
     detectable_r: float | None = None
-    """The smallest |r| found with 80 % power at 5 % by this number of models, before correction and at Holm's first
-    step."""
+    """Within cells: the smallest |r| found with 80 % power at 5 %."""
     detectable_r_corrected: float | None = None
+    """The same at Holm's first step."""
     models_needed: int | None = None
-    """Models of one cell that would find the observed r with that power, before correction."""
+    """Seeds of one cell that would find this r with that power."""
     why: str | None = None
-    """Why there is no r, or an r without p and verdict."""
+    """Why there are no numbers, or no p and no verdict."""
     verdict_code: Verdict = Verdict.CANNOT_TELL
+    """`as predicted`, `opposite direction`, `no direction predicted`, `not shown` or `cannot tell`."""
     why_code: Cause | None = None
+    """`not a test`, `too few`, `no variation`, `missing` or `no fit`."""
     subset_kind: SubsetKind = SubsetKind.ALL
+    """`all models`, `one regime`, `within cells` or `one cell`."""
 
 
 def relate(models: Models, *, permutations: int = 10_000, seed: int = 0) -> list[Relation]:

@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, final, get_type_hints
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, final, get_type_hints
 
 from collapselab import __version__
 from collapselab.analysis.models import BETTER
@@ -62,6 +62,31 @@ class Request:
             raise ConfigError(f"seed: {shown(self.seed)} is below 0.")
 
 
+class SummaryRecord(TypedDict):
+    """summary.json: the request, hashes of what was analysed and of what was written, and the sentences."""
+
+    format: int
+    """Version of this layout."""
+    program: str
+    """Version of collapselab, and a hash of its source."""
+    files: dict[str, str]
+    """The sha256 of each table beside it."""
+    directory: str
+    """What was analysed."""
+    outcome: str
+    """What the metrics are related to."""
+    models: int
+    """How many trained checkpoints."""
+    permutations: int
+    """Of each test."""
+    seed: int
+    """Of permutations and resamples."""
+    tables: dict[str, str]
+    """The sha256 of the tables that were analysed."""
+    sentences: list[dict[str, str]]
+    """Each has a `topic`, the `table` it comes from, and a `text`."""
+
+
 @final
 @dataclass(frozen=True)
 class Analysis:
@@ -86,9 +111,8 @@ class Analysis:
     @property
     def summary(self) -> dict[str, Any]:
         """What `summary.json` says: the request, the tables that were analysed, and the sentences."""
-        about = {name: getattr(self, name) for name in ("outcome", "models", "permutations", "seed")}
-        sentences = [asdict(row) for row in self.sentences]
-        return {"directory": str(self.directory), **about, "tables": self.sources, "sentences": sentences}
+        of_the_file = ("format", "program", "files")
+        return {name: value for name, value in self._record({}).items() if name not in of_the_file}
 
     @property
     def frames(self) -> dict[str, "pd.DataFrame"]:
@@ -132,8 +156,21 @@ class Analysis:
         contents = self.contents()
         for name, content in contents.items():
             write_bytes(folder / name, content)
-        facts = {"format": FORMAT, "program": program_version(), "files": _hashes(contents)}
-        write_document(folder / SUMMARY, {**facts, **self.summary})
+        write_document(folder / SUMMARY, self._record(contents))
+
+    def _record(self, contents: dict[str, bytes]) -> SummaryRecord:
+        return SummaryRecord(
+            format=FORMAT,
+            program=program_version(),
+            files=_hashes(contents),
+            directory=str(self.directory),
+            outcome=self.outcome,
+            models=self.models,
+            permutations=self.permutations,
+            seed=self.seed,
+            tables=self.sources,
+            sentences=[asdict(row) for row in self.sentences],
+        )
 
 
 def read_analysis(directory: Path, tables: StoredTables) -> Analysis | None:

@@ -51,31 +51,46 @@ class Trend:
     """One metric along one axis; a row of `trends.csv`. The outcome is there too, as if it were a metric."""
 
     axis: str
+    """`width`, `depth`, `epochs`, `epoch`, or a regulariser."""
     where: Regime | None
-    """Of a regulariser: the other settings of the pairs."""
+    """Of a regulariser: the settings of the pairs; a space, `=` or `%` in a name or value is written as `%20`, `%3D` or
+    `%25`."""
     metric: str
+    """Id in the catalogue, or the outcome."""
     outcome: str
+    """Of the analysis."""
     groups: int = 0
     """Groups that differ in the axis alone, or pairs."""
     levels: str = ""
+    """Of the axis."""
     rises: int = 0
+    """Groups in which it rises."""
     falls: int = 0
+    """Groups in which it falls."""
     unchanged: int = 0
+    """Groups in which it does neither."""
     toward: Trending | None = None
-    """The direction of collapse, or of a better outcome."""
+    """`rises` or `falls`: the way of collapse, or of a better outcome."""
     share_toward: float | None = None
+    """Share of the groups that go that way."""
     median_rho: float | None = None
+    """Of an axis: the middle rank correlation."""
     median_effect: float | None = None
-    """Of pairs: the difference that the stronger level makes."""
+    """Of pairs: the middle difference that the stronger level makes."""
     p_sign: float | None = None
+    """Of the sign test."""
     p_holm: float | None = None
+    """Corrected along the axis, within the family."""
     verdict: str | None = None
-    """`verdict_code` in words; None where it is that nobody can tell."""
+    """`verdict_code` in words; empty for `cannot tell`."""
     family: str = "exploration"
-    """paper: the outcome and the paper's seven metrics, which are corrected among themselves."""
+    """`paper`: the outcome and the paper's seven metrics; `exploration`: all others."""
     why: str | None = None
+    """Why there are no numbers, or no p and no verdict."""
     verdict_code: Verdict = Verdict.CANNOT_TELL
+    """As in `relate.csv`; of the outcome: better is `as predicted`."""
     why_code: Cause | None = None
+    """As in `relate.csv`."""
 
     @property
     def of_outcome(self) -> bool:

@@ -4,19 +4,23 @@ Data goes to stdout, progress and messages to stderr. Exit 0: done; 1: some fail
 change something; 128 + n: stopped by signal n, with everything saved.
 """
 
+import inspect
 import json
+import os
 import sys
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.padding import Padding
+from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 from typer.core import TyperGroup
 
 from collapselab import __version__
 from collapselab.cli import analyze, corpus, demo, measure, report, suite, train
 from collapselab.cli.options import JsonOption
-from collapselab.disk import disk_trouble
 from collapselab.errors import Interrupted, UserError
 from collapselab.signals import interruptible
 
@@ -24,11 +28,40 @@ START, MODELS, SUITES = "Start here", "One model", "Many models, and what they s
 
 
 class InOrder(TyperGroup):
-    """Lists the commands in the order in which one comes to need them, groups among them."""
+    """Lists the commands in the order in which one comes to need them, groups among them.
+
+    The help is printed here, in typer's look: typer would import a Markdown parser and a syntax highlighter for it,
+    which takes as long as all the rest.
+    """
 
     def list_commands(self, ctx: Any) -> list[str]:
         order = ["demo", "metrics", "corpus", "train", "sample", "measure", "suite", "import", "analyze", "report"]
         return sorted(super().list_commands(ctx), key=order.index)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        console, paragraphs = Console(), inspect.cleandoc(self.help or "").split("\n\n")
+        console.print(Padding(Text(self.get_usage(ctx), style="bold"), 1))
+        for paragraph in paragraphs:
+            console.print(Padding(_with_code(paragraph), (0, 1, 1, 1)))
+        options: Any = self.get_params(ctx)
+        commands: Any = self.commands
+        panels = {"Options": [(", ".join(option.opts), option.help) for option in options]}
+        for name in self.list_commands(ctx):
+            panel = panels.setdefault(commands[name].rich_help_panel, [])
+            panel.append((name, commands[name].help.split("\n\n")[0]))
+        for title, rows in panels.items():
+            table = Table(box=None, show_header=False, expand=True, padding=(0, 1), pad_edge=False)
+            table.add_column(style="bold cyan", no_wrap=True)
+            table.add_column(ratio=1)
+            for name, text in rows:
+                table.add_row(name, _with_code(text))
+            console.print(Panel(table, title=title, title_align="left", border_style="dim"))
+
+
+def _with_code(text: str) -> Text:
+    """A paragraph with `code` in another colour."""
+    parts = " ".join(text.split()).split("`")
+    return Text.assemble(*((part, "bold cyan" if number % 2 else "") for number, part in enumerate(parts)))
 
 
 app = typer.Typer(
@@ -58,6 +91,9 @@ app.command(rich_help_panel=SUITES)(report.report)
 
 def main() -> None:
     """The entry point: every error the user can mend is one message, no traceback."""
+    # OpenMP's threads spin while they wait for each other, and on a busy machine take the cores from those they wait
+    # for. It reads this when torch is imported; processes that are started from here inherit it.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         with interruptible():
             app()
@@ -68,6 +104,8 @@ def main() -> None:
         print(f"collapselab: {error}", file=sys.stderr)
         sys.exit(2)
     except OSError as error:
+        from collapselab.disk import disk_trouble
+
         if error.filename is None and disk_trouble(error) is None:
             raise
         place = f"{error.filename}: " if error.filename is not None else ""

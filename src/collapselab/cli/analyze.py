@@ -28,7 +28,7 @@ def import_published(
     from collapselab.records.tables import write_tables
 
     runs, rows = read_published(published)
-    write_tables(out, runs, rows, made_from=[(published.name, sha256(published))])
+    write_tables(out, {"runs": runs, "results": rows}, made_from=[(published.name, sha256(published))])
     missing = sum(row.value is None for row in rows)
     facts = {"out": str(out), "models": len(runs), "values": len(rows) - missing, "missing": missing, "note": LEFT_OUT}
     if as_json:

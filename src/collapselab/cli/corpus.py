@@ -4,7 +4,7 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -13,6 +13,9 @@ from rich.table import Table
 
 from collapselab.cli.options import JsonOption
 from collapselab.errors import CorpusError, DiskError
+
+if TYPE_CHECKING:
+    from collapselab.corpus.describe import Description
 
 app = typer.Typer(help="Turn text into blocks of tokens, and see what is in them.", no_args_is_help=True)
 
@@ -78,7 +81,9 @@ def build(
     per_file: Annotated[bool, typer.Option(help="Each text file is one document.", rich_help_panel="Reading")] = False,
     errors: Annotated[
         Literal["strict", "replace"],
-        typer.Option(help="`strict`, or `replace` to go on over bytes that are not UTF-8.", rich_help_panel="Reading"),
+        typer.Option(
+            help="`strict`, or `replace` to read on past bytes that are not UTF-8.", rich_help_panel="Reading"
+        ),
     ] = "strict",
     max_document: Annotated[
         float, typer.Option(help="The largest size of one document, in MB of text.", rich_help_panel="Reading")
@@ -100,6 +105,7 @@ def build(
     from collapselab.corpus.build import Recipe, build_corpus
     from collapselab.corpus.readers import MEGABYTE, Reading
     from collapselab.corpus.sources import open_source
+    from collapselab.records.corpus import SPLITS
 
     recipe = Recipe(
         tokenizer=tokenizer or ("gpt2" if source == ["tinystories"] else "bpe:4096"),
@@ -120,9 +126,10 @@ def build(
     built = build_corpus(documents, out, recipe, trust_code=trust_code)
     splits = ", ".join(f"{name}: {len(split):,} blocks" for name, split in built.splits.items())
     print(f"{out}: {splits} of {built.block:,}; {built.vocabulary:,} tokens. See it: collapselab corpus show {out}")
-    for name, split in built.splits.items():
-        if cut := split.facts["documents_cut"]:
-            dropped = split.facts["tokens_dropped"]
+    for name in SPLITS:
+        numbers = built.record.numbers(name)
+        if cut := numbers.documents_cut:
+            dropped = numbers.tokens_dropped
             print(f"{name}: {cut:,} documents are longer than a block and were cut; {dropped:,} tokens were dropped.")
 
 
@@ -140,7 +147,7 @@ def show(
     Example: `collapselab corpus show corpora/storyworld`
     """
     from collapselab.corpus.blocks import Corpus
-    from collapselab.corpus.show import description, draw
+    from collapselab.corpus.describe import description, draw
 
     opened = Corpus(folder, verify=verify or None)
     facts = description(opened)
@@ -158,14 +165,14 @@ def show(
         _print_corpus(facts, picture)
 
 
-def _print_corpus(facts: dict[str, Any], picture: str) -> None:
+def _print_corpus(facts: "Description", picture: str) -> None:
     console = Console()
     about = (
         f"vocabulary {facts['vocabulary']:,} ({facts['tokenizer']}), {facts['packing']} packing, hash {facts['hash']}"
     )
     console.print(f"[bold]{escape(facts['path'])}[/bold]  {escape(about)}")
     if split := facts["source"].get("split"):
-        console.print(escape(split))
+        console.print(escape(str(split)))
     console.print(f"begin token: {escape(facts['begin'])}", soft_wrap=True)
     rows = ["documents", "tokens", "types", "types_seen_once", "blocks", "tokens_dropped", "labels", "classes"]
     if facts["packing"] == "document":

@@ -35,7 +35,7 @@ def demo(
 ) -> None:
     """Do everything once, small and offline, in about four minutes: stories, six models, their collapse, a page.
 
-    Interrupted, the same command goes on; finished, it says again what came out.
+    Interrupted, the same command continues; finished, it says again what came out.
 
     Example: `collapselab demo --out demo`
     """
@@ -86,13 +86,13 @@ def _legend(line: "Line") -> list[str]:
     from collapselab.core.metrics import METRICS
     from collapselab.report.words import metric_name, property_code
 
-    told = ["initial → trained; shuffled: trained, with shuffled labels. Toward collapse:"]
+    lines = ["initial → trained; shuffled: trained, with shuffled labels. Toward collapse:"]
     for metric in line.metrics:
         name, entry = metric_name(metric), METRICS[metric]
         ideal = "" if entry.ideal is None else f" {entry.ideal:g}"
         arrow = ARROWS.get(entry.direction or "", "")
-        told.append(f"{metric} {arrow}{ideal}: {name[0].lower()}{name[1:]} ({property_code(metric)})")
-    return told
+        lines.append(f"{metric} {arrow}{ideal}: {name[0].lower()}{name[1:]} ({property_code(metric)})")
+    return lines
 
 
 def _arrow(change: "Change") -> str:

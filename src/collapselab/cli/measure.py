@@ -25,7 +25,7 @@ def measure(
         typer.Option(help="`last`: what enters the output layer. `all`: every block too.", rich_help_panel=WHAT),
     ] = "last",
     bins: Annotated[
-        int, typer.Option(help="Also within so many bins of the classes' counts.", rich_help_panel=WHAT)
+        int, typer.Option(help="Also within this number of bins of the classes' counts.", rich_help_panel=WHAT)
     ] = 0,
     null: Annotated[bool, typer.Option(help="Beside each value that of shuffled labels.", rich_help_panel=WHAT)] = True,
     bootstrap: Annotated[
@@ -33,9 +33,11 @@ def measure(
     ] = 0,
     tokens: Annotated[
         int | None,
-        typer.Option(help="Measure on a sample of about so many tokens of each split.", rich_help_panel=WHAT),
+        typer.Option(help="Measure on a sample of about this number of tokens of each split.", rich_help_panel=WHAT),
     ] = None,
-    min_count: Annotated[int, typer.Option(help="Keep only classes with so many samples.", rich_help_panel=WHAT)] = 1,
+    min_count: Annotated[
+        int, typer.Option(help="Keep only classes with at least this number of samples.", rich_help_panel=WHAT)
+    ] = 1,
     train_loss: Annotated[
         bool, typer.Option("--train-loss", help="The loss on the training split too.", rich_help_panel=WHAT)
     ] = False,

@@ -11,12 +11,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from collapselab.cli.options import JsonOption
+from collapselab.models.families import FAMILIES
 from collapselab.training.heads import HEADS
 from collapselab.training.interventions import INTERVENTIONS
 from collapselab.training.optimizers import OPTIMIZERS
 
 if TYPE_CHECKING:
-    from collapselab.records.run import Checkpoint
+    from collapselab.records.run import CheckpointRecord
 
 MODEL, LENGTH, OPTIMISER, RUNNING = "Model", "Length and batch", "Optimiser", "Running"
 DRAWING = "How tokens are drawn"
@@ -25,13 +26,23 @@ NAMES = ", ".join(INTERVENTIONS) or "none yet"
 
 def train(
     corpus: Annotated[Path, typer.Option(help="A corpus, from `collapselab corpus build`.")],
-    out: Annotated[Path, typer.Option(help="The run's folder. If it holds this run already, it goes on.")],
+    out: Annotated[Path, typer.Option(help="The run's folder. If it holds this run already, training continues.")],
     width: Annotated[int, typer.Option(help="Dimension of the features.", rich_help_panel=MODEL)],
     depth: Annotated[int, typer.Option(help="Number of blocks.", rich_help_panel=MODEL)],
     family: Annotated[
         str,
-        typer.Option(help="gpt-neo, gpt2, llama, pythia, qwen3, or a config.json to resize.", rich_help_panel=MODEL),
+        typer.Option(
+            help=f"{', '.join(FAMILIES)}, or a config.json to resize.",
+            autocompletion=lambda incomplete: [name for name in FAMILIES if name.startswith(incomplete)],
+            rich_help_panel=MODEL,
+        ),
     ] = "gpt-neo",
+    head_size: Annotated[
+        int | None,
+        typer.Option(
+            help="Numbers in a head of attention. [default: 16 heads, as in the paper]", rich_help_panel=MODEL
+        ),
+    ] = None,
     tied: Annotated[bool, typer.Option(help="Output layer = input embeddings.", rich_help_panel=MODEL)] = True,
     dropout: Annotated[float, typer.Option(help="Every dropout of the family.", rich_help_panel=MODEL)] = 0.0,
     head: Annotated[
@@ -116,9 +127,10 @@ def train(
 ) -> None:
     """Train one model from scratch, in the paper's set-up where nothing else is said.
 
-    The same command starts it and, after a crash or Ctrl-C, goes on with it to the same weights.
+    The same command starts it and, after a crash or Ctrl-C, continues it to the same weights.
 
-    Minutes on a laptop: `collapselab train --corpus corpora/storyworld --out runs/s --width 128 --depth 2 --lr 2e-3`
+    Minutes on a laptop:
+    `collapselab train --corpus corpora/storyworld --out runs/s --width 128 --depth 2 --head-size 16 --lr 2e-3`
 
     Along training: `… --epochs 10 --checkpoints 0,1,3,6,10` or `… --checkpoints log:20`
 
@@ -179,7 +191,7 @@ def sample(
     print(json.dumps(texts, ensure_ascii=False) if as_json else "\n\n".join(texts))
 
 
-def _print_checkpoints(out: Path, made: "list[Checkpoint]") -> None:
+def _print_checkpoints(out: Path, made: "list[CheckpointRecord]") -> None:
     table = Table(
         "checkpoint", "step", "train loss", "val loss", "val accuracy", "perplexity", box=None, header_style="bold"
     )

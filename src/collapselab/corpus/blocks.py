@@ -11,9 +11,9 @@ batches is the sort order of a mixing function of (seed, epoch, index): the same
 nothing to save for resuming.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -21,9 +21,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from collapselab.core.batch import IGNORED
-from collapselab.corpus.record import LENGTHS, CorpusRecord, check_counts, read_record
 from collapselab.disk import disk_errors, sha256
 from collapselab.errors import CorpusError
+from collapselab.records.corpus import LENGTHS, SPLITS, CorpusRecord, SplitName, check_counts, read_corpus_record
+
+if TYPE_CHECKING:
+    from collapselab.corpus.tokenizer import FastTokenizer
 
 VERIFIED_BYTES = 256 << 20
 """Token ids of corpora up to this size are verified by their hashes at every opening; other files always are."""
@@ -58,12 +61,11 @@ class Split:
         counts: NDArray[np.int64],
         lengths: NDArray[np.int64] | None = None,
         first: int = 0,
-        facts: Mapping[str, Any] | None = None,
     ) -> None:
         self.path, self.blocks, self.block, self.id_type = path, blocks, block, id_type
-        self.lengths, self.first, self.facts = lengths, first, dict(facts or {})
+        self.lengths, self.first = lengths, first
         self.token_counts, self.counts = torch.from_numpy(counts.copy())
-        self._ids: NDArray[Any] | None = None
+        self._ids: NDArray[np.integer] | None = None
 
     def __len__(self) -> int:
         return self.blocks
@@ -73,11 +75,11 @@ class Split:
             raise IndexError(f"{self.path.stem} has {self.blocks:,} blocks; {index} is not one of them.")
         return torch.from_numpy(self.ids[index].astype(np.int64))
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_ids": None}  # a worker maps the file itself
 
     @property
-    def ids(self) -> NDArray[Any]:
+    def ids(self) -> NDArray[np.integer]:
         """All token ids (blocks, block), memory-mapped and read-only."""
         if self._ids is None:
             self._ids = np.memmap(self.path, dtype=self.id_type, mode="r", shape=(self.blocks, self.block))
@@ -98,8 +100,8 @@ class Split:
     def samples(self, *, length: int | None = None, first: int = 0) -> NDArray[np.int64]:
         """How many samples each block has when it is cut to `length` and its first `first` positions are left out."""
         ends = np.full(self.blocks, self.block) if self.lengths is None else self.lengths
-        found: NDArray[np.int64] = np.minimum(ends, length or self.block) - 1 - max(first, self.first)
-        return np.maximum(found, 0)
+        counts: NDArray[np.int64] = np.minimum(ends, length or self.block) - 1 - max(first, self.first)
+        return np.maximum(counts, 0)
 
     def order(self, *, seed: int, epoch: int = 0) -> NDArray[np.int64]:
         """A permutation of the blocks that depends on nothing but seed and epoch."""
@@ -112,8 +114,9 @@ class Split:
     ) -> Iterator[Tensor]:
         """Batches (blocks, block) in a seeded order, or in the order on disk.
 
-        `size` counts the blocks of all processes; this one gets every `world`-th of each batch, from `rank` on. `start`
-        skips that many batches, so a reader that has seen n goes on with start=n. The last batch may be smaller.
+        `size` counts the blocks of all processes; this process gets every `world`-th of each batch, from `rank` on.
+        `start` skips that many batches, so a reader that has seen n continues with start=n. The last batch may be
+        smaller.
         """
         for numbers in self.numbers(size, seed=seed, epoch=epoch, start=start, rank=rank, world=world):
             yield torch.from_numpy(self.ids[numbers].astype(np.int64))
@@ -133,13 +136,13 @@ class Split:
 class Corpus:
     """An opened corpus: `corpus.train`, `corpus.validation`, `corpus.tokenizer()`, `corpus.record`.
 
-    Opening checks corpus.json, the files' sizes and the hashes of all but the token ids; those too for a small corpus
-    or with `verify=True`.
+    Opening checks corpus.json, the sizes of all files and the hashes of all but the token ids; of a small corpus, or
+    with `verify=True`, of the token ids too.
     """
 
     def __init__(self, path: str | Path, *, verify: bool | None = None) -> None:
         self.path = Path(path)
-        self.record: CorpusRecord = read_record(self.path)
+        self.record: CorpusRecord = read_corpus_record(self.path)
         self.block, self.vocabulary, self.hash = self.record.block, self.record.vocabulary, self.record.hash
         size = sum(file.bytes for file in self.record.files.values())
         self._check_files(ids_too=size <= VERIFIED_BYTES if verify is None else verify)
@@ -148,12 +151,10 @@ class Corpus:
         check_counts(self.path, self.record, counts, lengths)
         blocks = self.record.splits.train.blocks
         parts = (None, None) if lengths is None else (lengths[:blocks], lengths[blocks:])
-        self.train, self.validation = (
-            self._split(name, counts[i], parts[i]) for i, name in enumerate(("train", "validation"))
-        )
+        self.train, self.validation = (self._split(name, counts[i], parts[i]) for i, name in enumerate(SPLITS))
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """The record as JSON has it."""
         return self.record.model_dump()
 
@@ -161,14 +162,14 @@ class Corpus:
     def splits(self) -> dict[str, Split]:
         return {"train": self.train, "validation": self.validation}
 
-    def tokenizer(self) -> Any:
+    def tokenizer(self) -> "FastTokenizer":
         """The tokenizer the corpus was built with."""
-        from collapselab.corpus.vocabulary import load_tokenizer
+        from collapselab.corpus.tokenizer import load_tokenizer
 
         return load_tokenizer(self.path / "tokenizer")
 
-    def _split(self, name: str, counts: NDArray[np.int64], lengths: NDArray[Any] | None) -> Split:
-        numbers = getattr(self.record.splits, name)
+    def _split(self, name: SplitName, counts: NDArray[np.int64], lengths: NDArray[np.int32] | None) -> Split:
+        numbers = self.record.numbers(name)
         return Split(
             self.path / f"{name}.bin",
             blocks=numbers.blocks,
@@ -177,16 +178,15 @@ class Corpus:
             counts=counts,
             lengths=None if lengths is None else lengths.astype(np.int64),
             first=self.record.first,
-            facts=numbers.model_dump(exclude_none=True),
         )
 
     def _array(self, name: str) -> NDArray[Any]:
         try:
             with disk_errors(self.path / name, reading=True):
-                found: NDArray[Any] = np.load(self.path / name, allow_pickle=False)
+                array: NDArray[Any] = np.load(self.path / name, allow_pickle=False)
         except (ValueError, EOFError) as error:
             raise CorpusError(f"{self.path / name}: not an array of numbers. Build the corpus again.") from error
-        return found
+        return array
 
     def _check_files(self, *, ids_too: bool) -> None:
         for name, expected in self.record.files.items():

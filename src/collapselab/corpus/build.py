@@ -11,28 +11,42 @@ of its own, with the marks that the tokenizer writes.
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import JsonValue
+from tokenizers import Tokenizer
 
 from collapselab.corpus.blocks import Corpus
-from collapselab.corpus.packing import DocumentPacker, Marks, Packer, StreamPacker
-from collapselab.corpus.record import FORMAT, LENGTHS, CorpusRecord, read_record
+from collapselab.corpus.packing import DocumentPacker, IdType, Marks, Packer, StreamPacker
 from collapselab.corpus.sources import Documents, Source
-from collapselab.corpus.vocabulary import SENTENCE, tokenizer_for, tokenizer_hash
-from collapselab.disk import folder_written_whole, sha256, write_document
+from collapselab.corpus.tokenizer import SENTENCE, FastTokenizer, end_of_text, tokenizer_for, tokenizer_hash
+from collapselab.disk import folder_written_whole, sha256
 from collapselab.errors import CorpusError
 from collapselab.progress import progress
+from collapselab.records.corpus import (
+    CORPUS,
+    LENGTHS,
+    CorpusRecord,
+    FileRecord,
+    RequestRecord,
+    SplitRecords,
+    read_corpus_record,
+)
 
 GROUP = 1000
 """Documents that `paper` packing joins."""
 
 BATCH_DOCUMENTS, BATCH_CHARACTERS = 512, 1 << 20
-"""What is tokenised at once, at the most: enough to keep every core busy, little enough not to be felt in memory."""
+"""The most that is tokenised at once: enough to keep every core busy, and few megabytes of memory."""
+
+
+Request = dict[str, JsonValue]
+"""Source and recipe of a corpus, as corpus.json has them."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +66,13 @@ class Recipe:
 
 
 def build_corpus(source: Source, out: str | Path, recipe: Recipe | None = None, *, trust_code: bool = False) -> Corpus:
-    """Build the corpus, or open it if just this one is there already.
+    """Build the corpus, or open it if the same corpus is there already.
 
     Nothing is left behind by a failure, and nothing that was there before is touched. `trust_code` lets a tokenizer run
     code that comes with it.
     """
     recipe, out = recipe or Recipe(), Path(out)
-    request = {"source": source.provenance, **asdict(recipe)}
+    request: Request = json.loads(json.dumps({"source": source.provenance, **asdict(recipe)}))
     if _is_built(out, request):
         return Corpus(out)
     if recipe.block < 2:
@@ -68,13 +82,12 @@ def build_corpus(source: Source, out: str | Path, recipe: Recipe | None = None, 
     return Corpus(out)
 
 
-def _is_built(out: Path, request: dict[str, Any]) -> bool:
+def _is_built(out: Path, request: Request) -> bool:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return False
-    if not out.is_dir() or not (out / "corpus.json").exists():
+    if not out.is_dir() or not (out / CORPUS).exists():
         raise CorpusError(f"{out}: holds something else, and nothing is overwritten. Name another folder.")
-    built = _completed(read_record(out))
-    request = json.loads(json.dumps(request))
+    built = _completed(read_corpus_record(out))
     changed = sorted(key for key in request.keys() | built.keys() if request.get(key) != built.get(key))
     if changed:
         differences = "; ".join(f"{key} was {built.get(key)!r}, now {request.get(key)!r}" for key in changed)
@@ -82,22 +95,22 @@ def _is_built(out: Path, request: dict[str, Any]) -> bool:
     return True
 
 
-def _completed(record: CorpusRecord) -> dict[str, Any]:
-    """The request that built a corpus, with what later versions can be asked besides as this one would be asked it."""
-    known = {field.name: field.default for field in fields(Recipe)}
+def _completed(record: CorpusRecord) -> Request:
+    """The request that built a corpus, with the defaults of fields that recipes have had since then."""
+    known: Request = asdict(Recipe())
     if record.begin is None and record.boundary == "begin":
         known["begin"] = "document"  # as earlier versions built it
     return known | record.request.model_dump()
 
 
-def _write(source: Source, recipe: Recipe, request: dict[str, Any], folder: Path, *, trust_code: bool) -> None:
+def _write(source: Source, recipe: Recipe, request: Request, folder: Path, *, trust_code: bool) -> None:
     tokenizer = tokenizer_for(recipe.tokenizer, _training_documents(source, recipe), trust_code=trust_code)
     vocabulary = len(tokenizer)
     id_type, marks = _id_type(recipe.id_type, vocabulary), _marks(recipe, tokenizer)
     counts = np.zeros((2, 2, vocabulary), dtype=np.int64)
     with (folder / "train.bin").open("wb") as first, (folder / "validation.bin").open("wb") as second:
-        train = _packer(first, counts[0], recipe, marks, id_type, tokenizer.eos_token_id)
-        validation = _packer(second, counts[1], recipe, marks, id_type, tokenizer.eos_token_id)
+        train = _packer(first, counts[0], recipe, marks, id_type, end_of_text(tokenizer))
+        validation = _packer(second, counts[1], recipe, marks, id_type, end_of_text(tokenizer))
         backend = tokenizer.backend_tokenizer
         if source.validation is None:
             _tokenise("both splits", source.train, backend, lambda n: validation if _is_held_out(n, recipe) else train)
@@ -110,32 +123,32 @@ def _write(source: Source, recipe: Recipe, request: dict[str, Any], folder: Path
     if recipe.packing == "document":
         np.save(folder / LENGTHS, np.array(train.counted.lengths + validation.counted.lengths, dtype=np.int32))
     tokenizer.save_pretrained(folder / "tokenizer")
-    facts = {
-        "format": FORMAT,
-        "hash": "",
-        "request": json.loads(json.dumps(request)),
-        "block": recipe.block,
-        "vocabulary": vocabulary,
-        "end_of_text": tokenizer.eos_token_id,
-        "boundary": marks.boundary,
-        "begin": marks.begin,
-        "tokenizer_hash": tokenizer_hash(tokenizer),
-        "splits": {"train": train.counted.facts(id_type), "validation": validation.counted.facts(id_type)},
-        "files": _files(folder),
-        "versions": {name: version(name) for name in ("collapselab", "tokenizers", "transformers")},
-    }
-    write_document(folder / "corpus.json", facts | {"hash": CorpusRecord(**facts).contents_hash()})
+    record = CorpusRecord(
+        hash="",
+        request=RequestRecord.model_validate(request),
+        block=recipe.block,
+        vocabulary=vocabulary,
+        end_of_text=tokenizer.eos_token_id,
+        boundary=marks.boundary,
+        begin=marks.begin,
+        tokenizer_hash=tokenizer_hash(tokenizer),
+        splits=SplitRecords(train=train.counted.record(id_type), validation=validation.counted.record(id_type)),
+        files=_files(folder),
+        versions={name: version(name) for name in ("collapselab", "tokenizers", "transformers")},
+    )
+    record.model_copy(update={"hash": record.contents_hash()}).write(folder / CORPUS)
 
 
-def _files(folder: Path) -> dict[str, dict[str, Any]]:
+def _files(folder: Path) -> dict[str, FileRecord]:
     """Size and checksum of everything in the folder, by path."""
-    found = sorted(path for path in folder.rglob("*") if path.is_file())
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return {
-        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in found
+        path.relative_to(folder).as_posix(): FileRecord(bytes=path.stat().st_size, sha256=sha256(path))
+        for path in paths
     }
 
 
-def _id_type(wanted: str, vocabulary: int) -> str:
+def _id_type(wanted: Literal["auto", "uint16", "uint32"], vocabulary: int) -> IdType:
     if wanted == "auto":
         return "uint16" if vocabulary <= 1 << 16 else "uint32"
     if vocabulary - 1 > np.iinfo(wanted).max:
@@ -143,12 +156,12 @@ def _id_type(wanted: str, vocabulary: int) -> str:
     return wanted
 
 
-def _marks(recipe: Recipe, tokenizer: Any) -> Marks:
+def _marks(recipe: Recipe, tokenizer: FastTokenizer) -> Marks:
     """The tokens that are put before and after documents, and at the head of blocks."""
-    begin, end = tokenizer.bos_token_id, tokenizer.eos_token_id
-    asked = {"--boundary begin": recipe.boundary == "begin", "--begin block": recipe.begin == "block"}
-    for option, is_asked in asked.items():
-        if is_asked and begin is None:
+    begin = tokenizer.bos_token_id
+    needs_begin = {"--boundary begin": recipe.boundary == "begin", "--begin block": recipe.begin == "block"}
+    for option, is_set in needs_begin.items():
+        if is_set and begin is None:
             raise CorpusError(f"{recipe.tokenizer}: the tokenizer has no begin token, which {option} needs.")
     if recipe.begin == "block" and recipe.packing != "stream":
         raise CorpusError(
@@ -157,12 +170,14 @@ def _marks(recipe: Recipe, tokenizer: Any) -> Marks:
     if recipe.packing == "paper":
         return Marks([], [])
     before, after = _written(tokenizer)
+    at_begin = Marks([] if begin is None else [begin], [])
+    at_end = Marks([], [end_of_text(tokenizer)])
     if recipe.boundary != "auto":
-        marks = Marks([begin], []) if recipe.boundary == "begin" else Marks([], [end])
+        marks = at_begin if recipe.boundary == "begin" else at_end
     elif recipe.packing == "document" and (before or after):
         marks = Marks(before, after)
     else:
-        marks = Marks([begin], []) if (before, after) == ([begin], []) else Marks([], [end])
+        marks = at_begin if before == [begin] and not after else at_end
     in_blocks = recipe.packing == "stream" and (
         recipe.begin == "block" or (recipe.begin == "auto" and before == [begin])
     )
@@ -171,7 +186,7 @@ def _marks(recipe: Recipe, tokenizer: Any) -> Marks:
     return replace(marks, head=begin) if in_blocks else marks
 
 
-def _written(tokenizer: Any) -> tuple[list[int], list[int]]:
+def _written(tokenizer: FastTokenizer) -> tuple[list[int], list[int]]:
     """What the tokenizer itself writes before and after a text."""
     backend = tokenizer.backend_tokenizer
     plain, marked = (backend.encode(SENTENCE, add_special_tokens=special).ids for special in (False, True))
@@ -190,7 +205,7 @@ def _packer(
     return StreamPacker(file, counts, block=recipe.block, marks=marks, id_type=id_type, group=group)
 
 
-def _tokenise(what: str, documents: Documents, tokenizer: Any, pick: Callable[[int], Packer]) -> None:
+def _tokenise(what: str, documents: Documents, tokenizer: Tokenizer, pick: Callable[[int], Packer]) -> None:
     number = 0
     with progress(f"tokenising {what}", total=documents.total, unit=documents.unit) as advance:
         for batch in _batches(documents.open()):

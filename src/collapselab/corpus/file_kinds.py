@@ -5,9 +5,9 @@ from pathlib import Path
 import zstandard
 
 from collapselab.errors import CorpusError
+from collapselab.hub import LFS_POINTER
 
 HEAD_BYTES = 512
-LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 _OTHER = "Take it out of the folder, or name the files that hold text."
 _PACKED = "Unpack it, and name the files that hold text."
@@ -39,15 +39,10 @@ _SKIPPABLE = 0x184D2A50
 """The first of sixteen marks of zstd frames that hold no data."""
 
 
-def is_lfs_pointer(head: bytes) -> bool:
-    """Whether these first bytes are of a git-LFS pointer, which stands for a file that was not fetched."""
-    return head.startswith(LFS_POINTER)
-
-
 def file_kind(head: bytes, *, pointers_only: bool = False) -> str | None:
     """What a file with these first bytes is, and what to do; None for what may be text."""
-    if is_lfs_pointer(head):
-        return "a git-LFS pointer, which stands for a file that was not fetched. Fetch it: git lfs pull."
+    if head.startswith(LFS_POINTER):
+        return "a git-LFS pointer, in place of a file that was not downloaded. Fetch it: git lfs pull."
     if pointers_only:
         return None
     for beginning, (kind, advice) in _KINDS.items():
@@ -61,7 +56,7 @@ def file_kind(head: bytes, *, pointers_only: bool = False) -> str | None:
 def check_zstd(path: Path) -> None:
     """Refuse a `.zst` file whose last frame is cut short, or with something else after its frames.
 
-    The library reads such a file without a word, up to where it ends. The lengths of frames and blocks are in the
+    The library reads such a file up to its end without an error. The lengths of frames and blocks are in the
     file, so that nothing needs to be decompressed.
     """
     size, position, last = path.stat().st_size, 0, True

@@ -6,14 +6,18 @@ of its own, filled up behind its end; how long each document is, is kept beside 
 
 import os
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Protocol, final
+from typing import BinaryIO, Literal, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collapselab.errors import CorpusError
+from collapselab.records.corpus import SplitRecord
 
-FLUSHED_TOKENS = 1 << 18
+WRITTEN_TOKENS = 1 << 18
+"""Tokens that are collected before blocks are written."""
+
+IdType = Literal["uint16", "uint32"]
 
 
 @final
@@ -26,13 +30,14 @@ class Marks:
     head: int | None = None
 
     @property
-    def boundary(self) -> str:
+    def boundary(self) -> Literal["both", "begin", "end", "none"]:
         """How documents are marked, in one word."""
-        both = bool(self.before), bool(self.after)
-        return {(True, True): "both", (True, False): "begin", (False, True): "end", (False, False): "none"}[both]
+        if self.before:
+            return "both" if self.after else "begin"
+        return "end" if self.after else "none"
 
     @property
-    def begin(self) -> str:
+    def begin(self) -> Literal["block", "document", "none"]:
         """Where a begin token is, in one word."""
         return "block" if self.head is not None else "document" if self.before else "none"
 
@@ -51,21 +56,21 @@ class Counted:
     cut: int = 0
     lengths: list[int] = field(default_factory=list)
 
-    def facts(self, id_type: str) -> dict[str, Any]:
+    def record(self, id_type: IdType) -> SplitRecord:
         """The split's numbers, as corpus.json has them."""
-        return {
-            "documents": self.documents,
-            "characters": self.characters,
-            "tokens": self.tokens,
-            "types": int((self.token_counts > 0).sum()),
-            "types_seen_once": int((self.token_counts == 1).sum()),
-            "blocks": self.blocks,
-            "tokens_dropped": self.dropped,
-            "classes": int((self.label_counts > 0).sum()),
-            "id_type": id_type,
-            "samples": int(self.label_counts.sum()),
-            "documents_cut": self.cut,
-        }
+        return SplitRecord(
+            documents=self.documents,
+            characters=self.characters,
+            tokens=self.tokens,
+            types=int((self.token_counts > 0).sum()),
+            types_seen_once=int((self.token_counts == 1).sum()),
+            blocks=self.blocks,
+            tokens_dropped=self.dropped,
+            classes=int((self.label_counts > 0).sum()),
+            id_type=id_type,
+            samples=int(self.label_counts.sum()),
+            documents_cut=self.cut,
+        )
 
 
 class Packer(Protocol):
@@ -103,7 +108,7 @@ class StreamPacker:
         self._waiting += [*self.marks.before, *ids, *self.marks.after]
         if self.group and counted.documents % self.group == 0:
             self._cut(drop=True)
-        if len(self._waiting) >= max(FLUSHED_TOKENS, self.block):
+        if len(self._waiting) >= max(WRITTEN_TOKENS, self.block):
             self._cut(drop=False)
 
     def finish(self, split: str) -> None:
@@ -174,7 +179,7 @@ class DocumentPacker:
             counted.dropped += max(0, len(row) - self.block)
             counted.lengths.append(min(len(row), self.block))
             self._rows.append(row[: self.block])
-        if len(self._seen) >= FLUSHED_TOKENS or len(self._rows) * self.block >= FLUSHED_TOKENS:
+        if len(self._seen) >= WRITTEN_TOKENS or len(self._rows) * self.block >= WRITTEN_TOKENS:
             self._write()
 
     def finish(self, split: str) -> None:

@@ -8,17 +8,20 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import zstandard
 
 from collapselab.corpus.file_kinds import HEAD_BYTES, check_zstd, file_kind
 from collapselab.disk import disk_errors
 from collapselab.errors import CorpusError
+
+if TYPE_CHECKING:
+    import pyarrow.parquet
 
 END_OF_TEXT = "<|endoftext|>"
 MEGABYTE = 1_000_000
@@ -58,14 +61,14 @@ def check_file(path: Path) -> None:
     """Refuse what is not text, JSON or Parquet by its first bytes, and a `.zst` file that is not whole."""
     with _one_error(path):
         with path.open("rb") as file:
-            found = file_kind(file.read(HEAD_BYTES), pointers_only=_ending(path) == ".parquet" or is_compressed(path))
-        if found is None and path.suffix == ".zst":
+            problem = file_kind(file.read(HEAD_BYTES), pointers_only=_ending(path) == ".parquet" or is_compressed(path))
+        if problem is None and path.suffix == ".zst":
             check_zstd(path)
-        if found is None and _ending(path) != ".parquet":
+        if problem is None and _ending(path) != ".parquet":
             with _opened(path) as file:
-                found = file_kind(file.read(HEAD_BYTES))
-    if found is not None:
-        raise CorpusError(f"{path}: {found}")
+                problem = file_kind(file.read(HEAD_BYTES))
+    if problem is not None:
+        raise CorpusError(f"{path}: {problem}")
 
 
 def is_compressed(path: Path) -> bool:
@@ -73,7 +76,7 @@ def is_compressed(path: Path) -> bool:
     return path.suffix in _OPENERS
 
 
-def column_text(row: dict[str, Any], where: str, reading: Reading) -> str:
+def column_text(row: Mapping[str, object], where: str, reading: Reading) -> str:
     """The text of a row of a table, checked."""
     if reading.text_column not in row:
         raise no_column(where, reading.text_column, list(row))
@@ -87,7 +90,7 @@ def column_text(row: dict[str, Any], where: str, reading: Reading) -> str:
             return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         half = f"\\u{ord(text[error.start]):04x}, half a character"
         raise CorpusError(
-            f"{where}: column {reading.text_column!r} holds {half}. Go on with --errors replace."
+            f"{where}: column {reading.text_column!r} holds {half}. Use --errors replace to continue."
         ) from error
     if size > reading.max_document:
         raise _too_long(where, reading)
@@ -154,7 +157,7 @@ def _read_parquet(path: Path, reading: Reading) -> Iterator[str]:
         raise CorpusError(f"{path}: not a whole Parquet file ({cause}).") from error
 
 
-def _check_schema(path: Path, schema: Any, column: str) -> None:
+def _check_schema(path: Path, schema: "pyarrow.Schema", column: str) -> None:
     from pyarrow import types
 
     if column not in schema.names:
@@ -167,7 +170,7 @@ def _check_schema(path: Path, schema: Any, column: str) -> None:
         raise CorpusError(f"{path}: column {column!r} holds {kind}, not text. Choose another with --text-column.")
 
 
-def _check_row_groups(path: Path, metadata: Any, reading: Reading) -> None:
+def _check_row_groups(path: Path, metadata: "pyarrow.parquet.FileMetaData", reading: Reading) -> None:
     """Refuse a file before it is read where the mean size of a group's texts is larger than a document may be."""
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)
@@ -179,7 +182,7 @@ def _check_row_groups(path: Path, metadata: Any, reading: Reading) -> None:
                 raise _too_long(f"{path}, row group {index}", reading)
 
 
-def _plain(value: Any, where: str, reading: Reading) -> str | None:
+def _plain(value: "pyarrow.Scalar", where: str, reading: Reading) -> str | None:
     """A text of Parquet as Python has it, with broken bytes refused or replaced; None where there is none."""
     import pyarrow
 
@@ -192,7 +195,7 @@ def _plain(value: Any, where: str, reading: Reading) -> str | None:
     try:
         return str(raw.to_pybytes(), "utf-8", reading.errors)
     except UnicodeDecodeError as error:
-        raise CorpusError(f"{where}: the text is not UTF-8. Go on with --errors replace.") from error
+        raise CorpusError(f"{where}: the text is not UTF-8. Use --errors replace to continue.") from error
 
 
 def _lines(path: Path, reading: Reading) -> Iterator[tuple[int, str, int]]:
@@ -215,7 +218,7 @@ def _lines(path: Path, reading: Reading) -> Iterator[tuple[int, str, int]]:
                 where = position + error.start
                 raise CorpusError(
                     f"{path}: byte {raw[error.start]:#04x} at position {where:,} (line {number:,}) is not UTF-8. "
-                    "Go on with --errors replace."
+                    "Use --errors replace to continue."
                 ) from error
             position += len(raw)
             yield number, line.removesuffix("\n").removesuffix("\r"), len(raw)
@@ -243,13 +246,13 @@ def _ending(path: Path) -> str:
     return path.with_suffix("").suffix if is_compressed(path) else path.suffix
 
 
-def _opened(path: Path) -> Any:
+def _opened(path: Path) -> io.BufferedIOBase:
     return _OPENERS[path.suffix](path) if is_compressed(path) else path.open("rb")
 
 
-def _open_zstd(path: Path) -> Any:
+def _open_zstd(path: Path) -> io.BufferedIOBase:
     reader = zstandard.ZstdDecompressor().stream_reader(path.open("rb"), read_across_frames=True, closefd=True)
     return io.BufferedReader(reader)
 
 
-_OPENERS: dict[str, Callable[[Path], Any]] = {".gz": gzip.GzipFile, ".zst": _open_zstd}
+_OPENERS: dict[str, Callable[[Path], io.BufferedIOBase]] = {".gz": gzip.GzipFile, ".zst": _open_zstd}

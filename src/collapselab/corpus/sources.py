@@ -1,5 +1,7 @@
 """Where documents come from: the embedded stories, files of several kinds, data sets of the Hugging Face hub.
 
+A further source is a function of its name and an entry of `SOURCES`, under what its name begins with.
+
 A source is a training stream of documents and perhaps a validation stream. Streams can be opened again and again (a
 tokenizer is trained in a first reading) and are never held in memory as a whole. A document is its text without the
 newlines around it; documents of white space alone are dropped. Files that hold one text in all are split, so that
@@ -12,7 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
+
+from pydantic import JsonValue
 
 from collapselab.corpus.readers import (
     END_OF_TEXT,
@@ -38,7 +42,7 @@ ENOUGH = 10
 
 @dataclass(frozen=True)
 class Documents:
-    """A stream of documents that can be opened anew; `total` counts `unit`s for the progress bar, None if unknown."""
+    """A stream of documents that can be opened again; `total` counts `unit`s for the progress bar, None if unknown."""
 
     open: Callable[[], Iterator[str]]
     total: int | None
@@ -52,12 +56,13 @@ class Source:
 
     train: Documents
     validation: Documents | None
-    provenance: dict[str, Any]
+    provenance: dict[str, JsonValue]
 
     @property
     def split(self) -> str | None:
         """How one text was split into documents, in words; None where documents are as they came."""
-        return self.provenance.get("split")
+        words = self.provenance.get("split")
+        return None if words is None else str(words)
 
 
 def open_source(
@@ -73,12 +78,10 @@ def open_source(
     """
     reading = reading or Reading()
     first = ALIASES.get(names[0], names[0])
-    if first.partition(":")[0] == "storyworld" or first.startswith("hf:"):
-        if len(names) > 1:
-            raise CorpusError(f"{names[0]}: stands alone; it cannot be joined with {', '.join(names[1:])}.")
-        source = _storyworld(first) if first.startswith("storyworld") else _hub(first, reading)
-    else:
-        source = _files(names, reading)
+    open_named = SOURCES.get(first.partition(":")[0])
+    if open_named is not None and len(names) > 1:
+        raise CorpusError(f"{names[0]}: cannot be joined with {', '.join(names[1:])}. Name it alone.")
+    source = _files(names, reading) if open_named is None else open_named(first, reading)
     if validation:
         given = _files(validation, reading)
         return Source(source.train, given.train, {**source.provenance, "validation": given.provenance["files"]})
@@ -86,7 +89,7 @@ def open_source(
     return _split_one_text(source, validation_share) if is_splittable else source
 
 
-def _storyworld(name: str) -> Source:
+def _storyworld(name: str, reading: Reading) -> Source:
     settings = {"stories": 20000, "seed": 0, "validation": 1000}
     for part in filter(None, name.partition(":")[2].split(",")):
         key, _, value = part.partition("=")
@@ -114,7 +117,9 @@ def _hub(name: str, reading: Reading) -> Source:
         import datasets
     except ImportError as error:
         raise CorpusError(f"{name}: data sets need the extra `hub`: pip install 'collapselab[hub]'.") from error
-    path, _, config = name.removeprefix("hf:").partition(":")
+    path, _, config = name.removeprefix("hf").removeprefix(":").partition(":")
+    if not path:
+        raise CorpusError(f"{name}: names no data set. Write hf:NAME or hf:NAME:CONFIG; a folder is ./{name}.")
     try:
         if not Path(path).exists() and not hub_answers():
             raise ConnectionError("the hub cannot be reached")
@@ -135,8 +140,16 @@ def _hub(name: str, reading: Reading) -> Source:
 
         return Documents(lambda: cleaned(read()), None, "documents")
 
-    provenance = {"kind": "hub", "name": path, "config": config or None, "column": reading.text_column}
+    provenance: dict[str, JsonValue] = {
+        "kind": "hub",
+        "name": path,
+        "config": config or None,
+        "column": reading.text_column,
+    }
     return Source(documents("train"), documents("validation") if "validation" in splits else None, provenance)
+
+
+SOURCES: dict[str, Callable[[str, Reading], Source]] = {"storyworld": _storyworld, "hf": _hub}
 
 
 def _files(names: list[str], reading: Reading) -> Source:
@@ -152,7 +165,7 @@ def _files(names: list[str], reading: Reading) -> Source:
 
     compressed = any(is_compressed(path) or path.suffix == ".parquet" for path in paths)
     total = None if compressed else sum(path.stat().st_size for path in paths)
-    provenance = {
+    provenance: dict[str, JsonValue] = {
         "kind": "files",
         "files": [_file_facts(path) for path in paths],
         "separator": reading.separator,
@@ -162,7 +175,7 @@ def _files(names: list[str], reading: Reading) -> Source:
     return Source(Documents(read, total, "bytes", lambda text: len(text.encode()) + 1), None, provenance)
 
 
-def _file_facts(path: Path) -> dict[str, Any]:
+def _file_facts(path: Path) -> dict[str, JsonValue]:
     with disk_errors(path, reading=True):
         return {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)}
 
@@ -171,12 +184,12 @@ def _expanded(name: str) -> list[Path]:
     path = Path(name)
     with disk_errors(path, reading=True):
         if path.is_dir():
-            found = sorted(file for file in _walk(path) if file.is_file() and not file.name.startswith("."))
-            if not found:
+            files = sorted(file for file in _walk(path) if file.is_file() and not file.name.startswith("."))
+            if not files:
                 raise CorpusError(f"{path}: the folder is empty.")
-            return found
+            return files
         if not path.exists():
-            known = f"storyworld, {', '.join(ALIASES)}, hf:NAME"
+            known = ", ".join([*SOURCES, *ALIASES])
             raise CorpusError(f"{name}: no such file. A source is a file, a folder, or one of {known}.")
         if not path.is_file():
             raise CorpusError(f"{name}: neither a file nor a folder. Save what it gives in a file first.")

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, final
 
 from collapselab.corpus.blocks import Corpus
-from collapselab.corpus.vocabulary import PROBES, TOKENIZER_FILES, load_tokenizer, tokenizer_hash
+from collapselab.corpus.tokenizer import PROBES, TOKENIZER_FILES, load_tokenizer, tokenizer_hash
 from collapselab.errors import CorpusError
-from collapselab.models.find import Source
+from collapselab.hub import Pretrained
+from collapselab.models.find import ModelSource
 from collapselab.records.facts import TokenizerFacts
 
 IDS_SHOWN, TEXT_SHOWN = 8, 40
@@ -40,17 +41,17 @@ class Tokenizers:
 
 
 def compare_tokenizers(
-    source: Source, place: dict[str, Any], corpus: Corpus, *, trust_code: bool, other_tokenizer: bool
+    source: ModelSource, place: Pretrained, corpus: Corpus, *, trust_code: bool, other_tokenizer: bool
 ) -> Tokenizers:
     """The two tokenizers; CorpusError if they differ, unless `other_tokenizer` allows it.
 
     A checkpoint of a run has a copy of its corpus's tokenizer. There the files are compared first, since beside a model
     the library may open the same files as another class.
     """
-    name = _tokenizer_of(source, place)
+    name = _tokenizer_of(place)
     if name is None:
         return Tokenizers(None, _hash_of(corpus))
-    if source.run and _is_copy(Path(name), corpus.path / "tokenizer"):
+    if source.checkpoint is not None and _is_copy(Path(name), corpus.path / "tokenizer"):
         known = _hash_of(corpus)
         return Tokenizers(known, known)
     try:
@@ -64,14 +65,13 @@ def compare_tokenizers(
     return tokenizers
 
 
-def _tokenizer_of(source: Source, place: dict[str, Any]) -> str | None:
-    """What `load_tokenizer` calls the model's tokenizer, None if there is none beside the model."""
-    if not place["local_files_only"]:
-        return f"{source.path}@{source.revision}" if source.revision else source.path
-    folder = Path(place["pretrained_model_name_or_path"])
-    if "gguf_file" in place:
-        return str(folder / place["gguf_file"])
-    return str(folder) if any(True for pattern in TOKENIZER_FILES for _ in folder.glob(pattern)) else None
+def _tokenizer_of(place: Pretrained) -> str | None:
+    """The name by which `load_tokenizer` finds the model's tokenizer, None if there is none beside the model."""
+    if not place.is_local:
+        return f"{place.path}@{place.revision}" if place.revision else place.path
+    if place.gguf_file is not None:
+        return str(place.file)
+    return place.path if any(True for pattern in TOKENIZER_FILES for _ in place.file.glob(pattern)) else None
 
 
 def _is_copy(folder: Path, original: Path) -> bool:
@@ -92,7 +92,7 @@ def _hash_of(corpus: Corpus) -> str | None:
         return None
 
 
-def _refusal(source: Source, tokenizer: Any, corpus: Corpus) -> CorpusError:
+def _refusal(source: ModelSource, tokenizer: Any, corpus: Corpus) -> CorpusError:
     own = corpus.tokenizer()
     return CorpusError(
         f"{source.name}: its tokenizer is not the one of {corpus.path}. {_example(tokenizer, own)} Build a corpus with "

@@ -16,8 +16,7 @@ from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sample import ByLayer, Sample
 from collapselab.measurement.sums import LAST, LayerKey, Sums
-from collapselab.models.evaluate import mask_inputs
-from collapselab.models.scores import Scorer
+from collapselab.models.scores import Scorer, mask_inputs
 from collapselab.models.taps import features, layer_features
 from collapselab.progress import progress
 

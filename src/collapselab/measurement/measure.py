@@ -29,13 +29,14 @@ from collapselab.measurement.open_model import OpenedModel, open_module, open_so
 from collapselab.measurement.plan import MeasurePlan, MeasureRequest, Split, make_plan
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sums import LAST, LayerKey, Sums
-from collapselab.models.find import Source, find_models
+from collapselab.models.find import checkpoint_model, find_models
 from collapselab.records.measurement import Result, Results, check_suffix, write
 from collapselab.records.options import Options
+from collapselab.records.run import Checkpoint
 
 
 def measure(
-    model: str | Path | Source | nn.Module | Sequence[str | Path],
+    model: str | Path | Checkpoint | nn.Module | Sequence[str | Path],
     corpus: str | Path | Corpus,
     *,
     layers: Literal["last", "all"] = "last",
@@ -117,7 +118,7 @@ def measure(
 
 
 def _measure_any(
-    model: str | Path | Source | nn.Module | Sequence[str | Path], request: MeasureRequest
+    model: str | Path | Checkpoint | nn.Module | Sequence[str | Path], request: MeasureRequest
 ) -> Result | Results:
     if isinstance(model, nn.Module):
         was_training = model.training
@@ -125,8 +126,8 @@ def _measure_any(
             return _measure_opened(open_module(model.eval(), request), request)
         finally:
             model.train(was_training)
-    if isinstance(model, Source):
-        return _measure_opened(open_source(model, request), request)
+    if isinstance(model, Checkpoint):
+        return _measure_opened(open_source(checkpoint_model(model), request), request)
     names = [str(model)] if isinstance(model, str | Path) else [str(name) for name in model]
     sources = find_models(names)
     if len(sources) == len(names) == 1:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError, CorpusError, ModelError
 from collapselab.measurement.sample import ByLayer, Sample
-from collapselab.models.parity import check_logits
+from collapselab.models.check_logits import check_logits
 from collapselab.models.taps import OutputLayer, features, output_layer
 from collapselab.records.facts import ModelFacts, WarningFacts
 from collapselab.records.options import Options

@@ -15,8 +15,8 @@ from torch import nn
 
 from collapselab.measurement.compare_tokenizers import Tokenizers
 from collapselab.measurement.sums import Spread
-from collapselab.models.stored import StoredWeights, quantised_as
 from collapselab.models.taps import bare_model
+from collapselab.models.weight_files import StoredWeights, quantised_as
 from collapselab.records.facts import ModelFacts, WarningFacts
 
 CONVERSATION = re.compile(r"(^|[-_.])(instruct|chat|it|sft|dpo|rlhf)($|[-_.@\d])", re.IGNORECASE)

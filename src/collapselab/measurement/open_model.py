@@ -23,10 +23,9 @@ from collapselab.measurement.model import MeasuredModel
 from collapselab.measurement.model_warnings import ModelFiles
 from collapselab.measurement.plan import MeasureRequest
 from collapselab.measurement.resume import ResumeFolder
-from collapselab.models.find import Source
-from collapselab.models.place import place_of, weights_on_disk
+from collapselab.models.find import ModelSource, place_of, weights_on_disk
 from collapselab.records.measurement import Result
-from collapselab.records.run import RunFolder, verify_checkpoint
+from collapselab.records.run import verify_checkpoint
 from collapselab.records.versions import outdated
 
 FINISHED = "finished"
@@ -52,7 +51,7 @@ class OpenedModel:
     """The file for the moments of the last layer."""
 
 
-def open_source(source: Source, request: MeasureRequest) -> Result | OpenedModel:
+def open_source(source: ModelSource, request: MeasureRequest) -> Result | OpenedModel:
     """A model on disk or on the hub; its result, without loading it, if there is one of the same files."""
     from collapselab.models.load import find_device, load_model
 
@@ -62,18 +61,14 @@ def open_source(source: Source, request: MeasureRequest) -> Result | OpenedModel
         source, place, corpus, trust_code=request.trust_code, other_tokenizer=request.other_tokenizer
     )
     device = request.processes.device(request.device)
-    run = RunFolder.of_checkpoint(source.path) if source.run else None
-    if run is not None:
-        path: Path | None = run.measurement_path(source.checkpoint)
-    else:
-        kind = find_device(device).type
-        path = _finished_path(request, model=source.name, revision=source.revision, device=kind)
-    finished = FinishedResult(path, request)
-    files = files_hash(source.path) if path else None
+    checkpoint, kind = source.checkpoint, find_device(device).type
+    named = {"model": source.name, "revision": source.revision, "device": kind}
+    finished = FinishedResult(checkpoint.measurement if checkpoint else _finished_path(request, **named), request)
+    files = files_hash(source.path) if finished.path and source.path else None
     if (result := finished.find(source.name, files_hash=files)) is not None:
         return result
-    if run is not None:
-        verify_checkpoint(Path(source.path))
+    if checkpoint is not None:
+        verify_checkpoint(checkpoint)
     module = load_model(
         source, device=device, dtype=request.options.torch_dtype, trust_code=request.trust_code, place=place
     )
@@ -81,18 +76,18 @@ def open_source(source: Source, request: MeasureRequest) -> Result | OpenedModel
     model = MeasuredModel(
         module,
         name=source.name,
-        run=source.run,
-        checkpoint=source.checkpoint or source.revision,
+        run=checkpoint.run.name if checkpoint else "",
+        checkpoint=checkpoint.name if checkpoint else source.revision,
         facts={"files_hash": files, **stored.facts(module)},
-        warnings=stored.warnings(module, source.name, in_a_run=bool(source.run)),
+        warnings=stored.warnings(module, source.name, in_a_run=checkpoint is not None),
     )
     model.check(corpus)
     if (result := finished.find(source.name, model_hash=model.hash)) is not None:
         return result
-    if run is None:
+    if checkpoint is None:
         return OpenedModel(model, finished, _resume(model, request, request.state))
-    moments_file = run.measurement_path(source.checkpoint).with_suffix(".safetensors")
-    return OpenedModel(model, finished, _resume(model, request, moments_file.parent / ".state"), moments_file)
+    resume = _resume(model, request, checkpoint.run.measurements / ".state")
+    return OpenedModel(model, finished, resume, checkpoint.moments)
 
 
 def open_module(module: nn.Module, request: MeasureRequest) -> Result | OpenedModel:

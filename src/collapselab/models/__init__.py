@@ -1,1 +1,16 @@
-"""Which architecture, which vector, which output layer."""
+"""Causal language models: built, found, loaded, and taken apart into features and output layer.
+
+    families.py       FAMILIES: configurations by name, width and depth
+    build.py          `build_model`: a family, or any config.json resized → a model, its weights from a seed
+    find.py           a name → run checkpoints, folders, GGUF files, models of the hub, and where their files are
+    weight_files.py   names, formats and sizes of weights on disk; gguf_header.py reads those of a GGUF file
+    load.py           `load_model`: strictly, every weight in its place; `model_hash`, `find_device`
+    fused_kernels.py  slow parts of library models replaced by PyTorch's kernels
+    taps.py           the features of every token and the output layer, of any model
+    check_logits.py   whether these two give the model's own logits
+    scores.py         loss and accuracy of next tokens, without a matrix of tokens × vocabulary
+    sizes.py          parameters and operations of a model, for estimates of cost
+
+A name goes through find and load, or a configuration through build, to a model; taps turns the model and blocks of
+token ids into features; scores and the measurement compute from features and output layer.
+"""

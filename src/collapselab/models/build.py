@@ -1,15 +1,12 @@
 """A causal language model of a given width and depth, with weights that follow from a seed.
 
-Width and depth set the rest: the number of heads, the feed-forward size, the pattern of layers. Five families are
-ready; any other causal language model of the library comes as its config.json, resized.
-
-No model gets a padding token: some families freeze the row of the padding token at zero, and blocks are never padded.
+Width and depth set the rest: the number of heads, the feed-forward size, the pattern of layers. `families.py` has the
+families that are known by name; any other causal language model of the library comes as its config.json, resized.
 """
 
 import difflib
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,29 +17,22 @@ from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     MODEL_FOR_MASKED_LM_MAPPING,
     AutoModelForCausalLM,
-    GPT2Config,
-    GPTNeoConfig,
-    GPTNeoXConfig,
-    LlamaConfig,
     PreTrainedConfig,
     PreTrainedModel,
-    Qwen3Config,
 )
 
 from collapselab.errors import ModelError
-from collapselab.models.faster import faster
-from collapselab.models.gpt_neo import library_config
+from collapselab.models.families import FAMILIES, Sizes
+from collapselab.models.fused_kernels import library_config, use_fused_kernels
 from collapselab.models.sizes import Architecture, architecture_of
 
-MAX_HEADS = 16
-ROTARY = ("llama", "pythia", "qwen3")
 # Sizes of a config.json that grow with the width, by the end of their names. Those of heads must stay whole and even.
 HEAD_SIZES = ("head_dim", "rotary_dim", "kv_channels")
 FEED_FORWARD_SIZES = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "dff")
 WIDE_SIZES = (*HEAD_SIZES, *FEED_FORWARD_SIZES, "attention_hidden_size", "embed_proj_dim")
-# Settings that speak of another vocabulary, of code that comes with a checkpoint, of weights that are not there.
+# Settings about another vocabulary, code that comes with a checkpoint, or weights that are not there.
 LEFT_OUT = ("_token_id", "auto_map", "quantization_config")
-# What is raised on a configuration that makes no sense.
+# What the library raises for an impossible configuration.
 REFUSALS = (
     StrictDataclassError, ValueError, TypeError, KeyError, AttributeError, RuntimeError, ImportError, ZeroDivisionError
 )  # fmt: skip
@@ -58,31 +48,22 @@ def build_config(
     tied: bool = True,
     dropout: float = 0.0,
     end_of_text: int | None = None,
+    head_size: int | None = None,
 ) -> PreTrainedConfig:
-    """The configuration of a ready family (`FAMILIES`), or of the model whose config.json `family` is the path of.
+    """The configuration of a family by name (`FAMILIES`), or of the model whose config.json `family` is the path of.
 
-    `gpt-neo` is the paper's: 16 heads, or as many as divide the width; 4·width feed-forward; global and local layers
-    in turn. `dropout` goes to every dropout of the family; `end_of_text` both begins and ends a text.
+    With `head_size` there are width / head_size heads, one where the width is smaller: small models train two to three
+    times as fast with heads of 16 as with 16 heads. `dropout` is for every dropout of the family; `end_of_text` both
+    begins and ends a text.
     """
     _check_sizes(width=width, depth=depth, vocabulary=vocabulary, positions=positions)
     _check_ranges(dropout, end_of_text, vocabulary)
-    common = {
-        "vocab_size": vocabulary,
-        "tie_word_embeddings": tied,
-        "bos_token_id": end_of_text,
-        "eos_token_id": end_of_text,
-        "pad_token_id": None,
-    }
-    sizes = {"hidden_size": width, "num_hidden_layers": depth, "max_position_embeddings": positions}
-    if family not in FAMILIES:
-        return _resized(_config_file(family), sizes, common, dropout)
-    heads = min(MAX_HEADS, width & -width)  # the largest power of two that divides the width
-    if family in ROTARY and width // heads % 2:
-        raise ModelError(
-            f"{family}: width {width:,} makes heads of {width // heads} numbers, and positions turn them in pairs. "
-            f"Choose a multiple of {2 * MAX_HEADS}."
-        )
-    return FAMILIES[family](sizes | common | {"num_attention_heads": heads}, dropout)
+    sizes = Sizes(width, depth, vocabulary, positions, tied, dropout, end_of_text, head_size)
+    if family in FAMILIES:
+        return FAMILIES[family](sizes)
+    if head_size is not None:
+        raise ModelError(f"head_size: {family} has heads of its own. Leave it out, or choose a family of ours.")
+    return _resized(_config_file(family), sizes)
 
 
 def build_model(config: PreTrainedConfig, *, seed: int) -> PreTrainedModel:
@@ -91,7 +72,7 @@ def build_model(config: PreTrainedConfig, *, seed: int) -> PreTrainedModel:
         torch.default_generator.manual_seed(seed)
         model = _from_config(config)
     _check_tied(model)
-    faster(model)
+    use_fused_kernels(model)
     return model
 
 
@@ -111,67 +92,6 @@ def _from_config(config: PreTrainedConfig) -> PreTrainedModel:
     return model
 
 
-def _gpt_neo(sizes: dict[str, Any], dropout: float) -> PreTrainedConfig:
-    pairs, rest = divmod(sizes["num_hidden_layers"], 2)
-    pattern = [[["global", "local"], pairs], [["global"], rest]]
-    return GPTNeoConfig(
-        intermediate_size=4 * sizes["hidden_size"],
-        attention_types=[[kinds, times] for kinds, times in pattern if times],
-        window_size=256,
-        activation_function="gelu_new",
-        resid_dropout=dropout,
-        embed_dropout=dropout,
-        attention_dropout=dropout,
-        **sizes,
-    )
-
-
-def _gpt2(sizes: dict[str, Any], dropout: float) -> PreTrainedConfig:
-    return GPT2Config(resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=dropout, **sizes)
-
-
-def _llama(sizes: dict[str, Any], dropout: float) -> PreTrainedConfig:
-    return LlamaConfig(
-        intermediate_size=32 * -(-sizes["hidden_size"] // 12),  # 8/3 of the width, in steps of 32
-        rms_norm_eps=1e-5,
-        attention_dropout=dropout,
-        **sizes,
-    )
-
-
-def _pythia(sizes: dict[str, Any], dropout: float) -> PreTrainedConfig:
-    head_size = sizes["hidden_size"] // sizes["num_attention_heads"]
-    turned = max(2, head_size // 8 * 2)  # a quarter of each head turns with the position, in whole pairs
-    return GPTNeoXConfig(
-        intermediate_size=4 * sizes["hidden_size"],
-        rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": turned / head_size},
-        attention_dropout=dropout,
-        hidden_dropout=dropout,
-        **sizes,
-    )
-
-
-def _qwen3(sizes: dict[str, Any], dropout: float) -> PreTrainedConfig:
-    heads = sizes["num_attention_heads"]
-    return Qwen3Config(
-        num_key_value_heads=max(1, heads // 2),
-        head_dim=sizes["hidden_size"] // heads,
-        intermediate_size=3 * sizes["hidden_size"],
-        rope_parameters={"rope_type": "default", "rope_theta": 1e6},
-        attention_dropout=dropout,
-        **sizes,
-    )
-
-
-FAMILIES: dict[str, Callable[[dict[str, Any], float], PreTrainedConfig]] = {
-    "gpt-neo": _gpt_neo,
-    "gpt2": _gpt2,
-    "llama": _llama,
-    "pythia": _pythia,
-    "qwen3": _qwen3,
-}
-
-
 def _config_file(family: str) -> Path:
     path = Path(family)
     if path.is_file():
@@ -187,22 +107,22 @@ def _config_file(family: str) -> Path:
     )
 
 
-def _resized(path: Path, sizes: dict[str, int], common: dict[str, Any], dropout: float) -> PreTrainedConfig:
-    """The config of the file with other sizes. Ratios to the width stay; layers go on in their pattern, or are cut."""
+def _resized(path: Path, sizes: Sizes) -> PreTrainedConfig:
+    """The config of the file with other sizes. Ratios to the width stay; layers repeat their pattern, or are cut."""
     original = _causal_config(path)
     kind, old = type(original), original.to_dict()
-    settings = {name: value for name, value in old.items() if not name.endswith(LEFT_OUT)} | common
+    settings = {name: value for name, value in old.items() if not name.endswith(LEFT_OUT)} | sizes.tokens
     try:
-        settings |= _wide_sizes(path, original, sizes["hidden_size"]) | _dropouts(path, old, dropout)
-        settings |= _layer_lists(old, original.num_hidden_layers, sizes["num_hidden_layers"])
+        settings |= _wide_sizes(path, original, sizes.width) | _dropouts(path, old, sizes.dropout)
+        settings |= _layer_lists(old, original.num_hidden_layers, sizes.depth)
         settings |= {
-            kind.attribute_map.get(name, name): size for name, size in sizes.items() if hasattr(original, name)
+            kind.attribute_map.get(name, name): size for name, size in sizes.lengths.items() if hasattr(original, name)
         }
         config: PreTrainedConfig = kind.from_dict(settings)
         _check_rotary(path, config)
-        _check_outline(path, _outline(config), (common["vocab_size"], sizes["hidden_size"]))
+        _check_outline(path, _outline(config), (sizes.vocabulary, sizes.width))
     except REFUSALS as error:
-        raise ModelError(f"{path}: {kind.model_type} cannot be made so: {_reason(error)}") from error
+        raise ModelError(f"{path}: {kind.model_type} cannot be built with these sizes: {_reason(error)}") from error
     return config
 
 
@@ -240,7 +160,7 @@ def _wide_sizes(path: Path, original: PreTrainedConfig, width: int) -> dict[str,
     return {name: round(size * width / old_width) for name, size in old.items()}
 
 
-def _dropouts(path: Path, settings: dict[str, Any], dropout: float) -> dict[str, float]:
+def _dropouts(path: Path, settings: dict[str, object], dropout: float) -> dict[str, float]:
     others = ("classifier", "summary", "layerdrop")
     names = [name for name in settings if "drop" in name and not any(other in name for other in others)]
     if dropout and not names:
@@ -248,7 +168,7 @@ def _dropouts(path: Path, settings: dict[str, Any], dropout: float) -> dict[str,
     return dict.fromkeys(names, dropout)
 
 
-def _layer_lists(settings: dict[str, Any], old_depth: int, depth: int) -> dict[str, list[Any]]:
+def _layer_lists(settings: dict[str, object], old_depth: int, depth: int) -> dict[str, list[object]]:
     lists = {
         name: [values[layer % old_depth] for layer in range(depth)]
         for name, values in settings.items()
@@ -289,9 +209,9 @@ def _check_rotary(path: Path, config: PreTrainedConfig) -> None:
 def _check_outline(path: Path, model: PreTrainedModel, shape: tuple[int, int]) -> None:
     """Refuse a model that did not take the sizes where they are measured: at its embeddings and its output layer."""
     for layer in _embeddings(model):
-        found = None if layer is None else tuple(layer.weight.shape)
-        if found != shape:
-            raise ModelError(f"{path}: {model.config.model_type} has embeddings of {found}, not {shape}.")
+        actual = None if layer is None else tuple(layer.weight.shape)
+        if actual != shape:
+            raise ModelError(f"{path}: {model.config.model_type} has embeddings of {actual}, not {shape}.")
     _check_tied(model)
 
 

@@ -1,73 +1,160 @@
-"""Which models a name means: a folder, a .gguf file, a run or one of its checkpoints, an id on the hub."""
+"""Which models a name means, and where their files are.
+
+    runs/small                  a run              every Checkpoint of it
+    runs/small/checkpoints/2    a checkpoint       that Checkpoint
+    models/llama  tiny.gguf     a folder or file   LocalModel
+    owner/model@revision        the hub            HubModel
+
+`find_models` is the one place that reads such a name; from there on a model is one of these objects. All that can be
+refused by the files alone is refused here, before the library is loaded, which takes seconds.
+"""
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import final
 
 from collapselab.errors import ModelError, RunError
+from collapselab.hub import Pretrained, cached_folder, download_command, hub_answers, hub_id, in_gguf
+from collapselab.models.weight_files import StoredWeights, stored_weights
+from collapselab.records.run import Checkpoint, RunFolder, checkpoint_at
 
 
+@final
 @dataclass(frozen=True)
-class Source:
-    """Where one model is: a folder, a .gguf file, or an id on the hub; and its place in a run, if it has one."""
+class LocalModel:
+    """A Hugging Face folder, or a .gguf file."""
+
+    path: Path
+
+
+@final
+@dataclass(frozen=True)
+class HubModel:
+    """A model of the hub, in its newest version or in that of a revision."""
+
+    identity: str
+    revision: str | None = None
+
+
+@final
+@dataclass(frozen=True)
+class ModelSource:
+    """A model that can be loaded, and the name that messages and results have for it."""
 
     name: str
-    path: str
-    revision: str | None = None
-    run: str = ""
-    checkpoint: str = ""
+    model: Checkpoint | LocalModel | HubModel
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        return self.model if isinstance(self.model, Checkpoint) else None
+
+    @property
+    def revision(self) -> str | None:
+        return self.model.revision if isinstance(self.model, HubModel) else None
+
+    @property
+    def path(self) -> Path | None:
+        """The folder or file on this machine; None for a model of the hub."""
+        return None if isinstance(self.model, HubModel) else self.model.path
 
 
-def find_models(names: Sequence[str]) -> list[Source]:
-    """The models behind names, in their order; a run stands for all its checkpoints, from initialisation on.
+def find_models(names: Sequence[str]) -> list[ModelSource]:
+    """The models behind names, in their order; a run means all its checkpoints, from initialisation on.
 
     A name is a Hugging Face folder, a .gguf file, a run, one checkpoint of a run, or an id on the hub, `id@revision`
     for a revision. What exists here wins over the hub.
     """
-    return [source for name in names for source in _found(name)]
+    return [source for name in names for source in _models_of(name)]
 
 
-def checkpoint_source(path: Path, *, run: str, checkpoint: str, name: str | None = None) -> Source:
-    """A checkpoint of a run as a model, called `name`, its path if none is given; ModelError where it is none."""
-    _check_folder(path)
-    return Source(name or str(path), str(path), None, run, checkpoint)
+def checkpoint_model(checkpoint: Checkpoint, *, name: str | None = None) -> ModelSource:
+    """A checkpoint of a run as a model, called `name`, or else by its path; ModelError if it holds no model."""
+    _check_folder(checkpoint.path)
+    return ModelSource(name or str(checkpoint.path), checkpoint)
 
 
-def _found(name: str) -> list[Source]:
+def place_of(source: ModelSource) -> Pretrained:
+    """Where the library finds a model. If the hub does not answer, that is its folder in the cache, or an error."""
+    model = source.model
+    if not isinstance(model, HubModel):
+        if model.path.suffix != ".gguf" or model.path.is_dir():
+            return Pretrained(str(model.path))
+        if (place := in_gguf(model.path)) is None:
+            raise ModelError(f"{source.name}: GGUF files need the package gguf. Install collapselab[gguf].")
+        return place
+    if hub_answers():
+        return Pretrained(model.identity, revision=model.revision, is_local=False)
+    cached = cached_folder(model.identity, model.revision)
+    if cached is None:
+        raise ModelError(
+            f"{source.name}: no such folder here, not in the hub's cache, and the hub cannot be reached. Fetch it "
+            f"where there is a network ({download_command(model.identity, model.revision)}) and name that folder."
+        )
+    return Pretrained(str(cached))
+
+
+def weights_on_disk(source: ModelSource, place: Pretrained) -> StoredWeights | None:
+    """The weights of a model, those of the hub in its cache; None if they are not on this machine."""
+    if place.is_local:
+        return stored_weights(place.file, name=source.name)
+    cached = cached_folder(place.path, place.revision)
+    return None if cached is None else stored_weights(cached, name=source.name)
+
+
+def check_no_adapter(source: ModelSource, place: Pretrained) -> None:
+    """ModelError if there is an adapter beside the weights: the library would add it without a word."""
+    config = Path(place.path) / "adapter_config.json"
+    if not place.is_local:
+        from transformers.utils.peft_utils import find_adapter_config_file
+
+        adapter = find_adapter_config_file(place.path, revision=place.revision)
+        if adapter is not None:
+            _refuse_adapter(Path(adapter), name=source.name)
+    elif place.gguf_file is None and config.is_file():
+        _refuse_adapter(config, name=source.name)
+
+
+def first_of(names: Sequence[str]) -> str:
+    """The first four names, and how many more there are."""
+    more = f" and {len(names) - 4:,} more" if len(names) > 4 else ""
+    return ", ".join(names[:4]) + more
+
+
+def _models_of(name: str) -> list[ModelSource]:
     path = Path(name)
     if name and path.is_dir():
-        return _in_folder(name, path)
+        return _models_in(name, path)
     if path.is_file():
         if path.suffix == ".gguf":
-            return [Source(name, name)]
+            return [ModelSource(name, LocalModel(path))]
         raise ModelError(f"{name}: a file. A model is a folder with a config.json, or a .gguf file.")
-    identity, _, revision = name.partition("@")
-    if path.suffix == ".gguf" or not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", identity) or name.endswith("@"):
+    known = None if path.suffix == ".gguf" else hub_id(name)
+    if known is None:
         raise ModelError(
             f"{name}: no such folder or file, and not an id on the hub (owner/model or owner/model@revision)."
         )
-    return [Source(name, identity, revision or None)]
+    return [ModelSource(name, HubModel(*known))]
 
 
-def _in_folder(name: str, path: Path) -> list[Source]:
-    place = path.resolve()
-    if (path / "run.json").is_file():
-        return [
-            checkpoint_source(folder, run=place.name, checkpoint=folder.name, name=f"{place.name}/{folder.name}")
-            for folder in _checkpoints(path)
-        ]
-    if place.parent.name == "checkpoints" and (place.parent.parent / "run.json").is_file():
-        return [checkpoint_source(path, run=place.parent.parent.name, checkpoint=place.name, name=name)]
+def _models_in(name: str, path: Path) -> list[ModelSource]:
+    run = RunFolder(path)
+    if run.exists():
+        checkpoints = run.checkpoints()
+        if not checkpoints:
+            raise RunError(f"{path}: a run without checkpoints; nothing is in its checkpoints/ yet. Train it first.")
+        return [checkpoint_model(checkpoint, name=f"{run.name}/{checkpoint.name}") for checkpoint in checkpoints]
+    if (checkpoint := checkpoint_at(path)) is not None:
+        return [checkpoint_model(checkpoint, name=name)]
     if (gguf := _gguf_in(path)) is not None:
-        return [Source(name, str(gguf))]
+        return [ModelSource(name, LocalModel(gguf))]
     _check_folder(path)
-    return [Source(name, str(path))]
+    return [ModelSource(name, LocalModel(path))]
 
 
 def _gguf_in(path: Path) -> Path | None:
-    """The GGUF file of a folder that holds no weights of another kind, None where there is none; one must be named."""
+    """The GGUF file of a folder without weights of another kind; None if there is none, ModelError if several."""
     files = sorted(path.glob("*.gguf"))
     if not files or any(path.glob("*.safetensors")) or any(path.glob("*.bin")):
         return None
@@ -77,34 +164,21 @@ def _gguf_in(path: Path) -> Path | None:
     return files[0]
 
 
-def _checkpoints(run: Path) -> list[Path]:
-    """The folders of a run's checkpoints, by number; names that are none come last."""
-
-    def number(folder: Path) -> tuple[float, str]:
-        return (float(folder.name) if re.fullmatch(r"\d+(\.\d+)?", folder.name) else float("inf"), folder.name)
-
-    inside = (run / "checkpoints").glob("*") if (run / "checkpoints").is_dir() else ()
-    folders = sorted((path for path in inside if path.is_dir() and not path.name.startswith(".")), key=number)
-    if not folders:
-        raise RunError(f"{run}: a run without checkpoints; nothing is in its checkpoints/ yet. Train it first.")
-    return folders
-
-
 def _check_folder(path: Path) -> None:
     if (path / "config.json").is_file():
         return
     if (path / "adapter_config.json").is_file():
-        refuse_adapter(path / "adapter_config.json", name=str(path))
-    found = sorted(file.name for file in path.iterdir())
-    listed = f"only {first_of(found)}" if found else "nothing: it is empty"
-    raise ModelError(f"{path}: not a model; it has no config.json, and holds {listed}.")
+        _refuse_adapter(path / "adapter_config.json", name=str(path))
+    names = sorted(file.name for file in path.iterdir()) if path.is_dir() else []
+    content = f"only {first_of(names)}" if names else "nothing: it is empty"
+    raise ModelError(f"{path}: not a model; it has no config.json, and holds {content}.")
 
 
-def refuse_adapter(config: Path, *, name: str) -> None:
-    """ModelError that says what an adapter is of, and how to measure the two together."""
+def _refuse_adapter(config: Path, *, name: str) -> None:
+    """ModelError that says of which model this is an adapter, and how to measure the two together."""
     try:
-        facts = json.loads(config.read_text())
-        base, kind = facts.get("base_model_name_or_path"), facts.get("peft_type")
+        settings = json.loads(config.read_text())
+        base, kind = settings.get("base_model_name_or_path"), settings.get("peft_type")
     except (ValueError, AttributeError):
         base, kind = None, None
     beside = " beside a whole model" if (config.parent / "config.json").is_file() else ", not a whole model"
@@ -113,8 +187,3 @@ def refuse_adapter(config: Path, *, name: str) -> None:
         "with the package peft (AutoPeftModelForCausalLM.from_pretrained(DIR).merge_and_unload().save_pretrained(NEW)) "
         "and name NEW, or load them in Python and call measure(model, corpus)."
     )
-
-
-def first_of(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 4:,} more" if len(names) > 4 else ""
-    return ", ".join(names[:4]) + more

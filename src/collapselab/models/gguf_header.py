@@ -1,6 +1,6 @@
 """What a GGUF file says it holds, read and checked before a model is built of it.
 
-The library takes its own defaults for what a file does not say: from three strings it builds a model of seven billion
+The library uses its own defaults for what a file does not state: from three strings it builds a model of seven billion
 parameters. Here a file names its architecture, width and depth, has a tensor for each block, and is as long as its
 tensors are. Every length is compared with what is left of the file before it is used, so that reading always ends.
 """
@@ -10,7 +10,7 @@ import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, final
+from typing import BinaryIO, final
 
 from collapselab.errors import ModelError
 
@@ -22,6 +22,7 @@ SCALARS = {
 """Kinds of values by their number in a file, as `struct` calls them; strings and arrays are read apart."""
 
 DIMENSIONS = 4
+Value = str | int | float | bool
 
 
 @final
@@ -43,16 +44,16 @@ class GgufTensor:
 class GgufHeader:
     """Metadata (of arrays only the lengths) and the list of tensors."""
 
-    metadata: dict[str, Any]
+    metadata: dict[str, Value]
     tensors: dict[str, GgufTensor]
     data_start: int
     size: int
 
     @property
-    def architecture(self) -> Any:
+    def architecture(self) -> Value | None:
         return self.metadata.get("general.architecture")
 
-    def setting(self, name: str) -> Any:
+    def setting(self, name: str) -> Value | None:
         """A setting of the architecture, such as block_count."""
         return self.metadata.get(f"{self.architecture}.{name}")
 
@@ -67,12 +68,12 @@ def read_header(path: Path, *, name: str) -> GgufHeader:
             raise ModelError(f"{name}: GGUF of version {version}; versions 2 and 3 can be read. Convert it again.")
         tensors, values = reader.number("<Q"), reader.number("<Q")
         metadata = {reader.text(): reader.value(reader.number("<I")) for _ in range(values)}
-        found = dict(reader.tensor() for _ in range(tensors))
+        entries = dict(reader.tensor() for _ in range(tensors))
         alignment = metadata.get("general.alignment", ALIGNMENT)
         if not isinstance(alignment, int) or alignment < 1:
             raise ModelError(f"{name}: general.alignment is {alignment!r}; a positive number is needed.")
         start = -(-file.tell() // alignment) * alignment
-    header = GgufHeader(metadata, found, start, reader.size)
+    header = GgufHeader(metadata, entries, start, reader.size)
     _check_content(header, name)
     _check_size(header, name)
     return header
@@ -86,22 +87,20 @@ class _Reader:
         self.file, self.name = file, name
         self.size = os.fstat(file.fileno()).st_size
 
-    def number(self, kind: str) -> Any:
-        size = struct.calcsize(kind)
-        self._need(size)
-        return struct.unpack(kind, self.file.read(size))[0]
+    def number(self, kind: str) -> int:
+        return int(self._unpacked(kind))
 
     def text(self) -> str:
         length = self.number("<Q")
         self._need(length)
         return self.file.read(length).decode(errors="replace")
 
-    def value(self, kind: int) -> Any:
+    def value(self, kind: int) -> Value:
         if kind == STRING:
             return self.text()
         if kind == ARRAY:
             return self._skip_array()
-        return self.number(self._scalar(kind))
+        return self._unpacked(self._scalar(kind))
 
     def tensor(self) -> tuple[str, GgufTensor]:
         name, dimensions = self.text(), self.number("<I")
@@ -109,6 +108,12 @@ class _Reader:
             raise ModelError(f"{self.name}: {name} has {dimensions:,} dimensions; 1 to {DIMENSIONS} are possible.")
         shape = tuple(self.number("<Q") for _ in range(dimensions))
         return name, GgufTensor(shape, self.number("<I"), self.number("<Q"))
+
+    def _unpacked(self, kind: str) -> int | float | bool:
+        size = struct.calcsize(kind)
+        self._need(size)
+        value: int | float | bool = struct.unpack(kind, self.file.read(size))[0]
+        return value
 
     def _skip_array(self) -> int:
         """The length of an array whose values are not kept."""
@@ -118,7 +123,7 @@ class _Reader:
                 self._skip(self.number("<Q"))
         else:
             self._skip(length * struct.calcsize(self._scalar(kind)))
-        return int(length)
+        return length
 
     def _scalar(self, kind: int) -> str:
         if kind not in SCALARS:
@@ -152,9 +157,9 @@ def _check_content(header: GgufHeader, name: str) -> None:
             f"{name}: one of {header.metadata['split.count']} parts. Merge them (llama-gguf-split --merge)."
         )
     width, depth = header.setting("embedding_length"), header.setting("block_count")
-    found = header.tensors["token_embd.weight"].shape[0]
-    if width != found:
-        raise ModelError(f"{name}: embedding_length is {width}, but token_embd.weight is {found:,} wide.")
+    actual = header.tensors["token_embd.weight"].shape[0]
+    if width != actual:
+        raise ModelError(f"{name}: embedding_length is {width}, but token_embd.weight is {actual:,} wide.")
     blocks = {key.split(".")[1] for key in header.tensors if key.startswith("blk.")}
     if depth != len(blocks):
         raise ModelError(f"{name}: block_count is {depth}, but its tensors are those of {len(blocks):,} blocks.")

@@ -1,30 +1,30 @@
 """Models, loaded strictly.
 
-The library forgives: it initialises missing weights at random, drops weights that it has no place for, makes a decoder
-of an encoder and a language model of a classifier. Here every weight that the model needs is in the checkpoint, every
-weight of its modules in the checkpoint is in the model, or it is refused. Code that comes with a model does not run
-unless asked for, and pickles are read for their tensors only.
+The library is lenient: it initialises missing weights at random, drops weights that the model has no place for, loads
+an encoder as a decoder and a classifier as a language model. Here every weight that the model needs is in the
+checkpoint, every weight of its modules in the checkpoint is in the model, or it is refused. Code that comes with a
+model does not run unless the user asks for it, and pickles are read for their tensors only.
 """
 
 import hashlib
 import json
 import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 from torch import Tensor, nn
 
 from collapselab.errors import ConfigError, ModelError
-from collapselab.models.find import Source, first_of
-from collapselab.models.place import local_weights, place_of
-from collapselab.models.stored import check_enough
+from collapselab.hub import Pretrained
+from collapselab.models.find import ModelSource, check_no_adapter, first_of, place_of, weights_on_disk
+from collapselab.models.weight_files import check_enough
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 BUFFERS = ("attn.bias", "attention.bias", "masked_bias", "inv_freq", "position_ids")
 """Ends of the names of causal masks and positions that older checkpoints carry and newer models make themselves."""
@@ -36,13 +36,21 @@ NOT_HASHED = {
 """Settings that say where the model comes from and how it is kept, not what it computes."""
 
 
+class LoadingInfo(TypedDict):
+    """What the library reports of the weights that it loaded."""
+
+    missing_keys: set[str]
+    unexpected_keys: set[str]
+    mismatched_keys: set[tuple[str, torch.Size, torch.Size]]
+
+
 def load_model(
-    source: Source,
+    source: ModelSource,
     *,
     device: str | torch.device = "cpu",
     dtype: torch.dtype | None = None,
     trust_code: bool = False,
-    place: dict[str, Any] | None = None,
+    place: Pretrained | None = None,
 ) -> "PreTrainedModel":
     """The model, for measuring: in evaluation mode, without gradients, on the device, with every weight in its place.
 
@@ -50,17 +58,18 @@ def load_model(
     `place` is that of `place_of(source)`, where it is known.
     """
     target = find_device(str(device))
-    where = place or place_of(source)  # first, as an unknown name needs no library to be refused
+    place = place or place_of(source)  # first: refusing an unknown name needs no library
 
     from transformers import AutoModelForCausalLM
 
-    from collapselab.models.faster import faster
+    from collapselab.models.fused_kernels import use_fused_kernels
 
     library: Any = AutoModelForCausalLM
-    as_stored: Any = torch.float32 if target.type == "cpu" else "auto"
+    as_stored: torch.dtype | str = torch.float32 if target.type == "cpu" else "auto"
     with _in_one_message(source), _silence():
-        weights = local_weights(source, where)
-        config = _causal_config(source, where, trust_code=trust_code)
+        check_no_adapter(source, place)
+        weights = weights_on_disk(source, place) if place.is_local else None
+        config = _causal_config(source, place, trust_code=trust_code)
         if weights is not None:
             check_enough(config, partial(_outline, config, trust_code=trust_code), weights, name=source.name)
         model, facts = library.from_pretrained(
@@ -70,11 +79,11 @@ def load_model(
             weights_only=True,
             ignore_mismatched_sizes=True,  # ours to refuse, with the names
             output_loading_info=True,
-            **where,
-            **_unpacked(where),
+            **place.arguments,
+            **_unpacked(place),
         )
     _check_weights(source, model, facts)
-    faster(model)
+    use_fused_kernels(model)
     ready: PreTrainedModel = model.to(target).eval().requires_grad_(False)
     return ready
 
@@ -97,7 +106,7 @@ def find_device(name: str) -> torch.device:
 
 
 def model_hash(model: "PreTrainedModel") -> str:
-    """16 hex digits that stand for what the model computes: its configuration and the numbers in its weights.
+    """A hash, in 16 hex digits, of what the model computes: its configuration and the numbers in its weights.
 
     The same wherever the model was loaded from and whichever device it is on. Half-precision weights are the float32
     numbers they are equal to, so that loading them as float32 changes nothing; rounding to half precision does.
@@ -106,7 +115,7 @@ def model_hash(model: "PreTrainedModel") -> str:
     digest = hashlib.blake2b(json.dumps(settings, sort_keys=True, default=str).encode(), digest_size=8)
     seen: set[int] = set()
     for name, tensor in sorted(model.state_dict(keep_vars=True).items()):
-        if id(tensor) not in seen:  # tied ones once
+        if id(tensor) not in seen:  # tied tensors once
             seen.add(id(tensor))
             if tensor.is_meta:
                 raise ModelError(f"the model's {name} is not in memory but offloaded. Load all of it on one device.")
@@ -116,15 +125,17 @@ def model_hash(model: "PreTrainedModel") -> str:
     return digest.hexdigest()
 
 
-def _hashed(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return {str(name): _hashed(inner) for name, inner in value.items() if name not in NOT_HASHED}
+def _hashed(settings: Mapping[str, object]) -> dict[str, object]:
+    return {
+        str(name): _hashed(value) if isinstance(value, dict) else value
+        for name, value in settings.items()
+        if name not in NOT_HASHED
+    }
 
 
-def _adapters(model: nn.Module) -> dict[str, Any]:
+def _adapters(model: nn.Module) -> dict[str, object]:
     """Strength and state of each adapter layer, which no weight shows; nothing for a model without one."""
-    layers: dict[str, Any] = {
+    layers = {
         name: [module.scaling, list(module.active_adapters), module.disable_adapters, module.merged]
         for name, module in model.named_modules()
         if isinstance(getattr(module, "scaling", None), dict) and hasattr(module, "active_adapters")
@@ -138,7 +149,7 @@ def _bytes(part: Tensor) -> memoryview:
     return view
 
 
-def _outline(config: Any, *, trust_code: bool) -> nn.Module:
+def _outline(config: "PreTrainedConfig", *, trust_code: bool) -> nn.Module:
     from transformers import AutoModelForCausalLM
 
     library: Any = AutoModelForCausalLM
@@ -147,18 +158,18 @@ def _outline(config: Any, *, trust_code: bool) -> nn.Module:
     return model
 
 
-def _unpacked(where: dict[str, Any]) -> dict[str, Any]:
+def _unpacked(place: Pretrained) -> dict[str, object]:
     """Plain tensors of a GGUF file, where the library would leave them packed and fetch kernels for them."""
     import transformers
 
-    packed = "gguf_file" in where and hasattr(transformers, "GgufConfig")
+    packed = place.gguf_file is not None and hasattr(transformers, "GgufConfig")
     return {"quantization_config": transformers.GgufConfig(dequantize=True)} if packed else {}
 
 
-def _causal_config(source: Source, where: dict[str, Any], *, trust_code: bool) -> Any:
+def _causal_config(source: ModelSource, place: Pretrained, *, trust_code: bool) -> "PreTrainedConfig":
     from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 
-    settings, _ = PreTrainedConfig.get_config_dict(**where)
+    settings, _ = PreTrainedConfig.get_config_dict(**place.arguments)
     kind, own_code = settings.get("model_type"), settings.get("auto_map", {})
     if own_code and not trust_code and kind not in CONFIG_MAPPING:
         raise ModelError(
@@ -169,13 +180,13 @@ def _causal_config(source: Source, where: dict[str, Any], *, trust_code: bool) -
         raise ModelError(
             f"{source.name}: its config.json names the model_type {kind!r}, which transformers does not know."
         )
-    config = AutoConfig.from_pretrained(trust_remote_code=trust_code, **where)
+    config: PreTrainedConfig = AutoConfig.from_pretrained(trust_remote_code=trust_code, **place.arguments)
     if not (trust_code and "AutoModelForCausalLM" in own_code):
         _check_causal(source, config)
     return config
 
 
-def _check_causal(source: Source, config: Any) -> None:
+def _check_causal(source: ModelSource, config: "PreTrainedConfig") -> None:
     """Refuse what was not trained to predict the next token from those before it, though the library would load it."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
 
@@ -197,11 +208,12 @@ def _check_causal(source: Source, config: Any) -> None:
         raise ModelError(f"{source.name}: was saved as {others[0]}, without an output layer over tokens. {needed}")
 
 
-def _class_names(classes: Any) -> set[str]:
-    return {one.__name__ for one in (classes if isinstance(classes, tuple) else (classes,))}
+def _class_names(classes: object) -> set[str]:
+    kinds = classes if isinstance(classes, tuple) else (classes,)
+    return {kind.__name__ for kind in kinds if isinstance(kind, type)}
 
 
-def _check_weights(source: Source, model: nn.Module, facts: dict[str, Any]) -> None:
+def _check_weights(source: ModelSource, model: nn.Module, facts: "LoadingInfo") -> None:
     total = f"{len(model.state_dict()):,}"
     if missing := sorted(facts["missing_keys"]):
         raise ModelError(
@@ -209,10 +221,10 @@ def _check_weights(source: Source, model: nn.Module, facts: dict[str, Any]) -> N
             "incomplete, or its config.json belongs to another."
         )
     if shapes := sorted(facts["mismatched_keys"]):
-        name, found, needed = shapes[0]
+        name, stored, needed = shapes[0]
         raise ModelError(
             f"{source.name}: {len(shapes):,} of {total} weights have another shape than config.json says: {name} is "
-            f"{tuple(found)}, not {tuple(needed)}."
+            f"{tuple(stored)}, not {tuple(needed)}."
         )
     if left := sorted(name for name in facts["unexpected_keys"] if _belongs(name, model)):
         raise ModelError(
@@ -221,10 +233,10 @@ def _check_weights(source: Source, model: nn.Module, facts: dict[str, Any]) -> N
         )
 
 
-def _belongs(name: str, model: Any) -> bool:
+def _belongs(name: str, model: nn.Module) -> bool:
     """Whether a weight left over would change what the model computes: it is of a module, or of a block, of the body.
 
-    A value head, a vision tower, a second output layer beside the body are other models' business.
+    A value head, a vision tower, a second output layer beside the body belong to other models.
     """
     if name.endswith(BUFFERS):
         return False
@@ -232,14 +244,14 @@ def _belongs(name: str, model: Any) -> bool:
     for start in (name, f"{getattr(model, 'base_model_prefix', '')}.{name}"):
         parents = start.split(".")[:-1]
         known = [".".join(parents[: n + 1]) for n in range(len(parents)) if ".".join(parents[: n + 1]) in modules]
-        if known and (len(known) == len(parents) or any(isinstance(modules[one], nn.ModuleList) for one in known)):
+        if known and (len(known) == len(parents) or any(isinstance(modules[path], nn.ModuleList) for path in known)):
             return True
     return False
 
 
 @contextmanager
-def _in_one_message(source: Source) -> Iterator[None]:
-    """Whatever the library says of files that it cannot read, as one error that names the model."""
+def _in_one_message(source: ModelSource) -> Iterator[None]:
+    """Turn whatever the library raises for files that it cannot read into one error that names the model."""
     from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError
 
@@ -255,7 +267,7 @@ def _in_one_message(source: Source) -> Iterator[None]:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """What the library would print about the loading is in the errors here."""
+    """Let the library print nothing about the loading: what matters is in the errors here."""
     import transformers
 
     logging: Any = transformers.utils.logging

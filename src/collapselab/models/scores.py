@@ -3,6 +3,7 @@
 Evaluation and the training loss both run the output layer `in_chunks`: in one buffer, never tokens × vocabulary.
 """
 
+import inspect
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,13 +11,18 @@ from typing import final
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from collapselab.core.batch import IGNORED
+from collapselab.corpus.blocks import Split
+from collapselab.models import taps
 from collapselab.models.taps import OutputLayer
 
 BUFFER_BYTES = {"cpu": 112 << 20, "cuda": 512 << 20}
-"""Size of the logits in hand. A third of it is as fast on a CPU at rest; on a busy one few large steps wait less."""
+"""Bytes of the logits that are computed at once. A third is as fast on an idle CPU, but on a busy one steps wait."""
+
+TOKENS_AT_ONCE = 8192
+"""Tokens of a batch of `split_scores`."""
 
 LEAST_ROWS = 128
 """Tokens below which the products slow down, however large the vocabulary."""
@@ -51,23 +57,23 @@ class Scores:
 
 @final
 class LogitSpace:
-    """Memory for the logits in hand that its owner keeps from batch to batch.
+    """Memory for the logits of a chunk, kept from batch to batch.
 
-    Without one every batch asks the system for 112 MB and hands them back: on a CPU the pages of fresh memory, each
-    zeroed when it is first touched, take a third of the time of a product of that size.
+    Otherwise every batch allocates and frees 112 MB: on a CPU the pages of new memory, each zeroed when it is first
+    used, take a third of the time of a product of that size.
     """
 
     def __init__(self) -> None:
-        self._held: Tensor | None = None
+        self._buffer: Tensor | None = None
 
     def of(self, rows: int, vocab: int, *, like: Tensor) -> Tensor:
         """(rows, vocab) numbers of the kind of `like`, with anything in them; the next call gives the same memory."""
-        held, size = self._held, rows * vocab
-        if held is None or held.numel() < size or held.dtype != like.dtype or held.device != like.device:
-            self._held = None  # before the next is made, so that never two are there
+        buffer, size = self._buffer, rows * vocab
+        if buffer is None or buffer.numel() < size or buffer.dtype != like.dtype or buffer.device != like.device:
+            self._buffer = None  # before the next is made, so that there are never two
             with torch.inference_mode(False):  # or a gradient could not be formed in it later
-                held = self._held = torch.empty(size, dtype=like.dtype, device=like.device)
-        return held[:size].view(rows, vocab)
+                buffer = self._buffer = torch.empty(size, dtype=like.dtype, device=like.device)
+        return buffer[:size].view(rows, vocab)
 
 
 @final
@@ -92,19 +98,51 @@ class Scorer:
         dtype = common_dtype(features, head.weight)
         if self._widened.weight.dtype != dtype:
             self._widened = in_dtype(head, dtype)
-        found, features = Scores(), features.to(dtype)
+        scores, features = Scores(), features.to(dtype)
         for rows, logits in in_chunks(self._widened, features, self.chunk, self._space):
-            some = labels[rows]
-            correct = int((logits.argmax(1) == some).sum())
-            losses = losses_of(self._widened, features[rows], some, logits)
-            found += Scores(float(losses.cpu().double().sum()), correct, len(some))
-        return found
+            targets = labels[rows]
+            correct = int((logits.argmax(1) == targets).sum())
+            losses = losses_of(self._widened, features[rows], targets, logits)
+            scores += Scores(float(losses.cpu().double().sum()), correct, len(targets))
+        return scores
+
+
+@torch.no_grad()
+def split_scores(
+    model: nn.Module, split: Split, *, head: OutputLayer, device: torch.device, rank: int = 0, world: int = 1
+) -> Scores:
+    """Scores on this process's share of the blocks; those of all processes add up to those of the split.
+
+    The model is evaluated as it is (`eval` for that time), and left in the mode it was in.
+    """
+    was_training, scores, scorer = model.training, Scores(), Scorer(head)
+    model.eval()
+    try:
+        for numbers in split.numbers(world * max(1, TOKENS_AT_ONCE // split.block), rank=rank, world=world):
+            if len(numbers):
+                blocks = split.read(numbers)
+                entering = taps.features(model, blocks.ids.to(device), **mask_inputs(model, blocks.attention, device))
+                flat = entering[:, :-1].reshape(-1, entering.shape[-1])
+                scores += scorer.scores(flat, blocks.labels.reshape(-1))
+    finally:
+        model.train(was_training)
+    return scores
+
+
+def mask_inputs(model: nn.Module, attention: Tensor | None, device: torch.device) -> dict[str, Tensor]:
+    """The attention mask as an argument of the model: none if no token is padding, or if the model takes no mask.
+
+    Padding comes after the text, where a causal model does not look; the mask is for a model that might.
+    """
+    if attention is None or "attention_mask" not in inspect.signature(taps.bare_model(model).forward).parameters:
+        return {}
+    return {"attention_mask": attention.to(device)}
 
 
 def in_chunks(
     head: OutputLayer, features: Tensor, chunk: int | None, space: LogitSpace | None
 ) -> Iterator[tuple[slice, Tensor]]:
-    """The logits of some tokens at a time, in a buffer that the receiver may use up; all are of one dtype."""
+    """The logits of some tokens at a time, in a buffer that the receiver may overwrite; all are of one dtype."""
     tokens, vocab = len(features), len(head.weight)
     at_once = min(chunk or rows_at_once(tokens, vocab, features.device.type, features.element_size()), tokens)
     buffer = (space or LogitSpace()).of(at_once, vocab, like=features)

@@ -5,9 +5,12 @@ A dense decoder is meant. A mixture of experts runs fewer numbers a token than i
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 TRAINING = 3
 """A training step takes a forward pass, and twice that for the gradients of inputs and weights."""
@@ -89,8 +92,8 @@ def architecture_of(model: nn.Module) -> Architecture:
     """That of a model of the library; one on the meta device will do."""
     bare: Any = model
     config, head, first = bare.config.get_text_config(), bare.get_output_embeddings(), bare.get_input_embeddings()
-    modules: list[Any] = [one for one in model.modules() if one is not head and not isinstance(one, nn.Embedding)]
-    weights: list[Tensor] = [one.weight for one in modules if isinstance(getattr(one, "weight", None), Tensor)]
+    modules = [module for module in model.modules() if module is not head and not isinstance(module, nn.Embedding)]
+    weights = [weight for module in modules if isinstance(weight := getattr(module, "weight", None), Tensor)]
     matrices = [weight for weight in weights if weight.ndim == 2]
     width = config.hidden_size
     local = config.attention_layers.count("local") if config.model_type == "gpt_neo" else 0  # as gpt_neo.py runs them
@@ -108,7 +111,7 @@ def architecture_of(model: nn.Module) -> Architecture:
     )
 
 
-def _attention(config: Any) -> int:
+def _attention(config: "PreTrainedConfig") -> int:
     """Heads × head size; 0 where there are no heads, the width where layers differ in them."""
     try:
         heads = getattr(config, "num_attention_heads", None) or 0

@@ -1,8 +1,8 @@
-"""Which vector, and which output layer: the one home of both, for any causal language model of the library.
+"""Features and output layer of any causal language model of the library: the one place that defines both.
 
 The feature is whatever enters the model's output embedding, and the tap takes it right there: while it is open, the
-output layer hands its input through instead of computing logits. No list of architectures, names or final norms is
-needed, and gradients flow. The features of the layers below are what its blocks hand on, before any final norm.
+output layer returns its input instead of computing logits. No list of architectures, names or final norms is
+needed, and gradients flow. The features of the layers below are the outputs of its blocks, before any final norm.
 
 An output layer that is not a plain linear one (a LoRA adapter on it, a wrapper that keeps a copy, packed weights) is
 read by experiment as well: unit vectors are sent through it, and what they become are the columns of its weight.
@@ -44,14 +44,14 @@ class OutputLayer:
         return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
 
 
-def features(model: nn.Module, input_ids: Tensor, **inputs: Any) -> Tensor:
+def features(model: nn.Module, input_ids: Tensor, **inputs: Tensor) -> Tensor:
     """What enters the output layer for each token (batch, tokens, dim); the logits are not computed.
 
     The model may be wrapped, by DistributedDataParallel or torch.compile: then the wrapper is what runs.
     """
     taken: list[Tensor] = []
 
-    def take(entering: Tensor, *_: Any, **__: Any) -> Tensor:
+    def take(entering: Tensor, *_: object, **__: object) -> Tensor:
         taken.append(entering)
         return entering
 
@@ -65,7 +65,7 @@ def features_and_logits(model: nn.Module, input_ids: Tensor) -> tuple[Tensor, Te
     taken: list[Tensor] = []
     own = _head(model).forward
 
-    def take(entering: Tensor, *more: Any, **named: Any) -> Tensor:
+    def take(entering: Tensor, *more: object, **named: object) -> Tensor:
         taken.append(entering)
         logits: Tensor = own(entering, *more, **named)
         return logits
@@ -76,12 +76,12 @@ def features_and_logits(model: nn.Module, input_ids: Tensor) -> tuple[Tensor, Te
 
 
 def layer_features(
-    model: nn.Module, input_ids: Tensor, *, take: Callable[[str, Tensor], object] | None = None, **inputs: Any
+    model: nn.Module, input_ids: Tensor, *, take: Callable[[str, Tensor], object] | None = None, **inputs: Tensor
 ) -> dict[str, Tensor]:
-    """What every block hands on, "1" … "L", and what enters the output layer, "last": one forward pass, no logits.
+    """The output of every block, "1" … "L", and what enters the output layer, "last": one forward pass, no logits.
 
-    With `take` each is handed over while the model runs, and nothing is kept: the dict is empty. What a taker does not
-    hold on to is freed when the next block is done. A compiled model runs uncompiled, so that takers run in time.
+    With `take`, it is called with each of them while the model runs, and the dict stays empty: what `take` does not
+    keep is freed when the next block is done. A compiled model runs uncompiled, so that `take` runs in time.
     """
     kept: dict[str, Tensor] = {}
     blocks = _blocks(model)
@@ -135,7 +135,7 @@ def name_of(model: nn.Module) -> str:
 @final
 @dataclass
 class _Turns:
-    """Who comes when in one pass: every block and then the output layer, each with one vector a token."""
+    """The order of one pass: every block and then the output layer, each with one vector a token."""
 
     model: nn.Module
     shape: tuple[int, ...]
@@ -143,10 +143,10 @@ class _Turns:
     take: Callable[[str, Tensor], object]
     done: int = 0
 
-    def block_is_done(self, name: str, _: nn.Module, __: Any, output: Any) -> None:
+    def block_is_done(self, name: str, _: nn.Module, __: object, output: Tensor | tuple[Tensor, ...]) -> None:
         self._hand_over(name, output if isinstance(output, Tensor) else output[0])
 
-    def head_is_reached(self, entering: Tensor, *_: Any, **__: Any) -> Tensor:
+    def head_is_reached(self, entering: Tensor, *_: object, **__: object) -> Tensor:
         self._hand_over("last", entering)
         return entering
 
@@ -154,12 +154,12 @@ class _Turns:
         if self.done < len(self.names):
             raise self._refusal(f"layer {self.names[self.done]} was not run")
 
-    def _hand_over(self, name: str, hidden: Any) -> None:
+    def _hand_over(self, name: str, hidden: object) -> None:
         if self.done == len(self.names) or name != self.names[self.done]:
             raise self._refusal(f"layer {name} was run out of turn")
         if not isinstance(hidden, Tensor) or hidden.ndim != 3 or tuple(hidden.shape[:2]) != self.shape:
-            found = tuple(hidden.shape) if isinstance(hidden, Tensor) else type(hidden).__name__
-            raise self._refusal(f"layer {name} gives {found} for {self.shape} tokens")
+            given = tuple(hidden.shape) if isinstance(hidden, Tensor) else type(hidden).__name__
+            raise self._refusal(f"layer {name} gives {given} for {self.shape} tokens")
         self.done += 1
         self.take(name, hidden)
 
@@ -176,7 +176,7 @@ def _blocks(model: nn.Module) -> list[nn.Module]:
     body = bare.get_decoder() if hasattr(bare, "get_decoder") else bare
     lists = list(_outermost_lists(body)) or list(_outermost_lists(bare))  # some call their output layer a decoder
     depth = getattr(getattr(body, "config", None), "num_hidden_layers", None)
-    blocks = max(lists, key=lambda one: (len(one) == depth, len(one)), default=())
+    blocks = max(lists, key=lambda modules: (len(modules) == depth, len(modules)), default=())
     if not len(blocks):
         raise ModelError(f"{name_of(model)}: its blocks are not found. Its last layer can be measured.")
     return list(blocks)
@@ -194,14 +194,14 @@ def _outermost_lists(module: nn.Module) -> Iterator[nn.ModuleList]:
             yield from _outermost_lists(child)
 
 
-def _head(model: Any) -> Any:
-    model = bare_model(model)
-    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
-        raise ModelError(f"{name_of(model)}: an encoder-decoder; a causal language model is needed.")
-    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+def _head(model: nn.Module) -> Any:
+    bare: Any = bare_model(model)
+    if getattr(getattr(bare, "config", None), "is_encoder_decoder", False):
+        raise ModelError(f"{name_of(bare)}: an encoder-decoder; a causal language model is needed.")
+    head = bare.get_output_embeddings() if hasattr(bare, "get_output_embeddings") else None
     if head is None or getattr(head, "weight", None) is None:
         raise ModelError(f"{name_of(model)}: has no output layer over tokens; a causal language model is needed.")
-    if "MaskedLM" in type(model).__name__:
+    if "MaskedLM" in type(bare).__name__:
         raise ModelError(f"{name_of(model)}: sees the whole text at once; a causal language model is needed.")
     return head
 
@@ -224,7 +224,7 @@ def _is_plain(head: Any) -> bool:
 def _linear_map(model: nn.Module, head: nn.Module) -> tuple[Tensor, Tensor | None]:
     """Weight and bias of an output layer of any kind: what becomes of unit vectors, and of zero.
 
-    A layer that is not linear gives numbers too. That its logits are others is seen when they are compared.
+    For a layer that is not linear these numbers are wrong; `check_logits` finds that when it compares logits.
     """
     entering = features(model, torch.zeros(1, 1, dtype=torch.int64, device=next(model.parameters()).device))
     units = torch.eye(entering.shape[-1], dtype=entering.dtype, device=entering.device)
@@ -232,7 +232,7 @@ def _linear_map(model: nn.Module, head: nn.Module) -> tuple[Tensor, Tensor | Non
     head.eval()  # an adapter's dropout would be part of the weight
     try:
         bias: Tensor = head.forward(torch.zeros_like(entering))[0, 0]
-        columns = [head.forward(some[None])[0] - bias for some in torch.split(units, UNITS_AT_ONCE)]
+        columns = [head.forward(part[None])[0] - bias for part in torch.split(units, UNITS_AT_ONCE)]
     finally:
         for module, mode in modes:
             module.training = mode
@@ -258,7 +258,7 @@ def _found_by_experiment(model: nn.Module, vocabulary: int) -> tuple[float, floa
     ramp = torch.linspace(-60, 60, vocabulary, dtype=torch.float32, device=device)
 
     def sent(numbers: Tensor) -> Tensor:
-        def hand_out(entering: Tensor, *_: Any, **__: Any) -> Tensor:
+        def hand_out(entering: Tensor, *_: object, **__: object) -> Tensor:
             return numbers.to(entering.dtype).expand(*entering.shape[:-1], -1)
 
         with torch.no_grad(), _instead_of_the_head(model, hand_out):
@@ -271,9 +271,9 @@ def _found_by_experiment(model: nn.Module, vocabulary: int) -> tuple[float, floa
     softcap = top if top < 0.5 * huge * bottom / small else None
     scale = (bottom if softcap is None else softcap * math.atanh(bottom / softcap)) / small
     expected = scale * ramp if softcap is None else softcap * torch.tanh(scale * ramp / softcap)
-    found = sent(ramp)
+    actual = sent(ramp)
     tolerance = 0.05 if next(model.parameters()).dtype in (torch.float16, torch.bfloat16) else 1e-3
-    if found.shape != expected.shape or not torch.allclose(found, expected, rtol=tolerance, atol=tolerance):
+    if actual.shape != expected.shape or not torch.allclose(actual, expected, rtol=tolerance, atol=tolerance):
         raise ModelError(
             f"{name_of(model)}: does something to its logits that is neither a scale nor a soft cap. "
             "It cannot be measured."

@@ -23,11 +23,8 @@ Lines = list[tuple[int, list[str]]]
 
 def table_bytes(columns: Sequence[str], lines: Iterable[Iterable[Any]]) -> bytes:
     """A table as the bytes of its file; None is empty, a float has the digits that give the same float back."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_written(value) for value in line] for line in lines)
-    return text.getvalue().encode()
+    rows = [columns, *([_written(value) for value in line] for line in lines)]
+    return "".join(",".join(map(_quoted, row)) + "\n" for row in rows).encode()
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
@@ -89,3 +86,8 @@ def _written(value: Any) -> str:
     if value is None:
         return ""
     return repr(float(value)) if isinstance(value, float) else str(value)
+
+
+def _quoted(text: str) -> str:
+    """A cell as it is in the file. The library's writer leaves a carriage return bare, and its reader breaks there."""
+    return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\r\n') else text

@@ -12,7 +12,7 @@ from pydantic import JsonValue, ValidationError
 from collapselab.disk import document_text, read_document, sha256, write_document, written_whole
 from collapselab.errors import ConfigError, DamagedError
 from collapselab.records.facts import Facts, parsed_facts
-from collapselab.records.tables import Row, to_frame, write_results
+from collapselab.records.tables import RESULTS, Row, to_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,7 +141,7 @@ def write(path: str | Path, measured: Result | Results) -> None:
     check_suffix(path)
     path = Path(path)
     if path.suffix == ".csv":
-        write_results(path, measured.rows)
+        RESULTS.write(path, measured.rows)
     else:
         with written_whole(path) as temporary:
             if path.suffix == ".json":

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from collapselab.core.metrics import METRICS
 from collapselab.errors import RunError
-from collapselab.records.columns import LARGEST
 from collapselab.records.csv_file import parse_table, read_bytes, require_columns, shown
+from collapselab.records.table import LARGEST
 from collapselab.records.tables import Row, Run
 
 NAME = re.compile(

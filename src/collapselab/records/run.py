@@ -1,8 +1,9 @@
-"""A run's folder: what it is, how far it got, and from where it can go on.
+"""A run's folder: what it is, how far it got, and from where it can continue.
 
     <run>/run.json                 RunRecord: the complete configuration and provenance
-          checkpoints/<epoch>/     a standard Hugging Face folder, and training.json: a Checkpoint, with the hash of
-                                   every file in the folder
+          checkpoints/<epoch>/     a standard Hugging Face folder, and training.json: a CheckpointRecord, with the hash
+                                   of every file in the folder
+          measure/<epoch>.json     what was measured of a checkpoint; <epoch>.safetensors: its class moments
           log.jsonl                one line a logged step, one a checkpoint
           state/<step>.safetensors what resuming needs, the last two; gone when the run is finished
           .lock                    held while a process trains
@@ -12,21 +13,23 @@ A run is finished when every planned checkpoint is there.
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypedDict, final
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import Field, JsonValue
 from torch import Tensor
 
 from collapselab.core.storage import load_tensors, save_tensors
 from collapselab.disk import folder_written_whole, locked, sha256, sweep, written_whole
 from collapselab.errors import DamagedError, RunError
-from collapselab.record import FiniteOrNone, Record
+from collapselab.record import FiniteOrNone, Part, Record
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -38,11 +41,7 @@ LOADED = (".safetensors", ".bin", ".gguf", ".json", ".py")
 """Files that could change what the library loads; others may be added to a checkpoint's folder."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
-
-
-class TrainedOn(_Part):
+class TrainedOn(Part):
     """The corpus of a run."""
 
     path: str
@@ -51,7 +50,7 @@ class TrainedOn(_Part):
     block: int
 
 
-class PlannedRun(_Part):
+class PlannedRun(Part):
     """What the settings come to on that corpus; `checkpoints` are their steps by name."""
 
     batch: int
@@ -62,14 +61,14 @@ class PlannedRun(_Part):
     checkpoints: dict[str, int]
 
 
-class BuiltModel(_Part):
+class BuiltModel(Part):
     """The model that is trained: its size and the configuration that the library builds it from."""
 
     parameters: int
     config: dict[str, JsonValue]
 
 
-class Provenance(_Part):
+class Provenance(Part):
     """When, by what and where a run was started."""
 
     started: str
@@ -83,6 +82,27 @@ class Provenance(_Part):
     threads: int
 
 
+class StepEntry(TypedDict, total=False):
+    """A line of log.jsonl for a step; each intervention adds keys of its own."""
+
+    step: int
+    """Steps taken."""
+    epoch: float
+    """Passes over the training split."""
+    tokens: int
+    """Labels trained on."""
+    loss: float
+    """Mean of the steps since the last line."""
+    lr: float
+    """Learning rate of the step."""
+    grad_norm: float | None
+    """Of the step, before clipping."""
+    tokens_per_second: float
+    """Since the last line."""
+    seconds: float
+    """Time of training so far."""
+
+
 class RunRecord(Record):
     """run.json: everything that decides the weights of a run, and where it was started.
 
@@ -90,30 +110,47 @@ class RunRecord(Record):
     """
 
     hash: str
+    """Identity of the run: 8 digits over settings and corpus hash."""
     settings: dict[str, JsonValue]
+    """Those that identify the run: every setting of the first version, and later ones that are not at their default."""
     corpus: TrainedOn
+    """Its path, hash, vocabulary and block length."""
     plan: PlannedRun
+    """What the settings come to: batch, blocks, steps, warm-up, tokens, and the step of each checkpoint."""
     model: BuiltModel
+    """Number of parameters, and the library's configuration."""
     provenance: Provenance
+    """When it started, versions, Python, commit, machine, device, precision, processes, threads."""
 
 
-class Checkpoint(Record):
+class CheckpointRecord(Record):
     """training.json: what is known of a checkpoint, and the sha256 of every other file of its folder.
 
     `run` is the hash of its run; a checkpoint of format 1 has none, and the hash of its weights alone.
     """
 
     run: str | None = None
+    """The hash of its run."""
     checkpoint: str
+    """Its name: the epoch that was asked for."""
     step: int
+    """Steps taken."""
     epoch: float
+    """Passes over the training split, as steps make it."""
     tokens: int
+    """Labels trained on."""
     train_loss: FiniteOrNone
+    """Mean loss of the last 100 steps."""
     val_loss: FiniteOrNone
+    """Mean loss on the validation split."""
     val_accuracy: FiniteOrNone
+    """Share of right predictions there."""
     perplexity: FiniteOrNone
+    """Exp of `val_loss`."""
     seconds: float
+    """Time of training so far, over all sittings."""
     files: dict[str, str] = Field(default_factory=dict)
+    """SHA-256 of every other file of its folder; `train`, `measure`, `sample` and `suite run` verify them."""
 
     @classmethod
     def upgraded(cls, document: dict[str, Any]) -> dict[str, Any]:
@@ -134,16 +171,11 @@ class RunFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.name = self.path.resolve().name
-
-    @classmethod
-    def of_checkpoint(cls, checkpoint: str | Path) -> "RunFolder":
-        """The folder of the run that a checkpoint's folder belongs to."""
-        return cls(Path(checkpoint).resolve().parents[1])
+        self.name = Path(os.path.abspath(path)).name  # its own where the folder is a link, not that of the other end
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes out while the block runs. The system lets go when this process ends, however it ends."""
+        """Keep other processes out while the block runs; the system releases the lock when this process ends."""
         if self.path.exists() and not self.path.is_dir():
             raise RunError(f"{self.path}: a file. Name a folder for the run.")
         if self.path.is_dir() and any(self.path.iterdir()) and not (self.path / ".lock").exists():
@@ -164,19 +196,29 @@ class RunFolder:
         if old is None:
             record.write(self.path / RECORD)
             return
-        before, now = (one.settings | {"corpus": one.corpus.hash} for one in (old, record))
+        before, now = (run.settings | {"corpus": run.corpus.hash} for run in (old, record))
         changed = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
         if changed:
             listed = "; ".join(f"{name} was {before.get(name)!r}, now {now.get(name)!r}" for name in changed)
             raise RunError(f"{self.path}: holds a run with other settings ({listed}). Name another folder for this.")
 
+    def exists(self) -> bool:
+        """Whether the run was started."""
+        return (self.path / RECORD).is_file()
+
+    @property
+    def measurements(self) -> Path:
+        """The folder of what was measured of its checkpoints."""
+        return self.path / "measure"
+
+    def checkpoints(self) -> "list[Checkpoint]":
+        """The checkpoints that are there, in the order of `checkpoint_names`."""
+        return [Checkpoint(self, name) for name in self.checkpoint_names()]
+
     def checkpoint_path(self, name: str) -> Path:
         return self.path / "checkpoints" / name
 
-    def measurement_path(self, checkpoint: str) -> Path:
-        return self.path / "measure" / f"{checkpoint}.json"
-
-    def checkpoint(self, name: str, *, verify: bool = True) -> Checkpoint | None:
+    def checkpoint(self, name: str, *, verify: bool = True) -> CheckpointRecord | None:
         """What is known of a checkpoint, None where it is not there.
 
         DamagedError where a file of it is not the one that was written, or where it is not this one; `verify=False`
@@ -184,16 +226,16 @@ class RunFolder:
         """
         folder = self.checkpoint_path(name)
         try:
-            found = Checkpoint.read(folder / TRAINING)
+            record = CheckpointRecord.read(folder / TRAINING)
         except FileNotFoundError as error:
             if not folder.exists():
                 return None
             raise DamagedError(f"{folder}: has no {TRAINING}.") from error
-        if found.checkpoint != name:
-            raise DamagedError(f"{folder}: holds checkpoint {found.checkpoint}, not {name}.")
+        if record.checkpoint != name:
+            raise DamagedError(f"{folder}: holds checkpoint {record.checkpoint}, not {name}.")
         if verify:
-            self._verify(folder, found)
-        return found
+            self._verify(folder, record)
+        return record
 
     def checkpoint_names(self) -> list[str]:
         """The checkpoints that are there, by number; names that are no numbers last."""
@@ -204,10 +246,10 @@ class RunFolder:
         inside = (self.path / "checkpoints").glob("*") if (self.path / "checkpoints").is_dir() else ()
         return sorted((path.name for path in inside if path.is_dir() and not path.name.startswith(".")), key=number)
 
-    def write_checkpoint(self, model: "PreTrainedModel", tokenizer: Path, known: Checkpoint) -> None:
+    def write_checkpoint(self, model: "PreTrainedModel", tokenizer: Path, known: CheckpointRecord) -> None:
         """Weights, configuration and tokenizer as the library reads them, and training.json with their hashes."""
         path = self.checkpoint_path(known.checkpoint)
-        shutil.rmtree(path, ignore_errors=True)  # one that was found damaged
+        shutil.rmtree(path, ignore_errors=True)  # a damaged one
         with folder_written_whole(path) as folder:
             with _quiet_library():
                 model.save_pretrained(folder)
@@ -264,20 +306,20 @@ class RunFolder:
     def say(self, text: str) -> None:
         print(f"{self.name}: {text}", file=sys.stderr)
 
-    def _verify(self, folder: Path, found: Checkpoint) -> None:
-        known = self.record() if found.run is not None else None
-        if known is not None and known.hash != found.run:
-            raise DamagedError(f"{folder}: is of the run {found.run}, not of this one, {known.hash}.")
-        for name, expected in found.files.items():
+    def _verify(self, folder: Path, checkpoint: CheckpointRecord) -> None:
+        run = self.record() if checkpoint.run is not None else None
+        if run is not None and run.hash != checkpoint.run:
+            raise DamagedError(f"{folder}: is of the run {checkpoint.run}, not of this one, {run.hash}.")
+        for name, expected in checkpoint.files.items():
             try:
                 same = sha256(folder / name) == expected
             except FileNotFoundError as error:
                 raise DamagedError(f"{folder}: {name} is missing.") from error
             if not same:
                 raise DamagedError(f"{folder / name}: damaged or changed; its contents do not match their checksum.")
-        read = {file.relative_to(folder).as_posix() for file in _files(folder) if file.suffix in LOADED}
-        added = read - found.files.keys() - {TRAINING}
-        if found.format > 1 and added:
+        loadable = {file.relative_to(folder).as_posix() for file in _files(folder) if file.suffix in LOADED}
+        added = loadable - checkpoint.files.keys() - {TRAINING}
+        if checkpoint.format > 1 and added:
             raise DamagedError(f"{folder}: {min(added)} was added after it was written.")
 
     def _state(self, step: int) -> Path:
@@ -289,12 +331,50 @@ class RunFolder:
         return sorted((int(step) for step in names if step.isdecimal()), reverse=True)
 
 
-def verify_checkpoint(folder: Path) -> Checkpoint:
-    """The checkpoint in a folder of a run; DamagedError where one of its files is not the one that was written."""
-    found = RunFolder.of_checkpoint(folder).checkpoint(folder.resolve().name)
-    if found is None:
-        raise DamagedError(f"{folder}: there is no such checkpoint.")
-    return found
+@final
+@dataclass(frozen=True)
+class Checkpoint:
+    """One checkpoint of a run: where its files are, and where what is measured of it is kept."""
+
+    run: RunFolder
+    name: str
+
+    @property
+    def path(self) -> Path:
+        return self.run.checkpoint_path(self.name)
+
+    def exists(self) -> bool:
+        """Whether it was made."""
+        return (self.path / TRAINING).exists()
+
+    @property
+    def measurement(self) -> Path:
+        return self.run.measurements / f"{self.name}.json"
+
+    @property
+    def moments(self) -> Path:
+        return self.run.measurements / f"{self.name}.safetensors"
+
+
+def checkpoint_at(folder: str | Path) -> Checkpoint | None:
+    """The checkpoint that a folder is, None where no run keeps one there.
+
+    Every folder above it with a run.json says where that run keeps the checkpoint of this name.
+    """
+    for place in dict.fromkeys((Path(os.path.abspath(folder)), Path(folder).resolve())):  # a link, or what it links to
+        for above in place.parents:
+            checkpoint = Checkpoint(RunFolder(above), place.name)
+            if checkpoint.run.exists() and checkpoint.path == place:
+                return checkpoint
+    return None
+
+
+def verify_checkpoint(checkpoint: Checkpoint) -> CheckpointRecord:
+    """What is known of a checkpoint; DamagedError where one of its files is not the one that was written."""
+    record = checkpoint.run.checkpoint(checkpoint.name)
+    if record is None:
+        raise DamagedError(f"{checkpoint.path}: there is no such checkpoint.")
+    return record
 
 
 def log_entry(line: bytes) -> dict[str, Any] | None:

@@ -13,8 +13,11 @@ class SuiteRecord(Record):
     """suite.json: the recipe as it was run, at its scale."""
 
     name: Name
+    """Of the recipe."""
     scale: Name
+    """`full` or `small`."""
     recipe: dict[str, Any]
+    """Its sections, with what `small` changes in place."""
 
 
 class CorpusOfRun(BaseModel):
@@ -30,14 +33,23 @@ class FailureRecord(Record):
     """failed/<run>.json: why a run could not be finished, and what its row in runs.csv needs."""
 
     run: Name
+    """Its name."""
     stage: Name
+    """`training` or `measuring`."""
     checkpoint: Name
+    """The one that could not be finished."""
     why: str
+    """The reason."""
     when: str
+    """UTC."""
     settings: dict[str, Any]
+    """Those that identify the run: every setting of the first version, and later ones that are not at their default."""
     corpus: CorpusOfRun
+    """Its path and hash."""
     parameters: int = Field(ge=0, lt=2**63)
+    """Of the model."""
     epochs: float = Field(ge=0, allow_inf_nan=False)
+    """That were planned."""
 
 
 class JobsRecord(Record):

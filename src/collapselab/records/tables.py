@@ -1,86 +1,70 @@
-"""Two tables: `results.csv`, a row for every measured number, and `runs.csv`, a row for every run and checkpoint.
+"""The tables of a folder, by name: `runs.csv`, `results.csv`, and further ones that measurements fill.
 
-Reading is strict, since a table that is quietly wrong makes a statement that is quietly wrong: every column must be
-there under its name, every number finite, every row once. A value that is missing is empty, with the reason beside it.
+A table is one entry of `TABLES` and the code that fills it. From then on it is collected by suites, written, hashed,
+read, checked and documented like the others.
 
-Beside them `tables.json` holds the sha256 of both and of the records that they were made from, so that a table which
+Beside them `tables.json` holds the sha256 of each and of the records that they were made from, so that a table which
 was edited, or is left from an interrupted write, is refused. Tables without it are the user's own work.
 """
 
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, final, get_args, get_type_hints
 
 from collapselab.disk import read_document, sha256, write_document
-from collapselab.errors import DamagedError, RunError
-from collapselab.records.columns import (
-    AMOUNT,
-    COUNT,
-    COUNTS,
-    NAME,
-    NUMBER,
-    NUMBERS,
-    TEXT,
-    VERSION,
-    check_value,
-    parse_line,
-    refuse_duplicates,
-)
-from collapselab.records.csv_file import (
-    nearest,
-    parse_table,
-    read_bytes,
-    require_columns,
-    shown,
-    table_bytes,
-    write_bytes,
-)
+from collapselab.errors import DamagedError
+from collapselab.records.csv_file import read_bytes, shown, write_bytes
+from collapselab.records.table import Column, Kind, Table, check_cell
 from collapselab.records.versions import mixed
 
 if TYPE_CHECKING:
     import pandas as pd
 
-TABLES = ("runs.csv", "results.csv")
 HASHES = "tables.json"
 FORMAT = 1
 LAYER, BIN = re.compile(r"last|[1-9][0-9]{0,8}"), re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
 Run = dict[str, Any]
-"""One row of `runs.csv`: the columns of `RUN_COLUMNS` and any further settings of the run, which are text when read."""
+"""One row of `runs.csv`: its columns and any further settings of the run, which are text when read."""
 
 
+@final
 @dataclass(frozen=True)
 class Row:
-    """One measured number, or the reason why there is none; never both.
+    """One measured number, or the reason why there is none; never both. A count that nobody knows is None."""
 
-    `split` is where the class means come from: decisions (NC4), whose means are of the training split, stand under
-    "train". `layer` is "last" for the features that enter the output layer, else the block: "1", "2", … `bin` is "all"
-    or "LOW-HIGH", a range of class counts. A count that nobody knows, as in a published table, is None.
-    """
-
-    run: str
-    checkpoint: str
-    split: Literal["train", "validation"]
-    layer: str
-    bin: str
-    metric: str
-    value: float | None
-    null: float | None
-    low: float | None
-    high: float | None
-    classes: int | None
-    tokens: int | None
-    min_count: int | None
-    left_out: int | None
-    version: int
-    why: str | None
+    run: Annotated[str, Column(Kind.NAME, "name of the run, or of the model")]
+    checkpoint: Annotated[str, Column(Kind.NAME, "its name")]
+    split: Annotated[
+        Literal["train", "validation"],
+        Column(
+            Kind.NAME,
+            "where the class means come from: `train` or `validation`; NC4, whose means are of the training split, "
+            "is under `train`",
+        ),
+    ]
+    layer: Annotated[
+        str, Column(Kind.NAME, "`last` for the features that enter the output layer, else the number of the block")
+    ]
+    bin: Annotated[str, Column(Kind.NAME, "`all`, or `LOW-HIGH`, a range of class counts")]
+    metric: Annotated[str, Column(Kind.NAME, "id in the [catalogue](metrics.md#the-catalogue)")]
+    value: Annotated[float | None, Column(Kind.NUMBER, "empty exactly where `why` is not")]
+    null: Annotated[float | None, Column(Kind.NUMBER, "the same with shuffled labels")]
+    low: Annotated[float | None, Column(Kind.NUMBER, "lower end of the 95 % interval, with `--bootstrap`")]
+    high: Annotated[float | None, Column(Kind.NUMBER, "upper end")]
+    classes: Annotated[int | None, Column(Kind.COUNT, "classes that were kept")]
+    tokens: Annotated[int | None, Column(Kind.COUNT, "samples behind the value; of NC4, decisions")]
+    min_count: Annotated[int | None, Column(Kind.COUNT, "samples that a class needed to be kept")]
+    left_out: Annotated[int | None, Column(Kind.COUNT, "pairs, classes or tokens that could not take part")]
+    version: Annotated[int, Column(Kind.VERSION, "of the metric; it rises when the number would change")]
+    why: Annotated[str | None, Column(Kind.TEXT, "why there is no value")]
 
     def __post_init__(self) -> None:
-        for column, kind in _RESULT_KINDS.items():
-            check_value(kind, column, getattr(self, column))
+        for name, column in RESULTS.columns.items():
+            check_cell(column.kind, name, getattr(self, name))
         if self.split not in ("train", "validation"):
             raise ValueError(f"split is {shown(self.split)}; it is train or validation.")
         if not LAYER.fullmatch(self.layer):
@@ -88,142 +72,109 @@ class Row:
         if not _is_bin(self.bin):
             raise ValueError(f"bin is {shown(self.bin)}; it is all, or LOW-HIGH with LOW not above HIGH.")
         if (self.value is None) != (self.why is not None):
-            found = "neither" if self.value is None else f"{self.value} and {self.why!r}"
-            raise ValueError(f"{self.metric} has a value or a reason why not; found {found}.")
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """What a row is about; no two rows of a table share it."""
-        return (self.run, self.checkpoint, self.split, self.layer, self.bin, self.metric)
+            both = "neither" if self.value is None else f"{self.value} and {self.why!r}"
+            raise ValueError(f"{self.metric} has a value or a reason why not; found {both}.")
 
 
-_RESULT_KINDS = {
-    **dict.fromkeys(("run", "checkpoint", "split", "layer", "bin", "metric"), NAME),
-    **dict.fromkeys(("value", "null", "low", "high"), NUMBER),
-    **dict.fromkeys(("classes", "tokens", "min_count", "left_out"), COUNT),
-    "version": VERSION,
-    "why": TEXT,
-}
-_SETTINGS = {
-    "run": NAME,
-    "checkpoint": NAME,
-    "family": TEXT,
-    "width": COUNT,
-    "depth": COUNT,
-    **dict.fromkeys(("epochs", "epoch", "weight_decay", "lr"), AMOUNT),
-    "seed": COUNT,
-}
-_OUTCOMES = {
-    **dict.fromkeys(("parameters", "tokens"), COUNT),
-    **dict.fromkeys(("train_loss", "val_loss", "val_accuracy", "perplexity"), NUMBER),
-    "seconds": AMOUNT,
-    "why": TEXT,
-}
-_RUN_KINDS = {**_SETTINGS, **_OUTCOMES}
-
-RESULT_COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(Row))
-RUN_COLUMNS: tuple[str, ...] = tuple(_RUN_KINDS)
-"""The columns every `runs.csv` has; further settings stand between `seed` and `parameters`."""
+def columns_of(row: type) -> dict[str, Column]:
+    """The columns of a table whose rows are a dataclass with `Annotated[type, Column(…)]` fields."""
+    return {name: get_args(hint)[1] for name, hint in get_type_hints(row, include_extras=True).items()}
 
 
-def write_results(path: str | Path, rows: Iterable[Row]) -> None:
-    """Write `results.csv`, whole or not at all."""
-    write_bytes(path, results_bytes(rows, path))
+def _mixed_versions(rows: Sequence[Row]) -> tuple[int, int, str] | None:
+    if (places := mixed([(row.metric, row.version) for row in rows])) is None:
+        return None
+    first, second = (rows[place] for place in places)
+    return (
+        *places,
+        f"{first.metric} of version {first.version} and of version {second.version}. Numbers of two definitions are "
+        "not compared; measure the older ones again.",
+    )
 
 
-def results_bytes(rows: Iterable[Row], where: str | Path) -> bytes:
-    """The contents of a `results.csv`."""
-    rows = list(rows)
-    refuse_duplicates([row.key for row in rows], where)
-    return table_bytes(RESULT_COLUMNS, map(astuple, rows))
+RUNS: Table[Run] = Table(
+    name="runs",
+    about="One row for each run and checkpoint.",
+    columns={
+        "run": Column(Kind.NAME, "name of the run"),
+        "checkpoint": Column(Kind.NAME, "its name: the epoch"),
+        "family": Column(Kind.TEXT, "architecture, such as `gpt-neo`"),
+        "width": Column(Kind.COUNT, "dimension of the features"),
+        "depth": Column(Kind.COUNT, "number of blocks"),
+        "epochs": Column(Kind.AMOUNT, "length of the whole training"),
+        "epoch": Column(Kind.AMOUNT, "of this checkpoint; 0 is initialisation"),
+        "weight_decay": Column(Kind.AMOUNT, "of the optimiser"),
+        "lr": Column(Kind.AMOUNT, "learning rate at its highest"),
+        "seed": Column(Kind.COUNT, "of the initial weights, and of dropout"),
+        "parameters": Column(Kind.COUNT, "of the model"),
+        "tokens": Column(Kind.COUNT, "labels trained on"),
+        "train_loss": Column(Kind.NUMBER, "mean of the last 100 steps"),
+        "val_loss": Column(Kind.NUMBER, "on the validation split"),
+        "val_accuracy": Column(Kind.NUMBER, "on the validation split"),
+        "perplexity": Column(Kind.NUMBER, "exp of `val_loss`"),
+        "seconds": Column(Kind.AMOUNT, "of training up to here"),
+        "why": Column(Kind.TEXT, "what failed, if something did"),
+    },
+    key=("run", "checkpoint"),
+    row=dict,
+    further="seed",
+    required=True,
+)
+RESULTS: Table[Row] = Table(
+    name="results",
+    about="One row for each measured number, or for the reason why there is none.",
+    columns=columns_of(Row),
+    key=("run", "checkpoint", "split", "layer", "bin", "metric"),
+    row=Row,
+    required=True,
+    check=_mixed_versions,
+)
+TABLES: dict[str, Table[Any]] = {table.name: table for table in (RUNS, RESULTS)}
+"""Every table, by its name, in the order in which they are read."""
+
+RUN_COLUMNS, RESULT_COLUMNS = tuple(RUNS.columns), tuple(RESULTS.columns)
+read_runs, write_runs = RUNS.read, RUNS.write
+read_results, write_results = RESULTS.read, RESULTS.write
 
 
-def read_results(path: str | Path) -> list[Row]:
-    """The rows of a `results.csv`; RunError names the line and column of what is wrong."""
-    return parse_results(read_bytes(Path(path)), path)
+class Source(TypedDict):
+    """A file behind the tables."""
+
+    file: str
+    sha256: str
 
 
-def parse_results(content: bytes, where: str | Path) -> list[Row]:
-    """The rows of a `results.csv` with these contents."""
-    header, lines = parse_table(content, where)
-    require_columns(where, header, RESULT_COLUMNS)
-    if unknown := [column for column in header if column not in RESULT_COLUMNS]:
-        hint = nearest(unknown[0], RESULT_COLUMNS)
-        raise RunError(f"{where}: {shown(unknown[0])} is not a column of results.csv.{hint}")
-    rows = []
-    for number, line in lines:
-        values = parse_line(where, number, dict(zip(header, line, strict=True)), _RESULT_KINDS)
-        try:
-            rows.append(Row(**values))
-        except ValueError as error:
-            raise RunError(f"{where}, line {number}: {error}") from error
-    refuse_duplicates([row.key for row in rows], where, [number for number, _ in lines])
-    _refuse_mixed_versions(rows, where, [number for number, _ in lines])
-    return rows
+class TablesRecord(TypedDict):
+    """tables.json: what the tables of a folder are, and what they were made from."""
+
+    format: int
+    """Version of this layout."""
+    tables: dict[str, str]
+    """The sha256 of each table, by the name of its file."""
+    made_from: list[Source]
+    """The files behind them: `file` and `sha256` of each."""
 
 
-def write_runs(path: str | Path, runs: Iterable[Mapping[str, Any]]) -> None:
-    """Write `runs.csv`, whole or not at all; settings beyond `RUN_COLUMNS` go between `seed` and `parameters`."""
-    write_bytes(path, runs_bytes(runs, path))
-
-
-def runs_bytes(runs: Iterable[Mapping[str, Any]], where: str | Path) -> bytes:
-    """The contents of a `runs.csv`."""
-    runs = list(runs)
-    further = dict.fromkeys(column for run in runs for column in run if column not in _RUN_KINDS)
-    columns = (*_SETTINGS, *further, *_OUTCOMES)
-    for run in runs:
-        check_run(run)
-    refuse_duplicates(list(map(run_key, runs)), where)
-    return table_bytes(columns, ([run.get(column) for column in columns] for run in runs))
-
-
-def check_run(run: Mapping[str, Any]) -> None:
-    """ValueError unless the row of a run has every column, each with a value that the table can hold."""
-    if missing := [column for column in RUN_COLUMNS if column not in run]:
-        raise ValueError(f"{run.get('run')}: no {missing[0]}; a run has every column, None where it is not known.")
-    for column, kind in _RUN_KINDS.items():
-        check_value(kind, column, run[column])
-
-
-def read_runs(path: str | Path) -> list[Run]:
-    """The rows of a `runs.csv`, with every further column it has."""
-    return parse_runs(read_bytes(Path(path)), path)
-
-
-def parse_runs(content: bytes, where: str | Path) -> list[Run]:
-    """The rows of a `runs.csv` with these contents."""
-    header, lines = parse_table(content, where)
-    require_columns(where, header, RUN_COLUMNS)
-    kinds = {column: _RUN_KINDS.get(column, TEXT) for column in header}
-    runs = [parse_line(where, number, dict(zip(header, line, strict=True)), kinds) for number, line in lines]
-    refuse_duplicates(list(map(run_key, runs)), where, [number for number, _ in lines])
-    return runs
-
-
-def run_key(run: Mapping[str, Any]) -> tuple[str, str]:
-    """What a row of `runs.csv` is about; no two rows share it."""
-    return run["run"], run["checkpoint"]
-
-
-def to_frame(rows: Sequence[Row]) -> "pd.DataFrame":
+def to_frame(rows: Iterable[Row]) -> "pd.DataFrame":
     """The rows as a pandas table with the columns of `results.csv`; what is missing is NaN."""
-    import pandas as pd
-
-    frame = pd.DataFrame([astuple(row) for row in rows], columns=list(RESULT_COLUMNS))
-    numbers = [column for column, kind in _RESULT_KINDS.items() if kind in NUMBERS]
-    counts = [column for column, kind in _RESULT_KINDS.items() if kind in COUNTS]
-    return frame.astype({**dict.fromkeys(numbers, "float64"), **dict.fromkeys(counts, "Int64")})
+    return RESULTS.frame(rows)
 
 
 @final
 @dataclass(frozen=True)
 class StoredTables:
-    """The two tables of a folder as they were read: their rows, and the bytes of each file by its name."""
+    """The tables of a folder as they were read: the rows of each by its name, and the bytes of each file by its."""
 
-    runs: list[Run]
-    rows: list[Row]
+    tables: dict[str, list[Any]]
     contents: dict[str, bytes]
+
+    @property
+    def runs(self) -> list[Run]:
+        return self.tables.get("runs", [])
+
+    @property
+    def rows(self) -> list[Row]:
+        return self.tables.get("results", [])
 
     @property
     def hashes(self) -> dict[str, str]:
@@ -232,39 +183,53 @@ class StoredTables:
 
 
 def write_tables(
-    folder: str | Path, runs: Iterable[Mapping[str, Any]], rows: Iterable[Row], *, made_from: Iterable[tuple[str, str]]
+    folder: str | Path, tables: Mapping[str, Iterable[Any]], *, made_from: Iterable[tuple[str, str]]
 ) -> None:
-    """Write `runs.csv`, `results.csv` and `tables.json`; `made_from` are the files behind them, each with its sha256.
+    """Write the tables, by name, and `tables.json`; `made_from` are the files behind them, each with its sha256.
 
-    `tables.json` is written first. From then until both tables are there it fits neither the old ones nor a mix of old
+    `tables.json` is written first. From then until all tables are there it fits neither the old ones nor a mix of old
     and new, so what an interrupted call leaves behind is refused. Were it written last, a first call that is
     interrupted would leave a mix without it, which passes for the user's own work.
+
+    A table that is not required and has no rows has no file; one that an earlier call left is removed.
     """
     folder = Path(folder)
-    contents = {
-        "runs.csv": runs_bytes(runs, folder / "runs.csv"),
-        "results.csv": results_bytes(rows, folder / "results.csv"),
-    }
-    sources = [{"file": file, "sha256": digest} for file, digest in made_from]
-    document = {"format": FORMAT, "tables": StoredTables([], [], contents).hashes, "made_from": sources}
-    if _recorded(folder / HASHES) != document:
+    contents = {}
+    for table in TABLES.values():
+        rows = list(tables.get(table.name, ()))
+        if rows or table.required:
+            contents[table.file] = table.content(rows, folder / table.file)
+    sources = [Source(file=file, sha256=digest) for file, digest in made_from]
+    document = TablesRecord(format=FORMAT, tables=StoredTables({}, contents).hashes, made_from=sources)
+    old = _recorded(folder / HASHES)
+    if old != document:
         write_document(folder / HASHES, document)
     for name, content in contents.items():
         write_bytes(folder / name, content)
+    for name in (old or {}).get("tables", {}):
+        if name not in contents and name in _files():
+            (folder / name).unlink(missing_ok=True)
 
 
 def read_tables(folder: str | Path) -> StoredTables:
-    """The two tables of a folder, each checked against `tables.json` where that is there."""
+    """The tables of a folder, each checked against `tables.json` where that is there."""
     folder = Path(folder)
-    contents = {name: read_bytes(folder / name) for name in TABLES}
-    tables = StoredTables(
-        parse_runs(contents["runs.csv"], folder / "runs.csv"),
-        parse_results(contents["results.csv"], folder / "results.csv"),
-        contents,
-    )
-    if (folder / HASHES).exists():
-        _verify(folder, tables.hashes)
+    recorded = _listed(folder) if (folder / HASHES).exists() else None
+    there = {
+        table.name: read_bytes(folder / table.file)
+        for table in TABLES.values()
+        if table.required or (folder / table.file).exists() or table.file in (recorded or {})
+    }
+    rows = {name: TABLES[name].parse(content, folder / TABLES[name].file) for name, content in there.items()}
+    tables = StoredTables(rows, {TABLES[name].file: content for name, content in there.items()})
+    if recorded is not None:
+        _verify(folder, tables.hashes, recorded)
     return tables
+
+
+def required_files() -> list[str]:
+    """The files that every folder of tables has."""
+    return [table.file for table in TABLES.values() if table.required]
 
 
 def hashed_files(folder: str | Path, files: Iterable[Path]) -> list[tuple[str, str]]:
@@ -272,13 +237,22 @@ def hashed_files(folder: str | Path, files: Iterable[Path]) -> list[tuple[str, s
     return [(path.relative_to(folder).as_posix(), sha256(path)) for path in files]
 
 
-def _verify(folder: Path, hashes: Mapping[str, str]) -> None:
+def _files() -> list[str]:
+    return [table.file for table in TABLES.values()]
+
+
+def _listed(folder: Path) -> Mapping[str, Any]:
+    """What tables.json says of each file; nothing where it says nothing that can be read as that."""
     try:
         recorded = read_document(folder / HASHES).get("tables")
     except DamagedError as error:
         raise DamagedError(f"{error} {_WHAT_TO_DO}") from error
+    return recorded if isinstance(recorded, dict) else {}
+
+
+def _verify(folder: Path, hashes: Mapping[str, str], recorded: Mapping[str, Any]) -> None:
     for name, digest in hashes.items():
-        if not isinstance(recorded, dict) or recorded.get(name) != digest:
+        if recorded.get(name) != digest:
             what = f"not the table that {HASHES} was written for; it was edited, or writing it was interrupted"
             raise DamagedError(f"{folder / name}: {what}. {_WHAT_TO_DO}")
 
@@ -291,15 +265,6 @@ def _recorded(path: Path) -> dict[str, Any] | None:
         return read_document(path)
     except (FileNotFoundError, DamagedError):
         return None
-
-
-def _refuse_mixed_versions(rows: Sequence[Row], where: str | Path, lines: Sequence[int]) -> None:
-    if (places := mixed([(row.metric, row.version) for row in rows])) is not None:
-        one, other = (rows[place] for place in places)
-        raise RunError(
-            f"{where}, lines {lines[places[0]]} and {lines[places[1]]}: {one.metric} of version {one.version} and of "
-            f"version {other.version}. Numbers of two definitions are not compared; measure the older ones again."
-        )
 
 
 def _is_bin(text: str) -> bool:

@@ -18,7 +18,7 @@ from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.analysis.trends import Trend
 from collapselab.core.metrics import METRICS
 from collapselab.errors import RunError
-from collapselab.records.tables import HASHES, TABLES, Row, Run, StoredTables, read_tables
+from collapselab.records.tables import HASHES, Row, Run, StoredTables, read_tables, required_files
 
 
 @final
@@ -94,8 +94,8 @@ def load_story(directory: str | Path) -> Story:
     directory = Path(directory)
     if not directory.is_dir():
         raise RunError(f"{directory}: no such folder. Report a suite, or a folder that `collapselab import` made.")
-    there = any((directory / name).exists() for name in (*TABLES, HASHES))
-    tables = read_tables(directory) if there else StoredTables([], [], {})
+    there = any((directory / name).exists() for name in (*required_files(), HASHES))
+    tables = read_tables(directory) if there else StoredTables({}, {})
     problem = _problem(directory, tables.runs, tables.rows)
     if problem is None:
         try:

@@ -1,10 +1,10 @@
-"""runs.csv and results.csv, from the folders of the runs alone.
+"""The tables of a suite, from the folders of the runs alone.
 
 A row is in the tables if its run is the one in its name: the settings in run.json must give the hash in the folder's
 name, and a measurement must be of that run, that checkpoint and that corpus. Other rows are refused, with the reason.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -12,8 +12,8 @@ from typing import Any, final
 from collapselab.disk import disk_errors
 from collapselab.errors import DamagedError, RunError, UserError
 from collapselab.records.measurement import Result
-from collapselab.records.run import Checkpoint, RunFolder, RunRecord, identity
-from collapselab.records.tables import Row, Run, check_run, hashed_files, write_tables
+from collapselab.records.run import Checkpoint, CheckpointRecord, RunFolder, RunRecord, identity
+from collapselab.records.tables import RUNS, Row, Run, hashed_files, write_tables
 from collapselab.records.versions import outdated
 from collapselab.suite.folder import Failure, SuiteFolder
 
@@ -26,22 +26,32 @@ NOT_COLUMNS = ("checkpoints", "epochs", "family", "width", "depth", "weight_deca
 @final
 @dataclass
 class SuiteTables:
-    """The rows of a suite's two tables, and why others were refused."""
+    """The rows of a suite's tables, by the name of the table, and why others were refused."""
 
-    runs: list[Run] = field(default_factory=list)
-    results: list[Row] = field(default_factory=list)
+    rows: dict[str, list[Any]] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
+
+    def add(self, table: str, rows: Iterable[Any]) -> None:
+        self.rows.setdefault(table, []).extend(rows)
+
+    @property
+    def runs(self) -> list[Run]:
+        return self.rows.get("runs", [])
+
+    @property
+    def results(self) -> list[Row]:
+        return self.rows.get("results", [])
 
 
 def collect(folder: SuiteFolder) -> SuiteTables:
-    """Read the folders of all runs, and write both tables, each whole or not at all."""
+    """Read the folders of all runs, and write every table, each whole or not at all."""
     folder.existing_record()  # a folder of anything else keeps its tables
     with folder.locked("tables", wait=True):
         tables = collected_rows(folder)
         with disk_errors(folder.path):
             records = sorted(file for pattern in RECORDS for file in folder.path.glob(pattern))
             made_from = hashed_files(folder.path, records)
-            write_tables(folder.path, tables.runs, tables.results, made_from=made_from)
+            write_tables(folder.path, tables.rows, made_from=made_from)
     return tables
 
 
@@ -57,7 +67,7 @@ def collected_rows(folder: SuiteFolder) -> SuiteTables:
             if name in failures:
                 _add_failure(rows, failures[name], part)
             for row in rows:
-                check_run(row)
+                RUNS.check_row(row)
         except UserError as error:
             tables.refused.append(str(error))
             continue
@@ -67,8 +77,9 @@ def collected_rows(folder: SuiteFolder) -> SuiteTables:
                 f"{error}). Its rows are refused; delete its folder, and `suite run` makes it again."
             )
             continue
-        tables.runs += rows
-        tables.results += part.results
+        tables.add("runs", rows)
+        for table, measured in part.rows.items():
+            tables.add(table, measured)
         tables.refused += part.refused
     return tables
 
@@ -87,9 +98,10 @@ def _checkpoint_rows(path: Path, tables: SuiteTables) -> list[Run]:
         if known is None:
             continue
         rows.append(_run_row(path.name, record, known))
-        measurement = folder.measurement_path(checkpoint)
+        measurement = Checkpoint(folder, checkpoint).measurement
         if measurement.exists():
-            tables.results += _measured_rows(measurement, path.name, checkpoint, record, tables)
+            for table, measured in _measured_rows(measurement, path.name, checkpoint, record, tables).items():
+                tables.add(table, measured)
     return rows
 
 
@@ -103,7 +115,7 @@ def _check_identity(path: Path, record: RunRecord) -> None:
             )
 
 
-def _run_row(name: str, record: RunRecord, known: Checkpoint) -> Run:
+def _run_row(name: str, record: RunRecord, known: CheckpointRecord) -> Run:
     planned, settings = record.plan, record.settings
     return {
         **_setting_columns(name, settings, corpus=record.corpus.path, corpus_hash=record.corpus.hash),
@@ -135,12 +147,14 @@ def _setting_columns(name: str, settings: Mapping[str, Any], *, corpus: str, cor
     }
 
 
-def _measured_rows(path: Path, run: str, checkpoint: str, record: RunRecord, tables: SuiteTables) -> list[Row]:
+def _measured_rows(
+    path: Path, run: str, checkpoint: str, record: RunRecord, tables: SuiteTables
+) -> dict[str, list[Any]]:
     try:
         result = Result.load(path)
     except DamagedError as error:
         tables.refused.append(f"{error} Its rows are refused; `suite run` measures again.")
-        return []
+        return {}
     facts = result.facts
     for key, value, expected in (
         ("run", facts["run"], run),
@@ -149,11 +163,11 @@ def _measured_rows(path: Path, run: str, checkpoint: str, record: RunRecord, tab
     ):
         if value != expected:
             tables.refused.append(f"{path}: its {key} is {value}, not {expected}. Its rows are refused.")
-            return []
+            return {}
     if why := outdated((row.metric, row.version) for row in result.rows):
         tables.refused.append(f"{path}: {why}. Its rows are left out; `suite run` measures again.")
-        return []
-    return result.rows
+        return {}
+    return {"results": result.rows}
 
 
 def _add_failure(rows: list[Run], failure: Failure, tables: SuiteTables) -> None:

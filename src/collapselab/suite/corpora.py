@@ -11,10 +11,10 @@ from typing import final
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import build_corpus
-from collapselab.corpus.record import read_record
 from collapselab.corpus.sources import Reading, Source, open_source
-from collapselab.corpus.vocabulary import load_tokenizer
+from collapselab.corpus.tokenizer import load_tokenizer
 from collapselab.errors import CorpusError
+from collapselab.records.corpus import read_corpus_record
 from collapselab.suite.recipe import THE_CORPUS, Suite
 from collapselab.suite.recipe_sections import ADDED_FIELDS, CorpusSpec
 
@@ -76,7 +76,7 @@ def _facts(name: str, spec: CorpusSpec, folder: Path) -> CorpusFacts:
     path = corpus_path(name, spec, folder)
     if spec.folder is None and not (path / "corpus.json").exists():
         return _estimated_facts(name, spec, path)
-    record = read_record(path)
+    record = read_corpus_record(path)
     splits = record.splits
     return CorpusFacts(
         name=name,

@@ -9,7 +9,7 @@ from typing import Literal, final
 from collapselab.disk import disk_errors
 from collapselab.errors import Busy, DamagedError, DiskError, UserError
 from collapselab.records.options import Options
-from collapselab.records.run import RunFolder
+from collapselab.records.run import Checkpoint, RunFolder
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.plan import Entry
 from collapselab.suite.status import missing
@@ -42,8 +42,9 @@ def train_and_measure(task: RunTask) -> None:
     """Train if a checkpoint is missing, then measure, in this process. Every process of a torchrun calls it alike."""
     if task.unmade:
         _train(task)
-    for checkpoint in task.unmeasured:
-        _measure(task, checkpoint)
+    run = RunFolder(task.folder.run(task.entry.name))
+    for name in task.unmeasured:
+        _measure(task, Checkpoint(run, name))
 
 
 def perform(
@@ -117,14 +118,10 @@ def _train(task: RunTask) -> None:
     train(task.entry.settings, task.entry.corpus.path, task.folder.run(task.entry.name), device=task.device)
 
 
-def _measure(task: RunTask, checkpoint: str) -> None:
+def _measure(task: RunTask, checkpoint: Checkpoint) -> None:
     from collapselab.measurement.distributed import Processes
     from collapselab.measurement.measure import measure
-    from collapselab.models.find import checkpoint_source
 
-    run = task.entry.name
-    path = RunFolder(task.folder.run(run)).checkpoint_path(checkpoint)
-    source = checkpoint_source(path, run=run, checkpoint=checkpoint)
-    print(f"{run}: measuring checkpoint {checkpoint}", file=sys.stderr, flush=True)
+    print(f"{task.entry.name}: measuring checkpoint {checkpoint.name}", file=sys.stderr, flush=True)
     corpus, processes = task.entry.corpus.path, Processes.joined()
-    measure(source, corpus, device=task.device, processes=processes, options=task.options)
+    measure(checkpoint, corpus, device=task.device, processes=processes, options=task.options)

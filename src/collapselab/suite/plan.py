@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collapselab.models.sizes import Architecture
 
 NAME_MARKS = {
-    "tied": "", "head": "", "dropout": "do", "context": "c", "batch": "b", "batch_tokens": "bt", "optimizer": "",
-    "lr": "lr", "schedule": "", "warmup": "w", "weight_decay": "wd", "clip": "clip", "label_smoothing": "ls",
-    "precision": "", "intervene": "", "seed": "s", "data_seed": "ds",
+    "head_size": "h", "tied": "", "head": "", "dropout": "do", "context": "c", "batch": "b", "batch_tokens": "bt",
+    "optimizer": "", "lr": "lr", "schedule": "", "warmup": "w", "weight_decay": "wd", "clip": "clip",
+    "label_smoothing": "ls", "precision": "", "intervene": "", "seed": "s", "data_seed": "ds",
 }  # fmt: skip
 """What is written before a setting's value in the name of a run, where it is not the default."""
 
@@ -167,7 +167,8 @@ def _architecture(settings: Settings, corpus: CorpusFacts) -> "Architecture":
     from collapselab.models.build import architecture
 
     context = settings.context or corpus.block
-    key = (settings.family, settings.width, settings.depth, settings.tied, context, corpus.vocabulary)
+    sizes = (settings.family, settings.width, settings.depth, settings.head_size, settings.tied)
+    key = (*sizes, context, corpus.vocabulary)
     if key not in _known_architectures:
         config = model_config(settings, vocabulary=corpus.vocabulary, block=corpus.block)
         _known_architectures[key] = architecture(config)

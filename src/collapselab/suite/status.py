@@ -7,7 +7,7 @@ from typing import Any, Literal, final
 from collapselab.errors import DamagedError
 from collapselab.records.measurement import Result
 from collapselab.records.options import Options
-from collapselab.records.run import RunFolder, log_entry
+from collapselab.records.run import Checkpoint, RunFolder, log_entry
 from collapselab.records.versions import outdated
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.plan import Entry
@@ -63,14 +63,18 @@ def run_state(folder: SuiteFolder, entry: Entry, options: Options, *, job: str |
 
 def missing(path: Path, entry: Entry, options: Options) -> tuple[list[str], list[str]]:
     """The checkpoints of a run that are not made yet, and those that are not measured with these options."""
-    unmade = [name for name in entry.checkpoints if not (path / "checkpoints" / name / "training.json").exists()]
-    unmeasured = [name for name in entry.checkpoints if not _is_measured(path, name, entry.corpus.hash, options)]
+    run = RunFolder(path)
+    checkpoints = [Checkpoint(run, name) for name in entry.checkpoints]
+    unmade = [checkpoint.name for checkpoint in checkpoints if not checkpoint.exists()]
+    unmeasured = [
+        checkpoint.name for checkpoint in checkpoints if not _is_measured(checkpoint, entry.corpus.hash, options)
+    ]
     return unmade, unmeasured
 
 
-def _is_measured(path: Path, checkpoint: str, corpus_hash: str | None, options: Options) -> bool:
+def _is_measured(checkpoint: Checkpoint, corpus_hash: str | None, options: Options) -> bool:
     try:
-        result = Result.load(RunFolder(path).measurement_path(checkpoint))
+        result = Result.load(checkpoint.measurement)
     except (FileNotFoundError, DamagedError):
         return False
     if result.facts["options"] != options.facts() or result.facts["corpus_hash"] != corpus_hash:

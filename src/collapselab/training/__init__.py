@@ -1,7 +1,7 @@
 """One model, trained from scratch on a corpus.
 
     settings.py        what decides the weights of a run, checked; `plan` turns it into steps on a corpus
-    train.py           `train`: starts a run, goes on with it, or finds it finished
+    train.py           `train`: starts a run, continues it, or finds it finished
     trainer.py         the library's Trainer with our data and our loss; all randomness follows from (seed, step)
     objective.py       the loss of a step: cross-entropy (loss.py), and the gradients that interventions add
     interventions/     INTERVENTIONS: penalties by name, their doses, and the factor that holds a dose

@@ -13,10 +13,9 @@ from transformers import TrainerCallback
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import Interrupted, RunError
-from collapselab.models.evaluate import split_scores
-from collapselab.models.scores import Scores
+from collapselab.models.scores import Scores, split_scores
 from collapselab.progress import Advance
-from collapselab.records.run import Checkpoint, RunFolder
+from collapselab.records.run import CheckpointRecord, RunFolder, StepEntry
 from collapselab.signals import StopRequest
 from collapselab.training.trainer import LanguageTrainer, seed_step
 
@@ -106,7 +105,7 @@ class Checkpointing(TrainerCallback):
             self._save(step)
             raise Interrupted(
                 f"{self.folder.name}: stopped after step {step:,} of {self.plan.steps:,}. Everything is saved; the "
-                "same command goes on.",
+                "same command continues.",
                 self.request.number or signal.SIGTERM,
             )
         if time.monotonic() - self.last_save >= self.save_seconds and step < self.plan.steps:
@@ -122,17 +121,17 @@ class Checkpointing(TrainerCallback):
     def _log(self, step: int) -> None:
         now, steps = time.monotonic(), len(self.unlogged)
         taken = self.trainer.tokens_after(step) - self.trainer.tokens_after(step - steps)
-        entry: dict[str, Any] = {
-            "step": step,
-            "epoch": self.plan.epoch(step),
-            "tokens": self.trainer.tokens_after(step),
-            "loss": math.fsum(self.unlogged) / steps,
-            "lr": self._rate(step),
-            "grad_norm": self.trainer.grad_norm,
-            "tokens_per_second": round(taken / (now - self.last_log), 1),
-            "seconds": round(self._seconds(), 3),
-            **self.trainer.step_objective.log_values(),
-        }
+        of_step = StepEntry(
+            step=step,
+            epoch=self.plan.epoch(step),
+            tokens=self.trainer.tokens_after(step),
+            loss=math.fsum(self.unlogged) / steps,
+            lr=self._rate(step),
+            grad_norm=self.trainer.grad_norm,
+            tokens_per_second=round(taken / (now - self.last_log), 1),
+            seconds=round(self._seconds(), 3),
+        )
+        entry: dict[str, Any] = {**of_step, **self.trainer.step_objective.log_values()}
         self.unlogged, self.last_log = [], now
         if self.writes:
             self.folder.log(entry)
@@ -148,7 +147,7 @@ class Checkpointing(TrainerCallback):
         if name not in self.missing:
             return
         scores = self._validation()
-        known = Checkpoint(
+        known = CheckpointRecord(
             run=self.run,
             checkpoint=name,
             step=step,

@@ -1,13 +1,12 @@
 """Let a model write: what it has learnt, for a person to read."""
 
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from collapselab.corpus.vocabulary import load_tokenizer
+from collapselab.corpus.tokenizer import load_tokenizer
 from collapselab.errors import ConfigError, CorpusError, ModelError, RunError
-from collapselab.models.find import Source, find_models
+from collapselab.models.find import HubModel, ModelSource, find_models
 from collapselab.models.load import find_device, load_model
 from collapselab.records.run import verify_checkpoint
 
@@ -24,7 +23,7 @@ def sample(
     checkpoint: str | None = None,
     device: str = "auto",
 ) -> list[str]:
-    """Texts that go on from the prompt, up to the end-of-text token or `tokens` tokens in all."""
+    """Texts that continue the prompt, up to the end-of-text token or `tokens` tokens in all."""
     limits = {"count": (count, 1, 10**4), "tokens": (tokens, 1, 10**9), "top_k": (top_k, 0, 10**9),
               "seed": (seed, 0, 2**63 - 1)}  # fmt: skip
     for option, (value, least, most) in limits.items():
@@ -33,8 +32,8 @@ def sample(
     if temperature != 0 and not 1e-3 <= temperature <= 1e6:
         raise ConfigError(f"temperature: {temperature} will not do. It is 0, or from 0.001 to 1,000,000.")
     source, where = _choose(name, checkpoint), find_device(device)
-    if source.run:
-        verify_checkpoint(Path(source.path))
+    if source.checkpoint is not None:
+        verify_checkpoint(source.checkpoint)
     model: Any = load_model(source, device=where)
     tokenizer = _tokenizer(source)
     ids = tokenizer(prompt, return_tensors="pt")["input_ids"].to(torch.int64)
@@ -57,21 +56,26 @@ def sample(
     return [tokenizer.decode(one, skip_special_tokens=True) for one in written]
 
 
-def _choose(name: str, checkpoint: str | None) -> Source:
+def _choose(name: str, checkpoint: str | None) -> ModelSource:
     sources = find_models([name])
     if checkpoint is None:
         return sources[-1]
-    for source in sources:
-        if source.checkpoint == checkpoint:
-            return source
-    there = ", ".join(source.checkpoint for source in sources if source.checkpoint)
+    by_name = {source.checkpoint.name: source for source in sources if source.checkpoint is not None}
+    if checkpoint in by_name:
+        return by_name[checkpoint]
+    there = ", ".join(by_name)
     raise RunError(f"{name}: has no checkpoint {checkpoint}.{f' There are {there}.' if there else ' It is not a run.'}")
 
 
-def _tokenizer(source: Source) -> Any:
+def _tokenizer(source: ModelSource) -> Any:
     missing = f"{source.name}: has no tokenizer beside its weights that can be used, and text needs one."
+    model = source.model
+    if isinstance(model, HubModel):
+        name = f"{model.identity}@{model.revision}" if model.revision else model.identity
+    else:
+        name = str(model.path)
     try:
-        tokenizer = load_tokenizer(f"{source.path}@{source.revision}" if source.revision else source.path)
+        tokenizer = load_tokenizer(name)
     except CorpusError as error:
         raise ModelError(f"{missing} {error}") from error
     if not tokenizer.encode("a", add_special_tokens=False):  # the library makes an empty one where it finds no files

@@ -5,7 +5,6 @@ place, and draws what is random from the generator that it is given: so every ot
 imports torch itself: the names are checked where settings are read, which must stay quick.
 """
 
-import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,8 @@ HEADS: dict[str, Callable[[Any, "Settings", "Generator"], None]] = {"learned": _
 
 def make_head(model: Any, settings: "Settings") -> None:
     """Give the model the output layer that the settings name."""
+    import hashlib
+
     from torch import Generator
 
     digest = hashlib.blake2b(f"{settings.seed} head {settings.head}".encode(), digest_size=7).digest()

@@ -89,7 +89,7 @@ class Objective:
         return {f"{name}/{what}": value for name, values in lines for what, value in values.items()}
 
     def state_tensors(self) -> dict[str, Tensor]:
-        """What must be restored for the training to go on to the same bits."""
+        """What must be restored for the training to continue to the same bits."""
         return {f"{term.name}.{name}": one for term in self.terms for name, one in term.state_tensors().items()}
 
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:

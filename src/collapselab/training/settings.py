@@ -34,16 +34,24 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     family: str = "gpt-neo"
+    """A name of `FAMILIES`."""
     width: int = Field(ge=2, le=MOST_WIDTH)
+    """Dimension of the features."""
     depth: int = Field(ge=1, le=MOST_DEPTH)
+    """Number of blocks."""
+    head_size: int | None = Field(None, ge=1, le=MOST_WIDTH)
+    """Numbers in a head of attention; None for 16 heads, as in the paper."""
     tied: bool = True
+    """Whether input and output share a matrix."""
     dropout: float = Field(0.0, ge=0, lt=1)
+    """Share of features that are set to 0 in training."""
     context: int | None = Field(None, ge=2, le=MOST_COUNT)
     """Positions of the model; None for the corpus's block."""
 
     epochs: float | None = Field(None, gt=0, le=MOST_COUNT)
     """Passes over the training split, fractions allowed; 1 where no steps are given either."""
     steps: int | None = Field(None, ge=1, le=MOST_COUNT)
+    """The length of training where it is given in steps."""
     batch: int | None = Field(None, ge=1, le=MOST_COUNT)
     """Sequences in a step; None for the paper's number at this width and depth."""
     batch_tokens: int | None = Field(None, ge=2, le=MOST_COUNT)
@@ -52,13 +60,17 @@ class Settings(BaseModel):
     optimizer: str = "adamw"
     """A name of `OPTIMIZERS`; adam couples the decay with the gradient (L2); sgd has momentum 0.9."""
     lr: float = Field(5e-5, gt=0, allow_inf_nan=False)
+    """Learning rate at its highest."""
     schedule: Literal["linear", "cosine", "constant"] = "linear"
+    """Of the learning rate after the warm-up."""
     warmup: float = Field(0.0, ge=0, le=MOST_COUNT)
     """Steps, or below 1 a share of all steps."""
     weight_decay: float = Field(5e-4, ge=0, allow_inf_nan=False)
+    """Of all weights but norms and biases."""
     clip: float = Field(1.0, ge=0, allow_inf_nan=False)
     """Largest norm of the gradient; 0 for no limit."""
     label_smoothing: float = Field(0.0, ge=0, lt=1)
+    """Share of the target that is spread over all tokens, in training."""
     head: str = "learned"
     """What becomes of the output layer once the model is built: a name of `HEADS`."""
     intervene: tuple[str, ...] = ()
@@ -194,6 +206,7 @@ def model_config(
         tied=settings.tied,
         dropout=settings.dropout,
         end_of_text=end_of_text,
+        head_size=settings.head_size,
     )
 
 

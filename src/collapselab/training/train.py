@@ -1,4 +1,4 @@
-"""`train`: one model from scratch on a corpus. The same call starts it, goes on with it, or finds it finished."""
+"""`train`: one model from scratch on a corpus. The same call starts it, continues it, or finds it finished."""
 
 import math
 import os
@@ -24,7 +24,7 @@ from collapselab.models.load import find_device
 from collapselab.progress import progress
 from collapselab.records.run import (
     BuiltModel,
-    Checkpoint,
+    CheckpointRecord,
     PlannedRun,
     Provenance,
     RunFolder,
@@ -52,7 +52,7 @@ def train(
     save_minutes: float = 10.0,
     log_every: int | None = None,
     report_to: str = "none",
-) -> list[Checkpoint]:
+) -> list[CheckpointRecord]:
     """Train the model of the settings into the folder `out`; its checkpoints, in order.
 
     Killed at any moment and called again, it ends with the same weights, bit for bit, on the same machine. Every

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainingArguments
 
 from collapselab.corpus.blocks import Split
-from collapselab.models.evaluate import mask_inputs
-from collapselab.models.scores import LogitSpace
+from collapselab.models.scores import LogitSpace, mask_inputs
 from collapselab.models.taps import features, output_layer
 from collapselab.training.objective import Objective
 from collapselab.training.optimizers import OPTIMIZERS

@@ -1,4 +1,4 @@
-"""The notation that `storyworld` is written in, read once at import into what can be told quickly.
+"""The notation that `storyworld` is written in, read once at import into tables from which stories are written quickly.
 
 Choosing wordings and filling slots are kept apart: a sentence becomes literals, with slots left open as `%(slot)s`,
 between places of choice. Telling a story is then joining literals and one `%` over the whole text, both of which run
@@ -44,7 +44,7 @@ class Table:
 
 @final
 class Choice:
-    """A place in a sentence where one of several wordings is told."""
+    """A place in a sentence where one of several wordings is chosen."""
 
     def __init__(self, options: Iterable["Parts"]) -> None:
         self.options = tuple(options)
@@ -54,7 +54,7 @@ Parts = tuple[str | Table | Choice, ...]
 
 
 class Beat(NamedTuple):
-    """A step of a plot: how likely it is, and what may be told. Without parts: a paragraph may end here."""
+    """A step of a plot: how likely it is, and its wordings. Without parts: a paragraph may end here."""
 
     chance: float
     parts: Parts
@@ -149,20 +149,20 @@ def sentence(text: str, tables: Mapping[str, Table]) -> Parts:
 
 
 def options(tokens: Iterator[str], tables: Mapping[str, Table]) -> list[Parts]:
-    """What stands between `|`, up to the closing bracket or the end."""
-    found: list[list[str | Table | Choice]] = [[]]
+    """What is between `|`, up to the closing bracket or the end."""
+    alternatives: list[list[str | Table | Choice]] = [[]]
     for token in tokens:
         if token == "]":
             break
         if token == "[":
-            found[-1].append(Choice(options(tokens, tables)))
+            alternatives[-1].append(Choice(options(tokens, tables)))
         elif token == "|":
-            found.append([])
+            alternatives.append([])
         elif token.startswith("<"):
-            found[-1].append(fresh(token[1:-1], tables))
+            alternatives[-1].append(fresh(token[1:-1], tables))
         elif token:
-            found[-1].append(token)
-    return [tuple(parts) for parts in found]
+            alternatives[-1].append(token)
+    return [tuple(parts) for parts in alternatives]
 
 
 def fresh(name: str, tables: Mapping[str, Table]) -> Table:

@@ -1,14 +1,14 @@
-"""Small English children's stories, made up on the spot: a corpus that needs no download.
+"""Small English children's stories, generated when they are read: a corpus that needs no download.
 
 A story is a pure function of (seed, split, index), so any range of stories can be made alone, resumed or shared out.
-It is told in three steps. The *plan* says what it is about: a plot, a hero and a topic. The plot is then written out,
-with its alternatives chosen, as one text full of open slots. Last, the slots are filled from the *cast*, which
+It is written in three steps. The *plan* says what it is about: a plot, a hero and a topic. The plot is then expanded,
+with its alternatives chosen, to one text full of open slots. Last, the slots are filled from the *cast*, which
 remembers every word it has drawn: that is what keeps names, pronouns and things the same from the first sentence to
 the last.
 
 Validation shares no story with training, by construction: the hash of a plan alone says which split it belongs to, and
 each split redraws its plans until one is its own. Nothing in a plan is hidden; its hero and topic can be read in the
-text. So validation tells of heroes, plots and topics that training knows, in combinations that training never saw.
+text. So validation has heroes, plots and topics that training knows, in combinations that training never saw.
 
 Stories are the same on every machine and version of Python: chance comes from `random.Random(n).random()` alone, the
 one sequence that Python promises to keep.
@@ -49,7 +49,7 @@ def story(index: int, *, seed: int = 0, split: str = "train") -> str:
 
 
 class Plan(NamedTuple):
-    """What a story is about. Each part is told in the text, the hero before anybody else."""
+    """What a story is about. Each part is named in the text, the hero before anybody else."""
 
     plot: str
     folk: str  # the hero is a girl, a boy or a creature
@@ -64,7 +64,7 @@ def planned_story(index: int, *, seed: int = 0, split: str = "train") -> tuple[P
     draw = Random(stable_hash(f"{seed}/{split}/{index}")).random
     while True:
         plan = drawn_plan(draw, split)
-        text = told(plan, draw)
+        text = written(plan, draw)
         if WORDS_MIN <= text.count(" ") + text.count("\n") + 1 <= WORDS_MAX:
             return plan, text
 
@@ -79,7 +79,7 @@ def drawn_plan(draw: Draw, split: str) -> Plan:
 
 
 def split_of(plan: Plan) -> str:
-    """The one split that may tell this plan."""
+    """The one split that this plan belongs to."""
     return SPLITS[stable_hash("/".join(plan)) < VALIDATION_SHARE * 2**64]
 
 
@@ -87,10 +87,10 @@ def stable_hash(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def told(plan: Plan, draw: Draw) -> str:
+def written(plan: Plan, draw: Draw) -> str:
     out: list[str] = []
     gap = ""
-    patience = 0.5 + 0.6 * draw()  # some tellers leave out more than others
+    patience = 0.5 + 0.6 * draw()  # some stories leave out more than others
     for chance, parts in PLOTS[plan.plot].beats:
         if not parts:
             gap = "\n" if draw() < chance else gap
@@ -103,7 +103,7 @@ def told(plan: Plan, draw: Draw) -> str:
 
 @final
 class Cast(dict[str, str]):
-    """Who and what a story is about: slot -> word, drawn when it is first told and kept from then on."""
+    """Who and what a story is about: slot -> word, drawn when it is first needed and kept from then on."""
 
     def __init__(self, plan: Plan, draw: Draw) -> None:
         self.draw = draw
@@ -195,8 +195,8 @@ def read_plot(name: str, folk: str, topics: str, text: str) -> Plot:
     else:
         topic_rows = rows(getattr(things, topics.upper()), TABLES)
         drawn = Table(topic_rows, "gentle")
-    told_beats = list(beats(text, plots.SCENES, TABLES))
-    return Plot(name, folk == "any", folk == "rambler", drawn, topic_rows, told_beats)
+    plot_beats = list(beats(text, plots.SCENES, TABLES))
+    return Plot(name, folk == "any", folk == "rambler", drawn, topic_rows, plot_beats)
 
 
 TABLES = {name: word_list(text) for name, text in (words.NAMES | words.WORDS).items()}

@@ -17,7 +17,7 @@ def drawn_panel(panel: Panel, *, log: bool) -> dict[str, Any]:
     for name in ("$schema", "config"):
         drawn.pop(name, None)
     return {
-        "spec": drawn, "table": panel.table, "metric": panel.metric, "signals": _signals(spec), "told": hover,
+        "spec": drawn, "table": panel.table, "metric": panel.metric, "signals": _signals(spec), "hover": hover,
         "log": log,
     }  # fmt: skip
 

@@ -31,7 +31,7 @@
     const { view } = await vegaEmbed(place, spec, {
       mode: "vega", renderer: "svg", actions: false, defaultStyle: false, config: data.config,
       ast: true, // expressions are interpreted: the page's policy lets no text become code
-      tooltip: (_, event, item, value) => hover(event, value ? panel.told.map(([field, title, format]) => [title, written(item.datum[field], format)]) : []),
+      tooltip: (_, event, item, value) => hover(event, value ? panel.hover.map(([field, title, format]) => [title, written(item.datum[field], format)]) : []),
     });
     views.set(key, view);
     refresh(key);
@@ -85,9 +85,9 @@
     bubble.hidden = !known.length;
     if (bubble.hidden) return;
     bubble.replaceChildren(...known.flatMap(([name, text]) => {
-      const [key, told] = [document.createElement("span"), document.createElement("b")];
-      key.textContent = name; told.textContent = text;
-      return [key, told];
+      const [key, value] = [document.createElement("span"), document.createElement("b")];
+      key.textContent = name; value.textContent = text;
+      return [key, value];
     }));
     const { width, height } = bubble.getBoundingClientRect();
     const left = event.clientX + 14 + width > innerWidth ? event.clientX - 14 - width : event.clientX + 14;
@@ -133,7 +133,7 @@
   function say(marked) {
     if (!form) return;
     const shown = visible().filter(line => line.source === 0).length;
-    form.told.value = `${shown} models shown` + (marked === null ? "" : `, ${marked} marked`);
+    form.count.value = `${shown} models shown` + (marked === null ? "" : `, ${marked} marked`);
   }
 
   function filter() {
@@ -234,7 +234,7 @@
 
   function tableViewer(root) {
     const pick = root.querySelector("[name=table]"), search = root.querySelector("[name=search]");
-    const more = root.querySelector("[name=more]"), told = root.querySelector("[name=lines]");
+    const more = root.querySelector("[name=more]"), count = root.querySelector("[name=lines]");
     const head = root.querySelector("thead"), body = root.querySelector("tbody");
     const PAGE = 50;
     let table = { names: [], lines: [] }, numeric = [], sort = null, limit = PAGE;
@@ -283,7 +283,7 @@
         });
         return row;
       }));
-      told.value = `${Math.min(limit, lines.length)} of ${lines.length} lines`;
+      count.value = `${Math.min(limit, lines.length)} of ${lines.length} lines`;
       more.hidden = lines.length <= limit;
     }
 

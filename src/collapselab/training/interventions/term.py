@@ -98,7 +98,7 @@ class Term:
         )
 
     def end_step(self, of_loss: float, of_penalty: float, value: float | None) -> Compared:
-        """Go on with the moving average, or note that the penalty could not act."""
+        """Update the moving average, or note that the penalty could not act."""
         self._line.steps += 1
         self._line.factor += self.factor
         if value is not None:

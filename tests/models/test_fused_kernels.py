@@ -7,8 +7,7 @@ from transformers import AutoModelForCausalLM
 from transformers.activations import NewGELUActivation
 
 from collapselab.models.build import build_config, build_model
-from collapselab.models.faster import faster
-from collapselab.models.gpt_neo import library_config
+from collapselab.models.fused_kernels import library_config, use_fused_kernels
 
 
 @pytest.mark.parametrize("family", ["gpt-neo", "gpt2", "llama"])
@@ -41,5 +40,5 @@ def test_no_slow_spot_is_left_and_none_is_saved(family: str, tmp_path: Path) -> 
     model.save_pretrained(tmp_path)
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path)
     assert any(isinstance(module, NewGELUActivation) for module in loaded.modules())
-    faster(loaded)
+    use_fused_kernels(loaded)
     assert not any(isinstance(module, NewGELUActivation) for module in loaded.modules())

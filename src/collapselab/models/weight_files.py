@@ -1,23 +1,27 @@
 """The weights of a model as they are on disk: names, shapes and formats from the headers, without reading a number.
 
-What is asked of them before a model is built: that they are weights and not a pointer to weights, and that they are
-enough for what the configuration asks for, before any memory is taken for it.
+Two things are checked before a model is built and memory is allocated: that the files hold weights and not a pointer
+to weights, and that there are as many as the configuration needs.
 """
 
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
+from torch import nn
 
 from collapselab.errors import ModelError
+from collapselab.hub import LFS_POINTER
 from collapselab.models.gguf_header import read_header
 
-LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
 FORMATS = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "U8": "uint8", "I8": "int8",
     "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"
@@ -74,16 +78,18 @@ def stored_weights(path: Path, *, name: str) -> StoredWeights | None:
     if path.suffix == ".gguf":
         refuse_pointer(path, name=name)
         tensors = read_header(path, name=name).tensors
-        return StoredWeights({key: StoredTensor(_gguf_format(one.kind), one.numbers) for key, one in tensors.items()})
-    found: dict[str, StoredTensor] = {}
+        return StoredWeights(
+            {key: StoredTensor(_gguf_format(entry.kind), entry.numbers) for key, entry in tensors.items()}
+        )
+    stored: dict[str, StoredTensor] = {}
     for file in _weight_files(path):
         refuse_pointer(file, name=name)
         tensors_of = _in_safetensors if file.suffix == ".safetensors" else _in_pickle
-        found |= tensors_of(file)
-    return StoredWeights(found) if found else None
+        stored |= tensors_of(file)
+    return StoredWeights(stored) if stored else None
 
 
-def quantised_as(config: Any, stored: StoredWeights | None) -> str | None:
+def quantised_as(config: object, stored: StoredWeights | None) -> str | None:
     """What kind of rounded weights a model has, None if they are plain floating-point numbers or that is not known."""
     if stored is not None and stored.format not in PLAIN and not stored.format.startswith(PACKING):
         return stored.format
@@ -106,8 +112,10 @@ def refuse_pointer(file: Path, *, name: str) -> None:
             )
 
 
-def check_enough(config: Any, outline: Any, stored: StoredWeights, *, name: str) -> None:
-    """ModelError if the configuration asks for far more than is on disk: the rest would be made up, in memory.
+def check_enough(
+    config: "PreTrainedConfig", outline: Callable[[], nn.Module], stored: StoredWeights, *, name: str
+) -> None:
+    """ModelError if the configuration asks for far more than is on disk: the rest would be initialised at random.
 
     `outline` builds the model without memory. Layers are compared first, as an outline of 10⁶ of them takes hours. A
     model that is small enough is built, so that the weights it lacks can be named.
@@ -159,9 +167,9 @@ def _in_pickle(file: Path) -> dict[str, StoredTensor]:
     except RuntimeError:  # written by a version of PyTorch before files could be mapped
         return {}
     return {
-        key: _tensor(str(one.dtype).removeprefix("torch."), list(one.shape))
-        for key, one in weights.items()
-        if isinstance(one, torch.Tensor)
+        key: _tensor(str(weight.dtype).removeprefix("torch."), list(weight.shape))
+        for key, weight in weights.items()
+        if isinstance(weight, torch.Tensor)
     }
 
 

@@ -1,43 +1,38 @@
-"""corpus.json: what a corpus is, typed, and everything about it that can be verified.
+"""corpus.json: what a corpus is, where it comes from, and the size and checksum of its files.
 
-Format 2 carries a checksum of its own contents. Format 1, of earlier versions, has none: there the hash is computed
-again, and every number that follows from the files is compared with them.
+Format 2 has a checksum of its own contents. Format 1, of earlier versions, has none: there the hash is computed again,
+and every number that follows from the files is compared with them.
 """
 
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, JsonValue
 
-from collapselab.disk import read_document
 from collapselab.errors import CorpusError
+from collapselab.record import Part, Record
 
-FORMAT = 2
+CORPUS = "corpus.json"
 HASHED = ("train.bin", "validation.bin", "counts.npy", "tokenizer/tokenizer.json")
 """The files that decide what a corpus is; its hash is over these, and over LENGTHS where there are any."""
 LENGTHS = "lengths.npy"
-SPLITS = ("train", "validation")
+SplitName = Literal["train", "validation"]
+SPLITS: tuple[SplitName, SplitName] = ("train", "validation")
 
-_TYPED = ConfigDict(frozen=True, strict=True, extra="allow")
 
-
-class FileRecord(BaseModel):
+class FileRecord(Part):
     """Size and checksum of one file."""
-
-    model_config = _TYPED
 
     bytes: int = Field(ge=0)
     sha256: str
 
 
-class SplitRecord(BaseModel):
+class SplitRecord(Part):
     """Numbers of one split."""
-
-    model_config = _TYPED
 
     documents: int = Field(ge=0)
     characters: int = Field(ge=0)
@@ -55,87 +50,88 @@ class SplitRecord(BaseModel):
     """Documents longer than a block, whose rest was dropped: `document` packing."""
 
 
-class SplitRecords(BaseModel):
+class SplitRecords(Part):
     """Both splits."""
-
-    model_config = _TYPED
 
     train: SplitRecord
     validation: SplitRecord
 
 
-class RequestRecord(BaseModel):
+class RequestRecord(Part):
     """What was asked for: the source, and every field of the recipe that its version had."""
 
-    model_config = _TYPED
+    model_config = ConfigDict(extra="allow")
 
-    source: dict[str, Any]
+    source: dict[str, JsonValue]
     tokenizer: str
     packing: Literal["stream", "paper", "document"]
 
 
-class CorpusRecord(BaseModel):
+class CorpusRecord(Record):
     """All of corpus.json."""
 
-    model_config = _TYPED
-
-    format: Literal[1, 2]
     hash: str
+    """Identity of the contents: over block length and checksums of ids, counts, lengths and `tokenizer.json`."""
     request: RequestRecord
+    """Source and every option that it was built with; the same request opens it, another is refused."""
     block: int = Field(ge=2)
+    """Tokens in a block."""
     vocabulary: int = Field(ge=1)
+    """Tokens of the tokenizer."""
     end_of_text: int | None = None
+    """Id of the end-of-text token."""
     boundary: Literal["begin", "end", "both", "none"] = "end"
+    """How documents are marked: `end`, `begin`, `both`, or `none` with paper packing."""
     begin: Literal["block", "document", "none"] | None = None
-    """Where a begin token is: at the head of every block, of every document, or nowhere. None in format 1."""
+    """Where a begin token is: at the head of every `block`, of every `document`, or `none`."""
     tokenizer_hash: str | None = None
-    """By what the tokenizer does; None in format 1."""
+    """Of what the tokenizer does, to compare with a model's."""
     splits: SplitRecords
+    """Of each split: documents, characters, tokens, types, types seen once, blocks, tokens dropped, classes, type of
+    the ids, samples, documents cut."""
     files: dict[str, FileRecord]
-    versions: dict[str, str] = {}
+    """Bytes and SHA-256 of each file."""
+    versions: dict[str, str] = Field(default_factory=dict)
+    """Of collapselab, tokenizers, transformers."""
 
     @property
     def first(self) -> int:
         """Positions at the head of every block that are no sample: that of a begin token put there."""
         return 1 if self.begin == "block" else 0
 
-    def samples(self, split: str) -> int:
+    def numbers(self, split: SplitName) -> SplitRecord:
+        """The numbers of a split."""
+        return self.splits.train if split == "train" else self.splits.validation
+
+    def samples(self, split: SplitName) -> int:
         """Positions of a split that have a label."""
-        numbers: SplitRecord = getattr(self.splits, split)
+        numbers = self.numbers(split)
         return numbers.blocks * (self.block - 1) if numbers.samples is None else numbers.samples
 
     def contents_hash(self) -> str:
         """The identity of the contents: over block length and checksums, and that begin tokens are in every block."""
         names = [*HASHED, *([LENGTHS] if LENGTHS in self.files else [])]
         files = {name: {"bytes": self.files[name].bytes, "sha256": self.files[name].sha256} for name in names}
-        said: list[Any] = [self.block, files]
+        contents: list[object] = [self.block, files]
         if self.begin == "block":
-            said.append({"begin": "block"})
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+            contents.append({"begin": "block"})
+        return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def read_record(folder: Path) -> CorpusRecord:
-    """corpus.json, verified as far as it goes without the other files; or what is wrong with the folder."""
+def read_corpus_record(folder: Path) -> CorpusRecord:
+    """corpus.json, verified as far as possible without the other files; CorpusError if the folder is no corpus."""
     if not folder.is_dir():
         raise CorpusError(f"{folder}: no such folder. Build a corpus with `collapselab corpus build`.")
-    path = folder / "corpus.json"
-    try:
-        document = read_document(path, unchecked=True)
-    except FileNotFoundError as error:
-        raise CorpusError(f"{folder}: not a corpus; it has no corpus.json.") from error
-    if "format" not in document:
-        raise CorpusError(f"{path}: not one of ours; it has no format.")
-    if document["format"] not in (1, FORMAT):
-        raise CorpusError(f"{folder}: format {document['format']}; this version reads 1 and 2. Build the corpus again.")
-    try:
-        record = CorpusRecord(**document)
-    except (ValidationError, TypeError) as error:
-        raise CorpusError(f"{path}: damaged or edited; {_first_error(error)}. Build the corpus again.") from error
-    _check_record(path, record)
+    record = CorpusRecord.find(folder / CORPUS, remedy="Build the corpus again.")
+    if record is None:
+        raise CorpusError(f"{folder}: not a corpus; it has no {CORPUS}.")
+    _check_record(folder / CORPUS, record)
     return record
 
 
-def check_counts(path: Path, record: CorpusRecord, counts: NDArray[Any], lengths: NDArray[Any] | None) -> None:
+def check_counts(
+    path: Path, record: CorpusRecord, counts: NDArray[np.int64], lengths: NDArray[np.int32] | None
+) -> None:
     """CorpusError where the numbers of corpus.json are not those of counts.npy and lengths.npy."""
     if counts.shape != (2, 2, record.vocabulary) or counts.dtype != np.int64:
         raise CorpusError(
@@ -143,7 +139,7 @@ def check_counts(path: Path, record: CorpusRecord, counts: NDArray[Any], lengths
             f"{record.vocabulary}). Build the corpus again."
         )
     for name, (tokens, labels) in zip(SPLITS, counts, strict=True):
-        numbers: SplitRecord = getattr(record.splits, name)
+        numbers = record.numbers(name)
         expected = {
             "tokens": (numbers.tokens, int(tokens.sum())),
             "types": (numbers.types, int((tokens > 0).sum())),
@@ -151,10 +147,10 @@ def check_counts(path: Path, record: CorpusRecord, counts: NDArray[Any], lengths
             "classes": (numbers.classes, int((labels > 0).sum())),
             "samples": (record.samples(name), int(labels.sum())),
         }
-        for key, (said, counted) in expected.items():
-            if said != counted:
+        for key, (recorded, counted) in expected.items():
+            if recorded != counted:
                 raise CorpusError(
-                    f"{path / 'corpus.json'}: {name} has {said:,} {key.replace('_', ' ')}, but counts.npy {counted:,}; "
+                    f"{path / CORPUS}: {name} has {recorded:,} {key.replace('_', ' ')}, but counts.npy {counted:,}; "
                     "damaged or edited. Build the corpus again."
                 )
     if lengths is not None:
@@ -171,16 +167,16 @@ def _check_record(path: Path, record: CorpusRecord) -> None:
             "Build the corpus again."
         )
     for name in SPLITS:
-        numbers: SplitRecord = getattr(record.splits, name)
-        size, found = np.dtype(numbers.id_type).itemsize, record.files[f"{name}.bin"].bytes
-        if numbers.blocks * record.block * size != found:
+        numbers = record.numbers(name)
+        width, size = np.dtype(numbers.id_type).itemsize, record.files[f"{name}.bin"].bytes
+        if numbers.blocks * record.block * width != size:
             raise CorpusError(
-                f"{path}: damaged or edited; {name} has {numbers.blocks:,} blocks of {record.block:,} ids of {size} "
-                f"bytes, but {name}.bin has {found:,} bytes. Build the corpus again."
+                f"{path}: damaged or edited; {name} has {numbers.blocks:,} blocks of {record.block:,} ids of {width} "
+                f"bytes, but {name}.bin has {size:,} bytes. Build the corpus again."
             )
 
 
-def _check_lengths(path: Path, record: CorpusRecord, lengths: NDArray[Any]) -> None:
+def _check_lengths(path: Path, record: CorpusRecord, lengths: NDArray[np.int32]) -> None:
     blocks = record.splits.train.blocks + record.splits.validation.blocks
     good = lengths.shape == (blocks,) and lengths.dtype == np.int32
     if not good or bool((lengths < 2).any() or (lengths > record.block).any()):
@@ -188,11 +184,3 @@ def _check_lengths(path: Path, record: CorpusRecord, lengths: NDArray[Any]) -> N
             f"{path / LENGTHS}: {lengths.dtype} numbers of shape {lengths.shape}; {blocks:,} int32 from 2 to "
             f"{record.block:,} are needed. Build the corpus again."
         )
-
-
-def _first_error(error: Exception) -> str:
-    if not isinstance(error, ValidationError):
-        return str(error)
-    first = error.errors()[0]
-    what = first["msg"][0].lower() + first["msg"][1:]
-    return f"{'.'.join(str(part) for part in first['loc'])}: {what}"

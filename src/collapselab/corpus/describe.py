@@ -7,15 +7,17 @@ punctuation and all else (digits, pieces of words in mixed case, bytes).
 import unicodedata
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import torch
+from pydantic import JsonValue
 
 from collapselab.corpus.blocks import Corpus, Split
 from collapselab.disk import written_whole
+from collapselab.records.corpus import SPLITS, SplitRecord
 
 KINDS = ["lower-case word", "capitalised word", "punctuation", "other"]
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#999999"]  # Okabe and Ito: told apart by colour-blind readers too
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#999999"]  # Okabe and Ito: also colour-blind readers can distinguish them
 LARGEST = 12
 BEGINS = {
     "block": "at the head of every block; its position is no sample",
@@ -24,6 +26,31 @@ BEGINS = {
 }
 POINTS = 1200
 """Ranks that are drawn, evenly spaced on the logarithmic axis."""
+
+
+class LargeClass(TypedDict):
+    """One of the classes with the most samples."""
+
+    token: int
+    text: str
+    count: int
+    share: float
+
+
+class Description(TypedDict):
+    """What is in a corpus, as `corpus show --json` prints it."""
+
+    path: str
+    hash: str
+    vocabulary: int
+    block: int
+    packing: str
+    begin: str
+    source: dict[str, JsonValue]
+    tokenizer: str
+    splits: dict[str, dict[str, int]]
+    largest_classes: list[LargeClass]
+    kinds: dict[str, dict[str, int]]
 
 
 def kind_of(text: str) -> str:
@@ -42,7 +69,7 @@ def kind_of(text: str) -> str:
     return KINDS[3]
 
 
-def description(corpus: Corpus) -> dict[str, Any]:
+def description(corpus: Corpus) -> Description:
     """Numbers of both splits, the largest classes, and the share of each kind of token."""
     texts = token_texts(corpus)
     kinds = [kind_of(text) for text in texts]
@@ -55,7 +82,7 @@ def description(corpus: Corpus) -> dict[str, Any]:
         "begin": BEGINS[corpus.record.begin or ("document" if corpus.record.boundary == "begin" else "none")],
         "source": corpus.record.request.source,
         "tokenizer": corpus.record.request.tokenizer,
-        "splits": {name: _numbers(split) for name, split in corpus.splits.items()},
+        "splits": {name: _numbers(corpus.splits[name], corpus.record.numbers(name)) for name in SPLITS},
         "largest_classes": _largest(corpus.train, texts),
         "kinds": _shares(corpus.train, kinds),
     }
@@ -68,18 +95,15 @@ def token_texts(corpus: Corpus) -> list[str]:
     return texts
 
 
-def _numbers(split: Split) -> dict[str, Any]:
-    facts = {key: value for key, value in split.facts.items() if key != "id_type"}
-    seen = int((split.counts > 0).sum())
-    return {
-        **facts,
+def _numbers(split: Split, record: SplitRecord) -> dict[str, int]:
+    return record.model_dump(exclude={"id_type"}, exclude_none=True) | {
         "classes_seen_once": int((split.counts == 1).sum()),
         "labels": int(split.counts.sum()),
-        "classes": seen,
+        "classes": int((split.counts > 0).sum()),
     }
 
 
-def _largest(split: Split, texts: list[str]) -> list[dict[str, Any]]:
+def _largest(split: Split, texts: list[str]) -> list[LargeClass]:
     counts, tokens = split.counts.sort(descending=True, stable=True)
     total = int(split.counts.sum())
     return [
@@ -91,7 +115,7 @@ def _largest(split: Split, texts: list[str]) -> list[dict[str, Any]]:
 
 def _shares(split: Split, kinds: list[str]) -> dict[str, dict[str, int]]:
     counts = split.token_counts
-    members = {kind: torch.tensor([found == kind for found in kinds]) for kind in KINDS}
+    members = {kind: torch.tensor([token_kind == kind for token_kind in kinds]) for kind in KINDS}
     return {
         kind: {"types": int((counts[member] > 0).sum()), "tokens": int(counts[member].sum())}
         for kind, member in members.items()
@@ -137,10 +161,10 @@ def draw(corpus: Corpus, path: str | Path) -> None:
         chart.save(str(temporary), format="svg")
 
 
-def _ranked(split: Split, texts: list[str], kinds: list[str]) -> list[dict[str, Any]]:
+def _ranked(split: Split, texts: list[str], kinds: list[str]) -> list[dict[str, JsonValue]]:
     counts, tokens = split.token_counts.sort(descending=True, stable=True)
     total = int((counts > 0).sum())
-    rows = []
+    rows: list[dict[str, JsonValue]] = []
     for rank in sorted({round(total ** (step / (POINTS - 1))) for step in range(POINTS)}):
         token = int(tokens[rank - 1])
         rows.append({"rank": rank, "count": int(counts[rank - 1]), "kind": kinds[token], "text": texts[token]})
@@ -148,8 +172,8 @@ def _ranked(split: Split, texts: list[str], kinds: list[str]) -> list[dict[str, 
     return sorted(rows, key=lambda row: frequent_first.index(row["kind"]))  # rare kinds are drawn on top
 
 
-def _bars(shares: dict[str, dict[str, int]]) -> list[dict[str, Any]]:
-    rows = []
+def _bars(shares: dict[str, dict[str, int]]) -> list[dict[str, JsonValue]]:
+    rows: list[dict[str, JsonValue]] = []
     for of in ("types", "tokens"):
         total = sum(share[of] for share in shares.values())
         for order, (kind, share) in enumerate(shares.items()):

@@ -1,25 +1,24 @@
 """Tokenizers: a folder's, a GGUF file's, the hub's, or one trained here on the training documents.
 
 `load_tokenizer` is the only place of the project that loads one. Code that comes with a tokenizer runs only if the
-user trusts it, and nothing is asked on the terminal. Those that build a corpus are checked on one sentence first: a
-tokenizer whose files are incomplete can load without a word and encode nothing.
+user trusts it, and no question is put on the terminal. Before a corpus is built with a tokenizer, it is checked on one
+sentence: a tokenizer whose files are incomplete can load without an error and encode nothing.
 """
 
 import hashlib
-import importlib.util
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from collapselab.corpus.sources import END_OF_TEXT, Documents
 from collapselab.errors import CorpusError, UserError
-from collapselab.hub import cached_folder, download_command, hub_answers, hub_id
+from collapselab.hub import Pretrained, cached_folder, download_command, hub_answers, hub_id, in_gguf
 from collapselab.progress import progress
 
 SENTENCE = "Once upon a time, there was a little girl named Lily."
@@ -39,7 +38,22 @@ LARGEST_TRAINED = 1_000_000
 TOKENIZER_FILES = ("*token*", "vocab*", "merges.txt", "*.model", "tekken.json")
 
 
-def tokenizer_for(name: str, documents: Documents, *, trust_code: bool = False) -> Any:
+class FastTokenizer(Protocol):
+    """What is used of a tokenizer of the library. A slow one has no `backend_tokenizer`."""
+
+    eos_token_id: int | None
+    bos_token_id: int | None
+    backend_tokenizer: Tokenizer
+    special_tokens_map: dict[str, str]
+
+    def __len__(self) -> int: ...
+    def get_vocab(self) -> dict[str, int]: ...
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]: ...
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False) -> str: ...
+    def save_pretrained(self, folder: Path) -> object: ...
+
+
+def tokenizer_for(name: str, documents: Documents, *, trust_code: bool = False) -> "FastTokenizer":
     """A fast tokenizer to build a corpus with: `bpe:SIZE` is trained on the documents, all else is loaded."""
     if name.startswith("bpe:"):
         tokenizer = _trained(name, documents)
@@ -53,32 +67,40 @@ def tokenizer_for(name: str, documents: Documents, *, trust_code: bool = False) 
         raise CorpusError(
             f"{name}: the tokenizer makes {len(encoded)} tokens of {SENTENCE!r}; its files are incomplete."
         )
-    if tokenizer.eos_token_id is None:
-        raise CorpusError(f"{name}: the tokenizer has no end-of-text token, which ends every document.")
+    end_of_text(tokenizer, name)
     return tokenizer
 
 
-def load_tokenizer(name: str | Path, *, trust_code: bool = False) -> Any:
+def end_of_text(tokenizer: FastTokenizer, name: str = "") -> int:
+    """The id of the end-of-text token, which every corpus needs."""
+    if tokenizer.eos_token_id is None:
+        raise CorpusError(f"{name}: the tokenizer has no end-of-text token, which ends every document.")
+    return tokenizer.eos_token_id
+
+
+def load_tokenizer(name: str | Path, *, trust_code: bool = False) -> "FastTokenizer":
     """The tokenizer of a folder, of a `.gguf` file, or of a name on the hub (`id` or `id@revision`)."""
-    where = _where(str(name))
+    place = _place_of(str(name))
     from transformers import AutoTokenizer  # after what can be refused without it: this import takes seconds
 
+    library: Any = AutoTokenizer
     try:
-        return AutoTokenizer.from_pretrained(trust_remote_code=trust_code, **where)
+        tokenizer: FastTokenizer = library.from_pretrained(trust_remote_code=trust_code, **place.arguments)
     except UserError:  # a signal that stops the work
         raise
     except Exception as error:  # the library's Rust part raises Exception itself
         raise _refusal(str(name), error) from error
+    return tokenizer
 
 
-def tokenizer_hash(tokenizer: Any) -> str:
-    """16 hex digits that stand for the token ids that a tokenizer makes of a text.
+def tokenizer_hash(tokenizer: "FastTokenizer") -> str:
+    """A hash, in 16 hex digits, of which token ids a tokenizer makes of a text.
 
-    They are those of the vocabulary with its added tokens, of the model's merges or scores, and of the ids of
+    It is over the vocabulary with its added tokens, the model's merges or scores, and the ids of
     `PROBES` with and without special tokens. Normaliser and pre-tokenizer count by what they do to the probes, not by
     how they are written down: a GGUF file and a later version of the library write the same ones differently.
     """
-    parts: list[Any] = [sorted(tokenizer.get_vocab().items(), key=lambda item: (item[1], item[0]))]
+    parts: list[object] = [sorted(tokenizer.get_vocab().items(), key=lambda item: (item[1], item[0]))]
     if getattr(tokenizer, "is_fast", False):
         model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
         scores = model["vocab"] if isinstance(model.get("vocab"), list) else None  # of a unigram model
@@ -88,8 +110,8 @@ def tokenizer_hash(tokenizer: Any) -> str:
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
 
 
-def _where(name: str) -> dict[str, Any]:
-    """What the library calls the place; a hub that does not answer is not asked, only the cache is."""
+def _place_of(name: str) -> Pretrained:
+    """Where the library finds a tokenizer; if the hub does not answer, only its cache is searched."""
     path = Path(name)
     if path.is_dir():
         return _in_folder(path)
@@ -102,7 +124,7 @@ def _where(name: str) -> dict[str, Any]:
         raise _not_loaded(name, "no such folder or file, and not a name on the hub")
     identity, revision = known
     if hub_answers():
-        return {"pretrained_model_name_or_path": identity, "revision": revision}
+        return Pretrained(identity, revision=revision, is_local=False)
     cached = (cached_folder(identity, revision, file=file) for file in ("tokenizer.json", "tokenizer_config.json"))
     folder = next(filter(None, cached), None)
     if folder is None:
@@ -114,9 +136,9 @@ def _where(name: str) -> dict[str, Any]:
     return _in_folder(folder)
 
 
-def _in_folder(path: Path) -> dict[str, Any]:
+def _in_folder(path: Path) -> Pretrained:
     if any(True for pattern in TOKENIZER_FILES for _ in path.glob(pattern)):
-        return {"pretrained_model_name_or_path": str(path), "local_files_only": True}
+        return Pretrained(str(path))
     packed = sorted(path.glob("*.gguf"))
     if len(packed) == 1:
         return _in_gguf(packed[0])
@@ -124,14 +146,15 @@ def _in_folder(path: Path) -> dict[str, Any]:
         raise CorpusError(f"{path}: {len(packed)} .gguf files; name one of them, such as {packed[0]}.")
     raise CorpusError(
         f"{path}: the folder holds no tokenizer (no tokenizer.json). Name the folder or the hub's name of the model "
-        "whose tokenizer it shall be."
+        "whose tokenizer you want."
     )
 
 
-def _in_gguf(path: Path) -> dict[str, Any]:
-    if importlib.util.find_spec("gguf") is None:
+def _in_gguf(path: Path) -> Pretrained:
+    place = in_gguf(path)
+    if place is None:
         raise CorpusError(f"{path}: GGUF files need the package gguf. Install collapselab[gguf].")
-    return {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name, "local_files_only": True}
+    return place
 
 
 def _refusal(name: str, error: Exception) -> CorpusError:
@@ -151,21 +174,16 @@ def _not_loaded(name: str, cause: str) -> CorpusError:
     )
 
 
-def _without_code(tokenizer: Any, name: str) -> Any:
+def _without_code(tokenizer: "FastTokenizer", name: str) -> "FastTokenizer":
     """The tokenizer in a class of the library, so that the corpus opens without code of others."""
-    from transformers import PreTrainedTokenizerFast
-
     if not getattr(tokenizer, "is_fast", False):
         raise CorpusError(f"{name}: {type(tokenizer).__name__} has no fast form; one with a tokenizer.json is needed.")
     if type(tokenizer).__module__.startswith("transformers."):
         return tokenizer
-    fast: Any = PreTrainedTokenizerFast
-    return fast(tokenizer_object=tokenizer.backend_tokenizer, **tokenizer.special_tokens_map)
+    return _fast(tokenizer.backend_tokenizer, **tokenizer.special_tokens_map)
 
 
-def _trained(name: str, documents: Documents) -> Any:
-    from transformers import PreTrainedTokenizerFast
-
+def _trained(name: str, documents: Documents) -> "FastTokenizer":
     size = name.removeprefix("bpe:")
     if not re.fullmatch("[0-9]{1,7}", size) or not 257 <= int(size) <= LARGEST_TRAINED:
         raise CorpusError(
@@ -198,7 +216,12 @@ def _trained(name: str, documents: Documents) -> Any:
                 training.result()
             finally:
                 stopped.set()
-    fast: Any = PreTrainedTokenizerFast
-    return fast(
-        tokenizer_object=tokenizer, eos_token=END_OF_TEXT, bos_token=END_OF_TEXT, clean_up_tokenization_spaces=False
-    )
+    return _fast(tokenizer, eos_token=END_OF_TEXT, bos_token=END_OF_TEXT, clean_up_tokenization_spaces=False)
+
+
+def _fast(tokenizer: Tokenizer, **settings: object) -> "FastTokenizer":
+    from transformers import PreTrainedTokenizerFast
+
+    library: Any = PreTrainedTokenizerFast
+    fast: FastTokenizer = library(tokenizer_object=tokenizer, **settings)
+    return fast

@@ -1,37 +1,46 @@
-"""GPT-Neo with PyTorch's fused attention in the place of the library's own.
+"""Library models with their slow parts replaced: same weights, names and mathematics, so checkpoints stay compatible.
 
-The library writes out every attention weight and knows no other way for this family. `faster_attention` changes that
-one step and nothing else: the same weights under the same names, the same mathematics (scores are not divided by
-sqrt(dim); local layers see the last `window_size` tokens), so checkpoints stay those of the library.
+The attention of GPT-Neo writes out every attention weight. `FusedSelfAttention` computes the same through PyTorch's
+fused kernels: scores are not divided by sqrt(dim); local layers see the last `window_size` tokens. The kernels
+accumulate scores and softmax in float32 for half-precision inputs, as the library does, and float64 stays float64.
 
-The library's float32 scores need no copy here: the fused kernels accumulate scores and softmax in float32 for
-half-precision inputs, and float64 stays float64.
+The GELU of GPT-2 and GPT-Neo is a formula of eight operations; PyTorch has the same formula as a single kernel.
 """
 
 import copy
 from typing import final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.activations import NewGELUActivation
 from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoSelfAttention
 
 
-def faster_attention(model: PreTrainedModel) -> None:
-    """Let a GPT-Neo model, built or loaded, attend through the fused kernels; other families already do.
+def use_fused_kernels(model: PreTrainedModel) -> None:
+    """Replace the slow parts of a model, built or loaded, in place; a model without any is left as it is."""
+    fuse_attention(model)
+    for module in model.modules():
+        for name, child in module.named_children():
+            if type(child) is NewGELUActivation:
+                setattr(module, name, nn.GELU(approximate="tanh"))
 
-    Attention weights are then never written out: `output_attentions` has none to give.
+
+def fuse_attention(model: PreTrainedModel) -> None:
+    """Let a GPT-Neo model, built or loaded, compute attention by the fused kernels; other families already do.
+
+    Attention weights are then never written out: `output_attentions` returns none.
     """
     slow = [module for module in model.modules() if type(module) is GPTNeoSelfAttention]
     for module in slow:
         module.__class__ = FusedSelfAttention
-        # The library then makes no mask where causality is all there is to say, and a boolean one elsewhere.
+        # The library then makes no mask where attention is only causal, and a boolean mask elsewhere.
         module.config._attn_implementation = "sdpa"
 
 
 def library_config(config: PreTrainedConfig) -> PreTrainedConfig:
-    """A copy from which the library builds its own model, though `config` may come from one that was made faster."""
+    """A copy from which the library builds its own model, even if `config` comes from a model with fused kernels."""
     config = copy.deepcopy(config)
     if config.model_type == "gpt_neo" and config._attn_implementation == "sdpa":
         config._attn_implementation = "eager"
@@ -40,7 +49,7 @@ def library_config(config: PreTrainedConfig) -> PreTrainedConfig:
 
 @final
 class FusedSelfAttention(GPTNeoSelfAttention):
-    """The library's attention layer with another `_attn`. It holds nothing of its own: layers change class in place."""
+    """The library's attention layer with another `_attn` and no attributes of its own: layers change class in place."""
 
     def _attn(
         self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None = None
@@ -62,13 +71,13 @@ class FusedSelfAttention(GPTNeoSelfAttention):
         for start in range(0, tokens, window):
             own = slice(start, min(start + window, tokens))
             seen = slice(max(start - window, 0), own.stop)
-            band = self.bias[:, :, own, seen] if start else None  # the first window is causal, no more
-            some = query[:, :, own], key[:, :, seen], value[:, :, seen]
-            parts.append(_attend(*some, band, dropout=dropout, causal=band is None))
+            band = self.bias[:, :, own, seen] if start else None  # the first window is only causal
+            visible = query[:, :, own], key[:, :, seen], value[:, :, seen]
+            parts.append(_attend(*visible, band, dropout=dropout, causal=band is None))
         return torch.cat(parts, dim=2)
 
     def _visible(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor | None:
-        """Which keys each query sees, (batch, 1, queries, keys); None where causality says it all."""
+        """Which keys each query sees, (batch, 1, queries, keys); None if the attention is only causal."""
         queries, keys = query.shape[-2], key.shape[-2]
         if self._sees_a_window(keys):
             band = self.bias[:, :, keys - queries : keys, :keys]  # the library made it once for all lengths
@@ -77,7 +86,7 @@ class FusedSelfAttention(GPTNeoSelfAttention):
             mask = mask & band if mask.dtype == torch.bool else mask.masked_fill(~band, torch.finfo(mask.dtype).min)
         if mask is None or mask.dtype != torch.bool:
             return mask
-        # A padded query may see no key. Some kernels answer nan, which spreads through the values: let it see them all.
+        # A padded query may see no key. Some kernels return nan for it, which spreads: let it see all keys.
         return mask | ~mask.any(dim=-1, keepdim=True)
 
 

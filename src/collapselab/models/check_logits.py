@@ -1,8 +1,8 @@
 """Whether the features and the output layer that are measured give the logits that the model itself computes.
 
-What is tapped is a claim about the model: that its logits are those of one linear layer, a scale and a cap. Adapters,
-hooks and replaced methods can make it false without an error. So the claim is tested on tokens of the corpus before
-anything is measured.
+`taps.py` assumes that the logits of a model are those of one linear layer, a scale and a cap. Adapters, hooks and
+replaced methods can make this false without an error. So it is tested on tokens of the corpus before anything is
+measured.
 """
 
 import math
@@ -16,7 +16,7 @@ from collapselab.errors import ModelError
 from collapselab.models.taps import OutputLayer, bare_model, features_and_logits, name_of
 
 ROUNDINGS = 4
-"""Half-units of rounding that a logit goes through, twice over: product, bias, scale, and cap, on either side."""
+"""Roundings of a logit, in units of eps: product, bias, scale and cap round by half a unit each, on both sides."""
 
 SUM_ROUNDINGS = 16
 """How far two orders of summing one product may differ, in units of float32, which all kernels sum in at least."""
@@ -39,15 +39,16 @@ class Difference:
 
 def check_logits(model: nn.Module, head: OutputLayer, input_ids: Tensor, *, name: str) -> None:
     """ModelError if the layer and the tapped features do not give the model's own logits for these tokens."""
-    found = logit_difference(model, head, input_ids)
-    if found is None or found.largest <= found.allowed:
+    difference = logit_difference(model, head, input_ids)
+    if difference is None or difference.largest <= difference.allowed:
         return
-    relative = found.largest / found.spread if found.spread else math.inf
+    relative = difference.largest / difference.spread if difference.spread else math.inf
     raise ModelError(
-        f"{name}: its own logits differ from those of its features and output layer by up to {found.largest:.4g}, "
-        f"which is {relative:.3g} times the standard deviation of its logits (class {found.token:,} at position "
-        f"{found.position} of block {found.block}; rounding explains {found.allowed:.2g}). Something beside a linear "
-        "layer, a scale and a soft cap makes its logits. Merge its adapter, or remove the hook or replaced method."
+        f"{name}: its own logits differ from those of its features and output layer by up to {difference.largest:.4g}, "
+        f"which is {relative:.3g} times the standard deviation of its logits (class {difference.token:,} at position "
+        f"{difference.position} of block {difference.block}; rounding explains {difference.allowed:.2g}). "
+        "Something beside a linear layer, a scale and a soft cap makes its logits. Merge its adapter, or remove "
+        "the hook or replaced method."
     )
 
 
@@ -81,10 +82,10 @@ def _allowed(head: OutputLayer, hidden: Tensor, own: Tensor) -> float:
         4 eps · max |logit|  +  16 eps(float32) · scale · max |h| · max |w|
 
     The first term is the rounding of results. The second is that of sums: no product exceeds |h| |w|, and kernels add
-    in float32 at least. Scale and cap are found in float32, so that float64 is held to no more.
+    in float32 at least. Scale and cap are determined in float32, so float64 is not held to more.
     """
     single = torch.finfo(torch.float32).eps
-    eps = max(single, *(torch.finfo(one.dtype).eps for one in (hidden, head.weight, own)))
+    eps = max(single, *(torch.finfo(tensor.dtype).eps for tensor in (hidden, head.weight, own)))
     largest = float(own[own.isfinite()].abs().max()) if own.isfinite().any() else 0.0
     reach = float(hidden.float().norm(dim=1).max() * head.weight.float().norm(dim=1).max())
     return ROUNDINGS * eps * largest + SUM_ROUNDINGS * single * abs(head.scale) * reach

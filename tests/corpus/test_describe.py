@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from collapselab.cli import app
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
-from collapselab.corpus.show import COLOURS, description, draw, kind_of
+from collapselab.corpus.describe import COLOURS, description, draw, kind_of
 from collapselab.corpus.sources import open_source
 from collapselab.errors import CorpusError, DiskError
 

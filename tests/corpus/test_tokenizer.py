@@ -17,9 +17,9 @@ from huggingface_hub import constants
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from collapselab.corpus import vocabulary
+from collapselab.corpus import tokenizer as tokenizer_module
 from collapselab.corpus.sources import END_OF_TEXT, Documents, open_source
-from collapselab.corpus.vocabulary import load_tokenizer, tokenizer_for, tokenizer_hash
+from collapselab.corpus.tokenizer import load_tokenizer, tokenizer_for, tokenizer_hash
 from collapselab.errors import CorpusError, Interrupted
 from collapselab.signals import interruptible
 
@@ -208,7 +208,7 @@ def test_a_size_that_is_not_a_number_or_cannot_be_is_refused(size: str) -> None:
 
 
 def test_a_hub_that_cannot_be_reached_is_said_soon_and_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabulary, "hub_answers", lambda: False)
+    monkeypatch.setattr(tokenizer_module, "hub_answers", lambda: False)
     start = time.monotonic()
     with pytest.raises(
         CorpusError, match=r"owner/model@v1: .* cannot be reached\).*hf download owner/model --revision v1 --local-dir"
@@ -224,7 +224,7 @@ def test_a_tokenizer_in_the_cache_needs_no_hub(plain: Any, tmp_path: Path, monke
     (cached / "refs").mkdir()
     (cached / "refs" / "v1").write_text(commit)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr(vocabulary, "hub_answers", lambda: False)
+    monkeypatch.setattr(tokenizer_module, "hub_answers", lambda: False)
     assert tokenizer_hash(load_tokenizer("owner/model@v1")) == tokenizer_hash(plain)
     with pytest.raises(CorpusError, match=r"owner/model@v2: .* not in the hub's cache.*--revision v2"):
         load_tokenizer("owner/model@v2")
@@ -325,4 +325,4 @@ def test_trusted_code_runs_and_the_corpus_opens_without_it(
 
 def test_one_place_loads_tokenizers() -> None:
     files = [path for path in SOURCE.rglob("*.py") if LOADER in path.read_text()]
-    assert [path.name for path in files] == ["vocabulary.py"]
+    assert [path.name for path in files] == ["tokenizer.py"]

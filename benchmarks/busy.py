@@ -1,0 +1,93 @@
+"""Two threads on a machine whose cores are busy with other work, against one thread alone on an idle one.
+
+OpenMP's threads wait for each other at the end of every parallel part. By default they spin while they wait, which
+takes the core from the thread that they wait for. With
+`OMP_WAIT_POLICY=passive`, which the command line sets, they sleep.
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+from benchmarks.timing import Line, at_most, in_a_process, shown
+from benchmarks.training import Shape, step_seconds
+
+BUSY = "while True: pass"
+SHAPE = Shape(64, 2, 1024, 128, 8, head_size=16)
+
+
+def busy(quick: bool) -> list[Line]:
+    """Updates of class moments, a sweep over pairs, and training steps."""
+    found = {}
+    for policy in ("passive", "active"):
+        with _policy(policy):
+            alone = in_a_process("benchmarks.busy", "in_process", 1, quick)
+            with _other_work():
+                found[policy] = (alone, in_a_process("benchmarks.busy", "in_process", 2, quick))
+    lines = []
+    for what in ("update", "sweep", "step"):
+        one, two = (seconds[what] for seconds in found["passive"])
+        spinning = found["active"][1][what] / found["active"][0][what]
+        times = {"ours": shown(two), "limit": shown(one), "baseline": f"spinning {spinning:.1f} ×"}
+        lines.append(at_most(f"busy machine, {what}: two threads × one alone", two / one, 3, **times))
+    return lines
+
+
+def in_process(threads: int, quick: bool) -> dict[str, float]:
+    """Median seconds of each kind of work with this number of threads."""
+    from collapselab.core.moments import ClassMoments
+    from collapselab.core.pairs import pair_statistics
+
+    torch.set_num_threads(threads)
+    generator = torch.Generator().manual_seed(0)
+    features, labels = torch.randn(2048, 256, generator=generator), torch.randint(0, 5000, (2048,), generator=generator)
+    moments = ClassMoments.empty(5000, 256)
+    points = torch.randn(2000, 256, generator=generator, dtype=torch.float64)
+    variances = torch.rand(2000, generator=generator, dtype=torch.float64)
+    turns = 5 if quick else 15
+    return {
+        "update": _median(lambda: moments.update(features, labels), turns=4 * turns),
+        "sweep": _median(lambda: pair_statistics(points, variances), turns=turns),
+        "step": statistics.median(step_seconds(SHAPE, 2 * turns + 3)[3:]),
+    }
+
+
+def _median(run: Callable[[], object], *, turns: int) -> float:
+    seconds = []
+    for _ in range(turns + 2):
+        start = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds[2:])
+
+
+@contextmanager
+def _other_work() -> Iterator[None]:
+    processes = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(2)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def _policy(policy: str) -> Iterator[None]:
+    before = os.environ.get("OMP_WAIT_POLICY")
+    os.environ["OMP_WAIT_POLICY"] = policy
+    try:
+        yield
+    finally:
+        del os.environ["OMP_WAIT_POLICY"]
+        if before is not None:
+            os.environ["OMP_WAIT_POLICY"] = before
+
+
+ALL = {"busy": busy}

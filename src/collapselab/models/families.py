@@ -1,0 +1,160 @@
+"""The families of models by name: what width and depth mean for the heads, the feed-forward size and the layers.
+
+A further one is a function and an entry. The function imports the library itself: the names are shown by the command
+line, which must stay quick.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from collapselab.errors import ModelError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+MAX_HEADS = 16
+
+
+@final
+@dataclass(frozen=True)
+class Sizes:
+    """What a model is built from, whatever its family."""
+
+    width: int
+    depth: int
+    vocabulary: int
+    positions: int
+    tied: bool = True
+    dropout: float = 0.0
+    """For every dropout of the family."""
+    end_of_text: int | None = None
+    """Both begins and ends a text."""
+    head_size: int | None = None
+    """Numbers in a head of attention; None for 16 heads."""
+
+    @property
+    def heads(self) -> int:
+        """Width / head size, at least one; without a head size 16, or the largest power of two that divides the width.
+
+        ModelError if the head size does not divide the width.
+        """
+        size, width = self.head_size, self.width
+        if size is None:
+            return min(MAX_HEADS, width & -width)
+        if size < 1 or (width > size and width % size):
+            raise ModelError(f"head_size: {size} does not divide the width {width:,}. Choose one that does.")
+        return max(1, width // size)
+
+    @property
+    def tokens(self) -> dict[str, int | None]:
+        """The settings about tokens, which every configuration of the library has by the same names.
+
+        No model gets a padding token: some families freeze its row at zero, and blocks are never padded.
+        """
+        return {
+            "vocab_size": self.vocabulary,
+            "tie_word_embeddings": self.tied,
+            "bos_token_id": self.end_of_text,
+            "eos_token_id": self.end_of_text,
+            "pad_token_id": None,
+        }
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """Width, depth and positions by the names that the library knows them by."""
+        return {
+            "hidden_size": self.width,
+            "num_hidden_layers": self.depth,
+            "max_position_embeddings": self.positions,
+        }
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What every family takes."""
+        return {**self.lengths, **self.tokens, "num_attention_heads": self.heads}
+
+    def check_rotary(self, family: str) -> None:
+        """ModelError if a head has an odd number of numbers, for a family that turns them in pairs."""
+        size = self.width // self.heads
+        if size % 2:
+            fitting = "an even width" if self.head_size else f"a multiple of {2 * MAX_HEADS}"
+            raise ModelError(
+                f"{family}: width {self.width:,} makes heads of {size} numbers, and positions turn them in pairs. "
+                f"Choose {fitting}."
+            )
+
+
+def _gpt_neo(sizes: Sizes) -> "PreTrainedConfig":
+    """The paper's: 4·width feed-forward; global and local layers in turn."""
+    from transformers import GPTNeoConfig
+
+    pairs, rest = divmod(sizes.depth, 2)
+    pattern = [[["global", "local"], pairs], [["global"], rest]]
+    return GPTNeoConfig(
+        intermediate_size=4 * sizes.width,
+        attention_types=[[kinds, times] for kinds, times in pattern if times],
+        window_size=256,
+        activation_function="gelu_new",
+        resid_dropout=sizes.dropout,
+        embed_dropout=sizes.dropout,
+        attention_dropout=sizes.dropout,
+        **sizes.common,
+    )
+
+
+def _gpt2(sizes: Sizes) -> "PreTrainedConfig":
+    from transformers import GPT2Config
+
+    dropout = sizes.dropout
+    return GPT2Config(resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=dropout, **sizes.common)
+
+
+def _llama(sizes: Sizes) -> "PreTrainedConfig":
+    from transformers import LlamaConfig
+
+    sizes.check_rotary("llama")
+    return LlamaConfig(
+        intermediate_size=32 * -(-sizes.width // 12),  # 8/3 of the width, in steps of 32
+        rms_norm_eps=1e-5,
+        attention_dropout=sizes.dropout,
+        **sizes.common,
+    )
+
+
+def _pythia(sizes: Sizes) -> "PreTrainedConfig":
+    from transformers import GPTNeoXConfig
+
+    sizes.check_rotary("pythia")
+    head_size = sizes.width // sizes.heads
+    turned = max(2, head_size // 8 * 2)  # a quarter of each head turns with the position, in whole pairs
+    return GPTNeoXConfig(
+        intermediate_size=4 * sizes.width,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": turned / head_size},
+        attention_dropout=sizes.dropout,
+        hidden_dropout=sizes.dropout,
+        **sizes.common,
+    )
+
+
+def _qwen3(sizes: Sizes) -> "PreTrainedConfig":
+    from transformers import Qwen3Config
+
+    sizes.check_rotary("qwen3")
+    return Qwen3Config(
+        num_key_value_heads=max(1, sizes.heads // 2),
+        head_dim=sizes.width // sizes.heads,
+        intermediate_size=3 * sizes.width,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e6},
+        attention_dropout=sizes.dropout,
+        **sizes.common,
+    )
+
+
+FAMILIES: "dict[str, Callable[[Sizes], PreTrainedConfig]]" = {
+    "gpt-neo": _gpt_neo,
+    "gpt2": _gpt2,
+    "llama": _llama,
+    "pythia": _pythia,
+    "qwen3": _qwen3,
+}

@@ -1,0 +1,50 @@
+"""What is imported before anything is computed: which modules, not how long they take, which a busy machine decides."""
+
+import subprocess
+import sys
+
+LISTING = """
+import sys
+before = set(sys.modules)
+{code}
+print("\\n".join(sorted(set(sys.modules) - before)), file=sys.stderr)
+"""
+HELP = """
+sys.argv = ["collapselab", "--help"]
+from collapselab.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code
+"""
+LIBRARIES = {"torch", "transformers", "numpy", "pandas", "pydantic", "pyarrow", "scipy", "altair", "yaml", "datasets"}
+PARSERS = {"markdown_it", "pygments", "typer.rich_utils", "rich.markdown", "rich.traceback"}
+"""What typer would import to show a help text, which takes as long as all the rest."""
+
+
+def imported(code: str) -> tuple[set[str], str]:
+    """The modules that code imports, and what it prints."""
+    command = [sys.executable, "-c", LISTING.format(code=code)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(done.stderr.split()), done.stdout
+
+
+def test_the_package_imports_nothing_but_itself() -> None:
+    modules, _ = imported("import collapselab")
+    assert "collapselab" in modules
+    assert {name for name in modules if name.startswith("collapselab.")} == set()
+    assert not modules & (LIBRARIES | {"typing", "re", "dataclasses"})
+
+
+def test_the_help_imports_no_library_that_it_does_not_show() -> None:
+    modules, shown = imported(HELP)
+    assert "collapselab.cli.train" in modules
+    assert "Many models, and what they say" in shown
+    assert not modules & (LIBRARIES | PARSERS)
+    assert not modules & {"collapselab.disk", "collapselab.core", "collapselab.records", "collapselab.corpus"}
+
+
+def test_public_names_are_imported_when_they_are_used() -> None:
+    modules, shown = imported("import collapselab; print(sorted(collapselab.METRICS)[:2])")
+    assert "torch" in modules
+    assert "agreement" in shown
