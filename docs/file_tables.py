@@ -13,6 +13,7 @@ from collapselab.analysis.statements import STATEMENTS
 from collapselab.analysis.stored import SummaryRecord
 from collapselab.record import Record
 from collapselab.records.corpus import CorpusRecord
+from collapselab.records.facts import Facts, explained
 from collapselab.records.run import CheckpointRecord, RunRecord, StepEntry
 from collapselab.records.suite import FailureRecord, SuiteRecord
 from collapselab.records.tables import TABLES, TablesRecord
@@ -67,6 +68,7 @@ FILE_TABLES: dict[str, Callable[[], str]] = {
     "corpus.json": keys(CorpusRecord),
     "run.json": keys(RunRecord),
     "training.json": keys(CheckpointRecord),
+    "facts": lambda: _table("key", explained(Facts)),
     "log.jsonl": lambda: _table("key", meanings(StepEntry)),
     "suite.json": keys(SuiteRecord),
     "failed": keys(FailureRecord),

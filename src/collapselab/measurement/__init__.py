@@ -8,6 +8,7 @@
     forward_pass.py        the model runs on every block; its features are added to sums.py, layer by layer
     nearest_centre.py      NC4: the output layer beside the nearest centre of every layer
     catalogue.py           sums → the metrics of every layer, split and bin
+    tables.py              FILLERS: further tables that are filled while a model is measured
     half_sample.py         whether values still change with the number of tokens
     bootstrap.py           intervals from the sums of groups of blocks
     make_result.py         values → rows and facts;  show.py prints them

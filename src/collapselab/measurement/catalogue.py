@@ -5,7 +5,7 @@ are listed with the last layer.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -43,10 +43,11 @@ Measurements = dict[Key, Measurement]
 @final
 @dataclass
 class Values:
-    """All measurements of a model, and those of the null."""
+    """All measurements of a model, those of the null, and the rows of further tables by their name."""
 
     measured: Measurements = field(default_factory=dict)
     nulls: Measurements = field(default_factory=dict)
+    tables: dict[str, list[Any]] = field(default_factory=dict)
 
 
 def layer_values(

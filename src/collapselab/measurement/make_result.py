@@ -38,7 +38,7 @@ def make_result(
         "seconds": seconds,
         **_bootstrap_facts(values, resamples),
     }
-    return Result(rows, facts)
+    return Result(rows, facts, {name: table for name, table in values.tables.items() if table})
 
 
 def _rows(plan: MeasurePlan, values: Values, resamples: Resamples | None) -> list[Row]:

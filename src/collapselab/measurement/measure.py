@@ -29,6 +29,7 @@ from collapselab.measurement.open_model import OpenedModel, open_module, open_so
 from collapselab.measurement.plan import MeasurePlan, MeasureRequest, Split, make_plan
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sums import LAST, LayerKey, Sums
+from collapselab.measurement.tables import MeasuredLayer, fill_tables
 from collapselab.models.find import checkpoint_model, find_models
 from collapselab.records.measurement import Result, Results, check_suffix, write
 from collapselab.records.options import Options
@@ -224,5 +225,6 @@ def _add_layer(plan: MeasurePlan, split: Split, key: LayerKey, moments: ClassMom
         values.nulls |= measured
         return
     values.measured |= measured
+    fill_tables(values.tables, MeasuredLayer(plan, split, key.layer, moments))
     if plan.options.null:  # metrics of the output layer alone do not depend on labels: their null is their value
         values.nulls |= {name: value for name, value in measured.items() if name.metric in of_the_head()}

@@ -5,14 +5,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from pydantic import JsonValue, ValidationError
 
 from collapselab.disk import document_text, read_document, sha256, write_document, written_whole
 from collapselab.errors import ConfigError, DamagedError
 from collapselab.records.facts import Facts, parsed_facts
-from collapselab.records.tables import RESULTS, Row, to_frame
+from collapselab.records.tables import RESULTS, TABLES, Row, to_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +41,13 @@ class Result:
 
     rows: list[Row]
     facts: Facts
+    further: dict[str, list[Any]] = field(default_factory=dict)
+    """The rows of further tables, by the name of the table in `TABLES`."""
+
+    @property
+    def tables(self) -> dict[str, list[Any]]:
+        """The rows of every table that the measurement filled, by the name of the table."""
+        return {"results": self.rows, **self.further}
 
     @property
     def name(self) -> str:
@@ -57,6 +64,12 @@ class Result:
     def to_frame(self) -> "pd.DataFrame":
         """The rows as a pandas table with the columns of results.csv."""
         return to_frame(self.rows)
+
+    def frame(self, table: str = "results") -> "pd.DataFrame":
+        """A table as a DataFrame: `result.frame("results")`; KeyError if the measurement did not fill it."""
+        if table not in self.tables:
+            raise KeyError(f"{table}: no table of this measurement. It has {', '.join(self.tables)}.")
+        return TABLES[table].frame(self.tables[table])
 
     def to_json(self) -> str:
         """One JSON document with a checksum; a number that JSON does not have (an infinite perplexity) is null."""
@@ -80,14 +93,23 @@ class Result:
     def _load(cls, path: Path) -> "Result":
         document = read_document(path, unchecked=True)
         try:
-            return cls([Row(**row) for row in document["rows"]], parsed_facts(document["facts"]))
+            further = {
+                name: [TABLES[name].row(**cells) for cells in rows]
+                for name, rows in document.get("tables", {}).items()
+                if name in TABLES  # a later version may have more
+            }
+            return cls([Row(**row) for row in document["rows"]], parsed_facts(document["facts"]), further)
         except (ValueError, KeyError, TypeError) as error:
             what = _first_error(error) if isinstance(error, ValidationError) else str(error)
             raise DamagedError(f"{path}: not a measurement ({what}). Delete it and measure again.") from error
 
     def _document(self) -> dict[str, JsonValue]:
-        rows: list[JsonValue] = [asdict(row) for row in self.rows]
-        return {"format": 2, "facts": _as_json(self.facts), "rows": _as_json(rows)}
+        document = {"format": 2, "facts": _as_json(self.facts), "rows": _as_json([asdict(row) for row in self.rows])}
+        if self.further:
+            document["tables"] = {
+                name: [_as_json(dict(TABLES[name].cells(row))) for row in rows] for name, rows in self.further.items()
+            }
+        return document
 
 
 _loaded: dict[Path, tuple[tuple[int, int, int], Result]] = {}

@@ -167,7 +167,7 @@ def _measured_rows(
     if why := outdated((row.metric, row.version) for row in result.rows):
         tables.refused.append(f"{path}: {why}. Its rows are left out; `suite run` measures again.")
         return {}
-    return {"results": result.rows}
+    return result.tables
 
 
 def _add_failure(rows: list[Run], failure: Failure, tables: SuiteTables) -> None:
