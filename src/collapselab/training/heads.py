@@ -6,24 +6,31 @@ imports torch itself: the names are checked where settings are read, which must 
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from collapselab.errors import ConfigError
 
 if TYPE_CHECKING:
     from torch import Generator
 
-    from collapselab.training.settings import Settings
+
+class HeadSettings(Protocol):
+    """The settings that a head is made from."""
+
+    @property
+    def head(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
 
 
-def _learned(model: Any, settings: "Settings", generator: "Generator") -> None:
+def _learned(model: Any, settings: HeadSettings, generator: "Generator") -> None:
     """As it is built: trained with the rest."""
 
 
-HEADS: dict[str, Callable[[Any, "Settings", "Generator"], None]] = {"learned": _learned}
+HEADS: dict[str, Callable[[Any, HeadSettings, "Generator"], None]] = {"learned": _learned}
 
 
-def make_head(model: Any, settings: "Settings") -> None:
+def make_head(model: Any, settings: HeadSettings) -> None:
     """Give the model the output layer that the settings name."""
     import hashlib
 
