@@ -111,10 +111,40 @@ class Geometry:
 
     def centred_blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """The centred means, a block of classes at a time."""
-        rows = max(1, BLOCK_BYTES // (8 * self.dim))
-        for start in range(0, self.classes, rows):
-            now = slice(start, start + rows)
+        for now in self._blocks():
             yield now, self.means[now] - self.centre
+
+    def _blocks(self) -> Iterator[slice]:
+        rows = max(1, BLOCK_BYTES // (8 * self.dim))
+        return (slice(start, start + rows) for start in range(0, self.classes, rows))
+
+    @cached_property
+    def token_mean(self) -> Tensor:
+        """The mean of all features of the kept classes (dim,): a class counts by its tokens."""
+        return (self.counts.to(self.means.dtype) / self.tokens) @ self.means
+
+    @cached_property
+    def between_tokens(self) -> float:
+        """tr Σ_B: mean over tokens of the squared distance from their class mean to the mean of all features."""
+        self.at_least(2)
+        return (
+            sum(
+                float(self.counts[now].double() @ lengths(self.means[now] - self.token_mean).square())
+                for now in self._blocks()
+            )
+            / self.tokens
+        )
+
+    @cached_property
+    def total_covariance(self) -> Tensor:
+        """Σ_T = Σ_W + Σ_B (dim, dim): the covariance of all features of the kept classes."""
+        self.at_least(2)
+        _ = self.scatter  # raises the reason where squares leave the range of float64
+        covariance = self.within_covariance.clone()
+        for now in self._blocks():
+            block = self.means[now] - self.token_mean
+            covariance.addmm_((block * (self.counts[now] / self.tokens)[:, None]).T, block)
+        return covariance
 
     @cached_property
     def norms(self) -> Tensor:

@@ -5,16 +5,18 @@ Numbers of two versions are never compared: a measurement of an earlier version 
 
 from collections.abc import Iterable, Sequence
 
-from collapselab.core.metrics import METRICS
+from collapselab.core.metrics import FIRST, METRICS
 
 
 def outdated(measured: Iterable[tuple[str, int]]) -> str | None:
     """Why these pairs of metric and version are not today's catalogue; None if they are.
 
-    A metric that the catalogue no longer has does not matter; one that it has and the measurement lacks does.
+    A metric that the catalogue no longer has does not matter; nor does one that was added to it later. One that it has
+    had from the first and the measurement lacks does.
     """
     found = set(measured)
-    lacking = [name for name in METRICS if name not in {metric for metric, _ in found}]
+    names = {metric for metric, _ in found}
+    lacking = [name for name, metric in METRICS.items() if metric.since == FIRST and name not in names]
     if lacking:
         more = f" and {len(lacking) - 1:,} more" if len(lacking) > 1 else ""
         return f"it lacks the metric {lacking[0]}{more}"
