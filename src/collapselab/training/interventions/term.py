@@ -21,7 +21,8 @@ import torch
 from torch import Generator, Tensor
 
 from collapselab.models.taps import OutputLayer
-from collapselab.training.interventions import INTERVENTIONS, Step
+from collapselab.training.interventions import INTERVENTIONS, Penalty, Step
+from collapselab.training.interventions.classes import Classes
 from collapselab.training.interventions.dose import FIRST_STEPS, Dose
 
 SPEED = 1 / 20
@@ -34,6 +35,7 @@ class Tokens(NamedTuple):
     features: Tensor
     labels: Tensor
     sequences: Tensor
+    classes: Classes
     head: OutputLayer
 
 
@@ -88,13 +90,14 @@ class Term:
             self.factor = self.dose.dose * math.exp(self._average)
         self._drawing, self._permuting = self._generator("penalty"), self._generator("sham")
 
-    def penalty(self, tokens: Tokens, total: Callable[[Tensor], Tensor]) -> Tensor | None:
+    def penalty(self, tokens: Tokens, total: Callable[[Tensor], Tensor]) -> Penalty | Tensor | None:
         """R of these tokens, None where it cannot act on them."""
-        labels = tokens.labels
+        features, labels, sequences, classes, head = tokens
         if self.dose.sham:
             labels = labels[torch.randperm(len(labels), generator=self._permuting).to(labels.device)]
+            classes = Classes(features, labels, vocabulary=classes.vocabulary)
         return self.intervention.penalty(
-            Step(tokens.features, labels, tokens.sequences, tokens.head, self.number, self._drawing, self.kept, total)
+            Step(features, labels, sequences, classes, head, self.number, self._drawing, self.kept, total)
         )
 
     def end_step(self, of_loss: float, of_penalty: float, value: float | None) -> Compared:
