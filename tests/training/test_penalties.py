@@ -417,15 +417,21 @@ def test_sequences_may_differ_in_length(name: str) -> None:
     assert_close(of_features(found, given), torch.autograd.grad(value, features)[0])
 
 
+@pytest.mark.parametrize(("vocabulary", "tokens"), [(20_000, 256), (500, 73)])
 @pytest.mark.parametrize("name", ["simreg", "disperse"])
-def test_of_a_long_sequence_256_tokens_are_drawn(name: str) -> None:
+def test_of_a_long_sequence_some_tokens_are_drawn_more_where_the_step_is_large(
+    name: str, vocabulary: int, tokens: int
+) -> None:
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(700, DIM, generator=generator, dtype=torch.float64)
     labels = torch.randint(0, 5, (700,), generator=generator)
-    given = replace(world(), features=features, labels=labels, sequences=(torch.arange(700) >= 600).long())
+    weight = torch.ones(vocabulary, DIM, dtype=torch.float64)
+    given = replace(
+        world(), features=features, labels=labels, sequences=(torch.arange(700) >= 600).long(), weight=weight
+    )
     touched = of_features(penalty(name, given), given).any(1)
-    assert int(touched[:600].sum()) == 256
-    assert int(touched[600:].sum()) == 100
+    assert int(touched[:600].sum()) == tokens
+    assert int(touched[600:].sum()) == min(tokens, 100)
 
 
 def test_rows_beyond_the_number_compared_are_drawn_at_every_step() -> None:

@@ -88,6 +88,8 @@ class Objective:
         """Choose the terms of this step; `number` steps were taken before it."""
         self.sums = [_TermSums(term) for term in self.terms if number in term.computed]
         self.of_loss = _LossSums()
+        for term in self.terms:
+            term.live_text = ""
         for one in self.sums:
             one.term.begin_step(number)
 
@@ -107,6 +109,10 @@ class Objective:
         """What the log says of the interventions since its last line, as in within/lambda."""
         lines = ((term.name, term.log_values()) for term in self.terms)
         return {f"{name}/{what}": value for name, values in lines for what, value in values.items()}
+
+    def live_texts(self) -> list[str]:
+        """What the step just taken was for each intervention, in a few words."""
+        return [text for term in self.terms if (text := term.live_text)]
 
     def state_tensors(self) -> dict[str, Tensor]:
         """What must be restored for the training to continue to the same bits."""

@@ -25,12 +25,11 @@ def penalty(step: Step) -> Penalty | None:
         return None
     rows, number = directions(step.features.detach()[drawn.places]), len(drawn.places)
     cosines = (rows.units @ rows.units.transpose(1, 2)).clamp_(-NEARLY_ONE, NEARLY_ONE)
-    powers = cosines.acos().div_(-math.pi * TEMPERATURE).exp_().mul_(drawn.pairs)
-    totals = powers.sum((1, 2), keepdim=True)
-    value = (totals / drawn.pairs.sum((1, 2), keepdim=True)).log().mean()
-    inside = cosines.abs() < NEARLY_ONE
-    of_cosines = powers.div_(totals * (math.pi * TEMPERATURE * number)).mul_(inside)
-    of_cosines.mul_(cosines.square_().neg_().add_(1).rsqrt_())
+    powers = drawn.only_pairs(cosines.acos().div_(-math.pi * TEMPERATURE).exp_(), 0.0)
+    totals = powers.sum((1, 2))
+    value = (totals / drawn.pairs).log().mean()
+    slopes = (1 - cosines.square()).rsqrt_().masked_fill_(cosines.abs_() >= NEARLY_ONE, 0.0)  # of −arccos
+    of_cosines = powers.mul_(slopes).div_((math.pi * TEMPERATURE * number) * totals[:, None, None])
     of_units = (of_cosines @ rows.units).mul_(2)
     return Penalty(value, of_features=spread(rows.gradient(of_units), drawn.places, step.features))
 

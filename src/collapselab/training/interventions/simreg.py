@@ -14,6 +14,8 @@ TEMPERATURE = 0.1
 @closed_form
 def penalty(step: Step) -> Penalty | None:
     """∂R/∂cos_ij = (softmax_ij − [j ∈ P(i)] / |P(i)|) / (τ anchors)."""
+    import torch
+
     from collapselab.training.interventions.sequences import drawn_tokens, spread
     from collapselab.training.interventions.unit_rows import directions
 
@@ -21,20 +23,21 @@ def penalty(step: Step) -> Penalty | None:
     if drawn is None:
         return None
     labels = step.labels[drawn.places]
-    positive = (labels[:, :, None] == labels[:, None, :]).logical_and_(drawn.pairs)
+    positive = drawn.only_pairs((labels[:, :, None] == labels[:, None, :]).to(step.features.dtype), 0.0)
     number = positive.sum(2, keepdim=True)
-    anchor = number > 0
-    anchors = int(anchor.sum())
-    if not anchors:
+    anchor = (number > 0).to(number.dtype)
+    anchors = anchor.sum()
+    if not anchors > 0:
         return None
     rows = directions(step.features.detach()[drawn.places])
-    scaled = (rows.units @ rows.units.transpose(1, 2)).div_(TEMPERATURE)
-    targets = positive / number.clamp(min=1)
-    scaled.masked_fill_(~drawn.pairs, float("-inf"))
-    logs = scaled.logsumexp(2, keepdim=True)
-    value = (logs * anchor).nan_to_num(neginf=0.0).sum() - (scaled.masked_fill(~positive, 0.0) * targets).sum()
-    of_cosines = scaled.sub_(logs).exp_().nan_to_num_().sub_(targets).mul_(anchor / (TEMPERATURE * anchors))
-    of_units = (of_cosines + of_cosines.transpose(1, 2)) @ rows.units
+    cosines = rows.units @ rows.units.transpose(1, 2)
+    targets = positive.div_(number.clamp_(min=1))
+    pulls = (cosines * targets).sum()  # targets of a token without any positive are zero
+    powers = drawn.only_pairs(cosines.sub_(1).div_(TEMPERATURE).exp_(), 0.0)  # no cosine is above 1
+    totals = powers.sum(2, keepdim=True).clamp_(min=torch.finfo(powers.dtype).tiny)
+    value = ((totals.log() + 1 / TEMPERATURE) * anchor).sum() - pulls / TEMPERATURE
+    of_cosines = powers.mul_(anchor / totals).sub_(targets).div_(TEMPERATURE * anchors)
+    of_units = of_cosines @ rows.units + of_cosines.transpose(1, 2) @ rows.units
     gradient = spread(rows.gradient(of_units), drawn.places, step.features)
     return Penalty(value / anchors, of_features=gradient)
 

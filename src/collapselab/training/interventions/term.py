@@ -76,6 +76,8 @@ class Term:
         self.idle_steps = 0
         self.factor = 0.0
         """λ of the step."""
+        self.live_text = ""
+        """What the last step was, in a few words; empty in a step in which the intervention has no part."""
         self._first: list[float] = []
         self._average: float | None = None
         self._line = _Line()
@@ -108,11 +110,14 @@ class Term:
             self._line.penalties += 1
             self._line.penalty += value
         ratio = of_loss / of_penalty if of_penalty else 0.0
+        shown = "cannot act" if value is None else f"{value:.3g}"
+        rho = self.factor / ratio if ratio else 0.0
+        self.live_text = f"{self.name} {shown} (λ {self.factor:+.2g}, ρ {rho:+.2g})"
         idle = value is None or ratio == 0
         if idle:
             self.idle_steps += 1
         elif math.isfinite(ratio):
-            self._line.rho += self.factor / ratio
+            self._line.rho += rho
             self._follow(math.log(ratio))
         return Compared(self.name, of_loss, of_penalty, value, idle and self.idle_steps == 1)
 
