@@ -166,7 +166,7 @@ def decisions(quick: bool) -> list[Line]:
 
     found = in_turns({"ours": lambda: decider.choices(features), "limit": products}, turns=3 if quick else 7, warm_up=1)
     times = {"ours": shown(found["ours"]), "limit": shown(found["limit"])}
-    return [at_most("decisions: × their two products", found["ours"] / found["limit"], 1.3, **times)]
+    return [at_most("decisions: × their two products", found["ours"] / found["limit"], 1.2, **times)]
 
 
 ALL = {"moments": moments, "pairs": pairs, "decisions": decisions}
