@@ -12,7 +12,7 @@ from torch import Tensor
 
 from collapselab.core.scale import binary_exponent, lengths
 
-BLOCK_BYTES = 16 << 20
+BLOCK_BYTES = 4 << 20
 """Size of the blocks of rows that are taken at once."""
 
 
@@ -44,7 +44,7 @@ class Vectors:
 
     def at(self, index: Tensor | slice) -> Tensor:
         """These rows, in memory of their own."""
-        rows = self._take(index).to(torch.float64, copy=isinstance(index, slice))
+        rows = self._take(index).double()
         if self._divisors is not None:
             rows /= self._divisors[index, None]
         return rows.mul_(2.0**-self.exponent) if self.exponent else rows
@@ -52,7 +52,7 @@ class Vectors:
     def _take(self, index: Tensor | slice) -> Tensor:
         if self._chosen is not None:
             return self._table.index_select(0, self._chosen[index])
-        return self._table[index] if isinstance(index, slice) else self._table.index_select(0, index)
+        return self._table[index].clone() if isinstance(index, slice) else self._table.index_select(0, index)
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """All rows, a block at a time."""
