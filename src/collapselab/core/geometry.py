@@ -20,7 +20,7 @@ from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Missing, ReasonCode
 from collapselab.core.pairs import PairStatistics, Progress, Summary, pair_statistics
 from collapselab.core.scale import SMALLEST, lengths, scaled
-from collapselab.core.vectors import Vectors
+from collapselab.core.vectors import Vectors, add_gram
 
 
 @final
@@ -125,7 +125,7 @@ class Geometry:
             raise Missing(ReasonCode.NO_COVARIANCE, "the pooled covariance was not collected; ask for covariance=True.")
         others = torch.ones_like(self.moments.counts, dtype=torch.bool)
         others[self.kept] = False
-        if self.moments.scatter[others].any():
+        if others.any() and self.moments.scatter[others].any():
             raise Missing(ReasonCode.NO_COVARIANCE, "the pooled covariance also covers classes that are not kept.")
         return scaled(pooled, -2 * self.exponent) / self.tokens
 
@@ -135,13 +135,8 @@ class Geometry:
         self.at_least(2)
         gram = self.centre.new_zeros(self.dim, self.dim)
         for _, block in self.centred_blocks():
-            gram.addmm_(block.T, block)
+            add_gram(gram, block)
         return gram
-
-    @cached_property
-    def power(self) -> float:
-        """Σ |μ|² + Σ σ², to which the rounding of the features is relative."""
-        return sum(float(block.square().sum()) for _, block in self.means.blocks()) + float(self.variances.sum())
 
     def _rounding(self, largest: float) -> float:
         """Eigenvalues of the Gram matrix up to this may have been made by rounding alone, if this is the largest.
@@ -151,7 +146,8 @@ class Geometry:
         """
         if not largest > 0:
             raise Missing(ReasonCode.COINCIDENT, "all class means coincide.")
-        of_features = (4 * self.moments.unit) ** 2 * self.power
+        power = float(self.gram.trace() + self.classes * self.centre.square().sum() + self.variances.sum())
+        of_features = (4 * self.moments.unit) ** 2 * power  # Σ |μ|² + Σ σ² is what they are relative to
         if largest <= of_features:
             raise Missing(ReasonCode.COINCIDENT, "the class means differ by no more than the rounding of the features.")
         return max(self.dim * torch.finfo(torch.float64).eps * largest, of_features)

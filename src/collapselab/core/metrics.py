@@ -18,6 +18,7 @@ from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Missing, Need, ReasonCode
 from collapselab.core.pairs import Progress
 from collapselab.core.scale import SMALLEST, times_power_of_two
+from collapselab.core.vectors import add_gram
 
 Direction = Literal["falls", "rises", "approaches"]
 Result = float | tuple[float, int]
@@ -213,7 +214,7 @@ def duality_error(geometry: Geometry) -> float:
     overlap = 0.0
     for now, block in geometry.centred_blocks():
         rows = head.at(now)
-        gram.addmm_(rows.T, rows)
+        add_gram(gram, rows)
         overlap += float(torch.sum(rows * block))
     norm = math.sqrt(max(0.0, float(gram.mul_(geometry.gram).sum())))
     return frame_error(overlap, norm, geometry.classes)

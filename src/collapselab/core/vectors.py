@@ -15,6 +15,9 @@ from collapselab.core.scale import binary_exponent, lengths
 BLOCK_BYTES = 4 << 20
 """Size of the blocks of rows that are taken at once."""
 
+PANEL = 128
+"""Columns of a product of rows with themselves that are computed at once; below four of them the whole is faster."""
+
 
 @final
 class Vectors:
@@ -68,3 +71,15 @@ class Vectors:
     def lengths(self) -> Tensor:
         """Euclidean length of each row."""
         return torch.cat([lengths(block) for _, block in self.blocks()])
+
+
+def add_gram(gram: Tensor, rows: Tensor, *, alpha: float = 1.0) -> None:
+    """gram += alpha · rowsᵀ rows for a symmetric matrix (dim, dim), of which half is computed and copied."""
+    dim = len(gram)
+    if dim < 4 * PANEL:
+        gram.addmm_(rows.T, rows, alpha=alpha)
+        return
+    for start in range(0, dim, PANEL):
+        stop = min(start + PANEL, dim)
+        gram[start:stop, start:].addmm_(rows[:, start:stop].T, rows[:, start:], alpha=alpha)
+        gram[stop:, start:stop] = gram[start:stop, stop:].T
