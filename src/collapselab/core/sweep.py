@@ -9,7 +9,7 @@ from torch import Tensor
 
 from collapselab.core.cloud import Cloud, Facts, inverse
 from collapselab.core.pair_sums import Sums, Total, sum_of, sum_of_logs, sum_of_squares
-from collapselab.core.scale import binary_exponent, lengths, squared_lengths
+from collapselab.core.scale import SMALLEST, binary_exponent, lengths, squared_lengths
 
 NEAR = 0.1
 """In float32, pairs of directions with 1 - cos below this are computed again in float64."""
@@ -19,6 +19,9 @@ MOST_NEAR = 1 / 32
 
 AGAIN_PAIRS, AGAIN_BYTES = 1 << 16, 2 << 20
 """Pairs that wait to be computed again, and the size of the points that are read for some of them at once."""
+
+CHUNK = 64
+"""Neighbouring pairs among which near ones are looked for at once."""
 
 WIDEST, SHORTEST = 2.0**10, 2.0**-20
 """Largest ratio of norms in a tile of float32, and the smallest norm over the largest of all."""
@@ -44,7 +47,7 @@ class Table:
         self.facts = cloud.facts.narrow(self.exponent) if self.narrow else cloud.facts
         self.directions = cloud.table(dtype)
         self._of_thread = threading.local()
-        self.columns, self.rows = max(1, tile), max(1, tile // 4 if self.narrow else tile // 2)
+        self.columns, self.rows = max(1, tile), max(1, tile // 2)
 
     @property
     def near(self) -> float:
@@ -177,19 +180,18 @@ class _Sweep:
 
     def _near_pairs(self, tile: _Tile) -> Tensor:
         """Flat indices of the pairs that rounding may have made wrong; the chords get their divisors."""
-        cloud, near = self.cloud, []
-        if tile.x.amin() * cloud.typical < tile.near:
-            near.append(tile.x < tile.near / cloud.typical)
+        cloud, left, right = self.cloud, tile.left, tile.right
+        near = [_below(tile.x, tile.near / cloud.typical)]
         if not cloud.centred:
-            near.append(tile.squares <= 0)
+            near.append(_below(tile.squares, SMALLEST))
         if cloud.uncentred:
-            left, right = tile.left, tile.right
             if tile.chords.amin() < tile.near * tile.longest**2:
-                bound = torch.add(left.norm.square(), right.norm.square(), out=tile.scratch).mul_(tile.near)
-                near.append(tile.chords < bound)
+                bound = torch.add(left.norm.square() * tile.near, right.norm.square() * tile.near, out=tile.scratch)
+                near.append(_below(torch.sub(tile.chords, bound, out=tile.scratch), 0.0))
             unit = 2 * cloud.typical_uncentred
             tile.chords.mul_(left.inverse_length / unit).mul_(right.inverse_length)
-        return _flat_indices(near)
+        near = [at for at in near if len(at)]
+        return torch.unique(torch.cat(near)) if len(near) > 1 else near[0] if near else left.row.new_empty(0)
 
     def _leave(self, at: Tensor, tile: _Tile) -> None:
         """Leave these pairs of a tile, each once, to be computed again."""
@@ -274,11 +276,15 @@ def _alike(left: Tensor, right: Tensor) -> bool:
     return shortest >= max(SHORTEST, longest / WIDEST)
 
 
-def _flat_indices(masks: list[Tensor]) -> Tensor:
-    mask = masks[0] if masks else torch.zeros(0, dtype=torch.bool)
-    for other in masks[1:]:
-        mask = mask.logical_or_(other)
-    return mask.view(-1).nonzero().squeeze(1)
+def _below(values: Tensor, bound: float) -> Tensor:
+    """Flat indices of the values below the bound, which are few: most chunks are seen to have none by their minimum."""
+    flat = values.view(-1)
+    whole = len(flat) // CHUNK * CHUNK
+    chunks = flat[:whole].view(-1, CHUNK)
+    some = (chunks.amin(1) < bound).nonzero().squeeze(1)
+    chunk, place = (chunks[some] < bound).nonzero().unbind(1)
+    rest = (flat[whole:] < bound).nonzero().squeeze(1)
+    return torch.cat([some[chunk] * CHUNK + place, rest + whole])
 
 
 def _fill(values: Tensor, at: Tensor, value: float) -> None:
