@@ -14,6 +14,8 @@ from collapselab.records.facts import SplitFacts
 from collapselab.records.measurement import Key, Result, Results
 from collapselab.records.tables import Row
 
+MOST_COLUMNS = 6
+"""Of a table of layers or bins: what a terminal of 80 columns has room for."""
 CHANGING = "†"
 """The mark of a value that twice the tokens would change too much."""
 
@@ -64,7 +66,8 @@ def _model(result: Result, initial: Result | None) -> RenderableType:
     }
     for title, rows in others.items():
         if rows:
-            parts += [Text(""), Text(title, style="bold"), _grid(rows, title)]
+            parts += [Text(""), Text(title, style="bold")]
+            parts += [_with_nulls(rows)] if title.startswith("validation") else _grids(rows)
     reasons = sorted({f"{row.metric}: {row.why}" for row in last if row.why})
     parts += [Text(f"– {reason}", style="dim") for reason in reasons]
     parts += [Text(f"! {warning['text']}", style="yellow") for warning in result.facts.get("warnings", [])]
@@ -143,18 +146,28 @@ def _catalogue(rows: list[Row], result: Result, initial: Result | None) -> Table
     return table
 
 
-def _grid(rows: list[Row], title: str) -> Table:
-    """Metrics down, and across what the rows differ in; a value, and its null below the validation split."""
-    if title.startswith("validation"):
-        table = Table("metric", "value", "null", box=None, header_style="bold")
-        for row in rows:
-            table.add_row(row.metric, _number(row.value), _number(row.null))
-    else:
-        across = list(dict.fromkeys(row.bin if row.bin != "all" else row.layer for row in rows))
+def _with_nulls(rows: list[Row]) -> Table:
+    table = Table("metric", "value", "null", box=None, header_style="bold")
+    for row in rows:
+        table.add_row(row.metric, _number(row.value), _number(row.null))
+    return _right_aligned(table)
+
+
+def _grids(rows: list[Row]) -> list[Table]:
+    """Metrics down, layers or bins across; several tables where there are more of them than a line can hold."""
+    names = list(dict.fromkeys(row.bin if row.bin != "all" else row.layer for row in rows))
+    values = {(row.metric, row.bin if row.bin != "all" else row.layer): row.value for row in rows}
+    tables = []
+    for start in range(0, len(names), MOST_COLUMNS):
+        across = names[start : start + MOST_COLUMNS]
         table = Table("metric", *across, box=None, header_style="bold")
         for metric in dict.fromkeys(row.metric for row in rows):
-            values = {row.bin if row.bin != "all" else row.layer: row.value for row in rows if row.metric == metric}
-            table.add_row(metric, *(_number(values.get(name)) for name in across))
+            table.add_row(metric, *(_number(values.get((metric, name))) for name in across))
+        tables.append(_right_aligned(table))
+    return tables
+
+
+def _right_aligned(table: Table) -> Table:
     for column in table.columns[1:]:
         column.justify = "right"
     return table
