@@ -21,6 +21,9 @@ from records.test_tables import changed
 from report.suites import name_corpus, write_suite
 from report.test_report import Page
 
+DEAD = 2**22 + 1
+"""Larger than any process id that Linux gives."""
+
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 SMALL: dict[str, Any] = {"widths": (32,), "depths": (1, 2), "decays": (0.0,), "metrics": ("agreement",), "failures": 1}
 
@@ -98,6 +101,16 @@ def test_a_disk_that_refuses_is_one_message_and_exit_2(
     assert len(messages) == 1
     assert words in messages[0]
     assert not list(suite.rglob(".*.tmp")), "nothing half-written is left"
+
+
+def test_what_killed_commands_left_is_removed_by_the_next_ones(suite: Path) -> None:
+    (suite / "analysis").mkdir()
+    left = [suite / "analysis" / f".relate.csv.{DEAD}.tmp", suite / f".report.html.{DEAD}.tmp"]
+    for path in left:
+        path.write_text("half")
+    report(suite)
+    assert not [path for path in left if path.exists()]
+    assert (suite / "analysis" / "relate.csv").is_file()
 
 
 def test_a_file_in_place_of_the_folder_analysis_is_one_message(
