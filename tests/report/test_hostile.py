@@ -14,6 +14,7 @@ from collapselab import cli
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError, CorpusError, DiskError, UserError
+from collapselab.records.tables import StoredTables
 from collapselab.report.provenance import corpus_of, provenance
 from collapselab.report.report import report
 from collapselab.report.story import Story, load_story
@@ -164,7 +165,7 @@ def test_an_odd_record_of_a_run_is_left_out(suite: Path, content: bytes) -> None
 def test_a_name_that_no_file_can_have_is_left_out(suite: Path) -> None:
     story = load_story(suite)
     run = {**story.runs[0], "run": "x" * 5000}
-    long = Story(story.directory, type(story.tables)([run], [], {}), None, None, "nothing yet")
+    long = Story(story.directory, StoredTables({"runs": [run]}, {}), None, None, "nothing yet")
     assert provenance(long).records == 0
 
 
