@@ -151,7 +151,7 @@ def test_an_odd_record_of_a_run_is_left_out(suite: Path, content: bytes) -> None
 def test_a_name_that_no_file_can_have_is_left_out(suite: Path) -> None:
     story = load_story(suite)
     run = {**story.runs[0], "run": "x" * 5000}
-    long = Story(story.directory, type(story.tables)([run], [], {}), None, None, "nothing yet")
+    long = Story(story.directory, type(story.tables)({"runs": [run]}, {}), None, None, "nothing yet")
     assert provenance(long).records == 0
 
 
