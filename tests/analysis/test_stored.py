@@ -129,7 +129,7 @@ def test_a_write_that_is_interrupted_leaves_nothing_that_fits(folder: Path, monk
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("collapselab.analysis.stored.write_document", die)
+    monkeypatch.setattr("collapselab.analysis.stored.SummaryRecord.write", die)
     with pytest.raises(KeyboardInterrupt):
         analyze(folder, permutations=99)
     assert read_analysis(folder, read_tables(folder)) is None

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
+
+from pydantic import JsonValue
 
 from collapselab.errors import ConfigError, ModelError
 from collapselab.records.options import Options
@@ -131,7 +133,9 @@ def run_name(settings: Settings, corpus_key: str) -> str:
     length = f"n{settings.steps}" if settings.steps else f"e{settings.epochs or 1:g}"
     parts = [f"{family}{settings.depth:02}x{settings.width:04}", length]
     parts += [
-        _marked(name, values[name]) for name in NAME_MARKS if name in values and values[name] != _usual(name, settings)
+        _marked(name, values[name], settings)
+        for name in NAME_MARKS
+        if name in values and values[name] != _usual(name, settings)
     ]
     return "-".join([*parts, identity(values, corpus_key)])
 
@@ -143,7 +147,7 @@ def described(settings: Settings) -> str:
     return ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in chosen)
 
 
-def _usual(name: str, settings: Settings) -> Any:
+def _usual(name: str, settings: Settings) -> object:
     if name == "batch":
         return None if settings.batch_tokens else paper_batch(settings.width, settings.depth)
     return settings.seed if name == "data_seed" else _DEFAULTS[name]
@@ -152,15 +156,15 @@ def _usual(name: str, settings: Settings) -> Any:
 _DEFAULTS = {name: field.default for name, field in Settings.model_fields.items()}
 
 
-def _marked(name: str, value: Any) -> str:
+def _marked(name: str, value: JsonValue, settings: Settings) -> str:
     if name == "tied":
         return "untied"
     if name == "intervene":
-        return "-".join(dose.mark for dose in parse_doses(value))[:LONGEST_MARK].rstrip("-.")
+        return "-".join(dose.mark for dose in parse_doses(settings.intervene))[:LONGEST_MARK].rstrip("-.")
     return f"{NAME_MARKS[name]}{value:g}" if isinstance(value, float) else f"{NAME_MARKS[name]}{value}"
 
 
-_known_architectures: dict[tuple[Any, ...], "Architecture"] = {}
+_known_architectures: dict[tuple[object, ...], "Architecture"] = {}
 
 
 def _architecture(settings: Settings, corpus: CorpusFacts) -> "Architecture":
