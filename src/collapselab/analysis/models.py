@@ -21,7 +21,7 @@ from collapselab.analysis.regime import Regime
 from collapselab.core.metrics import METRICS
 from collapselab.errors import ConfigError, RunError, did_you_mean
 from collapselab.records.table import Cell
-from collapselab.records.tables import RUNS, Row, Run, StoredTables, read_tables, required_files, to_frame
+from collapselab.records.tables import RESULTS, RUNS, Row, Run, StoredTables, read_tables, required_files
 
 Floats = NDArray[np.float64]
 BETTER = {"val_loss": -1, "train_loss": -1, "perplexity": -1, "val_accuracy": 1}
@@ -198,7 +198,7 @@ def _text(value: Cell) -> str:
 
 def _with_metrics(frame: pd.DataFrame, rows: list[Row], metrics: tuple[str, ...]) -> pd.DataFrame:
     keys = pd.MultiIndex.from_frame(frame[["run", "checkpoint"]])
-    results = to_frame(rows).set_index(["run", "checkpoint", "metric"])
+    results = RESULTS.frame(rows).set_index(["run", "checkpoint", "metric"])
     columns = {}
     for metric in metrics:
         of_metric = results.xs(metric, level="metric").reindex(keys)

@@ -94,9 +94,10 @@ class Batch:
         self.attention = None
         if own.attention is not None and filler.attention is not None:
             self.attention = _filled(own.attention, filler.attention, size)
-        last = _Labels(forward, self.samples.last, blocks, layer="last")
-        same = self.samples.below is self.samples.last
-        self.labels = ByLayer(last, last if same else _Labels(forward, self.samples.below, blocks, layer="below"))
+        last, below = self.samples.last, self.samples.below  # of the same blocks; below they may skip positions
+        of_last = _Labels(forward, last, blocks, own.labels, layer="last")
+        of_below = of_last if below is last else _Labels(forward, below, blocks, own.labels, layer="below")
+        self.labels = ByLayer(of_last, of_below)
 
     def run(self) -> None:
         """Run the model and add the features of each layer."""
@@ -182,9 +183,10 @@ class _Labels:
     ignored instead, since all processes need features of one shape.
     """
 
-    def __init__(self, forward: ForwardPass, sample: Sample, blocks: range, *, layer: str) -> None:
+    def __init__(self, forward: ForwardPass, sample: Sample, blocks: range, labels: Tensor, *, layer: str) -> None:
+        """`labels` are those of whole blocks (blocks, length - 1)."""
         self.forward, self.first, self.width, self.layer = forward, sample.first, sample.labels_per_block, layer
-        self.own = sample.labels(blocks.start, blocks.stop)
+        self.own = labels[:, sample.first :]
         flat = self.own.reshape(-1)
         all_sampled = sample.split.lengths is None
         self._used = None if all_sampled else (flat != IGNORED).nonzero().squeeze(1)

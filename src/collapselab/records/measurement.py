@@ -14,7 +14,7 @@ from collapselab.core.metrics import METRICS
 from collapselab.disk import document_text, read_document, sha256, write_document, written_whole
 from collapselab.errors import ConfigError, DamagedError
 from collapselab.records.facts import Facts
-from collapselab.records.tables import RESULTS, TABLES, Row, RowsByTable, to_frame
+from collapselab.records.tables import RESULTS, TABLES, Row, RowsByTable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +80,7 @@ class Result:
 
     def to_frame(self) -> "pd.DataFrame":
         """The rows as a pandas table with the columns of results.csv."""
-        return to_frame(self.rows)
+        return RESULTS.frame(self.rows)
 
     def frame(self, table: str = "results") -> "pd.DataFrame":
         """A table as a DataFrame: `result.frame("results")`; KeyError if the measurement did not fill it."""
@@ -174,7 +174,7 @@ class Results:
 
     def to_frame(self) -> "pd.DataFrame":
         """The rows of all models as one pandas table."""
-        return to_frame(self.rows)
+        return RESULTS.frame(self.rows)
 
     def to_json(self) -> str:
         """One JSON document with all results."""

@@ -22,7 +22,7 @@ from collapselab.records.csv_file import read_bytes, shown, write_bytes
 from collapselab.records.table import Column, Kind, Table, check_cell
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 HASHES = "tables.json"
 FORMAT = 1
@@ -160,11 +160,6 @@ class TablesRecord(TypedDict):
     """The sha256 of each table, by the name of its file."""
     made_from: list[Source]
     """The files behind them: `file` and `sha256` of each."""
-
-
-def to_frame(rows: Iterable[Row]) -> "pd.DataFrame":
-    """The rows as a pandas table with the columns of `results.csv`; what is missing is NaN."""
-    return RESULTS.frame(rows)
 
 
 @final
