@@ -91,7 +91,7 @@ def measure(
         skip_positions=skip_positions,
     )
     processes = Processes.joined()
-    found = measured(
+    results = measured(
         model,
         corpus,
         options=options,
@@ -107,10 +107,10 @@ def measure(
     if not processes.first:
         return
     if as_json:
-        print(found.to_json())
+        print(results.to_json())
     else:
-        Console().print(shown(found))
-    if isinstance(found, Results) and found.failures:
+        Console().print(shown(results))
+    if isinstance(results, Results) and results.failures:
         raise typer.Exit(1)
 
 

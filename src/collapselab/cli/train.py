@@ -113,7 +113,7 @@ def train(
         report_to=report_to,
     )
     if as_json:
-        print(json.dumps({"run": str(out), "checkpoints": [one.model_dump(mode="json") for one in made]}))
+        print(json.dumps({"run": str(out), "checkpoints": [checkpoint.model_dump(mode="json") for checkpoint in made]}))
     else:
         _print_checkpoints(out, made)
 
@@ -156,9 +156,11 @@ def _print_checkpoints(out: Path, made: "list[CheckpointRecord]") -> None:
     table = Table(
         "checkpoint", "step", "train loss", "val loss", "val accuracy", "perplexity", box=None, header_style="bold"
     )
-    for one in made:
-        losses = (_shown(getattr(one, name)) for name in ("train_loss", "val_loss", "val_accuracy", "perplexity"))
-        table.add_row(escape(one.checkpoint), f"{one.step:,}", *losses)
+    for checkpoint in made:
+        losses = (
+            _shown(getattr(checkpoint, name)) for name in ("train_loss", "val_loss", "val_accuracy", "perplexity")
+        )
+        table.add_row(escape(checkpoint.checkpoint), f"{checkpoint.step:,}", *losses)
     for column in table.columns:
         column.justify = "right"
     console = Console()

@@ -97,8 +97,8 @@ class Row:
         if self.bin != "all" and (ends is None or int(ends[1]) > int(ends[2])):
             raise ValueError(f"bin is {shown(self.bin)}; it is all, or LOW-HIGH with LOW not above HIGH.")
         if (self.value is None) != (self.why is not None):
-            both = "neither" if self.value is None else f"{self.value} and {self.why!r}"
-            raise ValueError(f"{self.metric} has a value or a reason why not; found {both}.")
+            cells = "neither" if self.value is None else f"{self.value} and {self.why!r}"
+            raise ValueError(f"{self.metric} has a value or a reason why not; found {cells}.")
 
 
 def columns_of(row: type) -> dict[str, Column]:

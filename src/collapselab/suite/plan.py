@@ -122,8 +122,8 @@ def plan_suite(
         advance(1)
     if same > 3:
         warnings.append(f"{same - 3:,} more runs are the same as one before.")
-    found = list(entries.values())
-    return SuitePlan(found, [*warnings, *_short_trainings(found), *_uneven_shares(found, suite)], impossible)
+    runs = list(entries.values())
+    return SuitePlan(runs, [*warnings, *_short_trainings(runs), *_uneven_shares(runs, suite)], impossible)
 
 
 def run_name(settings: Settings, corpus_key: str) -> str:
@@ -181,19 +181,19 @@ def _architecture(settings: Settings, corpus: CorpusFacts) -> "Architecture":
 
 def _short_trainings(entries: list[Entry]) -> list[str]:
     """Warnings where a batch is larger than an epoch, or an epoch is a few batches and not a whole number of them."""
-    found = []
+    warnings = []
     for entry in entries:
         planned = entry.planned
         if planned.batch > planned.blocks:
-            found.append(
+            warnings.append(
                 f"{entry.name}: a batch of {planned.batch} is more than the {planned.blocks:,} blocks of an epoch."
             )
         elif planned.blocks % planned.batch and planned.blocks < 10 * planned.batch:
-            found.append(
+            warnings.append(
                 f"{entry.name}: {planned.blocks:,} blocks are not a whole number of batches of {planned.batch}; "
                 f"an epoch ends inside its last one."
             )
-    return found if len(found) <= 3 else [*found[:3], f"{len(found) - 3:,} more runs have such batches."]
+    return warnings if len(warnings) <= 3 else [*warnings[:3], f"{len(warnings) - 3:,} more runs have such batches."]
 
 
 def _uneven_shares(entries: list[Entry], suite: Suite) -> list[str]:

@@ -85,8 +85,8 @@ def is_shipped(name: str | Path) -> bool:
 
 def shipped_names() -> list[str]:
     """The names of the recipes that come with the package."""
-    found = (entry.name for entry in _shipped_folder().iterdir())
-    return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
+    files = (entry.name for entry in _shipped_folder().iterdir())
+    return sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml"))
 
 
 def load_suite(name: str | Path, *, scale: str = "full") -> Suite:
@@ -238,8 +238,8 @@ class _Recipe:
             self.written.fail((*path, "zip", name), "is in the grid too. Leave one out.")
         lengths = {name: len(values) for name, values in zipped.items()}
         if len(set(lengths.values())) > 1:
-            found = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-            self.written.fail((*path, "zip"), f"its lists need the same length, but {found} values.")
+            listed = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            self.written.fail((*path, "zip"), f"its lists need the same length, but {listed} values.")
         self._count_runs(path, max(lengths.values(), default=1) * math.prod(map(len, axes.values())))
         return _Grid(path, base, axes, zipped)
 
