@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from collapselab.cli.options import JsonOption
+from collapselab.errors import ConfigError
 from collapselab.models.families import FAMILIES
 from collapselab.training.heads import HEADS
 from collapselab.training.interventions import INTERVENTIONS
@@ -46,13 +47,22 @@ def train(
     tied: Annotated[bool, typer.Option(help="Output layer = input embeddings.", rich_help_panel=MODEL)] = True,
     dropout: Annotated[float, typer.Option(help="Every dropout of the family.", rich_help_panel=MODEL)] = 0.0,
     head: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
-            help=f"What becomes of the output layer: {', '.join(HEADS)}.",
+            metavar="NAME",
+            help=f"What becomes of the output layer: {', '.join(HEADS)}. [default: learned]",
             autocompletion=lambda incomplete: [name for name in HEADS if name.startswith(incomplete)],
             rich_help_panel=MODEL,
         ),
-    ] = "learned",
+    ] = None,
+    donor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="The finished run, or a checkpoint, whose output layer the heads of donors take.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
     context: Annotated[
         int | None, typer.Option(help="Positions. [default: the corpus's block]", rich_help_panel=MODEL)
     ] = None,
@@ -85,11 +95,16 @@ def train(
     optimizer: Annotated[
         str,
         typer.Option(
-            help=f"{', '.join(OPTIMIZERS)}. `adam`: decay coupled with the gradient (L2).",
+            help=f"{', '.join(OPTIMIZERS)}. `adam`: decay coupled with the gradient (L2). `coupled-adam`: one second "
+            "moment for all rows of the (un)embedding.",
             autocompletion=lambda incomplete: [name for name in OPTIMIZERS if name.startswith(incomplete)],
             rich_help_panel=OPTIMISER,
         ),
     ] = "adamw",
+    coupling: Annotated[
+        float,
+        typer.Option(help="Share of the decay in the gradient: 0 is `adamw`, 1 `adam`.", rich_help_panel=OPTIMISER),
+    ] = 0.0,
     schedule: Annotated[
         Literal["linear", "cosine", "constant"],
         typer.Option(help="How the rate goes down.", rich_help_panel=OPTIMISER),
@@ -141,6 +156,7 @@ def train(
 
     given = {name: value for name, value in locals().items() if name in Settings.model_fields}
     given["intervene"] = intervene or ()
+    given["head"] = _only_head(head or ["learned"])
     made = run(
         settings_from(given),
         corpus,
@@ -189,6 +205,13 @@ def sample(
         device=device,
     )
     print(json.dumps(texts, ensure_ascii=False) if as_json else "\n\n".join(texts))
+
+
+def _only_head(names: list[str]) -> str:
+    first, *others = dict.fromkeys(names)
+    if others:
+        raise ConfigError(f"head: {first} and {others[0]} are both given. A model has one output layer: choose one.")
+    return first
 
 
 def _print_checkpoints(out: Path, made: "list[CheckpointRecord]") -> None:

@@ -84,12 +84,15 @@ class LanguageTrainer(Trainer):
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Decay for matrices and embeddings alone, as the library groups them; frozen parameters are in no group."""
-        decayed = set(self.get_decay_parameter_names(self.bare))
-        named = {name: p for name, p in self.bare.named_parameters() if p.requires_grad}
-        groups = [
-            {"params": [p for name, p in named.items() if name in decayed], "weight_decay": self.settings.weight_decay},
-            {"params": [p for name, p in named.items() if name not in decayed], "weight_decay": 0.0},
-        ]
+        names = set(self.get_decay_parameter_names(self.bare))
+        trained = [(name in names, p) for name, p in self.bare.named_parameters() if p.requires_grad]
+        with_rows = {id(self.bare.get_input_embeddings().weight), id(self.head.weight)}
+        groups = []
+        for decays in (True, False):
+            params = [p for decayed, p in trained if decayed == decays]
+            vocabulary = [position for position, p in enumerate(params) if id(p) in with_rows]
+            decay = self.settings.weight_decay if decays else 0.0
+            groups.append({"params": params, "weight_decay": decay, "vocabulary": vocabulary})
         self.optimizer = OPTIMIZERS[self.settings.optimizer](groups, self.settings)
         return self.optimizer
 
@@ -187,6 +190,8 @@ def training_arguments(
         seed=settings.seed,
         use_cpu=on_cpu,
         ddp_backend="gloo" if on_cpu and "WORLD_SIZE" in os.environ else None,
+        # an output layer of its own has its gradient from the loss: the search in the model would call it unused
+        ddp_find_unused_parameters=None if settings.tied else False,
         logging_strategy="no",
         logging_nan_inf_filter=False,
         save_strategy="no",
