@@ -16,6 +16,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "coupled-adam": {"optimizer": "coupled-adam", "tied": False},
     "coupling": {"coupling": 0.5, "weight_decay": 0.5},
     "frozen-code": {"head": "frozen-code", "tied": False},
+    "class-means": {"head": "class-means", "tied": False},
+    "sphere": {"head": "sphere", "tied": False},
 }
 
 

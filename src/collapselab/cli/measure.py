@@ -49,6 +49,15 @@ def measure(
         int,
         typer.Option(help="First positions of every block that layers below the last leave out.", rich_help_panel=WHAT),
     ] = 1,
+    push: Annotated[
+        str | None,
+        typer.Option(
+            metavar="α,…",
+            help="Loss, calibration and agreement if features move by α toward the class means that the model expects, "
+            "as in `-0.3,0.3`; `default`: seven from -0.3 to 0.3.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the sample, the null and the resamples.", rich_help_panel=WHAT)] = 0,
     device: Annotated[str, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:1`.", rich_help_panel=RUNNING)] = "auto",
     dtype: Annotated[
@@ -122,6 +131,7 @@ def measure(
         seed=seed,
         shard_classes=shard_classes,
         skip_positions=skip_positions,
+        push=push,
     )
     processes = Processes.joined()
     found = measured(

@@ -97,9 +97,9 @@ def _trainer(
     args: TrainingArguments,
 ) -> LanguageTrainer:
     model = build_model(config, seed=settings.seed)
-    make_head(model, settings, counts=corpus.train.counts)
+    upkeep = make_head(model, settings, counts=corpus.train.counts)
     with _tensorboard_in(folder):
-        return LanguageTrainer(model, corpus.train, settings, planned, args)
+        return LanguageTrainer(model, corpus.train, settings, planned, args, upkeep)
 
 
 def _train(

@@ -20,6 +20,7 @@ from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainingArgu
 from collapselab.corpus.blocks import Split
 from collapselab.models.scores import LogitSpace, mask_inputs
 from collapselab.models.taps import features, output_layer
+from collapselab.training.heads.upkeep import Upkeep
 from collapselab.training.objective import Objective
 from collapselab.training.optimizers import OPTIMIZERS
 from collapselab.training.settings import Plan, Settings
@@ -35,12 +36,18 @@ class LanguageTrainer(Trainer):
     """Trains on an endless stream of blocks, from `start` on, with the loss that never holds tokens × vocabulary."""
 
     def __init__(
-        self, model: PreTrainedModel, split: Split, settings: Settings, plan: Plan, args: TrainingArguments
+        self,
+        model: PreTrainedModel,
+        split: Split,
+        settings: Settings,
+        plan: Plan,
+        args: TrainingArguments,
+        upkeep: Upkeep | None = None,
     ) -> None:
         super().__init__(model=model, args=args)
         self.remove_callback(PrinterCallback)
         self.bare, self.split, self.settings, self.plan = model, split, settings, plan
-        self.start = 0
+        self.start, self.upkeep = 0, upkeep
         self.step_loss: Tensor | None = None
         self.grad_norm: float | None = None
         self.head, self.space = output_layer(model), LogitSpace()
@@ -74,7 +81,10 @@ class LanguageTrainer(Trainer):
     ) -> Any:
         ids = inputs["input_ids"]
         mask = mask_inputs(model, inputs.get("attention_mask"), ids.device)
-        loss = self.step_objective(features(model, ids, **mask)[:, :-1], inputs["next_tokens"])
+        entering, labels = features(model, ids, **mask)[:, :-1], inputs["next_tokens"]
+        if self.upkeep is not None:
+            self.upkeep.observe(entering.detach().reshape(-1, entering.shape[-1]), labels.reshape(-1))
+        loss = self.step_objective(entering, labels)
         return loss * inputs["share"] if "share" in inputs else loss
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -94,6 +104,8 @@ class LanguageTrainer(Trainer):
             decay = self.settings.weight_decay if decays else 0.0
             groups.append({"params": params, "weight_decay": decay, "vocabulary": vocabulary})
         self.optimizer = OPTIMIZERS[self.settings.optimizer](groups, self.settings)
+        if (upkeep := self.upkeep) is not None:
+            self.optimizer.register_step_post_hook(lambda *_: upkeep.after_step(self._total))
         return self.optimizer
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
@@ -103,6 +115,13 @@ class LanguageTrainer(Trainer):
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)  # type: ignore[no-untyped-call]
         self.grad_norm = float(norm)
         return norm
+
+    def _total(self, tensor: Tensor) -> Tensor:
+        """The sum of a tensor over all processes."""
+        if self.args.world_size > 1:
+            tensor = tensor.clone()
+            torch.distributed.all_reduce(tensor)
+        return tensor
 
     def _add_up_tied_gradients(self) -> None:
         """Let an embedding that is the output layer too add its rows to that layer's gradient.

@@ -1,7 +1,8 @@
 """Frozen output layers whose rows are constructed.
 
-All rows have the root mean square norm of the rows that the library initialises: beside `frozen-init`, only directions
-differ. They limit the logits: what a learned layer does by longer rows, the features must do.
+Directions have length 1: with features of length √D, as a norm gives them, logits have a standard deviation of about 1
+at first. Rows as the library initialises them (`frozen-init`) are several times shorter. Frozen, they keep logits so
+small that little can be learned: `frozen-sphere` has the same geometry without that.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -26,12 +27,12 @@ def as_initialised(model: Any, inputs: object, generator: "Generator") -> None:
 
 def on_the_sphere(model: Any, inputs: object, generator: "Generator") -> None:
     """Directions that are independent and uniform."""
-    _freeze_directions(model, _random_directions(model, generator))
+    freeze(model, _random_directions(model, generator))
 
 
 def spread(model: Any, inputs: object, generator: "Generator") -> None:
     """Directions that are far from each other."""
-    _freeze_directions(model, spread_rows(_random_directions(model, generator), generator))
+    freeze(model, spread_rows(_random_directions(model, generator), generator))
 
 
 def simplex_frame(model: Any, inputs: object, generator: "Generator") -> None:
@@ -44,7 +45,7 @@ def simplex_frame(model: Any, inputs: object, generator: "Generator") -> None:
     contrasts = torch.ones(classes, classes - 1, dtype=torch.float64).triu_()  # Helmert's: orthogonal, each of sum 0
     contrasts[1:].diagonal().copy_(-steps)
     frame = contrasts / (steps * (steps + 1)).sqrt()
-    _freeze_directions(model, torch.nn.functional.normalize(frame @ turned[: classes - 1], dim=1))
+    freeze(model, torch.nn.functional.normalize(frame @ turned[: classes - 1], dim=1))
 
 
 def spread_rows(directions: "Tensor", generator: "Generator") -> "Tensor":
@@ -85,9 +86,3 @@ def _random_directions(model: Any, generator: "Generator") -> "Tensor":
     return torch.nn.functional.normalize(
         torch.randn(model.get_output_embeddings().weight.shape, generator=generator), dim=1
     )
-
-
-def _freeze_directions(model: Any, directions: "Tensor") -> None:
-    weight = model.get_output_embeddings().weight.detach()
-    norm = float(weight.double().square().sum(1).mean().sqrt())
-    freeze(model, norm * directions)
