@@ -37,6 +37,14 @@ def measure(
     skip_positions: Annotated[
         int, what_option(help="First positions of every block that layers below the last leave out.")
     ] = 1,
+    push: Annotated[
+        str | None,
+        what_option(
+            metavar="α,…",
+            help="Loss, calibration and agreement if features move by α toward the class means that the model expects, "
+            "as in `-0.3,0.3`; `default`: seven from -0.3 to 0.3.",
+        ),
+    ] = None,
     seed: Annotated[int, what_option(help="Of the sample, the null and the resamples.")] = 0,
     device: Annotated[str, running_option(help="`auto`, `cpu`, `cuda` or `cuda:1`.")] = "auto",
     dtype: Annotated[
@@ -89,6 +97,7 @@ def measure(
         seed=seed,
         shard_classes=shard_classes,
         skip_positions=skip_positions,
+        push=push,
     )
     processes = Processes.joined()
     results = measured(

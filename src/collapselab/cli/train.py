@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from collapselab.cli.options import JsonOption, beginning, panel
+from collapselab.errors import ConfigError
 from collapselab.models.families import FAMILIES
 from collapselab.training.heads import HEADS
 from collapselab.training.interventions import INTERVENTIONS
@@ -39,9 +40,19 @@ def train(
     tied: Annotated[bool, model_option(help="Output layer = input embeddings.")] = True,
     dropout: Annotated[float, model_option(help="Every dropout of the family.")] = 0.0,
     head: Annotated[
-        str,
-        model_option(help=f"What becomes of the output layer: {', '.join(HEADS)}.", autocompletion=beginning(HEADS)),
-    ] = "learned",
+        list[str] | None,
+        model_option(
+            metavar="NAME",
+            help=f"What becomes of the output layer: {', '.join(HEADS)}. [default: learned]",
+            autocompletion=beginning(HEADS),
+        ),
+    ] = None,
+    donor: Annotated[
+        str | None,
+        model_option(
+            metavar="RUN", help="The finished run, or a checkpoint, whose output layer the heads of donors take."
+        ),
+    ] = None,
     context: Annotated[int | None, model_option(help="Positions. [default: the corpus's block]")] = None,
     epochs: Annotated[float | None, length_option(help="Passes over the data, fractions allowed. [default: 1]")] = None,
     steps: Annotated[int | None, length_option(help="Or optimiser steps.")] = None,
@@ -64,10 +75,15 @@ def train(
     optimizer: Annotated[
         str,
         optimiser_option(
-            help=f"{', '.join(OPTIMIZERS)}. `adam`: decay coupled with the gradient (L2).",
+            help=f"{', '.join(OPTIMIZERS)}. `adam`: decay coupled with the gradient (L2). `coupled-adam`: one second "
+            "moment for all rows of the (un)embedding.",
             autocompletion=beginning(OPTIMIZERS),
         ),
     ] = "adamw",
+    coupling: Annotated[
+        float,
+        optimiser_option(help="Share of the decay in the gradient: 0 is `adamw`, 1 `adam`."),
+    ] = 0.0,
     schedule: Annotated[
         Literal["linear", "cosine", "constant"], optimiser_option(help="How the rate goes down.")
     ] = "linear",
@@ -102,6 +118,7 @@ def train(
 
     given = {name: value for name, value in locals().items() if name in Settings.model_fields}
     given["intervene"] = intervene or ()
+    given["head"] = _only_head(head or ["learned"])
     made = run(
         settings_from(given),
         corpus,
@@ -150,6 +167,13 @@ def sample(
         device=device,
     )
     print(json.dumps(texts, ensure_ascii=False) if as_json else "\n\n".join(texts))
+
+
+def _only_head(names: list[str]) -> str:
+    first, *others = dict.fromkeys(names)
+    if others:
+        raise ConfigError(f"head: {first} and {others[0]} are both given. A model has one output layer: choose one.")
+    return first
 
 
 def _print_checkpoints(out: Path, made: "list[CheckpointRecord]") -> None:

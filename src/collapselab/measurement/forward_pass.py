@@ -13,6 +13,7 @@ from collapselab.errors import ModelError
 from collapselab.measurement.half_sample import Halfway
 from collapselab.measurement.nearest_centre import NearestCentres
 from collapselab.measurement.plan import MeasurePlan, Split
+from collapselab.measurement.push import Push
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sample import ByLayer, Sample
 from collapselab.measurement.sums import LAST, LayerKey, Sums
@@ -25,8 +26,8 @@ from collapselab.progress import progress
 class ForwardPass:
     """The pass of this process over a split: `ForwardPass(plan, "train").run()` are its sums.
 
-    With `centres` every token is also decided by the nearest centre; `halfway` says when the values of half the sample
-    are computed; `resume` is the folder to continue from.
+    With `centres` every token is also decided by the nearest centre, with `push` its moved features are scored.
+    `halfway` says when the values of half the sample are computed; `resume` is the folder to continue from.
     """
 
     def __init__(
@@ -36,8 +37,10 @@ class ForwardPass:
         *,
         resume: ResumeFolder | None = None,
         centres: NearestCentres | None = None,
+        push: Push | None = None,
         halfway: Halfway | None = None,
     ) -> None:
+        self.push = push
         self.plan, self.name, self.resume, self.centres, self.halfway = plan, split, resume, centres, halfway
         self.split, self.shards = plan.splits[split], plan.splits[split].shards
         scored = centres is not None or plan.options.train_loss
@@ -124,6 +127,8 @@ class Batch:
             if self.forward.scorer is not None:
                 scored = labels.own[labels.own != IGNORED]
                 self.sums.scores += self.forward.scorer.scores(labels.sampled(own), scored)
+                if self.forward.push is not None:
+                    self.forward.push.add(self.sums, labels.sampled(own), scored)
         if centres is not None:
             centres.choose(layer, own, everyones)
         else:

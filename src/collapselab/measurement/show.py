@@ -12,7 +12,7 @@ from collapselab.core.metrics import METRICS
 from collapselab.measurement.bootstrap import reliability
 from collapselab.records.facts import SplitFacts
 from collapselab.records.measurement import Key, Result, Results
-from collapselab.records.tables import Row
+from collapselab.records.tables import PushRow, Row
 
 MOST_COLUMNS = 6
 """Of a table of layers or bins: what a terminal of 80 columns has room for."""
@@ -68,6 +68,9 @@ def _model(result: Result, initial: Result | None) -> RenderableType:
         if rows:
             parts += [Text(""), Text(title, style="bold")]
             parts += [_with_nulls(rows)] if title.startswith("validation") else _grids(rows)
+    if pushed := result.tables.get("push"):
+        parts += [Text(""), Text("features moved by α toward the class means that the model expects", style="bold")]
+        parts += [_pushed(pushed), Text(_heads_of_push(pushed), style="dim")]
     reasons = sorted({f"{row.metric}: {row.why}" for row in last if row.why})
     parts += [Text(f"– {reason}", style="dim") for reason in reasons]
     parts += [Text(f"! {warning['text']}", style="yellow") for warning in result.facts.get("warnings", [])]
@@ -171,6 +174,24 @@ def _right_aligned(table: Table) -> Table:
     for column in table.columns[1:]:
         column.justify = "right"
     return table
+
+
+def _pushed(rows: list[PushRow]) -> Table:
+    """A line for each α; for the output layer and for the nearest-centre head beside it."""
+    heads, names = list(dict.fromkeys(row.head for row in rows)), ("loss", "ece", "accuracy", "agreement")
+    titles = [f"{name} ({head})" for head in heads for name in names]
+    table = Table("α", *titles, box=None, header_style="bold")
+    for alpha in dict.fromkeys(row.alpha for row in rows):
+        of_alpha = [row for row in rows if row.alpha == alpha]
+        table.add_row(f"{alpha:+g}", *(_number(getattr(row, name)) for row in of_alpha for name in names))
+    for column in table.columns:
+        column.justify = "right"
+    return table
+
+
+def _heads_of_push(rows: list[PushRow]) -> str:
+    tau = next((row.tau for row in rows if row.tau is not None), None)
+    return f"own: the output layer; centres: softmax of −τ‖h − μ‖²/2 + log π with τ = {_number(tau)}"
 
 
 def _key(row: Row) -> Key:

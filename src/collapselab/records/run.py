@@ -198,9 +198,14 @@ class RunFolder:
 
     def begin(self, record: RunRecord) -> None:
         """Write run.json, or make sure that the one there is of the same run."""
+        self.check(record)
+        if not self.exists():
+            record.write(self.path / RECORD)
+
+    def check(self, record: RunRecord) -> None:
+        """RunError where run.json is there, and is of another run."""
         old = self.record()
         if old is None:
-            record.write(self.path / RECORD)
             return
         before, now = (run.settings | {"corpus": run.corpus.hash} for run in (old, record))
         changed = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]

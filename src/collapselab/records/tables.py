@@ -101,6 +101,29 @@ class Row:
             raise ValueError(f"{self.metric} has a value or a reason why not; found {cells}.")
 
 
+@final
+@dataclass(frozen=True)
+class PushRow:
+    """What a head makes of features that are moved toward the class means which the model expects."""
+
+    run: Annotated[str, Column(Kind.NAME, "name of the run, or of the model")]
+    checkpoint: Annotated[str, Column(Kind.NAME, "its name")]
+    head: Annotated[
+        str,
+        Column(Kind.NAME, "`own` for the model's output layer, `centres` for softmax of −τ‖h − μ_c‖²/2 + log π_c"),
+    ]
+    alpha: Annotated[float, Column(Kind.NUMBER, "how far features are moved: 0 not at all, 1 onto the expected mean")]
+    tau: Annotated[float | None, Column(Kind.AMOUNT, "of `centres`, fitted to training tokens")]
+    tokens: Annotated[int, Column(Kind.COUNT, "validation tokens; for `centres` those whose class has a mean")]
+    loss: Annotated[float | None, Column(Kind.NUMBER, "mean cross-entropy in nats")]
+    ece: Annotated[float | None, Column(Kind.AMOUNT, "expected calibration error, in 15 bins of equal width")]
+    accuracy: Annotated[float | None, Column(Kind.AMOUNT, "share of tokens whose class is chosen")]
+    agreement: Annotated[
+        float | None,
+        Column(Kind.AMOUNT, "share of choices: of `own` with the nearest mean, of `centres` with the output layer"),
+    ]
+
+
 def columns_of(row: type) -> dict[str, Column]:
     """The columns of a table whose rows are a dataclass or TypedDict with `Annotated[type, Column(…)]` fields."""
     return {name: get_args(hint)[1] for name, hint in get_type_hints(row, include_extras=True).items()}
@@ -136,7 +159,14 @@ RESULTS: Table[Row] = Table(
     required=True,
     check=_mixed_versions,
 )
-TABLES: dict[str, Table[Any]] = {table.name: table for table in (RUNS, RESULTS)}
+PUSH: Table[PushRow] = Table(
+    name="push",
+    about="With `--push`, one row for each head and α: the validation tokens, their features moved toward class means.",
+    columns=columns_of(PushRow),
+    key=("run", "checkpoint", "head", "alpha"),
+    row=PushRow,
+)
+TABLES: dict[str, Table[Any]] = {table.name: table for table in (RUNS, RESULTS, PUSH)}
 """Every table, by its name, in the order in which they are read."""
 
 RUN_COLUMNS, RESULT_COLUMNS = tuple(RUNS.columns), tuple(RESULTS.columns)

@@ -17,6 +17,7 @@ from collapselab.records.options import Options
 from collapselab.records.run import identity
 from collapselab.suite.corpora import CorpusFacts
 from collapselab.suite.recipe import Suite
+from collapselab.training.heads.check import check_head
 from collapselab.training.interventions.dose import parse_doses
 from collapselab.training.settings import Plan, Settings, model_config, paper_batch, plan, resolved
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 NAME_MARKS = {
     "head_size": "h", "tied": "", "head": "", "dropout": "do", "context": "c", "batch": "b", "batch_tokens": "bt",
-    "optimizer": "", "lr": "lr", "schedule": "", "warmup": "w", "weight_decay": "wd", "clip": "clip",
+    "optimizer": "", "coupling": "r", "lr": "lr", "schedule": "", "warmup": "w", "weight_decay": "wd", "clip": "clip",
     "label_smoothing": "ls", "precision": "", "intervene": "", "seed": "s", "data_seed": "ds",
 }  # fmt: skip
 """What is written before a setting's value in the name of a run, where it is not the default."""
@@ -111,6 +112,7 @@ def plan_suite(
             planned = plan(settings, blocks=corpus.blocks, block=corpus.block, samples=corpus.samples)
             entry = Entry(run_name(settings, corpus.key), settings, corpus, planned)
             _ = entry.architecture
+            check_head(settings, vocabulary=corpus.vocabulary)
         except (ConfigError, ModelError) as error:
             impossible.append(f"run {number + 1} ({described(settings)}): {error}")
             continue

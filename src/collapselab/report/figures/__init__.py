@@ -16,6 +16,7 @@ from collapselab.report.figures.development import training
 from collapselab.report.figures.generalisation import collapse, further
 from collapselab.report.figures.heat_maps import scale
 from collapselab.report.figures.inside import bins, layers
+from collapselab.report.figures.push import push
 from collapselab.report.figures.regularisation import regularisation
 from collapselab.report.figures.seeds import seeds
 from collapselab.report.figures.specifications import specifications
@@ -62,5 +63,6 @@ FIGURES = {
     "controls": FigureEntry("fixed", 2, specifications, topics=("controls",)),
     "layers": FigureEntry("inside", 1, layers),
     "bins": FigureEntry("inside", 2, bins),
-    "classes": FigureEntry("inside", 3, classes),
+    "push": FigureEntry("inside", 3, push),
+    "classes": FigureEntry("inside", 4, classes),
 }

@@ -8,16 +8,14 @@ from dataclasses import replace
 import altair as alt
 import pandas as pd
 
-from collapselab.records.tables import Row, Run
+from collapselab.records.tables import Row
 from collapselab.report.charts.axes import value_axis
 from collapselab.report.charts.panels import Figure, Panel, width_colour
 from collapselab.report.data import Keys, View, columns, label
-from collapselab.report.story import Story
+from collapselab.report.story import Latest
 from collapselab.report.words import metric_name
 
 LAST, ALL = "last", "all"
-Latest = dict[tuple[str, str], Run]
-"""Of each run the last measured checkpoint, with its line of the table of runs."""
 Places = list[tuple[int | str, Row]]
 """Results with the layer or the bin of classes that they are about."""
 
@@ -30,7 +28,7 @@ def layers(view: View) -> Figure:
     if not measured:
         missing = "No layer but the last was measured (`--layers all` measures every one)."
         return Figure("layers", title, missing=missing)
-    chosen = _latest(story, measured)
+    chosen = story.latest(measured)
     caption = (
         "A line is a run at its last checkpoint that was measured layer by layer. Its last dot is the vector that "
         "enters the output layer, after the final norm."
@@ -53,7 +51,7 @@ def bins(view: View) -> Figure:
     rows = [row for row in rows if row.bin != ALL]
     if not rows:
         return Figure("bins", title, missing="Classes were not separated by frequency (`--bins N` does).")
-    chosen = _latest(story, {(row.run, row.checkpoint) for row in rows})
+    chosen = story.latest({(row.run, row.checkpoint) for row in rows})
     caption = "A line is a run; along it the classes are those that occur this many times in training, and no others."
     places: Places = [(row.bin, row) for row in rows if (row.run, row.checkpoint) in chosen]
     axis = alt.X(
@@ -61,17 +59,6 @@ def bins(view: View) -> Figure:
         axis=alt.Axis(labelAngle=-35, labelOverlap=False),
     )  # fmt: skip
     return _curves(view, Figure("bins", title, caption), places, axis, chosen)
-
-
-def _latest(story: Story, measured: set[tuple[str, str]]) -> Latest:
-    """Of each run the last checkpoint among these, with the run's own line."""
-    last: dict[str, Run] = {}
-    for run in story.runs:
-        if (run["run"], run["checkpoint"]) in measured:
-            before = last.get(run["run"])
-            if before is None or (run["epoch"] or 0.0) >= (before["epoch"] or 0.0):
-                last[run["run"]] = run
-    return {(run["run"], run["checkpoint"]): run for run in last.values()}
 
 
 def _bin_start(name: str) -> float:
