@@ -35,7 +35,7 @@ class Story:
     analysis: Analysis | None
     problem: str | None
 
-    def latest(self, measured: Set[tuple[str, str]]) -> Latest:
+    def latest(self, measured: set[tuple[str, str]]) -> Latest:
         """Of each run the last checkpoint among these runs and checkpoints, with its line of the table of runs."""
         last: dict[str, Run] = {}
         for run in self.runs:
