@@ -38,6 +38,7 @@ SUITES = {
     "loss": "loss",
     "training": "training",
     "laboratory": "laboratory",
+    "interventions": "interventions",
     "collecting": "measure",
     "measuring memory": "measure",
     "cost": "cost",

@@ -107,12 +107,28 @@ class _Clock(TrainerCallback):
         self.last = now
 
 
+class _Steps(TrainerCallback):
+    """Tells the objective where steps begin and end, as a run's checkpointing does."""
+
+    def __init__(self, trainer: LanguageTrainer) -> None:
+        self.trainer = trainer
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.trainer.step_objective.begin_step(state.global_step)
+
+    def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
+        self.trainer.step_objective.end_step()
+
+
 def _ours(vocabulary: int, steps: int) -> list[float]:
     return step_seconds(Shape(WIDTH, DEPTH, vocabulary, BLOCK, BATCH), steps)
 
 
-def step_seconds(shape: Shape, steps: int, **more: Any) -> list[float]:
-    """Seconds of each step of our trainer on random tokens; `more` are further settings."""
+def step_seconds(shape: Shape, steps: int, *, natural: bool = False, **more: Any) -> list[float]:
+    """Seconds of each step of our trainer on random tokens; `more` are further settings.
+
+    Tokens are uniform, or where `natural` as frequent as in a text: the n-th with a chance of 1/n.
+    """
     settings = Settings(
         width=shape.width, depth=shape.depth, head_size=shape.head_size, batch=shape.batch, steps=steps, **more
     )
@@ -120,12 +136,15 @@ def step_seconds(shape: Shape, steps: int, **more: Any) -> list[float]:
     model = build_model(shape.config, seed=0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "train.bin"
-        _ids(shape.vocabulary, shape.block).numpy().astype("uint16").tofile(path)
+        ids = _natural_ids(shape.vocabulary, shape.block) if natural else _ids(shape.vocabulary, shape.block)
+        ids.numpy().astype("uint16").tofile(path)
         counts = np.zeros((2, shape.vocabulary), dtype=np.int64)
         split = Split(path, blocks=BLOCKS, block=shape.block, id_type="uint16", counts=counts)
         device = torch.device("cpu")
         args = training_arguments(settings, plan, folder=folder, device=device, bf16=False, parts=1, report_to="none")
-        return _timed(LanguageTrainer(model, split, settings, plan, args))
+        trainer = LanguageTrainer(model, split, settings, plan, args)
+        trainer.add_callback(_Steps(trainer))
+        return _timed(trainer)
 
 
 def _plain(vocabulary: int, steps: int) -> list[float]:
@@ -169,6 +188,12 @@ STEPS: dict[str, Callable[[int, int], list[float]]] = {"ours": _ours, "plain": _
 
 def _ids(vocabulary: int, block: int = BLOCK) -> Tensor:
     return torch.randint(0, vocabulary, (BLOCKS, block), generator=torch.Generator().manual_seed(0))
+
+
+def _natural_ids(vocabulary: int, block: int) -> Tensor:
+    chances = 1 / torch.arange(1, vocabulary + 1)
+    drawn = torch.multinomial(chances, BLOCKS * block, replacement=True, generator=torch.Generator().manual_seed(0))
+    return drawn.view(BLOCKS, block)
 
 
 def _timed(trainer: Trainer) -> list[float]:

@@ -29,7 +29,9 @@ def catalogue(
     tokens = sum(len(group) for group in groups)
     centred = means - means.mean(0)
     head = weight[kept]
+    everything = np.concatenate(groups)
     values = {
+        **of_all_tokens(everything, sum(scatters)),
         **cdnv_family(means, variances),
         **scatter_family(groups, means, centred, tokens),
         "norm_cv": variation(norms(centred)),
@@ -99,6 +101,18 @@ def scatter_family(groups: list[Array], means: Array, centred: Array, tokens: in
     return {
         "scatter_ratio": np.trace(within) / np.trace(between),
         "scatter_pinv": np.trace(within @ inverse) / len(means),
+    }
+
+
+def of_all_tokens(features: Array, within: float) -> dict[str, float]:
+    """Of all features at once, whatever their class; `within` is the scatter within classes."""
+    mean = sum(features) / len(features)
+    covariance = sum(np.outer(feature - mean, feature - mean) for feature in features) / len(features)
+    values = np.linalg.eigvalsh(covariance)
+    return {
+        "within_share": within / sum(float((feature - mean) @ (feature - mean)) for feature in features),
+        "participation": sum(values) ** 2 / sum(values**2),
+        "anisotropy": float(mean @ mean) / (sum(float(feature @ feature) for feature in features) / len(features)),
     }
 
 

@@ -19,6 +19,7 @@ from frames import around, orthoplex, rotation, simplex
 
 CLASSES = 14
 MADE = {"agreement", "ncc_accuracy", "model_accuracy"}
+OF_COVARIANCE = {"scatter_pinv", "participation"}
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def test_the_value_is_that_of_the_definition(id: str, name: str) -> None:
     assert_value(measured(WORLDS[name])[id], expected(WORLDS[name])[id])
 
 
-@pytest.mark.parametrize("id", [id for id in METRICS if id != "scatter_pinv"])
+@pytest.mark.parametrize("id", [id for id in METRICS if id not in OF_COVARIANCE])
 def test_classes_below_min_count_take_part_in_nothing(id: str) -> None:
     world = drawn(6, min_count=5)
     assert_value(measured(world)[id], expected(world)[id])
@@ -158,7 +159,7 @@ def test_a_planted_fault_is_seen(id: str) -> None:
 
 # What leaves a value unchanged ---------------------------------------------------------------------------------------
 
-ORIGIN = {"logdist_uncentred_mean", "logdist_uncentred_std", "logdist_uncentred_cv"}
+ORIGIN = {"anisotropy", "logdist_uncentred_mean", "logdist_uncentred_std", "logdist_uncentred_cv"}
 HEAD_CHOICE = {"agreement", "model_accuracy"}
 UNIT = {"cdnv_k2", "lognorm_cv"}
 
@@ -257,7 +258,7 @@ SIMPLEX = {
     "agreement": 1, "ncc_accuracy": 1, "model_accuracy": 1,
     "head_norm_cv": 0, "head_cosine_mean": -1 / 7, "head_cosine_std": 0,
     "head_logdist_mean": -0.5 * math.log(2 + 2 / 7), "head_logdist_std": 0, "head_logdist_cv": 0, "head_sum": 0,
-    "effective_rank": 7,
+    "effective_rank": 7, "within_share": 0, "participation": 7, "anisotropy": 0,
 }  # fmt: skip
 
 
@@ -283,6 +284,7 @@ def test_crosses_on_a_simplex_have_the_cdnv_of_their_radius() -> None:
     assert_value(found["cdnv_k2"], variance / distance**2)
     assert_value(found["cdnv_log"], math.log(variance / distance))
     assert_value(found["scatter_ratio"], variance / (4 / 5))
+    assert_value(found["within_share"], variance / (variance + 4 / 5))
 
 
 def test_a_tight_frame_reaches_the_floor_and_nothing_goes_below() -> None:
@@ -321,7 +323,7 @@ def test_without_an_output_layer_only_its_metrics_are_missing() -> None:
     found = collapse_metrics(moments)
     missing = {id: found[id].why for id in found if found[id].value is None}
     head = {id for id in METRICS if id.startswith(("head_", "duality_"))}
-    assert set(missing) == head | MADE | {"scatter_pinv"}
+    assert set(missing) == head | MADE | OF_COVARIANCE
     assert {missing[id] for id in head} == {"no output layer was given."}
     assert {missing[id] for id in MADE} == {"no decisions were given; they are made on the validation split."}
     assert missing["scatter_pinv"] == "the pooled covariance was not collected; ask for covariance=True."
@@ -416,7 +418,7 @@ def test_a_mask_of_classes_gives_the_metrics_of_those_classes_alone() -> None:
     found = collapse_metrics(moments, weight=world.weight, bias=world.bias, decisions=decisions, classes=chosen)
     some = chosen[world.labels]
     alone = oracles.catalogue(world.features[some].numpy(), world.labels[some].numpy(), weight=world.weight.numpy())
-    for id in set(METRICS) - MADE - {"scatter_pinv"}:
+    for id in set(METRICS) - MADE - OF_COVARIANCE:
         assert_value(found[id], alone[id])
     assert found["scatter_pinv"].why == "the pooled covariance was not collected; ask for covariance=True."
     head, nearest = decider.choices(world.validation)

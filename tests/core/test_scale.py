@@ -18,8 +18,19 @@ from core.test_metrics import World, drawn, measured
 SCALES = [
     f"1e{power}" for power in (-300, -250, -200, -160, -150, -120, -77, -20, 20, 77, 120, 153, 160, 200, 250, 300)
 ]
-OF_SCATTER = {"cdnv", "cdnv_k2", "cdnv_log", "scatter_ratio", "scatter_pinv", "etf_error", "effective_rank"}
-"""Metrics that need Σ|h - μ|², which is held in the unit of the features; the last two for the features' rounding."""
+OF_SCATTER = {
+    "cdnv",
+    "cdnv_k2",
+    "cdnv_log",
+    "scatter_ratio",
+    "scatter_pinv",
+    "etf_error",
+    "effective_rank",
+    "within_share",
+    "participation",
+    "anisotropy",
+}
+"""Metrics that need Σ|h - μ|², which is held in the unit of the features; `etf_error` and `effective_rank` for the features' rounding."""
 
 RESCALED = {
     "features": lambda s: (s, 1.0, s),

@@ -4,6 +4,8 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -226,7 +228,7 @@ def test_stopped_among_its_first_steps_or_while_it_acts_it_goes_on_to_the_same_b
     after: int, corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values: dict[str, Any] = {"intervene": ["classes:-0.3:sham", "rows:+0.1@0.6-1"], "steps": 40}
-    values |= {"options": {"log_every": 4}}
+    values |= {"options": {"log_every": 4}, "clip": 0.9}
     run(corpus_folder, tmp_path / "whole", **values)
     with monkeypatch.context() as patch:
         real = Checkpointing.on_step_end
@@ -242,7 +244,30 @@ def test_stopped_among_its_first_steps_or_while_it_acts_it_goes_on_to_the_same_b
     assert_same_bits(weights(tmp_path / "whole"), weights(tmp_path / "stopped"))
     for name in ("loss", "classes/lambda", "classes/rho", "classes/penalty", "rows/lambda", "rows/rho"):
         assert logged(tmp_path / "whole", name) == logged(tmp_path / "stopped", name) != []
+    assert logged(tmp_path / "whole", "clipped") == logged(tmp_path / "stopped", "clipped")
+    assert set(logged(tmp_path / "whole", "clipped")) > {0.0}
     assert logged(tmp_path / "whole", "rows/lambda")[-1] != 0
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_the_live_line_shows_cross_entropy_penalty_factor_and_dose(
+    corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes: list[str] = []
+
+    @contextmanager
+    def noting(*_: Any, **__: Any) -> Iterator[Any]:
+        yield lambda amount, note="": notes.append(note)
+
+    monkeypatch.setattr("collapselab.training.train.progress", noting)
+    run(corpus_folder, tmp_path / "run", intervene=["norm:+0.3@0.5-0.9"], steps=60, options={"log_every": 1})
+    losses, penalties = logged(tmp_path / "run", "loss"), logged(tmp_path / "run", "norm/penalty")
+    assert [f"loss {loss:.3f}" in note for loss, note in zip(losses, notes, strict=True)] == [True] * 60
+    acting = [f"norm {penalty:.3g} (λ +" in note for penalty, note in zip(penalties[:44], notes[10:54], strict=True)]
+    assert acting == [True] * 44
+    assert "(λ +0, ρ +0)" in notes[29]
+    assert "ρ +0.2" in notes[40] or "ρ +0.3" in notes[40]
+    assert not any("norm" in note for note in notes[:10] + notes[54:])
 
 
 class Crash(BaseException):

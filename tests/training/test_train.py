@@ -28,6 +28,7 @@ from collapselab.records.run import RunFolder
 from collapselab.training.checkpointing import Checkpointing
 from collapselab.training.settings import settings_from
 from collapselab.training.train import train
+from training.runs import logged
 
 SMALL: dict[str, Any] = {"width": 16, "depth": 2, "batch": 4, "steps": 6, "lr": 3e-3}
 
@@ -497,3 +498,17 @@ def test_on_documents_a_stopped_training_goes_on_to_the_same_bits(
             run(documents, tmp_path / "stopped")
     run(documents, tmp_path / "stopped")
     assert_same_bits(weights(tmp_path / "whole"), weights(tmp_path / "stopped"))
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.5, 100.0])
+def test_the_share_of_clipped_steps_is_logged(clip: float, corpus_folder: Path, tmp_path: Path) -> None:
+    run(corpus_folder, tmp_path / "run", clip=clip, steps=12, options={"log_every": 1})
+    norms, clipped = (logged(tmp_path / "run", name) for name in ("grad_norm", "clipped"))
+    assert clipped == [float(0 < clip < norm) for norm in norms]
+    run(corpus_folder, tmp_path / "seldom", clip=clip, steps=12, options={"log_every": 5})
+    assert logged(tmp_path / "seldom", "clipped") == [
+        sum(clipped[:5]) / 5,
+        sum(clipped[5:10]) / 5,
+        sum(clipped[10:]) / 2,
+    ]
+    assert sum(clipped) == (0 if clip != 0.5 else 12)

@@ -107,6 +107,34 @@ class Geometry:
             yield now, block.sub_(self.centre)
 
     @cached_property
+    def token_mean(self) -> Tensor:
+        """The mean of all features of the kept classes (dim,): a class counts by its tokens."""
+        return (
+            torch.stack([self.counts[now].double() @ block for now, block in self.means.blocks()]).sum(0) / self.tokens
+        )
+
+    @cached_property
+    def between_tokens(self) -> float:
+        """tr Σ_B: mean over tokens of the squared distance from their class mean to the mean of all features."""
+        self.at_least(2)
+        squares = (
+            float(self.counts[now].double() @ lengths(block.sub_(self.token_mean)).square())
+            for now, block in self.means.blocks()
+        )
+        return sum(squares) / self.tokens
+
+    @cached_property
+    def total_covariance(self) -> Tensor:
+        """Σ_T = Σ_W + Σ_B (dim, dim): the covariance of all features of the kept classes."""
+        self.at_least(2)
+        _ = self.scatter  # raises the reason where squares leave the range of float64
+        covariance = self.within_covariance.clone()
+        for now, block in self.means.blocks():
+            block.sub_(self.token_mean)
+            covariance.addmm_((block * (self.counts[now] / self.tokens)[:, None]).T, block)
+        return covariance
+
+    @cached_property
     def norms(self) -> Tensor:
         """Norms of the centred means."""
         self.at_least(2)

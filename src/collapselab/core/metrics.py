@@ -25,6 +25,10 @@ Result = float | tuple[float, int]
 """A value, or a value and the number of pairs or tokens left out of it."""
 
 
+FIRST = "0.1.0"
+"""The version of this package whose measurements have the metrics that do not say otherwise."""
+
+
 @dataclass(frozen=True)
 class Metric:
     """One entry of the catalogue.
@@ -32,7 +36,8 @@ class Metric:
     `needs` is what it is computed from. `direction` is where the value moves as a model collapses, None where collapse
     predicts nothing. `ideal` is the value of a collapsed model where it is one number; `ideal_at` gives it also where it depends on the number of classes and
     dimensions. `version` rises when the value changes for the same input. `magnitude_shrinks` is true for a coefficient of
-    variation without a direction, since its denominator may be near 0: the paper reads it as falling to 0 in magnitude.
+    variation without a direction, since its denominator may be near 0: the paper reads it as falling to 0 in magnitude. `since` is the
+    version of this package that brought it: measurements made before lack it and are valid.
     """
 
     id: str
@@ -48,6 +53,7 @@ class Metric:
     in_paper: bool = False
     version: int = 1
     magnitude_shrinks: bool = False
+    since: str = FIRST
 
     def ideal_at(self, *, classes: int, dim: int) -> float | None:
         """The ideal for this number of kept classes and dimensions, None where there is none."""
@@ -189,6 +195,26 @@ def scatter_pinv(geometry: Geometry) -> float:
     return float((along[values > 0] / values[values > 0]).sum())
 
 
+def within_share(geometry: Geometry) -> float:
+    """tr Σ_W / tr Σ_T, a class counting by its tokens."""
+    within = float(geometry.scatter.sum()) / geometry.tokens
+    return ratio(within, within + geometry.between_tokens, "the variance of the features")
+
+
+def participation(geometry: Geometry) -> float:
+    """(tr Σ_T)² / tr Σ_T²: in how many directions features vary alike."""
+    covariance = geometry.total_covariance
+    return ratio(float(covariance.trace()) ** 2, float(covariance.square().sum()), "the variance of the features")
+
+
+def anisotropy(geometry: Geometry) -> float:
+    """‖E h‖² / E‖h‖², from the mean and the variance of all features."""
+    geometry.at_least(2)
+    mean = float(geometry.token_mean.square().sum())
+    variance = float(geometry.scatter.sum()) / geometry.tokens + geometry.between_tokens
+    return ratio(mean, mean + variance, "the mean square of the features")
+
+
 def etf_error(geometry: Geometry) -> float:
     """From the eigenvalues of Mᵀ M, of which a simplex has K - 1 equal ones: no difference of near-equal numbers."""
     values = geometry.eigenvalues
@@ -268,6 +294,7 @@ ZHU = "Zhu et al. (2021), arXiv:2105.02375"
 UNIFORM = "Liu et al. (2023), arXiv:2303.06484"
 ROY = "Roy & Vetterli (2007), EUSIPCO, 606-610"
 ZHAO = "Zhao, Cheng, Masarczyk & Lucchi (2026), arXiv:2602.16642"
+RUDMAN = "Rudman & Eickhoff (2024), arXiv:2305.19358"
 HERE = "this project"
 
 
@@ -284,6 +311,7 @@ def _entry(
     in_paper: bool = False,
     version: int = 1,
     magnitude_shrinks: bool = False,
+    since: str = FIRST,
 ) -> Metric:
     value, text, ideal_at = None, "–", None
     if isinstance(ideal, tuple):
@@ -292,7 +320,7 @@ def _entry(
         value, text = ideal, "−∞" if ideal == -math.inf else f"{ideal:g}"
     return Metric(
         id, property, formula, direction, function, reference, needs, value, text, ideal_at, in_paper, version,
-        magnitude_shrinks,
+        magnitude_shrinks, since,
     )  # fmt: skip
 
 
@@ -319,6 +347,7 @@ _CATALOGUE = [
     _entry("cdnv_log", "NC1", "pair mean of log of the `cdnv` term", "falls", -math.inf, HERE, _mean("cdnv_log"), _PAIRS_SPREAD),
     _entry("scatter_ratio", "NC1", "tr Σ_W / tr Σ_B", "falls", 0, PAPYAN, scatter_ratio, _SPREAD),
     _entry("scatter_pinv", "NC1", "tr(Σ_W Σ_B⁺) / K", "falls", 0, PAPYAN, scatter_pinv, _MEANS | {Need.COVARIANCE}, version=2),
+    _entry("within_share", "NC1", "tr Σ_W / tr Σ_T, Σ_T = Σ_W + Σ_c (n_c/N)(μ_c − h̄)(μ_c − h̄)ᵀ", "falls", 0, HERE, within_share, _SPREAD, since="0.2.0"),
     _entry("norm_cv", _NORMS, "CoV of ‖m_c‖", "falls", 0, PAPYAN, lambda g: variation(g.norms, "the norms"), _MEANS),
     _entry("lognorm_cv", _NORMS, "CoV of log‖m_c‖", "falls", 0, PAPER, lognorm_cv, _MEANS, in_paper=True),
     _entry("cosine_mean", _ANGLES, "pair mean of ⟨û_i, û_j⟩", "approaches", _SIMPLEX, PAPYAN, _mean("cosine"), _PAIRS),
@@ -347,6 +376,8 @@ _CATALOGUE = [
     _entry("head_logdist_cv", _HEAD_UNIFORM, "as `logdist_cv` with w_c", None, None, HERE, _cv("logdist", head=True), _ROW_PAIRS, magnitude_shrinks=True),
     _entry("head_sum", "NC0", "‖Σ_c w_c‖ / ‖W‖_F over kept classes", "falls", 0, ZHAO, head_sum, _ROWS),
     _entry("effective_rank", "spectrum", "exp of the entropy of the normalised singular values of the m_c", None, None, ROY, effective_rank, _MEANS),
+    _entry("participation", "spectrum of the features", "(tr Σ_T)² / tr Σ_T²", None, None, RUDMAN, participation, _MEANS | {Need.COVARIANCE}, since="0.2.0"),
+    _entry("anisotropy", "cloud of the features", "‖E h‖² / E‖h‖²", None, None, HERE, anisotropy, _SPREAD, since="0.2.0"),
 ]
 # fmt: on
 

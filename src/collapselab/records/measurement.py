@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, NotRequired, final
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # that of typing only from Python 3.12 on
 
-from collapselab.core.metrics import METRICS
+from collapselab.core.metrics import FIRST, METRICS
 from collapselab.disk import document_text, read_document, sha256, write_document, written_whole
 from collapselab.errors import ConfigError, DamagedError
 from collapselab.records.facts import Facts
@@ -58,10 +58,12 @@ class Result:
     def outdated(self) -> str | None:
         """Why its numbers do not follow today's definitions of the metrics, so that they are not compared; else None.
 
-        A metric that the catalogue no longer has does not matter; one that it has and the measurement lacks does.
+        A metric that the catalogue no longer has does not matter, nor does one that was added to it later. One that it
+        has had from the first and the measurement lacks does.
         """
         measured = {(row.metric, row.version) for row in self.rows}
-        lacking = [name for name in METRICS if name not in {metric for metric, _ in measured}]
+        names = {metric for metric, _ in measured}
+        lacking = [name for name, metric in METRICS.items() if metric.since == FIRST and name not in names]
         if lacking:
             more = f" and {len(lacking) - 1:,} more" if len(lacking) > 1 else ""
             return f"it lacks the metric {lacking[0]}{more}"

@@ -97,6 +97,8 @@ class StepEntry(TypedDict, total=False):
     """Learning rate of the step."""
     grad_norm: float | None
     """Of the step, before clipping."""
+    clipped: float
+    """Share of the steps since the last line whose gradient was longer than `clip`, and was shortened to it."""
     tokens_per_second: float
     """Since the last line."""
     seconds: float

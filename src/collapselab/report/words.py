@@ -45,6 +45,7 @@ METRIC_NAMES = {
     "cdnv_log": "Within-class variability, log",
     "scatter_ratio": "Scatter within / between",
     "scatter_pinv": "Scatter within / between, by direction",
+    "within_share": "Share of variance within classes",
     "norm_cv": "Spread of norms",
     "lognorm_cv": "Spread of log norms",
     "cosine_mean": "Mean cosine",
@@ -73,6 +74,8 @@ METRIC_NAMES = {
     "head_logdist_cv": "Relative spread of log distances, output rows",
     "head_sum": "Sum of the output rows",
     "effective_rank": "Effective rank of the class means",
+    "participation": "Directions in which features vary",
+    "anisotropy": "Share of the common mean in features",
 }
 PROPERTY_NAMES = {
     "NC0": "zero-sum output layer",
@@ -87,6 +90,8 @@ PROPERTY_NAMES = {
     "NC2 of the output layer": "frame of the output layer",
     "GNC2 of the output layer": "uniformity of the output layer",
     "spectrum": "spectrum of the class means",
+    "spectrum of the features": "spectrum of the features",
+    "cloud of the features": "cloud of the features",
 }
 OUTCOME_NAMES = {
     "val_loss": "validation loss",

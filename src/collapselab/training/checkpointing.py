@@ -47,6 +47,7 @@ class Checkpointing(TrainerCallback):
         self.plan, self.writes = trainer.plan, trainer.args.process_index == 0
         self.recent: deque[float] = deque(maxlen=RECENT)
         self.unlogged: list[float] = []
+        self.unlogged_clipped = 0
         self.seconds_before, self.started = 0.0, time.monotonic()
         self.last_save = self.last_log = self.started
         self.request = StopRequest()
@@ -59,7 +60,7 @@ class Checkpointing(TrainerCallback):
         if step:
             restore(self.trainer, tensors, step)
             self.recent.extend(facts["recent"])
-            self.unlogged = list(facts["unlogged"])
+            self.unlogged, self.unlogged_clipped = list(facts["unlogged"]), facts.get("unlogged_clipped", 0)
             self.seconds_before = facts["seconds"]
             self.advance(self.trainer.tokens_after(step))
             state.global_step = self.trainer.start = step
@@ -93,11 +94,13 @@ class Checkpointing(TrainerCallback):
         self._check_finite("the gradient's norm", self.trainer.grad_norm, state.global_step)
         self.recent.append(loss)
         self.unlogged.append(loss)
+        self.unlogged_clipped += 0 < args.max_grad_norm < (self.trainer.grad_norm or 0.0)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         step = state.global_step
         taken = self.trainer.tokens_after(step) - self.trainer.tokens_after(step - 1)
-        self.advance(taken, note=f"step {step:,}/{self.plan.steps:,}  loss {self.recent[-1]:.3f}")
+        interventions = "".join(f"  {text}" for text in self.trainer.step_objective.live_texts())
+        self.advance(taken, note=f"step {step:,}/{self.plan.steps:,}  loss {self.recent[-1]:.3f}{interventions}")
         if step % self.log_every == 0 or step == self.plan.steps:
             self._log(step)
         self._checkpoint(step)
@@ -128,11 +131,12 @@ class Checkpointing(TrainerCallback):
             loss=math.fsum(self.unlogged) / steps,
             lr=self._rate(step),
             grad_norm=self.trainer.grad_norm,
+            clipped=self.unlogged_clipped / steps,
             tokens_per_second=round(taken / (now - self.last_log), 1),
             seconds=round(self._seconds(), 3),
         )
         entry: dict[str, Any] = {**of_step, **self.trainer.step_objective.log_values()}
-        self.unlogged, self.last_log = [], now
+        self.unlogged, self.unlogged_clipped, self.last_log = [], 0, now
         if self.writes:
             self.folder.log(entry)
         self.trainer.log({name: value for name, value in entry.items() if name not in ("step", "epoch")})
@@ -180,7 +184,12 @@ class Checkpointing(TrainerCallback):
 
     def _save(self, step: int) -> None:
         if self.writes:
-            facts = {"recent": list(self.recent), "unlogged": self.unlogged, "seconds": self._seconds()}
+            facts = {
+                "recent": list(self.recent),
+                "unlogged": self.unlogged,
+                "unlogged_clipped": self.unlogged_clipped,
+                "seconds": self._seconds(),
+            }
             self.folder.save_state(step, state_tensors(self.trainer), facts)
         self.last_save = time.monotonic()
 

@@ -2,72 +2,50 @@
 
 A further one is a file of this package with its penalty, and an entry of `INTERVENTIONS`:
 
-    def penalty(step: Step) -> Tensor:
-        return step.features.square().mean()
+    @closed_form
+    def penalty(step: Step) -> Penalty:
+        return Penalty(step.features.square().mean(), of_features=2 * step.features / step.features.numel())
 
-    "norm": Intervention("norm", "Makes features shorter.", "mean of h²", "ours", "norm_cv", "both", penalty)
+    NORM = Intervention("norm", "Makes features shorter.", "mean of h²", "ours", "norm_cv", "both", penalty)
 
+A penalty may return a number with a graph in place of its gradients, which is slower. `penalty.py` says what a penalty
+gets and gives; `classes.py`, `class_means.py`, `sequences.py` and `unit_rows.py` are what several of them share;
 `dose.py` reads the text of a setting (`norm:+0.1:sham@0.7-1.0`); `term.py` is one intervention in a training, with the
 factor that holds its dose; `training/objective.py` adds its gradient to that of the cross-entropy. A penalty's file
 imports torch inside its functions: the names are checked where settings are read, which must stay quick.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, final
+from collapselab.training.interventions.cdnv import CDNV
+from collapselab.training.interventions.disperse import DISPERSE
+from collapselab.training.interventions.dual import DUAL
+from collapselab.training.interventions.dual_uniform import DUAL_UNIFORM
+from collapselab.training.interventions.flat import FLAT
+from collapselab.training.interventions.floor import FLOOR
+from collapselab.training.interventions.isotropy import ISOTROPY
+from collapselab.training.interventions.noise import NOISE
+from collapselab.training.interventions.penalty import HeadRows, Intervention, Penalty, Place, Step, closed_form
+from collapselab.training.interventions.simreg import SIMREG
+from collapselab.training.interventions.uniform import UNIFORM
+from collapselab.training.interventions.uniform_means import UNIFORM_MEANS
+from collapselab.training.interventions.within import WITHIN
 
-if TYPE_CHECKING:
-    from torch import Generator, Tensor
+__all__ = ["INTERVENTIONS", "HeadRows", "Intervention", "Penalty", "Place", "Step", "closed_form"]
 
-    from collapselab.models.taps import OutputLayer
-
-Place = Literal["features", "head"]
-
-
-@final
-@dataclass(frozen=True)
-class Step:
-    """What a penalty is computed from: the tokens that one process runs on at once, in one step of the training.
-
-    Features and output layer are separated from the model: the gradient of the penalty ends at them.
-    """
-
-    features: "Tensor"
-    """(tokens, dim): what enters the output layer, float32 or float64; padding is left out."""
-    labels: "Tensor"
-    """(tokens,) next tokens; of a sham, permuted."""
-    sequences: "Tensor"
-    """(tokens,) the number of the sequence that each token is in."""
-    head: "OutputLayer"
-    number: int
-    """Steps that were taken before this one."""
-    generator: "Generator"
-    """For all randomness, on the CPU; it follows from (seed, step, name)."""
-    kept: "dict[str, Tensor]"
-    """Tensors that the intervention keeps from step to step, empty at first. They are saved and restored with the
-    training, by the first process: make them from `total`s alone, and they are the same in all processes."""
-    total: "Callable[[Tensor], Tensor]"
-    """The sum of a tensor over all processes. Every process must call it equally often: before a return of None."""
-
-
-@final
-@dataclass(frozen=True)
-class Intervention:
-    """A penalty, and what is known of it."""
-
-    name: str
-    words: str
-    """What it does, in one sentence."""
-    formula: str
-    source: str
-    primary: str
-    """The metric that it must move: an id of the catalogue."""
-    signs: Literal["+", "-", "both"]
-    """Of the doses that make sense: + makes the penalty smaller, - makes it larger."""
-    penalty: "Callable[[Step], Tensor | None]"
-    """A number with a gradient in the features, the output layer's weight, or both; None where it cannot act."""
-    dose_over: Place = "features"
-    """Whose gradients the dose compares: `head` for a penalty of the output layer alone."""
-
-
-INTERVENTIONS: dict[str, Intervention] = {}
+INTERVENTIONS: dict[str, Intervention] = {
+    one.name: one
+    for one in (
+        WITHIN,
+        FLOOR,
+        CDNV,
+        SIMREG,
+        DISPERSE,
+        UNIFORM,
+        UNIFORM_MEANS,
+        DUAL,
+        DUAL_UNIFORM,
+        ISOTROPY,
+        FLAT,
+        NOISE,
+    )
+}
+"""Every intervention by its name."""

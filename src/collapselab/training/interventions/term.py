@@ -21,7 +21,8 @@ import torch
 from torch import Generator, Tensor
 
 from collapselab.models.taps import OutputLayer
-from collapselab.training.interventions import INTERVENTIONS, Step
+from collapselab.training.interventions import INTERVENTIONS, Penalty, Step
+from collapselab.training.interventions.classes import Classes
 from collapselab.training.interventions.dose import FIRST_STEPS, Dose
 
 SPEED = 1 / 20
@@ -34,6 +35,7 @@ class Tokens(NamedTuple):
     features: Tensor
     labels: Tensor
     sequences: Tensor
+    classes: Classes
     head: OutputLayer
 
 
@@ -74,6 +76,8 @@ class Term:
         self.idle_steps = 0
         self.factor = 0.0
         """λ of the step."""
+        self.live_text = ""
+        """What the last step was, in a few words; empty in a step in which the intervention has no part."""
         self._first: list[float] = []
         self._average: float | None = None
         self._line = _Line()
@@ -88,13 +92,14 @@ class Term:
             self.factor = self.dose.dose * math.exp(self._average)
         self._drawing, self._permuting = self._generator("penalty"), self._generator("sham")
 
-    def penalty(self, tokens: Tokens, total: Callable[[Tensor], Tensor]) -> Tensor | None:
+    def penalty(self, tokens: Tokens, total: Callable[[Tensor], Tensor]) -> Penalty | Tensor | None:
         """R of these tokens, None where it cannot act on them."""
-        labels = tokens.labels
+        features, labels, sequences, classes, head = tokens
         if self.dose.sham:
             labels = labels[torch.randperm(len(labels), generator=self._permuting).to(labels.device)]
+            classes = Classes(features, labels, vocabulary=classes.vocabulary)
         return self.intervention.penalty(
-            Step(tokens.features, labels, tokens.sequences, tokens.head, self.number, self._drawing, self.kept, total)
+            Step(features, labels, sequences, classes, head, self.number, self._drawing, self.kept, total)
         )
 
     def end_step(self, of_loss: float, of_penalty: float, value: float | None) -> Compared:
@@ -105,11 +110,14 @@ class Term:
             self._line.penalties += 1
             self._line.penalty += value
         ratio = of_loss / of_penalty if of_penalty else 0.0
+        shown = "cannot act" if value is None else f"{value:.3g}"
+        rho = self.factor / ratio if ratio else 0.0
+        self.live_text = f"{self.name} {shown} (λ {self.factor:+.2g}, ρ {rho:+.2g})"
         idle = value is None or ratio == 0
         if idle:
             self.idle_steps += 1
         elif math.isfinite(ratio):
-            self._line.rho += self.factor / ratio
+            self._line.rho += rho
             self._follow(math.log(ratio))
         return Compared(self.name, of_loss, of_penalty, value, idle and self.idle_steps == 1)
 

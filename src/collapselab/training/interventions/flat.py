@@ -1,0 +1,86 @@
+"""`flat`: relative flatness of the loss in the output layer, the rival explanation of what collapse is said to do.
+
+    R = E[‖h‖² (Σ_s p_s ‖w_s‖² − ‖Σ_s p_s w_s‖²)] / (E‖h‖² · ‖W‖²_F / K)
+
+over some tokens of the step, drawn; p are the model's predictions. The numerator is Σ_{s,s'} ⟨w_s, w_s'⟩ tr H_{s,s'}
+with H the Hessian of the cross-entropy in the output layer. It acts on features and output layer at once.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from collapselab.training.interventions.penalty import Intervention, Penalty, Step, closed_form
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from collapselab.models.taps import OutputLayer
+
+SHARE, TOKENS = 1 / 64, 16
+"""The share of the step's tokens that is used, and the fewest."""
+
+
+class RowsAndProduct(NamedTuple):
+    """The gradient diag(d) W + Lᵀ R of the output layer W."""
+
+    weight: "Tensor"
+    diagonal: "Tensor"
+    left: "Tensor"
+    right: "Tensor"
+
+    def add_to(self, total: "Tensor", factor: "Tensor") -> None:
+        total.addcmul_(self.weight.to(total.dtype), (self.diagonal * factor).to(total.dtype)[:, None])
+        total.addmm_(self.left.T.to(total.dtype), (self.right * factor).to(total.dtype))
+
+
+@closed_form
+def penalty(step: Step) -> Penalty:
+    """With g_s = ‖w_s‖² − 2⟨v, w_s⟩ and v = Σ p_s w_s, a token's part k has ∂k/∂z_s = p_s (g_s − Σ p g)."""
+    import torch
+
+    chosen = step.drawn(len(step.features), max(TOKENS, round(SHARE * len(step.features))))
+    features = step.features.detach()[chosen]
+    weight = step.head.weight.detach().to(features.dtype)
+    chances, slopes = _chances(step.head, features, weight)
+    lengths = torch.linalg.vector_norm(weight, dim=1).square_()
+    mixed = chances @ weight  # Σ_s p_s w_s
+    parts = chances @ lengths - torch.linalg.vecdot(mixed, mixed)
+    squares = torch.linalg.vecdot(features, features)
+    scale = squares.sum() * lengths.mean()
+    value = (squares @ parts) / scale
+    shares = squares / scale  # ∂R/∂k of each token
+    of_scores = torch.addmm(lengths, mixed, weight.T, alpha=-2)
+    of_scores.sub_(torch.linalg.vecdot(chances, of_scores)[:, None]).mul_(chances).mul_(shares[:, None])
+    if slopes is not None:
+        of_scores.mul_(slopes)
+    of_scores.mul_(step.head.scale)
+    of_chosen = of_scores @ weight
+    of_chosen.addcmul_(features, 2 * (parts / scale - value / squares.sum())[:, None])
+    diagonal = (shares @ chances).sub_(value / lengths.sum()).mul_(2)
+    left, right = torch.cat([of_scores, chances]), torch.cat([features, mixed * (-2 * shares)[:, None]])
+    of_head = RowsAndProduct(weight, diagonal, left, right)
+    of_features = torch.zeros_like(step.features).index_copy_(0, chosen, of_chosen)
+    return Penalty(value, of_features, of_head)
+
+
+def _chances(head: "OutputLayer", features: "Tensor", weight: "Tensor") -> "tuple[Tensor, Tensor | None]":
+    """(tokens, vocab) p, and the slope of a soft cap where there is one."""
+    scores = features @ weight.T
+    if head.bias is not None:
+        scores += head.bias.to(scores.dtype)
+    scores *= head.scale
+    if head.softcap is None:
+        return scores.softmax(1), None
+    bent = (scores / head.softcap).tanh_()
+    return (head.softcap * bent).softmax(1), 1 - bent.square()
+
+
+FLAT = Intervention(
+    "flat",
+    "Makes the loss flat in the output layer (+), or sharp (−): the rival of collapse.",
+    "E[‖h‖²(Σ_s p_s‖w_s‖² − ‖Σ_s p_s w_s‖²)] / (E‖h‖²·‖W‖²_F/K)",
+    "exact form of the relative flatness of arXiv:2509.17738",
+    None,
+    "both",
+    penalty,
+    plus="falls",
+)
