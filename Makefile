@@ -5,7 +5,7 @@ STAMP  := .venv/.installed
 AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo)
 INSTALL := $(AS_ROOT) sh -c 'apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "$$@"' install
 
-.PHONY: setup demo test test-browser test-slurm check format bench docs clean
+.PHONY: setup demo test test-effects test-browser test-slurm check format bench docs clean
 
 setup: $(STAMP)
 
@@ -22,6 +22,10 @@ demo: setup
 # Two workers with one thread each: most tests are too small for more.
 test: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# Small trainings that show what every intervention moves, minutes
+test-effects: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m effects tests/training $(ARGS)
 
 # The page in a real Chromium, installed where it is missing (Debian, Ubuntu)
 test-browser: setup

@@ -13,6 +13,7 @@ from collapselab.core.metrics import METRICS
 from collapselab.measurement.cost import Cost, Job, Machine, measuring, pair_flops
 from collapselab.models.sizes import Architecture, transformer
 from collapselab.records.options import Options
+from collapselab.training.interventions import INTERVENTIONS
 
 ROOT = Path(__file__).parents[1]
 
@@ -192,10 +193,22 @@ def _time(seconds: float) -> str:
     return "–" if not seconds else f"{seconds:,.0f} s" if seconds >= 1 else "< 1 s"
 
 
+def interventions_table() -> str:
+    """A row an intervention: everything the catalogue says of it."""
+    rows = ["| dose | what it does | penalty R | must move | cost of a step | source |", "|---|---|---|---|---|---|"]
+    for one in INTERVENTIONS.values():
+        dose = f"`{one.name}:±…`" if one.signs == "both" else f"`{one.name}:…`"
+        moves = one.must_move.replace(one.primary, f"`{one.primary}`") if one.primary else one.must_move
+        cells = (dose, one.words, one.formula.replace("|", "\\|"), moves, one.cost, one.source)
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 TABLES = {
     ROOT / "docs" / "files.md": FILE_TABLES,
     ROOT / "README.md": {"catalogue": short_table},
     ROOT / "docs" / "metrics.md": {"catalogue": full_table},
+    ROOT / "docs" / "interventions.md": {"interventions": interventions_table},
     ROOT / "docs" / "scale.md": {
         "machine": machine_table,
         "sizes": sizes_table,

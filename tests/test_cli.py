@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import collapselab
 from collapselab import METRICS, cli
 from collapselab.errors import UserError
+from collapselab.training.interventions import INTERVENTIONS
 
 
 def test_metrics_lists_the_whole_catalogue() -> None:
@@ -20,6 +21,18 @@ def test_metrics_lists_the_whole_catalogue() -> None:
     assert [entry["id"] for entry in json.loads(result.stdout)] == list(METRICS)
     table = CliRunner().invoke(cli.app, ["metrics"], env={"COLUMNS": "200"}).stdout
     assert all(id in table for id in METRICS)
+
+
+def test_interventions_lists_all_of_them_with_what_each_must_move() -> None:
+    result = CliRunner().invoke(cli.app, ["interventions", "--json"])
+    assert result.exit_code == 0
+    entries = json.loads(result.stdout)
+    assert [entry["name"] for entry in entries] == list(INTERVENTIONS)
+    assert all(entry["formula"] and entry["source"] and entry["cost"] for entry in entries)
+    table = CliRunner().invoke(cli.app, ["interventions"], env={"COLUMNS": "300"}).stdout
+    assert "within:±0.1" in table
+    assert "floor:0.1" in table
+    assert "cdnv_log falls for +, rises for −" in table
 
 
 def test_the_version_is_printed_by_the_module_too() -> None:

@@ -35,7 +35,19 @@ class InOrder(TyperGroup):
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
-        order = ["demo", "metrics", "corpus", "train", "sample", "measure", "suite", "import", "analyze", "report"]
+        order = [
+            "demo",
+            "metrics",
+            "corpus",
+            "train",
+            "interventions",
+            "sample",
+            "measure",
+            "suite",
+            "import",
+            "analyze",
+            "report",
+        ]
         return sorted(super().list_commands(ctx), key=order.index)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -81,6 +93,7 @@ app = typer.Typer(
 app.command(rich_help_panel=START)(demo.demo)
 app.add_typer(corpus.app, name="corpus", rich_help_panel=MODELS)
 app.command(rich_help_panel=MODELS)(train.train)
+app.command(rich_help_panel=MODELS)(train.interventions)
 app.command(rich_help_panel=MODELS)(train.sample)
 app.command(rich_help_panel=MODELS)(measure.measure)
 app.add_typer(suite.app, name="suite", rich_help_panel=SUITES)

@@ -135,6 +135,25 @@ def train(
         _print_checkpoints(out, made)
 
 
+def interventions(as_json: JsonOption = False) -> None:
+    """List the penalties of `train --intervene`: what each does, its formula, and the metric that it must move.
+
+    Example: `collapselab interventions --json | jq '.[].name'`
+    """
+    entries = INTERVENTIONS.values()
+    if as_json:
+        keys = ("name", "words", "formula", "source", "primary", "signs", "plus", "dose_over", "cost")
+        print(json.dumps([{key: getattr(one, key) for key in keys} for one in entries], ensure_ascii=False))
+        return
+    table = Table(
+        "dose", "what it does", "penalty", "must move", "cost of a step", "source", box=None, header_style="bold"
+    )
+    for one in entries:
+        dose = f"{one.name}:±0.1" if one.signs == "both" else f"{one.name}:0.1"
+        table.add_row(*map(escape, (dose, one.words, one.formula, one.must_move, one.cost, one.source)))
+    Console().print(table)
+
+
 def sample(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="A run (its last checkpoint), a Hugging Face folder or a hub id.")

@@ -10,10 +10,8 @@ next λ, and what an intervention keeps. A penalty of the output layer alone is 
 which is summed over parts and processes before its norm is taken.
 """
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import final
 
 import torch
 import torch.distributed as dist
@@ -24,26 +22,11 @@ from collapselab.models.scores import LogitSpace
 from collapselab.models.taps import OutputLayer
 from collapselab.training.interventions.classes import Classes
 from collapselab.training.interventions.dose import parse_doses
-from collapselab.training.interventions.penalty import HeadGradient, HeadRows, Penalty
+from collapselab.training.interventions.gradients import Dense, Gradients, LossSums, TermSums
+from collapselab.training.interventions.penalty import Penalty
 from collapselab.training.interventions.term import Compared, Term, Tokens
 from collapselab.training.loss import next_token_loss
 from collapselab.training.settings import Settings
-
-
-class Dense(NamedTuple):
-    """A gradient of the output layer as it comes from a graph."""
-
-    gradient: Tensor
-
-    def add_to(self, total: Tensor, factor: Tensor) -> None:
-        total.add_((self.gradient * factor).to(total.dtype))
-
-
-class Gradients(NamedTuple):
-    """Those of one penalty; None where it does not depend on the tensor."""
-
-    features: Tensor | None
-    head: HeadGradient | None
 
 
 @final
@@ -62,9 +45,9 @@ class Objective:
         self.head, self.space, self.processes = head, space, processes
         self.label_smoothing = settings.label_smoothing
         self.terms = [Term(dose, seed=settings.seed, steps=steps) for dose in parse_doses(settings.intervene)]
-        self.sums: list[_TermSums] = []
+        self.sums: list[TermSums] = []
         """Of the terms that are computed in this step."""
-        self.of_loss = _LossSums()
+        self.of_loss = LossSums()
 
     def __call__(self, features: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy of labels (batch, tokens) from features (batch, tokens, dim); penalties act on its gradient."""
@@ -86,8 +69,8 @@ class Objective:
 
     def begin_step(self, number: int) -> None:
         """Choose the terms of this step; `number` steps were taken before it."""
-        self.sums = [_TermSums(term) for term in self.terms if number in term.computed]
-        self.of_loss = _LossSums()
+        self.sums = [TermSums(term) for term in self.terms if number in term.computed]
+        self.of_loss = LossSums()
         for term in self.terms:
             term.live_text = ""
         for one in self.sums:
@@ -95,14 +78,13 @@ class Objective:
 
     def end_step(self) -> list[Compared]:
         """What the step was for each of its interventions, after its last part has gone backward."""
-        device = self.head.weight.device
-        of_features = _root(self._total(_number(self.of_loss.features, device)))
-        of_head = self._norm_of_head(self.of_loss.head)
+        places = {one.place for one in self.sums}
+        of_loss = {place: self.of_loss.norm(place, self._total, self.head.weight) for place in sorted(places)}
         compared = []
         for one in self.sums:
-            of_loss = of_head if one.place == "head" else of_features
-            compared.append(one.term.end_step(of_loss, self._norm_of_penalty(one), self._mean_value(one)))
-        self.sums, self.of_loss = [], _LossSums()
+            of_penalty, value = one.norm(self._total, self.head.weight), one.mean_value(self._total, self.head.weight)
+            compared.append(one.term.end_step(of_loss[one.place], of_penalty, value))
+        self.sums, self.of_loss = [], LossSums()
         return compared
 
     def log_values(self) -> dict[str, float]:
@@ -153,7 +135,7 @@ class Objective:
             tokens = Tokens(*chosen, classes, OutputLayer(weight, bias, head.scale, head.softcap))
             return [self._gradients(one, tokens, inputs, places) for one in self.sums]
 
-    def _gradients(self, one: "_TermSums", tokens: Tokens, inputs: Tensor, places: Tensor | None) -> Gradients:
+    def _gradients(self, one: TermSums, tokens: Tokens, inputs: Tensor, places: Tensor | None) -> Gradients:
         """Those of a penalty; of a graph, or those that it gives itself, which are of the tokens at `places` alone."""
         penalty, weight = one.term.penalty(tokens, self._total), tokens.head.weight
         if penalty is None:
@@ -173,13 +155,13 @@ class Objective:
 
     def _add_to_features(self, of_loss: Tensor, penalties: list[Gradients], share: Tensor) -> Tensor:
         """Note both gradients in the features, and add λ∇R of every penalty to that of the cross-entropy."""
-        self.of_loss.features = _added(self.of_loss.features, _square(of_loss))
+        self.of_loss.add_features(of_loss)
         total = of_loss
         for one, (gradient, _) in zip(self.sums, penalties, strict=True):
             if gradient is None:
                 continue
             if one.place == "features":
-                one.of_penalty = _added(one.of_penalty, _square(gradient) * share.double().square())
+                one.add_features(gradient, share)
             if one.term.factor:
                 factor = share * one.term.factor
                 same = gradient.dtype == total.dtype
@@ -188,53 +170,19 @@ class Objective:
 
     def _add_to_head(self, of_loss: Tensor, penalties: list[Gradients], share: Tensor) -> Tensor:
         """The same of the output layer: in place, where nothing else holds the gradient, as it may be large."""
-        total, of_head = of_loss, [one for one in self.sums if one.place == "head"]
-        if of_head:
-            kept = self._keep_of_head(of_loss, whole=self.processes == 1 and bool(share == 1))
-            total = of_loss if not kept else of_loss.clone()
+        total, whole = of_loss, True
+        if any(one.place == "head" for one in self.sums):
+            whole = self.processes == 1 and bool(share == 1)
+            self.of_loss.add_head(of_loss, whole=whole)
+            total = of_loss if whole else of_loss.clone()
         for one, (_, gradient) in zip(self.sums, penalties, strict=True):
             if gradient is None:
                 continue
             if one.place == "head":
-                one.of_head.append((gradient, share))
+                one.add_head(gradient, share, whole=whole)
             if one.term.factor:
                 gradient.add_to(total, share * one.term.factor)
         return total
-
-    def _keep_of_head(self, of_loss: Tensor, *, whole: bool) -> bool:
-        """Add to the gradient of the output layer; of a step in one part its square is enough, and nothing is kept."""
-        if whole:
-            self.of_loss.head = _square(of_loss)
-            return False
-        self.of_loss.head = _added(self.of_loss.head, of_loss.detach())
-        return True
-
-    def _norm_of_head(self, summed: Tensor | None) -> float:
-        """The norm of the output layer's gradient from its square, or from the gradient of all parts and processes."""
-        if not any(one.place == "head" for one in self.sums):
-            return 0.0
-        if summed is not None and summed.ndim == 0:
-            return _root(summed)
-        return _root(_square(self._total(torch.zeros_like(self.head.weight) if summed is None else summed)))
-
-    def _norm_of_penalty(self, one: "_TermSums") -> float:
-        if one.place == "features":
-            return _root(self._total(_number(one.of_penalty, self.head.weight.device)))
-        if self.processes == 1 and len(one.of_head) == 1:
-            gradient, share = one.of_head[0]
-            if isinstance(gradient, HeadRows):
-                return _root(_square(gradient.gradient)) * float(share)
-        summed = torch.zeros_like(self.head.weight)
-        for gradient, share in one.of_head:
-            gradient.add_to(summed, share)
-        return _root(_square(self._total(summed)))
-
-    def _mean_value(self, one: "_TermSums") -> float | None:
-        """The mean of the penalty over parts and processes, None where there was none."""
-        values = torch.stack([value.double() for value in one.values]) if one.values else torch.zeros(0).double()
-        device = self.head.weight.device
-        counted = self._total(torch.tensor([float(values.sum()), len(values)], dtype=torch.float64, device=device))
-        return float(counted[0] / counted[1]) if counted[1] else None
 
     def _total(self, tensor: Tensor) -> Tensor:
         if self.processes > 1:
@@ -243,51 +191,6 @@ class Objective:
         return tensor
 
 
-@final
-class _TermSums:
-    """What a step was for one term, over the parts of the step.
-
-    Every part has features of its own, so squared norms are summed; the output layer is one, so gradients are.
-    """
-
-    def __init__(self, term: Term) -> None:
-        self.term, self.place = term, term.intervention.dose_over
-        self.of_penalty: Tensor | None = None
-        self.of_head: list[tuple[HeadGradient, Tensor]] = []
-        self.values: list[Tensor] = []
-
-
-@final
-@dataclass
-class _LossSums:
-    """The gradient of the cross-entropy in a step, for all terms: the square of the features', and the output layer's.
-
-    Of the latter the square is enough where the step has one part.
-    """
-
-    features: Tensor | None = None
-    head: Tensor | None = None
-
-
 def _on_gradient(tensor: Tensor, function: Callable[[Tensor], Tensor | None]) -> None:
     """Call the function with the tensor's gradient when it is known; what it returns takes the gradient's place."""
     tensor.register_hook(function)  # type: ignore[no-untyped-call]
-
-
-def _square(gradient: Tensor) -> Tensor:
-    """The sum of squares: of each row in the gradient's own type, which is quick, and over rows in float64."""
-    dtype = torch.promote_types(gradient.dtype, torch.float32)
-    rows: Tensor = torch.linalg.vector_norm(gradient.detach(), dim=-1, dtype=dtype)
-    return rows.double().square().sum()
-
-
-def _added(before: Tensor | None, more: Tensor) -> Tensor:
-    return more if before is None else before + more
-
-
-def _number(value: Tensor | None, device: torch.device) -> Tensor:
-    return torch.zeros((), dtype=torch.float64, device=device) if value is None else value
-
-
-def _root(square: Tensor) -> float:
-    return math.sqrt(float(square))

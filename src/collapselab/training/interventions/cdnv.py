@@ -70,4 +70,5 @@ CDNV = Intervention(
     "both",
     penalty,
     plus="falls",
+    cost="N·D, and n²·D for n ≤ 256 classes",
 )

@@ -38,9 +38,10 @@ DISPERSE = Intervention(
     "disperse",
     "Pushes the tokens of a sequence apart in angle, blind to labels.",
     f"log mean exp(−arccos(cos)/(πτ)) over tokens of a sequence, τ {TEMPERATURE:g}",
-    "dispersion loss, arXiv:2602.00217; its τ is not given here, ours is",
+    "dispersion loss, arXiv:2602.00217 (τ ours)",
     "anisotropy",
     "+",
     penalty,
     plus="falls",
+    cost="n²·D for n ≤ 256 tokens of each sequence",
 )

@@ -68,4 +68,5 @@ DUAL = Intervention(
     "both",
     penalty,
     plus="rises",
+    cost="N·D; the centre of the table, K·D",
 )

@@ -31,4 +31,5 @@ DUAL_UNIFORM = Intervention(
     "both",
     penalty,
     plus="falls",
+    cost="N·D; the centre of the table, K·D",
 )

@@ -83,4 +83,5 @@ FLAT = Intervention(
     "both",
     penalty,
     plus="falls",
+    cost="seven products of N/64 tokens with the output layer, N/64·K·D each",
 )

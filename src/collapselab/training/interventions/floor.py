@@ -41,4 +41,5 @@ FLOOR = Intervention(
     "+",
     penalty,
     plus="rises",
+    cost="N·D",
 )

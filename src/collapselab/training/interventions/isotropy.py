@@ -35,4 +35,5 @@ ISOTROPY = Intervention(
     "both",
     penalty,
     plus="rises",
+    cost="N·D²",
 )

@@ -24,4 +24,5 @@ NOISE = Intervention(
     None,
     "+",
     penalty,
+    cost="N·D normal numbers",
 )

@@ -104,8 +104,22 @@ class Intervention:
     it cannot act."""
     dose_over: Place = "features"
     """Whose gradients the dose compares: `head` for a penalty of the output layer alone."""
-    plus: str = ""
-    """Where a dose of + moves the primary metric: `falls` or `rises`."""
+    plus: Literal["falls", "rises", ""] = ""
+    """Where a dose of + moves the primary metric."""
+    cost: str = ""
+    """What it computes at every step, in numbers of multiplications; K classes, D dimensions, N tokens."""
+
+    @property
+    def must_move(self) -> str:
+        """Its primary metric and where it moves, as in `cdnv_log` falls for +, rises for −."""
+        if self.primary is None:
+            return "–"
+        opposite = {"falls": "rises", "rises": "falls", "": ""}[self.plus]
+        return (
+            f"{self.primary} {self.plus} for +, {opposite} for −"
+            if self.signs == "both"
+            else f"{self.primary} {self.plus}"
+        )
 
 
 def closed_form(function: "Callable[[Step], Penalty | None]") -> "Callable[[Step], Penalty | None]":

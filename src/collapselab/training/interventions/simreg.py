@@ -51,4 +51,5 @@ SIMREG = Intervention(
     "+",
     penalty,
     plus="falls",
+    cost="n²·D for n ≤ 256 tokens of each sequence",
 )

@@ -37,4 +37,5 @@ UNIFORM = Intervention(
     penalty,
     dose_over="head",
     plus="falls",
+    cost="n²·D for n ≤ 512 rows",
 )

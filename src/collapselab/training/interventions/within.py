@@ -36,4 +36,5 @@ WITHIN = Intervention(
     "both",
     penalty,
     plus="falls",
+    cost="N·D",
 )

@@ -1,0 +1,76 @@
+"""Every intervention moves what it is for, in a small training: + one way, − the other, and its sham not.
+
+These run when they are asked for, `pytest -m effects`: a few seconds for each training.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from collapselab import measure
+from collapselab.corpus.build import Recipe, build_corpus
+from collapselab.corpus.sources import open_source
+from collapselab.records.run import RunFolder
+from collapselab.training.interventions import INTERVENTIONS
+from training.runs import logged, run
+
+pytestmark = [pytest.mark.effects, pytest.mark.usefixtures("one_thread")]
+
+WITH_LABELS = {"within", "floor", "cdnv", "simreg", "uniform_means", "dual", "dual_uniform"}
+SETTINGS = {"width": 32, "depth": 1, "head_size": 16, "batch": 8, "steps": 300, "lr": 1e-2, "warmup": 0.05}
+Trained = Callable[[str], dict[str, float]]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """What was measured of the model that a dose gives, and the mean penalty of its last steps."""
+    folder, known = tmp_path_factory.mktemp("effects"), dict[str, dict[str, float]]()
+    source = open_source(["storyworld:stories=400,validation=20,seed=1"])
+    build_corpus(source, folder / "corpus", Recipe(tokenizer="bpe:300", block=64))
+
+    def values(dose: str) -> dict[str, float]:
+        if dose not in known:
+            out = folder / dose.replace(":", "_")
+            run(folder / "corpus", out, intervene=[dose] if dose != "none" else [], **SETTINGS)
+            known[dose] = _measured(out, folder / "corpus")
+        return known[dose]
+
+    return values
+
+
+def _measured(out: Path, corpus: Path) -> dict[str, float]:
+    last = RunFolder(out).checkpoints()[-1]
+    rows = measure(str(last.path), corpus, tokens=20_000).rows
+    values = {row.metric: row.value for row in rows if row.split == "train" and row.value is not None}
+    names = {name for entry in RunFolder(out).read_log() for name in entry if name.endswith("/penalty")}
+    return values | {name: sum(logged(out, name)[-20:]) / 20 for name in names}
+
+
+MOVES = [name for name, entry in INTERVENTIONS.items() if entry.primary is not None]
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_it_moves_its_primary_metric_the_way_it_says(name: str, trained: Trained) -> None:
+    entry = INTERVENTIONS[name]
+    assert entry.primary is not None
+    way = 1 if entry.plus == "rises" else -1
+    plus, minus = (f"{name}:+0.3", f"{name}:-0.3") if entry.signs == "both" else (f"{name}:0.3", None)
+    none = trained("none")[entry.primary]
+    moved = way * (trained(plus)[entry.primary] - none)
+    assert moved > 0.05 * abs(none)
+    if minus is not None:
+        assert way * (trained(minus)[entry.primary] - none) < -0.05 * abs(none)
+    if name in WITH_LABELS:
+        assert way * (trained(f"{plus}:sham")[entry.primary] - none) < 0.35 * moved
+
+
+def test_flat_moves_the_flatness_of_the_steps(trained: Trained) -> None:
+    none, flatter, sharper = (trained(f"flat:{dose}")["flat/penalty"] for dose in ("0", "+0.3", "-0.3"))
+    assert flatter < 0.9 * none
+    assert sharper > 1.05 * none
+
+
+def test_noise_moves_nothing_of_the_collapse(trained: Trained) -> None:
+    moved = {dose: trained(dose)["cdnv_log"] - trained("none")["cdnv_log"] for dose in ("noise:0.3", "within:+0.3")}
+    assert abs(moved["noise:0.3"]) < 0.25 * abs(moved["within:+0.3"])
