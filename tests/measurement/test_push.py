@@ -1,7 +1,10 @@
 """`--push`: features moved toward the class means that the model expects, against the definition written as loops."""
 
 import io
+import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -262,3 +265,26 @@ def test_one_list_of_numbers_has_one_form() -> None:
     assert Options(push="default").alphas == (-0.3, -0.2, -0.1, 0, 0.1, 0.2, 0.3)
     with pytest.raises(ConfigError, match="push and shard_classes"):
         Options(push="0.1", shard_classes=True)
+
+
+def test_two_processes_and_one_that_is_killed_find_the_same(corpus: Corpus, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"tokens": 700, "batch": 3, "push": "-0.2,0.2"}
+    state = {"state": str(tmp_path / "state")}
+    jobs = [
+        ("one", 1, options),
+        ("two", 2, options),
+        ("killed", 2, options | {"die_at": 6} | state),  # in the validation pass: a process has 4 batches of each split
+        ("going on", 2, options | state),
+    ]
+    script = Path(__file__).parent / "worlds.py"
+    command = [sys.executable, str(script), str(tmp_path), str(corpus.path), json.dumps(jobs)]
+    subprocess.run(command, check=True, capture_output=True, timeout=240)
+    assert any(json.loads((tmp_path / "killed.status").read_text()))
+    assert list((tmp_path / "state").rglob("validation-*")) == [], "it was finished"
+    one, two, again = (Result.load(tmp_path / f"{name}.json").tables["push"] for name in ("one", "two", "going on"))
+    assert again == two
+    assert len(one) == 6
+    for left, right in zip(one, two, strict=True):
+        assert (left.tau is None) == (right.tau is None) == (left.head == "own")
+        for name in ("tokens", "loss", "ece", "accuracy", "agreement"):
+            assert getattr(left, name) == pytest.approx(getattr(right, name), rel=1e-6), name
