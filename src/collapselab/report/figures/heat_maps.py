@@ -76,8 +76,10 @@ def _levels(story: Story, metric: str, values: Floats) -> list[int | None]:
     """Where each value is between the farthest from collapse (0) and the nearest."""
     assert story.models is not None
     drawn = np.log(values) if metric in story.logarithmic else values
+    if np.isnan(drawn).all():
+        return [None] * len(drawn)
     low, high = np.nanmin(drawn), np.nanmax(drawn)
-    share = (drawn - low) / (high - low) if high > low else np.full_like(drawn, 0.5)
+    share = (drawn - low) / (high - low) if high > low else np.where(np.isnan(drawn), np.nan, 0.5)
     if story.models.toward[metric].sign < 0:
         share = 1 - share
     return [None if np.isnan(value) else round(value * (DEPTH_OF_HEAT - 1)) for value in share]
