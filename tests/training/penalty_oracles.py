@@ -54,7 +54,7 @@ def cdnv(features: Tensor, labels: Tensor, *_: object) -> Tensor:
     terms = []
     for one, other in itertools.combinations(classes, 2):
         spread = (scatter(one) / len(one) + scatter(other) / len(other)) / 2
-        terms.append(torch.clamp(spread / ((one.mean(0) - other.mean(0)) ** 2).sum(), max=8))
+        terms.append(torch.clamp(spread / ((one.mean(0) - other.mean(0)) ** 2).sum(), max=1))
     return sum(terms) / len(terms)
 
 

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from collapselab.core.metrics import METRICS
 from collapselab.models.taps import OutputLayer
-from collapselab.training.interventions import INTERVENTIONS, Penalty, Step
+from collapselab.training.interventions import INTERVENTIONS, Penalty, Step, flat
 from collapselab.training.interventions.class_means import READY
 from collapselab.training.interventions.classes import Classes
 from collapselab.training.interventions.dose import Dose
@@ -106,6 +106,12 @@ def expected(name: str, given: World) -> tuple[Tensor, Tensor, Tensor]:
     gradients = torch.autograd.grad(value, [features, weight], allow_unused=True)
     whole = [torch.zeros_like(x) if g is None else g for x, g in zip((features, weight), gradients, strict=True)]
     return value.detach(), whole[0], whole[1]
+
+
+@pytest.fixture(autouse=True)
+def all_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `flat` use all tokens of a small step."""
+    monkeypatch.setattr(flat, "FEWEST", 100)
 
 
 # The catalogue ---------------------------------------------------------------------------------------------------------
@@ -310,7 +316,7 @@ def test_flat_sees_the_output_layer_as_the_model_applies_it() -> None:
     [
         ("uniform", -math.log(2), -math.log(0.01)),
         ("uniform_means", -math.log(2), -math.log(0.01)),
-        ("cdnv", 0, 8),
+        ("cdnv", 0, 1),
         ("within", 0, 2),
         ("dual", 0, 2),
         ("dual_uniform", 0, 1),
@@ -445,6 +451,15 @@ def test_rows_beyond_the_number_compared_are_drawn_at_every_step() -> None:
     assert torch.equal(rows[0], rows[1])
     assert not torch.equal(rows[0], rows[2])
     assert len(rows[2].unique()) == 512
+
+
+def test_flat_takes_fewer_tokens_where_the_vocabulary_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flat, "FEWEST", 8)
+    given = world()
+    many = replace(given, features=given.features.repeat(40, 1), labels=given.labels.repeat(40))
+    for repeats, tokens in ((1, 400), (16, 100), (1000, 13)):
+        found = penalty("flat", replace(many, weight=given.weight.repeat(repeats, 1), kept={}))
+        assert int(of_features(found, many).any(1).sum()) == tokens
 
 
 def test_only_classes_that_were_seen_are_spread() -> None:

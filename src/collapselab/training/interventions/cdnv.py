@@ -1,8 +1,9 @@
 """`cdnv`: the class-distance normalised variance of the classes of a step, a measure of NC1 that is its own penalty.
 
-    R = pair mean of min(8, T),        T = (V_c + V_c') / (2‖h̄_c − h̄_c'‖²),   V_c = Σ ‖h − h̄_c‖² / n_c
+    R = pair mean of min(1, T),        T = (V_c + V_c') / (2‖h̄_c − h̄_c'‖²),   V_c = Σ ‖h − h̄_c‖² / n_c
 
-over classes with two tokens or more, at most 256. Free of scale; a pair beyond 8 has no gradient, so it is bounded.
+over classes with two tokens or more, at most 256. Free of scale. Classes that are wider than they are far apart, T > 1,
+have no gradient: otherwise the few pairs that nearly coincide rule it, and `cdnv_log` can move against the dose.
 """
 
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from collapselab.training.interventions.penalty import Intervention, Penalty, St
 if TYPE_CHECKING:
     from torch import Tensor
 
-CLASSES, LARGEST = 256, 8.0
+CLASSES, LARGEST = 256, 1.0
 
 
 @closed_form

@@ -2,10 +2,11 @@
 
     R = E[‖h‖² (Σ_s p_s ‖w_s‖² − ‖Σ_s p_s w_s‖²)] / (E‖h‖² · ‖W‖²_F / K)
 
-over some tokens of the step, drawn; p are the model's predictions. The numerator is Σ_{s,s'} ⟨w_s, w_s'⟩ tr H_{s,s'}
-with H the Hessian of the cross-entropy in the output layer. It acts on features and output layer at once.
+over 2N/√K of the step's N tokens, drawn; p are the model's predictions. The numerator is Σ_{s,s'} ⟨w_s, w_s'⟩ tr H_ss',
+H the Hessian of the cross-entropy in the output layer. It acts on features and output layer at once.
 """
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from collapselab.training.interventions.penalty import Intervention, Penalty, Step, closed_form
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
     from collapselab.models.taps import OutputLayer
 
-SHARE, TOKENS = 1 / 64, 16
-"""The share of the step's tokens that is used, and the fewest."""
+FEWEST = 8
+"""Tokens that are used at least."""
 
 
 class RowsAndProduct(NamedTuple):
@@ -37,7 +38,8 @@ def penalty(step: Step) -> Penalty:
     """With g_s = ‖w_s‖² − 2⟨v, w_s⟩ and v = Σ p_s w_s, a token's part k has ∂k/∂z_s = p_s (g_s − Σ p g)."""
     import torch
 
-    chosen = step.drawn(len(step.features), max(TOKENS, round(SHARE * len(step.features))))
+    tokens = len(step.features)
+    chosen = step.drawn(tokens, max(FEWEST, round(2 * tokens / math.sqrt(len(step.head.weight)))))
     features = step.features.detach()[chosen]
     weight = step.head.weight.detach().to(features.dtype)
     chances, slopes = _chances(step.head, features, weight)
@@ -83,5 +85,5 @@ FLAT = Intervention(
     "both",
     penalty,
     plus="falls",
-    cost="seven products of N/64 tokens with the output layer, N/64·K·D each",
+    cost="seven products of n tokens with the output layer, n = 2N/√K",
 )
