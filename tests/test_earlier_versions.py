@@ -11,6 +11,7 @@ import pytest
 
 from collapselab.analysis.analyze import analyze
 from collapselab.core.metrics import FIRST, METRICS
+from collapselab.errors import DamagedError
 from collapselab.records.options import Options
 from collapselab.records.run import RunFolder, identity
 from collapselab.suite import run as suites
@@ -71,7 +72,7 @@ def test_a_damaged_checkpoint_of_it_is_found(earlier: Path) -> None:
     raw = bytearray(weights.read_bytes())
     raw[-5] ^= 1
     weights.write_bytes(raw)
-    with pytest.raises(Exception, match="model.safetensors"):
+    with pytest.raises(DamagedError, match="model.safetensors: damaged or changed"):
         RunFolder(run).checkpoint("0")
 
 

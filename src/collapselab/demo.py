@@ -11,7 +11,9 @@ import webbrowser
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
+
+from pydantic import JsonValue
 
 from collapselab.analysis.stored import read_analysis
 from collapselab.records.tables import read_tables
@@ -22,6 +24,7 @@ from collapselab.report.story import Story, load_story
 from collapselab.suite import run as suites
 from collapselab.suite.corpora import corpus_facts
 from collapselab.suite.folder import SuiteFolder
+from collapselab.suite.job import processors
 from collapselab.suite.recipe import Suite, load_suite
 from collapselab.suite.show import duration, shown_live
 
@@ -71,7 +74,7 @@ class Demo:
     sentences: list[str]
     failures: list[str]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, JsonValue]:
         """Ready for `json.dumps`."""
         facts = asdict(self)
         return facts | {name: str(facts[name].resolve()) for name in ("folder", "page")}
@@ -85,15 +88,19 @@ def demo(out: str | Path, *, suite: str | Path | None = None, jobs: int | None =
     """
     opened, folder = load_suite(suite or RECIPE), SuiteFolder(out)
     failures = _run(opened, folder, default_jobs() if jobs is None else jobs)
-    story = _analysed(folder.path)
-    page = _drawn(story)
+    analysed = read_analysis(folder.path, read_tables(folder.path)) is not None
+    _say(3, f"Relating collapse to the validation loss: {DONE if analysed else _about(ANALYSIS_SECONDS)}")
+    story, page = load_story(folder.path), folder.path / "report.html"
+    drawn = is_current(page, story)
+    _say(4, f"Drawing the page: {DONE if drawn else _about(PAGE_SECONDS)}")
+    if not drawn:
+        report(folder.path)
     return Demo(folder.path, page, headline_table(story), _sentences(story), failures)
 
 
 def default_jobs() -> int:
     """The processors that this process may use, at most two: the models are too small for more to pay."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(MOST_JOBS, allowed)
+    return min(MOST_JOBS, processors())
 
 
 def headline_table(story: Story) -> list[Line]:
@@ -109,20 +116,16 @@ def headline_table(story: Story) -> list[Line]:
 
 
 def _line(run: str, checkpoints: "pd.DataFrame", measured: list[str]) -> Line:
-    last = checkpoints.iloc[-1].to_dict()
-    first = checkpoints.iloc[0].to_dict() if checkpoints["epoch"].iloc[0] == 0 else {}
+    last = checkpoints.iloc[-1]
+    first = checkpoints.iloc[0] if checkpoints["epoch"].iloc[0] == 0 else None
     parameters = _number(last, "parameters")
-    return Line(
-        run,
-        int(last["width"]),
-        int(last["depth"]),
-        None if parameters is None else int(parameters),
-        Change(_number(first, "val_loss"), _number(last, "val_loss")),
-        {
-            metric: Change(_number(first, metric), _number(last, metric), _number(last, f"{metric} null"))
-            for metric in measured
-        },
-    )
+    metrics = {
+        metric: Change(_number(first, metric), _number(last, metric), _number(last, f"{metric} null"))
+        for metric in measured
+    }
+    loss = Change(_number(first, "val_loss"), _number(last, "val_loss"))
+    count = None if parameters is None else int(parameters)
+    return Line(run, int(last["width"]), int(last["depth"]), count, loss, metrics)
 
 
 def has_desktop(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> bool:
@@ -142,7 +145,8 @@ def show_page(page: Path) -> bool:
 
 def _run(suite: Suite, folder: SuiteFolder, jobs: int) -> list[str]:
     """Everything up to the two tables. What failed, run by run."""
-    built = folder.record() is not None and all(one.hash for one in corpus_facts(suite, folder.path).values())
+    corpora = corpus_facts(suite, folder.path).values()
+    built = folder.record() is not None and all(corpus.hash for corpus in corpora)
     sources = ", ".join(source for spec in suite.corpora.values() for source in spec.sources)
     _say(1, f"Building the corpus, {sources}: {DONE if built else 'a few seconds'}")
     planned = suites.prepare(suite, folder)
@@ -156,19 +160,6 @@ def _run(suite: Suite, folder: SuiteFolder, jobs: int) -> list[str]:
     return [f"{state.run}: {state.why}" for state in done.failed] + done.tables.refused
 
 
-def _analysed(folder: Path) -> Story:
-    current = read_analysis(folder, read_tables(folder)) is not None
-    _say(3, f"Relating collapse to the validation loss: {DONE if current else _about(ANALYSIS_SECONDS)}")
-    return load_story(folder)
-
-
-def _drawn(story: Story) -> Path:
-    page = story.directory / "report.html"
-    current = is_current(page, story)
-    _say(4, f"Drawing the page: {DONE if current else _about(PAGE_SECONDS)}")
-    return page if current else report(story.directory).page
-
-
 def _sentences(story: Story) -> list[str]:
     """The answer at the top of the page."""
     if story.problem is not None:
@@ -176,9 +167,8 @@ def _sentences(story: Story) -> list[str]:
     return [headline(story, strip(story)), *(sentence.text for sentence in opening(story))]
 
 
-def _number(row: Mapping[Any, Any], column: str) -> float | None:
-    value = row.get(column)
-    return None if value is None or math.isnan(value) else float(value)
+def _number(row: "pd.Series | None", column: str) -> float | None:
+    return None if row is None or math.isnan(row[column]) else float(row[column])
 
 
 def _about(seconds: float) -> str:

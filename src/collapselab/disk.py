@@ -19,9 +19,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from collapselab.errors import Busy, DamagedError, DiskError
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
 
 CHECKSUM = "checksum"
 DOCUMENT_BYTES = 1 << 30
@@ -35,8 +38,6 @@ LOCK_TRIES, LOCK_SECONDS = 3, 0.02
 
 _LEFT = re.compile(r"\.(?P<name>.+)\.(?:(?P<host>[^.]+)-)?(?P<process>\d+)\.(?:tmp|partial)")
 _HOST = re.sub(r"[^A-Za-z0-9_]", "_", socket.gethostname()) or "localhost"
-
-
 AFTERWARDS = "What is finished stays, nothing half-written is left; once that is fixed, the same command continues."
 
 
@@ -119,7 +120,7 @@ def sweep(folder: str | Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-def write_document(path: str | Path, document: Mapping[str, Any], *, compact: bool = False) -> None:
+def write_document(path: str | Path, document: Mapping[str, object], *, compact: bool = False) -> None:
     """Write a JSON document with a checksum of its contents, whole or not at all. NaN and infinity are refused.
 
     `format` in the document is 2 or more: 1 is for documents of earlier versions, which had no checksum. `compact`
@@ -129,13 +130,13 @@ def write_document(path: str | Path, document: Mapping[str, Any], *, compact: bo
         temporary.write_text(document_text(document, compact=compact), "utf-8")
 
 
-def document_text(document: Mapping[str, Any], *, compact: bool = False) -> str:
+def document_text(document: Mapping[str, object], *, compact: bool = False) -> str:
     """The text that `write_document` writes."""
     checked = {**document, CHECKSUM: checksum_of(document)}
     return json.dumps(checked, indent=None if compact else 1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def read_document(path: str | Path, *, unchecked: bool = False) -> dict[str, Any]:
+def read_document(path: str | Path, *, unchecked: bool = False) -> "dict[str, JsonValue]":
     """The document that `write_document` wrote; FileNotFoundError if there is none, DamagedError if it was changed.
 
     `unchecked` also reads a document of format 1 without a checksum, as earlier versions wrote them.
@@ -159,13 +160,13 @@ def read_document(path: str | Path, *, unchecked: bool = False) -> dict[str, Any
     return document
 
 
-def checksum_of(document: Mapping[str, Any]) -> str:
+def checksum_of(document: Mapping[str, object]) -> str:
     """sha256 of a JSON document's contents, however they are laid out in the file."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def parsed_object(raw: bytes, where: str | Path) -> dict[str, Any]:
+def parsed_object(raw: bytes, where: str | Path) -> "dict[str, JsonValue]":
     """A JSON object, strictly read: DamagedError for anything else, however odd."""
     try:
         document = json.loads(raw.decode("utf-8"))

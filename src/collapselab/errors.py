@@ -3,6 +3,8 @@
 The numerical core raises `ValueError` instead: its callers are programs, and it knows nothing of the command line.
 """
 
+from collections.abc import Iterable
+
 
 class UserError(Exception):
     """Something the user must change before the command can continue."""
@@ -45,3 +47,11 @@ class Interrupted(BaseException):
     def __init__(self, message: str, signal: int) -> None:
         super().__init__(message)
         self.signal = signal
+
+
+def did_you_mean(name: str, known: Iterable[str], *, otherwise: str = "") -> str:
+    """A hint at the known name that was probably meant; `otherwise` where none is near."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, list(known), n=1)
+    return f"Did you mean {near[0]}?" if near else otherwise

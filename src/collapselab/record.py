@@ -12,15 +12,15 @@ not know are ignored; a field of another type, a missing one or a changed checks
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, ValidationError
 
 from collapselab.disk import read_document, write_document
 from collapselab.errors import DamagedError
 
 
-def _finite_or_none(value: Any) -> Any:
+def _finite_or_none(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -61,7 +61,7 @@ class Record(Part):
             raise DamagedError(f"{error} {remedy}".rstrip()) from error
 
     @classmethod
-    def parsed(cls, document: dict[str, Any], where: str | Path) -> Self:
+    def parsed(cls, document: dict[str, JsonValue], where: str | Path) -> Self:
         """The record that a document holds."""
         try:
             return cls.model_validate(cls.upgraded({"format": 1} | document))
@@ -72,6 +72,6 @@ class Record(Part):
             raise DamagedError(f"{where}: not a {cls.__name__} of this version; {place}: {what}.") from error
 
     @classmethod
-    def upgraded(cls, document: dict[str, Any]) -> dict[str, Any]:
+    def upgraded(cls, document: dict[str, JsonValue]) -> dict[str, JsonValue]:
         """The document in the present form; a record whose form has changed says how."""
         return document

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from statsmodels.stats.multitest import multipletests
 
-from collapselab.analysis.corrections import benjamini_hochberg, holm
+from collapselab.analysis.verdict import benjamini_hochberg, holm
 
 
 @given(p=st.lists(st.floats(0, 1), min_size=1, max_size=12))

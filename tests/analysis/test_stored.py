@@ -20,7 +20,7 @@ REQUEST = {"outcome": "val_accuracy", "permutations": 99, "seed": 3}
 
 
 def fill(folder: Path, *, loss: float = 1.0) -> None:
-    runs = [run_of(f"{s}", seed=s, val_loss=loss + s**2, val_accuracy=0.5 - s / 99) for s in range(9)]
+    runs = [run_of(f"{s}", seed=s, val_loss=loss + s**2, val_accuracy=0.5 - (s - loss) ** 2 / 999) for s in range(9)]
     rows = [row_of(run, "agreement", 0.1 + run["seed"] / 20) for run in runs]
     write_tables(folder, {"runs": runs, "results": rows}, made_from=[])
 
@@ -63,9 +63,10 @@ def test_tables_that_changed_are_analysed_again_however_old_the_files_look(folde
     for name in ("runs.csv", "results.csv"):
         os.utime(folder / name, (age, age))  # the point of the test: times say nothing
     after = current(folder)
-    assert after.sources != before.sources
+    assert after.relations != before.relations
     assert after.sources == read_tables(folder).hashes
     assert {name: getattr(after, name) for name in REQUEST} == REQUEST
+    assert after == analyze(folder, **REQUEST)
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
@@ -128,7 +129,7 @@ def test_a_write_that_is_interrupted_leaves_nothing_that_fits(folder: Path, monk
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("collapselab.analysis.stored.write_document", die)
+    monkeypatch.setattr("collapselab.analysis.stored.SummaryRecord.write", die)
     with pytest.raises(KeyboardInterrupt):
         analyze(folder, permutations=99)
     assert read_analysis(folder, read_tables(folder)) is None
@@ -160,6 +161,6 @@ def test_tables_of_ones_own_are_analysed_and_followed(tmp_path: Path) -> None:
     RUNS.write(tmp_path / "runs.csv", runs)
     RESULTS.write(tmp_path / "results.csv", [row_of(run, "agreement", run["seed"] / 9) for run in runs])
     first = analyze(tmp_path, permutations=99)
-    RESULTS.write(tmp_path / "results.csv", [row_of(run, "agreement", run["seed"] / 7) for run in runs])
-    assert current(tmp_path).sources != first.sources
+    RESULTS.write(tmp_path / "results.csv", [row_of(run, "agreement", (run["seed"] / 9) ** 2) for run in runs])
+    assert current(tmp_path).relations != first.relations
     assert asdict(Request()) == {"outcome": "val_loss", "permutations": 10_000, "seed": 0}

@@ -18,13 +18,15 @@ from collapselab.disk import disk_trouble
 from collapselab.errors import RunError, UserError
 from collapselab.training import generate
 from collapselab.training import train as training
+from collapselab.training.heads import HEADS
+from collapselab.training.optimizers import OPTIMIZERS
 
 NUMBERS = ["0", "-1", "nan", "inf", "1e9", "1e300", "99999999999999999999", "9" * 400, "9" * 5000, "²", "abc", "1e-320"]
 WORDS = ["", "abc", "²", "\n", "[/b]", "é" * 300, "cuda:99", "cuda:x"]
 CHECKPOINTS = ["log:1", "log:²", "log:9999999999", "log:" + "9" * 5000, "0,nan", "-1", "1e308", "0," * 20_000]
 SETTINGS = [
     "width", "depth", "dropout", "context", "epochs", "steps", "batch", "batch-tokens", "lr", "weight-decay", "warmup",
-    "clip", "label-smoothing", "seed", "data-seed", "accumulation", "save-minutes", "log-every",
+    "clip", "coupling", "label-smoothing", "seed", "data-seed", "accumulation", "save-minutes", "log-every",
 ]  # fmt: skip
 
 
@@ -62,7 +64,16 @@ def test_a_number_of_train(option: str, corpus: Path, tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize(
     ("option", "values"),
-    [("family", WORDS), ("device", WORDS), ("report-to", WORDS), ("checkpoints", CHECKPOINTS), ("corpus", WORDS[1:])],
+    [
+        ("family", WORDS),
+        ("head", WORDS),
+        ("donor", WORDS),
+        ("optimizer", WORDS),
+        ("device", WORDS),
+        ("report-to", WORDS),
+        ("checkpoints", CHECKPOINTS),
+        ("corpus", WORDS[1:]),
+    ],
 )
 def test_a_word_of_train(
     option: str, values: list[str], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -123,3 +134,17 @@ def test_a_folder_under_a_file_is_one_message_and_exit_2(
         assert said.splitlines()[-1].startswith("collapselab: ")
         assert str(tmp_path / "file") in said
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_two_heads_at_once_are_refused(corpus: Path, tmp_path: Path) -> None:
+    command = ["train", "--corpus", corpus, "--out", tmp_path / "run", "--width", "8", "--depth", "1", "--no-tied"]
+    message = refused(*command, "--head", "frozen-code", "--head", "frozen-sphere")
+    assert message == ("head: frozen-code and frozen-sphere are both given. A model has one output layer: choose one.")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_help_of_train_lists_heads_and_optimisers() -> None:
+    shown = CliRunner().invoke(cli.app, ["train", "--help"], env={"COLUMNS": "400"}).output
+    names = [*HEADS, *OPTIMIZERS]
+    assert len(names) > 8
+    assert [name for name in names if name not in shown] == []

@@ -1,8 +1,11 @@
 """Conformance: every entry of METRICS against its definition, its known answer and what must leave it unchanged."""
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +13,8 @@ from torch import Tensor
 
 import oracles
 from collapselab import METRICS, ClassMoments, Decider, Measurement, collapse_metrics
+from collapselab.core.geometry import Geometry
+from collapselab.core.metrics import scatter_pinv
 from frames import around, orthoplex, rotation, simplex
 
 CLASSES = 14
@@ -457,3 +462,49 @@ def test_directions_that_hold_nothing_but_the_features_rounding_are_no_direction
     oracle = oracles.catalogue(exact.numpy(), labels.numpy(), weight=exact[:40].numpy())["scatter_pinv"]
     assert found[torch.float64] == pytest.approx(oracle, rel=1e-9)
     assert found[torch.float32] == pytest.approx(oracle, rel=1e-5)
+
+
+MEMORY_OF_THE_CATALOGUE = """
+import torch
+from pathlib import Path
+from collapselab import ClassMoments, collapse_metrics
+
+def memory(field):
+    return next(int(line.split()[1]) * 1024 for line in Path("/proc/self/status").read_text().splitlines() if field in line)
+
+classes, dim = 10000, 1024
+moments = ClassMoments.empty(classes, dim)
+for start in range(0, 2 * classes, 2000):
+    moments.update(torch.randn(2000, dim), torch.arange(start, start + 2000) % classes)
+weight = torch.randn(classes, dim)
+before = memory("VmHWM")
+collapse_metrics(moments, weight=weight, only=["cdnv", "duality_cos_mean", "head_norm_cv", "head_sum"])
+print((memory("VmHWM") - before) / (8 * classes * dim))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's record of the peak")
+def test_the_catalogue_needs_at_most_one_and_a_half_tables_beside_the_moments_and_the_output_layer() -> None:
+    """With these, one table and half a table, that is three."""
+    result = subprocess.run([sys.executable, "-c", MEMORY_OF_THE_CATALOGUE], capture_output=True, text=True, check=True)
+    assert 0.4 < float(result.stdout) < 1.5
+
+
+def test_the_pseudo_inverse_is_the_same_with_and_without_eigenvectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = drawn()
+    moments = ClassMoments.empty(len(world.weight), world.features.shape[1], covariance=True)
+    moments.update(world.features, world.labels)
+    geometry = Geometry(moments)
+    assert geometry.inverse_factor is not None
+    by_factor = scatter_pinv(geometry)
+    assert "spectrum" not in geometry.__dict__, "which is what takes the time"
+    monkeypatch.setattr(Geometry, "inverse_factor", None)
+    assert by_factor == pytest.approx(scatter_pinv(Geometry(moments)), rel=1e-10)
+
+
+def test_directions_of_rounding_alone_have_no_inverse_factor() -> None:
+    generator = torch.Generator().manual_seed(0)
+    moments = ClassMoments.empty(40, 12, covariance=True)
+    features = torch.nn.functional.layer_norm(torch.randn(400, 12, generator=generator), (12,))
+    moments.update(features, torch.arange(400) % 40)
+    assert Geometry(moments).inverse_factor is None

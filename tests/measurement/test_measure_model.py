@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import gguf
 import pytest
 import torch
 import transformers
@@ -23,6 +24,7 @@ from collapselab.measurement.measure import measure
 from collapselab.measurement.show import shown
 from collapselab.models.build import build_config, build_model
 from collapselab.records.measurement import Result
+from models.test_load import write_gguf
 
 
 def llama(**changes: Any) -> Any:
@@ -246,3 +248,11 @@ def test_quantised_weights_are_a_warning(corpus: Corpus) -> None:
     assert codes(result) == ["quantised"]
     assert result.facts["quantised"] == "bitsandbytes, 4 bits"
     assert "stored as bitsandbytes, 4 bits" in result.facts["warnings"][0]["text"]
+
+
+def test_a_quantised_file_is_not_passed_off_as_what_it_is_run_in(tmp_path: Path, corpus: Corpus) -> None:
+    write_gguf(tmp_path / "tiny.gguf", llama(tied=False), gguf.GGMLQuantizationType.Q4_1)
+    result = measured(tmp_path / "tiny.gguf", corpus)
+    facts = result.facts
+    assert (facts["stored_dtype"], facts["quantised"], facts["dtype"]) == ("Q4_1", "Q4_1", "float32")
+    assert "quantised" in codes(result)

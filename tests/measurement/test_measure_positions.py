@@ -1,6 +1,7 @@
 """Which positions are samples: documents with padding, begin tokens, and the first positions of middle layers."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -320,3 +321,14 @@ def test_the_spread_is_that_of_the_definition_and_parts_add_up() -> None:
     constant = Spread()
     constant.add(torch.ones(50, 3))
     assert constant.share_of_handful() == 0
+
+
+def test_the_values_of_thirty_layers_are_whole_in_a_narrow_terminal(model: nn.Module, corpus: Corpus) -> None:
+    result = measured(model, corpus, layers="all", tokens=300)
+    first = [row for row in result.rows if row.layer == "1" and row.split == "train"]
+    deep = [replace(row, layer=str(layer), value=-1 / 3) for layer in range(2, 31) for row in first if row.value]
+    console = Console(width=80, file=io.StringIO())
+    console.print(shown(replace(result, rows=[*result.rows, *deep])))
+    by_layer = console.file.getvalue().split("by layer")[1]  # type: ignore[attr-defined]
+    assert by_layer.count("-0.3333") >= 29 * len({row.metric for row in deep})
+    assert "…" not in by_layer.split("\n!")[0]

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from checkpoints import save_checkpoint
 from collapselab.corpus.blocks import Corpus
-from collapselab.errors import Interrupted, RunError
+from collapselab.errors import DamagedError, Interrupted, RunError
 from collapselab.measurement import forward_pass as walk
 from collapselab.measurement import resume as store
 from collapselab.measurement.measure import measure
@@ -379,6 +379,31 @@ def test_a_measured_checkpoint_is_not_measured_again_unless_the_options_differ(
     measure(run, corpus, **(options | {"seed": 3}))  # type: ignore[arg-type]
     assert ran() > 0
     assert "was measured with other options" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", ["weights", "configuration", "swapped"])
+def test_a_checkpoint_that_was_changed_is_not_measured(run: Path, corpus: Corpus, damage: str) -> None:
+    one, other = run / "checkpoints" / "0", run / "checkpoints" / "1"
+    if damage == "weights":
+        content = bytearray((one / "model.safetensors").read_bytes())
+        content[-5] ^= 1
+        (one / "model.safetensors").write_bytes(content)
+    elif damage == "configuration":
+        settings = json.loads((one / "config.json").read_text())
+        (one / "config.json").write_text(json.dumps(settings | {"layer_norm_epsilon": 0.1}))
+    else:
+        one.rename(run / "between")
+        other.rename(one)
+        (run / "between").rename(other)
+    message = {"weights": "model.safetensors: damaged or changed", "configuration": "config.json: damaged or changed"}
+    with pytest.raises(DamagedError, match=message.get(damage, "holds checkpoint 1, not 0")):
+        measure(one, corpus, tokens=100, dtype="float64", quiet=True)
+    results = measure(run, corpus, tokens=100, dtype="float64", quiet=True)
+    assert isinstance(results, Results)
+    sound = [] if damage == "swapped" else ["1"]
+    assert [result.facts["checkpoint"] for result in results] == sound
+    assert len(results.failures) == 2 - len(sound)
+    assert sorted(path.stem for path in (run / "measure").glob("*.json")) == sound
 
 
 def test_a_damaged_result_is_made_again(run: Path, corpus: Corpus) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapselab.errors import RunError
-from collapselab.records.tables import RESULTS, RUNS, Row, to_frame
+from collapselab.records.tables import RESULTS, RUNS, Row
 
 ROW = Row("a-1", "3", "train", "last", "all", "cdnv", 0.1, 0.2, 0.05, 0.15, 100, 1000, 1, 2, 1, None)
 RUN: dict[str, Any] = {
@@ -198,12 +198,12 @@ def test_a_run_that_lacks_a_column_is_not_written(tmp_path: Path) -> None:
 
 
 def test_a_frame_has_numbers_where_numbers_are() -> None:
-    frame = to_frame([ROW, replace(ROW, metric="cdnv_k2", value=None, classes=None, why="one class.")])
+    frame = RESULTS.frame([ROW, replace(ROW, metric="cdnv_k2", value=None, classes=None, why="one class.")])
     assert list(frame.columns) == list(RESULTS.columns)
     assert frame["value"].dtype == float
     assert frame["value"].isna().tolist() == [False, True]
     assert frame["classes"].tolist()[0] == 100
-    assert to_frame([]).empty
+    assert RESULTS.frame([]).empty
 
 
 def test_a_table_that_mixes_two_versions_of_a_metric_is_refused(tmp_path: Path) -> None:

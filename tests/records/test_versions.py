@@ -1,8 +1,16 @@
+from dataclasses import replace
+
 from collapselab.core.metrics import FIRST, METRICS
-from collapselab.records.versions import outdated
+from collapselab.records.measurement import Result
+from records.test_tables import ROW
 
 CATALOGUE = {(metric.id, metric.version) for metric in METRICS.values()}
 LATER = {(metric.id, metric.version) for metric in METRICS.values() if metric.since != FIRST}
+
+
+def outdated(measured: set[tuple[str, int]]) -> str | None:
+    rows = [replace(ROW, metric=metric, version=version) for metric, version in measured]
+    return Result(rows, {}).outdated()  # type: ignore[typeddict-item]
 
 
 def test_a_measurement_of_before_a_metric_was_added_is_valid() -> None:

@@ -14,12 +14,16 @@ from collapselab import cli
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError, CorpusError, DiskError, UserError
+from collapselab.records.tables import StoredTables
 from collapselab.report.provenance import corpus_of, provenance
 from collapselab.report.report import report
 from collapselab.report.story import Story, load_story
 from records.test_tables import changed
 from report.suites import name_corpus, write_suite
 from report.test_report import Page
+
+DEAD = 2**22 + 1
+"""Larger than any process id that Linux gives."""
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 SMALL: dict[str, Any] = {"widths": (32,), "depths": (1, 2), "decays": (0.0,), "metrics": ("agreement",), "failures": 1}
@@ -100,6 +104,16 @@ def test_a_disk_that_refuses_is_one_message_and_exit_2(
     assert not list(suite.rglob(".*.tmp")), "nothing half-written is left"
 
 
+def test_what_killed_commands_left_is_removed_by_the_next_ones(suite: Path) -> None:
+    (suite / "analysis").mkdir()
+    left = [suite / "analysis" / f".relate.csv.{DEAD}.tmp", suite / f".report.html.{DEAD}.tmp"]
+    for path in left:
+        path.write_text("half")
+    report(suite)
+    assert not [path for path in left if path.exists()]
+    assert (suite / "analysis" / "relate.csv").is_file()
+
+
 def test_a_file_in_place_of_the_folder_analysis_is_one_message(
     suite: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,7 +165,7 @@ def test_an_odd_record_of_a_run_is_left_out(suite: Path, content: bytes) -> None
 def test_a_name_that_no_file_can_have_is_left_out(suite: Path) -> None:
     story = load_story(suite)
     run = {**story.runs[0], "run": "x" * 5000}
-    long = Story(story.directory, type(story.tables)([run], [], {}), None, None, "nothing yet")
+    long = Story(story.directory, StoredTables({"runs": [run]}, {}), None, None, "nothing yet")
     assert provenance(long).records == 0
 
 

@@ -3,13 +3,17 @@
 from pathlib import Path
 
 import pytest
+from collapselab.report.view import View
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
-from collapselab.report.data import lines, plain
+from collapselab.records.tables import PUSH, PushRow
+from collapselab.report.data import Keys, lines, plain
 from collapselab.report.figures.classes import class_frequencies
+from collapselab.report.figures.push import push
 from collapselab.report.provenance import corpus_of, provenance
+from collapselab.report.report import report
 from collapselab.report.story import load_story
 from report.suites import name_corpus, write_suite
 
@@ -59,3 +63,22 @@ def test_counts_stay_whole_and_what_is_not_finite_is_missing() -> None:
     assert plain(0.123456789) == 0.123457
     assert plain(float("nan")) is None
     assert plain(float("inf")) is None
+
+
+def test_pushed_features_are_drawn_where_they_were_measured(tmp_path: Path) -> None:
+    folder = write_suite(tmp_path / "suite")
+    view = View(load_story(folder), Keys([], [], []), {})
+    assert "--push default" in push(view).missing
+    rows = [
+        PushRow(run, "4", head, alpha, None, 100, 3.0 + alpha**2, 0.1, 0.2, 0.3 + alpha)
+        for run in ("01x0032-wd0-s0", "01x0064-wd0-s0")
+        for head in ("own", "centres")
+        for alpha in (-0.3, 0.0, 0.3)
+    ]
+    PUSH.write(folder / "push.csv", rows)
+    drawn = push(View(load_story(folder), Keys(["32", "64"], ["1"], []), {}))
+    assert [panel.key for panel in drawn.panels] == ["push-loss", "push-ece", "push-agreement"]
+    losses = [line["value"] for line in lines(drawn.tables["push loss"])]
+    assert losses == pytest.approx([0.09, 0, 0.09] * 4)
+    assert "median of 2 runs: α -0.3 0, α 0 0.3, α 0.3 0.6" in drawn.panels[2].numbers
+    assert "push-agreement" in report(folder).page.read_text(encoding="utf-8")

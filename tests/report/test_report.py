@@ -5,6 +5,7 @@ import csv
 import gzip
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -261,3 +262,15 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 def test_the_page_is_the_same_every_time(suite: Path, page: Page, tmp_path: Path) -> None:
     again = report(suite, out=tmp_path / "again.html").page
     assert again.read_bytes() == (suite / "report.html").read_bytes()
+
+
+def test_a_metric_that_only_one_architecture_has_is_drawn(tmp_path: Path) -> None:
+    folder = write_suite(tmp_path / "suite", widths=(32, 64), depths=(1,), decays=(0.0,), seeds=1, failures=0)
+    wide = {run["run"] for run in RUNS.read(folder / "runs.csv") if run["width"] == 64}
+    assert wide
+    rows = [
+        replace(row, value=None, null=None, why="not there.") if row.metric == "cdnv_k2" and row.run in wide else row
+        for row in RESULTS.read(folder / "results.csv")
+    ]
+    RESULTS.write(folder / "results.csv", rows)
+    assert "cdnv_k2" in report(folder).page.read_text(encoding="utf-8")

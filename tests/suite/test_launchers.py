@@ -13,10 +13,9 @@ from collapselab.errors import ConfigError
 from collapselab.records.tables import RESULTS, RUNS
 from collapselab.suite import run as suites
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.job import perform
+from collapselab.suite.job import LaunchRequest, perform
 from collapselab.suite.launchers import LAUNCHERS, find_launcher
 from collapselab.suite.plan import Entry
-from collapselab.suite.request import LaunchRequest
 from suite.recipes import written
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from collapselab.errors import ConfigError
 from collapselab.records.options import Options
+from collapselab.records.suite import CorpusOfRun
 from collapselab.suite import calibrate, collect
 from collapselab.suite.calibrate import Pace, pace
 from collapselab.suite.corpora import CorpusFacts, corpus_facts
@@ -183,7 +184,7 @@ def test_several_interventions_are_one_cell_of_the_table(monkeypatch: pytest.Mon
     for name in ("within", "dual"):
         monkeypatch.setitem(INTERVENTIONS, name, toy(name))
     settings = settings_from({"width": 8, "depth": 1, "intervene": ["within:+0.1:sham", "dual:-0.3"]})
-    columns = collect._setting_columns("a run", resolved(settings), corpus="corpora/mine", corpus_hash="x")
+    columns = collect._setting_columns("a run", resolved(settings), CorpusOfRun(path="corpora/mine", hash="x"))
     assert columns["intervene"] == "dual:-0.3 within:+0.1:sham"
 
 

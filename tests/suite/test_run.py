@@ -34,13 +34,12 @@ from collapselab.records.tables import RESULTS, RUNS, Row
 from collapselab.suite import run as suites
 from collapselab.suite.collect import collect
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.job import Outcome, perform
+from collapselab.suite.job import Outcome, perform, threads_each
 from collapselab.suite.launchers import local as launch
 from collapselab.suite.launchers.local import Crew
 from collapselab.suite.plan import Entry
 from collapselab.suite.recipe import Suite
 from collapselab.suite.status import State, run_state
-from collapselab.suite.threads import threads_each
 from collapselab.suite.worker import Worker
 from suite.recipes import opened, written
 

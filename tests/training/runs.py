@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
@@ -31,3 +32,19 @@ def assert_same_bits(a: dict[str, Tensor], b: dict[str, Tensor]) -> None:
     assert a.keys() == b.keys()
     for name in a:
         assert torch.equal(a[name], b[name]), name
+
+
+def run_in_two(corpus: Path, out: Path, monkeypatch: pytest.MonkeyPatch, **values: Any) -> None:
+    """A run whose last step is taken again, by another process's trainer, from the state that was saved before it."""
+
+    def crash(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "drop_states", crash)
+        patch.setattr(RunFolder, "rewind_log", lambda *_: None)
+        with pytest.raises(KeyboardInterrupt):
+            run(corpus, out, options={"save_minutes": 0}, **values)
+    last = RunFolder(out).checkpoint_names()[-1]
+    (out / "checkpoints" / last / "model.safetensors").write_bytes(b"")
+    run(corpus, out, **values)

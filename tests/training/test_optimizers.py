@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from torch.optim import Adam, AdamW
 
 from collapselab.errors import ConfigError
 from collapselab.training.optimizers import OPTIMIZERS
 from collapselab.training.settings import settings_from
-from training.runs import run, weights
+from training.runs import assert_same_bits, run, run_in_two, weights
 
 QUICK = """
 import sys
@@ -45,8 +47,11 @@ def test_a_further_optimiser_is_a_function_and_an_entry(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("adanw", "optimizer: 'adanw' will not do: did you mean 'adamw'\\? It is 'adamw', 'adam' or 'sgd'\\."),
-        ("lion", "optimizer: 'lion' will not do: it is 'adamw', 'adam' or 'sgd'\\."),
+        (
+            "adanw",
+            "optimizer: 'adanw' will not do: did you mean 'adamw'\\? It is 'adamw', 'adam', 'sgd' or 'coupled-adam'\\.",
+        ),
+        ("lion", "optimizer: 'lion' will not do: it is 'adamw', 'adam', 'sgd' or 'coupled-adam'\\."),
         (3, "optimizer: 3 will not do: input should be a valid string"),
     ],
 )
@@ -58,3 +63,119 @@ def test_an_optimiser_that_there_is_not_is_named_with_the_nearest(given: object,
 def test_settings_are_checked_against_the_tables_without_torch() -> None:
     result = subprocess.run([sys.executable, "-c", QUICK], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "False"
+
+
+def row_sum(of: dict[str, Tensor], name: str = "lm_head.weight") -> float:
+    """‖Σ_c w_c‖² of the output layer."""
+    return float(of[name].double().sum(0).square().sum())
+
+
+def shrinkage(lr: float, decay: float, steps: int) -> float:
+    """Π (1 - ηλ)² over a linear schedule."""
+    product = 1.0
+    for step in range(steps):
+        product *= (1 - lr * (1 - step / steps) * decay) ** 2
+    return product
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "tied", "shrinks"),
+    [("coupled-adam", False, True), ("adamw", False, False), ("coupled-adam", True, False)],
+)
+def test_only_untied_coupled_adam_changes_the_sum_of_rows_by_the_decay_alone(
+    optimizer: str, tied: bool, shrinks: bool, corpus_folder: Path, tmp_path: Path
+) -> None:
+    """Stollenwerk & Stollenwerk: ‖Σ w_c‖² shrinks by Π(1 - ηλ)², as the updates of all rows sum to zero."""
+    run(corpus_folder, tmp_path, optimizer=optimizer, tied=tied, steps=30, lr=1e-2, weight_decay=3.0)
+    name = "transformer.wte.weight" if tied else "lm_head.weight"
+    before, after = (row_sum(weights(tmp_path, first=first), name) for first in (True, False))
+    expected = shrinkage(1e-2, 3.0, 30)
+    assert 0.1 < expected < 0.9
+    assert (abs(after / before / expected - 1) < 1e-4) is shrinks
+    if not shrinks:
+        assert abs(after / before / expected - 1) > 0.1
+
+
+def test_coupled_adam_is_adam_with_one_second_moment_for_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against the definition in loops, in double precision; the other parameter is left to AdamW."""
+    generator = torch.Generator().manual_seed(0)
+    rows, other = (torch.randn(5, 3, generator=generator, dtype=torch.float64).requires_grad_() for _ in range(2))
+    reference = other.detach().clone().requires_grad_()
+    groups = [{"params": [other, rows], "weight_decay": 0.1, "vocabulary": [1]}]
+    settings = settings_from({"width": 16, "depth": 1, "optimizer": "coupled-adam", "lr": 1e-2})
+    ours, theirs = (
+        OPTIMIZERS["coupled-adam"](groups, settings),
+        AdamW([reference], lr=1e-2, weight_decay=0.1, fused=True),
+    )
+    w, m, v = rows.detach().clone().tolist(), [[0.0] * 3 for _ in range(5)], [0.0] * 3
+    for step in range(1, 5):
+        gradient = torch.randn(5, 3, generator=generator, dtype=torch.float64)
+        rows.grad, other.grad, reference.grad = gradient.clone(), gradient.clone(), gradient.clone()
+        ours.step()
+        theirs.step()
+        assert torch.equal(rows.grad, gradient)
+        for d in range(3):
+            v[d] = 0.999 * v[d] + 0.001 * sum(float(gradient[c, d]) ** 2 for c in range(5)) / 5
+            for c in range(5):
+                m[c][d] = 0.9 * m[c][d] + 0.1 * float(gradient[c, d])
+                divisor = (v[d] / (1 - 0.999**step)) ** 0.5 + 1e-8
+                w[c][d] = (1 - 1e-3) * w[c][d] - 1e-2 * m[c][d] / (1 - 0.9**step) / divisor
+    torch.testing.assert_close(rows.detach(), torch.tensor(w, dtype=torch.float64), rtol=1e-12, atol=1e-14)
+    assert torch.equal(other, reference)
+
+
+@pytest.mark.parametrize(("coupling", "same_as"), [(0.0, "adamw"), (1.0, "adam")])
+def test_the_ends_of_coupling_are_adamw_and_adam_to_the_bit(
+    coupling: float, same_as: str, corpus_folder: Path, tmp_path: Path
+) -> None:
+    run(corpus_folder, tmp_path / "ours", coupling=coupling, weight_decay=0.5)
+    run(corpus_folder, tmp_path / "theirs", optimizer=same_as, weight_decay=0.5)
+    run(corpus_folder, tmp_path / "between", coupling=0.5, weight_decay=0.5)
+    assert_same_bits(weights(tmp_path / "ours"), weights(tmp_path / "theirs"))
+    between = weights(tmp_path / "between")
+    assert any(not torch.equal(one, between[name]) for name, one in weights(tmp_path / "ours").items())
+
+
+def test_coupling_puts_its_share_of_the_decay_into_the_gradient() -> None:
+    """λ r w is added to the gradient that Adam sees, and w shrinks by η λ (1 - r)."""
+    start = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
+    ours, theirs = start.clone().requires_grad_(), start.clone().requires_grad_()
+    settings = settings_from({"width": 16, "depth": 1, "lr": 1e-2, "coupling": 0.25})
+    optimizer = OPTIMIZERS["adamw"]([{"params": [ours], "weight_decay": 0.4, "vocabulary": []}], settings)
+    reference = Adam([theirs], lr=1e-2)
+    for gradient in torch.randn(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1)):
+        ours.grad, theirs.grad = gradient.clone(), gradient + 0.4 * 0.25 * theirs.detach()
+        with torch.no_grad():
+            theirs.mul_(1 - 1e-2 * 0.4 * 0.75)
+        optimizer.step()
+        reference.step()
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("values", [{"optimizer": "coupled-adam", "tied": False}, {"coupling": 0.5}])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_stopped_training_goes_on_to_the_same_bits(
+    values: dict[str, Any], precision: str, corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(corpus_folder, tmp_path / "whole", precision=precision, **values)
+    run_in_two(corpus_folder, tmp_path / "two", monkeypatch, precision=precision, **values)
+    assert_same_bits(weights(tmp_path / "whole"), weights(tmp_path / "two"))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"coupling": 1.5}, "coupling: 1.5 will not do: input should be less than or equal to 1"),
+        (
+            {"coupling": 0.5, "optimizer": "sgd"},
+            "coupling: 0.5 is a share of the decay of adamw or coupled-adam; sgd has",
+        ),
+        (
+            {"coupling": 1.0, "optimizer": "adam"},
+            "coupling: 1 is a share of the decay of adamw or coupled-adam; adam has",
+        ),
+    ],
+)
+def test_a_coupling_that_means_nothing_is_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        settings_from({"width": 16, "depth": 1} | values)

@@ -1,18 +1,20 @@
 """analyze: from the two tables of a suite to statements about them.
 
 `<directory>/analysis/` gets a table for every entry of `STATEMENTS`, and `summary.json`: what the tables allow to say,
-in sentences, and what it was made from.
+in sentences, and what it was made from. A sentence is no stronger than the rows it is made from. What a corrected test
+shows is called shown, and nothing else. What is not shown is not called absent: the power is beside it. Where there are
+too few models for a test, the sentence says "cannot tell" and why. Relations across models are called descriptions,
+since scale and training differ too.
 """
 
 from pathlib import Path
-from typing import Any
 
-from collapselab.analysis.models import combine, tables_of
+from collapselab.analysis.models import Models, combine, tables_of
 from collapselab.analysis.statements import STATEMENTS, Given
 from collapselab.analysis.stored import Analysis, Request, last_request, read_analysis
-from collapselab.analysis.summary import summarise
+from collapselab.analysis.words import Sentence, many
 from collapselab.progress import progress
-from collapselab.records.tables import StoredTables
+from collapselab.records.tables import RowsByTable, StoredTables
 
 
 def analyze(directory: str | Path, *, outcome: str = "val_loss", permutations: int = 10_000, seed: int = 0) -> Analysis:
@@ -32,12 +34,27 @@ def current_analysis(directory: str | Path, tables: StoredTables) -> Analysis:
 
 def _analyze(directory: Path, tables: StoredTables, request: Request) -> Analysis:
     models = combine(tables.runs, tables.rows, outcome=request.outcome)
-    rows: dict[str, Any] = {}
+    rows: RowsByTable = {}
+    sentences = [Sentence("models", "runs", _models_words(models))]
     with progress("analysing", total=len(STATEMENTS), unit="tables") as advance:
         for name, statement in STATEMENTS.items():
             rows[name] = statement.rows(Given(models, request.permutations, request.seed, rows))
+            sentences += statement.sentences(models, rows[name])
             advance(1)
     asked = (request.outcome, request.permutations, request.seed)
-    analysis = Analysis(directory, *asked, len(models.known), rows, summarise(models, rows), tables.hashes)
+    analysis = Analysis(directory, *asked, len(models.known), rows, sentences, tables.hashes)
     analysis.write(directory / "analysis")
     return analysis
+
+
+def _models_words(models: Models) -> str:
+    frame = models.known
+    runs, failed = frame["run"].nunique(), models.frame.loc[models.frame["why"].notna(), "run"].nunique()
+    source = f", checkpoints of {many(runs, 'run')}," if runs < len(frame) else ""
+    text = (
+        f"{many(len(frame), 'model')}{source} of {many(frame['architecture'].nunique(), 'architecture')} and "
+        f"{many(frame['regime'].nunique(), 'training regime')}, {many(len(models.metrics), 'metric')} each"
+    )
+    missing = int(frame[[*models.metrics, models.outcome]].isna().sum().sum())
+    text += f"; {many(missing, 'value')} missing and left out of what needs them" if missing else ""
+    return f"{text}; {many(failed, 'run')} failed, and what is unfinished is not counted." if failed else f"{text}."

@@ -12,7 +12,7 @@ few architectures for the second, or where too few degrees of freedom are left, 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,7 @@ from collapselab.analysis.attainable import FEWEST_CLUSTERS, FEWEST_FREEDOM
 from collapselab.analysis.models import NOT_TESTED, Floats, Models, Variable, regime_columns
 from collapselab.analysis.relate import Relation
 from collapselab.analysis.resampling import Codes
-from collapselab.analysis.subsets import WITHIN, SubsetKind, codes_of
+from collapselab.analysis.subsets import WITHIN, SubsetKind, codes_of, count_of
 from collapselab.analysis.verdict import (
     Cause,
     Corrected,
@@ -129,14 +129,6 @@ class _Unavailable(Exception):
         self.reason = Reason(code, text)
 
 
-def _nothing(frame: pd.DataFrame) -> list[Floats]:
-    return []
-
-
-def _parameters(frame: pd.DataFrame) -> list[Floats]:
-    return [np.log(_complete(frame, "parameters"))[:, None]]
-
-
 def _factors(frame: pd.DataFrame) -> list[Floats]:
     return [_dummies(frame[column]) for column in ("family", "width", "depth", *regime_columns(frame))]
 
@@ -150,17 +142,13 @@ def _interactions(frame: pd.DataFrame) -> list[Floats]:
     return [_dummies(frame["architecture"]), *map(_dummies, pairs)]
 
 
-def _training_loss(frame: pd.DataFrame) -> list[Floats]:
-    return [_complete(frame, "train_loss")[:, None]]
-
-
 SPECIFICATIONS: dict[str, Callable[[pd.DataFrame], list[Floats]]] = {
-    "nothing": _nothing,
-    "log parameters": _parameters,
+    "nothing": lambda frame: [],
+    "log parameters": lambda frame: [np.log(_complete(frame, "parameters"))[:, None]],
     "width, depth and regime as factors": _factors,
     "architecture and regime": _cells,
     "architecture, regime and their interactions": _interactions,
-    "training loss": _training_loss,
+    "training loss": lambda frame: [_complete(frame, "train_loss")[:, None]],
 }
 """From name to columns. The interactions are of width and of depth with the regime: that of the whole architecture with
 it leaves seeds alone, which is a row of its own."""
@@ -175,7 +163,7 @@ def _complete(frame: pd.DataFrame, column: str) -> Floats:
     return values
 
 
-def _dummies(labels: "pd.Series[Any]") -> Floats:
+def _dummies(labels: pd.Series) -> Floats:
     return pd.get_dummies(labels, dtype=float, dummy_na=bool(labels.isna().any())).to_numpy()
 
 
@@ -193,7 +181,7 @@ def _least_squares(
         key = frame.index.to_numpy().tobytes()
         if key not in bases:
             bases[key] = orth(np.concatenate([np.ones((len(y), 1)), *terms(frame)], axis=1))
-        return replace(row, **_partial(x, y, bases[key], *_clusters(frame)))
+        return _with_partial(row, x, y, bases[key], frame)
     except _Unavailable as error:
         return replace(row, **error.reason.columns)
 
@@ -222,13 +210,7 @@ def _require_variation(variable: Variable, x: Floats, y: Floats) -> None:
             raise _Unavailable(Cause.NO_VARIATION, f"{name} is the same in all {len(values)} models.")
 
 
-def _clusters(frame: pd.DataFrame) -> tuple[Codes, str]:
-    """What is independent, and its name: architectures; runs where all are of one architecture."""
-    name = "architecture" if frame["architecture"].nunique() > 1 else "run"
-    return codes_of(frame[name]), f"{name}s"
-
-
-def _partial(x: Floats, y: Floats, basis: Floats, clusters: Codes, unit: str) -> dict[str, Any]:
+def _with_partial(row: Control, x: Floats, y: Floats, basis: Floats, frame: pd.DataFrame) -> Control:
     """The regression of y on x and the controls, by what the controls leave of both (Frisch and Waugh)."""
     x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
     freedom = len(y) - basis.shape[1] - 1
@@ -240,27 +222,22 @@ def _partial(x: Floats, y: Floats, basis: Floats, clusters: Codes, unit: str) ->
             raise _Unavailable(Cause.NO_VARIATION, f"the controls determine the {name} entirely.")
     r = float(np.clip(left_x @ left_y / np.sqrt((left_x @ left_x) * (left_y @ left_y)), -1, 1))
     unexplained = float(left_y @ left_y) / len(y)
-    values = {"r2_controls": max(0.0, 1 - unexplained), "r2_added": r**2 * unexplained, "partial_r": r}
-    if reason := _why_no_p(len(y), freedom, clusters, unit):
-        return {**values, "freedom": freedom, **reason.columns}
+    row = replace(row, r2_controls=max(0.0, 1 - unexplained), r2_added=r**2 * unexplained, partial_r=r, freedom=freedom)
+    independent = "architecture" if frame["architecture"].nunique() > 1 else "run"
+    clusters = codes_of(frame[independent])
+    if reason := _why_no_p(len(y), freedom, count_of(clusters), f"{independent}s"):
+        return replace(row, **reason.columns)
     with np.errstate(divide="ignore"):
         at_r = np.sqrt(freedom) * np.divide(r, np.sqrt(1 - r**2))
         low, high = np.tanh(np.arctanh(r) + np.array([-1.96, 1.96]) / np.sqrt(freedom - 1))
-    return {
-        **values,
-        "low": float(low),
-        "high": float(high),
-        "p": float(2 * student.sf(abs(at_r), freedom)),
-        "p_clustered": _clustered(left_x, left_y, freedom, clusters),
-        "freedom": freedom,
-    }
+    p, p_clustered = float(2 * student.sf(abs(at_r), freedom)), _clustered(left_x, left_y, freedom, clusters)
+    return replace(row, low=float(low), high=float(high), p=p, p_clustered=p_clustered)
 
 
-def _why_no_p(models: int, freedom: int, clusters: Codes, unit: str) -> Reason | None:
-    count = int(clusters.max()) + 1
-    if count < min(models, FEWEST_CLUSTERS):
+def _why_no_p(models: int, freedom: int, clusters: int, unit: str) -> Reason | None:
+    if clusters < min(models, FEWEST_CLUSTERS):
         needs = f"a p that lets those of one be alike needs {FEWEST_CLUSTERS}"
-        return Reason(Cause.TOO_FEW, f"{models} models come from {count} {unit}; {needs}.")
+        return Reason(Cause.TOO_FEW, f"{models} models come from {clusters} {unit}; {needs}.")
     if freedom < FEWEST_FREEDOM:
         text = f"{models} models leave {freedom} degrees of freedom; a p needs {FEWEST_FREEDOM}."
         return Reason(Cause.TOO_FEW, text)
@@ -292,12 +269,12 @@ def _mixed(models: Models, variable: Variable) -> Control:
                 f"{len(y)} models of {architectures} architectures; random intercepts need {FEWEST_FREEDOM} models "
                 "more than architectures, or they cannot be separated from noise.",
             )
-        return replace(row, **_mixed_numbers(frame, x, y))
+        return _with_mixed(row, frame, x, y)
     except _Unavailable as error:
         return replace(row, **error.reason.columns)
 
 
-def _mixed_numbers(frame: pd.DataFrame, x: Floats, y: Floats) -> dict[str, Any]:
+def _with_mixed(row: Control, frame: pd.DataFrame, x: Floats, y: Floats) -> Control:
     parameters = np.log(_complete(frame, "parameters"))
     table = pd.DataFrame({
         "x": (x - x.mean()) / x.std(),
@@ -325,7 +302,7 @@ def _mixed_numbers(frame: pd.DataFrame, x: Floats, y: Floats) -> dict[str, Any]:
     freedom = len(table) - model.exog.shape[1]
     r = z / np.sqrt(z**2 + freedom)
     low, high = (bound / np.sqrt(bound**2 + freedom) for bound in (z - 1.96, z + 1.96))
-    return {"partial_r": r, "low": low, "high": high, "p": p, "freedom": freedom}
+    return replace(row, partial_r=r, low=low, high=high, p=p, freedom=freedom)
 
 
 def _seeds_alone(models: Models, relation: Relation) -> Control:

@@ -11,7 +11,7 @@ What was not measured is said to be unknown, never taken for health.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import pandas as pd
@@ -70,7 +70,7 @@ def diagnose(models: Models) -> list[Finding]:
             continue
         tight, evidence = _tight(models, last)
         answers = {
-            "under-fitted": (_not(tight), evidence),
+            "under-fitted": (None if tight is None else not tight, evidence),
             "over-fitted": _over_fitted(ordered, tight, evidence),
             "over-regularised": _over_regularised(models, last),
         }
@@ -79,11 +79,7 @@ def diagnose(models: Models) -> list[Finding]:
     return findings
 
 
-def _not(answer: bool | None) -> bool | None:
-    return None if answer is None else not answer
-
-
-def _tight(models: Models, last: "pd.Series[Any]") -> tuple[bool | None, str]:
+def _tight(models: Models, last: pd.Series) -> tuple[bool | None, str]:
     """Whether most NC1 metrics with a null are below it."""
     pairs = {
         metric: (last[metric], last[f"{metric} null"])
@@ -109,7 +105,7 @@ def _over_fitted(ordered: pd.DataFrame, tight: bool | None, evidence: str) -> tu
     return tight, f"{text}; {evidence}"
 
 
-def _over_regularised(models: Models, last: "pd.Series[Any]") -> tuple[bool | None, str]:
+def _over_regularised(models: Models, last: pd.Series) -> tuple[bool | None, str]:
     measured = [metric for metric in COLLAPSING if metric in models.metrics and not pd.isna(last[metric])]
     if not measured:
         return None, "neither effective_rank nor a spread of norms was measured."
@@ -125,7 +121,7 @@ def _over_regularised(models: Models, last: "pd.Series[Any]") -> tuple[bool | No
     return worse and min(ratios.values()) < LARGE, text
 
 
-def _weak_twin(models: Models, last: "pd.Series[Any]") -> "pd.Series[float] | None":
+def _weak_twin(models: Models, last: pd.Series) -> pd.Series | None:
     """The mean of models that differ in nothing but a weaker decay and the seed."""
     others = [*ARCHITECTURE, *(name for name in models.varying if name != "weight_decay")]
     same = (models.frame[others].eq(last[others]) | (models.frame[others].isna() & last[others].isna())).all(axis=1)
@@ -133,7 +129,7 @@ def _weak_twin(models: Models, last: "pd.Series[Any]") -> "pd.Series[float] | No
     if weaker.empty:
         return None
     weakest = weaker[weaker["weight_decay"] == weaker["weight_decay"].min()]
-    mean: pd.Series[float] = weakest[[*models.metrics, "val_loss", "weight_decay"]].mean()
+    mean: pd.Series = weakest[[*models.metrics, "val_loss", "weight_decay"]].mean()
     return mean
 
 

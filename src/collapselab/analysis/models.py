@@ -8,10 +8,9 @@ cell differ in nothing but their seed.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import pandas as pd
@@ -20,8 +19,9 @@ from numpy.typing import NDArray
 from collapselab.analysis.direction import Toward, toward
 from collapselab.analysis.regime import Regime
 from collapselab.core.metrics import METRICS
-from collapselab.errors import ConfigError, RunError
-from collapselab.records.tables import RUNS, Row, Run, StoredTables, read_tables, required_files, to_frame
+from collapselab.errors import ConfigError, RunError, did_you_mean
+from collapselab.records.table import Cell
+from collapselab.records.tables import RESULTS, RUNS, Row, Run, StoredTables, read_tables, required_files
 
 Floats = NDArray[np.float64]
 BETTER = {"val_loss": -1, "train_loss": -1, "perplexity": -1, "val_accuracy": 1}
@@ -135,9 +135,8 @@ class NothingToRelate(RunError):
 def combine(runs: Iterable[Run], rows: Iterable[Row], *, outcome: str = "val_loss") -> Models:
     """Runs and the results of their last layer, over all classes, on the training split, by run and checkpoint."""
     if outcome not in BETTER:
-        near = get_close_matches(outcome, BETTER, n=1)
-        hint = f" Did you mean {near[0]}?" if near else f" It is one of {', '.join(BETTER)}."
-        raise ConfigError(f"outcome: {outcome!r} is not one.{hint}")
+        hint = did_you_mean(outcome, BETTER, otherwise=f"It is one of {', '.join(BETTER)}.")
+        raise ConfigError(f"outcome: {outcome!r} is not one. {hint}")
     frame = pd.DataFrame(list(runs))
     if frame.empty:
         raise NothingToRelate("runs.csv: no models in it.")
@@ -154,9 +153,8 @@ def _check_rows(frame: pd.DataFrame, rows: list[Row]) -> None:
     known = set(zip(frame["run"], frame["checkpoint"], strict=True))
     for row in rows:
         if row.metric not in METRICS:
-            near = get_close_matches(row.metric, METRICS, n=1)
-            hint = f" Did you mean {near[0]}?" if near else " See `collapselab metrics`."
-            raise RunError(f"results.csv: {row.metric!r} is not a metric of the catalogue.{hint}")
+            hint = did_you_mean(row.metric, METRICS, otherwise="See `collapselab metrics`.")
+            raise RunError(f"results.csv: {row.metric!r} is not a metric of the catalogue. {hint}")
         if (row.run, row.checkpoint) not in known:
             raise RunError(f"results.csv: run {row.run}, checkpoint {row.checkpoint} is not in runs.csv.")
 
@@ -178,7 +176,7 @@ def _labelled(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def row_tuples(frame: pd.DataFrame, names: Sequence[str]) -> list[tuple[Any, ...]]:
+def row_tuples(frame: pd.DataFrame, names: Sequence[str]) -> list[tuple[Cell, ...]]:
     """These columns row by row; of no columns as many empty tuples as there are rows, in every version of pandas."""
     return list(zip(*(frame[name] for name in names), strict=True)) if names else [()] * len(frame)
 
@@ -192,7 +190,7 @@ def regime_columns(frame: pd.DataFrame) -> list[str]:
     return [column for column in settings if (architectures[column].nunique(dropna=False) > 1).any()]
 
 
-def _text(value: Any) -> str:
+def _text(value: Cell) -> str:
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return "?"
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -200,7 +198,7 @@ def _text(value: Any) -> str:
 
 def _with_metrics(frame: pd.DataFrame, rows: list[Row], metrics: tuple[str, ...]) -> pd.DataFrame:
     keys = pd.MultiIndex.from_frame(frame[["run", "checkpoint"]])
-    results = to_frame(rows).set_index(["run", "checkpoint", "metric"])
+    results = RESULTS.frame(rows).set_index(["run", "checkpoint", "metric"])
     columns = {}
     for metric in metrics:
         of_metric = results.xs(metric, level="metric").reindex(keys)
@@ -208,13 +206,13 @@ def _with_metrics(frame: pd.DataFrame, rows: list[Row], metrics: tuple[str, ...]
         columns[f"{metric} null"] = of_metric["null"].to_numpy()
         columns[f"{metric} ideal"] = np.array([
             _ideal(metric, classes, width)
-            for classes, width in zip(of_metric["classes"], frame["width"], strict=True)
+            for classes, width in zip(of_metric["classes"].astype(float), frame["width"], strict=True)
         ])  # fmt: skip
     return pd.concat([frame, pd.DataFrame(columns, index=frame.index)], axis=1)
 
 
-def _ideal(metric: str, classes: Any, width: float) -> float:
-    if pd.isna(classes) or np.isnan(width):
+def _ideal(metric: str, classes: float, width: float) -> float:
+    if np.isnan(classes) or np.isnan(width):
         return np.nan
     ideal = METRICS[metric].ideal_at(classes=int(classes), dim=int(width))
     return np.nan if ideal is None else ideal

@@ -157,7 +157,9 @@ def sentences(models: Models, rows: Sequence[Prediction]) -> Iterable[Sentence]:
         yield Sentence("prediction", "prediction", f"Prediction of {models.outcome}: {CANNOT_TELL}; {why}")
         return
     r2 = ", ".join(f"{known[0].r2_law:.3f} ({law})" for law, known in of_law.items())
-    sure = set.intersection(*({metric_label(row) for row in known if _gains(row)} for known in of_law.values()))
+    sure = set.intersection(
+        *({metric_label(row) for row in known if row.low is not None and row.low > 0} for known in of_law.values())
+    )
     last = list(LAWS)[-1]
     helpful = sorted(
         (row for row in of_law[last] if metric_label(row) in sure), key=lambda row: row.gain or 0.0, reverse=True
@@ -170,7 +172,3 @@ def sentences(models: Models, rows: Sequence[Prediction]) -> Iterable[Sentence]:
         f"whose gain has an interval above 0 beside every law, with R² beside the {last}: {listed}. They are measured "
         "on the very model that is predicted: a gain shows shared information, not a cause.",
     )
-
-
-def _gains(row: Prediction) -> bool:
-    return row.low is not None and row.low > 0

@@ -5,8 +5,10 @@ In a table it is text, `epochs=10 epoch=6`: `str` writes it and `Regime.read` re
 
 import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 from urllib.parse import unquote
+
+from collapselab.records.table import Cell
 
 NUMBERS = ("epochs", "epoch", "weight_decay", "lr")
 """Settings that are numbers in every table of runs; all others are text."""
@@ -30,7 +32,7 @@ class Regime(NamedTuple):
     settings: tuple[Setting, ...] = ()
 
     @classmethod
-    def of(cls, names: Iterable[str], values: Iterable[Any]) -> "Regime":
+    def of(cls, names: Iterable[str], values: Iterable[Cell]) -> "Regime":
         """The regime of these columns of one model; numbers keep six digits, as many as are written."""
         return cls(tuple(Setting(name, _value(name, value)) for name, value in zip(names, values, strict=True)))
 
@@ -59,12 +61,8 @@ class Regime(NamedTuple):
         return Regime(tuple(setting for setting in self.settings if setting.name != name))
 
 
-def _value(name: str, value: Any) -> float | str | None:
-    if (
-        value is None
-        or (isinstance(value, str) and value == UNKNOWN)
-        or (isinstance(value, float) and math.isnan(value))
-    ):
+def _value(name: str, value: Cell) -> float | str | None:
+    if value is None or value == UNKNOWN or (isinstance(value, float) and math.isnan(value)):
         return None
     if name in NUMBERS:
         return float(f"{float(value):g}")

@@ -7,7 +7,7 @@ family of their own. Both corrections are within a subset and a family.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
@@ -169,11 +169,12 @@ def _filled(
     tested = [i for i, reason in enumerate(reasons) if reason is None]
     filled = [replace(row, **reason.columns) if reason else row for row, reason in zip(blank, reasons, strict=True)]
     if tested:
-        numbers = _statistics(chosen, x[:, tested], y, permutations=permutations, seed=seed)
+        statistics = _statistics(chosen, x[:, tested], y, permutations=permutations, seed=seed)
         for column, i in enumerate(tested):
-            known: dict[str, Any] = {name: _known(values[column]) for name, values in numbers.items()}
-            untested = _why_no_p(chosen, blank[i])
-            filled[i] = replace(blank[i], **known, **(untested.columns if untested else {}))
+            r, r2, rho, low, high, p = (_known(values[column]) for values in statistics)
+            row = replace(blank[i], r=r, r2=r2, rho=rho, low=low, high=high, p_permutation=p)
+            untested = _why_no_p(chosen, row)
+            filled[i] = replace(row, **untested.columns) if untested else row
     return filled
 
 
@@ -200,15 +201,16 @@ def _reason(chosen: Subset, relation: Relation, x: Floats, y: Floats) -> Reason 
     return None
 
 
-def _statistics(chosen: Subset, x: Floats, y: Floats, *, permutations: int, seed: int) -> dict[str, Floats]:
+def _statistics(chosen: Subset, x: Floats, y: Floats, *, permutations: int, seed: int) -> tuple[Floats, ...]:
+    """For each column of x: r, R², rho, the ends of the interval of r, and p; NaN where there is none."""
     x, y = centred(x, chosen.cells), centred(y, chosen.cells)
     r = correlation(x, y, chosen.cells)
     draws = chosen.freedom if count_of(chosen.cells) > 1 else None  # what is centred in small cells repeats itself
     low, high = bootstrap_interval(x, y, chosen.units, draws=draws, resamples=permutations, seed=seed)
-    numbers = {"r": r, "r2": r**2, "rho": rank_correlation(x, y, chosen.cells), "low": low, "high": high}
+    p = np.full_like(r, np.nan)
     if permutations_can_show(chosen.units_per_cell):
-        numbers["p_permutation"] = permutation_p(x, y, chosen.cells, permutations=permutations, seed=seed)
-    return numbers
+        p = permutation_p(x, y, chosen.cells, permutations=permutations, seed=seed)
+    return r, r**2, rank_correlation(x, y, chosen.cells), low, high, p
 
 
 def _known(value: float) -> float | None:
@@ -260,7 +262,9 @@ def _across_models(models: Models, relations: Sequence[Relation]) -> Iterable[st
         Verdict.NOT_SHOWN: "not shown",
         Verdict.CANNOT_TELL: CANNOT_TELL,
     }
-    listed = {code: ", ".join(_with_r(row) for row in rows if row.verdict_code is code) for code in parts}
+    listed = {
+        code: ", ".join(f"{row.metric} (r {row.r:+.2f})" for row in rows if row.verdict_code is code) for code in parts
+    }
     listed[Verdict.AS_PREDICTED] = listed[Verdict.AS_PREDICTED] or "none"
     yield (
         f"Across all models, which differ in size and training, "
@@ -306,7 +310,10 @@ def _fixed_scale(models: Models, relations: Sequence[Relation]) -> Iterable[str]
         f"correction over {many(len(tested), 'metric')}: {shown}."
     )
     if rest:
-        listed = "; ".join(f"{_named(row)}, p {row.p_permutation:.2g}{_aside(row)}" for row in rest)
+        against = f", and its sign is {OPPOSITE}"
+        listed = "; ".join(
+            f"{_named(row)}, p {row.p_permutation:.2g}{against if row.goes is Goes.AGAINST else ''}" for row in rest
+        )
         yield f"Not shown there, p before correction: {listed}."
     if untested:
         yield f"Of too few models, so {CANNOT_TELL}: {untested}."
@@ -325,10 +332,6 @@ def _shown_words(models: Models, row: Relation) -> str:
     return f"{_named(row)}, Holm p {row.p_holm:.2g}, {words}"
 
 
-def _aside(row: Relation) -> str:
-    return f", and its sign is {OPPOSITE}" if row.goes is Goes.AGAINST else ""
-
-
 def _power(first: Relation, rest: Sequence[Relation]) -> Iterable[str]:
     if first.detectable_r is None or first.detectable_r_corrected is None:
         yield "There are too few models to say what they could have found."
@@ -345,10 +348,6 @@ def _main(rows: Iterable[Relation]) -> list[Relation]:
     """The rows of the paper's metrics that have a number; where there are none, of all metrics on their raw scale."""
     known = [row for row in rows if row.r is not None and row.transform == "raw"]
     return [row for row in known if row.family == "paper"] or known
-
-
-def _with_r(row: Relation) -> str:
-    return f"{row.metric} (r {row.r:+.2f})"
 
 
 def _named(row: Relation) -> str:

@@ -5,13 +5,15 @@ a function that puts them into sentences. Its name is that of its table, `<name>
 text, a whole number, a float, a `StrEnum` or a `Regime`, or None for an empty cell.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Generic, final
 
 from collapselab.analysis import controls, diagnosis, prediction, relate, trends
 from collapselab.analysis.models import Models
+from collapselab.analysis.verdict import TableRow
 from collapselab.analysis.words import Sentence
+from collapselab.records.tables import RowsByTable
 
 
 @final
@@ -22,20 +24,20 @@ class Given:
     models: Models
     permutations: int
     seed: int
-    rows: Mapping[str, Sequence[Any]]
+    rows: RowsByTable
 
 
 @final
 @dataclass(frozen=True)
-class Statement:
+class Statement(Generic[TableRow]):
     """One table of the analysis: what a row of it is, how the rows are made, and what they allow to say."""
 
-    row: type
-    rows: Callable[[Given], Sequence[Any]]
-    sentences: Callable[[Models, Sequence[Any]], Iterable[Sentence]]
+    row: type[TableRow]
+    rows: Callable[[Given], list[TableRow]]
+    sentences: Callable[[Models, Sequence[TableRow]], Iterable[Sentence]]
 
 
-STATEMENTS: dict[str, Statement] = {
+STATEMENTS: dict[str, Statement[Any]] = {
     "relate": Statement(
         relate.Relation,
         lambda given: relate.relate(given.models, permutations=given.permutations, seed=given.seed),

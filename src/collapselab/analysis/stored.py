@@ -5,26 +5,32 @@ version of the program. An analysis of which any of that has changed is never sh
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, final, get_type_hints
+from typing import TYPE_CHECKING, Any, final, get_type_hints
+
+from pydantic import JsonValue
 
 from collapselab import __version__
 from collapselab.analysis.models import BETTER
 from collapselab.analysis.regime import Regime
 from collapselab.analysis.statements import STATEMENTS
+from collapselab.analysis.verdict import TableRow
 from collapselab.analysis.words import Sentence
-from collapselab.disk import read_document, write_document
+from collapselab.disk import read_document
 from collapselab.errors import ConfigError, DamagedError, RunError
+from collapselab.record import Record
 from collapselab.records.csv_file import parse_table, read_bytes, shown, table_bytes, write_bytes
-from collapselab.records.tables import StoredTables
+from collapselab.records.table import Cell
+from collapselab.records.tables import RowsByTable, StoredTables
 
 if TYPE_CHECKING:
     import pandas as pd
+    from _typeshed import DataclassInstance
 
     from collapselab.analysis.controls import Control
     from collapselab.analysis.diagnosis import Finding
@@ -33,10 +39,8 @@ if TYPE_CHECKING:
     from collapselab.analysis.trends import Trend
 
 SUMMARY = "summary.json"
-FORMAT = 2
 PERMUTATIONS = (99, 10_000_000)
 """Fewer could not reach 0.05 after any correction; more would take days."""
-TableRow = TypeVar("TableRow")
 
 
 @final
@@ -62,11 +66,9 @@ class Request:
             raise ConfigError(f"seed: {shown(self.seed)} is below 0.")
 
 
-class SummaryRecord(TypedDict):
+class SummaryRecord(Record):
     """summary.json: the request, hashes of what was analysed and of what was written, and the sentences."""
 
-    format: int
-    """Version of this layout."""
     program: str
     """Version of collapselab, and a hash of its source."""
     files: dict[str, str]
@@ -97,22 +99,20 @@ class Analysis:
     permutations: int
     seed: int
     models: int
-    tables: dict[str, Sequence[Any]]
+    tables: RowsByTable
     """The rows of each table by its name: `relate`, `controls`, …"""
     sentences: list[Sentence]
     sources: dict[str, str]
     """sha256 of `runs.csv` and `results.csv`."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, JsonValue]:
         """The summary and every table, ready for `json.dumps`."""
-        tables = {name: [_cells(row) for row in rows] for name, rows in self.tables.items()}
-        return {**self.summary, **tables}
+        return self.summary | {name: [{**_cells(row)} for row in rows] for name, rows in self.tables.items()}
 
     @property
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, JsonValue]:
         """What `summary.json` says: the request, the tables that were analysed, and the sentences."""
-        of_the_file = ("format", "program", "files")
-        return {name: value for name, value in self._record({}).items() if name not in of_the_file}
+        return self._record({}).model_dump(exclude={"format", "program", "files"})
 
     @property
     def frames(self) -> dict[str, "pd.DataFrame"]:
@@ -156,11 +156,10 @@ class Analysis:
         contents = self.contents()
         for name, content in contents.items():
             write_bytes(folder / name, content)
-        write_document(folder / SUMMARY, self._record(contents))
+        self._record(contents).write(folder / SUMMARY)
 
     def _record(self, contents: dict[str, bytes]) -> SummaryRecord:
         return SummaryRecord(
-            format=FORMAT,
             program=program_version(),
             files=_hashes(contents),
             directory=str(self.directory),
@@ -177,20 +176,20 @@ def read_analysis(directory: Path, tables: StoredTables) -> Analysis | None:
     """The analysis of these tables that is in the folder; None where there is none, or where anything has changed."""
     folder = directory / "analysis"
     try:
-        summary = read_document(folder / SUMMARY)
+        summary = SummaryRecord.parsed(read_document(folder / SUMMARY), folder / SUMMARY)
         contents = {f"{name}.csv": read_bytes(folder / f"{name}.csv") for name in STATEMENTS}
     except (FileNotFoundError, DamagedError, RunError):
         return None
-    made_from = {"program": program_version(), "tables": tables.hashes, "files": _hashes(contents)}
-    if any(summary.get(name) != value for name, value in made_from.items()):
+    made_from = (program_version(), tables.hashes, _hashes(contents))
+    if (summary.program, summary.tables, summary.files) != made_from:
         return None
-    rows: dict[str, Sequence[Any]] = {
+    rows: RowsByTable = {
         name: _parsed(contents[f"{name}.csv"], folder / f"{name}.csv", statement.row)
         for name, statement in STATEMENTS.items()
     }
-    sentences = [Sentence(**sentence) for sentence in summary["sentences"]]
-    request = (summary["outcome"], summary["permutations"], summary["seed"])
-    return Analysis(directory, *request, summary["models"], rows, sentences, tables.hashes)
+    sentences = [Sentence(**sentence) for sentence in summary.sentences]
+    request = (summary.outcome, summary.permutations, summary.seed)
+    return Analysis(directory, *request, summary.models, rows, sentences, tables.hashes)
 
 
 def last_request(directory: Path) -> Request:
@@ -198,7 +197,8 @@ def last_request(directory: Path) -> Request:
     path = directory / "analysis" / SUMMARY
     try:
         summary = read_document(path, unchecked=True)
-        return Request(**{field.name: summary[field.name] for field in fields(Request)})
+        request: Callable[..., Request] = Request  # which checks the types of its values itself
+        return request(*(summary[field.name] for field in fields(Request)))
     except FileNotFoundError:
         return Request()
     except KeyError as error:
@@ -234,11 +234,11 @@ def _hashes(contents: dict[str, bytes]) -> dict[str, str]:
     return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
 
 
-def _columns(kind: type) -> list[str]:
+def _columns(kind: "type[DataclassInstance]") -> list[str]:
     return [field.name for field in fields(kind)]
 
 
-def _cells(row: Any) -> dict[str, Any]:
+def _cells(row: "DataclassInstance") -> dict[str, Cell]:
     """A row by its columns, as it is written."""
     values = ((field.name, getattr(row, field.name)) for field in fields(row))
     return {name: str(value) if isinstance(value, Regime) else value for name, value in values}

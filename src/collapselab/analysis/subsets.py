@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import pandas as pd
@@ -106,7 +106,7 @@ def _across(kind: SubsetKind, name: str, frame: pd.DataFrame, members: Codes) ->
     return Subset(kind, name, members, np.zeros(len(members), dtype=np.intp), units)
 
 
-def codes_of(labels: Any) -> Codes:
+def codes_of(labels: pd.Series | Codes) -> Codes:
     """Labels as the numbers 0, 1, …, in the order of their first appearance."""
     return np.asarray(pd.factorize(labels)[0], dtype=np.intp)
 

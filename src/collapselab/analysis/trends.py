@@ -129,16 +129,21 @@ def _along(models: Models, axis: str) -> Iterator[Trend]:
     levels = sorted(pd.concat(groups)[axis].dropna().unique())
     for metric in _measured(models):
         rhos = np.array([_rho(group[axis].to_numpy(), group[metric].to_numpy(dtype=float)) for group in groups])
-        row = Trend(
-            axis,
-            None,
-            metric,
-            models.outcome,
-            levels=_levels(levels),
-            toward=_toward(models, metric),
-            family=_family(models, metric),
-        )
-        yield _counted(row, rhos, median_rho=True)
+        yield _counted(_blank(models, axis, None, metric, levels), rhos, median_rho=True)
+
+
+def _blank(models: Models, axis: str, where: Regime | None, metric: str, levels: list[float]) -> Trend:
+    of_outcome = metric == models.outcome
+    sign = models.better if of_outcome else models.toward[metric].sign
+    return Trend(
+        axis,
+        where,
+        metric,
+        models.outcome,
+        levels=" ".join(f"{level:g}" for level in levels),
+        toward={-1: Trending.FALLS, 0: None, 1: Trending.RISES}[sign],
+        family="paper" if of_outcome or METRICS[metric].in_paper else "exploration",
+    )
 
 
 def _table(models: Models, axis: str) -> tuple[pd.DataFrame, list[str]]:
@@ -155,15 +160,6 @@ def _table(models: Models, axis: str) -> tuple[pd.DataFrame, list[str]]:
 
 def _measured(models: Models) -> list[str]:
     return [*(metric for metric in models.metrics if metric not in NOT_TESTED), models.outcome]
-
-
-def _family(models: Models, metric: str) -> str:
-    return "paper" if metric == models.outcome or METRICS[metric].in_paper else "exploration"
-
-
-def _toward(models: Models, metric: str) -> Trending | None:
-    sign = models.better if metric == models.outcome else models.toward[metric].sign
-    return {-1: Trending.FALLS, 0: None, 1: Trending.RISES}[sign]
 
 
 def _rho(axis: Floats, values: Floats) -> float:
@@ -192,20 +188,8 @@ def _paired(models: Models, column: str) -> Iterator[Trend]:
     for where, pairs in difference.groupby(others, dropna=False) if others else [((), difference)]:
         regime = Regime.of(others, where) if others else None
         for metric in measured:
-            row = Trend(
-                column,
-                regime,
-                metric,
-                models.outcome,
-                levels=_levels(levels),
-                toward=_toward(models, metric),
-                family=_family(models, metric),
-            )
+            row = _blank(models, column, regime, metric, levels)
             yield _counted(row, pairs[metric].to_numpy(dtype=float), median_rho=False)
-
-
-def _levels(levels: list[float]) -> str:
-    return " ".join(f"{level:g}" for level in levels)
 
 
 def _counted(row: Trend, changes: Floats, *, median_rho: bool) -> Trend:

@@ -4,12 +4,14 @@ A verdict is a code, never a sentence: `words.py` has the sentences. A row witho
 has a reason in place of a verdict: a code for programs and a text for people.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol, TypeVar, final
+from typing import NamedTuple, Protocol, TypedDict, TypeVar, final
+
+import numpy as np
+from scipy.stats import false_discovery_control
 
 from collapselab.analysis.attainable import LEVEL
-from collapselab.analysis.corrections import benjamini_hochberg, holm
 
 
 @final
@@ -54,6 +56,13 @@ class Cause(StrEnum):
     """The model of the statement cannot be fitted to these numbers."""
 
 
+class ReasonColumns(TypedDict):
+    """The two columns that every table has for a reason."""
+
+    why: str
+    why_code: Cause
+
+
 @final
 class Reason(NamedTuple):
     """Why a row has no value or no test: a code for programs, a text for people."""
@@ -62,8 +71,7 @@ class Reason(NamedTuple):
     text: str
 
     @property
-    def columns(self) -> dict[str, Any]:
-        """As the two columns that every table has for it."""
+    def columns(self) -> ReasonColumns:
         return {"why": self.text, "why_code": self.code}
 
 
@@ -125,3 +133,21 @@ def judged(
         for i, p_holm, p_bh in zip(tested, holm(values), benjamini_hochberg(values), strict=True):
             rows[i] = with_verdict(rows[i], Corrected(p_holm, p_bh, len(tested)))
     return rows
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's adjusted p: the i-th smallest of n times n - i, never smaller than the one before, at most 1.
+
+    statsmodels' function collects the whole program's garbage at every call; a test compares the two.
+    """
+    values = np.asarray(p, dtype=float)
+    order = np.argsort(values)
+    stepped = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
+    adjusted = np.empty_like(values)
+    adjusted[order] = np.minimum(stepped, 1.0)
+    return [float(value) for value in adjusted]
+
+
+def benjamini_hochberg(p: Sequence[float]) -> list[float]:
+    """Benjamini and Hochberg's adjusted p, for the share of false discoveries."""
+    return [float(value) for value in false_discovery_control(np.asarray(p, dtype=float))]

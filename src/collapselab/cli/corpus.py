@@ -11,11 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from collapselab.cli.options import JsonOption
+from collapselab.cli.options import JsonOption, panel
 from collapselab.errors import CorpusError, DiskError
 
 if TYPE_CHECKING:
     from collapselab.corpus.describe import Description
+
+split_option, reading_option = panel("Splits"), panel("Reading")
 
 app = typer.Typer(help="Turn text into blocks of tokens, and see what is in them.", no_args_is_help=True)
 
@@ -61,36 +63,23 @@ def build(
         ),
     ] = "auto",
     validation: Annotated[
-        list[str] | None,
-        typer.Option(help="Files of the validation split (repeat for more).", rich_help_panel="Splits"),
+        list[str] | None, split_option(help="Files of the validation split (repeat for more).")
     ] = None,
     validation_share: Annotated[
-        float,
-        typer.Option(
-            help="Share of documents, or of one text, held out where there is no such split.", rich_help_panel="Splits"
-        ),
+        float, split_option(help="Share of documents, or of one text, held out where there is no such split.")
     ] = 0.02,
-    seed: Annotated[int, typer.Option(help="Decides which are held out.", rich_help_panel="Splits")] = 0,
-    text_column: Annotated[
-        str, typer.Option(help="Column of JSON lines, Parquet and data sets.", rich_help_panel="Reading")
-    ] = "text",
+    seed: Annotated[int, split_option(help="Decides which are held out.")] = 0,
+    text_column: Annotated[str, reading_option(help="Column of JSON lines, Parquet and data sets.")] = "text",
     separator: Annotated[
-        str,
-        typer.Option(help="The line between documents of a text file; '' for empty lines.", rich_help_panel="Reading"),
+        str, reading_option(help="The line between documents of a text file; '' for empty lines.")
     ] = "<|endoftext|>",
-    per_file: Annotated[bool, typer.Option(help="Each text file is one document.", rich_help_panel="Reading")] = False,
+    per_file: Annotated[bool, reading_option(help="Each text file is one document.")] = False,
     errors: Annotated[
         Literal["strict", "replace"],
-        typer.Option(
-            help="`strict`, or `replace` to read on past bytes that are not UTF-8.", rich_help_panel="Reading"
-        ),
+        reading_option(help="`strict`, or `replace` to read on past bytes that are not UTF-8."),
     ] = "strict",
-    max_document: Annotated[
-        float, typer.Option(help="The largest size of one document, in MB of text.", rich_help_panel="Reading")
-    ] = 64,
-    id_type: Annotated[
-        Literal["auto", "uint16", "uint32"], typer.Option(help="Type of the stored ids.", rich_help_panel="Reading")
-    ] = "auto",
+    max_document: Annotated[float, reading_option(help="The largest size of one document, in MB of text.")] = 64,
+    id_type: Annotated[Literal["auto", "uint16", "uint32"], reading_option(help="Type of the stored ids.")] = "auto",
 ) -> None:
     """Build a corpus: documents in, memory-mapped blocks of token ids out. Repeated, it opens what is there.
 

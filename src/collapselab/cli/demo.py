@@ -14,7 +14,7 @@ from rich.table import Table
 from collapselab.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from collapselab.demo import Change, Demo, Line
+    from collapselab.demo import Demo, Line
 
 ARROWS = {"falls": "↓", "rises": "↑"}
 CELL = 12
@@ -75,8 +75,8 @@ def _table(lines: "list[Line]") -> Table:
     for name in ("val_loss", *lines[0].metrics):
         table.add_column(name, justify="right", max_width=CELL, overflow="fold")
     for line in lines:
-        changes = (line.val_loss, *line.metrics.values())
-        table.add_row(f"{line.width:,} × {line.depth:,}", *(_arrow(change) for change in changes))
+        changes = (f"{_shown(c.initial)} → {_shown(c.trained)}" for c in (line.val_loss, *line.metrics.values()))
+        table.add_row(f"{line.width:,} × {line.depth:,}", *changes)
     nulls = ([line.metrics[metric].null for line in lines] for metric in lines[0].metrics)
     table.add_row("shuffled", "–", *map(_range, nulls), style="dim")
     return table
@@ -93,10 +93,6 @@ def _legend(line: "Line") -> list[str]:
         arrow = ARROWS.get(entry.direction or "", "")
         lines.append(f"{metric} {arrow}{ideal}: {name[0].lower()}{name[1:]} ({property_code(metric)})")
     return lines
-
-
-def _arrow(change: "Change") -> str:
-    return f"{_shown(change.initial)} → {_shown(change.trained)}"
 
 
 def _range(values: list[float | None]) -> str:

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from collapselab.cli.options import JsonOption
+from collapselab.cli.options import JsonOption, panel
 
-WHAT, RUNNING, OUTPUT = "What is measured", "Running", "Output"
+what_option, running_option, output_option = map(panel, ("What is measured", "Running", "Output"))
 
 
 def measure(
@@ -21,75 +21,50 @@ def measure(
     ],
     corpus: Annotated[Path, typer.Option(help="A corpus, from `collapselab corpus build`.")],
     layers: Annotated[
-        Literal["last", "all"],
-        typer.Option(help="`last`: what enters the output layer. `all`: every block too.", rich_help_panel=WHAT),
+        Literal["last", "all"], what_option(help="`last`: what enters the output layer. `all`: every block too.")
     ] = "last",
-    bins: Annotated[
-        int, typer.Option(help="Also within this number of bins of the classes' counts.", rich_help_panel=WHAT)
-    ] = 0,
-    null: Annotated[bool, typer.Option(help="Beside each value that of shuffled labels.", rich_help_panel=WHAT)] = True,
-    bootstrap: Annotated[
-        int, typer.Option(help="Resamples for 95 % intervals; 200 are many.", rich_help_panel=WHAT)
-    ] = 0,
+    bins: Annotated[int, what_option(help="Also within this number of bins of the classes' counts.")] = 0,
+    null: Annotated[bool, what_option(help="Beside each value that of shuffled labels.")] = True,
+    bootstrap: Annotated[int, what_option(help="Resamples for 95 % intervals; 200 are many.")] = 0,
     tokens: Annotated[
-        int | None,
-        typer.Option(help="Measure on a sample of about this number of tokens of each split.", rich_help_panel=WHAT),
+        int | None, what_option(help="Measure on a sample of about this number of tokens of each split.")
     ] = None,
-    min_count: Annotated[
-        int, typer.Option(help="Keep only classes with at least this number of samples.", rich_help_panel=WHAT)
-    ] = 1,
-    train_loss: Annotated[
-        bool, typer.Option("--train-loss", help="The loss on the training split too.", rich_help_panel=WHAT)
-    ] = False,
+    min_count: Annotated[int, what_option(help="Keep only classes with at least this number of samples.")] = 1,
+    train_loss: Annotated[bool, what_option("--train-loss", help="The loss on the training split too.")] = False,
     strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Refuse blocks longer than the context, not cut them.", rich_help_panel=WHAT),
+        bool, what_option("--strict", help="Refuse blocks longer than the context, not cut them.")
     ] = False,
     skip_positions: Annotated[
-        int,
-        typer.Option(help="First positions of every block that layers below the last leave out.", rich_help_panel=WHAT),
+        int, what_option(help="First positions of every block that layers below the last leave out.")
     ] = 1,
-    seed: Annotated[int, typer.Option(help="Of the sample, the null and the resamples.", rich_help_panel=WHAT)] = 0,
-    device: Annotated[str, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:1`.", rich_help_panel=RUNNING)] = "auto",
-    dtype: Annotated[
+    push: Annotated[
         str | None,
-        typer.Option(
-            help="`float32`, `bfloat16`, `float16` or `float64`. [default: as stored]", rich_help_panel=RUNNING
+        what_option(
+            metavar="α,…",
+            help="Loss, calibration and agreement if features move by α toward the class means that the model expects, "
+            "as in `-0.3,0.3`; `default`: seven from -0.3 to 0.3.",
         ),
     ] = None,
-    batch: Annotated[
-        str, typer.Option(help="Blocks at once, or `auto`: as many as are of use and fit.", rich_help_panel=RUNNING)
-    ] = "auto",
+    seed: Annotated[int, what_option(help="Of the sample, the null and the resamples.")] = 0,
+    device: Annotated[str, running_option(help="`auto`, `cpu`, `cuda` or `cuda:1`.")] = "auto",
+    dtype: Annotated[
+        str | None, running_option(help="`float32`, `bfloat16`, `float16` or `float64`. [default: as stored]")
+    ] = None,
+    batch: Annotated[str, running_option(help="Blocks at once, or `auto`: as many as are of use and fit.")] = "auto",
     state: Annotated[
         Path | None,
-        typer.Option(
-            help="Where unfinished work and finished results are kept. [default: the user's cache]",
-            rich_help_panel=RUNNING,
-        ),
+        running_option(help="Where unfinished work and finished results are kept. [default: the user's cache]"),
     ] = None,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Measure although the free memory seems too small.", rich_help_panel=RUNNING),
-    ] = False,
-    again: Annotated[
-        bool, typer.Option("--again", help="Measure again what is measured already.", rich_help_panel=RUNNING)
-    ] = False,
+    force: Annotated[bool, running_option("--force", help="Measure although the free memory seems too small.")] = False,
+    again: Annotated[bool, running_option("--again", help="Measure again what is measured already.")] = False,
     shard_classes: Annotated[
-        bool,
-        typer.Option("--shard-classes", help="With torchrun: spread moments over processes.", rich_help_panel=RUNNING),
+        bool, running_option("--shard-classes", help="With torchrun: spread moments over processes.")
     ] = False,
-    trust_code: Annotated[
-        bool, typer.Option("--trust-code", help="Run code that comes with the model.", rich_help_panel=RUNNING)
-    ] = False,
+    trust_code: Annotated[bool, running_option("--trust-code", help="Run code that comes with the model.")] = False,
     other_tokenizer: Annotated[
-        bool,
-        typer.Option(
-            "--other-tokenizer", help="Measure although the corpus has another tokenizer.", rich_help_panel=RUNNING
-        ),
+        bool, running_option("--other-tokenizer", help="Measure although the corpus has another tokenizer.")
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Rows to a file: `.csv`, `.json` or `.parquet`.", rich_help_panel=OUTPUT)
-    ] = None,
+    out: Annotated[Path | None, output_option(help="Rows to a file: `.csv`, `.json` or `.parquet`.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure the collapse of any causal language model: every metric of the catalogue, each beside its null.
@@ -122,9 +97,10 @@ def measure(
         seed=seed,
         shard_classes=shard_classes,
         skip_positions=skip_positions,
+        push=push,
     )
     processes = Processes.joined()
-    found = measured(
+    results = measured(
         model,
         corpus,
         options=options,
@@ -140,10 +116,10 @@ def measure(
     if not processes.first:
         return
     if as_json:
-        print(found.to_json())
+        print(results.to_json())
     else:
-        Console().print(shown(found))
-    if isinstance(found, Results) and found.failures:
+        Console().print(shown(results))
+    if isinstance(results, Results) and results.failures:
         raise typer.Exit(1)
 
 

@@ -1,14 +1,27 @@
 """Options that several commands share, and what the shell offers for them."""
 
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.models import OptionInfo
 
 SUITES = Path(__file__).parents[1] / "suite" / "recipes"
 LAUNCHER_FILES = Path(__file__).parents[1] / "suite" / "launchers"
 
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")]
+
+
+def panel(title: str) -> Callable[..., OptionInfo]:
+    """`typer.Option` for the options that the help shows in one panel."""
+    return partial(typer.Option, rich_help_panel=title)
+
+
+def beginning(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """What the shell offers for an option that takes one of these names."""
+    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 
 def suite_names(incomplete: str) -> list[str]:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from collapselab.cli.options import JsonOption, launcher_names, suite_names
+from collapselab.cli.options import JsonOption, launcher_names, panel, suite_names
 
 if TYPE_CHECKING:
     from collapselab.suite.status import State
@@ -22,7 +22,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-WHERE, AGAIN = "Where it runs", "Continuing"
+where_option, again_option = panel("Where it runs"), panel("Continuing")
 
 SuiteArgument = Annotated[
     str,
@@ -94,9 +94,9 @@ def plan(
         with console.status("timing a few steps …"):
             measured = pace(planned.entries, device=device)
     facts = plan_facts(planned, states, opened.measure, measured)
-    facts = {"suite": opened.name, "scale": opened.scale, "question": opened.question, "out": str(folder.path)} | facts
     if as_json:
-        print(json.dumps(facts, ensure_ascii=False))
+        about = {"suite": opened.name, "scale": opened.scale, "question": opened.question, "out": str(folder.path)}
+        print(json.dumps({**about, **facts}, ensure_ascii=False))
     else:
         Console().print(f"[bold]{escape(opened.name)}[/bold]: {escape(opened.question)}", soft_wrap=True)
         wide_console().print(plan_table(facts, every=every))
@@ -114,35 +114,18 @@ def run(
     suite: SuiteArgument,
     scale: ScaleOption = None,
     out: OutOption = None,
-    jobs: Annotated[
-        int, typer.Option(help="Processes side by side; they share the processors.", rich_help_panel=WHERE)
-    ] = 1,
+    jobs: Annotated[int, where_option(help="Processes side by side; they share the processors.")] = 1,
     launcher: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help="`local`: this machine. `slurm`: a cluster.",
-            autocompletion=launcher_names,
-            rich_help_panel=WHERE,
-        ),
+        where_option(metavar="NAME", help="`local`: this machine. `slurm`: a cluster.", autocompletion=launcher_names),
     ] = "local",
-    device: Annotated[str, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:1`.", rich_help_panel=WHERE)] = "auto",
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Try failed runs again.", rich_help_panel=AGAIN)
-    ] = False,
+    device: Annotated[str, where_option(help="`auto`, `cpu`, `cuda` or `cuda:1`.")] = "auto",
+    retry_failed: Annotated[bool, again_option("--retry-failed", help="Try failed runs again.")] = False,
     accept_change: Annotated[
-        bool,
-        typer.Option(
-            "--accept-change",
-            help="Continue in the same folder although the recipe has changed.",
-            rich_help_panel=AGAIN,
-        ),
+        bool, again_option("--accept-change", help="Continue in the same folder although the recipe has changed.")
     ] = False,
     dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Show the script that the launcher would submit. Submit nothing.", rich_help_panel=WHERE
-        ),
+        bool, where_option("--dry-run", help="Show the script that the launcher would submit. Submit nothing.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -173,7 +156,9 @@ def run(
             watch=watch,
         )
     if not done.waited:
-        _show_jobs(suite, folder.path, done.jobs, as_json)
+        submitted = f"{folder.path}: {len(done.jobs):,} jobs submitted"
+        follow = f"Follow them: collapselab suite status {suite} --follow"
+        print(json.dumps({"out": str(folder.path), "jobs": done.jobs}) if as_json else f"{submitted}. {follow}")
         return
     if as_json:
         print(json.dumps({"out": str(folder.path), "runs": [state.facts() for state in done.states]}))
@@ -264,13 +249,6 @@ def cancel(suite: SuiteArgument, scale: ScaleOption = None, out: OutOption = Non
 
     _, folder = suites.open_suite(suite, scale=scale, out=out)
     print(f"{folder.path}: {suites.cancel(folder):,} jobs cancelled.")
-
-
-def _show_jobs(name: str, folder: Path, jobs: dict[str, str], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps({"out": str(folder), "jobs": jobs}))
-    else:
-        print(f"{folder}: {len(jobs):,} jobs submitted. Follow them: collapselab suite status {name} --follow")
 
 
 def _report_refused(refused: list[str]) -> None:

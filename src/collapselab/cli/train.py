@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from collapselab.cli.options import JsonOption
+from collapselab.cli.options import JsonOption, beginning, panel
+from collapselab.errors import ConfigError
 from collapselab.models.families import FAMILIES
 from collapselab.training.heads import HEADS
 from collapselab.training.interventions import INTERVENTIONS
@@ -19,110 +20,86 @@ from collapselab.training.optimizers import OPTIMIZERS
 if TYPE_CHECKING:
     from collapselab.records.run import CheckpointRecord
 
-MODEL, LENGTH, OPTIMISER, RUNNING = "Model", "Length and batch", "Optimiser", "Running"
-DRAWING = "How tokens are drawn"
+model_option, length_option, optimiser_option = panel("Model"), panel("Length and batch"), panel("Optimiser")
+running_option, drawing_option = panel("Running"), panel("How tokens are drawn")
 NAMES = ", ".join(INTERVENTIONS) or "none yet"
 
 
 def train(
     corpus: Annotated[Path, typer.Option(help="A corpus, from `collapselab corpus build`.")],
     out: Annotated[Path, typer.Option(help="The run's folder. If it holds this run already, training continues.")],
-    width: Annotated[int, typer.Option(help="Dimension of the features.", rich_help_panel=MODEL)],
-    depth: Annotated[int, typer.Option(help="Number of blocks.", rich_help_panel=MODEL)],
+    width: Annotated[int, model_option(help="Dimension of the features.")],
+    depth: Annotated[int, model_option(help="Number of blocks.")],
     family: Annotated[
         str,
-        typer.Option(
-            help=f"{', '.join(FAMILIES)}, or a config.json to resize.",
-            autocompletion=lambda incomplete: [name for name in FAMILIES if name.startswith(incomplete)],
-            rich_help_panel=MODEL,
-        ),
+        model_option(help=f"{', '.join(FAMILIES)}, or a config.json to resize.", autocompletion=beginning(FAMILIES)),
     ] = "gpt-neo",
     head_size: Annotated[
-        int | None,
-        typer.Option(
-            help="Numbers in a head of attention. [default: 16 heads, as in the paper]", rich_help_panel=MODEL
-        ),
+        int | None, model_option(help="Numbers in a head of attention. [default: 16 heads, as in the paper]")
     ] = None,
-    tied: Annotated[bool, typer.Option(help="Output layer = input embeddings.", rich_help_panel=MODEL)] = True,
-    dropout: Annotated[float, typer.Option(help="Every dropout of the family.", rich_help_panel=MODEL)] = 0.0,
+    tied: Annotated[bool, model_option(help="Output layer = input embeddings.")] = True,
+    dropout: Annotated[float, model_option(help="Every dropout of the family.")] = 0.0,
     head: Annotated[
-        str,
-        typer.Option(
-            help=f"What becomes of the output layer: {', '.join(HEADS)}.",
-            autocompletion=lambda incomplete: [name for name in HEADS if name.startswith(incomplete)],
-            rich_help_panel=MODEL,
+        list[str] | None,
+        model_option(
+            metavar="NAME",
+            help=f"What becomes of the output layer: {', '.join(HEADS)}. [default: learned]",
+            autocompletion=beginning(HEADS),
         ),
-    ] = "learned",
-    context: Annotated[
-        int | None, typer.Option(help="Positions. [default: the corpus's block]", rich_help_panel=MODEL)
     ] = None,
-    epochs: Annotated[
-        float | None, typer.Option(help="Passes over the data, fractions allowed. [default: 1]", rich_help_panel=LENGTH)
+    donor: Annotated[
+        str | None,
+        model_option(
+            metavar="RUN", help="The finished run, or a checkpoint, whose output layer the heads of donors take."
+        ),
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Or optimiser steps.", rich_help_panel=LENGTH)] = None,
-    batch: Annotated[
-        int | None, typer.Option(help="Sequences in a step. [default: the paper's, 4 to 16]", rich_help_panel=LENGTH)
-    ] = None,
-    batch_tokens: Annotated[int | None, typer.Option(help="Or tokens in a step.", rich_help_panel=LENGTH)] = None,
+    context: Annotated[int | None, model_option(help="Positions. [default: the corpus's block]")] = None,
+    epochs: Annotated[float | None, length_option(help="Passes over the data, fractions allowed. [default: 1]")] = None,
+    steps: Annotated[int | None, length_option(help="Or optimiser steps.")] = None,
+    batch: Annotated[int | None, length_option(help="Sequences in a step. [default: the paper's, 4 to 16]")] = None,
+    batch_tokens: Annotated[int | None, length_option(help="Or tokens in a step.")] = None,
     checkpoints: Annotated[
         str,
-        typer.Option(
-            help="Epochs, as in `0,1,3,6,10`, or `log:20`. The end is always one, and `0` initialisation.",
-            rich_help_panel=LENGTH,
-        ),
+        length_option(help="Epochs, as in `0,1,3,6,10`, or `log:20`. The end is always one, and `0` initialisation."),
     ] = "0",
     intervene: Annotated[
         list[str] | None,
-        typer.Option(
+        optimiser_option(
             metavar="NAME:DOSE[:sham]",
             help="A penalty beside the cross-entropy, as in `within:+0.1` or `within:-0.1:sham@0.7-1.0`: the ratio of "
             f"their gradients, the labels permuted, the share of training. Repeat it for several. Names: {NAMES}.",
-            rich_help_panel=OPTIMISER,
         ),
     ] = None,
-    lr: Annotated[float, typer.Option(help="Learning rate at its highest.", rich_help_panel=OPTIMISER)] = 5e-5,
-    weight_decay: Annotated[float, typer.Option(help="On matrices, not biases.", rich_help_panel=OPTIMISER)] = 5e-4,
+    lr: Annotated[float, optimiser_option(help="Learning rate at its highest.")] = 5e-5,
+    weight_decay: Annotated[float, optimiser_option(help="On matrices, not biases.")] = 5e-4,
     optimizer: Annotated[
         str,
-        typer.Option(
-            help=f"{', '.join(OPTIMIZERS)}. `adam`: decay coupled with the gradient (L2).",
-            autocompletion=lambda incomplete: [name for name in OPTIMIZERS if name.startswith(incomplete)],
-            rich_help_panel=OPTIMISER,
+        optimiser_option(
+            help=f"{', '.join(OPTIMIZERS)}. `adam`: decay coupled with the gradient (L2). `coupled-adam`: one second "
+            "moment for all rows of the (un)embedding.",
+            autocompletion=beginning(OPTIMIZERS),
         ),
     ] = "adamw",
+    coupling: Annotated[
+        float,
+        optimiser_option(help="Share of the decay in the gradient: 0 is `adamw`, 1 `adam`."),
+    ] = 0.0,
     schedule: Annotated[
-        Literal["linear", "cosine", "constant"],
-        typer.Option(help="How the rate goes down.", rich_help_panel=OPTIMISER),
+        Literal["linear", "cosine", "constant"], optimiser_option(help="How the rate goes down.")
     ] = "linear",
-    warmup: Annotated[
-        float, typer.Option(help="Steps, or below 1 a share of all steps.", rich_help_panel=OPTIMISER)
-    ] = 0.0,
-    clip: Annotated[
-        float, typer.Option(help="Largest norm of the gradient; 0 for no limit.", rich_help_panel=OPTIMISER)
-    ] = 1.0,
-    label_smoothing: Annotated[
-        float, typer.Option(help="Share of the label given to all.", rich_help_panel=OPTIMISER)
-    ] = 0.0,
-    seed: Annotated[int, typer.Option(help="Decides the initial weights.", rich_help_panel=OPTIMISER)] = 0,
+    warmup: Annotated[float, optimiser_option(help="Steps, or below 1 a share of all steps.")] = 0.0,
+    clip: Annotated[float, optimiser_option(help="Largest norm of the gradient; 0 for no limit.")] = 1.0,
+    label_smoothing: Annotated[float, optimiser_option(help="Share of the label given to all.")] = 0.0,
+    seed: Annotated[int, optimiser_option(help="Decides the initial weights.")] = 0,
     data_seed: Annotated[
-        int | None, typer.Option(help="Decides the order of the data. [default: the seed]", rich_help_panel=OPTIMISER)
+        int | None, optimiser_option(help="Decides the order of the data. [default: the seed]")
     ] = None,
-    precision: Annotated[
-        Literal["auto", "fp32", "bf16"], typer.Option(help="`auto`: bf16 on GPUs.", rich_help_panel=RUNNING)
-    ] = "auto",
-    device: Annotated[str, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:1`.", rich_help_panel=RUNNING)] = "auto",
-    accumulation: Annotated[
-        int, typer.Option(help="Parts of a step, one after the other, to save memory.", rich_help_panel=RUNNING)
-    ] = 1,
-    save_minutes: Annotated[
-        float, typer.Option(help="How much work a crash may cost.", rich_help_panel=RUNNING)
-    ] = 10.0,
-    log_every: Annotated[
-        int | None, typer.Option(help="Steps a log line. [default: at most 2,000 lines]", rich_help_panel=RUNNING)
-    ] = None,
-    report_to: Annotated[
-        str, typer.Option(help="`tensorboard`, `wandb` or `trackio`.", rich_help_panel=RUNNING)
-    ] = "none",
+    precision: Annotated[Literal["auto", "fp32", "bf16"], running_option(help="`auto`: bf16 on GPUs.")] = "auto",
+    device: Annotated[str, running_option(help="`auto`, `cpu`, `cuda` or `cuda:1`.")] = "auto",
+    accumulation: Annotated[int, running_option(help="Parts of a step, one after the other, to save memory.")] = 1,
+    save_minutes: Annotated[float, running_option(help="How much work a crash may cost.")] = 10.0,
+    log_every: Annotated[int | None, running_option(help="Steps a log line. [default: at most 2,000 lines]")] = None,
+    report_to: Annotated[str, running_option(help="`tensorboard`, `wandb` or `trackio`.")] = "none",
     as_json: JsonOption = False,
 ) -> None:
     """Train one model from scratch, in the paper's set-up where nothing else is said.
@@ -141,6 +118,7 @@ def train(
 
     given = {name: value for name, value in locals().items() if name in Settings.model_fields}
     given["intervene"] = intervene or ()
+    given["head"] = _only_head(head or ["learned"])
     made = run(
         settings_from(given),
         corpus,
@@ -152,7 +130,7 @@ def train(
         report_to=report_to,
     )
     if as_json:
-        print(json.dumps({"run": str(out), "checkpoints": [one.model_dump(mode="json") for one in made]}))
+        print(json.dumps({"run": str(out), "checkpoints": [checkpoint.model_dump(mode="json") for checkpoint in made]}))
     else:
         _print_checkpoints(out, made)
 
@@ -183,9 +161,9 @@ def sample(
     prompt: Annotated[str, typer.Option(help="How the text begins.")] = "Once upon a time",
     count: Annotated[int, typer.Option(help="How many texts.")] = 1,
     tokens: Annotated[int, typer.Option(help="The longest a text may become.")] = 200,
-    temperature: Annotated[float, typer.Option(help="0: always the likeliest token.", rich_help_panel=DRAWING)] = 0.8,
-    top_k: Annotated[int, typer.Option(help="Draw from the k likeliest tokens; 0: all.", rich_help_panel=DRAWING)] = 40,
-    seed: Annotated[int, typer.Option(help="Decides what is drawn.", rich_help_panel=DRAWING)] = 0,
+    temperature: Annotated[float, drawing_option(help="0: always the likeliest token.")] = 0.8,
+    top_k: Annotated[int, drawing_option(help="Draw from the k likeliest tokens; 0: all.")] = 40,
+    seed: Annotated[int, drawing_option(help="Decides what is drawn.")] = 0,
     checkpoint: Annotated[str | None, typer.Option(help="Which checkpoint of a run. [default: the last]")] = None,
     device: Annotated[str, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:1`.")] = "auto",
     as_json: JsonOption = False,
@@ -210,13 +188,22 @@ def sample(
     print(json.dumps(texts, ensure_ascii=False) if as_json else "\n\n".join(texts))
 
 
+def _only_head(names: list[str]) -> str:
+    first, *others = dict.fromkeys(names)
+    if others:
+        raise ConfigError(f"head: {first} and {others[0]} are both given. A model has one output layer: choose one.")
+    return first
+
+
 def _print_checkpoints(out: Path, made: "list[CheckpointRecord]") -> None:
     table = Table(
         "checkpoint", "step", "train loss", "val loss", "val accuracy", "perplexity", box=None, header_style="bold"
     )
-    for one in made:
-        losses = (_shown(getattr(one, name)) for name in ("train_loss", "val_loss", "val_accuracy", "perplexity"))
-        table.add_row(escape(one.checkpoint), f"{one.step:,}", *losses)
+    for checkpoint in made:
+        losses = (
+            _shown(getattr(checkpoint, name)) for name in ("train_loss", "val_loss", "val_accuracy", "perplexity")
+        )
+        table.add_row(escape(checkpoint.checkpoint), f"{checkpoint.step:,}", *losses)
     for column in table.columns:
         column.justify = "right"
     console = Console()

@@ -8,12 +8,13 @@
     tally.py      count, sum and scatter of every class; the update formulas
     moments.py    ClassMoments: the tally of a stream, which can be merged, saved and loaded
     decisions.py  Decider: the output layer's choice and the nearest class mean, for each token
-    pairs.py      statistics over all pairs of classes, tile by tile
+    vectors.py    class means and output rows as float64, some at a time
+    pairs.py      statistics over all pairs of classes (cloud: the points, sweep: the tiles, pair_sums: the sums)
     geometry.py   quantities that several metrics share, each computed once
     metrics.py    METRICS, the catalogue, and collapse_metrics, which computes it
     scale.py      lengths and squares of very large and very small numbers
     storage.py    tensors on disk with a checksum
 
-A module imports only from modules above it in this order: scale, batch, parts, tally, storage, moments, decisions,
-pairs, geometry, metrics.
+A module imports only from modules above it in this order: scale, vectors, batch, parts, tally, storage, moments,
+decisions, pair_sums, cloud, sweep, pairs, geometry, metrics.
 """

@@ -177,7 +177,6 @@ class LinearClassifier:
         if offset is not None and offset.dtype == torch.float64:
             exponent = binary_exponent(offset)
             self.offset, self._offset_exponent = offset * 2.0**-exponent, offset_exponent + exponent
-        self._float32: Tensor | None = None
 
     def choices(self, features: Tensor) -> Tensor:
         """The class of the best row for each feature, on the device of the rows."""
@@ -187,22 +186,24 @@ class LinearClassifier:
     def best_rows(self, features: Tensor) -> Tensor:
         """The index of the best row for each feature."""
         dtype = features.dtype if features.dtype in (torch.float32, torch.float64) else torch.float32
-        chosen, doubtful = self._sweep(features, dtype)
+        if dtype == torch.float64:
+            return self._sweep(self._wide_inputs(features))[0]
+        chosen, doubtful = self._sweep(self._inputs(features))
         again = doubtful.nonzero().squeeze(1)
-        if dtype != torch.float64 and len(again):
-            chosen[again] = self._sweep(features[again], torch.float64)[0]
+        if len(again):
+            chosen[again] = self._sweep(self._wide_inputs(features[again]))[0]
         return chosen
 
-    def _sweep(self, features: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    def _sweep(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Best row per token, and whether rounding leaves doubt about it."""
-        tokens, classes = len(features), len(self.rows)
-        x = self._inputs(features, dtype)
+        tokens, classes, dtype = len(x), len(self.rows), x.dtype
         best = torch.full((tokens,), -torch.inf, dtype=dtype, device=x.device)
         second, chosen = best.clone(), torch.zeros(tokens, dtype=torch.int64, device=x.device)
         scores = torch.empty(tokens * min(self.tile, classes), dtype=dtype, device=x.device)
         for start in range(0, classes, self.tile):
-            table = self._table(dtype, slice(start, start + self.tile))
-            tile = torch.mm(x, table.T, out=scores[: tokens * len(table)].view(tokens, len(table)))
+            rows = slice(start, min(start + self.tile, classes))
+            columns = rows.stop - start
+            tile = self._scores(x, rows, out=scores[: tokens * columns].view(tokens, columns))
             top = tile.amax(1)
             second = torch.maximum(second, torch.minimum(best, top))
             better = (top > best).nonzero().squeeze(1)
@@ -213,50 +214,75 @@ class LinearClassifier:
                 second[better] = torch.maximum(second[better], runner_up)
                 chosen[better] = at + start
             best = torch.maximum(best, top)
-        # |error| ≤ (dim + 4) (u |x| |row| + tiny) for a dot product of rounded vectors, in whatever order it is summed.
-        size = torch.linalg.vector_norm(x, dim=1, dtype=torch.float64) * self._longest
-        error = (x.shape[1] + 4) * (torch.finfo(dtype).eps / 2 * size + torch.finfo(dtype).tiny)
+        # |error| ≤ (dim + 5) (u |x| |row| + tiny) for a dot product of rounded vectors, in whatever order it is summed,
+        # where x has a last number that meets the offset, and the row has the offset.
+        length = torch.linalg.vector_norm(x, dim=1, dtype=torch.float64)
+        if dtype == torch.float32 and self.offset is not None:
+            length = torch.hypot(length, length.new_tensor(self._unit))
+        error = (self.rows.shape[1] + 5) * (
+            torch.finfo(dtype).eps / 2 * length * self._longest + torch.finfo(dtype).tiny
+        )
         gap = best - second
         return chosen, ~((gap > 2 * error) & (gap < torch.inf))  # scores beyond the range of the dtype are in doubt too
 
-    def _inputs(self, features: Tensor, dtype: torch.dtype) -> Tensor:
-        """Features with a last column that meets the offset, each over a power of two of its own in float64."""
+    def _scores(self, x: Tensor, rows: slice, *, out: Tensor) -> Tensor:
+        """<row, x> + offset of these rows. In float64 the last column of x meets the offset, in float32 it is added."""
+        if x.dtype == torch.float64:
+            return torch.mm(x, self._wide_table(rows).T, out=out)
+        table, offset = self._narrow
+        if offset is None:
+            return torch.mm(x, table[rows].T, out=out)
+        return torch.addmm(offset[rows], x, table[rows].T, out=out)
+
+    def _inputs(self, features: Tensor) -> Tensor:
+        """Features in float32, about the origin; out of its range scores are in doubt, and float64 decides."""
+        if self.origin is None:
+            return features.to(torch.float32)
+        return (features.to(torch.float64) - self.origin).to(torch.float32)
+
+    def _wide_inputs(self, features: Tensor) -> Tensor:
+        """Features in float64 with a last column that meets the offset, each over a power of two of its own."""
         wide = features.to(torch.float64) if self.origin is None else features.to(torch.float64) - self.origin
-        x = torch.empty(len(wide), wide.shape[1] + 1, dtype=dtype, device=wide.device)
-        exponent = self._offset_exponent - self._row_exponent
-        if dtype != torch.float64:  # as they are: out of its range scores are in doubt, and float64 decides
-            x[:, :-1], x[:, -1] = wide, scaled(wide.new_ones(()), exponent)
-            return x
         largest = wide.abs().amax(1).clamp_(min=2.0**-1000)
         if not torch.isfinite(largest).all():
             raise ValueError(f"features as large as {float(features.abs().max()):g} leave the range of float64.")
         power = largest / (2 * torch.frexp(largest).mantissa)  # exactly 2^k, with the largest in [2^k, 2^(k+1))
+        x = wide.new_empty(len(wide), wide.shape[1] + 1)
         torch.div(wide, power[:, None], out=x[:, :-1])
         # Where the offset outweighs everything by 2^800, it does so by any larger factor too.
+        exponent = self._offset_exponent - self._row_exponent
         x[:, -1] = scaled(power.reciprocal(), exponent).clamp(max=2.0**800)
         return x
 
     @cached_property
+    def _unit(self) -> float:
+        """What an offset is multiplied by to be one of the rows as they are stored."""
+        return float(scaled(torch.ones((), dtype=torch.float64), self._offset_exponent - self._row_exponent))
+
+    @cached_property
     def _longest(self) -> float:
-        """Length of the longest row of the table."""
+        """Length of the longest row, its offset among its numbers."""
         starts = range(0, len(self.rows), self.tile)
-        tiles = (self._new_table(torch.float64, slice(start, start + self.tile)) for start in starts)
+        tiles = (self._wide_table(slice(start, start + self.tile)) for start in starts)
         return max((float(torch.linalg.vector_norm(tile, dim=1).max()) for tile in tiles), default=0.0)
 
-    def _table(self, dtype: torch.dtype, rows: slice) -> Tensor:
-        """Rows with their offset as a last column; stored in float32, made tile by tile in float64, which is rare."""
-        if dtype == torch.float32:
-            if self._float32 is None:
-                self._float32 = self._new_table(dtype, slice(None))
-            return self._float32[rows]
-        return self._new_table(dtype, rows)
-
-    def _new_table(self, dtype: torch.dtype, rows: slice) -> Tensor:
-        some = self.rows[rows]
-        table = torch.zeros(len(some), some.shape[1] + 1, dtype=dtype, device=some.device)
-        for start in range(0, len(some), self.tile):  # a second table of float64 would not fit everywhere
+    @cached_property
+    def _narrow(self) -> tuple[Tensor, Tensor | None]:
+        """Rows and offsets in float32; rows that are in float32 are not copied."""
+        offset = None if self.offset is None else (self.offset.to(torch.float64) * self._unit).to(torch.float32)
+        if self.rows.dtype == torch.float32:
+            return self.rows, offset
+        table = self.rows.new_empty(self.rows.shape, dtype=torch.float32)
+        for start in range(0, len(table), self.tile):  # a second table of float64 would not fit everywhere
             now = slice(start, start + self.tile)
-            table[now, :-1] = scaled(some[now], -self._row_exponent)
+            table[now] = scaled(self.rows[now], -self._row_exponent)
+        return table, offset
+
+    def _wide_table(self, rows: slice) -> Tensor:
+        """Rows in float64 with their offset as a last column; made tile by tile, as it is rarely needed."""
+        some = self.rows[rows]
+        table = torch.zeros(len(some), some.shape[1] + 1, dtype=torch.float64, device=some.device)
+        table[:, :-1] = scaled(some, -self._row_exponent)
         if self.offset is not None:
             table[:, -1] = self.offset[rows]
         return table

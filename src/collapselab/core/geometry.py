@@ -19,10 +19,8 @@ from collapselab.core.decisions import Decisions, check_head
 from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Missing, ReasonCode
 from collapselab.core.pairs import PairStatistics, Progress, Summary, pair_statistics
-from collapselab.core.scale import SMALLEST, binary_exponent, lengths, scaled
-
-BLOCK_BYTES = 64 << 20
-"""Size of the blocks of class means that are centred at once."""
+from collapselab.core.scale import SMALLEST, lengths, scaled
+from collapselab.core.vectors import Vectors, add_gram
 
 
 @final
@@ -74,23 +72,17 @@ class Geometry:
             )
 
     @cached_property
-    def means(self) -> Tensor:
-        """Means of the kept classes (classes, dim), over 2^exponent."""
-        return self._means_and_exponent[0]
-
-    @cached_property
-    def exponent(self) -> int:
-        """The unit of the means is two to this power; that of scatter and covariance is its square."""
-        return self._means_and_exponent[1]
-
-    @cached_property
-    def _means_and_exponent(self) -> tuple[Tensor, int]:
+    def means(self) -> Vectors:
+        """Means of the kept classes, over 2^exponent; computed a block at a time, wherever they are needed."""
         try:
-            means = self.moments.means_of(self.kept)
+            return self.moments.mean_vectors(self.kept).over_unit()
         except ValueError as error:
             raise Missing(ReasonCode.OUT_OF_RANGE, str(error)) from error
-        exponent = binary_exponent(means)
-        return means.mul_(2.0**-exponent), exponent
+
+    @property
+    def exponent(self) -> int:
+        """The unit of the means is two to this power; that of scatter and covariance is its square."""
+        return self.means.exponent
 
     @cached_property
     def scatter(self) -> Tensor:
@@ -107,33 +99,29 @@ class Geometry:
 
     @cached_property
     def centre(self) -> Tensor:
-        return self.means.mean(0)
+        return self.means.mean()
 
     def centred_blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """The centred means, a block of classes at a time."""
-        for now in self._blocks():
-            yield now, self.means[now] - self.centre
-
-    def _blocks(self) -> Iterator[slice]:
-        rows = max(1, BLOCK_BYTES // (8 * self.dim))
-        return (slice(start, start + rows) for start in range(0, self.classes, rows))
+        for now, block in self.means.blocks():
+            yield now, block.sub_(self.centre)
 
     @cached_property
     def token_mean(self) -> Tensor:
         """The mean of all features of the kept classes (dim,): a class counts by its tokens."""
-        return (self.counts.to(self.means.dtype) / self.tokens) @ self.means
+        return (
+            torch.stack([self.counts[now].double() @ block for now, block in self.means.blocks()]).sum(0) / self.tokens
+        )
 
     @cached_property
     def between_tokens(self) -> float:
         """tr Σ_B: mean over tokens of the squared distance from their class mean to the mean of all features."""
         self.at_least(2)
-        return (
-            sum(
-                float(self.counts[now].double() @ lengths(self.means[now] - self.token_mean).square())
-                for now in self._blocks()
-            )
-            / self.tokens
+        squares = (
+            float(self.counts[now].double() @ lengths(block.sub_(self.token_mean)).square())
+            for now, block in self.means.blocks()
         )
+        return sum(squares) / self.tokens
 
     @cached_property
     def total_covariance(self) -> Tensor:
@@ -141,8 +129,8 @@ class Geometry:
         self.at_least(2)
         _ = self.scatter  # raises the reason where squares leave the range of float64
         covariance = self.within_covariance.clone()
-        for now in self._blocks():
-            block = self.means[now] - self.token_mean
+        for now, block in self.means.blocks():
+            block.sub_(self.token_mean)
             covariance.addmm_((block * (self.counts[now] / self.tokens)[:, None]).T, block)
         return covariance
 
@@ -165,7 +153,7 @@ class Geometry:
             raise Missing(ReasonCode.NO_COVARIANCE, "the pooled covariance was not collected; ask for covariance=True.")
         others = torch.ones_like(self.moments.counts, dtype=torch.bool)
         others[self.kept] = False
-        if self.moments.scatter[others].any():
+        if others.any() and self.moments.scatter[others].any():
             raise Missing(ReasonCode.NO_COVARIANCE, "the pooled covariance also covers classes that are not kept.")
         return scaled(pooled, -2 * self.exponent) / self.tokens
 
@@ -173,28 +161,52 @@ class Geometry:
     def gram(self) -> Tensor:
         """Mᵀ M (dim, dim) of the centred means."""
         self.at_least(2)
-        gram = self.means.new_zeros(self.dim, self.dim)
+        gram = self.centre.new_zeros(self.dim, self.dim)
         for _, block in self.centred_blocks():
-            gram.addmm_(block.T, block)
+            add_gram(gram, block)
         return gram
 
-    @cached_property
-    def spectrum(self) -> tuple[Tensor, Tensor]:
-        """Eigenvalues of the Gram matrix, ascending and 0 where rounding alone could have made them, and vectors.
+    def _rounding(self, largest: float) -> float:
+        """Eigenvalues of the Gram matrix up to this may have been made by rounding alone, if this is the largest.
 
         The rounding of the features counts too. Outputs of a LayerNorm lie in a plane except for rounding: across that
         plane there is only noise, and a ratio of noise to noise means nothing.
         """
-        power = float(self.means.square().sum() + self.variances.sum())
-        values, vectors = torch.linalg.eigh(self.gram)
-        largest = float(values[-1])
         if not largest > 0:
             raise Missing(ReasonCode.COINCIDENT, "all class means coincide.")
-        of_features = (4 * self.moments.unit) ** 2 * power
+        power = float(self.gram.trace() + self.classes * self.centre.square().sum() + self.variances.sum())
+        of_features = (4 * self.moments.unit) ** 2 * power  # Σ |μ|² + Σ σ² is what they are relative to
         if largest <= of_features:
             raise Missing(ReasonCode.COINCIDENT, "the class means differ by no more than the rounding of the features.")
-        rounding = max(self.dim * torch.finfo(torch.float64).eps * largest, of_features)
-        return torch.where(values > rounding, values, 0), vectors
+        return max(self.dim * torch.finfo(torch.float64).eps * largest, of_features)
+
+    @cached_property
+    def spectrum(self) -> tuple[Tensor, Tensor]:
+        """Eigenvalues of the Gram matrix, ascending and 0 where rounding alone could have made them, and vectors."""
+        values, vectors = torch.linalg.eigh(self.gram)
+        return torch.where(values > self._rounding(float(values[-1])), values, 0), vectors
+
+    @cached_property
+    def eigenvalues(self) -> Tensor:
+        """Those of `spectrum`, without the vectors, which cost several times as much."""
+        if "spectrum" in self.__dict__:
+            return self.spectrum[0]
+        values = torch.linalg.eigvalsh(self.gram)
+        return torch.where(values > self._rounding(float(values[-1])), values, 0)
+
+    @cached_property
+    def inverse_factor(self) -> Tensor | None:
+        """L⁻¹ of the Gram matrix L Lᵀ, or None where an eigenvalue may be of no more than rounding's size.
+
+        With the inverse's trace |L⁻¹|², every eigenvalue is at least 1 / |L⁻¹|².
+        """
+        factor, failed = torch.linalg.cholesky_ex(self.gram)
+        if failed:
+            return None
+        eye = torch.eye(self.dim, dtype=factor.dtype, device=factor.device)
+        inverse = torch.linalg.solve_triangular(factor, eye, upper=False)
+        smallest = 1 / float(inverse.square().sum())
+        return inverse if smallest > 2 * self._rounding(float(self.gram.trace())) else None
 
     @cached_property
     def pairs(self) -> PairStatistics:
@@ -206,19 +218,19 @@ class Geometry:
         return pair_statistics(self.means, variances, uncentred=True, tile=self.tile, progress=self.progress)
 
     @cached_property
-    def head(self) -> Tensor:
-        """Rows of the output layer for the kept classes, in float64, over a power of two near the largest entry."""
+    def head(self) -> Vectors:
+        """Vectors of the output layer for the kept classes, over a power of two near the largest entry."""
         if self.weight is None:
             raise Missing(ReasonCode.NO_HEAD, "no output layer was given.")
-        head = self.weight.detach().to(self.kept.device).index_select(0, self.kept).double()
-        return head.mul_(2.0 ** -binary_exponent(head))
+        return Vectors(self.weight.detach().to(self.kept.device), chosen=self.kept).over_unit()
 
     @cached_property
     def head_norms(self) -> Tensor:
         """Norms of the rows of the output layer, centred over the kept classes."""
         head = self.head
         self.at_least(2)
-        norms = lengths(head - head.mean(0))
+        centre = head.mean()
+        norms = torch.cat([lengths(block.sub_(centre)) for _, block in head.blocks()])
         self._directed(norms, "centred output row")
         return norms
 
@@ -231,10 +243,10 @@ class Geometry:
     @cached_property
     def duality_cosines(self) -> Tensor:
         """cos(w_c, m_c) for each kept class."""
-        head_norms = lengths(self.head)
+        head_norms = self.head.lengths()
         self._directed(head_norms, "output row")
         norms = self.positive_norms
-        dots = torch.cat([torch.linalg.vecdot(self.head[now], block) for now, block in self.centred_blocks()])
+        dots = torch.cat([torch.linalg.vecdot(self.head.at(now), block) for now, block in self.centred_blocks()])
         cosines: Tensor = dots / head_norms / norms
         return cosines
 
@@ -258,7 +270,7 @@ class Geometry:
             if family.startswith("cdnv"):
                 _ = self.variances  # raises the reason
             if family == "logdist_uncentred":
-                self._directed(lengths(self.means), "mean")
+                self._directed(self.means.lengths(), "mean")
             reasons = self.head_norms if head else self.positive_norms
             raise AssertionError(f"{family} is missing, though all of {len(reasons)} norms are positive")
         if not summary.pairs:

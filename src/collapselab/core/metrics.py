@@ -18,6 +18,7 @@ from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Missing, Need, ReasonCode
 from collapselab.core.pairs import Progress
 from collapselab.core.scale import SMALLEST, times_power_of_two
+from collapselab.core.vectors import add_gram
 
 Direction = Literal["falls", "rises", "approaches"]
 Result = float | tuple[float, int]
@@ -181,10 +182,16 @@ def scatter_ratio(geometry: Geometry) -> float:
 
 
 def scatter_pinv(geometry: Geometry) -> float:
-    """tr(Σ_W Σ_B⁺) / K, with the pseudo-inverse from the eigenvectors of Mᵀ M."""
+    """tr(Σ_W Σ_B⁺) / K = tr(Σ_W (Mᵀ M)⁺).
+
+    Where Mᵀ M = L Lᵀ has a sound inverse, this is tr(L⁻¹ Σ_W L⁻ᵀ); elsewhere the pseudo-inverse needs the eigenvectors.
+    """
     covariance = geometry.within_covariance
+    inverse = geometry.inverse_factor
+    if inverse is not None:
+        return max(0.0, float(torch.sum((inverse @ covariance).mul_(inverse))))  # rounding may take it below
     values, vectors = geometry.spectrum
-    along = torch.linalg.vecdot(vectors, covariance @ vectors, dim=0).clamp_(min=0)  # rounding may take it below
+    along = torch.linalg.vecdot(vectors, covariance @ vectors, dim=0).clamp_(min=0)
     return float((along[values > 0] / values[values > 0]).sum())
 
 
@@ -210,7 +217,7 @@ def anisotropy(geometry: Geometry) -> float:
 
 def etf_error(geometry: Geometry) -> float:
     """From the eigenvalues of Mᵀ M, of which a simplex has K - 1 equal ones: no difference of near-equal numbers."""
-    values = geometry.spectrum[0]
+    values = geometry.eigenvalues
     nonzero = geometry.classes - 1
     largest = (
         values[-nonzero:] if nonzero <= len(values) else torch.nn.functional.pad(values, (nonzero - len(values), 0))
@@ -228,21 +235,26 @@ def etf_floor(classes: int, dim: int) -> float | None:
 
 
 def duality_error(geometry: Geometry) -> float:
-    head = geometry.head
-    gram = geometry.gram
-    norm = math.sqrt(max(0.0, float((head.T @ head).mul_(gram).sum())))
-    overlap = sum(float(torch.sum(head[now] * block)) for now, block in geometry.centred_blocks())
+    """From tr(W Mᵀ) and |W Mᵀ|² = ⟨Wᵀ W, Mᵀ M⟩, which need no matrix of classes by classes."""
+    head, gram = geometry.head, torch.zeros_like(geometry.gram)
+    overlap = 0.0
+    for now, block in geometry.centred_blocks():
+        rows = head.at(now)
+        add_gram(gram, rows)
+        overlap += float(torch.sum(rows * block))
+    norm = math.sqrt(max(0.0, float(gram.mul_(geometry.gram).sum())))
     return frame_error(overlap, norm, geometry.classes)
 
 
 def head_sum(geometry: Geometry) -> float:
     head = geometry.head
-    return ratio(float(head.sum(0).norm()), float(head.norm()), "the output layer")
+    total = float(head.mean().norm()) * len(head)
+    return ratio(total, float(head.lengths().norm()), "the output layer")
 
 
 def effective_rank(geometry: Geometry) -> float:
     """exp of the entropy of the normalised singular values of the centred means."""
-    singular = geometry.spectrum[0].sqrt()
+    singular = geometry.eigenvalues.sqrt()
     shares = singular[singular > 0] / singular.sum()
     return float(torch.exp(torch.special.entr(shares).sum()))
 

@@ -13,6 +13,7 @@ from collapselab.core.batch import checked_batch
 from collapselab.core.parts import Workspace, part_rows, reference_point
 from collapselab.core.storage import Rows, load_tensors, save_tensors
 from collapselab.core.tally import Tally
+from collapselab.core.vectors import Vectors
 
 
 @final
@@ -116,17 +117,23 @@ class ClassMoments:
         """Class means (classes, dim), computed at each call; a class that was never seen has a row of zeros."""
         return self.sums / self.counts.clamp(min=1)[:, None]
 
-    def means_of(self, classes: Tensor) -> Tensor:
+    def mean_vectors(self, classes: Tensor) -> Vectors:
         """Means of these classes, given by index; ValueError where a sum of features has left the range of float64."""
-        means = self.sums.index_select(0, classes).div_(self.counts[classes].clamp(min=1)[:, None])
-        if not torch.isfinite(means.sum()):  # which overflows sooner, so look twice
-            bad = classes[~torch.isfinite(means).all(1)]
-            if len(bad):
-                number = "1 class" if len(bad) == 1 else f"{len(bad):,} classes"
-                raise ValueError(
-                    f"class {int(bad[0]):,}: the sum of its features leaves the range of float64 ({number} in all)."
-                )
+        means = Vectors(self.sums, chosen=classes, divisors=self.counts[classes].clamp(min=1))
+        if all(bool(torch.isfinite(block.sum())) for _, block in means.blocks()):
+            return means
+        # The sum of a block overflows sooner than its entries, so look at each.
+        bad = classes[~torch.cat([torch.isfinite(block).all(1) for _, block in means.blocks()])]
+        if len(bad):
+            number = "1 class" if len(bad) == 1 else f"{len(bad):,} classes"
+            raise ValueError(
+                f"class {int(bad[0]):,}: the sum of its features leaves the range of float64 ({number} in all)."
+            )
         return means
+
+    def means_of(self, classes: Tensor) -> Tensor:
+        """As `mean_vectors`, all of them at once (classes, dim)."""
+        return self.mean_vectors(classes).at(slice(None))
 
     @property
     def scatter(self) -> Tensor:

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from collapselab.core.parts import Part, part_rows
 from collapselab.core.scale import squared_lengths
+from collapselab.core.vectors import add_gram
 
 SHARE = 1e-3
 """A class whose scatter is a smaller share of its squares about the reference point becomes direct."""
@@ -94,7 +95,7 @@ class Tally:
         matrix = self.matrix.clone()
         for classes in self._shifted_classes():
             shifted = self._shifted_sums(classes)
-            matrix.addmm_(shifted.T, shifted / self.counts[classes][:, None], alpha=-1)
+            add_gram(matrix, shifted / self.counts[classes].double().sqrt()[:, None], alpha=-1)
         return (matrix + matrix.T) / 2  # rounding left it not quite symmetric
 
     def make_direct(self) -> None:

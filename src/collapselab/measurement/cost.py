@@ -33,8 +33,8 @@ PART_BUFFERS = 2
 """Workspace: buffers for a part of a batch, the same for all tables."""
 DECISION_TILE, PAIR_ROWS = 2048, 512
 """LinearClassifier: classes of a tile. Pairs: rows of a block, whose square is computed whole."""
-CATALOGUE_TABLES, CATALOGUE_SQUARES = 3, 5
-"""Geometry at its largest: means, output rows and directions, classes × dim; and matrices of dim × dim."""
+CATALOGUE_TABLES, CATALOGUE_SQUARES = 1, 5
+"""Geometry at its largest: directions, classes × dim, half as large in float32; and matrices of dim × dim."""
 DOUBLE = 8
 
 

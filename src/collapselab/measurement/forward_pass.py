@@ -13,6 +13,7 @@ from collapselab.errors import ModelError
 from collapselab.measurement.half_sample import Halfway
 from collapselab.measurement.nearest_centre import NearestCentres
 from collapselab.measurement.plan import MeasurePlan, Split
+from collapselab.measurement.push import Push
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sample import ByLayer, Sample
 from collapselab.measurement.sums import LAST, LayerKey, Sums
@@ -25,8 +26,8 @@ from collapselab.progress import progress
 class ForwardPass:
     """The pass of this process over a split: `ForwardPass(plan, "train").run()` are its sums.
 
-    With `centres` every token is also decided by the nearest centre; `halfway` says when the values of half the sample
-    are computed; `resume` is the folder to continue from.
+    With `centres` every token is also decided by the nearest centre, with `push` its moved features are scored.
+    `halfway` says when the values of half the sample are computed; `resume` is the folder to continue from.
     """
 
     def __init__(
@@ -36,8 +37,10 @@ class ForwardPass:
         *,
         resume: ResumeFolder | None = None,
         centres: NearestCentres | None = None,
+        push: Push | None = None,
         halfway: Halfway | None = None,
     ) -> None:
+        self.push = push
         self.plan, self.name, self.resume, self.centres, self.halfway = plan, split, resume, centres, halfway
         self.split, self.shards = plan.splits[split], plan.splits[split].shards
         scored = centres is not None or plan.options.train_loss
@@ -94,9 +97,10 @@ class Batch:
         self.attention = None
         if own.attention is not None and filler.attention is not None:
             self.attention = _filled(own.attention, filler.attention, size)
-        last = _Labels(forward, self.samples.last, blocks, layer="last")
-        same = self.samples.below is self.samples.last
-        self.labels = ByLayer(last, last if same else _Labels(forward, self.samples.below, blocks, layer="below"))
+        last, below = self.samples.last, self.samples.below  # of the same blocks; below they may skip positions
+        of_last = _Labels(forward, last, blocks, own.labels, layer="last")
+        of_below = of_last if below is last else _Labels(forward, below, blocks, own.labels, layer="below")
+        self.labels = ByLayer(of_last, of_below)
 
     def run(self) -> None:
         """Run the model and add the features of each layer."""
@@ -123,6 +127,8 @@ class Batch:
             if self.forward.scorer is not None:
                 scored = labels.own[labels.own != IGNORED]
                 self.sums.scores += self.forward.scorer.scores(labels.sampled(own), scored)
+                if self.forward.push is not None:
+                    self.forward.push.add(self.sums, labels.sampled(own), scored)
         if centres is not None:
             centres.choose(layer, own, everyones)
         else:
@@ -182,9 +188,10 @@ class _Labels:
     ignored instead, since all processes need features of one shape.
     """
 
-    def __init__(self, forward: ForwardPass, sample: Sample, blocks: range, *, layer: str) -> None:
+    def __init__(self, forward: ForwardPass, sample: Sample, blocks: range, labels: Tensor, *, layer: str) -> None:
+        """`labels` are those of whole blocks (blocks, length - 1)."""
         self.forward, self.first, self.width, self.layer = forward, sample.first, sample.labels_per_block, layer
-        self.own = sample.labels(blocks.start, blocks.stop)
+        self.own = labels[:, sample.first :]
         flat = self.own.reshape(-1)
         all_sampled = sample.split.lengths is None
         self._used = None if all_sampled else (flat != IGNORED).nonzero().squeeze(1)

@@ -27,6 +27,7 @@ from collapselab.measurement.make_result import make_result
 from collapselab.measurement.nearest_centre import NearestCentres
 from collapselab.measurement.open_model import OpenedModel, open_module, open_source
 from collapselab.measurement.plan import MeasurePlan, MeasureRequest, Split, make_plan
+from collapselab.measurement.push import Push
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sums import LAST, LayerKey, Sums
 from collapselab.measurement.tables import MeasuredLayer, fill_tables
@@ -54,6 +55,7 @@ def measure(
     seed: int = 0,
     shard_classes: bool = False,
     skip_positions: int = 1,
+    push: str | None = None,
     out: str | Path | None = None,
     state: str | Path | None = None,
     again: bool = False,
@@ -76,8 +78,10 @@ def measure(
     NC1-NC3 come from one pass over the training split, NC4 from one over validation. `tokens` measures a seeded sample
     of the blocks of each split; `bins` adds rows for classes of similar frequency; `bootstrap` adds intervals. With
     layers="all", the first `skip_positions` of every block are not samples below the last layer, where attention sinks
-    dominate. `state` is a folder for unfinished sums and for results: after an interruption the same call continues and
-    ends with the same bits; repeated, it returns the stored result, unless `again` is set.
+    dominate. `push`, numbers as in "-0.3,0.3" (or "default"), moves features toward the class means that the model
+    expects: the table `push` says what loss, calibration and agreement then are. `state` is a folder for unfinished
+    sums and for results: after an interruption the same call continues and ends with the same bits; repeated, it
+    returns the stored result, unless `again` is set.
 
     A model whose tokenizer is not the corpus's is refused unless `other_tokenizer` allows it; so is a measurement that
     needs more memory than is free, unless `force` is set. `options` replaces all arguments that `Options` has.
@@ -96,6 +100,7 @@ def measure(
         seed=seed,
         shard_classes=shard_classes,
         skip_positions=skip_positions,
+        push=push,
     )
     if out is not None:
         check_suffix(out)
@@ -181,12 +186,15 @@ def _measure(opened: OpenedModel, request: MeasureRequest) -> Result | None:
     train_seconds = time.perf_counter() - start
 
     centres = NearestCentres(plan, trained)
+    push = Push(plan, centres) if plan.options.push is not None else None
     with resume.stoppable() if resume is not None else nullcontext():
-        own = ForwardPass(plan, "validation", resume=resume, centres=centres).run()
+        own = ForwardPass(plan, "validation", resume=resume, centres=centres, push=push).run()
     del centres  # as large as the moments
     validated = _add_values(plan, "validation", own, values)
     if not plan.processes.first:
         return None
+    if push is not None:
+        values.tables["push"] = list(push.rows(validated))
     values.measured |= decision_values(plan, validated.decisions)
     if plan.options.null:
         values.nulls |= decision_values(plan, validated.decisions, null=True)
@@ -203,7 +211,9 @@ def _add_values(plan: MeasurePlan, split: Split, own: Sums, values: Values, mome
     One layer after the other, so that at most one is in memory twice.
     """
     total = Sums()
-    for part in plan.processes.gather(Sums(decisions=own.decisions, scores=own.scores, spreads=own.spreads)):
+    for part in plan.processes.gather(
+        Sums(decisions=own.decisions, scores=own.scores, spreads=own.spreads, push=own.push)
+    ):
         total.merge(part)
     if split == "train":
         total.part = own.part if plan.processes.world == 1 else own_part(plan, own)

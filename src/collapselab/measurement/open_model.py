@@ -26,7 +26,6 @@ from collapselab.measurement.resume import ResumeFolder
 from collapselab.models.find import ModelSource, place_of, weights_on_disk
 from collapselab.records.measurement import Result
 from collapselab.records.run import verify_checkpoint
-from collapselab.records.versions import outdated
 
 FINISHED = "finished"
 """The folder of finished results inside the state folder."""
@@ -156,7 +155,7 @@ class FinishedResult:
         except DamagedError as error:
             self.request.say(f"{error} It is made again.")
             return None
-        why = outdated((row.metric, row.version) for row in result.rows)
+        why = result.outdated()
         if why is not None:
             self.request.say(f"{self.path}: measured by another version of collapselab: {why}. It is made again.")
         return result if why is None else None

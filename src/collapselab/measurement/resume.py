@@ -71,8 +71,8 @@ class ResumeFolder:
         path, plan = self.folder / "plan.json", {**plan, "batch": batch}
         try:
             stored = read_document(path)
-            if set(stored) >= set(plan):
-                return int(stored["batch"])
+            if set(stored) >= set(plan) and isinstance(stored["batch"], int):
+                return stored["batch"]
             print(f"{path}: not a plan of this version. The measurement starts from the beginning.", file=sys.stderr)
         except FileNotFoundError:
             pass

@@ -12,8 +12,10 @@ from collapselab.core.metrics import METRICS
 from collapselab.measurement.bootstrap import reliability
 from collapselab.records.facts import SplitFacts
 from collapselab.records.measurement import Key, Result, Results
-from collapselab.records.tables import Row
+from collapselab.records.tables import PushRow, Row
 
+MOST_COLUMNS = 6
+"""Of a table of layers or bins: what a terminal of 80 columns has room for."""
 CHANGING = "†"
 """The mark of a value that twice the tokens would change too much."""
 
@@ -64,7 +66,11 @@ def _model(result: Result, initial: Result | None) -> RenderableType:
     }
     for title, rows in others.items():
         if rows:
-            parts += [Text(""), Text(title, style="bold"), _grid(rows, title)]
+            parts += [Text(""), Text(title, style="bold")]
+            parts += [_with_nulls(rows)] if title.startswith("validation") else _grids(rows)
+    if pushed := result.tables.get("push"):
+        parts += [Text(""), Text("features moved by α toward the class means that the model expects", style="bold")]
+        parts += [_pushed(pushed), Text(_heads_of_push(pushed), style="dim")]
     reasons = sorted({f"{row.metric}: {row.why}" for row in last if row.why})
     parts += [Text(f"– {reason}", style="dim") for reason in reasons]
     parts += [Text(f"! {warning['text']}", style="yellow") for warning in result.facts.get("warnings", [])]
@@ -143,21 +149,49 @@ def _catalogue(rows: list[Row], result: Result, initial: Result | None) -> Table
     return table
 
 
-def _grid(rows: list[Row], title: str) -> Table:
-    """Metrics down, and across what the rows differ in; a value, and its null below the validation split."""
-    if title.startswith("validation"):
-        table = Table("metric", "value", "null", box=None, header_style="bold")
-        for row in rows:
-            table.add_row(row.metric, _number(row.value), _number(row.null))
-    else:
-        across = list(dict.fromkeys(row.bin if row.bin != "all" else row.layer for row in rows))
+def _with_nulls(rows: list[Row]) -> Table:
+    table = Table("metric", "value", "null", box=None, header_style="bold")
+    for row in rows:
+        table.add_row(row.metric, _number(row.value), _number(row.null))
+    return _right_aligned(table)
+
+
+def _grids(rows: list[Row]) -> list[Table]:
+    """Metrics down, layers or bins across; several tables where there are more of them than a line can hold."""
+    names = list(dict.fromkeys(row.bin if row.bin != "all" else row.layer for row in rows))
+    values = {(row.metric, row.bin if row.bin != "all" else row.layer): row.value for row in rows}
+    tables = []
+    for start in range(0, len(names), MOST_COLUMNS):
+        across = names[start : start + MOST_COLUMNS]
         table = Table("metric", *across, box=None, header_style="bold")
         for metric in dict.fromkeys(row.metric for row in rows):
-            values = {row.bin if row.bin != "all" else row.layer: row.value for row in rows if row.metric == metric}
-            table.add_row(metric, *(_number(values.get(name)) for name in across))
+            table.add_row(metric, *(_number(values.get((metric, name))) for name in across))
+        tables.append(_right_aligned(table))
+    return tables
+
+
+def _right_aligned(table: Table) -> Table:
     for column in table.columns[1:]:
         column.justify = "right"
     return table
+
+
+def _pushed(rows: list[PushRow]) -> Table:
+    """A line for each α; for the output layer and for the nearest-centre head beside it."""
+    heads, names = list(dict.fromkeys(row.head for row in rows)), ("loss", "ece", "accuracy", "agreement")
+    titles = [f"{name} ({head})" for head in heads for name in names]
+    table = Table("α", *titles, box=None, header_style="bold")
+    for alpha in dict.fromkeys(row.alpha for row in rows):
+        of_alpha = [row for row in rows if row.alpha == alpha]
+        table.add_row(f"{alpha:+g}", *(_number(getattr(row, name)) for row in of_alpha for name in names))
+    for column in table.columns:
+        column.justify = "right"
+    return table
+
+
+def _heads_of_push(rows: list[PushRow]) -> str:
+    tau = next((row.tau for row in rows if row.tau is not None), None)
+    return f"own: the output layer; centres: softmax of −τ‖h − μ‖²/2 + log π with τ = {_number(tau)}"
 
 
 def _key(row: Row) -> Key:

@@ -66,6 +66,8 @@ class Sums:
     spreads: dict[str, "Spread"] = field(default_factory=dict)
     part: Part | None = None
     """The values of about half of the sample, once the pass has seen that much."""
+    push: Tensor | None = None
+    """(heads, alphas, sums) of pushed features: see `push.py`."""
 
     def spread(self, layer: str) -> "Spread":
         """How the variance of a layer is spread over its features."""
@@ -92,6 +94,8 @@ class Sums:
         self.scores += other.scores
         self.batches += times * other.batches
         self.part = self.part or other.part
+        if other.push is not None:
+            self.push = times * other.push + (0 if self.push is None else self.push)
         return self
 
     def tensors(self) -> dict[str, Tensor | Rows]:
@@ -112,6 +116,7 @@ class Sums:
             "batches": self.batches,
             "spreads": list(self.spreads),
             "part": None if self.part is None else asdict(self.part),
+            "push": None if self.push is None else self.push.tolist(),
         }
 
     @classmethod
@@ -134,7 +139,8 @@ class Sums:
             for layer in facts.get("spreads", [])  # earlier versions kept none
         }
         part = Part(**facts["part"]) if facts.get("part") else None
-        return cls(moments, decisions, Scores(**facts["scores"]), facts["batches"], spreads, part)
+        push = torch.tensor(facts["push"], dtype=torch.float64) if facts.get("push") else None
+        return cls(moments, decisions, Scores(**facts["scores"]), facts["batches"], spreads, part, push)
 
 
 def _zeros(dtype: torch.dtype) -> Tensor:

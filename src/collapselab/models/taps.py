@@ -114,6 +114,26 @@ def output_layer(model: nn.Module) -> OutputLayer:
     return OutputLayer(weight, bias, scale, softcap)
 
 
+@torch.no_grad()
+def last_norm(model: nn.Module) -> nn.Module | None:
+    """The norm whose output enters the output layer, found by running the model; None where another module's does."""
+    model = bare_model(model)
+    outputs: list[tuple[nn.Module, Tensor]] = []
+
+    def note(module: nn.Module, _: object, output: object) -> None:
+        if isinstance(output, Tensor):
+            outputs.append((module, output))
+
+    ids = torch.zeros(1, 2, dtype=torch.int64, device=next(model.parameters()).device)
+    with ExitStack() as hooks:
+        for module in model.modules():
+            if getattr(getattr(module, "weight", None), "ndim", 0) == 1:
+                hooks.callback(module.register_forward_hook(note).remove)
+        entering = features(model, ids)
+    same = [module for module, output in outputs if output.data_ptr() == entering.data_ptr()]
+    return same[-1] if same else None
+
+
 def bare_model(model: nn.Module) -> nn.Module:
     """The model without what torch.compile, DistributedDataParallel or DataParallel wrap around it."""
     while True:

@@ -8,7 +8,6 @@
     suite.py          the records in a suite's folder
     tables.py         the tables of a suite by name and column;  table.py and csv_file.py read, check and write them
     published.py      tables of other people
-    versions.py       which definition of a metric a number follows
 
 Training and measuring write records; suites, analysis and report read them. A field that is added later has a default,
 so that records of earlier versions open.

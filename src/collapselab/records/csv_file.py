@@ -1,4 +1,4 @@
-"""Any table of comma-separated values: how it is written, and how it is read strictly.
+"""A table of comma-separated values: how it is written, and how it is read strictly.
 
 A file is read once, as bytes, so that what is parsed is what was hashed. What is wrong in it is an error that names the
 line and the column.
@@ -9,7 +9,6 @@ import io
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 from collapselab.disk import disk_errors, written_whole
 from collapselab.errors import RunError
@@ -21,10 +20,9 @@ Lines = list[tuple[int, list[str]]]
 """The cells of every line, with its number in the file."""
 
 
-def table_bytes(columns: Sequence[str], lines: Iterable[Iterable[Any]]) -> bytes:
+def table_bytes(columns: Sequence[str], lines: Iterable[Iterable[object]]) -> bytes:
     """A table as the bytes of its file; None is empty, a float has the digits that give the same float back."""
-    rows = [columns, *([_written(value) for value in line] for line in lines)]
-    return "".join(",".join(map(_quoted, row)) + "\n" for row in rows).encode()
+    return "".join(",".join(map(_written, row)) + "\n" for row in (columns, *lines)).encode()
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
@@ -82,12 +80,7 @@ def shown(text: object) -> str:
     return whole if len(whole) <= LONGEST else f"{whole[:LONGEST]} … ({len(whole):,} characters)"
 
 
-def _written(value: Any) -> str:
-    if value is None:
-        return ""
-    return repr(float(value)) if isinstance(value, float) else str(value)
-
-
-def _quoted(text: str) -> str:
+def _written(value: object) -> str:
     """A cell as it is in the file. The library's writer leaves a carriage return bare, and its reader breaks there."""
+    text = "" if value is None else repr(float(value)) if isinstance(value, float) else str(value)
     return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\r\n') else text

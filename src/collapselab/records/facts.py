@@ -7,7 +7,7 @@ version are kept as they are.
 
 from typing import Annotated, NotRequired, get_args, get_origin, get_type_hints
 
-from pydantic import ConfigDict, Strict, TypeAdapter, with_config
+from pydantic import ConfigDict, Strict, with_config
 from typing_extensions import TypedDict  # that of typing only from Python 3.12 on
 
 KEEP_UNKNOWN = ConfigDict(extra="allow", strict=True)
@@ -145,14 +145,6 @@ class BootstrapFacts(TypedDict):
 @with_config(KEEP_UNKNOWN)
 class Facts(PassFacts, BootstrapFacts):
     """`Result.facts`."""
-
-
-_FACTS: TypeAdapter[Facts] = TypeAdapter(Facts)
-
-
-def parsed_facts(document: object) -> Facts:
-    """The facts in a document; ValueError names the first key that is missing or of another type."""
-    return _FACTS.validate_python(document)
 
 
 def explained(facts: type = Facts) -> dict[str, str]:

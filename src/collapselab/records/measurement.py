@@ -5,14 +5,16 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, NamedTuple, NotRequired, final
 
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue, TypeAdapter, ValidationError
+from typing_extensions import TypedDict  # that of typing only from Python 3.12 on
 
+from collapselab.core.metrics import FIRST, METRICS
 from collapselab.disk import document_text, read_document, sha256, write_document, written_whole
 from collapselab.errors import ConfigError, DamagedError
-from collapselab.records.facts import Facts, parsed_facts
-from collapselab.records.tables import RESULTS, TABLES, Row, to_frame
+from collapselab.records.facts import Facts
+from collapselab.records.tables import RESULTS, TABLES, Row, RowsByTable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,17 +43,34 @@ class Result:
 
     rows: list[Row]
     facts: Facts
-    further: dict[str, list[Any]] = field(default_factory=dict)
+    further: RowsByTable = field(default_factory=dict)
     """The rows of further tables, by the name of the table in `TABLES`."""
 
     @property
-    def tables(self) -> dict[str, list[Any]]:
+    def tables(self) -> RowsByTable:
         """The rows of every table that the measurement filled, by the name of the table."""
         return {"results": self.rows, **self.further}
 
     @property
     def name(self) -> str:
         return self.facts["model"]
+
+    def outdated(self) -> str | None:
+        """Why its numbers do not follow today's definitions of the metrics, so that they are not compared; else None.
+
+        A metric that the catalogue no longer has does not matter, nor does one that was added to it later. One that it
+        has had from the first and the measurement lacks does.
+        """
+        measured = {(row.metric, row.version) for row in self.rows}
+        names = {metric for metric, _ in measured}
+        lacking = [name for name, metric in METRICS.items() if metric.since == FIRST and name not in names]
+        if lacking:
+            more = f" and {len(lacking) - 1:,} more" if len(lacking) > 1 else ""
+            return f"it lacks the metric {lacking[0]}{more}"
+        for name, version in sorted(measured):
+            if name in METRICS and version != METRICS[name].version:
+                return f"its {name} follows version {version} of the definition, not version {METRICS[name].version}"
+        return None
 
     def row(self, metric: str, *, split: str = "train", layer: str = "last", bin: str = "all") -> Row:
         """The row of a metric; KeyError if it was not measured."""
@@ -63,7 +82,7 @@ class Result:
 
     def to_frame(self) -> "pd.DataFrame":
         """The rows as a pandas table with the columns of results.csv."""
-        return to_frame(self.rows)
+        return RESULTS.frame(self.rows)
 
     def frame(self, table: str = "results") -> "pd.DataFrame":
         """A table as a DataFrame: `result.frame("results")`; KeyError if the measurement did not fill it."""
@@ -93,14 +112,18 @@ class Result:
     def _load(cls, path: Path) -> "Result":
         document = read_document(path, unchecked=True)
         try:
+            stored = _STORED.validate_python(document)
             further = {
                 name: [TABLES[name].row(**cells) for cells in rows]
-                for name, rows in document.get("tables", {}).items()
+                for name, rows in stored.get("tables", {}).items()
                 if name in TABLES  # a later version may have more
             }
-            return cls([Row(**row) for row in document["rows"]], parsed_facts(document["facts"]), further)
-        except (ValueError, KeyError, TypeError) as error:
-            what = _first_error(error) if isinstance(error, ValidationError) else str(error)
+            return cls([RESULTS.row(**cells) for cells in stored["rows"]], stored["facts"], further)
+        except (ValueError, TypeError) as error:
+            what = str(error)
+            if isinstance(error, ValidationError):
+                first = error.errors(include_url=False)[0]
+                what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
             raise DamagedError(f"{path}: not a measurement ({what}). Delete it and measure again.") from error
 
     def _document(self) -> dict[str, JsonValue]:
@@ -112,6 +135,15 @@ class Result:
         return document
 
 
+class _Stored(TypedDict):
+    """The document of a result; the cells of a row are checked by the row itself."""
+
+    facts: Facts
+    rows: list[dict[str, JsonValue]]
+    tables: NotRequired[dict[str, list[dict[str, JsonValue]]]]
+
+
+_STORED: TypeAdapter[_Stored] = TypeAdapter(_Stored)
 _loaded: dict[Path, tuple[tuple[int, int, int], Result]] = {}
 
 
@@ -144,7 +176,7 @@ class Results:
 
     def to_frame(self) -> "pd.DataFrame":
         """The rows of all models as one pandas table."""
-        return to_frame(self.rows)
+        return RESULTS.frame(self.rows)
 
     def to_json(self) -> str:
         """One JSON document with all results."""
@@ -200,8 +232,3 @@ def _as_json(value: object) -> JsonValue:
         return value if math.isfinite(value) else None
     assert isinstance(value, str | int | None), f"{type(value).__name__} cannot be written as JSON"
     return value
-
-
-def _first_error(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    return f"{'.'.join(map(str, ('facts', *first['loc'])))}: {first['msg']}"

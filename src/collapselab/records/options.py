@@ -1,5 +1,6 @@
 """The options of a measurement: the settings that decide its numbers, checked before anything is loaded."""
 
+import math
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Literal, final
 
@@ -17,6 +18,8 @@ FIRST = (
     "shard_classes"
 )  # fmt: skip
 """The options of the first version."""
+
+DEFAULT_PUSH, MOST_PUSH, MOST_ALPHAS = "-0.3,-0.2,-0.1,0,0.1,0.2,0.3", 10.0, 100
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
@@ -40,6 +43,8 @@ class Options:
     shard_classes: bool = False
     skip_positions: int = 1
     """The first positions of every block, which are not samples at layers below the last."""
+    push: str | None = None
+    """How far features are moved toward expected class means, as in -0.3,0.3; `default` for seven from -0.3 to 0.3."""
 
     def __post_init__(self) -> None:
         if self.layers not in ("last", "all"):
@@ -55,6 +60,10 @@ class Options:
             self._at_least(1, "batch")
         if self.bootstrap == 1:
             raise ConfigError("bootstrap is 1; an interval needs at least 2 resamples, a good one 200 or more.")
+        if self.push is not None:
+            object.__setattr__(self, "push", ",".join(f"{alpha:g}" for alpha in _parsed_push(self.push)))
+        if self.shard_classes and self.push is not None:
+            raise ConfigError("push and shard_classes do not go together: every process needs all class means.")
         if self.shard_classes and self.bootstrap:
             raise ConfigError("bootstrap and shard_classes do not go together: groups are kept whole, not by class.")
 
@@ -77,6 +86,11 @@ class Options:
         return facts | skipped
 
     @property
+    def alphas(self) -> tuple[float, ...]:
+        """The numbers of `push`."""
+        return () if self.push is None else tuple(float(part) for part in self.push.split(","))
+
+    @property
     def torch_dtype(self) -> "torch.dtype | None":
         """`dtype` as PyTorch has it."""
         import torch
@@ -86,3 +100,18 @@ class Options:
     def blocks_for(self, labels_per_block: float, blocks: int) -> int:
         """How many of the blocks are needed for `tokens`."""
         return blocks if self.tokens is None else min(blocks, int(-(-self.tokens // labels_per_block)))
+
+
+def _parsed_push(text: object) -> list[float]:
+    """The numbers of `push` in order, each once, with 0, the model as it is."""
+    parts = DEFAULT_PUSH if text == "default" else text
+    try:
+        alphas = {float(part) + 0.0 for part in str(parts).split(",")}
+    except ValueError:
+        alphas = {math.nan}
+    if not isinstance(text, str) or len(alphas) > MOST_ALPHAS or not all(abs(alpha) <= MOST_PUSH for alpha in alphas):
+        raise ConfigError(
+            f"push is {str(text)[:80]!r}; up to {MOST_ALPHAS} numbers from -{MOST_PUSH:g} to {MOST_PUSH:g} with commas "
+            "between are needed, as in -0.3,0.3, or default."
+        )
+    return sorted(alphas | {0.0})

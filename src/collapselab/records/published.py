@@ -90,8 +90,9 @@ def _run(where: str, cells: Mapping[str, str]) -> Run:
     if name is None:
         raise RunError(f"{where}: {shown(cells['model'])} is not a model's name, such as 02x0768_01d07@0.")
     epoch = int(name["index"]) + 1
-    outcomes = {ours: _number(where, cells, theirs) for ours, theirs in OUTCOMES.items()}
-    bad = [theirs for ours, theirs in OUTCOMES.items() if not math.isfinite(outcomes[ours])]
+    numbers = {ours: _number(where, cells, theirs) for ours, theirs in OUTCOMES.items()}
+    outcomes = {ours: number if math.isfinite(number) else None for ours, number in numbers.items()}
+    bad = [theirs for ours, theirs in OUTCOMES.items() if outcomes[ours] is None]
     return {
         "run": name["run"],
         "checkpoint": str(epoch),
@@ -106,7 +107,9 @@ def _run(where: str, cells: Mapping[str, str]) -> Run:
         "parameters": _count(where, cells, "n_params"),
         "tokens": None,
         "train_loss": None,
-        **{ours: value if math.isfinite(value) else None for ours, value in outcomes.items()},
+        "val_loss": outcomes["val_loss"],
+        "val_accuracy": outcomes["val_accuracy"],
+        "perplexity": outcomes["perplexity"],
         "seconds": None,
         "why": _reason(cells, bad) if bad else None,
     }

@@ -105,6 +105,12 @@ class StepEntry(TypedDict, total=False):
     """Time of training so far."""
 
 
+class LogEntry(StepEntry, total=False):
+    """A line of log.jsonl: of a step, or of a checkpoint, which has its name."""
+
+    checkpoint: str
+
+
 class RunRecord(Record):
     """run.json: everything that decides the weights of a run, and where it was started.
 
@@ -155,7 +161,7 @@ class CheckpointRecord(Record):
     """SHA-256 of every other file of its folder; `train`, `measure`, `sample` and `suite run` verify them."""
 
     @classmethod
-    def upgraded(cls, document: dict[str, Any]) -> dict[str, Any]:
+    def upgraded(cls, document: dict[str, JsonValue]) -> dict[str, JsonValue]:
         if "sha256" in document and "files" not in document:
             return document | {"files": {"model.safetensors": document["sha256"]}}
         return document
@@ -194,9 +200,14 @@ class RunFolder:
 
     def begin(self, record: RunRecord) -> None:
         """Write run.json, or make sure that the one there is of the same run."""
+        self.check(record)
+        if not self.exists():
+            record.write(self.path / RECORD)
+
+    def check(self, record: RunRecord) -> None:
+        """RunError where run.json is there, and is of another run."""
         old = self.record()
         if old is None:
-            record.write(self.path / RECORD)
             return
         before, now = (run.settings | {"corpus": run.corpus.hash} for run in (old, record))
         changed = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
@@ -293,11 +304,12 @@ class RunFolder:
         """Forget what was logged after a step, and of checkpoints that are made again."""
         path = self.path / "log.jsonl"
         if path.exists():
-            entries = [entry for entry in self.read_log() if _is_kept(entry, step, missing)]
+            entries = (entry for entry in self.read_log() if entry["step"] <= step)
+            kept = [entry for entry in entries if entry.get("checkpoint") not in missing]
             with written_whole(path) as temporary:
-                temporary.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+                temporary.write_text("".join(json.dumps(entry) + "\n" for entry in kept))
 
-    def read_log(self) -> list[dict[str, Any]]:
+    def read_log(self) -> list[LogEntry]:
         """The entries of the log; a line that is none (a process was killed while it wrote it) is left out."""
         try:
             lines = (self.path / "log.jsonl").read_bytes().splitlines()
@@ -379,18 +391,14 @@ def verify_checkpoint(checkpoint: Checkpoint) -> CheckpointRecord:
     return record
 
 
-def log_entry(line: bytes) -> dict[str, Any] | None:
-    """What a line of a log says; None where it is not one."""
+def log_entry(line: bytes) -> LogEntry | None:
+    """What a line of a log says, of which only the step is checked; None where it is not one."""
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):
         return None
     known = isinstance(entry, dict) and isinstance(entry.get("step"), int)
     return entry if known else None
-
-
-def _is_kept(entry: Mapping[str, Any], step: int, missing: set[str]) -> bool:
-    return bool(entry["step"] <= step and entry.get("checkpoint") not in missing)
 
 
 def _files(folder: Path) -> list[Path]:

@@ -1,10 +1,10 @@
 """The records in a suite's folder: suite.json, failed/<run>.json and slurm/jobs.json."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field, JsonValue
 
-from collapselab.record import Record
+from collapselab.record import Part, Record
 
 Name = Annotated[str, Field(min_length=1, max_length=1000)]
 
@@ -16,14 +16,12 @@ class SuiteRecord(Record):
     """Of the recipe."""
     scale: Name
     """`full` or `small`."""
-    recipe: dict[str, Any]
+    recipe: dict[str, JsonValue]
     """Its sections, with what `small` changes in place."""
 
 
-class CorpusOfRun(BaseModel):
+class CorpusOfRun(Part):
     """The corpus that a run was to be trained on; without a hash it was not built."""
-
-    model_config = ConfigDict(strict=True, frozen=True)
 
     path: Name
     hash: str | None
@@ -42,7 +40,7 @@ class FailureRecord(Record):
     """The reason."""
     when: str
     """UTC."""
-    settings: dict[str, Any]
+    settings: dict[str, JsonValue]
     """Those that identify the run: every setting of the first version, and later ones that are not at their default."""
     corpus: CorpusOfRun
     """Its path and hash."""
@@ -58,7 +56,7 @@ class JobsRecord(Record):
     jobs: dict[str, Name]
 
     @classmethod
-    def upgraded(cls, document: dict[str, Any]) -> dict[str, Any]:
+    def upgraded(cls, document: dict[str, JsonValue]) -> dict[str, JsonValue]:
         if document["format"] == 1 and "jobs" not in document:  # the first version wrote the jobs alone
             return {"format": 1, "jobs": {run: job for run, job in document.items() if run != "format"}}
         return document

@@ -62,9 +62,9 @@ class Column:
 class Table(Generic[RowT]):
     """One table: `about` says what a row is, `key` names the columns that no two rows share.
 
-    `row` makes a row of its cells, given by name: `dict`, or a frozen dataclass that checks its own cells. Dicts may
-    have further columns where `further` says after which column they go; these are text when read. `check` finds two
-    rows that must not be in one table, and says why. A folder of tables always has those that are `required`.
+    `row` makes a row of its cells, given by name: a TypedDict, or a frozen dataclass that checks its own cells. Dicts
+    may have further columns where `further` says after which column they go; these are text when read. `check` finds
+    two rows that must not be in one table, and says why. A folder of tables always has those that are `required`.
     """
 
     name: str
@@ -106,11 +106,11 @@ class Table(Generic[RowT]):
         if unknown and self.further is None:
             hint = nearest(unknown[0], self.columns)
             raise RunError(f"{where}: {shown(unknown[0])} is not a column of {self.file}.{hint}")
+        kinds = [self.columns[column].kind if column in self.columns else Kind.TEXT for column in header]
         rows = []
         for number, line in lines:
             try:
-                cells = {column: self._cell(column, text) for column, text in zip(header, line, strict=True)}
-                row = self.row(**cells)
+                row = self.row(**dict(zip(header, map(cell_of, kinds, header, line), strict=True)))
                 self.check_row(row)
                 rows.append(row)
             except ValueError as error:
@@ -124,7 +124,7 @@ class Table(Generic[RowT]):
 
     def check_row(self, row: RowT) -> None:
         """ValueError unless a dict has every column, each with a value that it can hold."""
-        if self.row is not dict:
+        if not isinstance(row, Mapping):
             return
         cells = self.cells(row)
         for name, column in self.columns.items():
@@ -153,10 +153,6 @@ class Table(Generic[RowT]):
             return list(self.columns)
         place = list(self.columns).index(self.further) + 1
         return [*list(self.columns)[:place], *further, *list(self.columns)[place:]]
-
-    def _cell(self, column: str, text: str) -> Cell:
-        kind = self.columns[column].kind if column in self.columns else Kind.TEXT
-        return cell_of(kind, column, text)
 
     def _refuse_duplicates(
         self, lines: Sequence[Cells], where: str | Path, numbers: Sequence[int] | None = None

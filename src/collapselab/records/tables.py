@@ -9,26 +9,50 @@ was edited, or is left from an interrupted write, is refused. Tables without it 
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, final, get_args, get_type_hints
+
+from pydantic import JsonValue
 
 from collapselab.disk import read_document, sha256, write_document
 from collapselab.errors import DamagedError
 from collapselab.records.csv_file import read_bytes, shown, write_bytes
 from collapselab.records.table import Column, Kind, Table, check_cell
-from collapselab.records.versions import mixed
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 HASHES = "tables.json"
 FORMAT = 1
 LAYER, BIN = re.compile(r"last|[1-9][0-9]{0,8}"), re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
-Run = dict[str, Any]
-"""One row of `runs.csv`: its columns and any further settings of the run, which are text when read."""
+RowsByTable = dict[str, list[Any]]
+"""The rows of several tables, by the name of each; what a row is, its entry of `TABLES` says."""
+
+
+class Run(TypedDict):
+    """One checkpoint of a run: a row of `runs.csv`, which may have further columns (settings, text when read)."""
+
+    run: Annotated[str, Column(Kind.NAME, "name of the run")]
+    checkpoint: Annotated[str, Column(Kind.NAME, "its name: the epoch")]
+    family: Annotated[str | None, Column(Kind.TEXT, "architecture, such as `gpt-neo`")]
+    width: Annotated[int | None, Column(Kind.COUNT, "dimension of the features")]
+    depth: Annotated[int | None, Column(Kind.COUNT, "number of blocks")]
+    epochs: Annotated[float | None, Column(Kind.AMOUNT, "length of the whole training")]
+    epoch: Annotated[float | None, Column(Kind.AMOUNT, "of this checkpoint; 0 is initialisation")]
+    weight_decay: Annotated[float | None, Column(Kind.AMOUNT, "of the optimiser")]
+    lr: Annotated[float | None, Column(Kind.AMOUNT, "learning rate at its highest")]
+    seed: Annotated[int | None, Column(Kind.COUNT, "of the initial weights, and of dropout")]
+    parameters: Annotated[int | None, Column(Kind.COUNT, "of the model")]
+    tokens: Annotated[int | None, Column(Kind.COUNT, "labels trained on")]
+    train_loss: Annotated[float | None, Column(Kind.NUMBER, "mean of the last 100 steps")]
+    val_loss: Annotated[float | None, Column(Kind.NUMBER, "on the validation split")]
+    val_accuracy: Annotated[float | None, Column(Kind.NUMBER, "on the validation split")]
+    perplexity: Annotated[float | None, Column(Kind.NUMBER, "exp of `val_loss`")]
+    seconds: Annotated[float | None, Column(Kind.AMOUNT, "of training up to here")]
+    why: Annotated[str | None, Column(Kind.TEXT, "what failed, if something did")]
 
 
 @final
@@ -69,54 +93,60 @@ class Row:
             raise ValueError(f"split is {shown(self.split)}; it is train or validation.")
         if not LAYER.fullmatch(self.layer):
             raise ValueError(f"layer is {shown(self.layer)}; it is last, or the number of a block from 1 on.")
-        if not _is_bin(self.bin):
+        ends = BIN.fullmatch(self.bin)
+        if self.bin != "all" and (ends is None or int(ends[1]) > int(ends[2])):
             raise ValueError(f"bin is {shown(self.bin)}; it is all, or LOW-HIGH with LOW not above HIGH.")
         if (self.value is None) != (self.why is not None):
-            both = "neither" if self.value is None else f"{self.value} and {self.why!r}"
-            raise ValueError(f"{self.metric} has a value or a reason why not; found {both}.")
+            cells = "neither" if self.value is None else f"{self.value} and {self.why!r}"
+            raise ValueError(f"{self.metric} has a value or a reason why not; found {cells}.")
+
+
+@final
+@dataclass(frozen=True)
+class PushRow:
+    """What a head makes of features that are moved toward the class means which the model expects."""
+
+    run: Annotated[str, Column(Kind.NAME, "name of the run, or of the model")]
+    checkpoint: Annotated[str, Column(Kind.NAME, "its name")]
+    head: Annotated[
+        str,
+        Column(Kind.NAME, "`own` for the model's output layer, `centres` for softmax of −τ‖h − μ_c‖²/2 + log π_c"),
+    ]
+    alpha: Annotated[float, Column(Kind.NUMBER, "how far features are moved: 0 not at all, 1 onto the expected mean")]
+    tau: Annotated[float | None, Column(Kind.AMOUNT, "of `centres`, fitted to training tokens")]
+    tokens: Annotated[int, Column(Kind.COUNT, "validation tokens; for `centres` those whose class has a mean")]
+    loss: Annotated[float | None, Column(Kind.NUMBER, "mean cross-entropy in nats")]
+    ece: Annotated[float | None, Column(Kind.AMOUNT, "expected calibration error, in 15 bins of equal width")]
+    accuracy: Annotated[float | None, Column(Kind.AMOUNT, "share of tokens whose class is chosen")]
+    agreement: Annotated[
+        float | None,
+        Column(Kind.AMOUNT, "share of choices: of `own` with the nearest mean, of `centres` with the output layer"),
+    ]
 
 
 def columns_of(row: type) -> dict[str, Column]:
-    """The columns of a table whose rows are a dataclass with `Annotated[type, Column(…)]` fields."""
+    """The columns of a table whose rows are a dataclass or TypedDict with `Annotated[type, Column(…)]` fields."""
     return {name: get_args(hint)[1] for name, hint in get_type_hints(row, include_extras=True).items()}
 
 
 def _mixed_versions(rows: Sequence[Row]) -> tuple[int, int, str] | None:
-    if (places := mixed([(row.metric, row.version) for row in rows])) is None:
-        return None
-    first, second = (rows[place] for place in places)
-    return (
-        *places,
-        f"{first.metric} of version {first.version} and of version {second.version}. Numbers of two definitions are "
-        "not compared; measure the older ones again.",
-    )
+    """The first two rows of one metric that follow different definitions of it."""
+    places: dict[str, int] = {}
+    for place, row in enumerate(rows):
+        first = places.setdefault(row.metric, place)
+        if rows[first].version != row.version:
+            versions = f"of version {rows[first].version} and of version {row.version}"
+            why = "Numbers of two definitions are not compared; measure the older ones again."
+            return first, place, f"{row.metric} {versions}. {why}"
+    return None
 
 
 RUNS: Table[Run] = Table(
     name="runs",
     about="One row for each run and checkpoint.",
-    columns={
-        "run": Column(Kind.NAME, "name of the run"),
-        "checkpoint": Column(Kind.NAME, "its name: the epoch"),
-        "family": Column(Kind.TEXT, "architecture, such as `gpt-neo`"),
-        "width": Column(Kind.COUNT, "dimension of the features"),
-        "depth": Column(Kind.COUNT, "number of blocks"),
-        "epochs": Column(Kind.AMOUNT, "length of the whole training"),
-        "epoch": Column(Kind.AMOUNT, "of this checkpoint; 0 is initialisation"),
-        "weight_decay": Column(Kind.AMOUNT, "of the optimiser"),
-        "lr": Column(Kind.AMOUNT, "learning rate at its highest"),
-        "seed": Column(Kind.COUNT, "of the initial weights, and of dropout"),
-        "parameters": Column(Kind.COUNT, "of the model"),
-        "tokens": Column(Kind.COUNT, "labels trained on"),
-        "train_loss": Column(Kind.NUMBER, "mean of the last 100 steps"),
-        "val_loss": Column(Kind.NUMBER, "on the validation split"),
-        "val_accuracy": Column(Kind.NUMBER, "on the validation split"),
-        "perplexity": Column(Kind.NUMBER, "exp of `val_loss`"),
-        "seconds": Column(Kind.AMOUNT, "of training up to here"),
-        "why": Column(Kind.TEXT, "what failed, if something did"),
-    },
+    columns=columns_of(Run),
     key=("run", "checkpoint"),
-    row=dict,
+    row=Run,
     further="seed",
     required=True,
 )
@@ -129,7 +159,14 @@ RESULTS: Table[Row] = Table(
     required=True,
     check=_mixed_versions,
 )
-TABLES: dict[str, Table[Any]] = {table.name: table for table in (RUNS, RESULTS)}
+PUSH: Table[PushRow] = Table(
+    name="push",
+    about="With `--push`, one row for each head and α: the validation tokens, their features moved toward class means.",
+    columns=columns_of(PushRow),
+    key=("run", "checkpoint", "head", "alpha"),
+    row=PushRow,
+)
+TABLES: dict[str, Table[Any]] = {table.name: table for table in (RUNS, RESULTS, PUSH)}
 """Every table, by its name, in the order in which they are read."""
 
 RUN_COLUMNS, RESULT_COLUMNS = tuple(RUNS.columns), tuple(RESULTS.columns)
@@ -155,17 +192,12 @@ class TablesRecord(TypedDict):
     """The files behind them: `file` and `sha256` of each."""
 
 
-def to_frame(rows: Iterable[Row]) -> "pd.DataFrame":
-    """The rows as a pandas table with the columns of `results.csv`; what is missing is NaN."""
-    return RESULTS.frame(rows)
-
-
 @final
 @dataclass(frozen=True)
 class StoredTables:
     """The tables of a folder as they were read: the rows of each by its name, and the bytes of each file by its."""
 
-    tables: dict[str, list[Any]]
+    tables: RowsByTable
     contents: dict[str, bytes]
 
     @property
@@ -182,9 +214,7 @@ class StoredTables:
         return {name: hashlib.sha256(content).hexdigest() for name, content in self.contents.items()}
 
 
-def write_tables(
-    folder: str | Path, tables: Mapping[str, Iterable[Any]], *, made_from: Iterable[tuple[str, str]]
-) -> None:
+def write_tables(folder: str | Path, tables: RowsByTable, *, made_from: Iterable[tuple[str, str]]) -> None:
     """Write the tables, by name, and `tables.json`; `made_from` are the files behind them, each with its sha256.
 
     `tables.json` is written first. From then until all tables are there it fits neither the old ones nor a mix of old
@@ -201,20 +231,23 @@ def write_tables(
             contents[table.file] = table.content(rows, folder / table.file)
     sources = [Source(file=file, sha256=digest) for file, digest in made_from]
     document = TablesRecord(format=FORMAT, tables=StoredTables({}, contents).hashes, made_from=sources)
-    old = _recorded(folder / HASHES)
+    try:
+        old = read_document(folder / HASHES)
+    except (FileNotFoundError, DamagedError):
+        old = {}
     if old != document:
         write_document(folder / HASHES, document)
     for name, content in contents.items():
         write_bytes(folder / name, content)
-    for name in (old or {}).get("tables", {}):
-        if name not in contents and name in _files():
+    for name in _hashes_in(old):
+        if name not in contents and name in {table.file for table in TABLES.values()}:
             (folder / name).unlink(missing_ok=True)
 
 
 def read_tables(folder: str | Path) -> StoredTables:
     """The tables of a folder, each checked against `tables.json` where that is there."""
     folder = Path(folder)
-    recorded = _listed(folder) if (folder / HASHES).exists() else None
+    recorded = _recorded_hashes(folder) if (folder / HASHES).exists() else None
     there = {
         table.name: read_bytes(folder / table.file)
         for table in TABLES.values()
@@ -222,8 +255,10 @@ def read_tables(folder: str | Path) -> StoredTables:
     }
     rows = {name: TABLES[name].parse(content, folder / TABLES[name].file) for name, content in there.items()}
     tables = StoredTables(rows, {TABLES[name].file: content for name, content in there.items()})
-    if recorded is not None:
-        _verify(folder, tables.hashes, recorded)
+    for name, digest in tables.hashes.items():
+        if recorded is not None and recorded.get(name) != digest:
+            what = f"not the table that {HASHES} was written for; it was edited, or writing it was interrupted"
+            raise DamagedError(f"{folder / name}: {what}. {_WHAT_TO_DO}")
     return tables
 
 
@@ -237,36 +272,17 @@ def hashed_files(folder: str | Path, files: Iterable[Path]) -> list[tuple[str, s
     return [(path.relative_to(folder).as_posix(), sha256(path)) for path in files]
 
 
-def _files() -> list[str]:
-    return [table.file for table in TABLES.values()]
-
-
-def _listed(folder: Path) -> Mapping[str, Any]:
-    """What tables.json says of each file; nothing where it says nothing that can be read as that."""
-    try:
-        recorded = read_document(folder / HASHES).get("tables")
-    except DamagedError as error:
-        raise DamagedError(f"{error} {_WHAT_TO_DO}") from error
-    return recorded if isinstance(recorded, dict) else {}
-
-
-def _verify(folder: Path, hashes: Mapping[str, str], recorded: Mapping[str, Any]) -> None:
-    for name, digest in hashes.items():
-        if recorded.get(name) != digest:
-            what = f"not the table that {HASHES} was written for; it was edited, or writing it was interrupted"
-            raise DamagedError(f"{folder / name}: {what}. {_WHAT_TO_DO}")
-
-
 _WHAT_TO_DO = f"Collect or import again; or delete {HASHES} if the tables are your own work now."
 
 
-def _recorded(path: Path) -> dict[str, Any] | None:
+def _recorded_hashes(folder: Path) -> dict[str, JsonValue]:
     try:
-        return read_document(path)
-    except (FileNotFoundError, DamagedError):
-        return None
+        return _hashes_in(read_document(folder / HASHES))
+    except DamagedError as error:
+        raise DamagedError(f"{error} {_WHAT_TO_DO}") from error
 
 
-def _is_bin(text: str) -> bool:
-    ends = BIN.fullmatch(text)
-    return text == "all" or (ends is not None and int(ends[1]) <= int(ends[2]))
+def _hashes_in(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """What tables.json says of each file; nothing where it says nothing that can be read as that."""
+    recorded = document.get("tables")
+    return recorded if isinstance(recorded, dict) else {}

@@ -1,26 +1,34 @@
-"""What the figures draw: every table once, named, as columns of plain numbers and words.
+"""What the figures draw: every table once, named, as columns of plain numbers and words; and the view each is given.
 
 Counts are whole, other numbers keep six digits: more cannot be seen, and the tables that can be
 saved from the page hold all of them.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from pathlib import Path
+from typing import final
 
+import numpy as np
 import pandas as pd
 
 from collapselab.analysis.regime import Regime
+from collapselab.records.table import Cell
 from collapselab.report.charts.style import SHAPES
 from collapselab.report.story import Story
 from collapselab.report.words import regime_name
 
-Columns = dict[str, list[Any]]
+Line = dict[str, Cell]
+Columns = dict[str, list[Cell]]
+"""A table: line by line, and column by column."""
 OTHER = "other"
 UNKNOWN = "?"
 FACTS = ("run", "checkpoint", "family", "epochs", "epoch", "weight_decay", "lr", "seed", "parameters", "tokens",
          "train_loss", "val_loss", "val_accuracy", "perplexity")  # fmt: skip
+FILTERS = {"source": "suite", "family": "family", "training": "training", "deep": "depth"}
+Filter = tuple[str, str, list[tuple[str, str]]]
+"""What models can be filtered by: a column, its title, and its values with their words."""
 
 
 @final
@@ -33,19 +41,29 @@ class Keys:
     trainings: list[str]
 
 
+@final
+@dataclass(frozen=True)
+class View:
+    """What every figure is given. `corpus` is the one that the reader named, else None."""
+
+    story: Story
+    keys: Keys
+    models: Columns
+    """The table `models`: one line a model, of the story and of the one beside it."""
+    beside: Story | None = None
+    corpus: Path | None = None
+
+
 def models_table(stories: Iterable[Story]) -> Columns:
     """One line a model, of all stories; `source` is the number of its story, `id` its own."""
-    lines: list[dict[str, Any]] = []
+    lines: list[Line] = []
     for source, story in enumerate(stories):
         if story.models is None:
             continue
-        metrics = [*story.main, *story.further]
+        copied = [*FACTS, *story.main, *story.further, *(f"{metric} null" for metric in story.main)]
         trainings, regimes = training_labels(story), _named_regimes(story)
         for index, line in enumerate(story.models.frame.to_dict("records")):
-            values = {name: plain(line[name]) for name in FACTS}
-            values |= {metric: plain(line[metric]) for metric in metrics}
-            values |= {f"{metric} null": plain(line[f"{metric} null"]) for metric in story.main}
-            lines.append(values | {
+            lines.append({name: plain(line[name]) for name in copied} | {
                 "id": len(lines), "source": source, "wide": label(line["width"]), "deep": label(line["depth"]),
                 "training": trainings[index], "regime": regime_name(regimes[index]),
                 "trained": bool(line["epoch"] != 0), "last": bool(line["last"]),
@@ -69,15 +87,13 @@ def training_labels(story: Story) -> list[str]:
 def _named_regimes(story: Story) -> list[Regime]:
     """The regime of every model, with the checkpoint's own name for its epoch: it is at a whole step, near that."""
     assert story.models is not None
-    names = story.models.frame["checkpoint"]
-    return [_as_called(regime, name) for regime, name in zip(story.models.regimes, names, strict=True)]
-
-
-def _as_called(regime: Regime, checkpoint: str) -> Regime:
-    epoch = regime.number("epoch")
-    if epoch is None or not _is_number(checkpoint) or abs(float(checkpoint) - epoch) > 0.02 * epoch:
-        return regime
-    return regime.with_number("epoch", float(checkpoint))
+    regimes = []
+    for regime, checkpoint in zip(story.models.regimes, story.models.frame["checkpoint"], strict=True):
+        epoch = regime.number("epoch")
+        if epoch is not None and _is_number(checkpoint) and abs(float(checkpoint) - epoch) <= 0.02 * epoch:
+            regime = regime.with_number("epoch", float(checkpoint))
+        regimes.append(regime)
+    return regimes
 
 
 def keys(models: Columns) -> Keys:
@@ -85,14 +101,15 @@ def keys(models: Columns) -> Keys:
     mine = [i for i, source in enumerate(models.get("source", [])) if source == 0]
     trained = [i for i in mine if models["trained"][i]]
     return Keys(
-        sorted({models["wide"][i] for i in mine}, key=_by_number),
-        sorted({models["deep"][i] for i in mine}, key=_by_number),
-        sorted({models["training"][i] for i in trained}, key=_natural),
+        in_order(models["wide"][i] for i in mine),
+        in_order(models["deep"][i] for i in mine),
+        sorted({str(models["training"][i]) for i in trained}, key=_natural),
     )
 
 
-def _by_number(text: str) -> tuple[bool, float]:
-    return (text == UNKNOWN, 0.0 if text == UNKNOWN else float(text))
+def in_order(labels: Iterable[Cell]) -> list[str]:
+    """Widths or depths as `label` writes them, each once, from the smallest to the largest."""
+    return sorted(set(map(str, labels)), key=lambda text: (text == UNKNOWN, 0.0 if text == UNKNOWN else float(text)))
 
 
 def _natural(text: str) -> list[tuple[int, float, str]]:
@@ -109,26 +126,49 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def label(value: Any) -> str:
+def label(value: float | None) -> str:
     """A width or a depth as words."""
     return UNKNOWN if value is None or math.isnan(value) else f"{value:g}"
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Cell:
     """A cell as JSON can hold it: no numpy, no NaN; counts whole, other numbers with six digits."""
-    if value is None or value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
+    cell = value.item() if isinstance(value, np.generic) else value
+    if cell is None or cell is pd.NA or (isinstance(cell, float) and not math.isfinite(cell)):
         return None
-    if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < 1e15 else float(f"{value:.6g}")
-    return value.item() if hasattr(value, "item") else value
+    if isinstance(cell, float):
+        return int(cell) if cell.is_integer() and abs(cell) < 1e15 else float(f"{cell:.6g}")
+    assert isinstance(cell, str | int), f"{type(cell).__name__} cannot be drawn"
+    return cell
 
 
-def columns(lines: list[dict[str, Any]]) -> Columns:
+def columns(lines: Sequence[Line]) -> Columns:
     """Lines as columns, which state each name once."""
     names = dict.fromkeys(name for line in lines for name in line)
     return {name: [plain(line.get(name)) for line in lines] for name in names}
 
 
-def lines(table: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+def lines(table: Columns) -> list[Line]:
     """Columns as lines again."""
     return [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
+
+
+def filters(models: Columns, keys: Keys, names: Sequence[str]) -> list[Filter]:
+    """The columns in which the trained models differ; `names` are those of the stories."""
+    ordered: Columns = {"deep": [*keys.depths], "training": [*keys.trainings]}
+    chosen: list[Filter] = []
+    for column, title in FILTERS.items():
+        values = ordered.get(column) or sorted(set(_of_trained(models, column)), key=str)
+        words = [names[value] if column == "source" and isinstance(value, int) else str(value) for value in values]
+        if len(values) > 1:
+            chosen.append((column, title, list(zip(map(str, values), words, strict=True))))
+    return chosen
+
+
+def epochs(models: Columns) -> list[float]:
+    """The epochs of the checkpoints of trained models."""
+    return sorted({epoch for epoch in _of_trained(models, "epoch") if isinstance(epoch, int | float)})
+
+
+def _of_trained(models: Columns, column: str) -> list[Cell]:
+    return [value for value, trained in zip(models.get(column, []), models.get("trained", []), strict=True) if trained]

@@ -5,11 +5,11 @@ smallest type is of seven points; a panel by itself fits a column.
 """
 
 from pathlib import Path
-from typing import Any
 
 from collapselab.disk import written_whole
 from collapselab.report.charts import style
 from collapselab.report.charts.panels import Figure, Panel
+from collapselab.report.charts.style import Spec
 from collapselab.report.charts.vega import bare_spec
 from collapselab.report.data import lines
 from collapselab.report.page import Contents
@@ -45,13 +45,13 @@ def write_figures(folder: str | Path, shown: Contents) -> list[Path]:
     return written
 
 
-def composed(figure: Figure, shown: Contents) -> dict[str, Any]:
+def composed(figure: Figure, shown: Contents) -> Spec:
     """The figure as one Vega-Lite specification with its data."""
-    cards = [_card(card, alone=len(figure.cards) == 1) for card in figure.cards]
+    cards = [[_unit(panel, alone=len(figure.cards) == 1) for panel in card] for card in figure.cards]
     used = {panel.table for panel in figure.panels}
-    links = [param for card in cards for panel in _units(card) for param in panel.pop("params", [])]
+    links = [param for units in cards for unit in units for param in unit.pop("params", [])]
     spec = {
-        "concat": cards,
+        "concat": [units[0] if len(units) == 1 else {"vconcat": units, "spacing": 10} for units in cards],
         "columns": COLUMNS,
         "spacing": {"row": 22, "column": 14},
         "params": list({param["name"]: param for param in links if param["name"] != "brush"}.values()),
@@ -62,7 +62,7 @@ def composed(figure: Figure, shown: Contents) -> dict[str, Any]:
     return style.resolved(spec, len(shown.keys.widths))
 
 
-def _print_config() -> dict[str, Any]:
+def _print_config() -> Spec:
     config = style.config() | {"background": "#ffffff"}
     config["title"] |= {"fontSize": 11, "subtitleFontSize": 9.5, "offset": 6}
     config["axis"] |= {"labelFontSize": 10, "titleFontSize": 10.5, "titlePadding": 5}
@@ -71,17 +71,7 @@ def _print_config() -> dict[str, Any]:
     return config
 
 
-def _card(card: list[Panel], *, alone: bool) -> dict[str, Any]:
-    units = [_unit(panel, alone=alone) for panel in card]
-    return units[0] if len(units) == 1 else {"vconcat": units, "spacing": 10}
-
-
-def _units(card: dict[str, Any]) -> list[dict[str, Any]]:
-    units: list[dict[str, Any]] = card.get("vconcat", [card])
-    return units
-
-
-def _unit(panel: Panel, *, alone: bool) -> dict[str, Any]:
+def _unit(panel: Panel, *, alone: bool) -> Spec:
     spec = bare_spec(panel, legends=True)
     spec |= {"width": WIDE if alone else WIDTH, "height": round(HEIGHT * panel.height)}
     if panel.metric:

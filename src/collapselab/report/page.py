@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 from collapselab import __version__
 from collapselab.analysis.stored import program_version
@@ -24,13 +24,11 @@ from collapselab.report import answer, provenance, words
 from collapselab.report.charts import style
 from collapselab.report.charts.panels import Figure, Panel, depth_areas
 from collapselab.report.charts.vega import drawn_config, drawn_panel
-from collapselab.report.data import Columns, Keys, keys, models_table
+from collapselab.report.data import Columns, Keys, View, epochs, filters, keys, models_table
 from collapselab.report.figures import FIGURES, SECTIONS, FigureEntry, Section
 from collapselab.report.figures.generalisation import has_initial
 from collapselab.report.figures.specifications import VERDICT_COLOURS, VERDICT_SHAPES
-from collapselab.report.filters import epochs, filters
 from collapselab.report.story import Story
-from collapselab.report.view import View
 
 PLACED = {"diagnosis"}
 """Topics of the summary that the page itself has a place for; all others follow a figure."""
@@ -106,8 +104,8 @@ def render(shown: Contents) -> str:
         shapes=style.SHAPES,
         answers=_test_legend(),
         heat_levels=range(style.DEPTH_OF_HEAT),
-        filters=filters(shown.tables, shown.keys, shown.names),
-        epochs=epochs(shown.tables),
+        filters=filters(shown.tables["models"], shown.keys, shown.names),
+        epochs=epochs(shown.tables["models"]),
         initial=has_initial(shown.story),
         outcome=words.outcome_name(shown.story.outcome),
         names=words,
@@ -172,36 +170,35 @@ def _as_parsed(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _data(shown: Contents) -> dict[str, Any]:
+def _data(shown: Contents) -> dict[str, object]:
     return {
         "outcome": shown.story.outcome,
         "config": drawn_config(),
-        "models": shown.tables.get("models", {}),
+        "models": shown.tables["models"],
         "tables": {name: table for name, table in shown.tables.items() if name != "models"},
         "panels": {
             panel.key: drawn_panel(panel, log=panel.metric in shown.story.logarithmic) for panel in shown.panels
         },
-        "saved": {name: _packed(content) for name, content in saved_tables(shown).items()},
+        "saved": {
+            name: base64.b64encode(gzip.compress(content, mtime=0)).decode()
+            for name, content in saved_tables(shown).items()
+        },
     }
 
 
 def saved_tables(shown: Contents) -> dict[str, bytes]:
     """Every table of the folder as it was read, by the name it has there."""
-    found: dict[str, bytes] = {}
+    saved: dict[str, bytes] = {}
     for story, prefix in ((shown.story, ""), (shown.beside, "beside-")):
         if story is not None:
             contents = story.tables.contents | (story.analysis.contents() if story.analysis else {})
-            found |= {prefix + name: content for name, content in contents.items()}
-    return found
-
-
-def _packed(content: bytes) -> str:
-    return base64.b64encode(gzip.compress(content, mtime=0)).decode()
+            saved |= {prefix + name: content for name, content in contents.items()}
+    return saved
 
 
 def fingerprint(story: Story, beside: Story | None = None) -> str:
     """sha256 of what a page is made from: the program, the tables, and what the analysis made of them."""
-    parts: dict[str, Any] = {"program": program_version()}
+    parts: dict[str, object] = {"program": program_version()}
     for name, source in (("story", story), ("beside", beside)):
         if source is not None:
             analysis = source.analysis.summary | {"directory": source.name} if source.analysis else None
@@ -217,7 +214,7 @@ def is_current(path: Path, story: Story) -> bool:
         return f'<meta name="made-from" content="{fingerprint(story)}">'.encode() in file.read(HEAD)
 
 
-def script_json(value: Any) -> str:
+def script_json(value: object) -> str:
     """JSON that can be inside a script element: no `<`, so no tag can end or begin there."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":

@@ -5,11 +5,11 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 from collapselab.analysis.diagnosis import Finding, Found
 from collapselab.errors import DamagedError, DiskError
-from collapselab.records.run import RunRecord, TrainedOn
+from collapselab.records.run import RunRecord
 from collapselab.report.story import Story
 
 LONGEST = 12
@@ -36,11 +36,12 @@ class Origins:
 def provenance(story: Story) -> Origins:
     """From the run.json of every run that has one, and from the tables."""
     records = _records(story)
+    corpora = [record.corpus for record in records]
     findings = story.analysis.findings if story.analysis else []
     unknown = Counter((row.signature, row.evidence) for row in findings if row.found is Found.UNKNOWN)
     return Origins(
         facts=_facts(records),
-        corpora=sorted({_corpus(record.corpus) for record in records}),
+        corpora=sorted({f"{Path(c.path).name}, hash {c.hash}, vocabulary {c.vocabulary}" for c in corpora}),
         failures=[(run["run"], run["checkpoint"], run["why"]) for run in story.runs if run["why"]],
         findings=[row for row in findings if row.found is Found.YES],
         unknown=[(*key, count) for key, count in unknown.items()],
@@ -79,15 +80,15 @@ def is_readable_file(path: Path) -> bool:
 
 
 def _facts(records: list[RunRecord]) -> list[tuple[str, str]]:
-    found: dict[str, Counter[str]] = {}
+    counts: dict[str, Counter[str]] = {}
     for record in records:
         origin = record.provenance
-        facts: dict[str, Any] = {**record.settings, **origin.versions}
+        facts = {**record.settings, **origin.versions}
         facts |= {name: getattr(origin, name) for name in ("python", "commit", "machine", "device", "precision")}
         for name, value in facts.items():
             if value is not None:
-                found.setdefault(name, Counter())[f"{value:g}" if isinstance(value, float) else str(value)] += 1
-    return [(name, _counted(values, len(records))) for name, values in found.items()]
+                counts.setdefault(name, Counter())[f"{value:g}" if isinstance(value, float) else str(value)] += 1
+    return [(name, _counted(values, len(records))) for name, values in counts.items()]
 
 
 def _counted(values: Counter[str], runs: int) -> str:
@@ -96,10 +97,6 @@ def _counted(values: Counter[str], runs: int) -> str:
     if len(values) > LONGEST:
         return f"{len(values)} different values"
     return ", ".join(f"{value} ({count} of {runs})" for value, count in values.items())
-
-
-def _corpus(corpus: TrainedOn) -> str:
-    return f"{Path(corpus.path).name}, hash {corpus.hash}, vocabulary {corpus.vocabulary}"
 
 
 def _missing(story: Story) -> list[tuple[str, str, int]]:

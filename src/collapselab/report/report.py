@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 from collapselab.errors import ConfigError
 from collapselab.report.export import write_figures
@@ -19,7 +19,7 @@ class WrittenReport:
     figures: list[Path]
     notes: list[str]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, str | list[str]]:
         """Ready for `json.dumps`."""
         return {"page": str(self.page), "figures": [str(path) for path in self.figures], "notes": self.notes}
 

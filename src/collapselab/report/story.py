@@ -20,6 +20,9 @@ from collapselab.core.metrics import METRICS
 from collapselab.errors import RunError
 from collapselab.records.tables import HASHES, Row, Run, StoredTables, read_tables, required_files
 
+Latest = dict[tuple[str, str], Run]
+"""Lines of the table of runs, by run and checkpoint."""
+
 
 @final
 @dataclass(frozen=True)
@@ -31,6 +34,16 @@ class Story:
     models: Models | None
     analysis: Analysis | None
     problem: str | None
+
+    def latest(self, measured: set[tuple[str, str]]) -> Latest:
+        """Of each run the last checkpoint among these runs and checkpoints, with its line of the table of runs."""
+        last: dict[str, Run] = {}
+        for run in self.runs:
+            if (run["run"], run["checkpoint"]) in measured:
+                before = last.get(run["run"])
+                if before is None or (run["epoch"] or 0.0) >= (before["epoch"] or 0.0):
+                    last[run["run"]] = run
+        return {(run["run"], run["checkpoint"]): run for run in last.values()}
 
     @property
     def runs(self) -> list[Run]:

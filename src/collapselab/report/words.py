@@ -1,7 +1,7 @@
 """The words of the page: verdicts, metrics, settings, regimes and trends, beside the ids that the tables use."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
@@ -183,8 +183,8 @@ def trend_note(rows: Sequence[Trend], *, meaning: bool = True) -> str:
 def in_words(text: str) -> Markup:
     """A sentence of the summary, safe to put in a page, with names in place of ids; the ids are shown on hovering."""
     known = {**METRIC_NAMES, **OUTCOME_NAMES, **SETTING_NAMES}
-    pattern = re.compile(rf"(?<![\w-])({'|'.join(_longest_first(known))})(?![\w-])")
-    parts = pattern.split(text)
+    longest_first = sorted(map(re.escape, known), key=len, reverse=True)
+    parts = re.split(rf"(?<![\w-])({'|'.join(longest_first)})(?![\w-])", text)
     return Markup("").join(
         _named(part, known[part]) if place % 2 else escape(part) for place, part in enumerate(parts)
     )  # fmt: skip
@@ -196,10 +196,6 @@ def coded(text: str) -> Markup:
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts)
     )
-
-
-def _longest_first(words: Iterable[str]) -> list[str]:
-    return sorted(map(re.escape, words), key=len, reverse=True)
 
 
 def _named(id: str, name: str) -> Markup:

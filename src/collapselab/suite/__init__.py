@@ -5,10 +5,10 @@ corpora.py     what is known of a suite's corpora, and building them
 plan.py        Suite × corpora → one Entry for each run: name, size, cost; calibrate.py estimates the time
 folder.py      SuiteFolder: where everything is on disk, what failed, what is locked
 status.py      SuiteFolder × Entry → State: which checkpoints are made and measured, which are missing
-job.py         one run: train and measure what is missing; torchrun.py does it in several processes
+job.py         one run: train and measure what is missing; torchrun.py does it in several processes. LaunchRequest
 run.py         the verbs: plan, run, status, cancel. It gives the missing runs to a launcher
 launchers/     where runs are performed: local (processes of this machine, worker.py), slurm (a cluster)
-request.py     LaunchRequest: what every launcher is given; threads.py divides the processors
+
 collect.py     the folders of the runs → runs.csv and results.csv
 show.py        plan and states as tables on a terminal
 

@@ -9,7 +9,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 from collapselab.records.options import Options
 from collapselab.suite.plan import Entry
@@ -75,12 +75,10 @@ def _step_seconds(entry: Entry, device: str) -> float:
     from collapselab.training.trainer import LanguageTrainer, training_arguments
 
     class Clock(TrainerCallback):
-        ends: list[float]
+        def __init__(self) -> None:
+            self.ends: list[float] = []
 
-        def on_train_begin(self, *_: Any, **__: Any) -> None:
-            self.ends = []
-
-        def on_step_end(self, *_: Any, **__: Any) -> None:
+        def on_step_end(self, *_: object, **__: object) -> None:
             self.ends.append(time.perf_counter())
 
     settings, corpus, block = entry.settings, entry.corpus, entry.planned.block

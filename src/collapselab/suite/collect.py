@@ -4,23 +4,27 @@ A row is in the tables if its run is the one in its name: the settings in run.js
 name, and a measurement must be of that run, that checkpoint and that corpus. Other rows are refused, with the reason.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, final
+from typing import final
+
+from pydantic import JsonValue
 
 from collapselab.disk import disk_errors
 from collapselab.errors import DamagedError, RunError, UserError
 from collapselab.records.measurement import Result
-from collapselab.records.run import Checkpoint, CheckpointRecord, RunFolder, RunRecord, identity
-from collapselab.records.tables import RUNS, Row, Run, hashed_files, write_tables
-from collapselab.records.versions import outdated
+from collapselab.records.run import Checkpoint, CheckpointRecord, RunFolder, RunRecord, TrainedOn, identity
+from collapselab.records.suite import CorpusOfRun
+from collapselab.records.tables import RUNS, Row, RowsByTable, Run, hashed_files, write_tables
 from collapselab.suite.folder import Failure, SuiteFolder
 
 RECORDS = ("*/run.json", "*/checkpoints/*/training.json", "*/measure/*.json", "failed/*.json")
 """What the tables are made from."""
 NOT_COLUMNS = ("checkpoints", "epochs", "family", "width", "depth", "weight_decay", "lr", "seed")
 """Settings that get no column of their own: every table has one, or they decide only which checkpoints are kept."""
+OF_CHECKPOINT = {"epoch", "tokens", "train_loss", "val_loss", "val_accuracy", "perplexity", "seconds"}
+"""Columns of `runs.csv` that the record of a checkpoint has under the same names."""
 
 
 @final
@@ -28,11 +32,12 @@ NOT_COLUMNS = ("checkpoints", "epochs", "family", "width", "depth", "weight_deca
 class SuiteTables:
     """The rows of a suite's tables, by the name of the table, and why others were refused."""
 
-    rows: dict[str, list[Any]] = field(default_factory=dict)
+    rows: RowsByTable = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
 
-    def add(self, table: str, rows: Iterable[Any]) -> None:
-        self.rows.setdefault(table, []).extend(rows)
+    def add(self, tables: RowsByTable) -> None:
+        for name, rows in tables.items():
+            self.rows.setdefault(name, []).extend(rows)
 
     @property
     def runs(self) -> list[Run]:
@@ -77,9 +82,7 @@ def collected_rows(folder: SuiteFolder) -> SuiteTables:
                 f"{error}). Its rows are refused; delete its folder, and `suite run` makes it again."
             )
             continue
-        tables.add("runs", rows)
-        for table, measured in part.rows.items():
-            tables.add(table, measured)
+        tables.add({"runs": rows, **part.rows})
         tables.refused += part.refused
     return tables
 
@@ -100,8 +103,7 @@ def _checkpoint_rows(path: Path, tables: SuiteTables) -> list[Run]:
         rows.append(_run_row(path.name, record, known))
         measurement = Checkpoint(folder, checkpoint).measurement
         if measurement.exists():
-            for table, measured in _measured_rows(measurement, path.name, checkpoint, record, tables).items():
-                tables.add(table, measured)
+            tables.add(_measured_rows(measurement, path.name, checkpoint, record, tables))
     return rows
 
 
@@ -117,39 +119,29 @@ def _check_identity(path: Path, record: RunRecord) -> None:
 
 def _run_row(name: str, record: RunRecord, known: CheckpointRecord) -> Run:
     planned, settings = record.plan, record.settings
-    return {
-        **_setting_columns(name, settings, corpus=record.corpus.path, corpus_hash=record.corpus.hash),
-        "checkpoint": known.checkpoint,
-        "epochs": planned.steps * planned.batch / planned.blocks if settings["steps"] else settings["epochs"],
-        "epoch": known.epoch,
-        "parameters": record.model.parameters,
-        "tokens": known.tokens,
-        "train_loss": known.train_loss,
-        "val_loss": known.val_loss,
-        "val_accuracy": known.val_accuracy,
-        "perplexity": known.perplexity,
-        "seconds": known.seconds,
-        "why": None,
-    }
+    return RUNS.row(
+        **_setting_columns(name, settings, record.corpus),
+        checkpoint=known.checkpoint,
+        epochs=planned.steps * planned.batch / planned.blocks if settings["steps"] else settings["epochs"],
+        parameters=record.model.parameters,
+        **known.model_dump(include=OF_CHECKPOINT),
+        why=None,
+    )
 
 
-def _setting_columns(name: str, settings: Mapping[str, Any], *, corpus: str, corpus_hash: str | None) -> Run:
+def _setting_columns(
+    name: str, settings: Mapping[str, JsonValue], corpus: TrainedOn | CorpusOfRun
+) -> dict[str, JsonValue]:
     further = {
         key: " ".join(map(str, value)) if isinstance(value, list) else value
         for key, value in settings.items()
         if key not in NOT_COLUMNS
     }
-    return {
-        "run": name,
-        **{key: settings[key] for key in ("family", "width", "depth", "weight_decay", "lr", "seed")},
-        **further,
-        "corpus": f"{Path(corpus).name} {corpus_hash}",
-    }
+    named = {key: settings[key] for key in ("family", "width", "depth", "weight_decay", "lr", "seed")}
+    return {"run": name, **named, **further, "corpus": f"{Path(corpus.path).name} {corpus.hash}"}
 
 
-def _measured_rows(
-    path: Path, run: str, checkpoint: str, record: RunRecord, tables: SuiteTables
-) -> dict[str, list[Any]]:
+def _measured_rows(path: Path, run: str, checkpoint: str, record: RunRecord, tables: SuiteTables) -> RowsByTable:
     try:
         result = Result.load(path)
     except DamagedError as error:
@@ -164,7 +156,7 @@ def _measured_rows(
         if value != expected:
             tables.refused.append(f"{path}: its {key} is {value}, not {expected}. Its rows are refused.")
             return {}
-    if why := outdated((row.metric, row.version) for row in result.rows):
+    if why := result.outdated():
         tables.refused.append(f"{path}: {why}. Its rows are left out; `suite run` measures again.")
         return {}
     return result.tables
@@ -182,13 +174,12 @@ def _add_failure(rows: list[Run], failure: Failure, tables: SuiteTables) -> None
             row["why"] = why
             return
     rows.append(
-        {
-            **_setting_columns(record.run, record.settings, corpus=record.corpus.path, corpus_hash=record.corpus.hash),
-            "checkpoint": record.checkpoint,
-            "epochs": record.epochs,
-            "epoch": None,
-            "parameters": record.parameters,
-            **dict.fromkeys(("tokens", "train_loss", "val_loss", "val_accuracy", "perplexity", "seconds")),
-            "why": why,
-        }
+        RUNS.row(
+            **_setting_columns(record.run, record.settings, record.corpus),
+            checkpoint=record.checkpoint,
+            epochs=record.epochs,
+            parameters=record.parameters,
+            **dict.fromkeys(OF_CHECKPOINT),
+            why=why,
+        )
     )

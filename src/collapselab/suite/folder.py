@@ -17,7 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, final
+from typing import final
+
+from pydantic import JsonValue
 
 from collapselab.disk import is_locked, locked
 from collapselab.errors import DamagedError, RunError
@@ -54,14 +56,11 @@ class SuiteFolder:
                     "or continue here with --accept-change: all runs are kept, and with other "
                     "measuring options finished runs are measured again."
                 )
-        elif self.path.is_dir() and not self._is_empty() and not any(self.path.glob("*/run.json")):
+        elif self.path.is_dir() and any(self.path.glob("[!.]*")) and not any(self.path.glob("*/run.json")):
             raise RunError(f"{self.path}: holds something else, and nothing is overwritten. Name another folder.")
-        record = SuiteRecord(name=suite.name, scale=suite.scale, recipe=json.loads(json.dumps(suite.document)))
+        record = SuiteRecord(name=suite.name, scale=suite.scale, recipe=suite.document)
         if record != old:
             record.write(self.path / "suite.json")
-
-    def _is_empty(self) -> bool:
-        return all(path.name.startswith(".") for path in self.path.iterdir())
 
     def record(self) -> SuiteRecord | None:
         """suite.json, None where there is none."""
@@ -167,13 +166,12 @@ def as_argument(folder: Path) -> str:
     return shlex.quote(text)
 
 
-def _deciding(suite: Suite) -> dict[str, Any]:
-    """The sections of a recipe that decide numbers, as JSON has them."""
-    document: dict[str, Any] = json.loads(json.dumps(suite.document))
-    return {section: values for section, values in document.items() if section not in ("question", "resources")}
+def _deciding(suite: Suite) -> dict[str, JsonValue]:
+    """The sections of a recipe that decide numbers."""
+    return {section: values for section, values in suite.document.items() if section not in ("question", "resources")}
 
 
-def _changes(old: Any, new: Any, place: str = "") -> list[str]:
+def _changes(old: JsonValue, new: JsonValue, place: str = "") -> list[str]:
     """What is different, place by place."""
     if isinstance(old, dict) and isinstance(new, dict):
         return [
@@ -184,6 +182,6 @@ def _changes(old: Any, new: Any, place: str = "") -> list[str]:
     return [] if old == new else [f"{place} was {_shown(old)}, now {_shown(new)}"]
 
 
-def _shown(value: Any) -> str:
+def _shown(value: JsonValue) -> str:
     text = "not there" if value is None else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:76]} …"

@@ -1,5 +1,10 @@
-"""One run, performed: trained, then measured at every checkpoint, as far as either is missing."""
+"""One run, performed: trained, then measured at every checkpoint, as far as either is missing.
 
+`LaunchRequest` is what every launcher is given, and `threads_each` divides the processors among its processes.
+"""
+
+import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -7,12 +12,30 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 from collapselab.disk import disk_errors
-from collapselab.errors import Busy, DamagedError, DiskError, UserError
+from collapselab.errors import Busy, ConfigError, DamagedError, DiskError, UserError
 from collapselab.records.options import Options
 from collapselab.records.run import Checkpoint, RunFolder
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.plan import Entry
+from collapselab.suite.recipe import Suite
 from collapselab.suite.status import missing
+
+StartMethod = Literal["forkserver", "fork"]
+
+
+@final
+@dataclass(frozen=True)
+class LaunchRequest:
+    """A suite that is to be run, and how. A launcher uses the options that mean something to it."""
+
+    suite: Suite
+    folder: SuiteFolder
+    jobs: int = 1
+    """Processes side by side on this machine."""
+    device: str = "auto"
+    retry_failed: bool = False
+    start_method: StartMethod = "forkserver"
+    """How multiprocessing starts a process."""
 
 
 @final
@@ -87,6 +110,25 @@ def record_failure(folder: SuiteFolder, entry: Entry, options: Options, why: str
 def reason(error: Exception) -> str:
     """The message of an error, with its type where it is not one of ours."""
     return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+
+
+def processors() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads_each(jobs: int) -> int:
+    """The threads of each of this many processes, which share the processors.
+
+    OMP_NUM_THREADS is read as OpenMP does: in a list such as 4,2 the first number is that of the outermost level.
+    """
+    text = os.environ.get("OMP_NUM_THREADS", "").strip()
+    if text and not re.fullmatch(r"0*[1-9][0-9]{0,8}\s*(,\s*[0-9]{1,9}\s*)*", text):
+        raise ConfigError(
+            f"OMP_NUM_THREADS: {text!r} is not a number of threads. Set it to a whole number from 1 on, or unset it."
+        )
+    most = int(text.partition(",")[0]) if text else processors()
+    return max(1, min(most, processors()) // jobs)
 
 
 def _perform(task: RunTask, method: Callable[[RunTask], None]) -> Outcome:

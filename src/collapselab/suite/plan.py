@@ -8,13 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
+
+from pydantic import JsonValue
 
 from collapselab.errors import ConfigError, ModelError
 from collapselab.records.options import Options
 from collapselab.records.run import identity
 from collapselab.suite.corpora import CorpusFacts
 from collapselab.suite.recipe import Suite
+from collapselab.training.heads.check import check_head
 from collapselab.training.interventions.dose import parse_doses
 from collapselab.training.settings import Plan, Settings, model_config, paper_batch, plan, resolved
 
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 NAME_MARKS = {
     "head_size": "h", "tied": "", "head": "", "dropout": "do", "context": "c", "batch": "b", "batch_tokens": "bt",
-    "optimizer": "", "lr": "lr", "schedule": "", "warmup": "w", "weight_decay": "wd", "clip": "clip",
+    "optimizer": "", "coupling": "r", "lr": "lr", "schedule": "", "warmup": "w", "weight_decay": "wd", "clip": "clip",
     "label_smoothing": "ls", "precision": "", "intervene": "", "seed": "s", "data_seed": "ds",
 }  # fmt: skip
 """What is written before a setting's value in the name of a run, where it is not the default."""
@@ -109,6 +112,7 @@ def plan_suite(
             planned = plan(settings, blocks=corpus.blocks, block=corpus.block, samples=corpus.samples)
             entry = Entry(run_name(settings, corpus.key), settings, corpus, planned)
             _ = entry.architecture
+            check_head(settings, vocabulary=corpus.vocabulary)
         except (ConfigError, ModelError) as error:
             impossible.append(f"run {number + 1} ({described(settings)}): {error}")
             continue
@@ -120,8 +124,8 @@ def plan_suite(
         advance(1)
     if same > 3:
         warnings.append(f"{same - 3:,} more runs are the same as one before.")
-    found = list(entries.values())
-    return SuitePlan(found, [*warnings, *_short_trainings(found), *_uneven_shares(found, suite)], impossible)
+    runs = list(entries.values())
+    return SuitePlan(runs, [*warnings, *_short_trainings(runs), *_uneven_shares(runs, suite)], impossible)
 
 
 def run_name(settings: Settings, corpus_key: str) -> str:
@@ -131,7 +135,9 @@ def run_name(settings: Settings, corpus_key: str) -> str:
     length = f"n{settings.steps}" if settings.steps else f"e{settings.epochs or 1:g}"
     parts = [f"{family}{settings.depth:02}x{settings.width:04}", length]
     parts += [
-        _marked(name, values[name]) for name in NAME_MARKS if name in values and values[name] != _usual(name, settings)
+        _marked(name, values[name], settings)
+        for name in NAME_MARKS
+        if name in values and values[name] != _usual(name, settings)
     ]
     return "-".join([*parts, identity(values, corpus_key)])
 
@@ -143,7 +149,7 @@ def described(settings: Settings) -> str:
     return ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in chosen)
 
 
-def _usual(name: str, settings: Settings) -> Any:
+def _usual(name: str, settings: Settings) -> object:
     if name == "batch":
         return None if settings.batch_tokens else paper_batch(settings.width, settings.depth)
     return settings.seed if name == "data_seed" else _DEFAULTS[name]
@@ -152,15 +158,15 @@ def _usual(name: str, settings: Settings) -> Any:
 _DEFAULTS = {name: field.default for name, field in Settings.model_fields.items()}
 
 
-def _marked(name: str, value: Any) -> str:
+def _marked(name: str, value: JsonValue, settings: Settings) -> str:
     if name == "tied":
         return "untied"
     if name == "intervene":
-        return "-".join(dose.mark for dose in parse_doses(value))[:LONGEST_MARK].rstrip("-.")
+        return "-".join(dose.mark for dose in parse_doses(settings.intervene))[:LONGEST_MARK].rstrip("-.")
     return f"{NAME_MARKS[name]}{value:g}" if isinstance(value, float) else f"{NAME_MARKS[name]}{value}"
 
 
-_known_architectures: dict[tuple[Any, ...], "Architecture"] = {}
+_known_architectures: dict[tuple[object, ...], "Architecture"] = {}
 
 
 def _architecture(settings: Settings, corpus: CorpusFacts) -> "Architecture":
@@ -177,19 +183,19 @@ def _architecture(settings: Settings, corpus: CorpusFacts) -> "Architecture":
 
 def _short_trainings(entries: list[Entry]) -> list[str]:
     """Warnings where a batch is larger than an epoch, or an epoch is a few batches and not a whole number of them."""
-    found = []
+    warnings = []
     for entry in entries:
         planned = entry.planned
         if planned.batch > planned.blocks:
-            found.append(
+            warnings.append(
                 f"{entry.name}: a batch of {planned.batch} is more than the {planned.blocks:,} blocks of an epoch."
             )
         elif planned.blocks % planned.batch and planned.blocks < 10 * planned.batch:
-            found.append(
+            warnings.append(
                 f"{entry.name}: {planned.blocks:,} blocks are not a whole number of batches of {planned.batch}; "
                 f"an epoch ends inside its last one."
             )
-    return found if len(found) <= 3 else [*found[:3], f"{len(found) - 3:,} more runs have such batches."]
+    return warnings if len(warnings) <= 3 else [*warnings[:3], f"{len(warnings) - 3:,} more runs have such batches."]
 
 
 def _uneven_shares(entries: list[Entry], suite: Suite) -> list[str]:

@@ -12,7 +12,6 @@ resources: {gpus: 1, minutes: 600}  # of a cluster's job
 small: {grid: {width: [64]}}        # what is different at --scale small
 """
 
-import difflib
 import itertools
 import math
 import re
@@ -21,9 +20,11 @@ from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
-from collapselab.errors import ConfigError
+from pydantic import JsonValue
+
+from collapselab.errors import ConfigError, did_you_mean
 from collapselab.records.options import Options
 from collapselab.suite.recipe_sections import CorpusSpec, Measure, Resources, resolved_paths
 from collapselab.suite.recipe_text import (
@@ -48,7 +49,7 @@ MOST_RUNS = 100_000
 _CORPUS_NAME = re.compile(r"\w[\w. +-]{0,99}")
 """The name of a corpus is part of the name of its folder."""
 
-Section = dict[str, Any]
+Section = dict[str, JsonValue]
 
 
 @final
@@ -84,8 +85,8 @@ def is_shipped(name: str | Path) -> bool:
 
 def shipped_names() -> list[str]:
     """The names of the recipes that come with the package."""
-    found = (entry.name for entry in _shipped_folder().iterdir())
-    return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
+    files = (entry.name for entry in _shipped_folder().iterdir())
+    return sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml"))
 
 
 def load_suite(name: str | Path, *, scale: str = "full") -> Suite:
@@ -122,8 +123,8 @@ def suite_from(document: Section, *, name: str, scale: str, where: str | None = 
 
 
 def _shipped_hint(name: str, recipes: dict[str, str]) -> str:
-    near = difflib.get_close_matches(name, recipes, n=1)
-    return f"{f'Did you mean {near[0]}? ' if near else ''}There are {', '.join(recipes)}, or the path of a YAML file."
+    hint = f"There are {', '.join(recipes)}, or the path of a YAML file."
+    return f"{did_you_mean(name, recipes)} {hint}".lstrip()
 
 
 @final
@@ -133,8 +134,8 @@ class _Grid:
 
     path: Place
     base: Section
-    axes: dict[str, list[Any]]
-    zipped: dict[str, list[Any]]
+    axes: dict[str, list[JsonValue]]
+    zipped: dict[str, list[JsonValue]]
 
     def combinations(self) -> Iterator[Section]:
         lines = zip(*self.zipped.values(), strict=True) if self.zipped else [()]
@@ -146,15 +147,15 @@ class _Grid:
 class _Recipe:
     """Turns the document of a recipe into a suite."""
 
-    def __init__(self, where: str, document: Any, lines: LineNumbers) -> None:
-        self.written, self.document = Written(where, lines), document
+    def __init__(self, where: str, document: JsonValue, lines: LineNumbers) -> None:
+        self.written = Written(where, lines)
+        self.document = self.written.mapping((), document, SECTIONS, "a section of a recipe")
         self._checked: set[tuple[str, str]] = set()
         self._runs_counted = 0
 
     def suite(self, name: str, scale: str, beside: Path | None, *, merged: bool = False) -> Suite:
         if scale not in SCALES:
             raise ConfigError(f"scale: {scale!r} is not one. There are {' and '.join(SCALES)}.")
-        self.written.mapping((), self.document, SECTIONS, "a section of a recipe")
         if not merged:
             self._to_scale(scale)
         question = self.document.get("question")
@@ -168,9 +169,10 @@ class _Recipe:
             for name, spec in self._corpora().items()
         }
         runs = list(self._runs(corpora))
-        document = self.document | {"corpora": {name: spec.model_dump() for name, spec in corpora.items()}}
+        document = self.document | {"corpora": {name: spec.model_dump(mode="json") for name, spec in corpora.items()}}
         document.pop("corpus", None)
-        return Suite(name, scale, question, document, corpora, runs, self._measure(), self._resources())
+        resources = self.written.model(Resources, ("resources",), self.document.get("resources", {}), "a resource")
+        return Suite(name, scale, question, document, corpora, runs, self._measure(), resources)
 
     def _to_scale(self, scale: str) -> None:
         """Replace sections of the recipe by those in `small:`."""
@@ -179,11 +181,12 @@ class _Recipe:
             return
         if small is None:
             raise ConfigError(f"{self.written.name}: has no section `small`; it runs at full scale only.")
-        self.written.mapping(("small",), small, SECTIONS[:-1], "a section of a recipe")
-        for section, values in small.items():
+        changes = self.written.mapping(("small",), small, SECTIONS[:-1], "a section of a recipe")
+        for section, values in changes.items():
             old = self.document.get(section)
-            both = isinstance(old, dict) and isinstance(values, dict) and section not in ("zip", "corpora")
-            self.document[section] = old | values if both else values
+            if isinstance(old, dict) and isinstance(values, dict) and section not in ("zip", "corpora"):
+                values = old | values
+            self.document[section] = values
         self.written.raise_lines("small")
 
     def _corpora(self) -> dict[str, CorpusSpec]:
@@ -201,13 +204,13 @@ class _Recipe:
                 )
         return {name: self._corpus(("corpora", name), spec) for name, spec in several.items()}
 
-    def _corpus(self, path: Place, spec: Any) -> CorpusSpec:
+    def _corpus(self, path: Place, spec: JsonValue) -> CorpusSpec:
         if isinstance(spec, str):
             return CorpusSpec(folder=spec)
-        found = self.written.model(CorpusSpec, path, spec, "a setting of a corpus")
-        if (found.folder is None) == (not found.sources):
+        corpus = self.written.model(CorpusSpec, path, spec, "a setting of a corpus")
+        if (corpus.folder is None) == (not corpus.sources):
             self.written.fail(path, "a corpus is a folder, or has a source.")
-        return found
+        return corpus
 
     def _runs(self, corpora: dict[str, CorpusSpec]) -> Iterator[tuple[Settings, str]]:
         base = self._settings(("base",), self.document.get("base", {}), corpora)
@@ -221,8 +224,9 @@ class _Recipe:
             grids.append(self._grid((), self.document, base, corpora))
         for number, entry in enumerate(listed):
             path = ("runs", number)
-            own = {key: value for key, value in self.written.mapping(path, entry).items() if key not in ("grid", "zip")}
-            grids.append(self._grid(path, entry, base | self._settings(path, own, corpora), corpora))
+            run = self.written.mapping(path, entry)
+            own = {key: value for key, value in run.items() if key not in ("grid", "zip")}
+            grids.append(self._grid(path, run, base | self._settings(path, own, corpora), corpora))
         for grid in grids:
             for values in grid.combinations():
                 yield self._run(grid.path, values, corpora)
@@ -234,8 +238,8 @@ class _Recipe:
             self.written.fail((*path, "zip", name), "is in the grid too. Leave one out.")
         lengths = {name: len(values) for name, values in zipped.items()}
         if len(set(lengths.values())) > 1:
-            found = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-            self.written.fail((*path, "zip"), f"its lists need the same length, but {found} values.")
+            listed = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            self.written.fail((*path, "zip"), f"its lists need the same length, but {listed} values.")
         self._count_runs(path, max(lengths.values(), default=1) * math.prod(map(len, axes.values())))
         return _Grid(path, base, axes, zipped)
 
@@ -251,7 +255,7 @@ class _Recipe:
 
     def _run(self, path: Place, values: Section, corpora: dict[str, CorpusSpec]) -> tuple[Settings, str]:
         corpus = values.pop(THE_CORPUS, next(iter(corpora)) if len(corpora) == 1 else None)
-        if corpus is None:
+        if not isinstance(corpus, str):
             self.written.fail(path or ("base",), f"no corpus is chosen for the runs. There are {', '.join(corpora)}.")
         try:
             return settings_from(values), corpus
@@ -259,13 +263,14 @@ class _Recipe:
             shown = ", ".join(f"{name} {value}" for name, value in values.items())
             raise ConfigError(f"{self.written.at(path)}: the run with {shown or 'no settings'}: {error}") from error
 
-    def _axes(self, path: Place, holder: Section, corpora: dict[str, CorpusSpec]) -> dict[str, list[Any]]:
+    def _axes(self, path: Place, holder: Section, corpora: dict[str, CorpusSpec]) -> dict[str, list[JsonValue]]:
         if path[-1] not in holder:
             return {}
-        axes = self.written.mapping(path, holder[str(path[-1])])
-        if not axes:
+        settings = self.written.mapping(path, holder[str(path[-1])])
+        if not settings:
             self.written.fail(path, "is empty. Give it settings with their values, or leave it out.")
-        for name, values in axes.items():
+        axes = {}
+        for name, values in settings.items():
             if not isinstance(values, list):
                 self.written.fail(
                     (*path, name), f"{short(values)} is not a list. Write it in brackets, [ ], or put it under base."
@@ -274,32 +279,34 @@ class _Recipe:
                 self.written.fail((*path, name), "has no values.")
             for number, value in enumerate(values):
                 self._setting((*path, name, number), name, value, corpora)
+            axes[name] = values
         return axes
 
-    def _settings(self, path: Place, values: Any, corpora: dict[str, CorpusSpec]) -> Section:
-        for name, value in self.written.mapping(path, values).items():
+    def _settings(self, path: Place, values: JsonValue, corpora: dict[str, CorpusSpec]) -> Section:
+        settings = self.written.mapping(path, values)
+        for name, value in settings.items():
             self._setting((*path, name), name, value, corpora)
-        return dict(values)
+        return settings
 
-    def _setting(self, path: Place, name: str, value: Any, corpora: dict[str, CorpusSpec]) -> None:
+    def _setting(self, path: Place, name: str, value: JsonValue, corpora: dict[str, CorpusSpec]) -> None:
         if name == THE_CORPUS:
             if value not in corpora:
-                near = difflib.get_close_matches(str(value), corpora, n=1)
-                hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(corpora)}."
+                hint = did_you_mean(str(value), corpora, otherwise=f"There are {', '.join(corpora)}.")
                 self.written.fail(path, f"{short(value)} is not a corpus of this recipe. {hint}")
             return
         key = (name, repr(value))
         if key not in self._checked:
             try:
-                settings_from({"width": 2, "depth": 1} | {name: value})
+                settings_from({"width": 2, "depth": 1, name: value})
             except ConfigError as error:
                 self.written.fail(path, str(error).removeprefix(f"{name}: ").removeprefix(f"{name} "))
             self._checked.add(key)
 
-    def _checkpoints(self, value: Any) -> str:
+    def _checkpoints(self, value: JsonValue) -> str:
         epochs = value if isinstance(value, list) else [value]
-        if all(isinstance(one, int | float) and not isinstance(one, bool) and math.isfinite(one) for one in epochs):
-            return ",".join(f"{one:g}" for one in epochs)
+        numbers = [epoch for epoch in epochs if isinstance(epoch, int | float) and not isinstance(epoch, bool)]
+        if len(numbers) == len(epochs) and all(map(math.isfinite, numbers)):
+            return ",".join(f"{epoch:g}" for epoch in numbers)
         if isinstance(value, str):
             return value
         return self.written.fail(
@@ -307,11 +314,8 @@ class _Recipe:
         )
 
     def _measure(self) -> Options:
-        found: Any = self.written.model(Measure, ("measure",), self.document.get("measure", {}), "an option of measure")
+        options = self.written.model(Measure, ("measure",), self.document.get("measure", {}), "an option of measure")
         try:
-            return Options(**found.model_dump())
+            return Options(**options.model_dump())
         except ConfigError as error:
             return self.written.fail(("measure",), str(error))
-
-    def _resources(self) -> Resources:
-        return self.written.model(Resources, ("resources",), self.document.get("resources", {}), "a resource")

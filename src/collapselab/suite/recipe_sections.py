@@ -86,7 +86,8 @@ class Resources(BaseModel):
 
 def _measure_fields() -> dict[str, Any]:
     hints = get_type_hints(Options)
-    return {one.name: (hints[one.name], one.default) for one in fields(Options) if one.name != "shard_classes"}
+    options = (option for option in fields(Options) if option.name != "shard_classes")
+    return {option.name: (hints[option.name], option.default) for option in options}
 
 
 Measure: type[BaseModel] = create_model("Measure", __config__=STRICT, **_measure_fields())

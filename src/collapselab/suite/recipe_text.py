@@ -7,15 +7,14 @@ How large a recipe is, with its aliases written out, is known before anything is
 can describe more values than any memory holds.
 """
 
-import difflib
 import re
 from collections.abc import Collection, Iterator
-from typing import Any, NoReturn, TypeVar, final
+from typing import NoReturn, TypeVar, final
 
 import yaml  # type: ignore[import-untyped]
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, JsonValue, ValidationError
 
-from collapselab.errors import ConfigError
+from collapselab.errors import ConfigError, did_you_mean
 
 Place = tuple[str | int, ...]
 """The place of a value in a recipe: ("grid", "width", 2)."""
@@ -33,12 +32,12 @@ NUMBER_CHARACTERS = 100
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # thirty times faster, and there with every wheel of PyYAML
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-_WORDS: dict[str, Any] = {"": None, "null": None, "~": None, "true": True, "false": False}
+_WORDS: dict[str, bool | None] = {"": None, "null": None, "~": None, "true": True, "false": False}
 _INTEGER = re.compile(r"[-+]?\d+")
 _FLOAT = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?|[-+]?\.inf|\.nan", re.I)
 
 
-def read_yaml(text: str, name: str) -> tuple[Any, LineNumbers]:
+def read_yaml(text: str, name: str) -> tuple[JsonValue, LineNumbers]:
     """The values in the text, and the line of each; ConfigError names the line of what is not YAML."""
     if len(text.encode(errors="replace")) > TEXT_BYTES:
         raise ConfigError(f"{name}: larger than {TEXT_BYTES:,} bytes, the most that a recipe may have.")
@@ -68,7 +67,7 @@ def dotted(path: Place) -> str:
     return "".join(parts).removeprefix(".")
 
 
-def short(value: Any) -> str:
+def short(value: object) -> str:
     """A value as a message shows it."""
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]} …"
@@ -96,26 +95,28 @@ class Written:
         """The values of this section have replaced those at the top; so do their lines."""
         self.lines = self.lines | {path[1:]: line for path, line in self.lines.items() if path[:1] == (section,)}
 
-    def mapping(self, path: Place, values: Any, known: Collection[str] = (), what: str = "") -> dict[str, Any]:
+    def mapping(
+        self, path: Place, values: JsonValue, known: Collection[str] = (), what: str = ""
+    ) -> dict[str, JsonValue]:
         """The values, if they are names with values, and the names are known ones where these are given."""
         if not isinstance(values, dict):
             self.fail(path, f"{short(values)} will not do: settings with their values are needed.")
         for name in values if known else ():
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(known)}."
+                hint = did_you_mean(name, known, otherwise=f"There are {', '.join(known)}.")
                 self.fail((*path, name), f"is not {what}. {hint}")
         return dict(values)
 
-    def model(self, kind: type[T], path: Place, values: Any, what: str) -> T:
+    def model(self, kind: type[T], path: Place, values: JsonValue, what: str) -> T:
         """The values as a pydantic model."""
-        self.mapping(path, values, tuple(kind.model_fields), what)
+        known = self.mapping(path, values, tuple(kind.model_fields), what)
         try:
-            return kind(**values)
+            return kind(**known)
         except ValidationError as error:
             first = error.errors()[0]
             reason = first["msg"].removeprefix("Value error, ").rstrip(".")
-            self.fail(self._known(path, first["loc"]), f"{short(first['input'])} will not do: {_lower(reason)}.")
+            words = f"{short(first['input'])} will not do: {reason[0].lower()}{reason[1:]}."
+            self.fail(self._known(path, first["loc"]), words)
 
     def _known(self, path: Place, place: tuple[int | str, ...]) -> Place:
         """The value itself if its line is known, else the setting that holds it."""
@@ -149,7 +150,7 @@ class _Extent:
         self._known: dict[int, tuple[int, int]] = {}
         self._open: set[int] = set()
 
-    def of(self, node: Any, path: Place) -> tuple[int, int]:
+    def of(self, node: yaml.Node, path: Place) -> tuple[int, int]:
         line, key = node.start_mark.line + 1, id(node)
         if key in self._known:
             return self._known[key]
@@ -172,7 +173,7 @@ class _Extent:
         return self._known[key]
 
 
-def _children(node: Any) -> Iterator[tuple[str | int, Any]]:
+def _children(node: yaml.Node) -> Iterator[tuple[str | int, yaml.Node]]:
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield str(key.value) if isinstance(key, yaml.ScalarNode) else "?", value
@@ -180,7 +181,7 @@ def _children(node: Any) -> Iterator[tuple[str | int, Any]]:
         yield from enumerate(node.value)
 
 
-def _value(node: Any, path: Place, lines: LineNumbers, name: str) -> Any:
+def _value(node: yaml.Node, path: Place, lines: LineNumbers, name: str) -> JsonValue:
     line = node.start_mark.line + 1
     lines[path] = line
     if isinstance(node, yaml.MappingNode):
@@ -192,14 +193,14 @@ def _value(node: Any, path: Place, lines: LineNumbers, name: str) -> Any:
     if _SURROGATE.search(node.value):
         raise ConfigError(f"{name}, line {line}: {dotted(path)} holds half of a character (a lone surrogate).")
     if node.style:  # quoted, or a block of text
-        return node.value
+        return str(node.value)
     if len(node.value) > NUMBER_CHARACTERS and _FLOAT.fullmatch(node.value):
         raise ConfigError(f"{name}, line {line}: {dotted(path)} is a number of {len(node.value):,} digits.")
     return _scalar(node.value)
 
 
-def _mapping(node: Any, path: Place, lines: LineNumbers, name: str) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+def _mapping(node: yaml.MappingNode, path: Place, lines: LineNumbers, name: str) -> dict[str, JsonValue]:
+    values: dict[str, JsonValue] = {}
     for key_node, value_node in node.value:
         line, key = key_node.start_mark.line + 1, key_node.value
         if not isinstance(key_node, yaml.ScalarNode):
@@ -213,11 +214,7 @@ def _mapping(node: Any, path: Place, lines: LineNumbers, name: str) -> dict[str,
     return values
 
 
-def _lower(reason: str) -> str:
-    return reason[0].lower() + reason[1:]
-
-
-def _scalar(text: str) -> Any:
+def _scalar(text: str) -> bool | int | float | str | None:
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     if _INTEGER.fullmatch(text):

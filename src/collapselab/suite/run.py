@@ -10,10 +10,10 @@ from collapselab.errors import ConfigError, RunError
 from collapselab.suite.collect import SuiteTables, collect
 from collapselab.suite.corpora import build_corpora, corpus_facts
 from collapselab.suite.folder import SuiteFolder
+from collapselab.suite.job import LaunchRequest, StartMethod
 from collapselab.suite.launchers import LAUNCHERS, find_launcher
 from collapselab.suite.plan import Entry, SuitePlan, plan_suite
 from collapselab.suite.recipe import Suite, is_shipped, load_suite
-from collapselab.suite.request import LaunchRequest
 from collapselab.suite.status import State, run_state
 
 TABLE_SECONDS = 15.0
@@ -90,7 +90,7 @@ def run(
     retry_failed: bool = False,
     accept_change: bool = False,
     watch: Watch | None = None,
-    start_method: str = "forkserver",
+    start_method: StartMethod = "forkserver",
 ) -> SuiteRun:
     """Train and measure what is missing, where `launcher` does it: prepare, submit, wait, collect.
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TypedDict
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -14,7 +14,7 @@ from collapselab.records.options import Options
 from collapselab.suite.calibrate import Pace
 from collapselab.suite.plan import Entry, SuitePlan
 from collapselab.suite.run import Watch
-from collapselab.suite.status import STAGES, State
+from collapselab.suite.status import STAGES, Stage, State
 
 SHOWN = 40
 """Most runs that are listed; the others are counted."""
@@ -22,18 +22,58 @@ SHOWN = 40
 STAGE_COLOURS = {"training": "cyan", "measuring": "cyan", "stopped": "yellow", "failed": "red", "done": "green"}
 
 
-def plan_facts(planned: SuitePlan, states: list[State], options: Options, pace: Pace | None) -> dict[str, Any]:
+class RunFacts(TypedDict):
+    """A run of a plan."""
+
+    run: str
+    stage: Stage
+    parameters: int
+    batch: int
+    steps: int
+    tokens: int
+    flops: float
+    disk_bytes: int
+    checkpoints: list[str]
+    seconds: float | None
+
+
+class TotalFacts(TypedDict):
+    """All runs of a plan together."""
+
+    runs: int
+    done: int
+    checkpoints: int
+    tokens: int
+    flops: float
+    disk_bytes: int
+    seconds_left: float | None
+
+
+class PlanFacts(TypedDict):
+    """A plan as plain data."""
+
+    runs: list[RunFacts]
+    total: TotalFacts
+    warnings: list[str]
+    impossible: list[str]
+
+
+def plan_facts(planned: SuitePlan, states: list[State], options: Options, pace: Pace | None) -> PlanFacts:
     """The plan as plain data: every run, and the totals."""
     runs = [_entry_facts(entry, state, options, pace) for entry, state in zip(planned.entries, states, strict=True)]
-    sums = {key: sum(run[key] for run in runs) for key in ("tokens", "flops", "disk_bytes")}
-    left = None if pace is None else sum(run["seconds"] for run in runs if run["stage"] != "done")
-    checkpoints = sum(len(run["checkpoints"]) for run in runs)
-    done = sum(run["stage"] == "done" for run in runs)
-    total = {"runs": len(runs), "done": done, "checkpoints": checkpoints, **sums, "seconds_left": left}
+    total: TotalFacts = {
+        "runs": len(runs),
+        "done": sum(run["stage"] == "done" for run in runs),
+        "checkpoints": sum(len(run["checkpoints"]) for run in runs),
+        "tokens": sum(run["tokens"] for run in runs),
+        "flops": sum(run["flops"] for run in runs),
+        "disk_bytes": sum(run["disk_bytes"] for run in runs),
+        "seconds_left": None if pace is None else sum(run["seconds"] or 0 for run in runs if run["stage"] != "done"),
+    }
     return {"runs": runs, "total": total, "warnings": planned.warnings, "impossible": planned.impossible}
 
 
-def _entry_facts(entry: Entry, state: State, options: Options, pace: Pace | None) -> dict[str, Any]:
+def _entry_facts(entry: Entry, state: State, options: Options, pace: Pace | None) -> RunFacts:
     return {
         "run": entry.name,
         "stage": state.stage,
@@ -48,7 +88,7 @@ def _entry_facts(entry: Entry, state: State, options: Options, pace: Pace | None
     }
 
 
-def plan_table(facts: dict[str, Any], *, every: bool = False) -> RenderableType:
+def plan_table(facts: PlanFacts, *, every: bool = False) -> RenderableType:
     """The plan as a table."""
     table = Table(box=None, header_style="bold")
     for column in ("run", "parameters", "batch", "steps", "tokens", "FLOPs", "checkpoints", "disk", "time", ""):
@@ -90,7 +130,7 @@ def status_table(states: list[State], *, every: bool = False) -> RenderableType:
         left = "" if state.seconds_left is None else duration(state.seconds_left)
         cells = [escape(state.run), _coloured(state.stage), measured, step, loss, left]
         table.add_row(*cells, *([escape(state.job or "")] if jobs else []), escape(state.why or ""))
-    parts: list[Any] = [table]
+    parts: list[RenderableType] = [table]
     if len(states) > len(shown):
         parts.append(f"… and {len(states) - len(shown):,} more runs (--all lists them)")
     return Group(*parts, summary(states))

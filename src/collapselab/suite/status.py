@@ -2,13 +2,14 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Literal, TypeGuard, final
+
+from pydantic import JsonValue
 
 from collapselab.errors import DamagedError
 from collapselab.records.measurement import Result
 from collapselab.records.options import Options
-from collapselab.records.run import Checkpoint, RunFolder, log_entry
-from collapselab.records.versions import outdated
+from collapselab.records.run import Checkpoint, LogEntry, RunFolder, log_entry
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.plan import Entry
 
@@ -36,7 +37,7 @@ class State:
     why: str | None = None
     job: str | None = None
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, JsonValue]:
         return asdict(self)
 
 
@@ -79,24 +80,24 @@ def _is_measured(checkpoint: Checkpoint, corpus_hash: str | None, options: Optio
         return False
     if result.facts["options"] != options.facts() or result.facts["corpus_hash"] != corpus_hash:
         return False
-    return outdated((row.metric, row.version) for row in result.rows) is None
+    return result.outdated() is None
 
 
 def _progress(path: Path, entry: Entry) -> tuple[int, float | None, float | None]:
     """The last logged step, its loss, and the seconds that the remaining steps take at the speed of the last one."""
-    last: dict[str, Any] = {}
+    last: LogEntry | None = None
     for line in _tail(path / "log.jsonl"):
         logged = log_entry(line)
         if logged is not None and all(_is_number(logged.get(key)) for key in ("step", "loss", "tokens")):
             last = logged
-    if not last:
+    if last is None:
         return 0, None, None
-    rate: Any = last.get("tokens_per_second")
+    rate = last.get("tokens_per_second")
     left = (entry.planned.tokens - last["tokens"]) / rate if _is_number(rate) and rate >= 1e-9 else None
-    return min(int(last["step"]), entry.planned.steps), last["loss"], left
+    return min(last["step"], entry.planned.steps), last["loss"], left
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     """Whether it is a number that we write into a log. The log is only shown: anything else is left out."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**63
 

@@ -12,8 +12,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkContext, ForkServerContext
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 from collapselab.disk import disk_errors
 from collapselab.errors import Interrupted
@@ -23,6 +24,7 @@ from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.job import Outcome, perform, reason
 from collapselab.suite.plan import Entry
 
+ProcessContext = ForkContext | ForkServerContext
 PARENT_SECONDS = 1.0
 """How often a process checks that its parent is alive."""
 
@@ -37,7 +39,7 @@ class Worker:
 
     _asking = threading.Lock()
 
-    def __init__(self, context: Any, name: str, *arguments: object) -> None:
+    def __init__(self, context: ProcessContext, name: str, *arguments: object) -> None:
         self._pipe: Connection
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=work, args=(theirs, *arguments), name=name)
@@ -47,18 +49,20 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        return int(self._process.pid)
+        assert self._process.pid is not None, "it was started when it was made"
+        return self._process.pid
 
     def is_alive(self) -> bool:
         with self._asking:
-            return bool(self._process.is_alive())
+            return self._process.is_alive()
 
     def wait(self) -> int:
         """Wait until it has ended. Its exit status, negative for the signal that killed it."""
         wait([self._process.sentinel])
         with self._asking:
             self._process.join()
-            return int(self._process.exitcode)
+            assert self._process.exitcode is not None, "it has ended"
+            return self._process.exitcode
 
     def perform(self, entry: Entry, options: Options) -> Outcome | None:
         """Let it perform the run, and wait. The outcome; None if the process died."""

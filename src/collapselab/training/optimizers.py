@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from torch.optim import Optimizer
+    from torch.optim import AdamW, Optimizer
 
 Groups = list[dict[str, Any]]
-"""Parameters that share a weight decay: those that it acts on, and those that it does not."""
+"""Parameters that share a weight decay: those that it acts on, and those that it does not. A group's `vocabulary` are
+the positions in its `params` of the matrices that have one row a token: input embeddings and output layer."""
 
 
 class OptimizerSettings(Protocol):
@@ -18,13 +19,15 @@ class OptimizerSettings(Protocol):
 
     @property
     def lr(self) -> float: ...
+    @property
+    def coupling(self) -> float: ...
 
 
 def _adamw(groups: Groups, settings: OptimizerSettings) -> "Optimizer":
     """Weight decay apart from the gradient."""
     from torch.optim import AdamW
 
-    return AdamW(groups, lr=settings.lr, fused=True)
+    return _coupled(AdamW(groups, lr=settings.lr, fused=True), settings.coupling)
 
 
 def _adam(groups: Groups, settings: OptimizerSettings) -> "Optimizer":
@@ -40,8 +43,39 @@ def _sgd(groups: Groups, settings: OptimizerSettings) -> "Optimizer":
     return SGD(groups, lr=settings.lr, momentum=0.9)
 
 
+def _coupled_adam(groups: Groups, settings: OptimizerSettings) -> "Optimizer":
+    """The second moment averaged over the rows of input embeddings and output layer."""
+    from torch.optim import AdamW
+
+    from collapselab.training.coupled_adam import average_rows
+
+    return average_rows(_coupled(AdamW(groups, lr=settings.lr, fused=True), settings.coupling))
+
+
 OPTIMIZERS: dict[str, Callable[[Groups, OptimizerSettings], "Optimizer"]] = {
     "adamw": _adamw,
     "adam": _adam,
     "sgd": _sgd,
+    "coupled-adam": _coupled_adam,
 }
+
+DECOUPLED = ("adamw", "coupled-adam")
+"""Those whose decay is apart from the gradient, so that a share of it can be moved there."""
+
+
+def _coupled(optimizer: "AdamW", share: float) -> "AdamW":
+    """Move a share of AdamW's decay into the gradient: with 0 it is as it was, with 1 it is Adam, to the bit."""
+    if share == 0:
+        return optimizer
+    decays = [group["weight_decay"] for group in optimizer.param_groups]
+    for group, decay in zip(optimizer.param_groups, decays, strict=True):
+        group["weight_decay"] = (1 - share) * decay
+
+    def add_decay(*_: object) -> None:
+        for group, decay in zip(optimizer.param_groups, decays, strict=True):
+            for parameter in group["params"]:
+                if decay and parameter.grad is not None:
+                    parameter.grad.add_(parameter.detach(), alpha=share * decay)
+
+    optimizer.register_step_pre_hook(add_decay)
+    return optimizer

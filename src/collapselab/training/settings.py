@@ -59,6 +59,8 @@ class Settings(BaseModel):
 
     optimizer: str = "adamw"
     """A name of `OPTIMIZERS`; adam couples the decay with the gradient (L2); sgd has momentum 0.9."""
+    coupling: float = Field(0.0, ge=0, le=1)
+    """Share of the weight decay that acts through the gradient, as in adam; the rest is decoupled, as in adamw."""
     lr: float = Field(5e-5, gt=0, allow_inf_nan=False)
     """Learning rate at its highest."""
     schedule: Literal["linear", "cosine", "constant"] = "linear"
@@ -73,6 +75,8 @@ class Settings(BaseModel):
     """Share of the target that is spread over all tokens, in training."""
     head: str = "learned"
     """What becomes of the output layer once the model is built: a name of `HEADS`."""
+    donor: str | None = None
+    """The run, or the checkpoint, whose output layer the heads of donors take; it is known by its weights' contents."""
     intervene: tuple[str, ...] = ()
     """Penalties beside the cross-entropy, each a name of `INTERVENTIONS` and a dose, as in within:-0.1:sham@0.7-1.0."""
 
@@ -113,6 +117,17 @@ class Settings(BaseModel):
             raise ValueError("epochs and steps are both given. Choose one.")
         if self.batch is not None and self.batch_tokens is not None:
             raise ValueError("batch and batch_tokens are both given. Choose one.")
+        return self
+
+    @model_validator(mode="after")
+    def _coupling_is_of_use(self) -> Self:
+        from collapselab.training.optimizers import DECOUPLED
+
+        if self.coupling and self.optimizer not in DECOUPLED:
+            raise ValueError(
+                f"coupling: {self.coupling:g} is a share of the decay of {' or '.join(DECOUPLED)}; {self.optimizer} "
+                "has all of it in the gradient. Leave coupling out, or choose one of those."
+            )
         return self
 
 
@@ -234,7 +249,7 @@ MEANING = 1
 
 
 def resolved(settings: Settings) -> dict[str, JsonValue]:
-    """The settings that identify a run: by name, what follows from others filled in, a config.json by its contents."""
+    """The settings that identify a run: by name, what follows from others filled in, files by their contents."""
     later = (name for name in type(settings).model_fields if name not in FIRST)
     changed = [name for name in later if getattr(settings, name) != type(settings).model_fields[name].default]
     values: dict[str, Any] = settings.model_dump(mode="json", include={*FIRST, *changed})
@@ -249,6 +264,10 @@ def resolved(settings: Settings) -> dict[str, JsonValue]:
     path = Path(settings.family)
     if path.is_file():
         values["family"] = f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
+    if settings.donor is not None:
+        from collapselab.training.heads.donor import donor_hash
+
+        values["donor"] = donor_hash(settings.donor)
     return values
 
 

@@ -35,6 +35,7 @@ from collapselab.records.run import (
 from collapselab.signals import stop_requests
 from collapselab.training.checkpointing import Checkpointing
 from collapselab.training.heads import make_head
+from collapselab.training.heads.check import check_head
 from collapselab.training.settings import Plan, Settings, model_config, plan, resolved
 from collapselab.training.trainer import PROJECT, LanguageTrainer, training_arguments
 
@@ -67,13 +68,16 @@ def train(
     samples = opened.record.samples("train")
     planned = plan(settings, blocks=len(opened.train), block=opened.block, samples=samples)
     config, target = _model_config(settings, opened), find_device(device)
+    check_head(settings, vocabulary=opened.vocabulary, tokenizer=opened.path / "tokenizer" / "tokenizer.json")
     bf16 = settings.precision == "bf16" or (settings.precision == "auto" and _has_bf16(target))
     args = _arguments(settings, planned, folder, target, bf16, accumulation, report_to)
     record = _record(settings, planned, opened, config, args, bf16)
     with _lock_by_first_process(folder, args), disk_errors(folder.path):
-        missing = _decide_by_first_process(lambda: _begin(folder, record, planned), args)
+        missing = _decide_by_first_process(lambda: _missing(folder, record, planned), args)
         if missing:
             trainer = _trainer(settings, planned, opened, folder, config, args)
+            if args.process_index == 0:  # after all that can be refused
+                folder.begin(record)
             lines = log_every or max(1, planned.steps // LOG_LINES)
             _train(trainer, folder, opened, run=record.hash, missing=missing, minutes=save_minutes, log_every=lines)
             if args.process_index == 0:
@@ -93,9 +97,9 @@ def _trainer(
     args: TrainingArguments,
 ) -> LanguageTrainer:
     model = build_model(config, seed=settings.seed)
-    make_head(model, settings)
+    upkeep = make_head(model, settings, counts=corpus.train.counts)
     with _tensorboard_in(folder):
-        return LanguageTrainer(model, corpus.train, settings, planned, args)
+        return LanguageTrainer(model, corpus.train, settings, planned, args, upkeep)
 
 
 def _train(
@@ -176,9 +180,9 @@ def _check_tracker(name: str) -> None:
         raise ConfigError(f"report_to: {name} is not installed. Install it: pip install 'collapselab[{name}]'")
 
 
-def _begin(folder: RunFolder, record: RunRecord, planned: Plan) -> set[str]:
-    """Open or compare run.json; the checkpoints that are to be made."""
-    folder.begin(record)
+def _missing(folder: RunFolder, record: RunRecord, planned: Plan) -> set[str]:
+    """The checkpoints that are to be made; RunError where the folder holds another run."""
+    folder.check(record)
     return {name for name in planned.checkpoints.values() if not _is_made(folder, name)}
 
 

@@ -20,6 +20,7 @@ from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainingArgu
 from collapselab.corpus.blocks import Split
 from collapselab.models.scores import LogitSpace, mask_inputs
 from collapselab.models.taps import features, output_layer
+from collapselab.training.heads.upkeep import Upkeep
 from collapselab.training.objective import Objective
 from collapselab.training.optimizers import OPTIMIZERS
 from collapselab.training.settings import Plan, Settings
@@ -35,12 +36,18 @@ class LanguageTrainer(Trainer):
     """Trains on an endless stream of blocks, from `start` on, with the loss that never holds tokens × vocabulary."""
 
     def __init__(
-        self, model: PreTrainedModel, split: Split, settings: Settings, plan: Plan, args: TrainingArguments
+        self,
+        model: PreTrainedModel,
+        split: Split,
+        settings: Settings,
+        plan: Plan,
+        args: TrainingArguments,
+        upkeep: Upkeep | None = None,
     ) -> None:
         super().__init__(model=model, args=args)
         self.remove_callback(PrinterCallback)
         self.bare, self.split, self.settings, self.plan = model, split, settings, plan
-        self.start = 0
+        self.start, self.upkeep = 0, upkeep
         self.step_loss: Tensor | None = None
         self.grad_norm: float | None = None
         self.head, self.space = output_layer(model), LogitSpace()
@@ -74,7 +81,10 @@ class LanguageTrainer(Trainer):
     ) -> Any:
         ids = inputs["input_ids"]
         mask = mask_inputs(model, inputs.get("attention_mask"), ids.device)
-        loss = self.step_objective(features(model, ids, **mask)[:, :-1], inputs["next_tokens"])
+        entering, labels = features(model, ids, **mask)[:, :-1], inputs["next_tokens"]
+        if self.upkeep is not None:
+            self.upkeep.observe(entering.detach().reshape(-1, entering.shape[-1]), labels.reshape(-1))
+        loss = self.step_objective(entering, labels)
         return loss * inputs["share"] if "share" in inputs else loss
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -84,13 +94,18 @@ class LanguageTrainer(Trainer):
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Decay for matrices and embeddings alone, as the library groups them; frozen parameters are in no group."""
-        decayed = set(self.get_decay_parameter_names(self.bare))
-        named = {name: p for name, p in self.bare.named_parameters() if p.requires_grad}
-        groups = [
-            {"params": [p for name, p in named.items() if name in decayed], "weight_decay": self.settings.weight_decay},
-            {"params": [p for name, p in named.items() if name not in decayed], "weight_decay": 0.0},
-        ]
+        names = set(self.get_decay_parameter_names(self.bare))
+        trained = [(name in names, p) for name, p in self.bare.named_parameters() if p.requires_grad]
+        with_rows = {id(self.bare.get_input_embeddings().weight), id(self.head.weight)}
+        groups = []
+        for decays in (True, False):
+            params = [p for decayed, p in trained if decayed == decays]
+            vocabulary = [position for position, p in enumerate(params) if id(p) in with_rows]
+            decay = self.settings.weight_decay if decays else 0.0
+            groups.append({"params": params, "weight_decay": decay, "vocabulary": vocabulary})
         self.optimizer = OPTIMIZERS[self.settings.optimizer](groups, self.settings)
+        if (upkeep := self.upkeep) is not None:
+            self.optimizer.register_step_post_hook(lambda *_: upkeep.after_step(self._total))
         return self.optimizer
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
@@ -100,6 +115,13 @@ class LanguageTrainer(Trainer):
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)  # type: ignore[no-untyped-call]
         self.grad_norm = float(norm)
         return norm
+
+    def _total(self, tensor: Tensor) -> Tensor:
+        """The sum of a tensor over all processes."""
+        if self.args.world_size > 1:
+            tensor = tensor.clone()
+            torch.distributed.all_reduce(tensor)
+        return tensor
 
     def _add_up_tied_gradients(self) -> None:
         """Let an embedding that is the output layer too add its rows to that layer's gradient.
@@ -187,6 +209,8 @@ def training_arguments(
         seed=settings.seed,
         use_cpu=on_cpu,
         ddp_backend="gloo" if on_cpu and "WORLD_SIZE" in os.environ else None,
+        # an output layer of its own has its gradient from the loss: the search in the model would call it unused
+        ddp_find_unused_parameters=None if settings.tied else False,
         logging_strategy="no",
         logging_nan_inf_filter=False,
         save_strategy="no",

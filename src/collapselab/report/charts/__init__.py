@@ -1,6 +1,6 @@
 """How we draw: no figure, but what figures are made of.
 
 panels.py has `Panel` and `Figure`, the shape that every figure has, and the channels that all share (colour is width,
-size is depth, shape is training); axes.py the axes of a metric and the level of shuffled labels; curves.py metrics
-along something inside a model; style.py colours and type; vega.py makes of a panel what the page and the files draw.
+size is depth, shape is training); axes.py the axes of a metric and the level of shuffled labels; style.py colours and
+type; vega.py makes of a panel what the page and the files draw.
 """

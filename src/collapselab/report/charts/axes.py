@@ -1,14 +1,14 @@
 """Axes of a metric: linear or logarithmic, with few readable ticks, and the level that shuffled labels give."""
 
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 import altair as alt
 import numpy as np
-from numpy.typing import NDArray
 
+from collapselab.analysis.models import Floats
 from collapselab.report.story import Story
 
-Floats = NDArray[np.float64]
 NUMBER = "replace(format(datum.value, '.4~g'), '-', '\u2212')"
 """A tick as it is: formats that take their digits from the step between ticks write 0.12 as 0.1."""
 FEW_DECADES = 1.6
@@ -20,20 +20,21 @@ FAR = 2
 """A level this many times the values' own span away from them is named at the edge: to draw it would flatten them."""
 
 
-def value_axis(metric: str, values: Floats | None = None) -> Any:
+def value_axis(metric: str, values: Floats | None = None) -> alt.Y:
     """The axis of a metric, under its id: its name in words is the panel's heading. Logarithmic where the values that
     it is to hold are given; in both directions from 0 where some of them have no logarithm."""
-    title: dict[str, Any] = {"shorthand": f"{metric}:Q", "title": metric}
     if values is None:
-        return alt.Y(**title, scale=alt.Scale(zero=False, padding=6), axis=alt.Axis(labelExpr=NUMBER))
-    if (values > 0).all():
+        scale, axis = alt.Scale(zero=False, padding=6), alt.Axis(labelExpr=NUMBER)
+    elif (values > 0).all():
+        scale = alt.Scale(type="log", nice=False, padding=6)
         axis = alt.Axis(values=log_ticks(float(values.min()), float(values.max())))
-        return alt.Y(**title, scale=alt.Scale(type="log", nice=False, padding=6), axis=axis)
-    middle, ticks = _middle(values), [0.0]
-    for tick in log_ticks(middle, float(np.abs(values).max())):
-        ticks += [tick, -tick] if tick >= middle else []
-    scale = alt.Scale(type="symlog", constant=middle, nice=False, padding=6)
-    return alt.Y(**title, scale=scale, axis=alt.Axis(values=sorted(ticks), labelExpr=NUMBER))
+    else:
+        middle, ticks = _middle(values), [0.0]
+        for tick in log_ticks(middle, float(np.abs(values).max())):
+            ticks += [tick, -tick] if tick >= middle else []
+        scale = alt.Scale(type="symlog", constant=middle, nice=False, padding=6)
+        axis = alt.Axis(values=sorted(ticks), labelExpr=NUMBER)
+    return alt.Y(f"{metric}:Q", title=metric, scale=scale, axis=axis)
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -65,7 +66,7 @@ def _middle(values: Floats) -> float:
 
 def null_level(
     story: Story, metric: str, values: Floats, *, log: bool, side: Literal["left", "right"]
-) -> list[Any]:  # fmt: skip
+) -> list[alt.Chart]:
     """The median of the metric with shuffled labels as a dashed line with its name at one side, where it was measured;
     one that cannot be drawn beside these values is named at the edge."""
     level = null_of(story, metric)
@@ -73,20 +74,13 @@ def null_level(
         return []
     away = _away(level, values, log=log)
     word = f"shuffled labels{f': {level:.3g} ' + ('↑' if away > 0 else '↓') if abs(away) > FAR else ''}"
-    data = alt.InlineData(values=[{"level": level, "word": word.replace("-", "\N{MINUS SIGN}")}])
-    text: dict[str, Any] = {
-        "color": "var(--soft)",
-        "align": side,
-        "fontSize": 10,
-        "x": 3 if side == "left" else "width",
-    }
+    chart = alt.Chart(alt.InlineData(values=[{"level": level, "word": word.replace("-", "\N{MINUS SIGN}")}]))
+    name = partial(chart.mark_text, color="var(--soft)", align=side, fontSize=10, x=3 if side == "left" else "width")
     if abs(away) > FAR:
-        edge: dict[str, Any] = (
-            {"y": 2, "baseline": "top"} if away > 0 else {"y": "height", "dy": -4, "baseline": "bottom"}
-        )
-        return [alt.Chart(data).mark_text(**text, **edge).encode(text="word:N")]
-    rule = alt.Chart(data).mark_rule(color="var(--soft)", strokeDash=[5, 4], strokeWidth=1.2).encode(y="level:Q")
-    return [rule, alt.Chart(data).mark_text(**text, baseline="bottom", dy=-3).encode(y="level:Q", text="word:N")]
+        at_edge = name(y=2, baseline="top") if away > 0 else name(y="height", dy=-4, baseline="bottom")
+        return [at_edge.encode(text="word:N")]
+    rule = chart.mark_rule(color="var(--soft)", strokeDash=[5, 4], strokeWidth=1.2).encode(y="level:Q")
+    return [rule, name(baseline="bottom", dy=-3).encode(y="level:Q", text="word:N")]
 
 
 def clear_side(story: Story, metric: str, *, log: bool) -> Literal["left", "right"]:

@@ -6,7 +6,7 @@ a file gets them side by side, with the legend that the page writes itself.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import final
 
 import altair as alt
 
@@ -15,6 +15,7 @@ from collapselab.report.data import Columns, Keys
 from collapselab.report.story import Story
 from collapselab.report.words import metric_name, outcome_name, property_code, property_name
 
+DrawnChart = alt.Chart | alt.LayerChart | alt.FacetChart
 ARROWS = {-1: "falls toward collapse", 1: "rises toward collapse", 0: ""}
 
 
@@ -24,7 +25,7 @@ class Panel:
     """One chart: `table` names what it draws, `numbers` says in words what it shows."""
 
     key: str
-    chart: Any
+    chart: DrawnChart
     table: str
     numbers: str
     metric: str = ""
@@ -89,15 +90,15 @@ class Figure:
         return cards
 
 
-def width_colour(keys: Keys) -> Any:
+def width_colour(keys: Keys) -> alt.Color:
     return alt.Color("wide:N", title="width", scale=width_scale(keys))
 
 
-def width_scale(keys: Keys) -> Any:
+def width_scale(keys: Keys) -> alt.Scale:
     return alt.Scale(domain=keys.widths, range=[f"var(--w{i})" for i in range(len(keys.widths))])
 
 
-def depth_size(keys: Keys) -> Any:
+def depth_size(keys: Keys) -> alt.Size:
     """One area for each depth; an ordinal scale, for a scale of points has no size for a single depth."""
     return alt.Size(
         "deep:O",
@@ -111,12 +112,12 @@ def depth_areas(count: int) -> list[float]:
     return [28 + 112 * i / max(count - 1, 1) if count > 1 else 60 for i in range(count)]
 
 
-def training_shape(keys: Keys) -> Any:
+def training_shape(keys: Keys) -> alt.Shape:
     shapes = list(SHAPES[: len(keys.trainings)])
     return alt.Shape("training:N", title="training", scale=alt.Scale(domain=keys.trainings, range=shapes))
 
 
-def tooltip(outcome: str, metrics: list[str]) -> list[Any]:
+def tooltip(outcome: str, metrics: list[str]) -> list[alt.Tooltip]:
     """What hovering says of a model."""
     settings = [("run", "run", "N"), ("checkpoint", "checkpoint", "N"), ("family", "family", "N"),
                 ("wide", "width", "N"), ("deep", "depth", "N"),
@@ -127,7 +128,7 @@ def tooltip(outcome: str, metrics: list[str]) -> list[Any]:
     return shown + [alt.Tooltip(f"{metric}:Q", title=metric, format=".4~g") for metric in metrics]
 
 
-def with_links(chart: Any) -> Any:
+def with_links(chart: DrawnChart) -> DrawnChart:
     """The two signals by which the page filters and highlights models in every panel."""
     everything = {"all": True}
     return chart.add_params(alt.param(name="shown", value=everything), alt.param(name="chosen", value=everything))

@@ -7,6 +7,9 @@ reader's light or dark; in a file `resolved` puts the light ones in.
 import json
 from typing import Any
 
+Spec = dict[str, Any]
+"""A chart, or a part of one, as Vega and Vega-Lite write it: their formats are open."""
+
 LIGHT = {
     "paper": "#ffffff", "ground": "#f6f7f9", "ink": "#1b1f24", "soft": "#59636e", "line": "#d5dae0", "grid": "#e9ecef",
     "accent": "#0b61a4", "with": "#00694e", "against": "#a83c00", "mixed": "#7a5b00", "unshown": "#59636e",
@@ -55,16 +58,16 @@ def variables(widths: int, *, dark: bool) -> dict[str, str]:
     return named
 
 
-def resolved(spec: dict[str, Any], widths: int) -> dict[str, Any]:
+def resolved(spec: Spec, widths: int) -> Spec:
     """The figure with the light colours themselves, for a file, which has no style sheet."""
     text = json.dumps(spec)
     for name, colour in variables(widths, dark=False).items():
         text = text.replace(f"var(--{name})", colour)
-    found: dict[str, Any] = json.loads(text)
-    return found
+    light: Spec = json.loads(text)
+    return light
 
 
-def config() -> dict[str, Any]:
+def config() -> Spec:
     """Vega-Lite's configuration of every figure."""
     words = {"labelColor": "var(--soft)", "titleColor": "var(--ink)", "labelFont": FONT, "titleFont": FONT}
     return {
@@ -84,9 +87,9 @@ def config() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(ink: str, ground: str) -> float:
     """The ratio of luminances of WCAG 2: 1 is none, 4.5 enough for text."""
-    high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
+    high, low = sorted((_luminance(ink), _luminance(ground)), reverse=True)
     return (high + 0.05) / (low + 0.05)
 
 

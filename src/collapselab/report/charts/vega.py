@@ -1,12 +1,11 @@
 """Specs: a panel as the page draws it, without what the page itself says better: legends and the words of bubbles."""
 
-from typing import Any
-
 from collapselab.report.charts import style
 from collapselab.report.charts.panels import Panel
+from collapselab.report.charts.style import Spec
 
 
-def drawn_panel(panel: Panel, *, log: bool) -> dict[str, Any]:
+def drawn_panel(panel: Panel, *, log: bool) -> Spec:
     """A panel as Vega, which needs no compiling where it is read; the configuration is the same in all."""
     import vl_convert
 
@@ -17,12 +16,12 @@ def drawn_panel(panel: Panel, *, log: bool) -> dict[str, Any]:
     for name in ("$schema", "config"):
         drawn.pop(name, None)
     return {
-        "spec": drawn, "table": panel.table, "metric": panel.metric, "signals": _signals(spec), "hover": hover,
-        "log": log,
+        "spec": drawn, "table": panel.table, "metric": panel.metric,
+        "signals": [param["name"] for param in spec.get("params", [])], "hover": hover, "log": log,
     }  # fmt: skip
 
 
-def _hovering(spec: dict[str, Any]) -> tuple[dict[str, Any], list[list[str]]]:
+def _hovering(spec: Spec) -> tuple[Spec, list[list[str]]]:
     """The panel without the words of its bubbles, and those: field, title and format.
 
     Vega would write the words of every mark whenever it draws one; the page writes those of the one pointed at.
@@ -39,41 +38,34 @@ def _hovering(spec: dict[str, Any]) -> tuple[dict[str, Any], list[list[str]]]:
     return ({**spec, "layer": layers} if "layer" in spec else layers[0]), list(hover.values())
 
 
-def _signals(spec: dict[str, Any]) -> list[str]:
-    return [param["name"] for param in spec.get("params", [])]
-
-
-def drawn_config() -> dict[str, Any]:
+def drawn_config() -> Spec:
     """The configuration of every panel, as Vega."""
     import vl_convert
 
     empty = {"data": {"values": []}, "mark": "point", "config": style.config()}
-    config: dict[str, Any] = vl_convert.vegalite_to_vega(empty)["config"]
+    config: Spec = vl_convert.vegalite_to_vega(empty)["config"]
     return config
 
 
-def bare_spec(panel: Panel, *, legends: bool = False) -> dict[str, Any]:
+def bare_spec(panel: Panel, *, legends: bool = False) -> Spec:
     """The panel as Vega-Lite, without data, size or configuration, and without legends but where they are asked for."""
     import altair as alt
 
     with alt.data_transformers.enable("default", consolidate_datasets=False):
-        spec: dict[str, Any] = panel.chart.to_dict(
-            validate=False
-        )  # a test validates every kind of panel; here it would take seconds
+        # a test validates every kind of panel; here it would take seconds
+        spec = panel.chart.to_dict(validate=False)
     for name in ("$schema", "config"):
         spec.pop(name, None)
-    return spec if legends else _without_legends(spec)
+    if not legends:
+        _drop_legends(spec)
+    return spec
 
 
-def _without_legends(part: Any) -> Any:
-    if isinstance(part, list):
-        return [_without_legends(element) for element in part]
-    if not isinstance(part, dict):
-        return part
-    bare = {name: _without_legends(element) for name, element in part.items()}
+def _drop_legends(spec: Spec) -> None:
     for channel in ("color", "size", "shape", "stroke", "fill"):
-        encoded = bare.get("encoding", {}).get(channel, {})
+        encoded = spec.get("encoding", {}).get(channel, {})
         for definition in (encoded, encoded.get("condition", {})):
             if "field" in definition:
                 definition["legend"] = None
-    return bare
+    for layer in spec.get("layer", []):
+        _drop_legends(layer)

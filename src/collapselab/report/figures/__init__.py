@@ -1,4 +1,4 @@
-"""What is drawn: one file a figure, and one entry in `FIGURES`.
+"""What is drawn: a file for each figure, or for two that are drawn alike, and one entry in `FIGURES` each.
 
 A figure is a function from a `View` (the story, its models as a table, the legend) to a `Figure` (panels and the tables
 that they draw, or the reason why there are none). Its entry says in which section of the page it is, in which order;
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import final
 
 from collapselab.report.charts.panels import Figure
-from collapselab.report.figures.bins import bins
+from collapselab.report.data import View
 from collapselab.report.figures.classes import classes
 from collapselab.report.figures.development import training
 from collapselab.report.figures.generalisation import collapse, further
 from collapselab.report.figures.heat_maps import scale
-from collapselab.report.figures.layers import layers
+from collapselab.report.figures.inside import bins, layers
+from collapselab.report.figures.push import push
 from collapselab.report.figures.regularisation import regularisation
 from collapselab.report.figures.seeds import seeds
 from collapselab.report.figures.specifications import specifications
-from collapselab.report.view import View
 
 
 @final
@@ -63,5 +63,6 @@ FIGURES = {
     "controls": FigureEntry("fixed", 2, specifications, topics=("controls",)),
     "layers": FigureEntry("inside", 1, layers),
     "bins": FigureEntry("inside", 2, bins),
-    "classes": FigureEntry("inside", 3, classes),
+    "push": FigureEntry("inside", 3, push),
+    "classes": FigureEntry("inside", 4, classes),
 }

@@ -7,9 +7,8 @@ import altair as alt
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import UserError
 from collapselab.report.charts.panels import Figure, Panel
-from collapselab.report.data import columns
+from collapselab.report.data import View, columns
 from collapselab.report.provenance import corpus_of
-from collapselab.report.view import View
 
 TITLE = "How often classes occur"
 POINTS = 600

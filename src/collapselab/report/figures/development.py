@@ -1,7 +1,5 @@
 """Development: a metric along the training of every run, from initialisation on."""
 
-from typing import Any
-
 import altair as alt
 
 from collapselab.report.charts.axes import NUMBER, drawn_values, logarithmic_values, null_level, null_of, value_axis
@@ -15,9 +13,8 @@ from collapselab.report.charts.panels import (
     with_links,
 )
 from collapselab.report.charts.style import WHERE_CHOSEN, WHERE_SHOWN
-from collapselab.report.data import Keys
+from collapselab.report.data import Keys, View
 from collapselab.report.story import Story
-from collapselab.report.view import View
 from collapselab.report.words import metric_name, trend_note, trend_words
 
 DECADES = 100
@@ -46,18 +43,14 @@ def _along_training(story: Story, keys: Keys, metric: str) -> Panel:
     known = known.transform_filter(WHERE_SHOWN)
     x = alt.X("epoch:Q", title="epoch", scale=_epochs(story), axis=alt.Axis(labelExpr=NUMBER, tickCount=5))
     values_on_log = logarithmic_values(story, metric, from_initialisation=True)
-    shared = {
-        "x": x,
-        "y": value_axis(metric, values_on_log),
-        "color": width_colour(keys),
-    }
+    y = value_axis(metric, values_on_log)
     lit = alt.condition(WHERE_CHOSEN, alt.value(0.7), alt.value(0.05))
-    lines = known.mark_line(strokeWidth=1.3).encode(**shared, detail="run:N", opacity=lit)
+    lines = known.mark_line(strokeWidth=1.3).encode(x=x, y=y, color=width_colour(keys), detail="run:N", opacity=lit)
     inside = alt.condition(
         "datum.trained", alt.Fill("wide:N", title="width", scale=width_scale(keys)), alt.value("var(--paper)")
     )
     dots = known.mark_point(size=20, strokeWidth=1.3).encode(
-        x=x, y=shared["y"], stroke=alt.Stroke("wide:N", title="width", scale=width_scale(keys)), fill=inside,
+        x=x, y=y, stroke=alt.Stroke("wide:N", title="width", scale=width_scale(keys)), fill=inside,
         opacity=lit, tooltip=tooltip(story.outcome, [metric]),
     )  # fmt: skip
     values = drawn_values(story, metric, from_initialisation=True)
@@ -68,7 +61,7 @@ def _along_training(story: Story, keys: Keys, metric: str) -> Panel:
     )  # fmt: skip
 
 
-def _epochs(story: Story) -> Any:
+def _epochs(story: Story) -> alt.Scale:
     assert story.models is not None
     epochs = story.models.frame["epoch"]
     later = epochs[epochs > 0]

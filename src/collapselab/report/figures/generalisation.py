@@ -1,7 +1,5 @@
 """Collapse and generalisation: each metric against the outcome, panels that mark and filter the same models in all."""
 
-from typing import Any
-
 import altair as alt
 
 from collapselab.report.charts.axes import clear_side, drawn_values, logarithmic_values, null_level, null_of, value_axis
@@ -18,17 +16,14 @@ from collapselab.report.charts.panels import (
     with_links,
 )
 from collapselab.report.charts.style import WHERE_CHOSEN, WHERE_SHOWN
-from collapselab.report.data import Keys
+from collapselab.report.data import Keys, View
 from collapselab.report.story import Story
-from collapselab.report.view import View
 from collapselab.report.words import metric_name, outcome_name
 
 BRUSH = "brush"
 PAPER = "In the paper (Wu & Papyan 2024, arXiv:2405.17767) these are the panels of Figures 1 to 3, for its 230 models."
 WITH_A_MOUSE = "[pointerdown[event.pointerType != 'touch'], window:pointerup] > window:pointermove!"
 """A finger scrolls; there the form above the panels marks models."""
-
-
 LEGEND = ("width", "depth", "training")
 NOT_MEASURED = "No metric was measured here."
 
@@ -82,7 +77,7 @@ def _against_outcome(view: View, metric: str, *, key: str) -> Panel:
     y = value_axis(metric, values_on_log)
     hover = tooltip(outcome, [metric])
     side = clear_side(story, metric, log=log)
-    layers: list[Any] = [*null_level(story, metric, drawn_values(story, metric), log=log, side=side)]
+    layers = [*null_level(story, metric, drawn_values(story, metric), log=log, side=side)]
     if view.beside is not None:
         others = _known(metric, outcome).transform_filter("datum.trained && datum.source !== 0")
         ghosts = others.mark_point(filled=False, color="var(--other)", opacity=0.55, size=22, strokeWidth=1)
@@ -99,13 +94,13 @@ def _against_outcome(view: View, metric: str, *, key: str) -> Panel:
     )  # fmt: skip
 
 
-def _points(story: Story, keys: Keys, metric: str) -> Any:
+def _points(story: Story, keys: Keys, metric: str) -> alt.Chart:
     """The models; those before training, where they are asked for and can be drawn, are rings."""
     drawable = f"datum['{metric}'] > 0" if metric in story.logarithmic else "true"
     mine = _known(metric, story.outcome).transform_filter(
         f"datum.source === 0 && (datum.trained || (initial && {drawable}))"
     )
-    return mine.mark_point(filled=True).encode(
+    points: alt.Chart = mine.mark_point(filled=True).encode(
         color=width_colour(keys), size=depth_size(keys),
         stroke=alt.Stroke("wide:N", title="width", scale=width_scale(keys)),
         shape=alt.condition("datum.trained", training_shape(keys), alt.value("circle")),
@@ -113,6 +108,7 @@ def _points(story: Story, keys: Keys, metric: str) -> Any:
         strokeWidth=alt.condition("datum.trained", alt.value(0), alt.value(1.6)),
         opacity=alt.condition(WHERE_CHOSEN, alt.value(0.85), alt.value(0.07)),
     )  # fmt: skip
+    return points
 
 
 def has_initial(story: Story) -> bool:
@@ -123,22 +119,19 @@ def has_initial(story: Story) -> bool:
     return bool(((frame["epoch"] == 0) & frame[story.outcome].notna()).any())
 
 
-def _known(metric: str, outcome: str) -> Any:
+def _known(metric: str, outcome: str) -> alt.Chart:
     chart = alt.Chart(alt.NamedData("models")).transform_filter(f"isValid(datum['{metric}'])")
     return chart.transform_filter(f"isValid(datum['{outcome}'])").transform_filter(WHERE_SHOWN)
 
 
-def _fit(models: Any, metric: str, outcome: str, *, log: bool) -> Any:
+def _fit(models: alt.Chart, metric: str, outcome: str, *, log: bool) -> alt.Chart:
     """The line of least squares, of the logarithm where that is what is drawn."""
-    if log:
-        models = models.transform_calculate(drawn=f"log(datum['{metric}'])")
-    else:
-        models = models.transform_calculate(drawn=f"datum['{metric}']")
+    models = models.transform_calculate(drawn=f"log(datum['{metric}'])" if log else f"datum['{metric}']")
     line = models.transform_regression(outcome, "drawn").transform_filter("isFinite(datum.drawn)")
     line = line.transform_calculate(**{metric: "exp(datum.drawn)" if log else "datum.drawn"})
-    return line.mark_line(color="var(--ink)", strokeWidth=1.4, opacity=0.75, clip=True).encode(
-        x=f"{outcome}:Q", y=f"{metric}:Q"
-    )
+    line = line.mark_line(color="var(--ink)", strokeWidth=1.4, opacity=0.75, clip=True)
+    fit: alt.Chart = line.encode(x=f"{outcome}:Q", y=f"{metric}:Q")
+    return fit
 
 
 def _numbers(story: Story, metric: str) -> str:
@@ -151,12 +144,9 @@ def _numbers(story: Story, metric: str) -> str:
     logarithm = story.relation(metric, transform="log")
     if logarithm is not None and logarithm.r2 is not None:
         text += f", R² of the logarithm {logarithm.r2:.2f}"
-    return f"{text}; values {extent(story, metric)}{_null_words(story, metric)}."
-
-
-def _null_words(story: Story, metric: str) -> str:
     level = null_of(story, metric)
-    return "" if level is None else f", with shuffled labels {level:.3g}"
+    null = "" if level is None else f", with shuffled labels {level:.3g}"
+    return f"{text}; values {extent(story, metric)}{null}."
 
 
 def _fit_words(story: Story, metric: str) -> str:

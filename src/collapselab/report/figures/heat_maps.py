@@ -1,17 +1,14 @@
 """Scale: a metric over width and depth as a heat map, one training regime at a time."""
 
-from typing import Any
-
 import altair as alt
 import numpy as np
 
-from collapselab.analysis.models import row_tuples
+from collapselab.analysis.models import Floats, row_tuples
 from collapselab.analysis.regime import Regime
 from collapselab.report.charts.panels import Figure, Panel, extent
 from collapselab.report.charts.style import DEPTH_OF_HEAT
-from collapselab.report.data import Columns, columns, label
+from collapselab.report.data import Columns, Line, View, columns, in_order, label
 from collapselab.report.story import Story
-from collapselab.report.view import View
 from collapselab.report.words import metric_name, regime_name, trend_note, trend_words
 
 ALL = "all models"
@@ -41,12 +38,13 @@ def _heat(story: Story) -> Columns:
     frame = story.models.trained
     ends = frame[frame["last"]].copy()
     others = [name for name in story.models.varying if name != "epoch"]
+    several = story.models.frame["family"].nunique() > 1
     ends["where"] = [
-        ", ".join(filter(None, (_family(story, family), regime_name(Regime.of(others, values)) if others else ALL)))
+        (f"{family}, " if several else "") + (regime_name(Regime.of(others, values)) if others else ALL)
         for family, values in zip(ends["family"], row_tuples(ends, others), strict=True)
     ]
     means = ends.groupby(["where", "width", "depth"], dropna=False)[story.main].mean().reset_index()
-    lines: list[dict[str, Any]] = [
+    lines: list[Line] = [
         {"where": line["where"], "wide": label(line["width"]), "deep": label(line["depth"])}
         | {metric: line[metric] for metric in story.main}
         for line in means.to_dict("records")
@@ -54,12 +52,12 @@ def _heat(story: Story) -> Columns:
     for metric in story.main:
         values = means[metric].to_numpy(dtype=float)
         levels, power = _levels(story, metric, values), unit(values)
-        for line, level in zip(lines, levels, strict=True):
-            line |= {f"{metric} level": level, f"{metric} text": None if level is None else _short(line[metric], power)}
+        for line, level, value in zip(lines, levels, values, strict=True):
+            line |= {f"{metric} level": level, f"{metric} text": None if level is None else _short(value, power)}
     return columns(lines)
 
 
-def unit(values: Any) -> int:
+def unit(values: Floats) -> int:
     """The power of ten that the cells are written in: one that leaves numbers of few digits."""
     sizes = np.abs(values[np.isfinite(values) & (values != 0)])
     if not len(sizes) or (sizes.min() >= 0.1 and sizes.max() < 1000):
@@ -74,17 +72,14 @@ def _short(value: float, power: int) -> str:
     return f"{scaled:.{min(digits, 3)}f}"
 
 
-def _family(story: Story, family: Any) -> str:
-    assert story.models is not None
-    return str(family) if story.models.frame["family"].nunique() > 1 else ""
-
-
-def _levels(story: Story, metric: str, values: Any) -> list[int | None]:
+def _levels(story: Story, metric: str, values: Floats) -> list[int | None]:
     """Where each value is between the farthest from collapse (0) and the nearest."""
     assert story.models is not None
     drawn = np.log(values) if metric in story.logarithmic else values
+    if np.isnan(drawn).all():
+        return [None] * len(drawn)
     low, high = np.nanmin(drawn), np.nanmax(drawn)
-    share = (drawn - low) / (high - low) if high > low else np.full_like(drawn, 0.5)
+    share = (drawn - low) / (high - low) if high > low else np.where(np.isnan(drawn), np.nan, 0.5)
     if story.models.toward[metric].sign < 0:
         share = 1 - share
     return [None if np.isnan(value) else round(value * (DEPTH_OF_HEAT - 1)) for value in share]
@@ -92,12 +87,18 @@ def _levels(story: Story, metric: str, values: Any) -> list[int | None]:
 
 def _heat_map(story: Story, metric: str, table: Columns) -> Panel:
     levels = list(range(DEPTH_OF_HEAT))
-    order = {name: sorted(set(table[name]), key=lambda text: (text == "?", float(text) if text != "?" else 0.0))
-             for name in ("wide", "deep")}  # fmt: skip
+
     cells = alt.Chart(alt.NamedData("heat")).transform_filter(f"isValid(datum['{metric}']) && datum.where === where")
     place = {
-        "x": alt.X("wide:N", sort=order["wide"], title="width", axis=alt.Axis(labelAngle=0, domain=False, ticks=False)),
-        "y": alt.Y("deep:N", sort=order["deep"][::-1], title="depth", axis=alt.Axis(domain=False, ticks=False)),
+        "x": alt.X(
+            "wide:N",
+            sort=in_order(table["wide"]),
+            title="width",
+            axis=alt.Axis(labelAngle=0, domain=False, ticks=False),
+        ),
+        "y": alt.Y(
+            "deep:N", sort=in_order(table["deep"])[::-1], title="depth", axis=alt.Axis(domain=False, ticks=False)
+        ),
     }
     ground = alt.Scale(domain=levels, range=[f"var(--h{level})" for level in levels])
     inks = alt.Scale(domain=levels, range=[f"var(--i{level})" for level in levels])
@@ -131,4 +132,4 @@ def first_regime(table: Columns) -> str:
 
 def regimes(table: Columns) -> tuple[str, ...]:
     """The regimes of the table, each once, in its order."""
-    return tuple(dict.fromkeys(table.get("where", [])))
+    return tuple(dict.fromkeys(map(str, table.get("where", []))))

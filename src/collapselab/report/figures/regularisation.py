@@ -3,8 +3,6 @@
 Sizes differ far more than regularisers do: drawn as they are, all pairs would look level. So each slope starts from the
 value of its own weak model, and only the change is drawn."""
 
-from typing import Any
-
 import altair as alt
 import pandas as pd
 
@@ -13,9 +11,8 @@ from collapselab.analysis.regime import Regime
 from collapselab.analysis.trends import REGULARISERS
 from collapselab.report.charts.axes import NUMBER
 from collapselab.report.charts.panels import Figure, Panel, width_colour
-from collapselab.report.data import Columns, Keys, columns, label
+from collapselab.report.data import Columns, Keys, Line, View, columns, label
 from collapselab.report.story import Story
-from collapselab.report.view import View
 from collapselab.report.words import outcome_name, regime_name, setting_name, trend_note, trend_words
 
 
@@ -53,22 +50,21 @@ def _pairs(story: Story, column: str) -> tuple[Columns, tuple[str, str]]:
     means = (
         frame[frame[column].isin(list(ends))].groupby([*others, column], dropna=False)[measured].mean().reset_index()
     )
-    lines: list[dict[str, Any]] = []
+    lines: list[Line] = []
+    settings = others[len(ARCHITECTURE) :]
     for number, (_, pair) in enumerate(means.groupby(others, dropna=False)):
-        if len(pair) == 2:
-            for line in pair.to_dict("records"):
-                settings = others[len(ARCHITECTURE) :]
-                where = regime_name(Regime.of(settings, (line[name] for name in settings))) if settings else ""
-                lines.append({"pair": number, "level": ends[line[column]], "wide": label(line["width"]),
-                              "deep": label(line["depth"]), "where": where})  # fmt: skip
-                lines[-1] |= {name: line[name] for name in measured}
-                first = pair.sort_values(column).iloc[0]
-                lines[-1] |= {f"{name} change": _change(line[name], first[name], story, name) for name in measured}
+        if len(pair) != 2:
+            continue
+        weak = pair.sort_values(column).iloc[0]
+        for line in pair.to_dict("records"):
+            where = regime_name(Regime.of(settings, (line[name] for name in settings))) if settings else ""
+            lines.append({"pair": number, "level": ends[line[column]], "wide": label(line["width"]),
+                          "deep": label(line["depth"]), "where": where})  # fmt: skip
+            lines[-1] |= {name: line[name] for name in measured}
+            for name in measured:
+                change = line[name] / weak[name] if name in story.logarithmic else line[name] - weak[name]
+                lines[-1][f"{name} change"] = change
     return columns(lines), (ends[values[0]], ends[values[-1]])
-
-
-def _change(value: float, start: float, story: Story, metric: str) -> float:
-    return value / start if metric in story.logarithmic else value - start
 
 
 def _slopes(story: Story, keys: Keys, metric: str, column: str, levels: tuple[str, str]) -> Panel:

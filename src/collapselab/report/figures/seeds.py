@@ -2,20 +2,17 @@
 
 import altair as alt
 import numpy as np
-from numpy.typing import NDArray
 
 from collapselab.analysis.relate import Relation
 from collapselab.analysis.resampling import centred, permuted_correlations
-from collapselab.analysis.subsets import Subset, within_cells
+from collapselab.analysis.subsets import within_cells
 from collapselab.analysis.words import CANNOT_TELL, NOT_MEASURED, relation_words
 from collapselab.report.charts.axes import NUMBER
 from collapselab.report.charts.panels import Figure, Numbers, Panel
-from collapselab.report.data import Columns, columns, plain
+from collapselab.report.data import Columns, View, columns, plain
 from collapselab.report.story import Story
-from collapselab.report.view import View
 from collapselab.report.words import metric_name, outcome_name
 
-Floats = NDArray[np.float64]
 PAPER = (
     "In the paper (Wu & Papyan 2024, arXiv:2405.17767) this is Table 1, for 21 models of depth 2 and width 768: R² and "
     "p of each metric, before correction."
@@ -26,12 +23,13 @@ BINS = 50
 def seeds(view: View) -> Figure:
     """Each metric against the outcome within cells of seeds, and r among permuted outcomes."""
     title, story = "Seeds alone", view.story
-    known = [metric for metric in story.main if _tested(story.at_fixed_scale(metric))]
-    if not known or story.models is None:
-        return Figure("seeds", title, missing=_why_not(story))
-    relation = story.at_fixed_scale(known[0])
-    assert relation is not None
-    assert story.analysis is not None
+    relations = [row for metric in story.main if (row := story.at_fixed_scale(metric)) is not None]
+    tested = [row for row in relations if row.r is not None]
+    if not tested or story.analysis is None:
+        reason = next((row.why for row in relations if row.why), NOT_MEASURED)
+        why = f"With scale held fixed these tables say nothing: {reason} Train the same model with several seeds."
+        return Figure("seeds", title, missing=why)
+    relation = tested[0]
     several = relation.cells > 1
     caption = (
         f"Above: models of {f'{relation.cells} cells' if several else 'one cell'} that differ in their seed alone"
@@ -41,15 +39,14 @@ def seeds(view: View) -> Figure:
     )
     tables: dict[str, Columns] = {}
     panels = []
-    for metric in known:
-        tables |= _tables(story, metric)
-        panels += [_scatter(story, metric, several=several), _chance(story, metric)]
+    for relation in tested:
+        tables |= _tables(story, relation)
+        panels += [_scatter(story, relation, several=several), _chance(relation)]
     paper = PAPER if story.outcome == "val_loss" else ""
-    return Figure("seeds", title, caption, panels, paper=paper, tables=tables, numbers=_in_numbers(story, known))
+    return Figure("seeds", title, caption, panels, paper=paper, tables=tables, numbers=_in_numbers(story, tested))
 
 
-def _in_numbers(story: Story, metrics: list[str]) -> Numbers:
-    relations = [row for metric in metrics if (row := story.at_fixed_scale(metric)) is not None]
+def _in_numbers(story: Story, relations: list[Relation]) -> Numbers:
     return Numbers(
         f"The same in numbers: {outcome_name(story.outcome)} and each metric among {relations[0].n} models that differ "
         "in their seed alone",
@@ -69,30 +66,14 @@ def _verdict_words(story: Story, row: Relation) -> str:
     return relation_words(row.verdict_code, outcome=row.outcome, better=story.models.better)
 
 
-def _tested(relation: Relation | None) -> bool:
-    return relation is not None and relation.r is not None
-
-
-def _why_not(story: Story) -> str:
-    reasons = [relation.why for metric in story.main if (relation := story.at_fixed_scale(metric)) and relation.why]
-    reason = reasons[0] if reasons else NOT_MEASURED
-    return f"With scale held fixed these tables say nothing: {reason} Train the same model with several seeds."
-
-
-def _members(story: Story, metric: str) -> Subset:
-    assert story.models is not None
-    frame = story.models.trained
-    subset = within_cells(frame)
-    known = frame[[metric, story.outcome]].notna().all(axis=1).to_numpy()
-    return subset.only(known[subset.members])
-
-
-def _tables(story: Story, metric: str) -> dict[str, Columns]:
+def _tables(story: Story, relation: Relation) -> dict[str, Columns]:
     """The models within cells, and how often which r came up by chance."""
     assert story.models is not None
     assert story.analysis is not None
-    chosen = _members(story, metric)
-    frame = story.models.trained.iloc[chosen.members]
+    metric, trained = relation.metric, story.models.trained
+    known, subset = trained[[metric, story.outcome]].notna().all(axis=1).to_numpy(), within_cells(trained)
+    chosen = subset.only(known[subset.members])
+    frame = trained.iloc[chosen.members]
     x, y = (frame[name].to_numpy(dtype=float) for name in (metric, story.outcome))
     chance = permuted_correlations(
         x, y, chosen.cells, permutations=story.analysis.permutations, seed=story.analysis.seed
@@ -103,24 +84,17 @@ def _tables(story: Story, metric: str) -> dict[str, Columns]:
         {"run": run, "seed": plain(seed), "cell": cell, "outcome": b, "value": a}
         for run, seed, cell, a, b in zip(frame["run"], frame["seed"], frame["cell"], x, y, strict=True)
     ]
-    relation = story.at_fixed_scale(metric)
-    assert relation is not None
-    assert relation.r is not None
-    return {f"seeds {metric}": columns(models), f"chance {metric}": _histogram(chance, abs(relation.r))}
-
-
-def _histogram(chance: Floats, found: float) -> Columns:
     edges = np.linspace(-1, 1, BINS + 1)
     counts = np.histogram(np.clip(chance, -1, 1), edges)[0]
-    return columns([
-        {"low": low, "high": high, "count": int(count), "far": bool(min(abs(low), abs(high)) >= found)}
+    histogram = [
+        {"low": low, "high": high, "count": int(count), "far": bool(min(abs(low), abs(high)) >= abs(relation.r or 0.0))}
         for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
-    ])  # fmt: skip
+    ]
+    return {f"seeds {metric}": columns(models), f"chance {metric}": columns(histogram)}
 
 
-def _scatter(story: Story, metric: str, *, several: bool) -> Panel:
-    relation = story.at_fixed_scale(metric)
-    assert relation is not None
+def _scatter(story: Story, relation: Relation, *, several: bool) -> Panel:
+    metric = relation.metric
     models = alt.Chart(alt.NamedData(f"seeds {metric}"))
     off = " − mean of cell" if several else ""
     x = alt.X("outcome:Q", title=f"{outcome_name(story.outcome)}{off}", scale=alt.Scale(zero=False),
@@ -133,14 +107,11 @@ def _scatter(story: Story, metric: str, *, several: bool) -> Panel:
     line = models.transform_regression("outcome", "value").mark_line(color="var(--ink)", strokeWidth=1.4, opacity=0.75)
     points = models.mark_point(filled=True, size=42, color="var(--accent)", opacity=0.8)
     chart = alt.layer(line.encode(x=x, y=y), points.encode(x=x, y=y, tooltip=hover))
+    note = f"R² {relation.r2:.2f}; too few models for a p"
+    if relation.p_permutation is not None:
+        note = f"R² {relation.r2:.2f}, p {relation.p_permutation:.2g}, Holm p {relation.p_holm:.2g}"
     words = _panel_words(story, relation)
-    return Panel(f"seeds-{metric}", chart, f"seeds {metric}", words, metric, note=_note(relation), height=170)
-
-
-def _note(relation: Relation) -> str:
-    if relation.p_permutation is None:
-        return f"R² {relation.r2:.2f}; too few models for a p"
-    return f"R² {relation.r2:.2f}, p {relation.p_permutation:.2g}, Holm p {relation.p_holm:.2g}"
+    return Panel(f"seeds-{metric}", chart, f"seeds {metric}", words, metric, note=note, height=170)
 
 
 def _panel_words(story: Story, relation: Relation) -> str:
@@ -155,16 +126,14 @@ def _panel_words(story: Story, relation: Relation) -> str:
     return f"{start}, {p}: {_verdict_words(story, relation)}."
 
 
-def _chance(story: Story, metric: str) -> Panel:
-    relation = story.at_fixed_scale(metric)
-    assert relation is not None
+def _chance(relation: Relation) -> Panel:
+    metric = relation.metric
     bars = alt.Chart(alt.NamedData(f"chance {metric}")).mark_bar(binSpacing=1)
     x = alt.X("low:Q", title="r by chance", scale=alt.Scale(domain=[-1, 1]), bin="binned",
               axis=alt.Axis(values=[-1, -0.5, 0, 0.5, 1], labelExpr=NUMBER, grid=False))  # fmt: skip
     colour = alt.condition("datum.far", alt.value("var(--accent)"), alt.value("var(--line)"))
     drawn = bars.encode(x=x, x2="high:Q", y=alt.Y("count:Q", title=None, axis=None), color=colour)
-    assert relation.r is not None
-    observed = alt.Chart(alt.InlineData(values=[{"r": plain(float(relation.r))}]))
+    observed = alt.Chart(alt.InlineData(values=[{"r": plain(relation.r)}]))
     rule = observed.mark_rule(color="var(--ink)", strokeWidth=2).encode(x=alt.X("r:Q", scale=alt.Scale(domain=[-1, 1])))
     share = "too few models to say how many" if relation.p_permutation is None else f"{relation.p_permutation:.2%}"
     words = (

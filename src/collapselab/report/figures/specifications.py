@@ -1,6 +1,6 @@
 """The specification curve: what a metric says of the outcome when one thing after another is held fixed."""
 
-from typing import Any
+from functools import partial
 
 import altair as alt
 
@@ -9,9 +9,8 @@ from collapselab.analysis.verdict import Verdict
 from collapselab.analysis.words import NOT_MEASURED, relation_words
 from collapselab.report.charts.axes import NUMBER
 from collapselab.report.charts.panels import Figure, Panel
-from collapselab.report.data import Columns, columns
+from collapselab.report.data import Columns, View, columns
 from collapselab.report.story import Story
-from collapselab.report.view import View
 from collapselab.report.words import NO_ANSWER, TEST_WORDS, control_name, metric_name, outcome_name
 
 VERDICT_SHAPES = {
@@ -76,10 +75,10 @@ def _curve_panel(story: Story, metric: str, rows: list[Control], order: list[str
     bars = known.mark_rule(strokeWidth=1.6, opacity=0.8, yOffset=7).encode(
         x="low:Q", x2="high:Q", y=y, color=alt.Color("answer:N", title=None, scale=_scale(VERDICT_COLOURS))
     )
-    small: dict[str, Any] = {"dy": -6, "fontSize": 10.5, "color": "var(--soft)"}
-    names = curve.mark_text(align="left", x=2, **small).encode(y=y, text="label:N")
+    small = partial(alt.Chart.mark_text, dy=-6, fontSize=10.5, color="var(--soft)")
+    names = small(curve, align="left", x=2).encode(y=y, text="label:N")
     unanswered = curve.transform_filter("isValid(datum.missing)")
-    absent = unanswered.mark_text(align="right", x="width", fontStyle="italic", **small).encode(y=y, text="missing:N")
+    absent = small(unanswered, align="right", x="width", fontStyle="italic").encode(y=y, text="missing:N")
     chart = alt.layer(zero, bars, _dots(known, y), names, absent)
     return Panel(
         f"controls-{metric}", chart, f"controls {metric}", _panel_words(story, metric, rows), metric,
@@ -87,22 +86,23 @@ def _curve_panel(story: Story, metric: str, rows: list[Control], order: list[str
     )  # fmt: skip
 
 
-def _dots(known: Any, y: Any) -> Any:
+def _dots(known: alt.Chart, y: alt.Y) -> alt.Chart:
     """Hollow where nothing is shown; a shape of its own for the opposite direction."""
     x = alt.X("r:Q", title="partial correlation", scale=alt.Scale(domain=[-1, 1]),
               axis=alt.Axis(values=[-1, -0.5, 0, 0.5, 1], labelExpr=NUMBER))  # fmt: skip
     hover = [alt.Tooltip("label:N", title="held fixed"), alt.Tooltip("r:Q", title="partial r", format="+.3f"),
             alt.Tooltip("low:Q", format="+.2f"), alt.Tooltip("high:Q", format="+.2f"),
             alt.Tooltip("n:Q", title="models"), alt.Tooltip("verdict:N")]  # fmt: skip
-    return known.mark_point(size=55, strokeWidth=1.6, opacity=1, yOffset=7).encode(
+    dots: alt.Chart = known.mark_point(size=55, strokeWidth=1.6, opacity=1, yOffset=7).encode(
         x=x, y=y, tooltip=hover,
         stroke=alt.Stroke("answer:N", title=None, scale=_scale(VERDICT_COLOURS)),
         shape=alt.Shape("answer:N", title=None, scale=_scale(VERDICT_SHAPES)),
         fill=alt.Fill("answer:N", title=None, scale=_scale(FILLS)),
     )  # fmt: skip
+    return dots
 
 
-def _scale(of_verdicts: dict[Verdict, str]) -> Any:
+def _scale(of_verdicts: dict[Verdict, str]) -> alt.Scale:
     return alt.Scale(domain=list(TEST_WORDS.values()), range=[of_verdicts[verdict] for verdict in TEST_WORDS])
 
 

@@ -10,16 +10,15 @@ suite/run.py prepares the folder, finds the runs that are missing and calls `sub
 To add one: a class with the methods of `Launcher`, and LAUNCHERS["name"] = that class.
 """
 
-import difflib
 from collections.abc import Callable
 from typing import Protocol
 
-from collapselab.errors import ConfigError
+from collapselab.errors import ConfigError, did_you_mean
 from collapselab.suite.folder import SuiteFolder
+from collapselab.suite.job import LaunchRequest
 from collapselab.suite.launchers.local import LocalLauncher
 from collapselab.suite.launchers.slurm import SlurmLauncher
 from collapselab.suite.plan import Entry
-from collapselab.suite.request import LaunchRequest
 
 
 class Launcher(Protocol):
@@ -55,7 +54,6 @@ LAUNCHERS: dict[str, Callable[[], Launcher]] = {"local": LocalLauncher, "slurm":
 def find_launcher(name: str) -> Launcher:
     """The launcher of this name; ConfigError with the nearest name where there is none."""
     if name not in LAUNCHERS:
-        near = difflib.get_close_matches(name, LAUNCHERS, n=1)
-        hint = f"Did you mean {near[0]}? " if near else ""
-        raise ConfigError(f"launcher: {name!r} is not one. {hint}There are {', '.join(LAUNCHERS)}.")
+        hint = f"{did_you_mean(name, LAUNCHERS)} There are {', '.join(LAUNCHERS)}.".lstrip()
+        raise ConfigError(f"launcher: {name!r} is not one. {hint}")
     return LAUNCHERS[name]()

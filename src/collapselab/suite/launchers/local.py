@@ -11,17 +11,15 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import Any, final
+from typing import final
 
 from collapselab.errors import ConfigError, Interrupted, RunError
 from collapselab.records.options import Options
 from collapselab.signals import StopRequest, stop_requests
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.job import Outcome, reason, record_failure
+from collapselab.suite.job import LaunchRequest, Outcome, StartMethod, reason, record_failure, threads_each
 from collapselab.suite.plan import Entry
-from collapselab.suite.request import LaunchRequest
-from collapselab.suite.threads import threads_each
-from collapselab.suite.worker import Worker
+from collapselab.suite.worker import ProcessContext, Worker
 
 TRIES = 3
 PRELOADED = ["collapselab.training.train", "collapselab.measurement.measure", "collapselab.models.load"]
@@ -78,12 +76,13 @@ class Crew:
         jobs: int = 1,
         device: str = "auto",
         retry: bool = False,
-        start_method: str = "forkserver",
+        start_method: StartMethod = "forkserver",
     ) -> None:
         self.folder, self.options, self.jobs, self.device, self.retry = folder, options, jobs, device, retry
         self.threads = threads_each(jobs)
-        self.context: Any = multiprocessing.get_context(start_method)
-        self.context.set_forkserver_preload(PRELOADED)
+        fork_server = multiprocessing.get_context("forkserver")
+        fork_server.set_forkserver_preload(PRELOADED)
+        self.context: ProcessContext = multiprocessing.get_context("fork") if start_method == "fork" else fork_server
         self.outcomes: dict[str, Outcome] = {}
         self.trouble: RunError | None = None
         self._todo: deque[Entry] = deque()

@@ -12,24 +12,23 @@ import signal
 import subprocess
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 from collapselab.errors import ConfigError, Interrupted, RunError
 from collapselab.records.options import Options
 from collapselab.signals import interruptible
 from collapselab.suite.collect import collect
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.job import perform, train_and_measure
+from collapselab.suite.job import LaunchRequest, perform, threads_each, train_and_measure
 from collapselab.suite.plan import Entry
 from collapselab.suite.recipe import Suite
 from collapselab.suite.recipe_text import has_control_characters
-from collapselab.suite.request import LaunchRequest
-from collapselab.suite.threads import threads_each
 from collapselab.suite.torchrun import torchrun
 
 if TYPE_CHECKING:
-    from submitit.core.core import Executor
+    from submitit.core.core import Executor, Job
     from submitit.core.utils import DelayedSubmission
+    from submitit.slurm.slurm import SlurmExecutor
 
 ARRAY = 1000
 """Jobs in one array; SLURM allows 1,001 unless its administrator says otherwise."""
@@ -76,8 +75,7 @@ class SlurmLauncher:
         runs = min(ARRAY, len(entries))
         if runs > 1:
             executor.parameters["map_count"] = runs
-        text: str = executor._make_submission_file_text(executor._submitit_command_str, "")
-        return text
+        return executor._make_submission_file_text(executor._submitit_command_str, "")
 
     def states(self, folder: SuiteFolder) -> dict[str, str]:
         """The suite's jobs in the queue: run → id and state, as 17_3 RUNNING or 17_4 PENDING (Priority)."""
@@ -107,7 +105,7 @@ class SlurmJob:
         torch.set_num_threads(int(os.environ.get("SLURM_CPUS_PER_TASK") or threads_each(1)))
         folder, number = SuiteFolder(self.path), _signal()
         method = torchrun(self.processes) if self.processes > 1 else train_and_measure
-        requeue: Any = signal.getsignal(number)
+        requeue = signal.getsignal(number)
         signals: list[int] = []
 
         def time_is_up(*_: object) -> None:
@@ -135,7 +133,7 @@ class SlurmJob:
         return DelayedSubmission(self, entry)
 
 
-def _submit_array(executor: "Executor", job: SlurmJob, entries: list[Entry]) -> list[Any]:
+def _submit_array(executor: "Executor", job: SlurmJob, entries: list[Entry]) -> "list[Job[str]]":
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
     try:
@@ -151,7 +149,7 @@ def _signal() -> signal.Signals:
     return signal.Signals[f"SIG{JobEnvironment.USR_SIG}"]
 
 
-def _executor(suite: Suite, folder: SuiteFolder, *, anywhere: bool = False) -> Any:
+def _executor(suite: Suite, folder: SuiteFolder, *, anywhere: bool = False) -> "SlurmExecutor":
     if find_spec("submitit") is None:
         raise ConfigError("launcher: slurm needs the extra of that name: pip install 'collapselab[slurm]'")
     from submitit.slurm.slurm import SlurmExecutor

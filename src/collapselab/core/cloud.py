@@ -1,0 +1,200 @@
+"""Points as the sweep over their pairs needs them: their order, what is known of each, and the table of directions."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from collapselab.core.pair_sums import PairStatistics, Sums
+from collapselab.core.scale import SMALLEST, lengths, scaled, times_power_of_two
+from collapselab.core.vectors import Vectors
+
+TRUSTED = 2.5e-7
+"""Relative error up to which a value is taken from the matrix product."""
+
+
+class Facts(NamedTuple):
+    """What is known of each point, shaped so that left and right broadcast over the pairs of a tile."""
+
+    row: Tensor  # in the points
+    norm: Tensor  # about the centre
+    excess: Tensor  # length from the origin minus that of the centre
+    inverse_length: Tensor
+    variance: Tensor
+
+    def at(self, index: Tensor | slice) -> "Facts":
+        if isinstance(index, Tensor):
+            return Facts(*(fact.index_select(0, index) for fact in self))
+        return Facts(*(fact[index] for fact in self))
+
+    def upright(self) -> "Facts":
+        return Facts(*(fact[:, None] for fact in self))
+
+    def narrow(self, exponent: int) -> "Facts":
+        """In float32, with 2^exponent for the unit of length."""
+        norm, excess = (scaled(fact, -exponent).float() for fact in (self.norm, self.excess))
+        inverse_length = scaled(self.inverse_length, exponent).float()
+        return Facts(self.row, norm, excess, inverse_length, scaled(self.variance, -2 * exponent).float())
+
+
+@final
+@dataclass(frozen=True)
+class Cloud:
+    """Points in an order: those with variance first, then those without; within both by their norm. Read-only.
+
+    Lengths are over 2^exponent, beside which no entry of the points is larger than 1. `typical` is the mean of 1 - cos
+    over pairs of directions from the centre, and `typical_uncentred` from the origin: values divided by it are about
+    1, their logarithms about 0.
+    """
+
+    points: Vectors
+    exponent: int
+    centre: Tensor
+    facts: Facts
+    mean_cosine: float
+    typical: float
+    typical_uncentred: float
+    centred: bool
+    uncentred: bool
+    varied: bool
+
+    @classmethod
+    def of(cls, points: Vectors, variances: Tensor | None, *, uncentred: bool) -> "Cloud":
+        """The cloud of all points."""
+        given, points = points, points.over_unit()
+        exponent = points.exponent - given.exponent
+        centre = points.mean()
+        if not torch.isfinite(centre).all():
+            raise ValueError("points: some are nan or infinite, or their sum is; finite numbers are needed.")
+        norm, length, along, direction_sums = _measured(points, centre)
+        spread = _over_unit(variances, exponent, like=norm)
+        # |p| - |centre| without cancellation, however far the centre is from the origin.
+        excess = (norm.square() + 2 * along) * inverse(length + torch.linalg.vector_norm(centre))
+        # No tile crosses the border between points with and without variance: pairs of the latter have no log CDNV.
+        # By norm, so that the norms of one tile are alike.
+        order = norm.argsort(stable=True)
+        order = order[(spread[order] <= 0).to(torch.int8).argsort(stable=True)]
+        facts = Facts(order, *(fact[order] for fact in (norm, excess, inverse(length), spread)))
+        mean_cosine, mean_uncentred = (_mean_cosine(total, len(points)) for total in direction_sums)
+        return cls(
+            points,
+            exponent,
+            centre,
+            facts,
+            mean_cosine,
+            typical=_positive(1 - mean_cosine),
+            typical_uncentred=_positive(1 - mean_uncentred),
+            centred=bool((norm > 0).all()),
+            uncentred=uncentred and bool((length > 0).all()),
+            varied=variances is not None,
+        )
+
+    def __len__(self) -> int:
+        return len(self.facts.row)
+
+    def sample(self, points: int) -> "Cloud":
+        """Some of the points, evenly spread over the order, with the centre of all."""
+        positions = torch.linspace(0, len(self) - 1, points, device=self.facts.row.device).round().long()
+        return replace(self, facts=self.facts.at(positions))
+
+    def for_float32(self) -> "Cloud":
+        """The same with divisors that float32 holds exactly: rounded, they would shift all values alike."""
+        inverse, uncentred = torch.tensor([1 / self.typical, self.typical_uncentred], dtype=torch.float32).tolist()
+        return replace(self, typical=1 / inverse, typical_uncentred=uncentred)
+
+    @cached_property
+    def border(self) -> int:
+        """Points with variance."""
+        return int((self.facts.variance > 0).sum())
+
+    @cached_property
+    def longest(self) -> float:
+        """The largest norm."""
+        return float(self.facts.norm.max())
+
+    @property
+    def doubtful(self) -> float:
+        """Values of 1 - cos below this may be wrong by more than TRUSTED after a product in float64."""
+        return max(self.points.dim, 64) * torch.finfo(torch.float64).eps / TRUSTED
+
+    def blocks(self, start: int, step: int) -> Iterator[slice]:
+        while start < len(self):
+            stop = min(start + step, self.border if start < self.border else len(self))
+            yield slice(start, stop)
+            start = stop
+
+    def directions(self, index: Tensor | slice) -> Tensor:
+        """Unit vectors from the centre."""
+        points = self.points.at(self.facts.row[index]).sub_(self.centre)
+        return points.mul_(inverse(self.facts.norm[index])[:, None])
+
+    def table(self, dtype: torch.dtype) -> Tensor:
+        """All directions, each followed by 1: (-u/t, 1/t) · (u, 1) is (1 - cos) / t."""
+        table = torch.ones(len(self), self.points.dim + 1, dtype=dtype, device=self.points.device)
+        for now in self.blocks(0, 1024):
+            table[now, :-1] = self.directions(now)
+        return table
+
+    def statistics(self, sums: Sums) -> PairStatistics:
+        # With typical t: cos = 1 - t x, and the log distance is -log(2 t x) / 2.
+        shift, shift_uncentred = (-0.5 * math.log(2 * t) for t in (self.typical, self.typical_uncentred))
+        deviation = (1 - self.mean_cosine) / self.typical - 1
+        cosine = replace(sums.cosine, sum=sums.cosine.pairs * deviation).summary(scale=-self.typical)
+        cosine = replace(cosine, mean=self.mean_cosine)
+        uncentred = sums.logdist_uncentred.summary(scale=-0.5, shift=shift_uncentred)
+        squared = sums.cdnv_k2.summary(scale=0.5)
+        squared = replace(squared, mean=times_power_of_two(squared.mean, -2 * self.exponent))
+        return PairStatistics(
+            cosine=cosine if self.centred else None,
+            logdist=sums.logdist.summary(scale=-0.5, shift=shift) if self.centred else None,
+            logdist_uncentred=uncentred if self.uncentred else None,
+            cdnv=sums.cdnv.summary(scale=0.5) if self.varied else None,
+            cdnv_k2=squared if self.varied else None,
+            cdnv_log=sums.cdnv_log.summary(shift=-math.log(2)) if self.varied else None,
+        )
+
+
+def inverse(values: Tensor) -> Tensor:
+    """1 / value, and 1 in place of 1 / 0."""
+    return torch.where(values > 0, values, 1).reciprocal_()
+
+
+def _over_unit(variances: Tensor | None, exponent: int, *, like: Tensor) -> Tensor:
+    """The variances over 2^(2 exponent), 0 where there are none."""
+    if variances is None:
+        return torch.zeros_like(like)
+    spread = variances.to(like)
+    over_unit = scaled(spread, -2 * exponent)
+    if not (((over_unit >= SMALLEST) & (over_unit < torch.inf)) | (spread == 0)).all():
+        raise ValueError(
+            "variances: some are too large or too small beside the points; the CDNV leaves the range of float64."
+        )
+    return over_unit
+
+
+def _measured(points: Vectors, centre: Tensor) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor]]:
+    """Norms about the centre, lengths from the origin, products with the centre, and the sums of both directions."""
+    norm, length, along = centre.new_empty(3, len(points))
+    direction_sum, direction_sum_uncentred = centre.new_zeros(2, points.dim)
+    for now, some in points.blocks():
+        length[now] = lengths(some)
+        direction_sum_uncentred += inverse(length[now]) @ some
+        some -= centre
+        norm[now] = lengths(some)
+        torch.mv(some, centre, out=along[now])
+        direction_sum += inverse(norm[now]) @ some
+    return norm, length, along, (direction_sum, direction_sum_uncentred)
+
+
+def _mean_cosine(direction_sum: Tensor, classes: int) -> float:
+    """Over pairs of unit vectors with this sum: (|Σ u|² - K) / (K (K - 1))."""
+    return (float(direction_sum.square().sum()) - classes) / (classes * (classes - 1))
+
+
+def _positive(distance: float) -> float:
+    """1 where rounding leaves nothing of it."""
+    return distance if distance > 1e-12 else 1.0

@@ -1,0 +1,85 @@
+"""The rows of a table as float64, some at a time.
+
+Class means are sums over counts, and an output layer is stored in fewer bits. Neither is ever held a second time as
+float64: whoever needs rows takes a block of them, or those of an index.
+"""
+
+from collections.abc import Iterator
+from typing import final
+
+import torch
+from torch import Tensor
+
+from collapselab.core.scale import binary_exponent, lengths
+
+BLOCK_BYTES = 4 << 20
+"""Size of the blocks of rows that are taken at once."""
+
+PANEL = 128
+"""Columns of a product of rows with themselves that are computed at once; below four of them the whole is faster."""
+
+
+@final
+class Vectors:
+    """table[chosen] / divisors / 2^exponent in float64, computed where it is asked for."""
+
+    def __init__(
+        self, table: Tensor, *, chosen: Tensor | None = None, divisors: Tensor | None = None, exponent: int = 0
+    ) -> None:
+        self._table, self._chosen, self._divisors, self.exponent = table, chosen, divisors, exponent
+
+    def __len__(self) -> int:
+        return len(self._table) if self._chosen is None else len(self._chosen)
+
+    @property
+    def dim(self) -> int:
+        return self._table.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        return self._table.device
+
+    def over_unit(self) -> "Vectors":
+        """The same rows over a power of two near their largest entry, so that they can be squared."""
+        exponents = [binary_exponent(block) for _, block in self.blocks() if block.any()]
+        exponent = self.exponent + max(exponents, default=0)
+        return Vectors(self._table, chosen=self._chosen, divisors=self._divisors, exponent=exponent)
+
+    def at(self, index: Tensor | slice) -> Tensor:
+        """These rows, in memory of their own."""
+        rows = self._take(index).double()
+        if self._divisors is not None:
+            rows /= self._divisors[index, None]
+        return rows.mul_(2.0**-self.exponent) if self.exponent else rows
+
+    def _take(self, index: Tensor | slice) -> Tensor:
+        if self._chosen is not None:
+            return self._table.index_select(0, self._chosen[index])
+        return self._table[index].clone() if isinstance(index, slice) else self._table.index_select(0, index)
+
+    def blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """All rows, a block at a time."""
+        step = max(1, BLOCK_BYTES // (8 * self.dim))
+        for start in range(0, len(self), step):
+            now = slice(start, min(start + step, len(self)))
+            yield now, self.at(now)
+
+    def mean(self) -> Tensor:
+        """The unweighted mean of all rows (dim,)."""
+        return torch.stack([block.sum(0) for _, block in self.blocks()]).sum(0) / len(self)
+
+    def lengths(self) -> Tensor:
+        """Euclidean length of each row."""
+        return torch.cat([lengths(block) for _, block in self.blocks()])
+
+
+def add_gram(gram: Tensor, rows: Tensor, *, alpha: float = 1.0) -> None:
+    """gram += alpha · rowsᵀ rows for a symmetric matrix (dim, dim), of which half is computed and copied."""
+    dim = len(gram)
+    if dim < 4 * PANEL:
+        gram.addmm_(rows.T, rows, alpha=alpha)
+        return
+    for start in range(0, dim, PANEL):
+        stop = min(start + PANEL, dim)
+        gram[start:stop, start:].addmm_(rows[:, start:stop].T, rows[:, start:], alpha=alpha)
+        gram[stop:, start:stop] = gram[start:stop, stop:].T

@@ -1,0 +1,197 @@
+"""Collapse pushed after training: what becomes of loss and calibration if features move toward their class means.
+
+    h' = h + α (Σ_c p_c(h) μ_c − h)        for each α of the option `push`, and always for 0
+
+where p are the model's own probabilities, over the classes that have a mean μ_c. No label is used: h moves toward the
+means of the classes that the model expects, or away from them where α < 0. Two heads score h':
+
+    own       the model's output layer
+    centres   softmax of −τ ‖h' − μ_c‖² / 2 + log π_c, over the classes that have a mean; τ is fitted to training tokens
+
+The means are those of the training pass; the validation pass scores its tokens on the way, a chunk of them at a time.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import final
+
+import torch
+from torch import Tensor
+
+from collapselab.core.decisions import LinearClassifier
+from collapselab.measurement.nearest_centre import NearestCentres
+from collapselab.measurement.plan import MeasurePlan
+from collapselab.measurement.sums import LAST, Sums
+from collapselab.models.scores import LogitSpace, in_chunks, in_dtype, losses_of, mask_inputs
+from collapselab.models.taps import OutputLayer, features
+from collapselab.records.tables import PushRow
+
+HEADS = ("own", "centres")
+
+CONFIDENCES = 15
+"""Bins of equal width that the calibration error compares confidence and accuracy in."""
+
+FITTED_TOKENS = 4096
+"""Training tokens, at least, that τ is fitted to: whole blocks, the first of the sample."""
+
+MOST_STEPS, LARGEST_STEP, PRECISION = 30, 4.0, 1e-6
+"""Of Newton's method for τ: at most a factor of 4 at once, until the relative change is this small."""
+
+TOKENS, LOSS, RIGHT, DECIDED, AGREED, BINS = range(6)
+"""Places of the sums for one head and α; from BINS on tokens, confidence and right choices of each bin."""
+
+WIDTH = BINS + 3 * CONFIDENCES
+
+
+@final
+class Push:
+    """Scores of pushed features: `add` for each batch of the validation pass, then `rows` of the sums."""
+
+    def __init__(self, plan: MeasurePlan, centres: NearestCentres) -> None:
+        nearest = centres.deciders[LAST].nearest
+        assert isinstance(nearest, LinearClassifier)
+        assert nearest.classes is not None
+        assert nearest.origin is not None
+        self.plan, self.alphas = plan, plan.options.alphas
+        self.choose_own, self.choose_nearest = centres.head.last, nearest
+        device, dtype = plan.model.device, torch.promote_types(plan.model.head.weight.dtype, torch.float32)
+        self.head, self.dtype, self.space = in_dtype(plan.model.head, dtype), dtype, LogitSpace()
+        numbers = plan.splits["train"].numbers
+        self.classes = nearest.classes.cpu()
+        """Numbers of the classes with a mean, in the order of the rows."""
+        self.ids = numbers.ids[self.classes].to(device)
+        self.place = torch.full((numbers.classes,), -1).index_put_((self.classes,), torch.arange(len(self.classes)))
+        self.origin = nearest.origin.to(device, dtype)
+        self.means = nearest.rows.to(device, dtype)
+        """Class means less the origin."""
+        self.halves = nearest.rows.square().sum(1).mul_(0.5).to(device, dtype)
+        counts = plan.counts.last[self.classes].double()
+        self.log_priors = (counts / counts.sum()).log().to(device, dtype)
+        self.tau = plan.processes.broadcast(self._fitted_tau() if plan.processes.first else 0.0)
+        self.by_centres = OutputLayer(self.tau * self.means, self.log_priors - self.tau * self.halves)
+
+    @torch.no_grad()
+    def add(self, sums: Sums, features: Tensor, labels: Tensor) -> None:
+        """Score a batch (tokens, dim) of validation features with its next tokens, for every α."""
+        if sums.push is None:
+            sums.push = torch.zeros(len(HEADS), len(self.alphas), WIDTH, dtype=torch.float64)
+        x = features.to(self.dtype)
+        places = self._places(labels)
+        has_mean = (places >= 0).nonzero().squeeze(1)
+        toward = self._expected_means(x) - x
+        for number, alpha in enumerate(self.alphas):
+            pushed = x + alpha * toward
+            decided = pushed[has_mean.to(x.device)]
+            own = self.choose_own.choices(decided).cpu()
+            nearest = self.choose_nearest.choices(decided).cpu()
+            self._tally(sums.push[0, number], self.head, pushed, labels.to(x.device))
+            right = places[has_mean].to(x.device)
+            best = self._tally(sums.push[1, number], self.by_centres, decided - self.origin, right)
+            for tally, agreed in ((sums.push[0, number], own == nearest), (sums.push[1, number], own == best)):
+                tally[DECIDED] += len(agreed)
+                tally[AGREED] += int(agreed.sum())
+
+    def rows(self, sums: Sums) -> Iterator[PushRow]:
+        """The rows of the table `push`, from the sums of all processes."""
+        assert sums.push is not None
+        model = self.plan.model
+        for head, tallies in zip(HEADS, sums.push, strict=True):
+            for alpha, tally in zip(self.alphas, tallies, strict=True):
+                tokens, decided = int(tally[TOKENS]), int(tally[DECIDED])
+                yield PushRow(
+                    run=model.run or model.name,
+                    checkpoint=model.checkpoint or "-",
+                    head=head,
+                    alpha=alpha,
+                    tau=None if head == "own" else self.tau,
+                    tokens=tokens,
+                    loss=_share(float(tally[LOSS]), tokens),
+                    ece=_share(_calibration_gap(tally), tokens),
+                    accuracy=_share(float(tally[RIGHT]), tokens),
+                    agreement=_share(float(tally[AGREED]), decided),
+                )
+
+    def _tally(self, tally: Tensor, head: OutputLayer, features: Tensor, labels: Tensor) -> Tensor:
+        """Add loss, right choices and confidences of a head to its sums; the classes that it chose."""
+        chosen = torch.zeros(len(features), dtype=torch.int64)
+        for rows, logits in in_chunks(head, features, None, self.space):
+            best = logits.argmax(1)
+            losses = losses_of(head, features[rows], labels[rows], logits)
+            confidence = logits.gather(1, best[:, None]).squeeze(1).double().cpu()
+            right = (best == labels[rows]).double().cpu()
+            tally[TOKENS] += len(right)
+            tally[LOSS] += float(losses.cpu().double().sum())
+            tally[RIGHT] += float(right.sum())
+            bins = (confidence * CONFIDENCES).long().clamp_(max=CONFIDENCES - 1)
+            for number, values in enumerate((torch.ones_like(right), confidence, right)):
+                start = BINS + number * CONFIDENCES
+                tally[start : start + CONFIDENCES].index_add_(0, bins, values)
+            chosen[rows] = best.cpu() if head is self.head else self.classes[best.cpu()]
+        return chosen
+
+    def _expected_means(self, features: Tensor) -> Tensor:
+        """Σ_c p_c(h) μ_c over the classes with a mean, whose probabilities are made to sum to 1."""
+        expected = torch.empty_like(features)
+        for rows, logits in in_chunks(self.head, features, None, self.space):
+            chances = logits[:, self.ids].softmax(1)
+            torch.addmm(self.origin, chances, self.means, out=expected[rows])
+        return expected
+
+    def _places(self, labels: Tensor) -> Tensor:
+        """The place of each label's class among the means; -1 where it has none."""
+        numbers = self.plan.splits["train"].numbers.of(labels.cpu())
+        return torch.where(numbers < 0, -1, self.place[numbers.clamp(min=0)])
+
+    @torch.no_grad()
+    def _fitted_tau(self) -> float:
+        """The τ of the least cross-entropy on training tokens, which is convex in τ, by Newton's method."""
+        x, labels = self._training_tokens()
+        scatter = (x - self.means[labels]).double().square().sum(1).mean()
+        start = x.shape[1] / max(float(scatter), 1e-30)  # 1 / variance of a dimension within classes
+        tau = start
+        for _ in range(MOST_STEPS):
+            slope, curvature = self._derivatives(x, labels, tau)
+            step = tau - slope / curvature if curvature > 0 else (math.inf if slope < 0 else 0.0)
+            before, tau = tau, min(max(step, tau / LARGEST_STEP), tau * LARGEST_STEP)
+            if abs(tau - before) <= PRECISION * tau or not 1e-9 * start < tau < 1e9 * start:
+                break
+        return tau
+
+    def _derivatives(self, x: Tensor, labels: Tensor, tau: float) -> tuple[float, float]:
+        """First and second derivative of the mean cross-entropy in τ: E[E_p s − s_y] and E[Var_p s]."""
+        slope = curvature = 0.0
+        for rows, scores in in_chunks(OutputLayer(self.means, -self.halves), x, None, self.space):
+            own = scores.gather(1, labels[rows][:, None])
+            scores -= own  # differences keep more digits
+            chances = (tau * scores + self.log_priors).softmax(1)
+            mean = (chances * scores).sum(1, keepdim=True)
+            slope += float(mean.double().sum())
+            curvature += float((chances * (scores - mean).square_()).double().sum())
+        return slope / len(x), curvature / len(x)
+
+    def _training_tokens(self) -> tuple[Tensor, Tensor]:
+        """Features less the origin, and the places of their next tokens, of the first blocks of the training sample."""
+        model, sample = self.plan.model, self.plan.splits["train"].samples.last
+        parts: list[Tensor] = []
+        places: list[Tensor] = []
+        start = 0
+        while start < len(sample) and sum(len(some) for some in places) < FITTED_TOKENS:
+            read = sample.read(start, start + self.plan.batch)
+            mask = mask_inputs(model.model, read.attention, model.device)
+            states = features(model.model, read.ids.to(model.device), **mask)[:, sample.first : -1]
+            found = self._places(sample.labels(start, start + self.plan.batch).reshape(-1))
+            used = (found >= 0).nonzero().squeeze(1)
+            flat = states.reshape(-1, states.shape[-1])[used.to(model.device)]
+            parts.append(flat.to(self.dtype) - self.origin)
+            places.append(found[used].to(model.device))
+            start += self.plan.batch
+        return torch.cat(parts), torch.cat(places)
+
+
+def _calibration_gap(tally: Tensor) -> float:
+    _, confidence, right = tally[BINS:].view(3, CONFIDENCES)
+    return float((confidence - right).abs().sum())
+
+
+def _share(total: float, count: int) -> float | None:
+    return total / count if count else None

@@ -1,0 +1,79 @@
+"""The output layers by name: what becomes of a model's output layer once the model is built.
+
+    frozen.py      frozen-init, frozen-sphere, frozen-code, frozen-etf: rows that are constructed
+    donor.py       frozen-donor, frozen-donor-permuted: rows of a finished run
+    normalised.py  sphere, class-means: heads of normalised features
+    upkeep.py      what such a head needs while it is trained
+    check.py       what is refused before anything is built
+
+A further one is a function and an entry. The function replaces the layer, or freezes it (`requires_grad = False`), in
+place, and draws what is random from the generator that it is given: so every other initial weight keeps its bits. It
+returns what must happen while the model is trained (`Upkeep`), or None. It
+imports torch itself: the names are checked where settings are read, which must stay quick.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+from collapselab.errors import ConfigError
+from collapselab.training.heads import donor, frozen, normalised
+from collapselab.training.heads.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+
+class HeadSettings(Protocol):
+    """The settings that a head is made from."""
+
+    @property
+    def head(self) -> str: ...
+    @property
+    def donor(self) -> str | None: ...
+    @property
+    def seed(self) -> int: ...
+
+
+@final
+@dataclass(frozen=True)
+class HeadInputs:
+    """What a head is made from: settings, and the corpus that the model is trained on."""
+
+    head: str
+    donor: str | None
+    seed: int
+    counts: "Tensor"
+    """(vocab,) how often each token is a label of the training split."""
+
+
+def _learned(model: Any, inputs: HeadInputs, generator: "Generator") -> None:
+    """As it is built: trained with the rest."""
+
+
+HEADS: dict[str, Callable[[Any, HeadInputs, "Generator"], Upkeep | None]] = {
+    "learned": _learned,
+    "frozen-init": frozen.as_initialised,
+    "frozen-sphere": frozen.on_the_sphere,
+    "frozen-code": frozen.spread,
+    "frozen-etf": frozen.simplex_frame,
+    "frozen-donor": donor.as_given,
+    "frozen-donor-permuted": donor.permuted,
+    "class-means": normalised.class_means,
+    "sphere": normalised.sphere,
+}
+
+
+def make_head(model: Any, settings: HeadSettings, *, counts: "Tensor") -> Upkeep | None:
+    """Give the model the output layer that the settings name; what it needs while it is trained."""
+    import hashlib
+
+    from torch import Generator
+
+    digest = hashlib.blake2b(f"{settings.seed} head {settings.head}".encode(), digest_size=7).digest()
+    inputs = HeadInputs(settings.head, settings.donor, settings.seed, counts)
+    upkeep = HEADS[settings.head](model, inputs, Generator().manual_seed(int.from_bytes(digest)))
+    tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight
+    if tied != model.config.tie_word_embeddings:  # a checkpoint would be loaded with the weights of the other layer
+        raise ConfigError(f"head: {settings.head} is not the input embeddings, but tied is true. Set tied to false.")
+    return upkeep

@@ -1,0 +1,170 @@
+"""Heads of normalised features, as models that the library computes by itself: `sphere` and `class-means`.
+
+Features are normalised by the last norm of the model. LayerNorm or RMSNorm with gain 1 gives vectors of length √D, but
+for its ε. So τ⟨ĥ, ŵ⟩ is a plain output layer on such features, and a checkpoint is an ordinary one: nothing is computed
+that its weights do not say.
+
+    sphere        gain frozen at 1, bias at 0. After every update the rows are set to one length, the mean of their
+                  lengths: that is the nearest layer with rows of equal length. τ = that length · √D.
+
+    class-means   gain g, one number for all dimensions (after every update its mean), bias frozen at b in all of them:
+                  h = g x + b 1, with x orthogonal to 1. Rows are m̂_c + (log π_c − mean) / (b D) · 1, so that
+                  logits are τ⟨ĥ, m̂_c⟩ + log π_c, less a constant, with ĥ = x / √D and τ = g √D. For this the last norm
+                  must subtract the mean and have a bias, as LayerNorm does.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+from collapselab.errors import ConfigError
+from collapselab.training.heads.frozen import freeze
+from collapselab.training.heads.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor, nn
+
+BIAS = 4.0
+"""b: the larger it is, the less the part of a row that holds log π_c."""
+
+WINDOW = 100
+"""Samples after which older ones count less: a mean of all up to then, an exponential one from there on."""
+
+TOLERANCE = 0.1
+"""How far the length of a normalised feature may be from √D: ε of the norm counts where features are still small."""
+
+
+class CountedInputs(Protocol):
+    """What `class-means` is made from."""
+
+    @property
+    def counts(self) -> "Tensor": ...
+
+
+def sphere(model: Any, inputs: object, generator: "Generator") -> Upkeep:
+    """Rows of one length, which is learned, and features of one length."""
+    norm = _normalising(model, "sphere")
+    for parameter in norm.parameters():
+        parameter.requires_grad_(False)
+    kept = EqualRows(model.get_output_embeddings())
+    kept.after_step(lambda tensor: tensor)
+    return kept
+
+
+def class_means(model: Any, inputs: CountedInputs, generator: "Generator") -> Upkeep:
+    """Rows that are the directions of class means, from a table that follows the features."""
+    import torch
+
+    norm = _normalising(model, "class-means")
+    bias = getattr(norm, "bias", None)
+    if not isinstance(bias, torch.nn.Parameter) or model.get_output_embeddings().bias is not None:
+        raise ConfigError(
+            f"head: class-means keeps log π_c in the bias of the last norm, but {model.config.model_type} has none "
+            "there, or has one in its output layer. Choose gpt-neo, gpt2 or pythia."
+        )
+    torch.nn.init.constant_(bias, BIAS).requires_grad_(False)
+    freeze(model, model.get_output_embeddings().weight.detach().clone())
+    return MeanRows(model.get_output_embeddings(), norm, inputs.counts)
+
+
+def _normalising(model: Any, head: str) -> "nn.Module":
+    """The last norm, with gain 1 and bias 0; ConfigError where features are then not of length √D."""
+    import torch
+
+    from collapselab.models.taps import features, last_norm
+
+    norm = last_norm(model)
+    if norm is None:
+        raise ConfigError(f"head: {head} needs a norm before the output layer, and {model.config.model_type} has none.")
+    for name, parameter in norm.named_parameters():
+        torch.nn.init.constant_(parameter, 1.0 if name == "weight" else 0.0)
+    with torch.no_grad():
+        found = features(model, torch.arange(2)[None])[0]
+    if abs(float(found.norm(dim=1).mean()) / found.shape[1] ** 0.5 - 1) > TOLERANCE:
+        raise ConfigError(
+            f"head: {head} needs features of length √D, but the last norm of {model.config.model_type} gives "
+            f"{float(found.norm(dim=1).mean()):.3g} in {found.shape[1]:,} dimensions. Choose another family."
+        )
+    return norm
+
+
+@final
+class EqualRows:
+    """Sets the rows of an output layer to one length after every update."""
+
+    def __init__(self, layer: Any) -> None:
+        self.layer = layer
+
+    def observe(self, features: "Tensor", labels: "Tensor") -> None:
+        """Nothing depends on the tokens."""
+
+    def after_step(self, total: "Callable[[Tensor], Tensor]") -> None:
+        weight = self.layer.weight.data
+        lengths = weight.norm(dim=1, keepdim=True)
+        weight.mul_(lengths.mean() / lengths)
+
+    def state_tensors(self) -> "dict[str, Tensor]":
+        return {}
+
+    def load_state_tensors(self, tensors: "Mapping[str, Tensor]") -> None:
+        """There is no state beside the weights."""
+
+
+@final
+class MeanRows:
+    """Keeps the mean direction of the features of each class, and makes the rows of the output layer of them."""
+
+    def __init__(self, layer: Any, norm: Any, counts: "Tensor") -> None:
+        import torch
+
+        self.layer, self.norm = layer, norm
+        priors = ((counts + 1).double() / (counts + 1).sum()).log()
+        classes, dim = layer.weight.shape
+        self.offsets = ((priors - priors.mean()) / (BIAS * dim)).float()[:, None]
+        self.means = torch.nn.functional.normalize(_without_mean(layer.weight.detach()), dim=1)
+        self.seen = torch.zeros(classes)
+        self._sums, self._counts = torch.zeros(classes, dim), torch.zeros(classes)
+        self._set_rows()
+
+    def observe(self, features: "Tensor", labels: "Tensor") -> None:
+        import torch
+
+        self._move(features.device)
+        used = (labels >= 0).nonzero().squeeze(1)
+        labels, directions = labels[used], torch.nn.functional.normalize(_without_mean(features[used].float()), dim=1)
+        self._sums.index_add_(0, labels, directions)
+        self._counts.index_add_(0, labels, torch.ones_like(directions[:, 0]))
+
+    def after_step(self, total: "Callable[[Tensor], Tensor]") -> None:
+        sums, counts = total(self._sums), total(self._counts)[:, None]
+        weights = self.seen.clamp(max=WINDOW)[:, None] + counts
+        self.means += (sums - counts * self.means) / weights.clamp(min=1)
+        self.seen += counts[:, 0]
+        self._sums.zero_()
+        self._counts.zero_()
+        gain = self.norm.weight.data
+        gain.fill_(gain.mean())
+        self._set_rows()
+
+    def state_tensors(self) -> "dict[str, Tensor]":
+        return {"means": self.means, "seen": self.seen}
+
+    def load_state_tensors(self, tensors: "Mapping[str, Tensor]") -> None:
+        self.means.copy_(tensors["means"])
+        self.seen.copy_(tensors["seen"])
+
+    def _set_rows(self) -> None:
+        """Directions of the means about the mean of those that were seen, and the part that holds log π."""
+        import torch
+
+        centre = (self.means * (self.seen > 0)[:, None]).sum(0) / (self.seen > 0).sum().clamp(min=1)
+        directions = torch.nn.functional.normalize(_without_mean(self.means - centre), dim=1)
+        self.layer.weight.data.copy_(directions + self.offsets)
+
+    def _move(self, device: Any) -> None:
+        for name in ("means", "seen", "offsets", "_sums", "_counts"):
+            setattr(self, name, getattr(self, name).to(device))
+
+
+def _without_mean(vectors: "Tensor") -> "Tensor":
+    """The part that is orthogonal to (1, …, 1)."""
+    return vectors - vectors.mean(1, keepdim=True)

@@ -1,0 +1,163 @@
+"""`sphere` and `class-means`: checkpoints are plain models of the library that compute what the heads are defined as."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+
+from collapselab.corpus.blocks import Corpus
+from collapselab.errors import ConfigError
+from collapselab.measurement.measure import measure
+from collapselab.models.build import build_config, build_model
+from collapselab.models.taps import features, last_norm
+from collapselab.records.measurement import Result
+from collapselab.records.run import RunFolder
+from collapselab.training.heads import HEADS, HeadInputs
+from collapselab.training.heads.normalised import MeanRows
+from training.runs import assert_same_bits, logged, run, run_in_two, weights
+
+HEAD, GAIN, BIAS = "lm_head.weight", "transformer.ln_f.weight", "transformer.ln_f.bias"
+BOTH = ("sphere", "class-means")
+
+
+@pytest.mark.parametrize("head", BOTH)
+def test_a_checkpoint_is_measured_with_the_loss_of_its_training(
+    head: str, corpus_folder: Path, tmp_path: Path, capsys: Any
+) -> None:
+    """The library computes the logits; `measure` compares them with features and output layer, and finds this loss."""
+    made = run(corpus_folder, tmp_path, head=head, tied=False, steps=20)
+    model = AutoModelForCausalLM.from_pretrained(RunFolder(tmp_path).checkpoints()[-1].path).eval()
+    measured = measure(model, corpus_folder, quiet=True)
+    assert isinstance(measured, Result)
+    assert measured.facts["splits"]["validation"]["loss"] == pytest.approx(made[-1].val_loss, rel=1e-6)
+
+
+@pytest.mark.parametrize("head", BOTH)
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_stopped_training_goes_on_to_the_same_bits(
+    head: str, precision: str, corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values: dict[str, Any] = {"head": head, "tied": False, "precision": precision}
+    run(corpus_folder, tmp_path / "whole", **values)
+    run_in_two(corpus_folder, tmp_path / "two", monkeypatch, **values)
+    assert_same_bits(weights(tmp_path / "whole"), weights(tmp_path / "two"))
+    assert all(math.isfinite(loss) for loss in logged(tmp_path / "two", "loss"))
+
+
+def test_sphere_has_rows_of_one_length_that_is_learned(corpus_folder: Path, tmp_path: Path) -> None:
+    run(corpus_folder, tmp_path, head="sphere", tied=False, steps=10)
+    lengths = []
+    for first in (True, False):
+        of = weights(tmp_path, first=first)
+        norms = of[HEAD].norm(dim=1)
+        torch.testing.assert_close(norms, norms.mean().expand_as(norms), rtol=1e-5, atol=0)
+        assert torch.equal(of[GAIN], torch.ones(16))
+        assert torch.equal(of[BIAS], torch.zeros(16))
+        lengths.append(float(norms.mean()))
+    assert abs(lengths[1] / lengths[0] - 1) > 0.01
+
+
+def test_features_of_sphere_are_of_one_length(corpus_folder: Path, tmp_path: Path) -> None:
+    run(corpus_folder, tmp_path, head="sphere", tied=False, steps=20)
+    model = AutoModelForCausalLM.from_pretrained(RunFolder(tmp_path).checkpoints()[-1].path).eval()
+    norms = features(model, Corpus(corpus_folder).train[0][None].long())[0].norm(dim=1)
+    torch.testing.assert_close(norms, torch.full_like(norms, 4.0), rtol=0.02, atol=0)
+
+
+def test_class_means_computes_its_definition(
+    corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Logits of the library against τ⟨ĥ, m̂_c⟩ + log π_c, one token and class after the other, up to a constant."""
+    kept: list[MeanRows] = []
+    original = MeanRows.after_step
+
+    def note(self: MeanRows, total: Any) -> None:
+        original(self, total)
+        kept[:] = [self]
+
+    monkeypatch.setattr(MeanRows, "after_step", note)
+    run(corpus_folder, tmp_path, head="class-means", tied=False, steps=12)
+    corpus, of = Corpus(corpus_folder), weights(tmp_path)
+    model = AutoModelForCausalLM.from_pretrained(RunFolder(tmp_path).checkpoints()[-1].path).eval()
+    ids = corpus.train[0][None].long()
+    with torch.no_grad():
+        logits, h = model(ids).logits[0].double(), features(model, ids)[0].double()
+    seen, means = kept[0].seen > 0, kept[0].means.double()
+    assert 0 < int(seen.sum()) < len(means)
+    centre = means[seen].mean(0)
+    gain = of[GAIN].double()
+    assert (gain == gain[0]).all()
+    assert float(gain[0]) != 1
+    tau = float(gain[0]) * math.sqrt(16)
+    counts = corpus.train.counts.double() + 1
+    for token in (0, 5, 20):
+        direction = h[token] - h[token].mean()
+        direction /= direction.norm()
+        expected = torch.tensor(
+            [tau * float(direction @ _unit(means[c] - centre)) + math.log(counts[c] / counts.sum()) for c in range(300)]
+        )
+        apart = logits[token] - expected
+        assert float(apart.std()) < 0.02 * float(expected.std())  # ε of the norm, where features are still small
+
+
+def _unit(vector: Tensor) -> Tensor:
+    vector = vector - vector.mean()
+    return vector / vector.norm()
+
+
+def test_the_table_is_the_mean_of_directions_up_to_its_window_and_exponential_after() -> None:
+    model = build_model(build_config("gpt-neo", width=8, depth=1, vocabulary=3, positions=8, tied=False), seed=0)
+    rows = HEADS["class-means"](model, HeadInputs("class-means", None, 0, torch.ones(3)), torch.Generator())
+    assert isinstance(rows, MeanRows)
+    generator = torch.Generator().manual_seed(0)
+    expected, number = torch.zeros(8), 0
+    for _ in range(30):
+        some = torch.randn(10, 8, generator=generator)
+        rows.observe(some, torch.tensor([1] * 10))
+        rows.after_step(lambda tensor: tensor)
+        directions = torch.stack([_unit(one) for one in some])
+        expected = expected + (directions.sum(0) - 10 * expected) / (min(number, 100) + 10)
+        number += 10
+    torch.testing.assert_close(rows.means[1], expected, rtol=1e-4, atol=1e-6)
+    assert rows.seen.tolist() == [0, 300, 0]
+
+
+@pytest.mark.parametrize("family", ["gpt-neo", "gpt2", "llama", "pythia", "qwen3"])
+def test_the_last_norm_of_every_family_is_found(family: str) -> None:
+    config = build_config(family, width=32, depth=1, vocabulary=20, positions=8, tied=False, head_size=16)
+    model = build_model(config, seed=0)
+    norm = last_norm(model)
+    assert norm is not None
+    with torch.no_grad():
+        norm.weight.zero_()
+        if getattr(norm, "bias", None) is not None:
+            norm.bias.zero_()
+        assert not features(model, torch.arange(4)[None]).any()
+
+
+@pytest.mark.parametrize("head", BOTH)
+def test_other_initial_weights_keep_their_bits(head: str, corpus_folder: Path, tmp_path: Path) -> None:
+    for name in ("learned", head):
+        run(corpus_folder, tmp_path / name, head=name, tied=False, steps=1)
+    learned, other = (weights(tmp_path / name, first=True) for name in ("learned", head))
+    for name in (HEAD, GAIN, BIAS):
+        learned.pop(name), other.pop(name)
+    assert_same_bits(learned, other)
+
+
+def test_a_family_without_a_place_for_priors_is_refused(corpus_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="class-means keeps log π_c in the bias of the last norm, but llama has none"):
+        run(corpus_folder, tmp_path, head="class-means", tied=False, family="llama", head_size=16)
+    assert not RunFolder(tmp_path).exists()
+    run(corpus_folder, tmp_path / "sphere", head="sphere", tied=False, family="llama", head_size=16, steps=1)
+
+
+@pytest.mark.parametrize("head", BOTH)
+def test_tied_embeddings_are_refused(head: str, corpus_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"head: {head} is not the input embeddings, but tied is true"):
+        run(corpus_folder, tmp_path / "run", head=head)
+    assert not RunFolder(tmp_path / "run").exists()
