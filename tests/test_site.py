@@ -242,6 +242,7 @@ NOT_WRITTEN_HERE = {
     "<corpus>/lengths.npy",  # with document packing
     "<run>/measure/.state/<task>/<file>",  # of a measurement that was stopped
     "<run>/state/<step>.safetensors",  # of a training that was stopped
+    "<suite>/push.csv",  # of measurements with `--push`
     "<suite>/slurm/<file>",  # of a cluster
     "<suite>/logs/<run>.log",  # of a process of its own
     "<suite>/report.html",  # of a report, which takes its time: tests/report

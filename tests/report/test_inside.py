@@ -3,13 +3,12 @@
 from pathlib import Path
 
 import pytest
-from collapselab.report.view import View
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.records.tables import PUSH, PushRow
-from collapselab.report.data import Keys, lines, plain
+from collapselab.report.data import Keys, View, lines, plain
 from collapselab.report.figures.classes import class_frequencies
 from collapselab.report.figures.push import push
 from collapselab.report.provenance import corpus_of, provenance

@@ -19,7 +19,7 @@ TOYS = {name: entry(name, signs) for name, signs in {"within": "both", "floor": 
 
 @pytest.fixture(autouse=True)
 def toys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(INTERVENTIONS):
+    for name in reversed(list(INTERVENTIONS)):  # put back in reverse, so that their order stays
         monkeypatch.delitem(INTERVENTIONS, name)
     for name, toy in TOYS.items():
         monkeypatch.setitem(INTERVENTIONS, name, toy)

@@ -29,7 +29,7 @@ def planned(blocks: int = 100, block: int = 64, **values: object):
         ({"lr": 0.0}, "lr: 0.0 will not do"),
         ({"lr": float("nan")}, "lr: nan will not do"),
         ({"dropout": 1.0}, "dropout: 1.0 will not do"),
-        ({"optimizer": "lion"}, "optimizer: 'lion' will not do.*'adamw', 'adam' or 'sgd'"),
+        ({"optimizer": "lion"}, "optimizer: 'lion' will not do.*'adamw', 'adam', 'sgd' or 'coupled-adam'"),
         ({"epochs": 1.0, "steps": 5}, "epochs and steps are both given"),
         ({"batch": 4, "batch_tokens": 512}, "batch and batch_tokens are both given"),
         ({"seed": -1}, "seed: -1 will not do"),

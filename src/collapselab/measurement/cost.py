@@ -304,7 +304,8 @@ class _Sizes:
         rows = _pairs(self.kept, self.dim, beside=OUTPUT_PAIR_OPERATIONS)
         training = ranges * (tables * _pairs(self.kept, self.dim) + rows)
         validation = tables * _pairs(self.kept_validation, self.dim)
-        grams = 2 * kept * self.dim**2 * (2 * tables + labellings)  # of means and output rows; the covariance, read
+        # Of means and output rows; where there is a covariance, twice more: it is read, and that of all tokens is made.
+        grams = 2 * kept * self.dim**2 * (2 * tables + 2 * labellings)
         spectra = EIGEN_OPERATIONS * self.dim**3 * tables * (ranges + 1)
         return training + validation, grams + spectra
 
@@ -313,7 +314,7 @@ class _Sizes:
         kept = self.kept if self.job.kept_half is None else self.job.kept_half
         if self.options.bootstrap or self.options.shard_classes or not kept:
             return 0, 0
-        return _pairs(kept, self.dim), 6 * kept * self.dim**2 + EIGEN_OPERATIONS * self.dim**3
+        return _pairs(kept, self.dim), 8 * kept * self.dim**2 + EIGEN_OPERATIONS * self.dim**3
 
     def state(self) -> float:
         """Two savings and the finished file of the present pass, beside the finished file of the pass before."""

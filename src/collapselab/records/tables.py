@@ -100,6 +100,11 @@ class Row:
             cells = "neither" if self.value is None else f"{self.value} and {self.why!r}"
             raise ValueError(f"{self.metric} has a value or a reason why not; found {cells}.")
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What the row is about; no two rows of a table share it."""
+        return tuple(getattr(self, column) for column in RESULTS.key)
+
 
 @final
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ class Step:
         return min(at_most, max(32, math.isqrt(logits // 16)))
 
     def drawn(self, count: int, at_most: int) -> "Tensor":
-        """At most so many of the numbers below `count`, drawn without replacement, ascending."""
+        """At most this number of the numbers below `count`, drawn without replacement, ascending."""
         import torch
 
         if count <= at_most:
