@@ -23,7 +23,7 @@ from pydantic import JsonValue
 
 from collapselab.disk import is_locked, locked
 from collapselab.errors import DamagedError, RunError
-from collapselab.records.suite import CorpusOfRun, FailureRecord, JobsRecord, SuiteRecord
+from collapselab.records.suite import CorpusOfRun, FailureRecord, JobsRecord, Primary, SuiteRecord
 from collapselab.suite.plan import Entry
 from collapselab.suite.recipe import Suite, suite_from
 from collapselab.training.settings import resolved
@@ -47,6 +47,7 @@ class SuiteFolder:
     def begin(self, suite: Suite, *, accept_change: bool = False) -> None:
         """Write suite.json, or make sure that the one there is of the same recipe."""
         old = self.record()
+        primary = self._registered(old, suite)
         if old is not None:
             before = suite_from(old.recipe, name=old.name, scale=old.scale)  # with what later versions can be asked
             changes = _changes(_deciding(before), _deciding(suite))
@@ -58,9 +59,28 @@ class SuiteFolder:
                 )
         elif self.path.is_dir() and any(self.path.glob("[!.]*")) and not any(self.path.glob("*/run.json")):
             raise RunError(f"{self.path}: holds something else, and nothing is overwritten. Name another folder.")
-        record = SuiteRecord(name=suite.name, scale=suite.scale, recipe=suite.document)
+        record = SuiteRecord(
+            name=suite.name,
+            scale=suite.scale,
+            recipe=suite.document,
+            primary=primary,
+            primary_hash=None if primary is None else primary.hash,
+        )
         if record != old:
             record.write(self.path / "suite.json")
+
+    def _registered(self, old: SuiteRecord | None, suite: Suite) -> Primary | None:
+        """What is registered: the recipe's choice before the first run, and from then on what was there."""
+        if not any(self.path.glob("*/run.json")):
+            return suite.primary
+        registered = None if old is None else old.primary
+        if registered is not None and registered != suite.primary:
+            raise RunError(
+                f"{self.path}: its primary was registered before the first run (hash {registered.hash}), and the "
+                "recipe has another now. What effects are judged by cannot change once there are runs: put it back, or "
+                "name another folder with --out."
+            )
+        return registered
 
     def record(self) -> SuiteRecord | None:
         """suite.json, None where there is none."""

@@ -9,6 +9,7 @@ runs: [{width: 256, depth: 4, grid: {seed: [1, 2]}}]  # further ones; each may h
 checkpoints: [0, 0.5, 1]            # or log:20
 measure: {bins: 4}                  # options of `collapselab measure`
 resources: {gpus: 1, minutes: 600}  # of a cluster's job
+primary: {metrics: [cdnv_log], outcome: val_loss, smallest_effect: 0.02}   # registered before the first run
 small: {grid: {width: [64]}}        # what is different at --scale small
 """
 
@@ -24,8 +25,10 @@ from typing import final
 
 from pydantic import JsonValue
 
+from collapselab.core.metrics import METRICS
 from collapselab.errors import ConfigError, did_you_mean
 from collapselab.records.options import Options
+from collapselab.records.suite import Primary
 from collapselab.suite.recipe_sections import CorpusSpec, Measure, Resources, resolved_paths
 from collapselab.suite.recipe_text import (
     TEXT_BYTES,
@@ -39,7 +42,8 @@ from collapselab.suite.recipe_text import (
 from collapselab.training.settings import Settings, settings_from
 
 SECTIONS = (
-    "question", "corpus", "corpora", "base", "grid", "zip", "runs", "checkpoints", "measure", "resources", "small"
+    "question", "corpus", "corpora", "base", "grid", "zip", "runs", "checkpoints", "measure", "resources",
+    "primary", "small"
 )  # fmt: skip
 SCALES = ("full", "small")
 THE_CORPUS = "corpus"
@@ -67,6 +71,8 @@ class Suite:
     """The settings of each run, and the name of its corpus."""
     measure: Options
     resources: Resources
+    primary: Primary | None = None
+    """What its effects are judged by; None where the recipe says nothing of it."""
 
 
 def shipped() -> dict[str, str]:
@@ -172,7 +178,7 @@ class _Recipe:
         document = self.document | {"corpora": {name: spec.model_dump(mode="json") for name, spec in corpora.items()}}
         document.pop("corpus", None)
         resources = self.written.model(Resources, ("resources",), self.document.get("resources", {}), "a resource")
-        return Suite(name, scale, question, document, corpora, runs, self._measure(), resources)
+        return Suite(name, scale, question, document, corpora, runs, self._measure(), resources, self._primary())
 
     def _to_scale(self, scale: str) -> None:
         """Replace sections of the recipe by those in `small:`."""
@@ -319,3 +325,16 @@ class _Recipe:
             return Options(**options.model_dump())
         except ConfigError as error:
             return self.written.fail(("measure",), str(error))
+
+    def _primary(self) -> Primary | None:
+        if "primary" not in self.document:
+            return None
+        path = ("primary",)
+        primary = self.written.model(Primary, path, self.document["primary"], "a choice of primary")
+        for number, metric in enumerate(primary.metrics):
+            place = (*path, "metrics", number)
+            if metric not in METRICS:
+                self.written.fail(place, f"{short(metric)} is not a metric. {did_you_mean(metric, METRICS)}".rstrip())
+            if metric in primary.metrics[:number]:
+                self.written.fail(place, f"{metric} is there twice.")
+        return primary
