@@ -13,7 +13,7 @@ from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.corpus.storyworld.stories import stories
 from collapselab.models.build import build_config, build_model
-from collapselab.records.published import COLUMNS
+from collapselab.records.published_columns import FIRST
 
 ROOT = Path(__file__).parents[1]
 SMALL = "storyworld:stories=1500,validation=100"
@@ -61,9 +61,9 @@ def write_model(folder: Path) -> None:
 
 def write_published(path: Path) -> None:
     """A table with the columns of the published one, of nine models and made-up numbers."""
-    lines = [",".join(COLUMNS)]
+    lines = [",".join(FIRST.columns)]
     for seed in range(9):
-        cells = {column: str(1 + (7 * seed + 3 * place) % 11) for place, column in enumerate(COLUMNS)}
+        cells = {column: str(1 + (7 * seed + 3 * place) % 11) for place, column in enumerate(FIRST.columns)}
         lines.append(",".join((cells | {"model": f"02x0768_01d{seed}@0"}).values()))
     path.write_text("\n".join(lines))
 

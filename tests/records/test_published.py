@@ -3,14 +3,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from collapselab.core.metrics import METRICS
 from collapselab.errors import RunError
-from collapselab.records.published import COLUMNS, import_published
+from collapselab.records.published import import_published
+from collapselab.records.published_columns import FIRST, SECOND, TABLES
 from collapselab.records.tables import Row
 
 PUBLISHED = Path(__file__).parents[2].parent / "shared" / "reference" / "lc-2024_05_18.csv"
 needs_published = pytest.mark.skipif(not PUBLISHED.is_file(), reason="the published table is not beside this checkout")
 
-CELLS = dict.fromkeys(COLUMNS, "2.0") | {
+CELLS = dict.fromkeys(FIRST.columns, "2.0") | {
     "model": "02x0768_10L07@5",
     "n_params": "1000",
     "matches": "30",
@@ -18,6 +20,27 @@ CELLS = dict.fromkeys(COLUMNS, "2.0") | {
     "norms_log_std": "0.5",
     "norms_log_mean": "4",
 }
+
+SECOND_CELLS = dict.fromkeys(SECOND.columns, "4.0") | {
+    "model": "02x0768_10L07@5",
+    "n_params": "1000",
+    "val_loss": "2.0",
+    "val_acc": "2.0",
+    "perplex": "2.0",
+    "hits": "30",
+    "misses": "70",
+    "norms_mean": "8",
+    "norms_var": "4",
+    "norms_log_mean": "2",
+    "norms_log_var": "0.25",
+    "log_kern_mean": "-0.5",
+    "log_kern_var": "0.04",
+    "simcos_mean": "0.2",
+    "simcos_var": "0.01",
+    "interfere_mean": "-0.002",
+    "interfere_var": "474.1",
+}
+"""As in the published file: 16 columns that are read, and two that are not."""
 
 
 def write(path: Path, *tables: dict[str, str]) -> Path:
@@ -86,7 +109,7 @@ def test_a_wrong_cell_is_named(tmp_path: Path, change: dict[str, str], message: 
         import_published(write(tmp_path / "p.csv", CELLS | change))
 
 
-@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("column", FIRST.columns)
 def test_every_column_that_is_needed_is_missed(tmp_path: Path, column: str) -> None:
     cells = {name: text for name, text in CELLS.items() if name != column}
     with pytest.raises(RunError, match=f"no column '{column}'"):
@@ -142,3 +165,103 @@ def test_a_ratio_that_overflows_is_a_reason(tmp_path: Path) -> None:
     _, rows = import_published(write(tmp_path / "p.csv", CELLS | {"sims_std": "1e300", "sims_mean": "1e-300"}))
     assert value_of(rows, "duality_cos_cv").value is None
     assert "it is inf" in (value_of(rows, "duality_cos_cv").why or "")
+
+
+def test_the_second_table_is_recognised_by_its_header_and_has_its_own_metrics(tmp_path: Path) -> None:
+    runs, rows = import_published(write(tmp_path / "p.csv", SECOND_CELLS))
+    assert (runs[0]["run"], runs[0]["parameters"], runs[0]["val_loss"]) == ("02x0768_10L07", 1000, 2.0)
+    values = {row.metric: row.value for row in rows}
+    assert values == {
+        metric: pytest.approx(value)
+        for metric, value in {
+            "cdnv_k2": 4.0,
+            "norm_cv": 0.25,
+            "lognorm_mean": 2.0,
+            "lognorm_cv": 0.25,
+            "etf_error": 4.0,
+            "logdist_mean": -0.5,
+            "logdist_std": 0.2,
+            "logdist_cv": -0.4,
+            "duality_cos_mean": 0.2,
+            "duality_cos_std": 0.1,
+            "duality_cos_cv": 0.5,
+            "duality_error": 4.0,
+            "agreement": 0.3,
+        }.items()
+        if metric in METRICS
+    }
+    assert not any(row.metric.startswith("cosine") for row in rows)
+    assert value_of(rows, "agreement").tokens == 100
+
+
+def test_both_tables_read_the_first_lines_of_the_published_files_alike(tmp_path: Path) -> None:
+    """One model of the paper in both tables: what both have is the same to the precision they were computed in."""
+    first = {
+        "model": "01x0064_01L@0", "n_params": "3397440", "val_acc": "0.2653474864776747",
+        "val_loss": "3.890064477920532", "perplex": "48.914040297659625", "sims_mean": "0.1323722600936889",
+        "sims_std": "0.3060754239559173", "norms_log_mean": "4.007746696472168", "norms_log_std": "0.533332109451294",
+        "misses": "4553451", "matches": "160740", "cdnv_mean": "0.2170268595218658",
+        "interfere_mean": "0.0048541724681854", "interfere_std": "0.3552234470844269",
+        "log_dist_mean": "-0.1202841326594352", "log_dist_std": "0.3188208341598511",
+    }  # fmt: skip
+    second = {name: first[name] for name in ("model", "n_params", "val_acc", "val_loss", "perplex", "misses")} | {
+        "cdnv": "0.217026799917221", "norms_mean": "7.673639756024962", "norms_var": "3.6960838611008655",
+        "etf_error": "1.402278388312318", "log_kern_mean": "-0.2859084010124206", "log_kern_var": "0.092819906771183",
+        "dual_error": "1.4119267463684082", "simcos_mean": "0.1323722749948501", "simcos_var": "0.093682199716568",
+        "hits": "160740", "norms_log_mean": "2.0038733330729226", "norms_log_var": "0.07111078367084783",
+    }  # fmt: skip
+    values = [
+        {row.metric: row.value for row in import_published(write(tmp_path / f"{i}.csv", cells))[1]}
+        for i, cells in enumerate((first, second))
+    ]
+    both = values[0].keys() & values[1].keys()
+    assert both == {"cdnv_k2", "lognorm_cv", "duality_cos_mean", "duality_cos_std", "duality_cos_cv", "agreement"}
+    for metric in both:
+        assert values[0][metric] == pytest.approx(values[1][metric], rel=2e-5), metric
+    floor = (2 - 2 * (64 / 29232) ** 0.5) ** 0.5
+    assert floor < (values[1]["etf_error"] or 0) < 2**0.5
+
+
+def test_both_tables_together_have_centred_and_uncentred_distances(tmp_path: Path) -> None:
+    paths = write(tmp_path / "1.csv", CELLS | {"cdnv_mean": "nan"}), write(tmp_path / "2.csv", SECOND_CELLS)
+    runs, rows = import_published(*paths)
+    assert len(runs) == 1
+    assert {row.metric for row in rows} == {metric for table in TABLES for metric in table.sources}
+    assert (value_of(rows, "logdist_uncentred_cv").value, value_of(rows, "logdist_cv").value) == (1.0, -0.4)
+    assert value_of(rows, "lognorm_cv").value == 0.125, "of a metric that both have, the first table's"
+    assert value_of(rows, "cdnv_k2").value == 4.0, "or the second's, where the first has none"
+    assert len(rows) == len({row.metric for row in rows})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": "02x0768_10L08@5"}, "2.csv: no model 02x0768_10L07 at epoch 6, which .*1.csv has"),
+        ({"val_loss": "2.001"}, "2.csv: val_loss of 02x0768_10L07 at epoch 6 is 2.001, but 2.0 in"),
+        ({"n_params": "1001"}, "parameters of 02x0768_10L07 at epoch 6 is 1001, but 1000 in"),
+        ({"val_loss": ""}, "val_loss of 02x0768_10L07 at epoch 6 is None, but 2.0 in"),
+    ],
+)
+def test_tables_of_different_models_are_not_mixed(tmp_path: Path, change: dict[str, str], message: str) -> None:
+    paths = write(tmp_path / "1.csv", CELLS), write(tmp_path / "2.csv", SECOND_CELLS | change)
+    with pytest.raises(RunError, match=message):
+        import_published(*paths)
+
+
+def test_no_table_at_all_is_an_error() -> None:
+    with pytest.raises(RunError, match="no published table was given"):
+        import_published()
+
+
+def test_a_negative_variance_is_a_reason(tmp_path: Path) -> None:
+    _, rows = import_published(write(tmp_path / "p.csv", SECOND_CELLS | {"log_kern_var": "-0.04"}))
+    for metric in ("logdist_std", "logdist_cv"):
+        assert value_of(rows, metric).value is None
+        assert value_of(rows, metric).why == "log_kern_var is -0.04: no variance is negative."
+
+
+@pytest.mark.parametrize("column", SECOND.columns)
+def test_every_column_that_the_second_table_needs_is_missed(tmp_path: Path, column: str) -> None:
+    cells = {name: text for name, text in SECOND_CELLS.items() if name != column}
+    with pytest.raises(RunError, match=f"no column '{column}'"):
+        import_published(write(tmp_path / "p.csv", cells))

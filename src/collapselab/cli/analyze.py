@@ -13,28 +13,33 @@ from collapselab.cli.options import JsonOption
 
 def import_published(
     published: Annotated[
-        Path, typer.Argument(metavar="TABLE", help="The table of trained models published with Linguistic Collapse.")
+        list[Path],
+        typer.Argument(metavar="TABLE…", help="A table of trained models published with Linguistic Collapse, or both."),
     ],
     out: Annotated[Path, typer.Option(help="The folder that gets `runs.csv`, `results.csv` and their hashes.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Read the paper's published table into ours, so that it can be analysed and compared with a suite.
+    """Read the paper's published tables into ours, so that they can be analysed and compared with a suite.
 
     Example: `collapselab import lc-2024_05_18.csv --out published && collapselab analyze published`
+
+    Both tables, centred and uncentred distances together:
+    `collapselab import lc-2024_05_18.csv lc-2024_10_24.csv --out published`
     """
     from collapselab.disk import sha256
-    from collapselab.records.published import LEFT_OUT
-    from collapselab.records.published import import_published as read_published
+    from collapselab.records.published import merge, read_published
     from collapselab.records.tables import write_tables
 
-    runs, rows = read_published(published)
-    write_tables(out, {"runs": runs, "results": rows}, made_from=[(published.name, sha256(published))])
+    tables = [read_published(path) for path in published]
+    runs, rows = merge(tables)
+    write_tables(out, {"runs": runs, "results": rows}, made_from=[(path.name, sha256(path)) for path in published])
     missing = sum(row.value is None for row in rows)
-    facts = {"out": str(out), "models": len(runs), "values": len(rows) - missing, "missing": missing, "note": LEFT_OUT}
+    note = " ".join(dict.fromkeys(table.table.note for table in tables))
+    facts = {"out": str(out), "models": len(runs), "values": len(rows) - missing, "missing": missing, "note": note}
     if as_json:
         print(json.dumps(facts, ensure_ascii=False))
         return
-    print(f"{out}: {len(runs):,} models, {facts['values']:,} values, {missing:,} missing. {LEFT_OUT}")
+    print(f"{out}: {len(runs):,} models, {facts['values']:,} values, {missing:,} missing. {note}")
     print(f"Next: collapselab analyze {out}")
 
 

@@ -7,7 +7,7 @@
     facts.py          Facts: every fact of a result, with its type and its meaning
     suite.py          the records in a suite's folder
     tables.py         the tables of a suite by name and column;  table.py and csv_file.py read, check and write them
-    published.py      tables of other people
+    published.py      tables of other people (published_columns.py: which column is which metric)
 
 Training and measuring write records; suites, analysis and report read them. A field that is added later has a default,
 so that records of earlier versions open.

@@ -1,21 +1,23 @@
-"""The table of trained models that Wu and Papyan published with Linguistic Collapse, as our two tables.
+"""The tables of trained models that Wu and Papyan published with Linguistic Collapse, as our two tables.
 
 A model's name is `LLxDDDD_EEw[seed]@i`: depth, width, epochs the run was trained for, weight decay (`d` or `L`), an
 optional seed, and the 0-based index of the epoch whose checkpoint it is. The epoch, counted from 1, is our checkpoint.
 
-`dists_*` are left out: named distances, their mean is negative for many models. The published norms are squared, so
-`norm_cv` cannot be had; the variation of their logarithm is the same as that of the norm's.
+There are two such tables, with other columns for the same models (published_columns.py). Read together they are one:
+what the first lacks comes from the second.
 """
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import final
 
 from collapselab.core.metrics import METRICS
 from collapselab.errors import RunError
 from collapselab.records.csv_file import parse_table, read_bytes, require_columns, shown
+from collapselab.records.published_columns import OUTCOMES, PublishedTable, Source, recognise
 from collapselab.records.table import LARGEST
 from collapselab.records.tables import Row, Run
 
@@ -26,52 +28,37 @@ NAME = re.compile(
 DECAYS = {"d": 5e-4, "L": 0.1}
 LEARNING_RATE = 5e-5
 """Of every model, by the paper; the table does not say."""
-LEFT_OUT = "dists_mean and dists_std are left out: they are not distances (many of the means are negative)."
-OUTCOMES = {"val_loss": "val_loss", "val_accuracy": "val_acc", "perplexity": "perplex"}
+SAME = 1e-4
+"""Relative: an outcome that differs by less in two tables is the same; the published ones agree in every digit."""
 
 
+@final
 @dataclass(frozen=True)
-class _Source:
-    """A metric of the catalogue as a function of published columns."""
+class Published:
+    """What was read of one published table."""
 
-    columns: tuple[str, ...]
-    value: Callable[..., float]
-
-
-def _column(name: str) -> _Source:
-    return _Source((name,), lambda value: value)
+    path: Path
+    table: PublishedTable
+    runs: dict[tuple[str, str], Run]
+    rows: list[Row]
 
 
-def _ratio(above: str, below: str) -> _Source:
-    return _Source((above, below), lambda a, b: a / b)
-
-
-SOURCES: Mapping[str, _Source] = {
-    "cdnv_k2": _column("cdnv_mean"),
-    "lognorm_cv": _ratio("norms_log_std", "norms_log_mean"),
-    "cosine_mean": _column("interfere_mean"),
-    "cosine_std": _column("interfere_std"),
-    "cosine_cv": _ratio("interfere_std", "interfere_mean"),
-    "logdist_uncentred_mean": _column("log_dist_mean"),
-    "logdist_uncentred_std": _column("log_dist_std"),
-    "logdist_uncentred_cv": _ratio("log_dist_std", "log_dist_mean"),
-    "duality_cos_mean": _column("sims_mean"),
-    "duality_cos_std": _column("sims_std"),
-    "duality_cos_cv": _ratio("sims_std", "sims_mean"),
-    "agreement": _Source(("matches", "misses"), lambda matches, misses: matches / (matches + misses)),
-}
-COLUMNS = ("model", "n_params", *OUTCOMES.values(), *dict.fromkeys(c for s in SOURCES.values() for c in s.columns))
-
-
-def import_published(csv: str | Path) -> tuple[list[Run], list[Row]]:
+def import_published(*csvs: str | Path) -> tuple[list[Run], list[Row]]:
     """The published models as rows of `runs.csv` and `results.csv`.
 
     A cell that is empty or not finite leaves a reason and no number. A column that is missing, a name that does not
-    parse and a model that is there twice are errors.
+    parse and a model that is there twice are errors. Of several tables, a metric comes from the first that has it; they
+    have to be about the same models.
     """
+    return merge([read_published(csv) for csv in csvs])
+
+
+def read_published(csv: str | Path) -> Published:
+    """One of the published tables; which of them it is, its header says."""
     path = Path(csv)
     header, lines = parse_table(read_bytes(path), path)
-    require_columns(path, header, COLUMNS)
+    table = recognise(header)
+    require_columns(path, header, table.columns)
     runs: dict[tuple[str, str], Run] = {}
     rows: list[Row] = []
     for number, line in lines:
@@ -81,8 +68,52 @@ def import_published(csv: str | Path) -> tuple[list[Run], list[Row]]:
         if key in runs:
             raise RunError(f"{path}, line {number}: {cells['model']} is there twice. Each model may be there once.")
         runs[key] = run
-        rows += [_row(f"{path}, line {number}", run, metric, source, cells) for metric, source in SOURCES.items()]
-    return list(runs.values()), rows
+        rows += [_row(f"{path}, line {number}", run, metric, source, cells) for metric, source in table.sources.items()]
+    return Published(path, table, runs, rows)
+
+
+def merge(tables: Sequence[Published]) -> tuple[list[Run], list[Row]]:
+    """The models of several published tables with the metrics of all, in the order of the first."""
+    if not tables:
+        raise RunError("no published table was given. Name one, or both.")
+    first, *others = tables
+    rows = {(row.run, row.checkpoint, row.metric): row for row in first.rows}
+    for other in others:
+        _check_same_models(first, other)
+        for row in other.rows:
+            key = (row.run, row.checkpoint, row.metric)
+            if key not in rows or rows[key].value is None:
+                rows[key] = row
+    place = {key: number for number, key in enumerate(first.runs)}
+    return list(first.runs.values()), sorted(rows.values(), key=lambda row: place[row.run, row.checkpoint])
+
+
+def _check_same_models(first: Published, other: Published) -> None:
+    if strangers := first.runs.keys() ^ other.runs.keys():
+        run, checkpoint = min(strangers)
+        has, lacks = (first, other) if (run, checkpoint) in first.runs else (other, first)
+        raise RunError(
+            f"{lacks.path}: no model {run} at epoch {checkpoint}, which {has.path} has. Import tables of other models "
+            "into folders of their own."
+        )
+    for key, model in first.runs.items():
+        found, expected = _outcomes(other.runs[key]), _outcomes(model)
+        for column, a in expected.items():
+            b = found[column]
+            if (a is None) != (b is None) or (a is not None and b is not None and not math.isclose(a, b, rel_tol=SAME)):
+                raise RunError(
+                    f"{other.path}: {column} of {key[0]} at epoch {key[1]} is {b}, but {a} in {first.path}. Import "
+                    "tables of other models into folders of their own."
+                )
+
+
+def _outcomes(run: Run) -> dict[str, float | None]:
+    return {
+        "parameters": run["parameters"],
+        "val_loss": run["val_loss"],
+        "val_accuracy": run["val_accuracy"],
+        "perplexity": run["perplexity"],
+    }
 
 
 def _run(where: str, cells: Mapping[str, str]) -> Run:
@@ -115,7 +146,7 @@ def _run(where: str, cells: Mapping[str, str]) -> Run:
     }
 
 
-def _row(where: str, run: Run, metric: str, source: _Source, cells: Mapping[str, str]) -> Row:
+def _row(where: str, run: Run, metric: str, source: Source, cells: Mapping[str, str]) -> Row:
     inputs = [_number(where, cells, column) for column in source.columns]
     bad = [column for column, number in zip(source.columns, inputs, strict=True) if not math.isfinite(number)]
     value, why = (None, _reason(cells, bad)) if bad else _value(source, inputs)
@@ -130,10 +161,12 @@ def _row(where: str, run: Run, metric: str, source: _Source, cells: Mapping[str,
         raise RunError(f"{where}: {metric}, from {' and '.join(source.columns)}: {error}") from error
 
 
-def _value(source: _Source, inputs: list[float]) -> tuple[float | None, str | None]:
+def _value(source: Source, inputs: list[float]) -> tuple[float | None, str | None]:
     """The metric, or the reason why there is none."""
     try:
         value = source.value(*inputs)
+    except ValueError:
+        return None, f"{source.columns[0]} is {inputs[0]:g}: no variance is negative."
     except ZeroDivisionError:
         return None, f"{' and '.join(source.columns)} have no ratio: division by zero."
     if not math.isfinite(value):
