@@ -11,15 +11,14 @@ from pydantic import JsonValue
 
 from collapselab.errors import DamagedError, RunError
 from collapselab.models.build import build_config, build_model
-from collapselab.records.run import (
+from collapselab.records.run import RunFolder, checkpoint_at
+from collapselab.records.run_documents import (
     BuiltModel,
     CheckpointRecord,
     PlannedRun,
     Provenance,
-    RunFolder,
     RunRecord,
     TrainedOn,
-    checkpoint_at,
     identity,
 )
 

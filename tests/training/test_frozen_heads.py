@@ -14,7 +14,8 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError
-from collapselab.records.run import RunFolder, identity
+from collapselab.records.run import RunFolder
+from collapselab.records.run_documents import identity
 from collapselab.suite.plan import run_name
 from collapselab.training.heads import HEADS
 from collapselab.training.heads.donor import permutation_within_bins

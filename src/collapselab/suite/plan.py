@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from collapselab.errors import ConfigError, ModelError
 from collapselab.records.options import Options
-from collapselab.records.run import identity
+from collapselab.records.run_documents import identity
 from collapselab.suite.corpora import CorpusFacts
 from collapselab.suite.recipe import Suite
 from collapselab.training.heads.check import check_head

@@ -9,7 +9,8 @@ from pydantic import JsonValue
 from collapselab.errors import DamagedError
 from collapselab.records.measurement import Result
 from collapselab.records.options import Options
-from collapselab.records.run import Checkpoint, LogEntry, RunFolder, log_entry
+from collapselab.records.run import Checkpoint, RunFolder
+from collapselab.records.run_documents import LogEntry, log_entry
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.plan import Entry
 

@@ -15,7 +15,8 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.errors import Interrupted, RunError
 from collapselab.models.scores import Scores, split_scores
 from collapselab.progress import Advance
-from collapselab.records.run import CheckpointRecord, RunFolder, StepEntry
+from collapselab.records.run import RunFolder
+from collapselab.records.run_documents import CheckpointRecord, StepEntry
 from collapselab.signals import StopRequest
 from collapselab.training.trainer import LanguageTrainer, seed_step
 
