@@ -44,7 +44,9 @@ def test_names_in_tables_are_shown_as_they_are(tag: str) -> None:
     run = {"run": f"run{tag}", "stage": "done", "parameters": 1, "batch": 1, "steps": 1, "tokens": 1, "flops": 1.0,
            "disk_bytes": 1, "checkpoints": [tag], "seconds": None}  # fmt: skip
     total = {"runs": 1, "done": 1, "checkpoints": 1, "tokens": 1, "flops": 1.0, "disk_bytes": 1, "seconds_left": None}
-    console.print(plan_table({"runs": [run], "total": total, "warnings": [tag], "impossible": [tag]}))
+    console.print(
+        plan_table({"runs": [run], "total": total, "warnings": [tag], "impossible": [tag], "comparison": None})
+    )
     text = console.export_text()
     assert text.count(f"run{tag}") == 2
     assert f"because {tag}" in text

@@ -74,6 +74,32 @@ def test_every_recipe_can_be_planned(name: str, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists(), "planning makes nothing"
 
 
+def test_plan_prints_pairs_power_and_the_smallest_p(tmp_path: Path) -> None:
+    compared = said("plan", "push", "--no-timing", "--out", tmp_path / "out")["comparison"]
+    assert (compared["pairs"], compared["properties"], compared["control"]) == (8, 5, "none")
+    assert (compared["smallest_p"], compared["survives_holm"]) == (2 / 2**8, True)
+    assert [row["pairs_at_5_percent"] for row in compared["power"]] == [34, 16, 10, 6, 5, 4]
+    text = " ".join(invoked("plan", "push", "--no-timing", "--out", tmp_path / "out").stdout.split())
+    assert "9 arms × 8 seeds: 72 pairs with the control. Arms: none, within:+0.1," in text
+    assert "1 10 16 11 68% 64%" in text
+    assert "p of 8 pairs with their signs flipped is 0.0078: it survives Holm's adjustment over 5" in text
+    small = " ".join(
+        invoked("plan", "push", "--scale", "small", "--no-timing", "--out", tmp_path / "out").stdout.split()
+    )
+    assert "is 0.25: it does not survive (8 pairs would) Holm's" in small
+    assert said("plan", "demo", "--no-timing", "--out", tmp_path / "out")["comparison"] is None
+
+
+@pytest.mark.parametrize("name", ["push", "dose", "heads", "coupling", "factorial", "rivals"])
+def test_recipes_of_interventions_have_a_control_and_the_seeds_that_they_register(name: str, tmp_path: Path) -> None:
+    for scale in ("full", "small"):
+        facts = said("plan", name, "--scale", scale, "--no-timing", "--out", tmp_path / "out")
+        assert not facts["impossible"]
+        assert not facts["warnings"]
+        assert facts["comparison"]["control"] == "none"
+        assert facts["comparison"]["survives_holm"] == (scale == "full")
+
+
 def test_plan_says_what_is_done_and_how_long_the_rest_takes(place: Path) -> None:
     facts = said("plan", place / "tiny.yaml", "--out", place / "suite")
     assert [run["stage"] for run in facts["runs"]] == ["done", "failed"]

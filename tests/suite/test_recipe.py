@@ -245,12 +245,13 @@ def test_the_recipe_of_the_documents_is_one() -> None:
     assert len(parse_suite(text, name="documents").runs) == 6
     assert len(parse_suite(text, name="documents", scale="small").runs) == 3
     module = textwrap.dedent((spec.__doc__ or "").split("\n\n", 1)[1])
-    assert len(parse_suite(module, name="module").runs) == 10
+    assert len(parse_suite(module, name="module").runs) == 30
 
 
 def test_the_recipes_of_the_documents_are_shipped() -> None:
     assert set(shipped()) == {
-        "demo", "init", "scale", "epochs", "seeds", "regularize", "hyper", "architectures", "corpora", "paper"
+        "demo", "init", "scale", "epochs", "seeds", "regularize", "hyper", "architectures", "corpora", "paper",
+        "push", "dose", "heads", "coupling", "factorial", "rivals",
     }  # fmt: skip
 
 

@@ -39,11 +39,20 @@ def parsed(*texts: str) -> list[Dose]:
         ("within:0", Dose("within", 0.0)),
         ("floor:0.3", Dose("floor", 0.3)),
         ("loosen:0.3", Dose("loosen", -0.3)),
+        ("floor:+0.3", Dose("floor", 0.3)),
+        ("loosen:-0.3", Dose("loosen", -0.3)),
     ],
 )
 def test_a_text_is_a_dose(text: str, dose: Dose) -> None:
     assert parsed(text) == [dose]
     assert parsed(str(dose)) == [dose]
+
+
+def test_a_sign_that_says_nothing_is_left_out_of_the_one_form() -> None:
+    assert [str(dose) for text in ("floor:+0.3:sham", "loosen:-0.3@0-0.5") for dose in parsed(text)] == [
+        "floor:0.3:sham",
+        "loosen:0.3@0-0.5",
+    ]
 
 
 @given(
@@ -65,8 +74,8 @@ def test_the_text_of_a_dose_gives_the_same_dose(dose: float, sham: bool, window:
         (["zzz:+0.1"], "zzz is not an intervention. There are within, floor, loosen\\."),
         (["within:0.1"], "within:0.1 has no sign. Both exist: write within:\\+0.1 or within:-0.1"),
         (["within:0.1:sham@0-0.5"], "write within:\\+0.1:sham@0-0.5 or within:-0.1:sham@0-0.5"),
-        (["floor:+0.1"], "floor:\\+0.1 has a sign, but floor acts in one direction. Write floor:0.1"),
-        (["loosen:-0.1"], "loosen:-0.1 has a sign, but loosen acts in one direction. Write loosen:0.1"),
+        (["floor:-0.1"], "floor:-0.1 has a -, but floor acts in one direction. Write floor:0.1"),
+        (["loosen:+0.1"], "loosen:\\+0.1 has a \\+, but loosen acts in one direction. Write loosen:0.1"),
         (["within:+0.1@0.5-1.5"], "within:\\+0.1@0.5-1.5 has no window.*0 to 1"),
         (["within:+0.1@0.5-0.5"], "has no window"),
         (["within:+0.1@0.7-0.2"], "has no window"),

@@ -135,8 +135,8 @@ def _totals(processes: int) -> list[Callable[[Tensor], Tensor]]:
         ("withn:+0.1", "withn is not an intervention. Did you mean within\\?"),
         ("uniform_mean:+0.1", "Did you mean uniform_means\\?"),
         ("within:0.1", "within:0.1 has no sign. Both exist: write within:\\+0.1 or within:-0.1"),
-        ("floor:-0.1", "floor:-0.1 has a sign, but floor acts in one direction. Write floor:0.1"),
-        ("noise:+0.1:sham", "has a sign, but noise acts in one direction"),
+        ("floor:-0.1", "floor:-0.1 has a -, but floor acts in one direction. Write floor:0.1"),
+        ("noise:-0.1:sham", "has a -, but noise acts in one direction"),
         ("dual:+0.1@0.5", "is not NAME:DOSE"),
         (
             "zzz:1",

@@ -16,6 +16,7 @@ from collapselab.errors import ConfigError, ModelError
 from collapselab.records.options import Options
 from collapselab.records.run_documents import identity
 from collapselab.suite.corpora import CorpusFacts
+from collapselab.suite.power import Comparison, comparison, comparison_warnings
 from collapselab.suite.recipe import Suite
 from collapselab.training.heads.check import check_head
 from collapselab.training.interventions.dose import parse_doses
@@ -98,6 +99,8 @@ class SuitePlan:
     warnings: list[str] = field(default_factory=list)
     impossible: list[str] = field(default_factory=list)
     """Runs that cannot be made, with the reason."""
+    compared: Comparison | None = None
+    """The pairs that its arms make; None where it has none."""
 
 
 def plan_suite(
@@ -125,7 +128,9 @@ def plan_suite(
     if same > 3:
         warnings.append(f"{same - 3:,} more runs are the same as one before.")
     runs = list(entries.values())
-    return SuitePlan(runs, [*warnings, *_short_trainings(runs), *_uneven_shares(runs, suite)], impossible)
+    compared = comparison(suite)
+    warnings += [*comparison_warnings(suite, compared), *_short_trainings(runs), *_uneven_shares(runs, suite)]
+    return SuitePlan(runs, warnings, impossible, compared)
 
 
 def run_name(settings: Settings, corpus_key: str) -> str:

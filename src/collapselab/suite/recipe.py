@@ -5,6 +5,7 @@ corpus: corpora/storyworld          # a folder, or {source: storyworld, tokenize
 base: {lr: 2e-3, epochs: 2}         # settings of every run, those of `collapselab train`
 grid: {width: [64, 128], depth: [1, 2]}     # all combinations
 zip: {epochs: [1, 10], checkpoints: ["0", "0,6"]}     # side by side, each line with every combination of the grid
+arms: [none, "within:+0.1", {label_smoothing: 0.1}]   # each with every run of the recipe: see arms.py
 runs: [{width: 256, depth: 4, grid: {seed: [1, 2]}}]  # further ones; each may have a grid and a zip of its own
 checkpoints: [0, 0.5, 1]            # or log:20
 measure: {bins: 4}                  # options of `collapselab measure`
@@ -29,6 +30,7 @@ from collapselab.core.metrics import METRICS
 from collapselab.errors import ConfigError, did_you_mean
 from collapselab.records.options import Options
 from collapselab.records.suite import Primary
+from collapselab.suite.arms import Arm, parse_arms
 from collapselab.suite.recipe_sections import CorpusSpec, Measure, Resources, resolved_paths
 from collapselab.suite.recipe_text import (
     TEXT_BYTES,
@@ -42,7 +44,7 @@ from collapselab.suite.recipe_text import (
 from collapselab.training.settings import Settings, settings_from
 
 SECTIONS = (
-    "question", "corpus", "corpora", "base", "grid", "zip", "runs", "checkpoints", "measure", "resources",
+    "question", "corpus", "corpora", "base", "grid", "zip", "arms", "runs", "checkpoints", "measure", "resources",
     "primary", "small"
 )  # fmt: skip
 SCALES = ("full", "small")
@@ -72,7 +74,9 @@ class Suite:
     measure: Options
     resources: Resources
     primary: Primary | None = None
-    """What its effects are judged by; None where the recipe says nothing of it."""
+    """What its effects are judged by; None where the recipe has neither arms nor a primary."""
+    arms: tuple[Arm, ...] = ()
+    """What its runs of one seed differ in; empty where the recipe names none."""
 
 
 def shipped() -> dict[str, str]:
@@ -174,11 +178,16 @@ class _Recipe:
             name: resolved_paths(spec, beside) if beside or not merged else spec
             for name, spec in self._corpora().items()
         }
-        runs = list(self._runs(corpora))
+        arms = self._arms(corpora)
+        runs = list(self._runs(corpora, arms or (Arm({}),)))
+        primary = self._primary()
         document = self.document | {"corpora": {name: spec.model_dump(mode="json") for name, spec in corpora.items()}}
         document.pop("corpus", None)
+        if primary is not None:
+            document["primary"] = primary.model_dump(mode="json")
         resources = self.written.model(Resources, ("resources",), self.document.get("resources", {}), "a resource")
-        return Suite(name, scale, question, document, corpora, runs, self._measure(), resources, self._primary())
+        measure = self._measure()
+        return Suite(name, scale, question, document, corpora, runs, measure, resources, primary, arms)
 
     def _to_scale(self, scale: str) -> None:
         """Replace sections of the recipe by those in `small:`."""
@@ -218,7 +227,16 @@ class _Recipe:
             self.written.fail(path, "a corpus is a folder, or has a source.")
         return corpus
 
-    def _runs(self, corpora: dict[str, CorpusSpec]) -> Iterator[tuple[Settings, str]]:
+    def _arms(self, corpora: dict[str, CorpusSpec]) -> tuple[Arm, ...]:
+        if "arms" not in self.document:
+            return ()
+        return parse_arms(
+            self.written,
+            self.document["arms"],
+            lambda path, name, value: self._setting(path, name, value, corpora),
+        )
+
+    def _runs(self, corpora: dict[str, CorpusSpec], arms: tuple[Arm, ...]) -> Iterator[tuple[Settings, str]]:
         base = self._settings(("base",), self.document.get("base", {}), corpora)
         if "checkpoints" in self.document:
             base["checkpoints"] = self._checkpoints(self.document["checkpoints"])
@@ -233,9 +251,23 @@ class _Recipe:
             run = self.written.mapping(path, entry)
             own = {key: value for key, value in run.items() if key not in ("grid", "zip")}
             grids.append(self._grid(path, run, base | self._settings(path, own, corpora), corpora))
+        self._check_arms(arms, grids)
         for grid in grids:
             for values in grid.combinations():
-                yield self._run(grid.path, values, corpora)
+                for arm in arms:
+                    yield self._run(grid.path, values | arm.settings, corpora)
+
+    def _check_arms(self, arms: tuple[Arm, ...], grids: "list[_Grid]") -> None:
+        """Refuse an arm that would undo what an axis varies, and penalties that not all arms have alike."""
+        axes = {name for grid in grids for name in (*grid.axes, *grid.zipped)}
+        for number, arm in enumerate(arms):
+            for name in axes & arm.settings.keys():
+                self.written.fail(("arms", number), f"{arm.name} sets {name}, which the grid varies. Leave one out.")
+            if "intervene" in arm.settings and any("intervene" in grid.base for grid in grids):
+                self.written.fail(
+                    ("arms", number), f"{arm.name} has doses, and so have the runs that it is for. Leave out theirs."
+                )
+        self._count_runs(("arms",), (len(arms) - 1) * self._runs_counted)
 
     def _grid(self, path: Place, holder: Section, base: Section, corpora: dict[str, CorpusSpec]) -> "_Grid":
         axes = self._axes((*path, "grid"), holder, corpora)
@@ -327,10 +359,10 @@ class _Recipe:
             return self.written.fail(("measure",), str(error))
 
     def _primary(self) -> Primary | None:
-        if "primary" not in self.document:
+        if not {"primary", "arms"} & self.document.keys():
             return None
         path = ("primary",)
-        primary = self.written.model(Primary, path, self.document["primary"], "a choice of primary")
+        primary = self.written.model(Primary, path, self.document.get("primary", {}), "a choice of primary")
         for number, metric in enumerate(primary.metrics):
             place = (*path, "metrics", number)
             if metric not in METRICS:

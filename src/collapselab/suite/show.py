@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypedDict
+from dataclasses import asdict
+from typing import Any, TypedDict
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -56,6 +57,8 @@ class PlanFacts(TypedDict):
     total: TotalFacts
     warnings: list[str]
     impossible: list[str]
+    comparison: dict[str, Any] | None
+    """A `Comparison`."""
 
 
 def plan_facts(planned: SuitePlan, states: list[State], options: Options, pace: Pace | None) -> PlanFacts:
@@ -70,7 +73,13 @@ def plan_facts(planned: SuitePlan, states: list[State], options: Options, pace: 
         "disk_bytes": sum(run["disk_bytes"] for run in runs),
         "seconds_left": None if pace is None else sum(run["seconds"] or 0 for run in runs if run["stage"] != "done"),
     }
-    return {"runs": runs, "total": total, "warnings": planned.warnings, "impossible": planned.impossible}
+    return {
+        "runs": runs,
+        "total": total,
+        "warnings": planned.warnings,
+        "impossible": planned.impossible,
+        "comparison": None if planned.compared is None else asdict(planned.compared),
+    }
 
 
 def _entry_facts(entry: Entry, state: State, options: Options, pace: Pace | None) -> RunFacts:
@@ -111,9 +120,36 @@ def plan_table(facts: PlanFacts, *, every: bool = False) -> RenderableType:
         f"[bold]{total['runs']:,} runs{done}[/bold], {total['checkpoints']:,} checkpoints: {amount(total['tokens'])} "
         f"tokens, {amount(total['flops'])} FLOPs, {size(total['disk_bytes'])} of disk{left}"
     )
+    if facts["comparison"] is not None:
+        parts += _comparison_parts(facts["comparison"])
     parts += [f"[yellow]{escape(warning)}[/yellow]" for warning in facts["warnings"]]
     parts += [f"[red]{escape(reason)}[/red]" for reason in facts["impossible"]]
     return Group(*parts)
+
+
+def _comparison_parts(compared: dict[str, Any]) -> list[RenderableType]:
+    """The pairs of a suite of arms, what they can show, and the smallest p that they can reach."""
+    pairs, arms = compared["pairs"], compared["arms"]
+    cells = f" in each of {compared['cells']} cells" if compared["cells"] > 1 else ""
+    others = len(arms) - (compared["control"] is not None)
+    table = Table(box=None, header_style="bold")
+    columns = ("effect (d/s)", "pairs at 0.05", "at 0.01", "equivalence", f"power of {pairs} pairs", "of equivalence")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for row in compared["power"]:
+        needed = (row["pairs_at_5_percent"], row["pairs_at_1_percent"], row["pairs_for_equivalence"])
+        found = (row["power"], row["power_of_equivalence"])
+        shares = ("–" if power is None else f"{power:.0%}" for power in found)
+        table.add_row(f"{row['effect']:g}", *map(str, needed), *shares)
+    holm = "survives" if compared["survives_holm"] else f"does not survive ({compared['fewest_pairs']} pairs would)"
+    return [
+        f"[bold]{others} arms × {pairs} seeds{cells}[/bold]: {others * pairs * compared['cells']:,} pairs with the "
+        f"control. Arms: {escape(', '.join(arms))}",
+        "Pairs that find an effect of d/s standard deviations in 80 of 100 suites, and what these pairs find:",
+        table,
+        f"The smallest p of {pairs} pairs with their signs flipped is {compared['smallest_p']:.2g}: it {holm} Holm's "
+        f"adjustment over {compared['properties']} primary properties at 0.05.",
+    ]
 
 
 def status_table(states: list[State], *, every: bool = False) -> RenderableType:

@@ -98,8 +98,8 @@ def _signed(text: str, name: str, sign: str, size: float) -> float:
         if not sign and size:
             raise ConfigError(f"intervene: {text} has no sign. Both exist: write {name}:+{rest} or {name}:-{rest}.")
         return -size if sign == "-" else size
-    if sign:
-        raise ConfigError(f"intervene: {text} has a sign, but {name} acts in one direction. Write {name}:{rest}.")
+    if sign and sign != signs:
+        raise ConfigError(f"intervene: {text} has a {sign}, but {name} acts in one direction. Write {name}:{rest}.")
     return -size if signs == "-" and size else size
 
 

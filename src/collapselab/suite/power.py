@@ -1,0 +1,171 @@
+"""How many pairs an effect needs, and what a number of pairs can show.
+
+A pair is a run of an arm and the run of its control with the same seed. With n pairs whose differences have standard
+deviation σ and are found to have s, √n d̄/s has a noncentral t distribution with n - 1 degrees of freedom.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, final
+
+from collapselab.suite.recipe import Suite
+
+if TYPE_CHECKING:
+    import numpy as np
+
+POWER = 0.8
+EFFECTS = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+"""Sizes of effects that a plan shows: mean difference over standard deviation of the differences."""
+
+SEEDS = {"seed": 0, "data_seed": None}
+MOST_PAIRS = 10_000
+ALPHA = 0.05
+
+
+@final
+@dataclass(frozen=True)
+class Comparison:
+    """The pairs of a suite of arms, and what they can show."""
+
+    arms: list[str]
+    control: str | None
+    """None where no arm is the control."""
+    pairs: int
+    """Seeds of each arm; of the fewest where cells differ."""
+    cells: int
+    """Combinations of settings other than arm and seed, each compared by itself."""
+    properties: int
+    """Primary metrics, over which p values are adjusted."""
+    smallest_p: float
+    survives_holm: bool
+    fewest_pairs: int
+    """That survive."""
+    power: list["Planned"]
+
+
+def comparison(suite: Suite) -> Comparison | None:
+    """What the arms of a suite can show; None where it has none."""
+    if not suite.arms or suite.primary is None:
+        return None
+    runs = suite.runs[:: len(suite.arms)]  # those of the first arm: the others have the same seeds
+    seeds = Counter((corpus, settings.model_copy(update=SEEDS)) for settings, corpus in set(runs))
+    pairs, properties = min(seeds.values()), len(suite.primary.metrics)
+    return Comparison(
+        [arm.name for arm in suite.arms],
+        next((arm.name for arm in suite.arms if arm.is_control), None),
+        pairs,
+        len(seeds),
+        properties,
+        smallest_p(pairs),
+        survives_holm(pairs, properties),
+        fewest_pairs(properties),
+        planned_power(pairs),
+    )
+
+
+def comparison_warnings(suite: Suite, compared: Comparison | None) -> list[str]:
+    """What to know of the arms before they are trained."""
+    if compared is None or suite.primary is None:
+        return []
+    warnings = []
+    if compared.control is None:
+        warnings.append("no arm is the control: effects are differences from `none`. Add it to arms.")
+    if compared.pairs < 2:
+        warnings.append("each arm has one seed: differences of one pair have no spread. Add seeds to the grid.")
+    if suite.primary.seeds not in (None, compared.pairs):
+        warnings.append(f"primary says {suite.primary.seeds} seeds, but each arm has {compared.pairs}.")
+    return warnings
+
+
+@final
+@dataclass(frozen=True)
+class Planned:
+    """What one size of effect needs, and the power that a suite's pairs have for it."""
+
+    effect: float
+    """d/s; for equivalence, the margin over s."""
+    pairs_at_5_percent: int
+    pairs_at_1_percent: int
+    pairs_for_equivalence: int
+    power: float | None
+    """Of the suite's pairs at 0.05; None where there are fewer than two."""
+    power_of_equivalence: float | None
+
+
+def planned_power(pairs: int) -> list[Planned]:
+    """What a suite of this number of pairs can show, for each size of effect."""
+    return [
+        Planned(
+            effect,
+            pairs_needed(paired_power, effect),
+            pairs_needed(partial(paired_power, alpha=0.01), effect),
+            pairs_needed(equivalence_power, effect),
+            paired_power(pairs, effect) if pairs > 1 else None,
+            equivalence_power(pairs, effect) if pairs > 1 else None,
+        )
+        for effect in EFFECTS
+    ]
+
+
+def paired_power(pairs: int, effect: float, *, alpha: float = ALPHA) -> float:
+    """The probability that a paired t test in both directions finds a difference of `effect` standard deviations.
+
+        P = E[Φ(√n effect - t u) + Φ(-√n effect - t u)],    u = s/σ
+
+    It is the noncentral t distribution, whose implementation in scipy gives nan where the centre is large.
+    """
+    from scipy.stats import norm, t
+
+    limit, centre = t.ppf(1 - alpha / 2, pairs - 1), math.sqrt(pairs) * effect
+    return _expected(lambda u: norm.cdf(centre - limit * u) + norm.cdf(-centre - limit * u), pairs - 1)
+
+
+def equivalence_power(pairs: int, margin: float, *, alpha: float = ALPHA) -> float:
+    """The probability that two one-sided tests find no difference as large as `margin`, where there is none at all.
+
+        P = E[max(0, 2Φ(√n margin - t u) - 1)],    since both reject where |d̄| < margin - t s/√n
+
+    Schuirmann (1987), doi:10.1007/BF01068419.
+    """
+    from scipy.stats import norm, t
+
+    limit, centre = t.ppf(1 - alpha, pairs - 1), math.sqrt(pairs) * margin
+    return _expected(lambda u: (2 * norm.cdf(centre - limit * u) - 1).clip(min=0), pairs - 1)
+
+
+def _expected(function: "Callable[[np.ndarray], np.ndarray]", freedom: int) -> float:
+    """The mean of a function of u = s/σ, the root of χ² over its degrees of freedom: over 10,000 equal shares of u."""
+    import numpy as np
+    from scipy.stats import chi
+
+    shares = (np.arange(10_000) + 0.5) / 10_000
+    return float(function(chi.ppf(shares, freedom) / math.sqrt(freedom)).mean())
+
+
+def pairs_needed(power: Callable[[int, float], float], effect: float, *, least: float = POWER) -> int:
+    """The fewest pairs with at least this power, which grows with their number."""
+    low, high = 1, 2
+    while high < MOST_PAIRS and power(high, effect) < least:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power(middle, effect) >= least else (middle, high)
+    return high
+
+
+def smallest_p(pairs: int) -> float:
+    """The smallest p of a test that flips the signs of all differences: 2 of the 2ⁿ choices are as extreme."""
+    return min(1.0, 2.0 ** (1 - pairs))
+
+
+def survives_holm(pairs: int, properties: int, *, alpha: float = ALPHA) -> bool:
+    """Whether the smallest p stays below `alpha` when it is the first of `properties` in Holm's adjustment."""
+    return smallest_p(pairs) * properties <= alpha
+
+
+def fewest_pairs(properties: int, *, alpha: float = ALPHA) -> int:
+    """The fewest pairs whose smallest p survives Holm's adjustment over this number of properties."""
+    return math.ceil(1 + math.log2(properties / alpha))
