@@ -12,7 +12,13 @@ from typer.testing import CliRunner
 import collapselab
 from collapselab import METRICS, cli
 from collapselab.errors import UserError
+from collapselab.training.heads import HEADS
+from collapselab.training.heads import MUST_MOVE as HEAD_MOVES
 from collapselab.training.interventions import INTERVENTIONS
+from collapselab.training.optimizers import MUST_MOVE as OPTIMIZER_MOVES
+from collapselab.training.optimizers import OPTIMIZERS
+
+KINDS: dict[str, Any] = {"penalty": INTERVENTIONS, "head": HEADS, "optimizer": OPTIMIZERS}
 
 
 def test_metrics_lists_the_whole_catalogue() -> None:
@@ -27,12 +33,20 @@ def test_interventions_lists_all_of_them_with_what_each_must_move() -> None:
     result = CliRunner().invoke(cli.app, ["interventions", "--json"])
     assert result.exit_code == 0
     entries = json.loads(result.stdout)
-    assert [entry["name"] for entry in entries] == list(INTERVENTIONS)
-    assert all(entry["formula"] and entry["source"] and entry["cost"] for entry in entries)
+    named = {kind: [entry["name"] for entry in entries if entry["kind"] == kind] for kind in KINDS}
+    assert named == {kind: list(table) for kind, table in KINDS.items()}
+    assert all(entry["formula"] and entry["source"] and entry["cost"] for entry in entries[: len(INTERVENTIONS)])
+    assert all(entry["words"].endswith(".") and entry["must_move"] for entry in entries[len(INTERVENTIONS) :])
+    assert HEAD_MOVES.keys() < HEADS.keys()
+    assert OPTIMIZER_MOVES.keys() < OPTIMIZERS.keys()
     table = CliRunner().invoke(cli.app, ["interventions"], env={"COLUMNS": "300"}).stdout
     assert "within:±0.1" in table
     assert "floor:0.1" in table
     assert "cdnv_log falls for +, rises for −" in table
+    assert "--head sphere" in table
+    assert "norm_cv and head_norm_cv approach 0" in table
+    assert "--optimizer coupled-adam" in table
+    assert "--coupling 0.5" in table
 
 
 def test_the_version_is_printed_by_the_module_too() -> None:

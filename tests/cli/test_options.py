@@ -20,6 +20,7 @@ from collapselab.training import generate
 from collapselab.training import train as training
 from collapselab.training.heads import HEADS
 from collapselab.training.optimizers import OPTIMIZERS
+from collapselab.training.settings import settings_from
 
 NUMBERS = ["0", "-1", "nan", "inf", "1e9", "1e300", "99999999999999999999", "9" * 400, "9" * 5000, "²", "abc", "1e-320"]
 WORDS = ["", "abc", "²", "\n", "[/b]", "é" * 300, "cuda:99", "cuda:x"]
@@ -140,6 +141,50 @@ def test_two_heads_at_once_are_refused(corpus: Path, tmp_path: Path) -> None:
     command = ["train", "--corpus", corpus, "--out", tmp_path / "run", "--width", "8", "--depth", "1", "--no-tied"]
     message = refused(*command, "--head", "frozen-code", "--head", "frozen-sphere")
     assert message == ("head: frozen-code and frozen-sphere are both given. A model has one output layer: choose one.")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture(scope="module")
+def donor(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("donor") / "run"
+    training.train(settings_from({"width": 16, "depth": 1, "steps": 1, "batch": 2}), corpus, folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--intervene", "withn:+0.1"], "intervene: withn is not an intervention. Did you mean within?"),
+        (["--intervene", "within:0.1"], "within:0.1 has no sign. Both exist: write within:+0.1 or within:-0.1."),
+        (["--intervene", "simreg:-0.1"], "simreg:-0.1 has a -, but simreg acts in one direction. Write simreg:0.1."),
+        (["--intervene", "within:+0.1", "--intervene", "within:-0.1"], "within is there twice"),
+        (["--head", "frozen-code"], "head: frozen-code is not the input embeddings, but tied is true. Set tied"),
+        (["--head", "sphere"], "head: sphere is not the input embeddings, but tied is true. Set tied to false."),
+        (["--head", "frozen-cod", "--no-tied"], "did you mean 'frozen-code'?"),
+        (
+            ["--head", "frozen-etf", "--no-tied"],
+            "frozen-etf of 300 tokens has no place in 8 dimensions, which hold a simplex frame of at most 9.",
+        ),
+        (["--head", "frozen-donor", "--no-tied"], "head: frozen-donor needs a donor. Name the folder"),
+        (["--head", "frozen-donor", "--no-tied", "--donor", "DONOR"], "300 tokens × 16, but this model needs 300 × 8"),
+        (["--head", "frozen-code", "--no-tied", "--donor", "DONOR"], "the head frozen-code takes none"),
+        (["--head", "frozen-code", "--head", "sphere", "--no-tied"], "frozen-code and sphere are both given"),
+        (["--optimizer", "coupled-adm"], "did you mean 'coupled-adam'?"),
+        (
+            ["--optimizer", "adam", "--coupling", "0.5"],
+            "coupling: 0.5 is a share of the decay of adamw or coupled-adam",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_an_intervention_that_cannot_be_is_refused_before_anything_is_written(
+    words: list[str], message: str, corpus: Path, donor: Path, tmp_path: Path
+) -> None:
+    given = [str(donor) if word == "DONOR" else word for word in words]
+    command = ["train", "--corpus", corpus, "--out", tmp_path / "run", "--width", "8", "--depth", "1", *given]
+    answer = refused(*command)
+    assert answer is not None
+    assert message in answer
     assert not (tmp_path / "run").exists()
 
 

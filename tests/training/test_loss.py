@@ -64,6 +64,22 @@ def test_gradients_are_those_of_finite_differences(options: dict[str, Any], chun
     )
 
 
+def test_a_plain_value_is_without_smoothing_and_its_gradient_with_it() -> None:
+    features, weight, bias, labels = batch(tokens=7)
+
+    def loss_and_gradient(**options: Any) -> tuple[Tensor, Tensor]:
+        loss = next_token_loss(features, weight, labels, bias=bias, **options)
+        return loss, torch.autograd.grad(loss, features)[0]
+
+    smoothed, of_smoothed = loss_and_gradient(label_smoothing=0.2)
+    shown, of_shown = loss_and_gradient(label_smoothing=0.2, plain_value=True)
+    plain, of_plain = loss_and_gradient()
+    assert torch.equal(shown, plain)
+    assert torch.equal(of_shown, of_smoothed)
+    assert smoothed != plain
+    assert not torch.equal(of_plain, of_smoothed)
+
+
 @given(
     tokens=st.integers(1, 40),
     dim=st.integers(1, 9),

@@ -70,15 +70,15 @@ def by_hand(corpus: Path, *, optimizer: str = "adamw", decay: float = 5e-4, clip
     for step in range(steps):
         ids = torch.stack([data.train[i] for i in order[step * batch : (step + 1) * batch]])
         logits = model(input_ids=ids).logits[:, :-1].reshape(-1, 300)
-        loss = F.cross_entropy(logits, ids[:, 1:].reshape(-1), label_smoothing=smoothing)
-        loss.backward()
+        plain = F.cross_entropy(logits, ids[:, 1:].reshape(-1))
+        F.cross_entropy(logits, ids[:, 1:].reshape(-1), label_smoothing=smoothing).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), clip or float("inf"))
         rate = (step / warmup) if step < warmup else (steps - step) / (steps - warmup)
         for group in chosen.param_groups:
             group["lr"] = lr * rate
         chosen.step()
         chosen.zero_grad()
-        found.append(loss.item())
+        found.append(plain.item())
     return found
 
 
@@ -498,6 +498,14 @@ def test_on_documents_a_stopped_training_goes_on_to_the_same_bits(
             run(documents, tmp_path / "stopped")
     run(documents, tmp_path / "stopped")
     assert_same_bits(weights(tmp_path / "whole"), weights(tmp_path / "stopped"))
+
+
+def test_the_loss_that_is_logged_is_without_label_smoothing(corpus_folder: Path, tmp_path: Path) -> None:
+    for smoothing in (0.0, 0.3):
+        run(corpus_folder, tmp_path / f"{smoothing}", label_smoothing=smoothing, steps=2, options={"log_every": 1})
+    plain, smoothed = (logged(tmp_path / f"{smoothing}", "loss") for smoothing in (0.0, 0.3))
+    assert plain[0] == smoothed[0], "the first step has the same weights"
+    assert plain[1] != smoothed[1], "the gradient has the smoothing"
 
 
 @pytest.mark.parametrize("clip", [0.0, 0.5, 100.0])

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,7 +15,9 @@ from collapselab.cli.options import JsonOption, beginning, panel
 from collapselab.errors import ConfigError
 from collapselab.models.families import FAMILIES
 from collapselab.training.heads import HEADS
+from collapselab.training.heads import MUST_MOVE as HEAD_MOVES
 from collapselab.training.interventions import INTERVENTIONS
+from collapselab.training.optimizers import MUST_MOVE as OPTIMIZER_MOVES
 from collapselab.training.optimizers import OPTIMIZERS
 
 if TYPE_CHECKING:
@@ -136,14 +139,17 @@ def train(
 
 
 def interventions(as_json: JsonOption = False) -> None:
-    """List the penalties of `train --intervene`: what each does, its formula, and the metric that it must move.
+    """List what moves collapse: penalties (`train --intervene`), heads (`--head`) and optimisers (`--optimizer`).
+
+    Each with what it does and what it must move; penalties with their formula, cost and source.
 
     Example: `collapselab interventions --json | jq '.[].name'`
     """
-    entries = INTERVENTIONS.values()
+    entries, others = INTERVENTIONS.values(), [*_described("head", HEADS), *_described("optimizer", OPTIMIZERS)]
     if as_json:
-        keys = ("name", "words", "formula", "source", "primary", "signs", "plus", "dose_over", "cost")
-        print(json.dumps([{key: getattr(one, key) for key in keys} for one in entries], ensure_ascii=False))
+        keys = ("name", "words", "formula", "source", "primary", "signs", "plus", "dose_over", "cost", "must_move")
+        penalties = [{"kind": "penalty", **{key: getattr(one, key) for key in keys}} for one in entries]
+        print(json.dumps([*penalties, *others], ensure_ascii=False))
         return
     table = Table(
         "dose", "what it does", "penalty", "must move", "cost of a step", "source", box=None, header_style="bold"
@@ -151,7 +157,31 @@ def interventions(as_json: JsonOption = False) -> None:
     for one in entries:
         dose = f"{one.name}:±0.1" if one.signs == "both" else f"{one.name}:0.1"
         table.add_row(*map(escape, (dose, one.words, one.formula, one.must_move, one.cost, one.source)))
+    further = Table("option", "what it does", "must move", box=None, header_style="bold")
+    for row in others:
+        further.add_row(f"--{row['kind']} {row['name']}", escape(row["words"]), escape(row["must_move"]))
+    further.add_row(
+        "--coupling 0.5", "A share of the decay of adamw through the gradient; the rest apart from it.", COUPLED
+    )
     Console().print(table)
+    Console().print(further)
+
+
+COUPLED = "head_sum falls with the share, where the output layer is not tied"
+
+
+def _described(kind: str, table: Mapping[str, Callable[..., object]]) -> list[dict[str, str]]:
+    """The entries of a table of heads or optimisers: the first sentence of their function, and what they move."""
+    moves = HEAD_MOVES if kind == "head" else OPTIMIZER_MOVES
+    return [
+        {
+            "kind": kind,
+            "name": name,
+            "words": (entry.__doc__ or "–").strip().splitlines()[0],
+            "must_move": moves.get(name, "–"),
+        }
+        for name, entry in table.items()
+    ]
 
 
 def sample(

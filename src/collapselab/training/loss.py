@@ -42,6 +42,7 @@ def next_token_loss(
     scale: float = 1.0,
     chunk: int | None = None,
     space: LogitSpace | None = None,
+    plain_value: bool = False,
 ) -> Tensor:
     """Mean cross-entropy of the next tokens, labels (tokens,), from features (tokens, dim) by weight (vocab, dim).
 
@@ -50,8 +51,9 @@ def next_token_loss(
     Labels are shifted already: ids[:, 1:] for features[:, :-1]. Equal to `F.cross_entropy` of the logits in value
     and gradient, but for rounding and for labels that are all ignored, which are an error here and nan there. `chunk`,
     the tokens computed at once, bounds memory at chunk × vocab numbers, twice that with `softcap`, and changes nothing
-    else; `space` lets batches share that memory, which is faster. A loss that is not finite is returned as it is. There
-    is no second derivative.
+    else; `space` lets batches share that memory, which is faster. With `plain_value` the value is without label
+    smoothing, and the gradient is as with it: what a log compares between trainings. A loss that is not finite is
+    returned as it is. There is no second derivative.
     """
     check_shapes(features, weight, bias, labels)
     check_options(label_smoothing, softcap, chunk)
@@ -61,7 +63,7 @@ def next_token_loss(
     plain = softcap is None and scale == 1 and label_smoothing == 0 and chunk is None
     if plain and features.is_cuda and hasattr(F, "linear_cross_entropy"):  # faster there, and as small
         return _library_loss(features, weight, bias, labels)
-    dtype, how = common_dtype(features, weight), _How(scale, softcap, label_smoothing, chunk, space)
+    dtype, how = common_dtype(features, weight), _How(scale, softcap, label_smoothing, chunk, space, plain_value)
     head = in_dtype(OutputLayer(weight, bias), dtype)
     loss: Tensor = _ChunkedLoss.apply(  # type: ignore[no-untyped-call]
         features.to(dtype), head.weight, head.bias, labels, how, torch.is_grad_enabled()
@@ -75,6 +77,7 @@ class _How(NamedTuple):
     label_smoothing: float
     chunk: int | None
     space: LogitSpace | None
+    plain_value: bool
 
 
 class _ChunkedLoss(torch.autograd.Function):
@@ -118,7 +121,8 @@ def _loss_and_gradients(
         if how.softcap is not None and any(wanted):
             capped = torch.empty_like(logits) if capped is None else capped[: len(logits)]
             torch.div(logits, how.softcap, out=capped).square_()
-        gap = logits.gather(1, at[:, None]).squeeze(1) - logits.mean(1) if how.label_smoothing else 0.0
+        smoothed = how.label_smoothing and not how.plain_value
+        gap = logits.gather(1, at[:, None]).squeeze(1) - logits.mean(1) if smoothed else 0.0
         losses[rows] = losses_of(head, some, at, logits) + how.label_smoothing * gap
         if any(wanted):
             _to_gradient(logits, at, how.label_smoothing, capped)

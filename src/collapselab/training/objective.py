@@ -2,7 +2,7 @@
 
 A penalty R is differentiated by itself, in features and an output layer that are separated from the model. λ∇R is added
 to the gradient of the cross-entropy when that reaches the features on its way back. So the output layer and the model
-are gone through once, and the loss that is returned and logged is plain cross-entropy.
+are gone through once, and the loss that is returned and logged is plain cross-entropy, without label smoothing.
 
 Several parts of a step, and several processes, each have a penalty of their own tokens; its gradient has the same share
 of the step as their cross-entropy. Over all of them are summed the squared norms of both gradients, which decide the
@@ -117,6 +117,7 @@ class Objective:
             scale=self.head.scale,
             label_smoothing=self.label_smoothing,
             space=self.space,
+            plain_value=True,
         )
 
     def _penalties(self, features: Tensor, labels: Tensor) -> list[Gradients]:

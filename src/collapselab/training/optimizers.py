@@ -38,6 +38,7 @@ def _adam(groups: Groups, settings: OptimizerSettings) -> "Optimizer":
 
 
 def _sgd(groups: Groups, settings: OptimizerSettings) -> "Optimizer":
+    """Stochastic gradient descent with momentum 0.9."""
     from torch.optim import SGD
 
     return SGD(groups, lr=settings.lr, momentum=0.9)
@@ -58,6 +59,12 @@ OPTIMIZERS: dict[str, Callable[[Groups, OptimizerSettings], "Optimizer"]] = {
     "sgd": _sgd,
     "coupled-adam": _coupled_adam,
 }
+
+MUST_MOVE: dict[str, str] = {
+    "adam": "head_sum falls where the output layer is not tied, as with --coupling 1",
+    "coupled-adam": "‖Σ_c w_c‖² shrinks by the decay alone, Π(1 − ηλ)², where the output layer is not tied",
+}
+"""What an optimiser is to move, against adamw. `--coupling r` is a part of the way from adamw to adam."""
 
 DECOUPLED = ("adamw", "coupled-adam")
 """Those whose decay is apart from the gradient, so that a share of it can be moved there."""

@@ -63,6 +63,16 @@ HEADS: dict[str, Callable[[Any, HeadInputs, "Generator"], Upkeep | None]] = {
     "sphere": normalised.sphere,
 }
 
+MUST_MOVE: dict[str, str] = {
+    "frozen-sphere": "head_* stay what they are; duality_cos_mean and agreement, against frozen-init",
+    "frozen-code": "head_* stay what they are; duality_cos_mean and agreement, against frozen-sphere",
+    "frozen-etf": "etf_error of the output layer is 0",
+    "frozen-donor": "duality_cos_mean and agreement, against frozen-donor-permuted",
+    "class-means": "duality_cos_mean approaches 1",
+    "sphere": "norm_cv and head_norm_cv approach 0",
+}
+"""What a head is to move, against `learned` with an output layer of its own; heads that are baselines are not here."""
+
 
 def make_head(model: Any, settings: HeadSettings, *, counts: "Tensor") -> Upkeep | None:
     """Give the model the output layer that the settings name; what it needs while it is trained."""
