@@ -109,6 +109,11 @@ def make_folder(path: str | Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from error
 
 
+def user_cache(name: str) -> Path:
+    """The folder of this name in the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "collapselab" / name
+
+
 def sweep(folder: str | Path) -> None:
     """Remove from a folder the temporary files and folders of processes that no longer run."""
     for path in Path(folder).glob(".*"):

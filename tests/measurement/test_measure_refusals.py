@@ -167,7 +167,10 @@ def refused(words: list[str | Path], monkeypatch: pytest.MonkeyPatch, capsys: py
 WORDS: dict[str, tuple[list[str], str]] = {
     "tokens 0": (["--tokens", "0"], "tokens is 0; a whole number from 1 on is needed"),
     "tokens -1": (["--tokens", "-1"], "tokens is -1; a whole number from 1 on is needed"),
-    "tokens 1e9": (["--tokens", "1e9"], "--tokens"),
+    "tokens 1.5": (["--tokens", "1.5"], "'1.5' is not a number of tokens. Write 2000000 or 2e6"),
+    "tokens nan": (["--tokens", "nan"], "'nan' is not a number of tokens"),
+    "tokens 1e300": (["--tokens", "1e300"], "it is at most 9,223,372,036,854,775,807"),
+    "tokens 1e999": (["--tokens", "1e999"], "'1e999' is not a number of tokens"),
     "tokens of 400 digits": (["--tokens", "9" * 400], "it is at most 9,223,372,036,854,775,807"),
     "seed of 20 digits": (["--seed", "12345678901234567890"], "seed is 12,345,678,901,234,567,890; it is at most"),
     "seed -1": (["--seed", "-1"], "seed is -1; a whole number from 0 on is needed"),

@@ -1,15 +1,16 @@
 """`collapselab measure`: how far a causal language model has collapsed."""
 
-import os
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 
-from collapselab.cli.options import JsonOption, panel
+from collapselab.cli.options import JsonOption, count, panel
 
-what_option, running_option, output_option = map(panel, ("What is measured", "Running", "Output"))
+what_option, data_option, running_option, output_option = map(
+    panel, ("What is measured", "With --data", "Running", "Output")
+)
 
 
 def measure(
@@ -19,7 +20,15 @@ def measure(
             metavar="MODEL", help="A folder, a `.gguf` file, an id on the hub (`id@revision`), or a run; or several."
         ),
     ],
-    corpus: Annotated[Path, typer.Option(help="A corpus, from `collapselab corpus build`.")],
+    corpus: Annotated[Path | None, typer.Option(help="A corpus, from `collapselab corpus build`.")] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SOURCE",
+            help="In place of a corpus: text, as `collapselab corpus build` takes it. The corpus that the model's "
+            "tokenizer makes of it is built and kept.",
+        ),
+    ] = None,
     layers: Annotated[
         Literal["last", "all"], what_option(help="`last`: what enters the output layer. `all`: every block too.")
     ] = "last",
@@ -27,7 +36,12 @@ def measure(
     null: Annotated[bool, what_option(help="Beside each value that of shuffled labels.")] = True,
     bootstrap: Annotated[int, what_option(help="Resamples for 95 % intervals; 200 are many.")] = 0,
     tokens: Annotated[
-        int | None, what_option(help="Measure on a sample of about this number of tokens of each split.")
+        int | None,
+        what_option(
+            parser=count,
+            metavar="N",
+            help="Measure on a sample of about this number of tokens of each split; 2e6 will do.",
+        ),
     ] = None,
     min_count: Annotated[int, what_option(help="Keep only classes with at least this number of samples.")] = 1,
     train_loss: Annotated[bool, what_option("--train-loss", help="The loss on the training split too.")] = False,
@@ -64,12 +78,21 @@ def measure(
     other_tokenizer: Annotated[
         bool, running_option("--other-tokenizer", help="Measure although the corpus has another tokenizer.")
     ] = False,
+    block: Annotated[int | None, data_option(help="Tokens of a block. [default: 512, or the model's context]")] = None,
+    max_tokens: Annotated[
+        int | None, data_option(parser=count, metavar="N", help="Where reading stops. [default: --tokens]")
+    ] = None,
+    split: Annotated[str | None, data_option(help="Of a data set of the hub. [default: train and validation]")] = None,
+    revision: Annotated[str | None, data_option(help="Of a data set of the hub.")] = None,
+    text_column: Annotated[str, data_option(help="Column of JSON lines, Parquet and data sets.")] = "text",
     out: Annotated[Path | None, output_option(help="Rows to a file: `.csv`, `.json` or `.parquet`.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure the collapse of any causal language model: every metric of the catalogue, each beside its null.
 
-    One model: `collapselab measure EleutherAI/pythia-70m --corpus corpora/mine`
+    In one line: `collapselab measure EleutherAI/pythia-70m --data hf:roneneldan/TinyStories --tokens 2e6`
+
+    On a corpus of its tokenizer: `collapselab measure EleutherAI/pythia-70m --corpus corpora/mine`
 
     Every checkpoint of a run: `collapselab measure runs/02x0128 --corpus corpora/storyworld --out results.csv`
 
@@ -77,6 +100,8 @@ def measure(
 
     Stopped or killed, the same command continues and ends with the same numbers; finished, it shows the result again.
     """
+    from collapselab.corpus.sources import Reading, open_source
+    from collapselab.disk import user_cache
     from collapselab.measurement.distributed import Processes
     from collapselab.measurement.measure import measure as measured
     from collapselab.measurement.show import shown
@@ -100,13 +125,17 @@ def measure(
         push=push,
     )
     processes = Processes.joined()
+    reading = Reading(text_column=text_column, split=split, revision=revision)
     results = measured(
         model,
         corpus,
+        data=open_source(data, reading=reading) if data else None,
+        block=block,
+        max_tokens=max_tokens,
         options=options,
         device=device,
         out=out,
-        state=state or _cache(),
+        state=state or user_cache("measure"),
         again=again,
         force=force,
         trust_code=trust_code,
@@ -129,7 +158,3 @@ def _batch(text: str) -> int | Literal["auto"]:
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
         raise typer.BadParameter(f"{text!r} is neither auto nor a number.", param_hint="--batch")
     return int(text)
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "collapselab" / "measure"

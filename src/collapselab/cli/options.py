@@ -1,5 +1,6 @@
 """Options that several commands share, and what the shell offers for them."""
 
+import math
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,22 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document inst
 def panel(title: str) -> Callable[..., OptionInfo]:
     """`typer.Option` for the options that the help shows in one panel."""
     return partial(typer.Option, rich_help_panel=title)
+
+
+def count(text: str) -> int:
+    """A whole number, also as 2e6."""
+    try:
+        if len(text) < 1000:
+            return int(text)
+    except ValueError:
+        pass
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not number.is_integer():  # neither nan nor inf is one
+        raise typer.BadParameter(f"{text!r} is not a number of tokens. Write 2000000 or 2e6.")
+    return int(number)
 
 
 def beginning(names: Iterable[str]) -> Callable[[str], list[str]]:

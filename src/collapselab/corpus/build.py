@@ -45,6 +45,9 @@ BATCH_DOCUMENTS, BATCH_CHARACTERS = 512, 1 << 20
 """The most that is tokenised at once: enough to keep every core busy, and few megabytes of memory."""
 
 
+Pick = Callable[[int], Packer]
+"""The packer of the split that a document belongs to, by the document's number."""
+
 Request = dict[str, JsonValue]
 """Source and recipe of a corpus, as corpus.json has them."""
 
@@ -63,6 +66,8 @@ class Recipe:
     id_type: Literal["auto", "uint16", "uint32"] = "auto"
     validation_share: float = 0.02
     seed: int = 0
+    max_tokens: int | None = None
+    """Reading stops when the training split has this number of tokens; validation has no more either."""
 
 
 def build_corpus(source: Source, out: str | Path, recipe: Recipe | None = None, *, trust_code: bool = False) -> Corpus:
@@ -75,6 +80,8 @@ def build_corpus(source: Source, out: str | Path, recipe: Recipe | None = None, 
     request: Request = json.loads(json.dumps({"source": source.provenance, **asdict(recipe)}))
     if _is_built(out, request):
         return Corpus(out)
+    if recipe.max_tokens is not None and recipe.max_tokens < 1:
+        raise CorpusError(f"max_tokens is {recipe.max_tokens}; at least one token is needed.")
     if recipe.block < 2:
         raise CorpusError(f"block is {recipe.block}; a block needs a token and its next, at least 2.")
     with folder_written_whole(out) as partial:
@@ -113,10 +120,11 @@ def _write(source: Source, recipe: Recipe, request: Request, folder: Path, *, tr
         validation = _packer(second, counts[1], recipe, marks, id_type, end_of_text(tokenizer))
         backend = tokenizer.backend_tokenizer
         if source.validation is None:
-            _tokenise("both splits", source.train, backend, lambda n: validation if _is_held_out(n, recipe) else train)
+            pick: Pick = lambda n: validation if _is_held_out(n, recipe) else train  # noqa: E731
+            _tokenise("both splits", source.train, backend, pick, recipe.max_tokens)
         else:
-            _tokenise("train", source.train, backend, lambda _: train)
-            _tokenise("validation", source.validation, backend, lambda _: validation)
+            _tokenise("train", source.train, backend, lambda _: train, recipe.max_tokens)
+            _tokenise("validation", source.validation, backend, lambda _: validation, recipe.max_tokens)
         train.finish("train")
         validation.finish("validation")
     np.save(folder / "counts.npy", counts)
@@ -205,15 +213,19 @@ def _packer(
     return StreamPacker(file, counts, block=recipe.block, marks=marks, id_type=id_type, group=group)
 
 
-def _tokenise(what: str, documents: Documents, tokenizer: Tokenizer, pick: Callable[[int], Packer]) -> None:
+def _tokenise(what: str, documents: Documents, tokenizer: Tokenizer, pick: Pick, max_tokens: int | None) -> None:
+    """Give every document to the packer of its split; with `max_tokens`, until that of a training document has them."""
     number = 0
     with progress(f"tokenising {what}", total=documents.total, unit=documents.unit) as advance:
         for batch in _batches(documents.open()):
             for document, encoding in zip(
                 batch, tokenizer.encode_batch_fast(batch, add_special_tokens=False), strict=True
             ):
-                pick(number).add(encoding.ids, characters=len(document))
+                packer = pick(number)
+                packer.add(encoding.ids, characters=len(document))
                 number += 1
+                if max_tokens is not None and packer.counted.tokens >= max_tokens:
+                    return
             advance(sum(documents.size(document) for document in batch))
 
 

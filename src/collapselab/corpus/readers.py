@@ -33,13 +33,16 @@ JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 class Reading:
     """How files are read: the column of tables, what separates documents of text, what to do with broken characters.
 
-    `max_document` is the largest size of one document, in bytes of UTF-8.
+    `max_document` is the largest size of one document, in bytes of UTF-8. `split` and `revision` are those of a data
+    set of the hub; None for its splits train and validation, and for its newest version.
     """
 
     text_column: str = "text"
     separator: str | None = END_OF_TEXT
     errors: str = "strict"
     max_document: int = 64 * MEGABYTE
+    split: str | None = None
+    revision: str | None = None
 
 
 def read_documents(path: Path, reading: Reading) -> Iterator[str]:

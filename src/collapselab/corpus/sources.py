@@ -8,9 +8,10 @@ newlines around it; documents of white space alone are dropped. Files that hold 
 there is something to validate on: into paragraphs, or into a beginning and an end.
 """
 
+import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -82,6 +83,8 @@ def open_source(
     if open_named is not None and len(names) > 1:
         raise CorpusError(f"{names[0]}: cannot be joined with {', '.join(names[1:])}. Name it alone.")
     source = _files(names, reading) if open_named is None else open_named(first, reading)
+    if (reading.split or reading.revision) and source.provenance["kind"] != "hub":
+        raise CorpusError(f"{names[0]}: has no split or revision to choose; only a data set of the hub (hf:NAME) has.")
     if validation:
         given = _files(validation, reading)
         return Source(source.train, given.train, {**source.provenance, "validation": given.provenance["files"]})
@@ -123,15 +126,16 @@ def _hub(name: str, reading: Reading) -> Source:
     try:
         if not Path(path).exists() and not hub_answers():
             raise ConnectionError("the hub cannot be reached")
-        splits = datasets.load_dataset(path, config or None, streaming=True)
+        splits = datasets.load_dataset(path, config or None, revision=reading.revision, streaming=True)
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         cause = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CorpusError(
             f"{name}: cannot be loaded ({cause}). Without a network, give files instead: "
             "collapselab corpus build train.txt --validation validation.txt …"
         ) from error
-    if "train" not in splits:
-        raise CorpusError(f"{name}: has no split train; it has {', '.join(splits)}.")
+    training = reading.split or "train"
+    if training not in splits:
+        raise CorpusError(f"{name}: has no split {training}; it has {', '.join(splits)}.")
 
     def documents(split: str) -> Documents:
         def read() -> Iterator[str]:
@@ -145,8 +149,25 @@ def _hub(name: str, reading: Reading) -> Source:
         "name": path,
         "config": config or None,
         "column": reading.text_column,
+        **{key: value for key in ("split", "revision") if (value := getattr(reading, key)) is not None},
     }
-    return Source(documents("train"), documents("validation") if "validation" in splits else None, provenance)
+    has_validation = reading.split is None and "validation" in splits
+    return Source(documents(training), documents("validation") if has_validation else None, provenance)
+
+
+def source_of_texts(given: Sequence[object]) -> Source:
+    """Documents that are in memory already."""
+    texts = [text for text in given if isinstance(text, str)]
+    if not given:
+        raise CorpusError("data: an empty list of texts.")
+    for number, text in enumerate(given):
+        if not isinstance(text, str):
+            raise CorpusError(f"data: text {number} is {type(text).__name__}, not a string.")
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(f"{len(text)} {text}".encode("utf-8", "surrogatepass"))
+    provenance: dict[str, JsonValue] = {"kind": "texts", "documents": len(texts), "sha256": digest.hexdigest()}
+    return Source(Documents(lambda: cleaned(iter(texts)), len(texts), "documents"), None, provenance)
 
 
 SOURCES: dict[str, Callable[[str, Reading], Source]] = {"storyworld": _storyworld, "hf": _hub}

@@ -3,6 +3,7 @@
     measure.py             `measure`: each model opened, then plan, pass, catalogue, pass, result
     open_model.py          a name or a module → a loaded model (model.py), or its finished result;
                            compare_tokenizers.py and model_warnings.py say what to know about it
+    model_corpus.py        text → the corpus of a model's own tokenizer, kept in the user's cache
     plan.py                what is asked, and what is known before the model runs: sample.py (blocks, positions, null
                            labels), classes.py (rows, bins), cost.py and memory.py (whether it fits)
     forward_pass.py        the model runs on every block; its features are added to sums.py, layer by layer

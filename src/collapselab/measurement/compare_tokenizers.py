@@ -48,7 +48,7 @@ def compare_tokenizers(
     A checkpoint of a run has a copy of its corpus's tokenizer. There the files are compared first, since beside a model
     the library may open the same files as another class.
     """
-    name = _tokenizer_of(place)
+    name = tokenizer_name(place)
     if name is None:
         return Tokenizers(None, _hash_of(corpus))
     if source.checkpoint is not None and _is_copy(Path(name), corpus.path / "tokenizer"):
@@ -65,7 +65,7 @@ def compare_tokenizers(
     return tokenizers
 
 
-def _tokenizer_of(place: Pretrained) -> str | None:
+def tokenizer_name(place: Pretrained) -> str | None:
     """The name by which `load_tokenizer` finds the model's tokenizer, None if there is none beside the model."""
     if not place.is_local:
         return f"{place.path}@{place.revision}" if place.revision else place.path

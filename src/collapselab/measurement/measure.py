@@ -4,10 +4,12 @@ Read it from top to bottom: the arguments; each model opened, or its result foun
 training pass, catalogue, validation pass with the nearest centres, result.
 """
 
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -17,13 +19,14 @@ from torch import nn
 from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
 from collapselab.disk import check_writable
-from collapselab.errors import DiskError, Interrupted, UserError
+from collapselab.errors import ConfigError, DiskError, Interrupted, UserError
 from collapselab.measurement.bootstrap import resample
 from collapselab.measurement.catalogue import Values, decision_values, layer_values, of_the_head
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.forward_pass import ForwardPass
 from collapselab.measurement.half_sample import halfway, own_part
 from collapselab.measurement.make_result import make_result
+from collapselab.measurement.model_corpus import Data, Text, model_corpus, open_data
 from collapselab.measurement.nearest_centre import NearestCentres
 from collapselab.measurement.open_model import OpenedModel, open_module, open_source
 from collapselab.measurement.plan import MeasurePlan, MeasureRequest, Split, make_plan
@@ -31,7 +34,7 @@ from collapselab.measurement.push import Push
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sums import LAST, LayerKey, Sums
 from collapselab.measurement.tables import MeasuredLayer, fill_tables
-from collapselab.models.find import checkpoint_model, find_models
+from collapselab.models.find import LocalModel, ModelSource, checkpoint_model, find_models
 from collapselab.records.measurement import Result, Results, check_suffix, write
 from collapselab.records.options import Options
 from collapselab.records.run import Checkpoint
@@ -39,8 +42,11 @@ from collapselab.records.run import Checkpoint
 
 def measure(
     model: str | Path | Checkpoint | nn.Module | Sequence[str | Path],
-    corpus: str | Path | Corpus,
+    corpus: str | Path | Corpus | None = None,
     *,
+    data: Text | None = None,
+    block: int | None = None,
+    max_tokens: int | None = None,
     layers: Literal["last", "all"] = "last",
     bins: int = 0,
     null: bool = True,
@@ -71,6 +77,14 @@ def measure(
         result = measure("EleutherAI/pythia-70m", "corpora/mine", layers="all")
         result.row("cdnv").value, result.row("cdnv").null
         result.to_frame(), result.facts["splits"]["validation"]["loss"]
+
+    Instead of a corpus, `data` gives text, and the corpus that the model's tokenizer makes of it is built and kept in
+    the user's cache:
+
+        measure("EleutherAI/pythia-70m", data="hf:roneneldan/TinyStories", tokens=2_000_000)
+
+    It takes what `corpus build` takes, a list of texts, or rows with a column `text`. Its blocks have `block` tokens
+    (512, or the model's context if that is shorter); reading stops after `max_tokens` (`tokens`, where that is given).
 
     `model` is a loaded model, or a folder, a .gguf file, an id on the hub, a run of ours. A run, or a list, gives
     `Results`: one `Result` for each checkpoint or model. Results of a run are stored in its folder `measure`.
@@ -105,8 +119,9 @@ def measure(
     if out is not None:
         check_suffix(out)
         check_writable(out)  # now, not after hours
-    request = MeasureRequest(
-        corpus=corpus if isinstance(corpus, Corpus) else Corpus(corpus),
+    on = _opened_text(corpus, data, block, max_tokens or options.tokens)
+    request = partial(
+        MeasureRequest,
         options=options,
         processes=processes or Processes(),
         device=device,
@@ -117,37 +132,79 @@ def measure(
         other_tokenizer=other_tokenizer,
         quiet=quiet,
     )
-    measured = _measure_any(model, request)
-    if out is not None and request.processes.first:
+    is_first = processes is None or processes.first
+    measured = _measure_any(
+        model,
+        lambda source: request(_corpus_of(on, source, trust_code=trust_code)),
+        say=lambda text: print(text, file=sys.stderr) if is_first and not quiet else None,
+    )
+    if out is not None and is_first:
         write(out, measured)
     return measured
 
 
+def _opened_text(
+    corpus: str | Path | Corpus | None, data: Text | None, block: int | None, max_tokens: int | None
+) -> Corpus | Data:
+    if data is not None and corpus is None:
+        return Data(open_data(data), block, max_tokens)
+    if corpus is None or data is not None:
+        found = "neither" if corpus is None else "both"
+        raise ConfigError(f"measure: needs a corpus, or data to make one of; found {found}.")
+    return corpus if isinstance(corpus, Corpus) else Corpus(corpus)
+
+
+def _corpus_of(on: Corpus | Data, source: ModelSource | None, *, trust_code: bool) -> Corpus:
+    """The corpus of all models, or that of this one's tokenizer."""
+    if isinstance(on, Corpus):
+        return on
+    if source is None:
+        raise ConfigError(
+            "data: the loaded model does not say where its tokenizer is. Name its folder in place of the model, or "
+            "build a corpus with its tokenizer."
+        )
+    return model_corpus(source, on, trust_code=trust_code)
+
+
 def _measure_any(
-    model: str | Path | Checkpoint | nn.Module | Sequence[str | Path], request: MeasureRequest
+    model: str | Path | Checkpoint | nn.Module | Sequence[str | Path],
+    request_for: Callable[[ModelSource | None], MeasureRequest],
+    say: Callable[[str], None],
 ) -> Result | Results:
     if isinstance(model, nn.Module):
-        was_training = model.training
-        try:
-            return _measure_opened(open_module(model.eval(), request), request)
-        finally:
-            model.train(was_training)
+        return _measure_module(model, request_for)
     if isinstance(model, Checkpoint):
-        return _measure_opened(open_source(checkpoint_model(model), request), request)
+        return _measure_source(checkpoint_model(model), request_for)
     names = [str(model)] if isinstance(model, str | Path) else [str(name) for name in model]
     sources = find_models(names)
     if len(sources) == len(names) == 1:
-        return _measure_opened(open_source(sources[0], request), request)
+        return _measure_source(sources[0], request_for)
     results, failures = [], {}
     for source in sources:
         try:
-            results.append(_measure_opened(open_source(source, request), request))
+            results.append(_measure_source(source, request_for))
         except (Interrupted, DiskError):
             raise
         except UserError as error:  # the others can still be measured
             failures[source.name] = str(error)
-            request.say(str(error))
+            say(str(error))
     return Results(results, failures)
+
+
+def _measure_source(source: ModelSource, request_for: Callable[[ModelSource | None], MeasureRequest]) -> Result:
+    request = request_for(source)
+    return _measure_opened(open_source(source, request), request)
+
+
+def _measure_module(model: nn.Module, request_for: Callable[[ModelSource | None], MeasureRequest]) -> Result:
+    name = getattr(getattr(model, "config", None), "_name_or_path", "")
+    source = ModelSource(name, LocalModel(Path(name))) if name and Path(name).is_dir() else None
+    was_training = model.training
+    try:
+        request = request_for(source)
+        return _measure_opened(open_module(model.eval(), request), request)
+    finally:
+        model.train(was_training)
 
 
 def _measure_opened(opened: Result | OpenedModel, request: MeasureRequest) -> Result:

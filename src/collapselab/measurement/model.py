@@ -71,8 +71,7 @@ class MeasuredModel:
     @property
     def context(self) -> int | None:
         """The most tokens that the model can read at once, None if there is no limit."""
-        lengths = (getattr(getattr(self.model, "config", None), name, None) for name in CONTEXTS)
-        return next((length for length in lengths if isinstance(length, int) and length > 0), None)
+        return context_of(getattr(self.model, "config", None))
 
     def check(self, corpus: Corpus) -> None:
         """CorpusError if the corpus has tokens that the model does not know."""
@@ -149,3 +148,9 @@ def _linear(head: OutputLayer) -> OutputLayer:
     weight = scaled(head.weight)
     assert weight is not None
     return OutputLayer(weight, scaled(head.bias))
+
+
+def context_of(config: object) -> int | None:
+    """The most tokens that a model of this configuration can read at once, None if there is no limit."""
+    lengths = (getattr(config, name, None) for name in CONTEXTS)
+    return next((length for length in lengths if isinstance(length, int) and length > 0), None)

@@ -69,7 +69,7 @@ def load_model(
     with _in_one_message(source), _silence():
         check_no_adapter(source, place)
         weights = weights_on_disk(source, place) if place.is_local else None
-        config = _causal_config(source, place, trust_code=trust_code)
+        config = causal_config(source, place, trust_code=trust_code)
         if weights is not None:
             check_enough(config, partial(_outline, config, trust_code=trust_code), weights, name=source.name)
         model, facts = library.from_pretrained(
@@ -166,7 +166,8 @@ def _unpacked(place: Pretrained) -> dict[str, object]:
     return {"quantization_config": transformers.GgufConfig(dequantize=True)} if packed else {}
 
 
-def _causal_config(source: ModelSource, place: Pretrained, *, trust_code: bool) -> "PreTrainedConfig":
+def causal_config(source: ModelSource, place: Pretrained, *, trust_code: bool) -> "PreTrainedConfig":
+    """The configuration of a model; ModelError if it is not that of a causal language model."""
     from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 
     settings, _ = PreTrainedConfig.get_config_dict(**place.arguments)

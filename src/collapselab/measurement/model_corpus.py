@@ -1,0 +1,91 @@
+"""The corpus that a model asks for: text in the tokens of this model's tokenizer, built once and kept.
+
+`measure --data SOURCE` has no corpus: each model gets one of its own, with the begin tokens that its tokenizer writes
+and blocks that its context holds. It is kept in the user's cache under a hash of the tokenizer, the source and the
+recipe, so that checkpoints of one tokenizer share it, and a repeated command finds it.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import final
+
+from collapselab.corpus.blocks import Corpus
+from collapselab.corpus.build import Recipe, build_corpus
+from collapselab.corpus.sources import Reading, Source, open_source, source_of_texts
+from collapselab.corpus.tokenizer import load_tokenizer, tokenizer_hash
+from collapselab.disk import locked, user_cache
+from collapselab.errors import ConfigError, CorpusError
+from collapselab.measurement.compare_tokenizers import tokenizer_name
+from collapselab.measurement.model import context_of
+from collapselab.models.find import ModelSource, place_of
+from collapselab.records.corpus import CORPUS
+
+LONGEST_BLOCK = 512
+"""Tokens of a block where nobody asks for another length, and the model can read them."""
+
+HELD_OUT = 0.2
+"""Share of documents for validation where the source has none and is read only in part: NC4 needs decisions enough."""
+
+Text = str | Path | Sequence[str] | Iterable[Mapping[str, object]] | Source
+"""Text to measure on: a source by its name, texts, rows with a column of text (as `datasets.Dataset`), or a Source."""
+
+
+@final
+@dataclass(frozen=True)
+class Data:
+    """Text to measure on, before it is known for which tokenizer, and how it becomes a corpus."""
+
+    source: Source
+    block: int | None = None
+    max_tokens: int | None = None
+    cache: Path = field(default_factory=lambda: user_cache("corpora"))
+
+
+def open_data(text: Text, *, reading: Reading | None = None) -> Source:
+    """The source behind what a user gives as `data`. A string names a source; a list of strings is the texts."""
+    reading = reading or Reading()
+    if isinstance(text, Source):
+        return text
+    if isinstance(text, str | Path):
+        return open_source([str(text)], reading=reading)
+    rows: list[object] = list(text)
+    if rows and isinstance(rows[0], Mapping):
+        return source_of_texts([_column(row, number, reading.text_column) for number, row in enumerate(rows)])
+    return source_of_texts(rows)
+
+
+def model_corpus(model: ModelSource, data: Data, *, trust_code: bool = False) -> Corpus:
+    """The corpus of this text for this model: the one in the cache, or a new one."""
+    from collapselab.models.load import causal_config
+
+    place = place_of(model)
+    name = tokenizer_name(place)
+    if name is None:
+        raise CorpusError(
+            f"{model.name}: has no tokenizer beside its weights, which would say what its tokens are. Build a corpus "
+            "with the right one (collapselab corpus build TEXT --tokenizer …) and give it with --corpus."
+        )
+    context = context_of(causal_config(model, place, trust_code=trust_code))
+    block = data.block or min(LONGEST_BLOCK, context or LONGEST_BLOCK)
+    share = HELD_OUT if data.max_tokens is not None else Recipe.validation_share
+    recipe = Recipe(tokenizer=name, block=block, max_tokens=data.max_tokens, validation_share=share)
+    folder = data.cache / _key(tokenizer_hash(load_tokenizer(name, trust_code=trust_code)), data.source, recipe)
+    with locked(folder.with_suffix(".lock"), wait=True):
+        if (folder / CORPUS).exists():
+            return Corpus(folder)
+        return build_corpus(data.source, folder, recipe, trust_code=trust_code)
+
+
+def _key(tokenizer: str, source: Source, recipe: Recipe) -> str:
+    """A hash of all that decides the bytes of a corpus; the tokenizer counts by what it does, not by its path."""
+    asked = {**asdict(recipe), "tokenizer": tokenizer, "source": source.provenance}
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _column(row: object, number: int, column: str) -> str:
+    if not isinstance(row, Mapping) or not isinstance(row.get(column), str):
+        raise ConfigError(f"data: row {number} has no text in a column {column!r}.")
+    return str(row[column])

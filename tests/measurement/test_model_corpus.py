@@ -1,0 +1,157 @@
+"""`measure(model, data=…)`: the corpus that a model's own tokenizer makes of a text, built once."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from collapselab import measure
+from collapselab.corpus.blocks import Corpus
+from collapselab.corpus.build import Recipe, build_corpus
+from collapselab.corpus.sources import open_source, source_of_texts
+from collapselab.errors import ConfigError, CorpusError
+from collapselab.measurement import model_corpus as module
+from collapselab.measurement.model_corpus import Data, model_corpus
+from collapselab.models.build import build_config, build_model
+from collapselab.models.find import find_models
+from collapselab.records.measurement import Result
+
+STORIES = "storyworld:stories=12,validation=4"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "collapselab" / "corpora"
+
+
+def saved(path: Path, corpus: Corpus, *, positions: int = 32, seed: int = 0) -> Path:
+    """A model on disk with the tokenizer of a corpus beside its weights."""
+    config = build_config("gpt-neo", width=12, depth=1, vocabulary=320, positions=positions)
+    build_model(config, seed=seed).save_pretrained(path)  # type: ignore[operator]
+    corpus.tokenizer().save_pretrained(path)
+    return path
+
+
+def folders(cache: Path) -> list[Path]:
+    return sorted(path for path in cache.glob("*") if path.is_dir())
+
+
+def test_the_numbers_are_those_of_a_corpus_built_by_hand(corpus: Corpus, tmp_path: Path) -> None:
+    model = saved(tmp_path / "model", corpus)
+    by_hand = build_corpus(open_source([STORIES]), tmp_path / "hand", Recipe(tokenizer=str(model), block=32))
+    expected, result = measure(str(model), by_hand), measure(str(model), data=STORIES)
+    assert isinstance(result, Result)
+    assert isinstance(expected, Result)
+    assert result.rows == expected.rows
+    assert len(result.rows) > 30
+    assert result.facts["corpus_hash"] == by_hand.hash
+
+
+def test_it_is_built_once_for_all_models_of_one_tokenizer(
+    corpus: Corpus, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = [str(saved(tmp_path / name, corpus, seed=seed)) for seed, name in enumerate(("one", "two"))]
+    built = []
+    build = module.build_corpus
+    monkeypatch.setattr(module, "build_corpus", lambda *args, **named: built.append(args) or build(*args, **named))
+    results = measure(models, data=STORIES, tokens=200)
+    assert len(list(results)) == 2  # type: ignore[arg-type]
+    measure(models[0], data=STORIES, tokens=200)
+    assert len(built) == len(folders(cache)) == 1
+
+
+def test_each_tokenizer_gets_a_corpus_of_its_own(corpus: Corpus, tmp_path: Path, cache: Path) -> None:
+    other = build_corpus(open_source([STORIES]), tmp_path / "other", Recipe(tokenizer="bpe:290", block=32))
+    models = [str(saved(tmp_path / "one", corpus)), str(saved(tmp_path / "two", other))]
+    first, second = measure(models, data=STORIES)  # type: ignore[misc]
+    assert len(folders(cache)) == 2
+    assert first.facts["corpus_hash"] != second.facts["corpus_hash"]
+    assert first.facts["tokenizer"]["same"]
+    assert second.facts["tokenizer"]["same"]
+
+
+def test_blocks_are_as_long_as_the_model_can_read(corpus: Corpus, tmp_path: Path, cache: Path) -> None:
+    for name, positions, block in (("short", 16, None), ("long", 1024, None), ("asked", 1024, 20)):
+        (source,) = find_models([str(saved(tmp_path / name, corpus, positions=positions))])
+        data = Data(open_source(["storyworld:stories=60,validation=20"]), block)
+        assert model_corpus(source, data).block == {"short": 16, "long": 512, "asked": 20}[name]
+
+
+def test_reading_stops_where_it_is_asked_to(corpus: Corpus, tmp_path: Path, cache: Path) -> None:
+    (source,) = find_models([str(saved(tmp_path / "model", corpus))])
+    read: list[int] = []
+    texts = 40 * list(open_source(["storyworld:stories=40,validation=1"]).train.open())
+
+    def counted() -> Iterator[str]:
+        for number, text in enumerate(texts):
+            read.append(number)
+            yield text
+
+    whole = source_of_texts(texts)
+    stream = type(whole)(type(whole.train)(counted, None, "documents"), whole.train, whole.provenance)
+    short = model_corpus(source, Data(stream, max_tokens=1000))
+    assert 1000 <= short.record.splits.train.tokens < 1000 + 400
+    assert 1000 <= short.record.splits.validation.tokens < 1000 + 400
+    assert len(folders(cache)) == 1
+    assert max(read) < 600, "documents are tokenised 512 at a time"
+    part = model_corpus(source, Data(whole, max_tokens=4000)).record.splits
+    assert part.validation.tokens > part.train.tokens / 20, "a fifth of what is read is held out"
+    assert model_corpus(source, Data(whole)).record.splits.train.tokens > 5000
+
+
+def test_texts_and_rows_of_a_data_set_are_data_too(corpus: Corpus, tmp_path: Path) -> None:
+    import datasets
+
+    model, texts = saved(tmp_path / "model", corpus), list(open_source(["storyworld:stories=80"]).train.open())[:80]
+    rows: Any = datasets.Dataset.from_dict({"text": texts})
+    first, second = measure(str(model), data=texts), measure(str(model), data=rows)
+    assert isinstance(first, Result)
+    assert isinstance(second, Result)
+    assert first.rows == second.rows
+
+
+def test_a_loaded_model_says_where_its_tokenizer_is_or_is_refused(corpus: Corpus, tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    path = saved(tmp_path / "model", corpus)
+    loaded: torch.nn.Module = AutoModelForCausalLM.from_pretrained(path)
+    assert isinstance(measure(loaded, data=STORIES), Result)
+    nowhere = build_model(build_config("gpt-neo", width=12, depth=1, vocabulary=320, positions=32), seed=0)
+    with pytest.raises(ConfigError, match="does not say where its tokenizer is"):
+        measure(nowhere, data=STORIES)
+
+
+def test_a_model_without_a_tokenizer_is_refused_before_anything_is_built(
+    corpus: Corpus, folder: Path, cache: Path
+) -> None:
+    with pytest.raises(CorpusError, match="has no tokenizer beside its weights"):
+        measure(str(folder), data=STORIES)
+    assert not folders(cache)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "found neither"),
+        ({"corpus": "somewhere", "data": STORIES}, "found both"),
+        ({"data": []}, "an empty list"),
+        ({"data": ["a text", 3]}, "text 1 is int"),
+        ({"data": [{"story": "x"}]}, "row 0 has no text in a column 'text'"),
+        ({"data": "nowhere.txt"}, "no such file"),
+        ({"data": STORIES, "max_tokens": -1}, "max_tokens is -1"),
+        ({"data": STORIES, "block": 1}, "block is 1"),
+    ],
+)
+def test_what_cannot_be_is_refused(given: dict[str, Any], message: str, corpus: Corpus, tmp_path: Path) -> None:
+    with pytest.raises((ConfigError, CorpusError), match=message):
+        measure(str(saved(tmp_path / "model", corpus)), **given)
+
+
+def test_a_split_of_what_has_none_is_refused() -> None:
+    from collapselab.corpus.readers import Reading
+
+    with pytest.raises(CorpusError, match="has no split or revision to choose"):
+        open_source([STORIES], reading=Reading(split="test"))
