@@ -10,6 +10,7 @@ since scale and training differ too.
 from pathlib import Path
 
 from collapselab.analysis.models import Models, combine, tables_of
+from collapselab.analysis.registered import registered_in
 from collapselab.analysis.statements import STATEMENTS, Given
 from collapselab.analysis.stored import Analysis, Request, last_request, read_analysis
 from collapselab.analysis.words import Sentence, many
@@ -34,15 +35,16 @@ def current_analysis(directory: str | Path, tables: StoredTables) -> Analysis:
 
 def _analyze(directory: Path, tables: StoredTables, request: Request) -> Analysis:
     models = combine(tables.runs, tables.rows, outcome=request.outcome)
+    registered = registered_in(directory)
     rows: RowsByTable = {}
     sentences = [Sentence("models", "runs", _models_words(models))]
     with progress("analysing", total=len(STATEMENTS), unit="tables") as advance:
         for name, statement in STATEMENTS.items():
-            rows[name] = statement.rows(Given(models, request.permutations, request.seed, rows))
+            rows[name] = statement.rows(Given(models, request.permutations, request.seed, rows, registered))
             sentences += statement.sentences(models, rows[name])
             advance(1)
     asked = (request.outcome, request.permutations, request.seed)
-    analysis = Analysis(directory, *asked, len(models.known), rows, sentences, tables.hashes)
+    analysis = Analysis(directory, *asked, len(models.known), rows, sentences, tables.hashes, registered.hash)
     analysis.write(directory / "analysis")
     return analysis
 

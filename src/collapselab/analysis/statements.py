@@ -6,11 +6,22 @@ text, a whole number, a float, a `StrEnum` or a `Regime`, or None for an empty c
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, final
 
-from collapselab.analysis import controls, diagnosis, prediction, relate, trends
+from collapselab.analysis import (
+    controls,
+    diagnosis,
+    doses,
+    effect_words,
+    effects,
+    instruments,
+    prediction,
+    relate,
+    trends,
+)
 from collapselab.analysis.models import Models
+from collapselab.analysis.registered import Registered
 from collapselab.analysis.verdict import TableRow
 from collapselab.analysis.words import Sentence
 from collapselab.records.tables import RowsByTable
@@ -19,12 +30,14 @@ from collapselab.records.tables import RowsByTable
 @final
 @dataclass(frozen=True)
 class Given:
-    """What a statement is made from: the models, the request, and the rows of the statements before it."""
+    """What a statement is made from: the models, the request, the rows of the statements before it, and what was
+    registered before the first run."""
 
     models: Models
     permutations: int
     seed: int
     rows: RowsByTable
+    registered: Registered = field(default_factory=Registered)
 
 
 @final
@@ -53,6 +66,19 @@ STATEMENTS: dict[str, Statement[Any]] = {
         prediction.Prediction,
         lambda given: prediction.predictions(given.models, seed=given.seed),
         prediction.sentences,
+    ),
+    "effects": Statement(
+        effects.Effect,
+        lambda given: effects.effects(given.models, given.registered, permutations=given.permutations, seed=given.seed),
+        effect_words.of_effects,
+    ),
+    "doses": Statement(doses.Response, lambda given: doses.doses(given.models), effect_words.of_doses),
+    "instruments": Statement(
+        instruments.Instrument,
+        lambda given: instruments.instruments(
+            given.models, given.registered, permutations=given.permutations, seed=given.seed
+        ),
+        effect_words.of_instruments,
     ),
     "diagnosis": Statement(diagnosis.Finding, lambda given: diagnosis.diagnose(given.models), diagnosis.sentences),
 }

@@ -18,6 +18,7 @@ from pydantic import JsonValue
 from collapselab import __version__
 from collapselab.analysis.models import BETTER
 from collapselab.analysis.regime import Regime
+from collapselab.analysis.registered import registered_in
 from collapselab.analysis.statements import STATEMENTS
 from collapselab.analysis.verdict import TableRow
 from collapselab.analysis.words import Sentence
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
     from collapselab.analysis.controls import Control
     from collapselab.analysis.diagnosis import Finding
+    from collapselab.analysis.doses import Response
+    from collapselab.analysis.effects import Effect
+    from collapselab.analysis.instruments import Instrument
     from collapselab.analysis.prediction import Prediction
     from collapselab.analysis.relate import Relation
     from collapselab.analysis.trends import Trend
@@ -87,6 +91,8 @@ class SummaryRecord(Record):
     """The sha256 of the tables that were analysed."""
     sentences: list[dict[str, str]]
     """Each has a `topic`, the `table` it comes from, and a `text`."""
+    registered: str | None = None
+    """Hash of what was registered before the first run, as in suite.json; empty where nothing was."""
 
 
 @final
@@ -104,6 +110,8 @@ class Analysis:
     sentences: list[Sentence]
     sources: dict[str, str]
     """sha256 of `runs.csv` and `results.csv`."""
+    registered: str | None = None
+    """Hash of what was registered before the first run."""
 
     def to_json(self) -> dict[str, JsonValue]:
         """The summary and every table, ready for `json.dumps`."""
@@ -141,6 +149,18 @@ class Analysis:
         return self.tables["prediction"]
 
     @property
+    def effects(self) -> "Sequence[Effect]":
+        return self.tables["effects"]
+
+    @property
+    def responses(self) -> "Sequence[Response]":
+        return self.tables["doses"]
+
+    @property
+    def instruments(self) -> "Sequence[Instrument]":
+        return self.tables["instruments"]
+
+    @property
     def findings(self) -> "Sequence[Finding]":
         return self.tables["diagnosis"]
 
@@ -169,6 +189,7 @@ class Analysis:
             seed=self.seed,
             tables=self.sources,
             sentences=[asdict(row) for row in self.sentences],
+            registered=self.registered,
         )
 
 
@@ -180,8 +201,8 @@ def read_analysis(directory: Path, tables: StoredTables) -> Analysis | None:
         contents = {f"{name}.csv": read_bytes(folder / f"{name}.csv") for name in STATEMENTS}
     except (FileNotFoundError, DamagedError, RunError):
         return None
-    made_from = (program_version(), tables.hashes, _hashes(contents))
-    if (summary.program, summary.tables, summary.files) != made_from:
+    made_from = (program_version(), tables.hashes, _hashes(contents), registered_in(directory).hash)
+    if (summary.program, summary.tables, summary.files, summary.registered) != made_from:
         return None
     rows: RowsByTable = {
         name: _parsed(contents[f"{name}.csv"], folder / f"{name}.csv", statement.row)
@@ -189,7 +210,7 @@ def read_analysis(directory: Path, tables: StoredTables) -> Analysis | None:
     }
     sentences = [Sentence(**sentence) for sentence in summary.sentences]
     request = (summary.outcome, summary.permutations, summary.seed)
-    return Analysis(directory, *request, summary.models, rows, sentences, tables.hashes)
+    return Analysis(directory, *request, summary.models, rows, sentences, tables.hashes, summary.registered)
 
 
 def last_request(directory: Path) -> Request:
@@ -256,4 +277,6 @@ def _value(text: str, hint: Any) -> Any:
     kinds = [kind for kind in getattr(hint, "__args__", (hint,)) if kind is not type(None)]
     if hint is not kinds[0] and not text:
         return None
+    if kinds[0] is bool:
+        return text == "True"
     return Regime.read(text) if kinds[0] is Regime else kinds[0](text)

@@ -1,0 +1,242 @@
+"""Arms: runs that an intervention, a head or an optimiser sets apart from a control that is equal in all else.
+
+Four groups of settings can be an arm: the interventions, the output layer, the optimiser, and whether input and output
+share a matrix. The control of a run has the first group that is not at its default at its default, and all else equal,
+seeds included; where there is no such run, the next group too. So an intervention under Adam is compared with Adam
+alone, and a frozen head with a learned one that is untied too, where those were trained.
+
+Only last checkpoints of the same epoch are compared. A run whose doses are all 0 is the control once more, bit for bit,
+and is no arm.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, final
+
+import numpy as np
+import pandas as pd
+
+from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, Models
+from collapselab.analysis.regime import Regime
+from collapselab.core.metrics import METRICS
+from collapselab.errors import ConfigError
+from collapselab.records.table import Cell
+from collapselab.records.tables import RUNS
+from collapselab.training.interventions import INTERVENTIONS
+from collapselab.training.interventions.dose import Dose, parse_doses
+
+DEFAULTS = {"intervene": "", "head": "learned", "donor": "", "optimizer": "adamw", "coupling": "0", "tied": "True"}
+GROUPS = (("intervene",), ("head", "donor"), ("optimizer", "coupling"), ("tied",))
+SHAM_HEADS = {"frozen-donor-permuted"}
+"""Heads that are the sham of another."""
+SHAM_OF = {"frozen-code": "frozen-sphere", "frozen-etf": "frozen-sphere", "frozen-donor": "frozen-donor-permuted"}
+"""What a head is compared with beside the learned one: the same with rows that say nothing."""
+
+
+@final
+class Target(NamedTuple):
+    """A metric that an arm must move: down (-1), up (1), or either way (0)."""
+
+    metric: str
+    sign: int
+
+
+HEAD_TARGETS = {
+    "class-means": Target("duality_cos_mean", 1),
+    "sphere": Target("head_norm_cv", -1),
+    "frozen-etf": Target("head_cosine_std", -1),
+    "frozen-code": Target("head_logdist_std", -1),
+    "frozen-init": Target("duality_cos_mean", 0),
+    "frozen-sphere": Target("duality_cos_mean", 0),
+    "frozen-donor": Target("duality_cos_mean", 0),
+}
+
+
+@final
+@dataclass(frozen=True)
+class Arm:
+    """What sets a run apart from its control."""
+
+    where: Regime | None
+    """The other settings of these groups, which control and arm share, where the table has several."""
+    name: str
+    """As in `within`, `frozen-code` or `coupling`; of several at once all of them, with their doses."""
+    dose: float | None
+    sham: bool
+    targets: tuple[Target, ...]
+    """The metrics that it must move; empty for a sham, and where none is known."""
+
+    @property
+    def label(self) -> str:
+        """As it is set: within:+0.1:sham."""
+        name, at, window = self.name.partition("@")
+        if self.dose is not None and name in INTERVENTIONS:
+            text = f"{Dose(name, self.dose, self.sham)}{at}{window}"
+        else:
+            text = self.name if self.dose is None else f"{self.name}:{self.dose:g}"
+        return f"{text} ({self.where})" if self.where else text
+
+    @property
+    def of(self) -> tuple[Regime | None, str]:
+        """What arms that differ in their dose alone have in common."""
+        return self.where, self.name
+
+
+@final
+@dataclass(frozen=True)
+class Comparison:
+    """The runs of an arm beside their controls."""
+
+    arm: Arm
+    pairs: pd.DataFrame
+    """One row a pair: the places of `treated` and `control` in the frame of models, their `unit` and `cell`."""
+    treated: pd.DataFrame
+    control: pd.DataFrame
+    """The values of each pair: a column for every metric, and the outcome."""
+
+    @cached_property
+    def differences(self) -> pd.DataFrame:
+        """Arm minus control, a row for each seed: what is independent. Cells that share a seed are averaged."""
+        return (self.treated - self.control).groupby(self.pairs["unit"], sort=True).mean()
+
+    def correlation(self, column: str) -> float | None:
+        """Of arm and control over pairs, each cell's mean subtracted: what pairing gains."""
+        both = pd.DataFrame({"a": self.treated[column], "b": self.control[column]}).dropna()
+        left = both - both.groupby(self.pairs["cell"].loc[both.index]).transform("mean")
+        a, b = left["a"].to_numpy(), left["b"].to_numpy()
+        scale = math.sqrt(float((a @ a) * (b @ b)))
+        return float(np.clip(a @ b / scale, -1, 1)) if len(both) > 2 and scale > 0 else None
+
+
+def comparisons(models: Models) -> list[Comparison]:
+    """Every arm of the table, in the order of its first run, shams after their treatment."""
+    frame = models.trained[models.trained["last"]]
+    keys, settings = _fixed(frame), _arm_settings(frame)
+    places: dict[tuple[tuple[str, ...], tuple[str, ...]], object] = {}
+    for index, key in keys.items():
+        places.setdefault((key, tuple(settings[index].values())), index)
+    found: dict[Arm, list[tuple[object, object]]] = {}
+    varying = {name for name in DEFAULTS if len({values[name] for values in settings.values()}) > 1}
+    for index, key in keys.items():
+        if (matched := _control(key, settings[index], places)) is not None:
+            control, removed = matched
+            found.setdefault(_arm(removed, settings[control], varying), []).append((index, control))
+    columns = [*(metric for metric in models.metrics if metric not in NOT_TESTED), models.outcome]
+    return [_comparison(frame, arm, pairs, columns) for arm, pairs in sorted(found.items(), key=_order)]
+
+
+def _order(item: tuple[Arm, object]) -> tuple[str, str, bool, float]:
+    arm = item[0]
+    return str(arm.where or ""), arm.name, arm.sham, arm.dose or 0.0
+
+
+def _fixed(frame: pd.DataFrame) -> dict[object, tuple[str, ...]]:
+    """Of every run the settings that it shares with its control, as text."""
+    made = {*RUNS.columns, *METRICS, *DEFAULTS, "architecture", "regime", "cell", "last"}
+    further = [name for name in map(str, frame) if name not in made and not name.endswith((" null", " ideal"))]
+    names = [*ARCHITECTURE, "epochs", "epoch", "weight_decay", "lr", "seed", *further]
+    return {index: tuple(map(_text, row)) for index, *row in frame[names].itertuples(name=None)}
+
+
+def _arm_settings(frame: pd.DataFrame) -> dict[object, dict[str, str]]:
+    known = {name: frame.get(name) for name in DEFAULTS}
+    rows = {}
+    for place, index in enumerate(frame.index):
+        row = {name: "" if column is None else _text(column.iloc[place]) for name, column in known.items()}
+        rows[index] = {name: value or DEFAULTS[name] for name, value in row.items()}
+        doses = _doses(row["intervene"])
+        if doses is not None:
+            rows[index]["intervene"] = " ".join(str(dose) for dose in doses if dose.dose)
+    return rows
+
+
+def _text(value: Cell) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    try:
+        return f"{float(value):g}" if not isinstance(value, bool) else str(value)
+    except ValueError:
+        return str(value)
+
+
+def _doses(text: str) -> tuple[Dose, ...] | None:
+    """The doses of a cell; None where they are of no intervention that this version knows."""
+    try:
+        return parse_doses(text.split())
+    except ConfigError:
+        return None
+
+
+def _control(
+    key: tuple[str, ...], settings: Mapping[str, str], places: Mapping[tuple[tuple[str, ...], tuple[str, ...]], object]
+) -> tuple[object, dict[str, str]] | None:
+    """The place of a run's control, and the settings that the control does not have."""
+    left, removed = dict(settings), dict[str, str]()
+    for group in GROUPS:
+        changed = {name: left[name] for name in group if left[name] != DEFAULTS[name]}
+        if not changed:
+            continue
+        removed |= changed
+        left |= {name: DEFAULTS[name] for name in changed}
+        if (place := places.get((key, tuple(left.values())))) is not None:
+            return place, removed
+    return None
+
+
+def _arm(removed: Mapping[str, str], control: Mapping[str, str], varying: set[str]) -> Arm:
+    others = {name: value for name, value in control.items() if name in varying and value != DEFAULTS[name]}
+    where = Regime.of(others, others.values()) if others else None
+    parts = list(_parts(removed, untied=control["tied"] == "False" or "tied" in removed))
+    sham = any(part.sham for part in parts)
+    targets = () if sham else tuple(target for part in parts for target in part.targets)
+    if len(parts) == 1:
+        return Arm(where, parts[0].name, parts[0].dose, sham, targets)
+    return Arm(where, " + ".join(Arm(None, *part[:3], ()).label for part in parts), None, sham, targets)
+
+
+class _Part(NamedTuple):
+    name: str
+    dose: float | None
+    sham: bool
+    targets: tuple[Target, ...]
+
+
+def _parts(removed: Mapping[str, str], *, untied: bool) -> Iterator[_Part]:
+    """The settings of an arm one by one."""
+    of_optimizer = (Target("head_sum", -1),) if untied else ()
+    doses = _doses(removed.get("intervene", ""))
+    if doses is None:
+        yield _Part(removed["intervene"], None, ":sham" in removed["intervene"], ())
+    for dose in doses or ():
+        window = "" if dose.window == (0.0, 1.0) else f"@{dose.window[0]:g}-{dose.window[1]:g}"
+        yield _Part(dose.name + window, dose.dose, dose.sham, _target_of(dose))
+    if "head" in removed:
+        target = HEAD_TARGETS.get(removed["head"])
+        yield _Part(removed["head"], None, removed["head"] in SHAM_HEADS, (target,) if target else ())
+    if "optimizer" in removed:
+        decayed = removed["optimizer"] in ("adam", "coupled-adam")
+        yield _Part(removed["optimizer"], None, False, of_optimizer if decayed else ())
+    if "coupling" in removed:
+        yield _Part("coupling", float(removed["coupling"]), False, of_optimizer)
+    if "tied" in removed and "head" not in removed:
+        yield _Part("untied", None, False, ())
+
+
+def _target_of(dose: Dose) -> tuple[Target, ...]:
+    intervention = INTERVENTIONS[dose.name]
+    if intervention.primary is None:
+        return ()
+    sign = {"rises": 1, "falls": -1, "": 0}[intervention.plus]
+    return (Target(intervention.primary, sign if dose.dose > 0 else -sign),)
+
+
+def _comparison(frame: pd.DataFrame, arm: Arm, pairs: list[tuple[object, object]], columns: list[str]) -> Comparison:
+    treated, control = ([pair[side] for pair in pairs] for side in (0, 1))
+    seeds = [name for name in ("seed", "data_seed") if name in frame]
+    controls = frame.loc[control]
+    units = [" ".join(map(_text, row)) for row in controls[seeds].itertuples(index=False, name=None)]
+    table = pd.DataFrame({"treated": treated, "control": control, "unit": units, "cell": controls["cell"].to_numpy()})
+    values = [frame.loc[side, columns].astype(float).reset_index(drop=True) for side in (treated, control)]
+    return Comparison(arm, table, *values)

@@ -1,0 +1,132 @@
+"""Dose and response: does the outcome, or an arm's metric, rise or fall with the signed dose?
+
+The doses of an arm with its control as dose 0, in every seed that has all of them. Page's test ranks the doses within
+each seed, so that a seed's own level plays no part; it is made for both directions. The fit is isotonic: the
+nearest values that only rise, or only fall, whichever is nearer. A response of both sides, worse for + and for -, is
+neither, and the test says nothing of it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import final
+
+import pandas as pd
+
+from collapselab.analysis.arms import Comparison, comparisons
+from collapselab.analysis.attainable import LEVEL
+from collapselab.analysis.models import Models
+from collapselab.analysis.paired import FEWEST_PAIRS, Floats, mean_of
+from collapselab.analysis.regime import Regime
+from collapselab.analysis.trends import Trending
+from collapselab.analysis.verdict import Cause, Reason, holm
+
+FEWEST_DOSES = 3
+"""The control is one of them."""
+
+
+@final
+@dataclass(frozen=True)
+class Response:
+    """One dose of one arm and its effect on one metric; a row of `doses.csv`."""
+
+    arm: str
+    """Intervention, or `coupling`."""
+    metric: str
+    """The metric that the arm must move, or the outcome."""
+    dose: float
+    """Signed; 0 is the control."""
+    n: int
+    """Seeds that have every dose."""
+    effect: float
+    """Mean of this dose minus the control."""
+    low: float | None
+    """Lower end of its 95 % interval."""
+    high: float | None
+    """Upper end."""
+    fitted: float
+    """The isotonic fit at this dose, 0 at the control."""
+    p: float | None = None
+    """Page's test over all doses of the arm, two-sided; the same in all of its rows."""
+    p_holm: float | None = None
+    """Corrected over the arms, for the outcome and for metrics by themselves."""
+    trend: Trending | None = None
+    """`rises` or `falls` where the corrected test is significant."""
+    where: Regime | None = None
+    """As in `effects.csv`."""
+    why: str | None = None
+    """Why there is no p."""
+    why_code: Cause | None = None
+    """As in `relate.csv`."""
+
+    @property
+    def key(self) -> tuple[Regime | None, str, str]:
+        """The arm and the metric."""
+        return self.where, self.arm, self.metric
+
+
+def doses(models: Models) -> list[Response]:
+    """A row for every dose of every arm that has two or more beside the control."""
+    arms: dict[tuple[Regime | None, str], list[Comparison]] = {}
+    for one in comparisons(models):
+        if one.arm.dose is not None and not one.arm.sham:
+            arms.setdefault(one.arm.of, []).append(one)
+    made = [
+        _responses(sorted(group, key=lambda one: one.arm.dose or 0.0), metric)
+        for group in arms.values()
+        if len(group) + 1 >= FEWEST_DOSES
+        for metric in dict.fromkeys([models.outcome, *(target.metric for target in group[0].arm.targets)])
+        if metric in group[0].treated
+    ]
+    tested = [rows for rows in made if rows]
+    for of_outcome in (True, False):
+        family = [i for i, rows in enumerate(tested) if (rows[0].metric == models.outcome) is of_outcome]
+        family = [i for i in family if tested[i][0].p is not None]
+        for i, p_holm in zip(family, holm([tested[i][0].p or 0.0 for i in family]), strict=True):
+            trend = direction(tested[i]) if p_holm < LEVEL else None
+            tested[i] = [replace(row, p_holm=p_holm, trend=trend) for row in tested[i]]
+    return [row for rows in tested for row in rows]
+
+
+def _responses(group: Sequence[Comparison], metric: str) -> list[Response]:
+    effects = pd.concat([one.differences[metric] for one in group], axis=1, keys=[one.arm.dose for one in group])
+    effects[0.0] = 0.0
+    effects = effects.dropna().sort_index(axis=1)
+    if effects.empty:
+        return []
+    arm, values = group[0].arm, effects.to_numpy(dtype=float)
+    fitted = _isotonic(values)
+    levels = [float(str(dose)) for dose in effects.columns]
+    rows = []
+    for i, dose in enumerate(levels):
+        found = mean_of(values[:, i])
+        interval = (found.low, found.high) if dose else (None, None)
+        fit = float(fitted[i] - fitted[levels.index(0.0)])
+        rows.append(Response(arm.name, metric, dose, found.n, found.mean, *interval, fit, where=arm.where))
+    if len(values) < FEWEST_PAIRS:
+        why = f"{len(values)} seeds have every dose; {FEWEST_PAIRS} are needed."
+        return [replace(row, **Reason(Cause.TOO_FEW, why).columns) for row in rows]
+    p = _page_p(values)
+    return [replace(row, p=p) for row in rows]
+
+
+def _isotonic(values: Floats) -> Floats:
+    """The nearest means that only rise, or only fall."""
+    from scipy.optimize import isotonic_regression
+
+    means = values.mean(0)
+    fits = [isotonic_regression(means, increasing=rising).x for rising in (True, False)]
+    fitted: Floats = min(fits, key=lambda fit: float(((fit - means) ** 2).sum()))
+    return fitted
+
+
+def _page_p(values: Floats) -> float:
+    """Two-sided: twice the smaller p of rising and of falling."""
+    from scipy.stats import page_trend_test
+
+    return min(1.0, 2 * min(float(page_trend_test(sign * values).pvalue) for sign in (1, -1)))
+
+
+def direction(rows: Sequence[Response]) -> Trending:
+    """Where the fit of these doses of one arm goes."""
+    ordered = sorted(rows, key=lambda row: row.dose)
+    return Trending.RISES if ordered[-1].fitted >= ordered[0].fitted else Trending.FALLS

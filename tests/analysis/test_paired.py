@@ -1,0 +1,80 @@
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_1samp
+
+from collapselab.analysis.paired import (
+    FEWEST_PAIRS,
+    equivalence_p,
+    far_from_the_rest,
+    mean_of,
+    sign_flip_p,
+    step_down_p,
+)
+from collapselab.analysis.verdict import holm
+
+
+def flips(n: int) -> list[tuple[int, ...]]:
+    return list(itertools.product((1, -1), repeat=n))
+
+
+def test_the_mean_has_the_interval_of_student() -> None:
+    d = np.array([0.1, 0.4, 0.2, 0.35])
+    found, other = mean_of(d), ttest_1samp(d, 0).confidence_interval()
+    assert (found.n, found.low, found.high) == (4, pytest.approx(other.low), pytest.approx(other.high))
+    assert mean_of(d[:1])[2:] == (None, None, None)
+
+
+def test_the_sign_flip_p_is_the_share_of_patterns_counted_one_by_one() -> None:
+    d = np.array([[0.5, 0.1, -0.2, 0.4, 0.3, 0.25], [1.0, -1.0, 1.0, -1.0, 1.0, -1.0]])
+    counted = [
+        np.mean([abs(np.dot(signs, row)) >= abs(row.sum()) - 1e-12 for signs in flips(6)]) for row in d
+    ]  # fmt: skip
+    assert sign_flip_p(d, permutations=9999, seed=0) == pytest.approx(counted)
+
+
+def test_eight_pairs_survive_a_correction_over_five_and_five_pairs_show_nothing() -> None:
+    rng = np.random.default_rng(0)
+    strong = 1 + 0.1 * rng.standard_normal((5, 8))
+    assert step_down_p(strong, permutations=99, seed=0) == pytest.approx([2 / 2**8] * 5)
+    assert holm([2 / 2**8] * 5)[0] < 0.05 < holm([2 / 2**7] * 5)[0]
+    assert FEWEST_PAIRS == 6
+    assert sign_flip_p(strong[:, :5], permutations=99, seed=0).min() == pytest.approx(2 / 2**5)
+
+
+def test_step_down_is_the_definition_in_loops() -> None:
+    rng = np.random.default_rng(1)
+    d = rng.standard_normal((4, 7)) + np.array([1.5, 0.8, 0.2, 0.0])[:, None]
+    size = [abs(row.sum()) / np.sqrt(7 * (row**2).sum()) for row in d]
+    expected, largest = {}, 0.0
+    order = sorted(range(4), key=lambda i: -size[i])
+    for place, i in enumerate(order):
+        rest = order[place:]
+        count = sum(
+            max(abs(np.dot(signs, d[j])) / np.sqrt(7 * (d[j] ** 2).sum()) for j in rest) >= size[i] - 1e-12
+            for signs in flips(7)
+        )
+        largest = max(largest, count / 2**7)
+        expected[i] = largest
+    assert step_down_p(d, permutations=99, seed=0) == pytest.approx([expected[i] for i in range(4)])
+
+
+def test_missing_pairs_count_for_nothing() -> None:
+    d = np.array([[1.0, 1.1, 0.9, 1.2, 1.0, 1.05, np.nan], [0.1, -0.1, 0.2, -0.2, 0.1, -0.1, 0.3]])
+    assert step_down_p(d, permutations=99, seed=0)[0] == pytest.approx(2 / 2**6)
+
+
+def test_equivalence_is_the_larger_of_two_one_sided_tests() -> None:
+    d = np.array([0.01, -0.02, 0.015, 0.0, -0.01, 0.02])
+    expected = max(ttest_1samp(d, -0.05, alternative="greater").pvalue, ttest_1samp(d, 0.05, alternative="less").pvalue)
+    assert equivalence_p(d, 0.05) == pytest.approx(expected)
+    assert equivalence_p(np.full(6, 0.01), 0.05) == 0
+    assert equivalence_p(np.full(6, 0.05), 0.05) == 1
+
+
+def test_a_run_that_went_unstable_is_named() -> None:
+    d = np.array([-0.047, 0.038, 0.554, 0.015, 0.044, 0.139])
+    assert [name for name, _ in far_from_the_rest(d, list("012345"))] == ["2"]
+    assert far_from_the_rest(d[:3], list("012")) == []
+    assert far_from_the_rest(np.zeros(8), list("01234567")) == []
