@@ -51,6 +51,7 @@ def catalogue(
         **{f"head_{name}": value for name, value in log_distances("logdist", head - head.mean(0)).items()},
         "head_sum": norms(head.sum(0)[None])[0] / math.sqrt((head**2).sum()),
         "effective_rank": effective_rank(centred),
+        **flatness(features, weight, np.zeros(len(weight)) if bias is None else bias),
     }
     if validation is not None:
         values |= decisions(*validation, kept, means, head, np.zeros(len(kept)) if bias is None else bias[kept])
@@ -112,8 +113,37 @@ def of_all_tokens(features: Array, within: float) -> dict[str, float]:
     return {
         "within_share": within / sum(float((feature - mean) @ (feature - mean)) for feature in features),
         "participation": sum(values) ** 2 / sum(values**2),
+        "dispersion": 1 - mean_cosine(features),
         "anisotropy": float(mean @ mean) / (sum(float(feature @ feature) for feature in features) / len(features)),
     }
+
+
+def mean_cosine(features: Array) -> float:
+    units = features / norms(features)[:, None]
+    cosines = [float(one @ other) for one, other in itertools.combinations(units, 2)]
+    return math.fsum(cosines) / len(cosines)
+
+
+def flatness(
+    features: Array, weight: Array, bias: Array, *, scale: float = 1.0, softcap: float | None = None
+) -> dict[str, float]:
+    """Σ_{s,t} ⟨w_s, w_t⟩ tr H_st with H the Hessian in the logits of the expected cross-entropy, times ‖h‖²."""
+    total = squares = 0.0
+    rows = scale * weight
+    for feature in features:
+        logits = scale * (weight @ feature + bias)
+        slopes = np.ones_like(logits)
+        if softcap is not None:
+            slopes = 1 - np.tanh(logits / softcap) ** 2
+            logits = softcap * np.tanh(logits / softcap)
+        chances = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+        square = float(feature @ feature)
+        for s, t in itertools.product(range(len(weight)), repeat=2):
+            hessian = slopes[s] * (chances[s] * (s == t) - chances[s] * chances[t]) * slopes[t]
+            total += square * hessian * float(rows[s] @ rows[t])
+        squares += square
+    value, mean = total / len(features), squares / len(features)
+    return {"flatness": value, "flatness_relative": value / (mean * (rows**2).sum() / len(rows))}
 
 
 def angles(name: str, rows: Array) -> dict[str, float]:

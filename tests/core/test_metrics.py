@@ -13,6 +13,7 @@ from torch import Tensor
 
 import oracles
 from collapselab import METRICS, ClassMoments, Decider, Measurement, collapse_metrics
+from collapselab.core.flatness import OutputCurvature
 from collapselab.core.geometry import Geometry
 from collapselab.core.metrics import scatter_pinv
 from frames import around, orthoplex, rotation, simplex
@@ -20,6 +21,9 @@ from frames import around, orthoplex, rotation, simplex
 CLASSES = 14
 MADE = {"agreement", "ncc_accuracy", "model_accuracy"}
 OF_COVARIANCE = {"scatter_pinv", "participation"}
+OF_CURVATURE = {"flatness", "flatness_relative"}
+OF_ALL_TOKENS = OF_COVARIANCE | {"dispersion"}
+"""Metrics of sums over all tokens, which say nothing of some classes alone."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,13 @@ def measured(world: World, *, batch: int = 50, tile: int = 1024) -> dict[str, Me
     decider = Decider(moments, weight=world.weight, bias=world.bias, min_count=world.min_count)
     decisions = decider.decide(world.validation, world.validation_labels)
     return collapse_metrics(
-        moments, weight=world.weight, bias=world.bias, min_count=world.min_count, decisions=decisions, tile=tile
+        moments,
+        weight=world.weight,
+        bias=world.bias,
+        min_count=world.min_count,
+        decisions=decisions,
+        flatness=OutputCurvature(world.weight, world.bias).flatness(world.features),
+        tile=tile,
     )
 
 
@@ -117,7 +127,7 @@ def test_the_value_is_that_of_the_definition(id: str, name: str) -> None:
     assert_value(measured(WORLDS[name])[id], expected(WORLDS[name])[id])
 
 
-@pytest.mark.parametrize("id", [id for id in METRICS if id not in OF_COVARIANCE])
+@pytest.mark.parametrize("id", [id for id in METRICS if id not in OF_ALL_TOKENS | OF_CURVATURE])
 def test_classes_below_min_count_take_part_in_nothing(id: str) -> None:
     world = drawn(6, min_count=5)
     assert_value(measured(world)[id], expected(world)[id])
@@ -159,9 +169,18 @@ def test_a_planted_fault_is_seen(id: str) -> None:
 
 # What leaves a value unchanged ---------------------------------------------------------------------------------------
 
-ORIGIN = {"anisotropy", "logdist_uncentred_mean", "logdist_uncentred_std", "logdist_uncentred_cv"}
+ORIGIN = {
+    "anisotropy",
+    "dispersion",
+    "flatness",
+    "flatness_relative",
+    "logdist_uncentred_mean",
+    "logdist_uncentred_std",
+    "logdist_uncentred_cv",
+}
 HEAD_CHOICE = {"agreement", "model_accuracy"}
-UNIT = {"cdnv_k2", "lognorm_cv"}
+UNIT = {"cdnv_k2", "lognorm_cv", "flatness", "flatness_relative"}
+"""Of the last two, scaled features make other predictions."""
 
 
 def turned(world: World) -> World:
@@ -246,8 +265,13 @@ def collapsed(frame: Tensor, *, spread: float = 0.0, weight: Tensor | None = Non
     moments.update(features, labels)
     weight = frame if weight is None else weight
     decisions = Decider(moments, weight=weight).decide(features, labels)
-    return collapse_metrics(moments, weight=weight, decisions=decisions)
+    return collapse_metrics(
+        moments, weight=weight, decisions=decisions, flatness=OutputCurvature(weight).flatness(features)
+    )
 
+
+UNSURE = 1 - (math.e**2 + 7) / (math.e + 7) ** 2
+"""1 − Σ p², where the logit of the right class is larger than all others by 1."""
 
 SIMPLEX = {
     "cdnv": 0, "cdnv_k2": 0, "scatter_ratio": 0, "scatter_pinv": 0, "norm_cv": 0, "lognorm_cv": 0,
@@ -258,7 +282,8 @@ SIMPLEX = {
     "agreement": 1, "ncc_accuracy": 1, "model_accuracy": 1,
     "head_norm_cv": 0, "head_cosine_mean": -1 / 7, "head_cosine_std": 0,
     "head_logdist_mean": -0.5 * math.log(2 + 2 / 7), "head_logdist_std": 0, "head_logdist_cv": 0, "head_sum": 0,
-    "effective_rank": 7, "within_share": 0, "participation": 7, "anisotropy": 0,
+    "effective_rank": 7, "within_share": 0, "participation": 7, "anisotropy": 0, "dispersion": 192 / 191,
+    "flatness": 7 / 8 * UNSURE, "flatness_relative": 8 / 7 * UNSURE,
 }  # fmt: skip
 
 
@@ -323,7 +348,7 @@ def test_without_an_output_layer_only_its_metrics_are_missing() -> None:
     found = collapse_metrics(moments)
     missing = {id: found[id].why for id in found if found[id].value is None}
     head = {id for id in METRICS if id.startswith(("head_", "duality_"))}
-    assert set(missing) == head | MADE | OF_COVARIANCE
+    assert set(missing) == head | MADE | OF_COVARIANCE | OF_CURVATURE
     assert {missing[id] for id in head} == {"no output layer was given."}
     assert {missing[id] for id in MADE} == {"no decisions were given; they are made on the validation split."}
     assert missing["scatter_pinv"] == "the pooled covariance was not collected; ask for covariance=True."
@@ -418,7 +443,7 @@ def test_a_mask_of_classes_gives_the_metrics_of_those_classes_alone() -> None:
     found = collapse_metrics(moments, weight=world.weight, bias=world.bias, decisions=decisions, classes=chosen)
     some = chosen[world.labels]
     alone = oracles.catalogue(world.features[some].numpy(), world.labels[some].numpy(), weight=world.weight.numpy())
-    for id in set(METRICS) - MADE - OF_COVARIANCE:
+    for id in set(METRICS) - MADE - OF_ALL_TOKENS - OF_CURVATURE:
         assert_value(found[id], alone[id])
     assert found["scatter_pinv"].why == "the pooled covariance was not collected; ask for covariance=True."
     head, nearest = decider.choices(world.validation)

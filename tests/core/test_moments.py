@@ -11,7 +11,10 @@ from torch.testing import assert_close
 
 from collapselab.core import moments as module
 from collapselab.core import parts, tally
+from collapselab.core.metrics import collapse_metrics
 from collapselab.core.moments import ClassMoments
+from collapselab.core.scale import direction_sum, lengths
+from collapselab.core.storage import Rows
 
 
 def drawn(
@@ -387,3 +390,60 @@ def test_moments_may_be_collected_in_and_out_of_inference_mode() -> None:
     moments.update(features[400:].float(), labels[400:])
     collected(features[:200].float(), labels[:200], 20)  # the same room, outside
     assert_same(moments, collected(features.float(), labels, 20))
+
+
+def test_the_sum_of_directions_is_that_of_the_definition_however_it_is_cut(tmp_path: Path) -> None:
+    features, labels = torch.randn(90, 5, generator=torch.Generator().manual_seed(0)).double() + 2, torch.arange(90) % 7
+    truth = sum(feature / feature.norm() for feature in features)
+    whole = ClassMoments.empty(7, 5)
+    whole.update(features, labels)
+    assert whole.directions is not None
+    assert_close(whole.directions, truth)
+    one, other = ClassMoments.empty(7, 5), ClassMoments.empty(7, 5)
+    one.update(features[:40], labels[:40])
+    other.update(features[40:], labels[40:])
+    one.save(tmp_path / "m.safetensors")
+    merged = ClassMoments.load(tmp_path / "m.safetensors").merge(other).directions
+    assert merged is not None
+    assert_close(merged, truth)
+
+
+def test_moments_of_an_earlier_version_open_and_go_on_without_the_sum_of_directions() -> None:
+    features, labels = torch.randn(90, 5, generator=torch.Generator().manual_seed(0)), torch.arange(90) % 7
+    now = ClassMoments.empty(7, 5)
+    now.update(features[:40], labels[:40])
+    stored = {name: part.table[part.chosen] if isinstance(part, Rows) else part for name, part in now.tensors().items()}
+    earlier = ClassMoments.from_tensors({n: t for n, t in stored.items() if n != "directions"}, now.facts())
+    assert earlier.directions is None
+    for moments in (now, earlier):
+        moments.update(features[40:], labels[40:])
+    assert earlier.directions is None, "of some tokens alone it would be wrong"
+    assert torch.equal(now.sums, earlier.sums)
+    assert torch.equal(now.scatter, earlier.scatter)
+    assert ClassMoments.empty(7, 5).merge(earlier).directions is None
+    assert now.merge(earlier).directions is None
+    found = collapse_metrics(earlier, only=["dispersion"])["dispersion"]
+    assert found.why == "the sum of the features' directions was not collected."
+
+
+def test_a_feature_of_zero_has_no_direction_and_is_named_as_the_reason() -> None:
+    moments = ClassMoments.empty(2, 3)
+    moments.update(torch.tensor([[0.0, 0, 0], [1, 0, 0], [0, 1, 0]]), torch.tensor([0, 0, 1]))
+    assert collapse_metrics(moments)["dispersion"].why == "a feature is zero and has no direction."
+
+
+@pytest.mark.parametrize("scale", [1e-320, 1e-300, 1e-160, 1e160, 1e300])
+def test_directions_do_not_depend_on_the_size_of_features(scale: float) -> None:
+    features = torch.randn(20, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    mixed = torch.where((torch.arange(20) % 2 == 0)[:, None], features * scale, features)
+    found, truth = (direction_sum(rows, lengths(rows)) for rows in (mixed, features))
+    assert_close(found, truth, rtol=1e-3 if scale < 1e-310 else 1e-12, atol=1e-2 if scale < 1e-310 else 1e-12)
+
+
+def test_tokens_that_all_point_one_way_have_no_dispersion_and_opposite_ones_have_most() -> None:
+    line = torch.linspace(1, 3, 6, dtype=torch.float64)[:, None] * torch.tensor([[0.6, 0.8]], dtype=torch.float64)
+    for features, value in ((line, 0.0), (torch.cat([line, -line]), 12 / 11)):
+        moments = ClassMoments.empty(2, 2)
+        moments.update(features, torch.arange(len(features)) % 2)
+        found = collapse_metrics(moments, only=["dispersion"])["dispersion"].value
+        assert found == pytest.approx(value, abs=1e-12)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from collapselab.core.decisions import Decider
+from collapselab.core.flatness import OutputCurvature
 from collapselab.core.metrics import METRICS, Metric, collapse_metrics
 from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Missing, Need, ReasonCode
@@ -22,11 +23,23 @@ def moments(*, covariance: bool) -> ClassMoments:
 def test_a_metric_needs_what_it_says(metric: Metric) -> None:
     whole = moments(covariance=True)
     decisions = Decider(whole, weight=WEIGHT).decide(FEATURES, LABELS)
-    given = {"weight": WEIGHT, "decisions": decisions}
+    flatness = OutputCurvature(WEIGHT).flatness(FEATURES)
+    given = {"weight": WEIGHT, "decisions": decisions, "flatness": flatness}
+    undirected = ClassMoments(whole.counts, whole.sums, whole.scatter, pooled=whole.pooled)
     assert collapse_metrics(whole, only=[metric.id], **given)[metric.id].code is None
     for need, code, without in (
-        (Need.HEAD, ReasonCode.NO_HEAD, collapse_metrics(whole, only=[metric.id], decisions=decisions)),
-        (Need.DECISIONS, ReasonCode.NO_DECISIONS, collapse_metrics(whole, only=[metric.id], weight=WEIGHT)),
+        (Need.HEAD, ReasonCode.NO_HEAD, collapse_metrics(whole, only=[metric.id], **given | {"weight": None})),
+        (
+            Need.DECISIONS,
+            ReasonCode.NO_DECISIONS,
+            collapse_metrics(whole, only=[metric.id], **given | {"decisions": None}),
+        ),
+        (
+            Need.CURVATURE,
+            ReasonCode.NO_CURVATURE,
+            collapse_metrics(whole, only=[metric.id], **given | {"flatness": None}),
+        ),
+        (Need.DIRECTIONS, ReasonCode.NO_DIRECTIONS, collapse_metrics(undirected, only=[metric.id], **given)),
         (
             Need.COVARIANCE,
             ReasonCode.NO_COVARIANCE,

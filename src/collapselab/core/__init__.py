@@ -8,6 +8,7 @@
     tally.py      count, sum and scatter of every class; the update formulas
     moments.py    ClassMoments: the tally of a stream, which can be merged, saved and loaded
     decisions.py  Decider: the output layer's choice and the nearest class mean, for each token
+    flatness.py   OutputCurvature: how the loss bends in the output layer, from some tokens
     vectors.py    class means and output rows as float64, some at a time
     pairs.py      statistics over all pairs of classes (cloud: the points, sweep: the tiles, pair_sums: the sums)
     geometry.py   quantities that several metrics share, each computed once
@@ -16,5 +17,5 @@
     storage.py    tensors on disk with a checksum
 
 A module imports only from modules above it in this order: scale, vectors, batch, parts, tally, storage, moments,
-decisions, pair_sums, cloud, sweep, pairs, geometry, metrics.
+decisions, flatness, pair_sums, cloud, sweep, pairs, geometry, metrics.
 """

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from collapselab.core.decisions import Decisions, check_head
+from collapselab.core.flatness import Flatness
 from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Missing, ReasonCode
 from collapselab.core.pairs import PairStatistics, Progress, Summary, pair_statistics
@@ -35,6 +36,7 @@ class Geometry:
         bias: Tensor | None = None,
         min_count: int = 1,
         decisions: Decisions | None = None,
+        flatness: Flatness | None = None,
         classes: Tensor | None = None,
         tile: int = 1024,
         progress: Progress | None = None,
@@ -53,7 +55,7 @@ class Geometry:
         if classes is not None and (classes.dtype != torch.bool or classes.shape != moments.counts.shape):
             what = f"{classes.dtype} of shape {tuple(classes.shape)}"
             raise ValueError(f"classes are {what}; a mask over {moments.classes:,} classes is needed.")
-        self.moments, self.weight, self.decided = moments, weight, decisions
+        self.moments, self.weight, self.decided, self.flatness = moments, weight, decisions, flatness
         self.tile, self.progress = tile, progress
         kept = moments.counts >= min_count
         if classes is not None:
@@ -156,6 +158,20 @@ class Geometry:
         if others.any() and self.moments.scatter[others].any():
             raise Missing(ReasonCode.NO_COVARIANCE, "the pooled covariance also covers classes that are not kept.")
         return scaled(pooled, -2 * self.exponent) / self.tokens
+
+    @property
+    def direction_sum(self) -> Tensor:
+        """Σ h/‖h‖ over all features of the kept classes (dim,)."""
+        directions = self.moments.directions
+        if directions is None:
+            raise Missing(ReasonCode.NO_DIRECTIONS, "the sum of the features' directions was not collected.")
+        if self.tokens < int(self.moments.counts.sum()):
+            raise Missing(
+                ReasonCode.NO_DIRECTIONS, "the sum of the features' directions also covers classes that are not kept."
+            )
+        if torch.isnan(directions).any():
+            raise Missing(ReasonCode.ZERO, "a feature is zero and has no direction.")
+        return directions
 
     @cached_property
     def gram(self) -> Tensor:
@@ -262,6 +278,12 @@ class Geometry:
                 left_out=left_out,
             )
         return self.decided
+
+    @property
+    def curvature(self) -> Flatness:
+        if self.flatness is None or not self.flatness.tokens:
+            raise Missing(ReasonCode.NO_CURVATURE, "the curvature of the loss was not computed; it takes a pass.")
+        return self.flatness
 
     def summary(self, family: str, *, head: bool = False) -> Summary:
         """A family of pair statistics, or the reason why there is none."""

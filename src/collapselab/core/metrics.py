@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from collapselab.core.decisions import Decisions
+from collapselab.core.flatness import Flatness
 from collapselab.core.geometry import Geometry, frame_error, ratio, variation
 from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Missing, Need, ReasonCode
@@ -84,6 +85,7 @@ def collapse_metrics(
     bias: Tensor | None = None,
     min_count: int = 1,
     decisions: Decisions | None = None,
+    flatness: Flatness | None = None,
     classes: Tensor | None = None,
     only: Collection[str] | None = None,
     tile: int = 1024,
@@ -92,7 +94,7 @@ def collapse_metrics(
     """Every metric of the catalogue, by id.
 
     `weight` (classes, dim) and `bias` are the output layer as the model applies it; `decisions` come from a `Decider`
-    on the validation split. Metrics of what is not given have a reason in place of a value. `classes`, a mask, keeps
+    on the validation split, `flatness` from an `OutputCurvature`. Metrics of what is not given have a reason in place of a value. `classes`, a mask, keeps
     only those classes and the decisions on tokens labelled with them; `only` computes just these metrics.
     """
     if unknown := [id for id in only or () if id not in METRICS]:
@@ -103,6 +105,7 @@ def collapse_metrics(
         bias=bias,
         min_count=min_count,
         decisions=decisions,
+        flatness=flatness,
         classes=classes,
         tile=tile,
         progress=progress,
@@ -124,19 +127,26 @@ def _measurement(metric: Metric, geometry: Geometry, min_count: int) -> Measurem
             )
     except Missing as missing:
         value, why, code, left_out = None, str(missing), missing.code, missing.left_out
-    judged = Need.DECISIONS in metric.needs and geometry.decided is not None
     return Measurement(
         metric=metric.id,
         value=value,
         why=why,
         classes=geometry.classes,
-        tokens=int(geometry.decided.tokens.sum()) if judged and geometry.decided else geometry.tokens,
+        tokens=_tokens(metric, geometry),
         left_out=left_out,
         min_count=min_count,
         ideal=metric.ideal_at(classes=geometry.classes, dim=geometry.dim),
         version=metric.version,
         code=code,
     )
+
+
+def _tokens(metric: Metric, geometry: Geometry) -> int:
+    if Need.DECISIONS in metric.needs and geometry.decided is not None:
+        return int(geometry.decided.tokens.sum())
+    if Need.CURVATURE in metric.needs and geometry.flatness is not None:
+        return geometry.flatness.tokens
+    return geometry.tokens
 
 
 def _mean(family: str, *, head: bool = False) -> Callable[[Geometry], Result]:
@@ -213,6 +223,25 @@ def anisotropy(geometry: Geometry) -> float:
     mean = float(geometry.token_mean.square().sum())
     variance = float(geometry.scatter.sum()) / geometry.tokens + geometry.between_tokens
     return ratio(mean, mean + variance, "the mean square of the features")
+
+
+def dispersion(geometry: Geometry) -> float:
+    """1 minus the mean cosine of pairs of tokens, which follows from the sum of their directions."""
+    geometry.at_least(2)
+    n = geometry.tokens
+    return max(0.0, 1 - (float(geometry.direction_sum.square().sum()) - n) / (n * (n - 1)))
+
+
+def flatness(geometry: Geometry) -> float:
+    """E[‖h‖² (Σ_s p_s‖w_s‖² − ‖Σ_s p_s w_s‖²)]: how much the loss bends where the output layer changes by its size."""
+    return geometry.curvature.total / geometry.curvature.tokens
+
+
+def flatness_relative(geometry: Geometry) -> float:
+    """Over what features and output rows of this size would give at most: free of both units."""
+    sums = geometry.curvature
+    mean = ratio(sums.total, sums.squares, "the mean square of the features")
+    return ratio(mean, sums.row_square, "the output layer")
 
 
 def etf_error(geometry: Geometry) -> float:
@@ -294,6 +323,7 @@ ZHU = "Zhu et al. (2021), arXiv:2105.02375"
 UNIFORM = "Liu et al. (2023), arXiv:2303.06484"
 ROY = "Roy & Vetterli (2007), EUSIPCO, 606-610"
 ZHAO = "Zhao, Cheng, Masarczyk & Lucchi (2026), arXiv:2602.16642"
+FLAT = "relative flatness, arXiv:2509.17738, in closed form"
 RUDMAN = "Rudman & Eickhoff (2024), arXiv:2305.19358"
 HERE = "this project"
 
@@ -339,6 +369,7 @@ _DUAL = _MEANS | {Need.HEAD}
 _ROWS = frozenset({Need.HEAD})
 _ROW_PAIRS = _ROWS | {Need.PAIRS}
 _DECIDED = frozenset({Need.DECISIONS})
+_CURVED = frozenset({Need.CURVATURE})
 
 # fmt: off
 _CATALOGUE = [
@@ -378,6 +409,9 @@ _CATALOGUE = [
     _entry("effective_rank", "spectrum", "exp of the entropy of the normalised singular values of the m_c", None, None, ROY, effective_rank, _MEANS),
     _entry("participation", "spectrum of the features", "(tr Σ_T)² / tr Σ_T²", None, None, RUDMAN, participation, _MEANS | {Need.COVARIANCE}, since="0.2.0"),
     _entry("anisotropy", "cloud of the features", "‖E h‖² / E‖h‖²", None, None, HERE, anisotropy, _SPREAD, since="0.2.0"),
+    _entry("dispersion", "cloud of the features", "1 − mean of ⟨h, h'⟩/(‖h‖‖h'‖) over pairs of tokens = 1 − (‖Σ h/‖h‖‖² − N)/(N(N − 1))", None, None, HERE, dispersion, _MEANS | {Need.DIRECTIONS}, since="0.2.0"),
+    _entry("flatness", "flatness of the loss", "E[‖h‖²(Σ_s p_s‖w_s‖² − ‖Σ_s p_s w_s‖²)], s over the vocabulary", None, None, FLAT, flatness, _CURVED, since="0.2.0"),
+    _entry("flatness_relative", "flatness of the loss", "`flatness` / (E‖h‖²·‖W‖²_F/K), K rows", None, None, FLAT, flatness_relative, _CURVED, since="0.2.0"),
 ]
 # fmt: on
 

@@ -36,11 +36,13 @@ class ClassMoments:
         scatter: Tensor,
         *,
         pooled: Tensor | None = None,
+        directions: Tensor | None = None,
         shuffle: int | None = None,
         unit: float = 0.0,
     ) -> None:
         direct = torch.ones_like(counts, dtype=torch.bool)
-        self._set(Tally(counts, sums, scatter, direct, matrix=pooled), shuffle=shuffle, unit=unit)
+        tally = Tally(counts, sums, scatter, direct, matrix=pooled, directions=directions)
+        self._set(tally, shuffle=shuffle, unit=unit)
 
     def _set(self, tally: Tally, *, shuffle: int | None, unit: float) -> None:
         self._tally = tally
@@ -158,6 +160,11 @@ class ClassMoments:
         return self._tally.scatter_matrix()
 
     @property
+    def directions(self) -> Tensor | None:
+        """Σ h/|h| over all features (dim,), nan where one of them is zero; None where it was not collected."""
+        return self._tally.directions
+
+    @property
     def covariance(self) -> Tensor | None:
         """Pooled within-class covariance (dim, dim), or None where it was not collected."""
         pooled = self.pooled
@@ -181,6 +188,12 @@ class ClassMoments:
             self._tally.join(classes.to(self.device), *theirs)
         if self._tally.matrix is not None and pooled is not None:
             self._tally.matrix.add_(pooled.to(self.device), alpha=times)
+        if self._tally.directions is not None and other.tokens:
+            theirs_directions = other.directions
+            if theirs_directions is None:
+                self._tally.directions = None
+            else:
+                self._tally.directions.add_(theirs_directions.to(self.device), alpha=times)
         self.tokens += times * other.tokens
         self.unit = max(self.unit, other.unit)
         return self
@@ -239,7 +252,7 @@ class ClassMoments:
 
 # The names of tensors in a file, which must stay as they are, and the fields of a Tally that they hold.
 _BY_CLASS = {"counts": "counts", "sums": "sums", "squares": "squares", "tight": "direct"}
-_WHOLE = {"point": "reference", "second": "matrix"}
+_WHOLE = {"point": "reference", "second": "matrix", "directions": "directions"}
 
 
 @torch.inference_mode(False)
@@ -250,6 +263,7 @@ def _empty_tally(classes: int, dim: int, device: str | torch.device, *, covarian
         torch.zeros(classes, dtype=torch.float64, device=device),
         torch.zeros(classes, dtype=torch.bool, device=device),
         matrix=torch.zeros(dim, dim, dtype=torch.float64, device=device) if covariance else None,
+        directions=torch.zeros(dim, dtype=torch.float64, device=device),
     )
 
 
@@ -294,9 +308,10 @@ def _add(features: Tensor, tables: Sequence[tuple[Tally, Tensor]]) -> None:
     rows = min(part_rows(dim, features.device), len(features))
     workspace = _workspace(rows, dim, features.device)
     product = any(tally.matrix is not None for tally, _ in tables)
+    directions = any(tally.directions is not None for tally, _ in tables)
     for start in range(0, len(features), rows):
         now = slice(start, start + rows)
-        part = workspace.part(features[now], reference, product=product)
+        part = workspace.part(features[now], reference, product=product, directions=directions)
         for tally, labels in tables:
             tally.add(part, labels[now])
 

@@ -11,9 +11,11 @@ class Need(Enum):
     MEANS = "class means"
     SCATTER = "scatter of each class"
     COVARIANCE = "the pooled covariance within classes"
+    DIRECTIONS = "the sum of the features' directions"
     PAIRS = "all pairs of classes"
     HEAD = "the output layer"
     DECISIONS = "decisions on validation tokens"
+    CURVATURE = "the curvature of the loss in the output layer, on some tokens"
 
 
 @final
@@ -22,8 +24,10 @@ class ReasonCode(Enum):
 
     FEW_CLASSES = "too few classes are kept"
     NO_COVARIANCE = "the pooled covariance was not collected"
+    NO_DIRECTIONS = "the directions of the features were not collected"
     NO_HEAD = "there is no output layer"
     NO_DECISIONS = "there are no decisions"
+    NO_CURVATURE = "the curvature of the loss was not computed"
     NOTHING_LEFT = "every pair or token was left out"
     COINCIDENT = "class means coincide"
     ZERO = "a norm, a mean or a matrix is zero"

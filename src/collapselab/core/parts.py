@@ -9,7 +9,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from collapselab.core.scale import squared_lengths
+from collapselab.core.scale import direction_sum, lengths, squared_lengths
 
 PART_BYTES = {"cpu": 12 << 20, "cuda": 256 << 20}
 """Size in float64 of the part of a batch that is processed at once: on a CPU it should stay in the cache."""
@@ -21,12 +21,13 @@ SAMPLE = 1024
 @final
 @dataclass(frozen=True)
 class Part:
-    """Features in float64 (tokens, dim), their offsets from a reference point, |offset|², and offsetsᵀ offsets."""
+    """Features in float64 (tokens, dim), their offsets from a reference point, |offset|², offsetsᵀ offsets, Σ h/|h|."""
 
     features: Tensor
     offsets: Tensor
     squares: Tensor
     product: Tensor | None
+    directions: Tensor | None
 
 
 @final
@@ -36,7 +37,7 @@ class Workspace:
     def __init__(self, rows: int, dim: int, device: torch.device) -> None:
         self.features, self.offsets = torch.empty(2, rows, dim, dtype=torch.float64, device=device)
 
-    def part(self, features: Tensor, reference: Tensor, *, product: bool) -> Part:
+    def part(self, features: Tensor, reference: Tensor, *, product: bool, directions: bool) -> Part:
         """The part made of these features. The next call overwrites it."""
         wide, offsets = self.features[: len(features)], self.offsets[: len(features)]
         if features.dtype == torch.float64:
@@ -47,7 +48,15 @@ class Workspace:
             torch.sub(wide, reference, out=offsets)
         else:
             offsets = wide
-        return Part(wide, offsets, squared_lengths(offsets), offsets.T @ offsets if product else None)
+        norms = lengths(wide) if directions else None
+        squares = norms.square() if norms is not None and offsets is wide else squared_lengths(offsets)
+        return Part(
+            wide,
+            offsets,
+            squares,
+            offsets.T @ offsets if product else None,
+            None if norms is None else direction_sum(wide, norms),
+        )
 
 
 def reference_point(features: Tensor) -> Tensor:

@@ -58,6 +58,15 @@ def lengths(rows: Tensor) -> Tensor:
     return norms
 
 
+def direction_sum(rows: Tensor, norms: Tensor) -> Tensor:
+    """Σ h/|h| over rows of these `lengths` (dim,), whatever their size; nan where a row is zero."""
+    if not len(norms) or (norms.amin() >= SHORTEST and norms.amax() < torch.inf):  # comparisons with nan are false
+        return torch.mv(rows.T, norms.reciprocal())
+    _, exponents = torch.frexp(rows.abs().amax(1, keepdim=True))
+    rows = torch.ldexp(torch.ldexp(rows, -(exponents // 2)), exponents // 2 - exponents)  # 2^exponent may be no number
+    return torch.mv(rows.T, torch.linalg.vector_norm(rows, dim=1).reciprocal())
+
+
 def squared_lengths(rows: Tensor) -> Tensor:
     """Squared length of each row; infinite or nan where it leaves the range of float64."""
     return lengths(rows).square_()

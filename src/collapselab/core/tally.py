@@ -47,6 +47,7 @@ class Tally:
     direct: Tensor  # (classes,) of bool
     reference: Tensor | None = None  # (dim,), the r above, chosen with the first batch
     matrix: Tensor | None = None  # (dim, dim)
+    directions: Tensor | None = None  # (dim,), Σ h/|h| over all tokens; None where some were added without it
 
     def add(self, part: Part, labels: Tensor) -> None:
         """Add the tokens of a part, whose offsets are from this tally's reference point."""
@@ -70,6 +71,8 @@ class Tally:
             self._check_share(part, labels, due, due_tokens, squares_before)
         if self.matrix is not None and part.product is not None:
             self.matrix.add_(part.product)
+        if self.directions is not None and part.directions is not None:
+            self.directions.add_(part.directions)
 
     def join(self, classes: Tensor, counts: Tensor, sums: Tensor, scatter: Tensor) -> None:
         """Add samples of different classes by their counts, sums and scatter; the classes become direct."""

@@ -7,6 +7,7 @@
     plan.py                what is asked, and what is known before the model runs: sample.py (blocks, positions, null
                            labels), classes.py (rows, bins), cost.py and memory.py (whether it fits)
     forward_pass.py        the model runs on every block; its features are added to sums.py, layer by layer
+    curvature.py           the tokens of a pass that the flatness of the loss is computed from
     nearest_centre.py      NC4: the output layer beside the nearest centre of every layer
     catalogue.py           sums → the metrics of every layer, split and bin
     tables.py              FILLERS: further tables that are filled while a model is measured

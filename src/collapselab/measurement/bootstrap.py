@@ -17,6 +17,7 @@ import torch
 from collapselab.measurement.catalogue import (
     ALL,
     Measurements,
+    curvature_values,
     decision_values,
     layer_values,
     of_decisions,
@@ -96,6 +97,7 @@ def resample(plan: MeasurePlan, resume: ResumeFolder) -> Resamples:
             with_head = (split, key) == ("train", LAST)
             measured |= layer_values(plan, moments, split, key.layer, with_head=with_head)
         measured |= decision_values(plan, sums.decisions)
+        measured |= curvature_values(plan, split, sums.flatness)
         return {key: measurement.value for key, measurement in measured.items() if measurement.value is not None}
 
     def read(split: Split, number: int) -> Sums:
@@ -153,4 +155,5 @@ def _without_nulls(group: Sums) -> Sums:
         {key: d for key, d in group.decisions.items() if not key.null},
         group.scores,
         group.batches,
+        flatness=group.flatness,
     )

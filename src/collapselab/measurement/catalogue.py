@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from collapselab.core.decisions import Decisions
+from collapselab.core.flatness import Flatness
 from collapselab.core.metrics import METRICS, Measurement, collapse_metrics
 from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Need, ReasonCode
@@ -32,9 +33,14 @@ def of_features() -> frozenset[str]:
     return frozenset(id for id, metric in METRICS.items() if Need.MEANS in metric.needs)
 
 
+def of_curvature() -> frozenset[str]:
+    """Metrics of the loss as a function of the output layer, from some tokens of a pass; without labels too."""
+    return frozenset(id for id, metric in METRICS.items() if Need.CURVATURE in metric.needs)
+
+
 def of_the_head() -> frozenset[str]:
     """Metrics of the output layer alone, which do not depend on labels."""
-    return frozenset(METRICS) - of_decisions() - of_features()
+    return frozenset(METRICS) - of_decisions() - of_features() - of_curvature()
 
 
 Measurements = dict[Key, Measurement]
@@ -88,6 +94,13 @@ def decision_values(plan: MeasurePlan, decisions: dict[LayerKey, Decisions], *, 
             )
             values |= {Key("train", key.layer, bin, id): value for id, value in measured.items()}
     return values
+
+
+def curvature_values(plan: MeasurePlan, split: Split, flatness: Flatness) -> Measurements:
+    """How the loss bends in the output layer, for all classes at once."""
+    counts = _only_counts(plan.counts.last)
+    measured = collapse_metrics(counts, min_count=plan.options.min_count, flatness=flatness, only=of_curvature())
+    return {Key(split, "last", ALL, id): value for id, value in measured.items()}
 
 
 def _only_counts(counts: Tensor) -> ClassMoments:

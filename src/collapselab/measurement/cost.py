@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, final
 
 from collapselab.core.parts import PART_BYTES
-from collapselab.measurement.sample import GROUPS, HALVES, HELD_BYTES
+from collapselab.measurement.sample import CURVED_TOKENS, GROUPS, HALVES, HELD_BYTES, RUN
 from collapselab.models.scores import rows_at_once
 from collapselab.models.sizes import Architecture
 from collapselab.records.options import Options
@@ -109,7 +109,7 @@ class Operations:
     forward: float
     """Both passes through the blocks, in the model's precision."""
     output_layer: float
-    """Loss and choices of the output layer, in float32."""
+    """Loss and choices of the output layer, and its curvature, in float32."""
     nearest: float
     """The nearest centre at every layer, in float32."""
     covariance: float
@@ -187,8 +187,8 @@ def measuring(architecture: Architecture, job: Job) -> Cost:
 
 
 def table_bytes(classes: float, dim: int, *, covariance: bool = False) -> float:
-    """Bytes of one ClassMoments: for each class its sum and the numbers beside it; and the reference point."""
-    return classes * (DOUBLE * dim + CLASS_BYTES) + DOUBLE * dim * (1 + dim * covariance)
+    """Bytes of one ClassMoments: the sum of each class, the numbers beside it; reference point, sum of directions."""
+    return classes * (DOUBLE * dim + CLASS_BYTES) + DOUBLE * dim * (2 + dim * covariance)
 
 
 def stored_bytes(seen: float, dim: int, *, covariance: bool = False) -> float:
@@ -221,15 +221,16 @@ class _Sizes:
         train, validation = self.table_set(self.kept / job.shards), self.table_set(self.kept_validation / job.shards)
         moments = max(train, validation) + self.work()
         sets = 2 if self.options.bootstrap else 1  # the sums of all groups, beside those of the present group
+        curvature = self.curvature()
         around = self.work() + OVERHEAD_BYTES + job.batch_tokens * self.dim * 2 * job.number_bytes
         deciding = self.classifiers() + self.tallies()
         return Memory(
             model=a.parameters * job.number_bytes,
             forward=forward,
             moments=moments,
-            training=sets * train + around + forward,
+            training=sets * train + around + max(forward, curvature) + self.widened(),
             catalogue=moments + self.combining() + OVERHEAD_BYTES,
-            validation=sets * validation + around + deciding + max(forward, self.sweep()),
+            validation=sets * validation + around + deciding + max(forward, self.sweep(), curvature) + self.widened(),
             resampling=self.resampling() if self.options.bootstrap else 0,
             elsewhere=job.device != "cpu" and self.options.shard_classes,
         )
@@ -267,12 +268,19 @@ class _Sizes:
         return 2 * 4 * DOUBLE * self.kept * self.tables
 
     def sweep(self) -> float:
-        """Logits, and weights in float32, which stay; a classifier's scores, with features in float64."""
+        """Logits; a classifier's scores, with features in float64."""
         job = self.job
         choosing = job.batch_tokens * ((2 * DOUBLE + 4) * self.dim + 2 * 4 * min(DECISION_TILE, self.kept))
         logits = 4 * self.classes * rows_at_once(job.batch * (job.block - 1), self.classes, job.device, 4)
-        widened = 4 * self.classes * self.dim if job.number_bytes < 4 else 0
-        return choosing + logits + widened
+        return choosing + logits
+
+    def widened(self) -> float:
+        """The output layer in float32, for its logits and their curvature; as it is, if it has that precision."""
+        return 4 * self.classes * self.dim if self.job.number_bytes < 4 else 0
+
+    def curvature(self) -> float:
+        """Logits, chances and what becomes of them, for one run of tokens; the squares of all rows."""
+        return 4 * self.classes * (3 * RUN + 1)
 
     def resampling(self) -> float:
         """Resamples side by side, a group as it is read and as tables, and a catalogue."""
@@ -283,6 +291,7 @@ class _Sizes:
         a, job, options = self.architecture, self.job, self.options
         run = self.tokens * job.block / (job.block - 1)  # the last of a block has no next token
         scored = job.validation_tokens + (job.train_tokens if options.train_loss else 0)
+        curved = min(job.train_tokens, CURVED_TOKENS) + min(job.validation_tokens, CURVED_TOKENS)
         choice = 2 * self.kept * (self.dim + 1)
         ranges = 2 if options.bins else 1  # at most once more: pairs within a bin
         pairs, squares = self.catalogues(self.labellings, ranges)
@@ -290,7 +299,7 @@ class _Sizes:
         half_pairs, half_squares = self.half_catalogue()
         return Operations(
             forward=run * a.forward_flops(job.block),
-            output_layer=scored * 2 * self.classes * self.dim + job.validation_tokens * choice,
+            output_layer=(2 * scored + 4 * curved) * self.classes * self.dim + job.validation_tokens * choice,
             nearest=job.validation_tokens * choice * self.tables,
             covariance=2 * self.tokens * self.dim**2,
             pairs=pairs + half_pairs,
@@ -341,7 +350,7 @@ class _Sizes:
         """Tables of the others, once for each split; with sharded classes the features of the others as well."""
         job, others = self.job, self.job.processes - 1
         tallies = others * 4 * DOUBLE * self.kept * self.tables
-        squares = DOUBLE * self.labellings * self.dim**2
+        squares = DOUBLE * (self.labellings * self.dim**2 + self.tables * self.dim)  # and sums of directions
         row = self.tables * DOUBLE * (self.dim + 2)  # counts, sums and scatter
         rows = sum(-(-kept // job.shards) for kept in (self.kept, self.kept_validation))
         if not self.options.shard_classes:

@@ -107,13 +107,29 @@ class Processes:
 
 
 def _tensors(moments: ClassMoments) -> list[Tensor]:
-    tensors, pooled = [moments.counts, moments.sums, moments.scatter], moments.pooled
+    tensors, pooled = [moments.counts, moments.sums, moments.scatter, _sent_directions(moments)], moments.pooled
     return tensors if pooled is None else [*tensors, pooled]
 
 
 def _of_tensors(tensors: list[Tensor], unit: float) -> ClassMoments:
-    counts, sums, scatter, *pooled = tensors
-    return ClassMoments(counts, sums, scatter, pooled=pooled[0] if pooled else None, unit=unit)
+    counts, sums, scatter, directions, *pooled = tensors
+    return ClassMoments(
+        counts,
+        sums,
+        scatter,
+        pooled=pooled[0] if pooled else None,
+        directions=_received_directions(directions),
+        unit=unit,
+    )
+
+
+def _sent_directions(moments: ClassMoments) -> Tensor:
+    """Infinite where they were not collected: all processes send tensors of the same shapes."""
+    return torch.full((moments.dim,), torch.inf).to(moments.sums) if moments.directions is None else moments.directions
+
+
+def _received_directions(directions: Tensor) -> Tensor | None:
+    return None if torch.isinf(directions).any() else directions
 
 
 @final
@@ -149,20 +165,26 @@ class ClassShards:
         most = len(range(0, self.all_classes, world))
         padded = [_padded(tensor.cpu(), most) for tensor in (shard.counts, shard.sums, shard.scatter)]
         within = shard.pooled
-        pooled = [] if within is None else [within.cpu()]
+        totals = [_sent_directions(shard).cpu(), *([] if within is None else [within.cpu()])]
         empty = ClassMoments.empty(self.all_classes if self.processes.first else 1, dim)
-        tables, total = (empty.counts, empty.sums, empty.scatter), torch.zeros(dim, dim, dtype=torch.float64)
+        tables, total = (empty.counts, empty.sums, empty.scatter), [torch.zeros_like(tensor) for tensor in totals]
         for sender in range(world):
-            sent = [*padded, *pooled] if sender == 0 else self.processes.send_to_first([*padded, *pooled], sender)
+            sent = [*padded, *totals] if sender == 0 else self.processes.send_to_first([*padded, *totals], sender)
             if self.processes.first and sent is not None:
                 for table, part in zip(tables, sent, strict=False):
                     own = table[sender::world]
                     own.copy_(part[: len(own)])
-                if pooled:
-                    total += sent[3]
+                for whole, part in zip(total, sent[len(tables) :], strict=True):
+                    whole += part
         if not self.processes.first:
             return None
-        return ClassMoments(*tables, pooled=total if pooled else None, unit=shard.unit)
+        directions, *pooled = total
+        return ClassMoments(
+            *tables,
+            pooled=pooled[0] if pooled else None,
+            directions=_received_directions(directions),
+            unit=shard.unit,
+        )
 
 
 @final

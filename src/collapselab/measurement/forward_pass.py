@@ -10,6 +10,7 @@ from torch import Tensor
 from collapselab.core.batch import IGNORED
 from collapselab.core.moments import ClassMoments, update_all
 from collapselab.errors import ModelError
+from collapselab.measurement.curvature import Curvature
 from collapselab.measurement.half_sample import Halfway
 from collapselab.measurement.nearest_centre import NearestCentres
 from collapselab.measurement.plan import MeasurePlan, Split
@@ -45,6 +46,7 @@ class ForwardPass:
         self.split, self.shards = plan.splits[split], plan.splits[split].shards
         scored = centres is not None or plan.options.train_loss
         self.scorer = Scorer(plan.model.head) if scored else None
+        self.curvature = Curvature(plan, split)
 
     def run(self) -> Sums:
         """Sums over the groups of this process; groups that were finished before are read from disk."""
@@ -124,6 +126,7 @@ class Batch:
         self._update_moments(layer, labels, own, everyones)
         if layer == "last":
             self._add_half(labels, own)
+            self.forward.curvature.add(self.sums, own, labels.own, self.blocks)
             if self.forward.scorer is not None:
                 scored = labels.own[labels.own != IGNORED]
                 self.sums.scores += self.forward.scorer.scores(labels.sampled(own), scored)

@@ -21,7 +21,7 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.disk import check_writable
 from collapselab.errors import ConfigError, DiskError, Interrupted, UserError
 from collapselab.measurement.bootstrap import resample
-from collapselab.measurement.catalogue import Values, decision_values, layer_values, of_the_head
+from collapselab.measurement.catalogue import Values, curvature_values, decision_values, layer_values, of_the_head
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.forward_pass import ForwardPass
 from collapselab.measurement.half_sample import halfway, own_part
@@ -269,11 +269,15 @@ def _add_values(plan: MeasurePlan, split: Split, own: Sums, values: Values, mome
     """
     total = Sums()
     for part in plan.processes.gather(
-        Sums(decisions=own.decisions, scores=own.scores, spreads=own.spreads, push=own.push)
+        Sums(decisions=own.decisions, scores=own.scores, spreads=own.spreads, push=own.push, flatness=own.flatness)
     ):
         total.merge(part)
     if split == "train":
         total.part = own.part if plan.processes.world == 1 else own_part(plan, own)
+    if plan.processes.first:
+        curved = curvature_values(plan, split, total.flatness)
+        values.measured |= curved
+        values.nulls |= curved if plan.options.null else {}
     shards = plan.splits[split].shards
     for key in list(own.moments):
         moments = own.moments.pop(key)

@@ -25,6 +25,9 @@ GROUPS = 32
 HALVES = 8
 """Random ways of cutting these parts into halves."""
 
+CURVED_TOKENS, RUN = 4096, 64
+"""Tokens of a split whose curvature is computed at most, and those of a run: fewer at once make products slow."""
+
 HELD_BYTES = 1 << 30
 """Resamples are merged side by side while their moments take no more than this; each sweep reads every part."""
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from collapselab.core.decisions import Decisions
+from collapselab.core.flatness import Flatness
 from collapselab.core.moments import ClassMoments
 from collapselab.core.storage import Rows, Stored
 from collapselab.models.scores import Scores
@@ -68,6 +69,8 @@ class Sums:
     """The values of about half of the sample, once the pass has seen that much."""
     push: Tensor | None = None
     """(heads, alphas, sums) of pushed features: see `push.py`."""
+    flatness: Flatness = field(default_factory=Flatness)
+    """Of the tokens that `curvature.py` chose."""
 
     def spread(self, layer: str) -> "Spread":
         """How the variance of a layer is spread over its features."""
@@ -94,6 +97,7 @@ class Sums:
         self.scores += other.scores
         self.batches += times * other.batches
         self.part = self.part or other.part
+        self.flatness = self.flatness.merge(other.flatness, times=times)
         if other.push is not None:
             self.push = times * other.push + (0 if self.push is None else self.push)
         return self
@@ -117,6 +121,7 @@ class Sums:
             "spreads": list(self.spreads),
             "part": None if self.part is None else asdict(self.part),
             "push": None if self.push is None else self.push.tolist(),
+            "flatness": asdict(self.flatness),
         }
 
     @classmethod
@@ -140,7 +145,8 @@ class Sums:
         }
         part = Part(**facts["part"]) if facts.get("part") else None
         push = torch.tensor(facts["push"], dtype=torch.float64) if facts.get("push") else None
-        return cls(moments, decisions, Scores(**facts["scores"]), facts["batches"], spreads, part, push)
+        flatness = Flatness(**facts.get("flatness", {}))  # of the tokens since, if an earlier version began
+        return cls(moments, decisions, Scores(**facts["scores"]), facts["batches"], spreads, part, push, flatness)
 
 
 def _zeros(dtype: torch.dtype) -> Tensor:

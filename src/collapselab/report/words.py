@@ -76,6 +76,9 @@ METRIC_NAMES = {
     "effective_rank": "Effective rank of the class means",
     "participation": "Directions in which features vary",
     "anisotropy": "Share of the common mean in features",
+    "dispersion": "Spread of features' directions",
+    "flatness": "Flatness of the loss",
+    "flatness_relative": "Flatness of the loss, relative",
 }
 PROPERTY_NAMES = {
     "NC0": "zero-sum output layer",
@@ -92,6 +95,7 @@ PROPERTY_NAMES = {
     "spectrum": "spectrum of the class means",
     "spectrum of the features": "spectrum of the features",
     "cloud of the features": "cloud of the features",
+    "flatness of the loss": "flatness of the loss",
 }
 OUTCOME_NAMES = {
     "val_loss": "validation loss",

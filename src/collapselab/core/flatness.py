@@ -1,0 +1,117 @@
+"""Relative flatness of the loss in the output layer, summed up over tokens, some at a time.
+
+    κ = E[ ‖h‖² (Σ_s p_s ‖g_s w_s‖² − ‖Σ_s p_s g_s w_s‖²) ]
+
+p are the model's predictions for a token with feature h, w_s the rows of its output layer, g_s the slope of the soft
+cap at the logit (1 without a cap). κ is Σ_{s,t} ⟨w_s, w_t⟩ tr H_st, where H is the Hessian in the output layer of the
+cross-entropy, expected over the model's own predictions; without a cap it is the same for every label. ‖h‖² belongs
+inside the expectation: both factors depend on the token, and tokens that the model is sure of have none of the second.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from collapselab.core.scale import binary_exponent, scaled, times_power_of_two
+
+TOKENS_AT_ONCE = 128
+"""Tokens whose probabilities over the whole vocabulary are in memory at the same time."""
+
+ROWS_AT_ONCE = 4096
+"""Rows of the output layer that are squared in float64 at once."""
+
+ORDINARY = 30
+"""Numbers from 2^-30 to 2^30 are squared as they are; others over a power of two, which takes a copy."""
+
+
+@final
+@dataclass(frozen=True)
+class Flatness:
+    """Sums over tokens: of κ's terms and of ‖h‖². Those of parts merge; `row_square` is ‖W‖²_F over the rows."""
+
+    total: float = 0.0
+    squares: float = 0.0
+    tokens: int = 0
+    row_square: float = math.nan
+
+    def merge(self, other: "Flatness", *, times: int = 1) -> "Flatness":
+        """With the sums of other tokens of the same model, `times` times."""
+        if not other.tokens or not times:
+            return self
+        return Flatness(
+            self.total + times * other.total,
+            self.squares + times * other.squares,
+            self.tokens + times * other.tokens,
+            other.row_square,
+        )
+
+
+@final
+class OutputCurvature:
+    """The output layer y = scale · (h Wᵀ + b), then cap · tanh(y / cap) if it has a cap, ready for `flatness`.
+
+    curvature = OutputCurvature(weight, bias)
+    sums = curvature.flatness(features)         # of any number of tokens; sums of parts merge
+    collapse_metrics(moments, weight=weight, flatness=sums)["flatness"].value
+    """
+
+    @torch.no_grad()
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None = None, *, scale: float = 1.0, softcap: float | None = None
+    ) -> None:
+        dtype = torch.promote_types(weight.dtype, torch.float32)
+        self._exponent = _unusual_exponent(weight)
+        self.weight = scaled(weight.detach().to(dtype), -self._exponent)
+        self.bias = None if bias is None else bias.detach().to(dtype)
+        self.scale, self.softcap = scale, softcap
+        # Squares are taken about the mean row, where that changes nothing: less is lost in their difference.
+        parts = torch.split(self.weight, ROWS_AT_ONCE)
+        mean = torch.stack([part.double().sum(0) for part in parts]).sum(0) / len(weight)
+        self._origin = (torch.zeros_like(mean) if softcap is not None else mean).to(dtype)
+        self._squares = torch.cat([(part.double() - self._origin.double()).square().sum(1) for part in parts]).to(dtype)
+        total = sum(float(part.double().square().sum()) for part in parts)
+        self._row_square = times_power_of_two(total / len(weight) * scale**2, 2 * self._exponent)
+
+    @torch.no_grad()
+    def flatness(self, features: Tensor) -> Flatness:
+        """The sums over these features (tokens, dim)."""
+        sums = Flatness(row_square=self._row_square)
+        for some in torch.split(features.detach().to(self.weight.dtype), TOKENS_AT_ONCE):
+            sums = sums.merge(self._part(some)) if len(some) else sums
+        return sums
+
+    def _part(self, features: Tensor) -> Flatness:
+        exponent = _unusual_exponent(features)
+        features = scaled(features, -exponent)
+        chances, slopes = self._chances(features, 2.0 ** max(-1000, min(exponent + self._exponent, 1000)))
+        weights = chances if slopes is None else chances.mul_(slopes)  # p g
+        mixed = (weights @ self.weight).sub_(self._origin).double().square_().sum(1)
+        spread = ((weights if slopes is None else weights.mul_(slopes)) @ self._squares).double()
+        parts = (spread - mixed).clamp_(min=0).mul_(self.scale**2)  # rounding may take it below
+        squares = features.double().square().sum(1)
+        unit = 2 * exponent
+        return Flatness(
+            times_power_of_two(float(squares @ parts), unit + 2 * self._exponent),
+            times_power_of_two(float(squares.sum()), unit),
+            len(features),
+            self._row_square,
+        )
+
+    def _chances(self, features: Tensor, unit: float) -> tuple[Tensor, Tensor | None]:
+        """p and g (tokens, vocab); no g where there is no cap."""
+        logits = (features @ self.weight.T).mul_(unit)
+        if self.bias is not None:
+            logits += self.bias
+        logits *= self.scale
+        if self.softcap is None:
+            return torch.softmax(logits, 1), None
+        bent = logits.div_(self.softcap).tanh_()
+        return torch.softmax(self.softcap * bent, 1), 1 - bent.square_()
+
+
+def _unusual_exponent(values: Tensor) -> int:
+    exponent = binary_exponent(values)
+    return exponent if abs(exponent) > ORDINARY else 0

@@ -1,0 +1,47 @@
+"""Which tokens of a pass the curvature of the loss is computed from, and their sums (`core/flatness.py`).
+
+A token costs two products with the whole output layer, so only some are used: blocks are cut into runs of tokens, and
+every n-th run of the sample is taken, wherever its block is processed. The choice, and the shape of every product, do
+not depend on batches or processes, so neither does the value. n has no factor in common with the number of runs of a
+block, so that all positions take part alike.
+"""
+
+import math
+from typing import final
+
+from torch import Tensor
+
+from collapselab.core.batch import IGNORED
+from collapselab.core.flatness import OutputCurvature
+from collapselab.measurement.plan import MeasurePlan, Split
+from collapselab.measurement.sample import CURVED_TOKENS, RUN
+from collapselab.measurement.sums import Sums
+
+
+@final
+class Curvature:
+    """The chosen runs of a split: `add` for each batch of its pass."""
+
+    def __init__(self, plan: MeasurePlan, split: Split) -> None:
+        sample, head = plan.splits[split].samples.last, plan.model.head
+        self.runs = max(1, math.ceil(sample.labels_per_block / RUN))  # of a block
+        self.step = step_for(len(sample), self.runs)
+        self.layer = OutputCurvature(head.weight, head.bias, scale=head.scale, softcap=head.softcap)
+
+    def add(self, sums: Sums, features: Tensor, labels: Tensor, blocks: range) -> None:
+        """Add the chosen runs of these blocks: labels (blocks, positions), features (at least as many tokens, dim)."""
+        width = labels.shape[1]
+        for row, block in enumerate(blocks):
+            for run in range(-block * self.runs % self.step, self.runs, self.step):
+                now = slice(run * RUN, min((run + 1) * RUN, width))
+                used = (labels[row, now] != IGNORED).nonzero().squeeze(1).to(features.device)
+                own = features[row * width + now.start : row * width + now.stop].index_select(0, used)
+                sums.flatness = sums.flatness.merge(self.layer.flatness(own))
+
+
+def step_for(blocks: int, runs: int) -> int:
+    """The n of every n-th run, for this number of blocks, each of this number of runs."""
+    step = max(1, math.ceil(blocks * runs * RUN / CURVED_TOKENS))
+    while math.gcd(step, runs) > 1:
+        step += 1
+    return step

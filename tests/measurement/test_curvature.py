@@ -1,0 +1,121 @@
+"""Flatness while a model is measured: which tokens take part, and that nothing else matters."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import oracles
+from collapselab.core.batch import IGNORED
+from collapselab.corpus.blocks import Corpus
+from collapselab.measurement import curvature
+from collapselab.measurement.curvature import Curvature, step_for
+from collapselab.measurement.measure import measure
+from collapselab.measurement.sample import CURVED_TOKENS, RUN
+from collapselab.measurement.sums import Sums
+from collapselab.models.taps import features, output_layer
+from collapselab.records.measurement import Result
+
+OPTIONS: dict[str, Any] = {"tokens": 200, "quiet": True}
+
+
+def measured(model: nn.Module, corpus: Corpus, **options: Any) -> Result:
+    result = measure(model, corpus, **OPTIONS | options)
+    assert isinstance(result, Result)
+    return result
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_a_small_sample_takes_part_whole(model: nn.Module, corpus: Corpus, split: str) -> None:
+    result, head = measured(model, corpus, tokens=10**9), output_layer(model)
+    blocks = corpus.splits[split].read(range(len(corpus.splits[split])))
+    used = step_for(len(blocks.ids), 1)
+    with torch.no_grad():
+        entering = features(model, blocks.ids[::used])[:, :-1].reshape(-1, head.weight.shape[1])
+    few = entering[:: max(1, len(entering) // 40)]
+    truth = oracles.flatness(few.numpy(), head.weight.detach().numpy(), torch.zeros(len(head.weight)).numpy())
+    row = result.row("flatness", split=split)
+    assert row.tokens == len(entering) <= CURVED_TOKENS
+    assert row.value == pytest.approx(truth["flatness"], rel=0.2), "of 40 tokens"
+    assert row.null == row.value
+    assert (row.low, row.why) == (None, None)
+
+
+def test_every_token_counts_once(model: nn.Module, corpus: Corpus) -> None:
+    result, head = measured(model, corpus), output_layer(model)
+    row = result.row("flatness_relative")
+    blocks = -(-200 // 31)
+    assert row.tokens == blocks * 31
+    seen: list[torch.Tensor] = []
+    with pytest.MonkeyPatch.context() as patch:
+        original = curvature.OutputCurvature.flatness
+        patch.setattr(
+            curvature.OutputCurvature, "flatness", lambda self, some: (seen.append(some), original(self, some))[1]
+        )
+        measured(model, corpus)
+    everything = torch.cat(seen[:blocks]).numpy()
+    truth = oracles.flatness(everything, head.weight.detach().numpy(), torch.zeros(len(head.weight)).numpy())
+    assert row.value == pytest.approx(truth["flatness_relative"], rel=1e-9)
+    assert result.row("flatness").value == pytest.approx(truth["flatness"], rel=1e-9)
+
+
+@pytest.mark.parametrize("batch", [1, 3, 7])
+def test_batches_do_not_matter(model: nn.Module, corpus: Corpus, batch: int) -> None:
+    one, other = measured(model, corpus, batch=2), measured(model, corpus, batch=batch)
+    assert other.row("flatness").value == pytest.approx(one.row("flatness").value, rel=1e-12)
+    assert other.row("dispersion").value == pytest.approx(one.row("dispersion").value, rel=1e-12)
+
+
+def test_padding_takes_no_part(model: nn.Module, documents: Corpus) -> None:
+    row = measured(model, documents, tokens=400).row("flatness")
+    sample = [labels[labels != IGNORED] for labels in documents.train.read(range(len(documents.train))).labels]
+    assert row.tokens is not None
+    assert 0 < row.tokens < len(sample) * 31
+
+
+def test_intervals_are_those_of_resampled_tokens(model: nn.Module, corpus: Corpus) -> None:
+    row = measured(model, corpus, tokens=1200, bootstrap=20).row("flatness")
+    assert row.low is not None
+    assert row.high is not None
+    assert row.value is not None
+    assert row.low < row.value < row.high
+
+
+@pytest.mark.parametrize("blocks", [1, 30, 64, 1000, 12345])
+@pytest.mark.parametrize("width", [1, 31, 64, 127, 2047])
+def test_chosen_runs_are_bounded_and_cover_all_positions(blocks: int, width: int) -> None:
+    runs = math.ceil(width / RUN)
+    step = step_for(blocks, runs)
+    chosen = range(0, blocks * runs, step)
+    assert 1 <= len(chosen) <= max(1, CURVED_TOKENS // RUN)
+    if len(chosen) >= runs:
+        assert {number % runs for number in chosen} == set(range(runs))
+
+
+def test_which_tokens_are_chosen_does_not_depend_on_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of 130 positions have three runs; every fifth run is taken."""
+    chosen: list[float] = []
+
+    class Layer:
+        def flatness(self, some: torch.Tensor) -> Any:
+            chosen.extend(some[:, 0].tolist())
+            return Sums().flatness
+
+    runs = Curvature.__new__(Curvature)
+    runs.runs, runs.step, runs.layer = 3, 5, Layer()  # type: ignore[assignment]
+    tokens = torch.arange(8 * 130.0)[:, None]
+    labels = torch.zeros(8, 130, dtype=torch.int64)
+    labels[3, 4:] = IGNORED
+    for cut in ([8], [3, 5], [1] * 8):
+        chosen.clear()
+        start = 0
+        for size in cut:
+            now = slice(start, start + size)
+            runs.add(Sums(), tokens[start * 130 : (start + size) * 130], labels[now], range(start, start + size))
+            start += size
+        taken = list(range(0, 24, 5))
+        expected = [b * 130 + p for b, r in (divmod(n, 3) for n in taken) for p in range(64 * r, min(64 * r + 64, 130))]
+        assert chosen == [one for one in expected if labels.reshape(-1)[one] != IGNORED]
+    assert chosen
