@@ -125,6 +125,17 @@ def sweep(folder: str | Path) -> None:
                 path.unlink(missing_ok=True)
 
 
+def remove_folder(path: str | Path) -> None:
+    """Delete a folder at once: what a kill leaves of it has a temporary name, which the next `sweep` removes."""
+    path = Path(path)
+    removed = path.with_name(f".{path.name}.{_HOST}-{os.getpid()}.partial")
+    try:
+        os.replace(path, removed)
+    except OSError:  # another process was faster, or the disk refuses: then it stays
+        return
+    shutil.rmtree(removed, ignore_errors=True)
+
+
 def write_document(path: str | Path, document: Mapping[str, object], *, compact: bool = False) -> None:
     """Write a JSON document with a checksum of its contents, whole or not at all. NaN and infinity are refused.
 

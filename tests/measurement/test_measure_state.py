@@ -337,6 +337,28 @@ def test_kill_9_in_the_middle_and_the_same_command_ends_bit_identically(
     assert found.rows == measure(folder, corpus, **options).rows
 
 
+@pytest.mark.parametrize("moment", ["before the sums are deleted", "while they are"])
+def test_killed_once_the_result_is_written_no_sums_stay(
+    moment: str, folder: Path, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*args: Any, **options: Any) -> None:
+        raise Killed
+
+    options: dict[str, Any] = {**OPTIONS, "dtype": "float64", "state": tmp_path / "state"}
+    with monkeypatch.context() as patch:
+        patch.setattr(*((ResumeFolder, "remove", die) if "before" in moment else (shutil, "rmtree", die)))
+        with pytest.raises(Killed):
+            measure(folder, corpus, **options)
+    (left,) = (path for path in (tmp_path / "state").iterdir() if path.name != "finished")
+    other = tmp_path / "state" / "of-another"
+    other.mkdir()
+    (other / "plan.json").write_bytes((left / "plan.json").read_bytes().replace(b'"run"', b'"Run"'))
+    if "while" in moment:
+        left.rename(left.with_name(re.sub(r"-\d+\.partial", "-999999999.partial", left.name)))
+    measure(folder, corpus, **options)
+    assert {path.name for path in (tmp_path / "state").iterdir()} == {"finished", "of-another"}
+
+
 # Runs ----------------------------------------------------------------------------------------------------------------
 
 

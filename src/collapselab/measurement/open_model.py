@@ -22,7 +22,7 @@ from collapselab.measurement.compare_tokenizers import compare_tokenizers
 from collapselab.measurement.model import MeasuredModel
 from collapselab.measurement.model_warnings import ModelFiles
 from collapselab.measurement.plan import MeasureRequest
-from collapselab.measurement.resume import ResumeFolder
+from collapselab.measurement.resume import TASK, ResumeFolder, remove_finished
 from collapselab.models.find import ModelSource, place_of, weights_on_disk
 from collapselab.records.measurement import Result
 from collapselab.records.run import verify_checkpoint
@@ -32,9 +32,6 @@ FINISHED = "finished"
 
 NUMBERING = "classes of the sample"
 """How the tables of an unfinished measurement number classes; earlier versions numbered the whole vocabulary."""
-
-TASK = ("run", "checkpoint", "model_hash", "corpus_hash", "options")
-"""The facts that decide the numbers of a measurement."""
 
 
 @final
@@ -62,7 +59,10 @@ def open_source(source: ModelSource, request: MeasureRequest) -> Result | Opened
     device = request.processes.device(request.device)
     checkpoint, kind = source.checkpoint, find_device(device).type
     named = {"model": source.name, "revision": source.revision, "device": kind}
-    finished = FinishedResult(checkpoint.measurement if checkpoint else _finished_path(request, **named), request)
+    state = checkpoint.run.measurements / ".state" if checkpoint else request.state
+    finished = FinishedResult(
+        checkpoint.measurement if checkpoint else _finished_path(request, **named), request, state=state
+    )
     files = files_hash(source.path) if finished.path and source.path else None
     if (result := finished.find(source.name, files_hash=files)) is not None:
         return result
@@ -83,10 +83,7 @@ def open_source(source: ModelSource, request: MeasureRequest) -> Result | Opened
     model.check(corpus)
     if (result := finished.find(source.name, model_hash=model.hash)) is not None:
         return result
-    if checkpoint is None:
-        return OpenedModel(model, finished, _resume(model, request, request.state))
-    resume = _resume(model, request, checkpoint.run.measurements / ".state")
-    return OpenedModel(model, finished, resume, checkpoint.moments)
+    return OpenedModel(model, finished, _resume(model, request, state), checkpoint.moments if checkpoint else None)
 
 
 def open_module(module: nn.Module, request: MeasureRequest) -> Result | OpenedModel:
@@ -98,7 +95,7 @@ def open_module(module: nn.Module, request: MeasureRequest) -> Result | OpenedMo
     model = MeasuredModel(module, name=name, facts=unknown.facts(module), warnings=warnings)
     model.check(request.corpus)
     path = _finished_path(request, model=name, model_hash=model.hash, device=model.device.type)
-    finished = FinishedResult(path, request)
+    finished = FinishedResult(path, request, state=request.state)
     result = finished.find(name, model_hash=model.hash)
     return result or OpenedModel(model, finished, _resume(model, request, request.state))
 
@@ -117,8 +114,9 @@ def _check_loaded(model: nn.Module, request: MeasureRequest) -> None:
 class FinishedResult:
     """The file of one result; without a path nothing is read or written."""
 
-    def __init__(self, path: Path | None, request: MeasureRequest) -> None:
-        self.path, self.request = path, request
+    def __init__(self, path: Path | None, request: MeasureRequest, *, state: str | Path | None = None) -> None:
+        """`state` is the folder with the sums of its measurement, while that is not finished."""
+        self.path, self.request, self.state = path, request, state
 
     def find(self, name: str, *, files_hash: str | None = None, model_hash: str | None = None) -> Result | None:
         """The result in the file, if it is of this request and of a model with one of the hashes; in all processes."""
@@ -129,6 +127,8 @@ class FinishedResult:
             same_model = same_files or (model_hash is not None and facts["model_hash"] == model_hash)
             is_asked = facts["corpus_hash"] == corpus_hash and facts["options"] == options
             result = result if same_model and is_asked else None
+            if result is not None and self.state is not None:
+                remove_finished(self.state, result.facts)
         result = self.request.processes.broadcast(result)
         if result is not None:
             self.request.say(f"{name}: measured already; {self.path}. With --again it is measured again.")

@@ -8,7 +8,6 @@ Every file is whole or absent and has a checksum; in place of a damaged one the 
 plan, which says how the blocks are cut into batches, the others are useless: the measurement starts from the beginning.
 """
 
-import shutil
 import signal
 import sys
 import time
@@ -20,8 +19,8 @@ from typing import final
 import torch
 
 from collapselab.core.storage import load_tensors, save_tensors
-from collapselab.disk import locked, read_document, write_document
-from collapselab.errors import DamagedError, Interrupted
+from collapselab.disk import is_locked, locked, read_document, remove_folder, sweep, write_document
+from collapselab.errors import DamagedError, DiskError, Interrupted
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.sums import Sums
 from collapselab.signals import StopRequest, stop_requests
@@ -30,6 +29,9 @@ SAVE_SECONDS, SAVE_FACTOR = 60.0, 20
 """Time between two savings of the present group: a minute, or twenty times what a saving takes, if that is more."""
 
 KIND = "a part of a measurement"
+
+TASK = ("run", "checkpoint", "model_hash", "corpus_hash", "options")
+"""The facts that decide the numbers of a measurement."""
 
 
 @final
@@ -69,6 +71,7 @@ class ResumeFolder:
     def batch(self, plan: Mapping[str, object], batch: int) -> int:
         """The blocks of a batch that the measurement began with; `batch`, and the plan is written, if it begins now."""
         path, plan = self.folder / "plan.json", {**plan, "batch": batch}
+        sweep(self.folder.parent)
         try:
             stored = read_document(path)
             if set(stored) >= set(plan) and isinstance(stored["batch"], int):
@@ -128,7 +131,7 @@ class ResumeFolder:
 
     def remove(self) -> None:
         """Delete the folder: the measurement is finished."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_folder(self.folder)
 
     def _finished(self, split: str, group: int) -> Path:
         return self.folder / f"{split}-{group:02}.safetensors"
@@ -148,3 +151,16 @@ class ResumeFolder:
             print(f"{error} Continuing without it.", file=sys.stderr)
             path.unlink(missing_ok=True)
             return None
+
+
+def remove_finished(state: str | Path, facts: Mapping[str, object]) -> None:
+    """Delete from a state folder the sums of a result that is finished: a kill can come between the two."""
+    sweep(state)
+    for path in Path(state).glob("*/plan.json"):
+        try:
+            plan = read_document(path)
+        except (FileNotFoundError, DamagedError, DiskError):
+            continue
+        is_its = all(name in plan and plan[name] == facts.get(name) for name in TASK)
+        if is_its and not any(map(is_locked, path.parent.glob(".lock-*"))):
+            remove_folder(path.parent)
