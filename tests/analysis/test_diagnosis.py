@@ -27,12 +27,46 @@ def test_no_tighter_than_shuffled_labels_is_under_fitted() -> None:
 
 
 def test_tight_classes_and_a_risen_loss_are_over_fitted() -> None:
-    risen, falling = checkpoints("risen", 5.0, 2.0, 2.5), checkpoints("falling", 5.0, 2.5, 2.0)
+    risen = checkpoints("risen", 5.0, 3.0, 2.0, 2.1, 2.2, 2.3, 2.4)
+    falling = checkpoints("falling", 5.0, 4.0, 3.5, 3.0, 2.5, 2.2, 2.0)
     rows = [row_of(run, "cdnv", 0.3, null=1.1) for run in (*risen, *falling)]
     found = findings([*risen, *falling], rows)
     assert found["risen", "over-fitted"].found == "yes"
-    assert "val_loss 2.5 at epoch 2, best 2 at epoch 1" in found["risen", "over-fitted"].evidence
+    assert "val_loss 2.4 at epoch 6, best 2 at epoch 2; more than noise" in found["risen", "over-fitted"].evidence
+    assert "over 4 checkpoints after the best (p 0.042)" in found["risen", "over-fitted"].evidence, "1 of 24 orders"
     assert found["falling", "over-fitted"].found == "no"
+
+
+def test_a_rise_that_noise_could_be_is_unknown_or_no() -> None:
+    """The lowest of several noisy losses is below the last one by chance alone."""
+    short, noisy = checkpoints("short", 5.0, 2.0, 2.5), checkpoints("noisy", 5.0, 2.0, 2.3, 2.1, 2.4, 2.05, 2.2)
+    rows = [row_of(run, "cdnv", 0.3, null=1.1) for run in (*short, *noisy)]
+    found = findings([*short, *noisy], rows)
+    assert found["short", "over-fitted"].found == "unknown"
+    assert "cannot tell a rise from noise" in found["short", "over-fitted"].evidence
+    assert found["noisy", "over-fitted"].found == "no"
+    assert "no more than noise" in found["noisy", "over-fitted"].evidence
+
+
+def test_seeds_say_whether_a_rise_is_more_than_noise() -> None:
+    """Paired over seeds, against each of two earlier checkpoints: t of the rises, times two."""
+    rises = {"a": (0.5, 0.52, 0.48), "b": (0.5, -0.4, 0.1)}
+    runs = [
+        run
+        for width, (name, of_seeds) in enumerate(rises.items())
+        for seed, rise in enumerate(of_seeds)
+        for run in checkpoints(f"{name}{seed}", 5.0, 2.5, 2.0, 2.0 + rise, seed=seed, width=64 + width)
+    ]
+    found = findings(runs, [row_of(run, "cdnv", 0.3, null=1.1) for run in runs])
+    assert {found[f"a{seed}", "over-fitted"].found for seed in range(3)} == {"yes"}
+    assert "over 3 seeds" in found["a0", "over-fitted"].evidence
+    assert {found[f"b{seed}", "over-fitted"].found for seed in range(3)} == {"no"}
+
+
+def test_a_rise_that_is_the_same_in_every_seed_has_no_noise() -> None:
+    runs = [run for seed in range(3) for run in checkpoints(f"{seed}", 5.0, 2.0, 2.5, seed=seed)]
+    found = findings(runs, [row_of(run, "cdnv", 0.3, null=1.1) for run in runs])
+    assert {found[f"{seed}", "over-fitted"].found for seed in range(3)} == {"yes"}
 
 
 def test_a_risen_loss_with_loose_classes_is_not_called_over_fitted() -> None:

@@ -72,12 +72,18 @@ def test_the_evidence_of_scale_counts_the_groups_that_move_toward_collapse(story
     assert all(f"{row.falls} of {row.groups} by {row.axis}" in told for row in rows)
 
 
-def test_as_many_rises_as_falls_are_no_direction(story: Story) -> None:
+def test_a_note_says_what_is_shown_and_adds_nothing_up(story: Story) -> None:
     assert story.analysis is not None
-    assert names.trend_note(story.trends("epoch", "agreement")).endswith("runs (toward collapse)")
-    even = [replace(row, rises=3, falls=3, groups=6) for row in story.analysis.trends]
-    level = with_table(story, "trends", even)
-    assert names.trend_note(level.trends("epoch", "agreement")) == "rises in 3, falls in 3 of 6 runs"
+    first = replace(story.analysis.trends[0], rises=9, falls=1, groups=10)
+    shown, unshown, untold = (
+        replace(first, verdict_code=code, where=Regime.read(f"epochs={i}"))
+        for i, code in enumerate((Verdict.AS_PREDICTED, Verdict.NOT_SHOWN, Verdict.CANNOT_TELL))
+    )
+    assert names.trend_note([shown]) == "rises, toward collapse"
+    assert names.trend_note([shown], meaning=False) == "rises"
+    assert names.trend_note([unshown]) == "not shown"
+    both = names.trend_note([shown, unshown, untold])
+    assert both == "rises, toward collapse (0 epochs); not shown (1 epoch); cannot tell (2 epochs)"
 
 
 def test_a_checkpoint_is_called_by_its_own_name(story: Story) -> None:

@@ -1,7 +1,8 @@
 """Diagnosis of single runs: signatures that a person looks for, each with its evidence.
 
 - *under-fitted*: after training the features are no tighter around their classes than with shuffled labels.
-- *over-fitted*: they are tighter, but the validation loss has risen since its best checkpoint.
+- *over-fitted*: they are tighter, but the validation loss has risen since an earlier checkpoint, by more than the noise
+  of evaluations: in most seeds of the cell alike, or steadily over the checkpoints after the best.
 - *over-regularised*: with strong decay the class means span far fewer directions, or vary far less in norm, than in the
   twin with weak decay, and validation is worse.
 
@@ -15,8 +16,10 @@ from typing import final
 
 import numpy as np
 import pandas as pd
+from scipy.stats import kendalltau, ttest_1samp
 
-from collapselab.analysis.models import ARCHITECTURE, Models
+from collapselab.analysis.attainable import LEVEL
+from collapselab.analysis.models import ARCHITECTURE, Floats, Models
 from collapselab.analysis.words import Sentence, many
 from collapselab.core.metrics import METRICS
 
@@ -28,6 +31,10 @@ NAMED = 5
 """Runs that a sentence names; more are counted."""
 RISE = 0.01
 """Relative: a validation loss that has risen by less is not called risen."""
+FEWEST_SEEDS = 3
+"""Runs of a cell whose differences say how noisy a difference is; fewer say nothing of it."""
+FEWEST_AFTER = 4
+"""Checkpoints after the best: of fewer even a steady rise is one of 6 orders, and no sign of more than noise."""
 
 
 @final
@@ -71,7 +78,7 @@ def diagnose(models: Models) -> list[Finding]:
         tight, evidence = _tight(models, last)
         answers = {
             "under-fitted": (None if tight is None else not tight, evidence),
-            "over-fitted": _over_fitted(ordered, tight, evidence),
+            "over-fitted": _over_fitted(ordered, _same_cell(models, ordered), tight, evidence),
             "over-regularised": _over_regularised(models, last),
         }
         for signature, (found, text) in answers.items():
@@ -93,16 +100,52 @@ def _tight(models: Models, last: pd.Series) -> tuple[bool | None, str]:
     return below > len(pairs) / 2, f"{below} of {len(pairs)} NC1 metrics below their null: {text}."
 
 
-def _over_fitted(ordered: pd.DataFrame, tight: bool | None, evidence: str) -> tuple[bool | None, str]:
-    losses = ordered.dropna(subset=["val_loss"])
+def _over_fitted(
+    ordered: pd.DataFrame, cell: pd.DataFrame, tight: bool | None, evidence: str
+) -> tuple[bool | None, str]:
+    """The lowest of noisy losses is below the last one by chance alone, so a rise must be more than noise."""
+    losses = ordered[ordered["epoch"] != 0].dropna(subset=["val_loss"])
     if len(losses) < 2 or pd.isna(ordered.iloc[-1]["val_loss"]):
         return None, "fewer than two checkpoints with a validation loss."
-    best, last = losses.iloc[losses["val_loss"].to_numpy().argmin()], losses.iloc[-1]
+    values = losses["val_loss"].to_numpy(dtype=float)
+    best, last = losses.iloc[values.argmin()], losses.iloc[-1]
     text = ", best ".join(f"{row['val_loss']:.4g} at epoch {row['epoch']:g}" for row in (last, best))
     text = f"val_loss {text}"
     if last["val_loss"] <= best["val_loss"] * (1 + RISE):
         return False, f"{text}."
-    return tight, f"{text}; {evidence}"
+    if tight is not None and not tight:
+        return False, f"{text}; {evidence}"
+    p, how = _p_of_rise(values, cell)
+    if p is None:
+        return None, f"{text}; {how}"
+    if p >= LEVEL:
+        return False, f"{text}; no more than noise, {how} (p {p:.2g})."
+    return tight, f"{text}; more than noise, {how} (p {p:.2g}); {evidence}"
+
+
+def _p_of_rise(values: Floats, cell: pd.DataFrame) -> tuple[float | None, str]:
+    """One-sided: of the seeds of a cell against each earlier checkpoint, or of the order after the best one."""
+    if len(cell) >= FEWEST_SEEDS:
+        rises = cell.iloc[:, [-1]].to_numpy() - cell.iloc[:, :-1].to_numpy()
+        steady = np.ptp(rises, axis=0) == 0  # the same in every seed: no noise at all
+        noisy = [float(ttest_1samp(column, 0, alternative="greater").pvalue) for column in rises.T[~steady]]
+        exact = [0.0 if rise > 0 else 1.0 for rise in rises[0, steady]]
+        smallest = min([*noisy, *exact])
+        return min(1.0, smallest * rises.shape[1]), f"over {len(cell)} seeds"
+    after = values[values.argmin() + 1 :]
+    if len(after) < FEWEST_AFTER:
+        few = f"{FEWEST_SEEDS} seeds, or {FEWEST_AFTER} checkpoints after the best,"
+        return None, f"one run with few checkpoints cannot tell a rise from noise. {few} could."
+    p = float(kendalltau(np.arange(len(after)), after, alternative="greater").pvalue)
+    return p, f"over {len(after)} checkpoints after the best"
+
+
+def _same_cell(models: Models, ordered: pd.DataFrame) -> pd.DataFrame:
+    """Losses of the runs that differ from this one in their seed alone: a row for each, a column for each epoch."""
+    trained = models.trained
+    cells = ordered.loc[ordered["epoch"] != 0, "cell"]
+    same = trained[trained["cell"].isin(cells)]
+    return same.pivot_table(index="run", columns="epoch", values="val_loss").dropna()
 
 
 def _over_regularised(models: Models, last: pd.Series) -> tuple[bool | None, str]:

@@ -61,7 +61,11 @@ STATEMENTS: dict[str, Statement[Any]] = {
         lambda given: controls.controls(given.models, given.rows["relate"]),
         controls.sentences,
     ),
-    "trends": Statement(trends.Trend, lambda given: trends.trends(given.models), trends.sentences),
+    "trends": Statement(
+        trends.Trend,
+        lambda given: trends.trends(given.models, permutations=given.permutations, seed=given.seed),
+        trends.sentences,
+    ),
     "prediction": Statement(
         prediction.Prediction,
         lambda given: prediction.predictions(given.models, seed=given.seed),

@@ -2,25 +2,24 @@
 
 Along one axis all other settings are fixed: models that differ in that axis alone form a group, in which the metric's
 rank correlation with the axis says whether it rises or falls. Regularisation is compared in pairs, its strongest level
-against its weakest in otherwise equal models. Seeds are averaged first. A sign test over groups or pairs says whether
-one direction prevails; it takes groups as independent, so only a run's last checkpoint is in them, except along the
-axis of checkpoints.
+against its weakest in otherwise equal models. Seeds are averaged first. Groups and pairs that share architectures, or
+whose effects may be alike, are one unit, and so are the checkpoints of a run; units are counted and tested
+(trend_test.py).
 """
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import final
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest, rankdata
 
-from collapselab.analysis.attainable import LEVEL, signs_can_show
+from collapselab.analysis.attainable import LEVEL
 from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, Floats, Models
 from collapselab.analysis.regime import Regime
-from collapselab.analysis.verdict import Cause, Corrected, Reason, Verdict, direction_of, judged, verdict_of
+from collapselab.analysis.trend_test import Group, Places, Tested, flip_signs, one_way, permute_levels, rho
+from collapselab.analysis.verdict import Cause, Reason, Verdict, direction_of, verdict_of
 from collapselab.analysis.words import ALONG, CANNOT_TELL, Sentence, trend_column
 from collapselab.core.metrics import METRICS
 
@@ -33,6 +32,13 @@ AXIS_NAMES = {
     "epochs": "With longer training",
     "epoch": "From checkpoint to checkpoint of a run",
 }
+UNITS = {"width": ("family", "depth"), "depth": ("family", "width"), "epochs": ARCHITECTURE, "epoch": ARCHITECTURE}
+"""What makes groups along an axis one unit: those of one depth hold the same architectures in every regime."""
+PAIR_UNITS = ("family", "width")
+"""Effects of a regulariser may be alike in models of one width: together they are one unit."""
+UNIT_NAMES = {"width": "depth", "depth": "width", "epochs": "architecture", "epoch": "architecture"}
+PERMUTED = ("width", "depth", "epochs")
+"""Axes whose levels are models that were trained apart: exchangeable, where the axis does nothing."""
 LEVELS = 6
 """Levels of an axis that are listed; more are counted."""
 
@@ -60,27 +66,27 @@ class Trend:
     outcome: str
     """Of the analysis."""
     groups: int = 0
-    """Groups that differ in the axis alone, or pairs."""
+    """Units: depths for the axis width, widths for depth and for regularisers, architectures for training."""
     levels: str = ""
     """Of the axis."""
     rises: int = 0
-    """Groups in which it rises."""
+    """Units in which it rises."""
     falls: int = 0
-    """Groups in which it falls."""
+    """Units in which it falls."""
     unchanged: int = 0
-    """Groups in which it does neither."""
+    """Units in which it does neither."""
     toward: Trending | None = None
     """`rises` or `falls`: the way of collapse, or of a better outcome."""
     share_toward: float | None = None
-    """Share of the groups that go that way."""
+    """Share of the units that go that way."""
     median_rho: float | None = None
-    """Of an axis: the middle rank correlation."""
+    """Of an axis: the middle rank correlation of the units."""
     median_effect: float | None = None
-    """Of pairs: the middle difference that the stronger level makes."""
-    p_sign: float | None = None
-    """Of the sign test."""
-    p_holm: float | None = None
-    """Corrected along the axis, within the family."""
+    """The middle difference between the last level and the first, over units."""
+    p: float | None = None
+    """Of permuting the levels within units; along checkpoints and of pairs, of flipping the signs of units."""
+    p_corrected: float | None = None
+    """By Westfall and Young, along the axis, within the family."""
     verdict: str | None = None
     """`verdict_code` in words; empty for `cannot tell`."""
     family: str = "exploration"
@@ -99,37 +105,77 @@ class Trend:
 
     @property
     def change(self) -> Trending:
-        """The direction of most groups."""
+        """The direction of most units."""
         return Trending.RISES if self.rises > self.falls else Trending.FALLS
 
     @property
     def groups_toward(self) -> int:
-        """Groups that change toward collapse, or toward a better outcome; where neither is known, those that rise."""
+        """Units that change toward collapse, or toward a better outcome; where neither is known, those that rise."""
         return self.falls if self.toward is Trending.FALLS else self.rises
 
 
-def trends(models: Models) -> list[Trend]:
+def trends(
+    models: Models, *, axes: Sequence[str] = (*AXES, *REGULARISERS), permutations: int = 9_999, seed: int = 0
+) -> list[Trend]:
     """Every metric and the outcome along every axis that varies, and under every regulariser that does."""
-    rows = [row for axis in AXES for row in _along(models, axis)]
-    varying = models.varying
-    rows += [row for column in REGULARISERS if column in varying for row in _paired(models, column)]
-    return judged(
-        _testable(rows),
-        family=_family_of,
-        p=lambda row: row.p_sign,
-        with_verdict=_with_verdict,
-    )
+    along = [axis for axis in AXES if axis in axes]
+    rows = [row for axis in along for row in _along(models, axis, permutations=permutations, seed=seed)]
+    regularisers = [column for column in REGULARISERS if column in axes and column in models.varying]
+    rows += [row for name in regularisers for row in _paired(models, name, permutations=permutations, seed=seed)]
+    return rows
 
 
-def _along(models: Models, axis: str) -> Iterator[Trend]:
+def _along(models: Models, axis: str, *, permutations: int, seed: int) -> Iterator[Trend]:
     table, keys = _table(models, axis)
     groups = [group for _, group in table.groupby(keys, dropna=False) if group[axis].nunique() > 1]
     if not groups:
         return
     levels = sorted(pd.concat(groups)[axis].dropna().unique())
-    for metric in _measured(models):
-        rhos = np.array([_rho(group[axis].to_numpy(), group[metric].to_numpy(dtype=float)) for group in groups])
-        yield _counted(_blank(models, axis, None, metric, levels), rhos, median_rho=True)
+    measured = _measured(models)
+    blanks = [_blank(models, axis, None, metric, levels) for metric in measured]
+    units: dict[tuple[object, ...], list[pd.DataFrame]] = {}
+    for group in groups:
+        units.setdefault(tuple(map(str, group.iloc[0][list(UNITS[axis])])), []).append(group.dropna(subset=[axis]))
+    effects = np.array([_mean([_ends(group, axis, measured) for group in unit]) for unit in units.values()])
+    if axis in PERMUTED:
+        test = permute_levels(
+            [_groups_of(unit, axis, measured) for unit in units.values()],
+            families=_families(blanks), permutations=permutations, seed=seed,
+        )  # fmt: skip
+    else:
+        rhos = np.array([_mean([_rhos(group, axis, measured) for group in unit]) for unit in units.values()])
+        test = flip_signs(rhos, families=_families(blanks), permutations=permutations, seed=seed)
+    for place, blank in enumerate(blanks):
+        yield _counted(blank, test, place, effects[:, place], median_rho=True)
+
+
+def _groups_of(unit: list[pd.DataFrame], axis: str, measured: list[str]) -> list[Group]:
+    levels = sorted(pd.concat(unit)[axis].unique())
+    return [
+        Group(np.searchsorted(levels, group[axis].to_numpy()), group[measured].to_numpy(dtype=float)) for group in unit
+    ]
+
+
+def _rhos(group: pd.DataFrame, axis: str, measured: list[str]) -> Floats:
+    return np.array([rho(group[axis].to_numpy(), group[metric].to_numpy(dtype=float)) for metric in measured])
+
+
+def _ends(group: pd.DataFrame, axis: str, measured: list[str]) -> Floats:
+    """The difference of every metric between the last level of a group at which it is known and the first."""
+    ordered = group.sort_values(axis)[measured].astype(float)
+    return (ordered.ffill().iloc[-1] - ordered.bfill().iloc[0]).to_numpy()
+
+
+def _mean(rows: list[Floats]) -> Floats:
+    """The mean of each column over the rows that have it; NaN where none has."""
+    stacked = np.array(rows)
+    known = ~np.isnan(stacked)
+    count = known.sum(0)
+    return np.asarray(np.where(known, stacked, 0).sum(0) / np.where(count > 0, count, np.nan))
+
+
+def _families(rows: list[Trend]) -> Places:
+    return np.array([row.family == "paper" for row in rows], dtype=np.intp)
 
 
 def _blank(models: Models, axis: str, where: Regime | None, metric: str, levels: list[float]) -> Trend:
@@ -162,85 +208,74 @@ def _measured(models: Models) -> list[str]:
     return [*(metric for metric in models.metrics if metric not in NOT_TESTED), models.outcome]
 
 
-def _rho(axis: Floats, values: Floats) -> float:
-    """Spearman's; 0 where the values are all the same, NaN where fewer than two are known."""
-    known = ~np.isnan(values)
-    axis, values = axis[known], values[known]
-    if len(np.unique(axis)) < 2:
-        return np.nan
-    if np.ptp(values) == 0:
-        return 0.0
-    return float(np.corrcoef(rankdata(axis), rankdata(values))[0, 1])
-
-
-def _paired(models: Models, column: str) -> Iterator[Trend]:
-    frame = models.trained.assign(**{column: pd.to_numeric(models.trained[column], errors="coerce")})
-    levels = sorted(frame[column].dropna().unique())
-    if len(levels) < 2:
-        return
-    others = [name for name in models.varying if name != column]
-    keys = [*ARCHITECTURE, *others]
+def _paired(models: Models, column: str, *, permutations: int, seed: int) -> Iterator[Trend]:
+    difference, others, levels = _differences(models, column)
     measured = _measured(models)
+    for _, pairs in difference.groupby(others, dropna=False) if others else [((), difference)]:
+        regime = Regime.of(others, pairs.iloc[0][others].tolist()) if others else None
+        blanks = [_blank(models, column, regime, metric, levels) for metric in measured]
+        changes = pairs.groupby(list(PAIR_UNITS), dropna=False)[measured].median().to_numpy(dtype=float)
+        if not len(changes):
+            continue
+        test = flip_signs(changes, families=_families(blanks), permutations=permutations, seed=seed)
+        for place, blank in enumerate(blanks):
+            yield _counted(blank, test, place, changes[:, place], median_rho=False)
+
+
+def _differences(models: Models, column: str) -> tuple[pd.DataFrame, list[str], list[float]]:
+    """What the strongest level makes of the weakest in each architecture, at the end of a run; checkpoints before it
+    are the same runs again."""
+    finished = models.trained[models.trained["last"]]
+    frame = finished.assign(**{column: pd.to_numeric(finished[column], errors="coerce")})
+    levels = sorted(frame[column].dropna().unique())
+    others = [name for name in models.varying if name != column]
+    keys, measured = [*ARCHITECTURE, *others], _measured(models)
+    if len(levels) < 2:
+        return frame.iloc[:0], others, levels
     weak, strong = (
         frame[frame[column] == level].groupby(keys, dropna=False)[measured].mean() for level in (levels[0], levels[-1])
     )
-    difference = (strong - weak.reindex(strong.index)).reset_index()
-    for where, pairs in difference.groupby(others, dropna=False) if others else [((), difference)]:
-        regime = Regime.of(others, where) if others else None
-        for metric in measured:
-            row = _blank(models, column, regime, metric, levels)
-            yield _counted(row, pairs[metric].to_numpy(dtype=float), median_rho=False)
+    return (strong - weak.reindex(strong.index)).reset_index(), others, levels
 
 
-def _counted(row: Trend, changes: Floats, *, median_rho: bool) -> Trend:
+def _counted(row: Trend, test: Tested, place: int, effects: Floats, *, median_rho: bool) -> Trend:
+    changes = test.changes[:, place]
     changes = changes[~np.isnan(changes)]
     if not len(changes):
         return replace(row, **Reason(Cause.TOO_FEW, "no two models differ in this alone.").columns)
     rises, falls = int((changes > 0).sum()), int((changes < 0).sum())
-    middle = float(np.median(changes))
     toward = None if row.toward is None else {Trending.RISES: rises, Trending.FALLS: falls}[row.toward]
-    return replace(
+    counted = replace(
         row,
         groups=len(changes),
         rises=rises,
         falls=falls,
         unchanged=len(changes) - rises - falls,
         share_toward=None if toward is None else toward / len(changes),
-        median_rho=middle if median_rho else None,
-        median_effect=None if median_rho else middle,
-        p_sign=float(binomtest(rises, rises + falls).pvalue) if rises + falls else 1.0,
+        median_rho=float(np.median(changes)) if median_rho else None,
+        median_effect=float(np.nanmedian(effects)),
     )
+    if test.smallest[place] > LEVEL:
+        return replace(counted, **_why_no_p(counted, float(test.smallest[place])).columns)
+    return _with_verdict(replace(counted, p=float(test.p[place]), p_corrected=float(test.corrected[place])))
 
 
-def _family_of(row: Trend) -> Hashable:
-    return (row.axis, row.where, row.family)
-
-
-def _testable(rows: Sequence[Trend]) -> Iterator[Trend]:
-    """The rows, without their p where even groups that all go one way could not be significant."""
-    sizes = Counter(_family_of(row) for row in rows if row.groups)
-    for row in rows:
-        tests = sizes[_family_of(row)]
-        if row.groups and not signs_can_show(row.groups, tests=tests):
-            yield replace(row, p_sign=None, **_why_no_p(row, tests=tests).columns)
-        else:
-            yield row
-
-
-def _why_no_p(row: Trend, *, tests: int) -> Reason:
-    noun = ("group" if row.axis in AXES else "pair") + ("" if row.groups == 1 else "s")
-    over = f"{tests} test{'' if tests == 1 else 's'}"
-    share = f"{100 * LEVEL:g} %"
-    text = f"{row.groups} {noun}, even if all go one way, cannot be below {share} after the correction over {over}."
+def _why_no_p(row: Trend, smallest: float) -> Reason:
+    text = f"with {_units(row)} no p can be below {smallest:.2g}, whatever they do."
     return Reason(Cause.TOO_FEW, text)
 
 
-def _with_verdict(row: Trend, corrected: Corrected) -> Trend:
+def _units(row: Trend) -> str:
+    noun = UNIT_NAMES.get(row.axis, "width")
+    return f"{row.groups} {noun}{'' if row.groups == 1 else 's'}"
+
+
+def _with_verdict(row: Trend) -> Trend:
     expected = {None: 0, Trending.RISES: 1, Trending.FALLS: -1}[row.toward]
     goes = direction_of(1 if row.change is Trending.RISES else -1, expected)
-    code = verdict_of(goes, shown=corrected.holm < LEVEL)
-    words = trend_column(code, row.change, of_outcome=row.of_outcome)
-    return replace(row, p_holm=corrected.holm, verdict=words, verdict_code=code)
+    shown = row.p_corrected is not None and row.p_corrected < LEVEL and one_way(row.rises, row.falls)
+    code = verdict_of(goes, shown=shown)
+    return replace(row, verdict=trend_column(code, row.change, of_outcome=row.of_outcome), verdict_code=code)
 
 
 def sentences(models: Models, rows: Sequence[Trend]) -> Iterable[Sentence]:
@@ -250,16 +285,17 @@ def sentences(models: Models, rows: Sequence[Trend]) -> Iterable[Sentence]:
         if along:
             untested = (row.why for row in along if row.verdict_code is Verdict.CANNOT_TELL)
             why = next((f" Cannot tell: {why}" for why in untested), "")
-            yield Sentence("trends", "trends", f"{_axis_words(along[0])}: {_by_verdict(along)}.{why}")
+            yield Sentence("trends", "trends", f"{_axis_words(along)}: {_by_verdict(along)}.{why}")
 
 
-def _axis_words(row: Trend) -> str:
+def _axis_words(rows: Sequence[Trend]) -> str:
+    row = max(rows, key=lambda row: row.groups)
     levels = [f"{level:.3g}" if level < 100 else f"{level:g}" for level in map(float, row.levels.split())]
     if row.axis not in AXES:
         where = f" ({row.where})" if row.where else ""
-        return f"{row.axis} {levels[-1]} against {levels[0]}{where}, in pairs"
+        return f"{row.axis} {levels[-1]} against {levels[0]}{where}, in {_units(row)}"
     listed = ", ".join(levels) if len(levels) <= LEVELS else f"{levels[0]} to {levels[-1]} in {len(levels)} levels"
-    return f"{AXIS_NAMES[row.axis]} ({listed}), all else fixed"
+    return f"{AXIS_NAMES[row.axis]} ({listed}), in {_units(row)}"
 
 
 def _by_verdict(rows: Sequence[Trend]) -> str:
@@ -269,7 +305,7 @@ def _by_verdict(rows: Sequence[Trend]) -> str:
     others = [row for row in metrics if row not in named]
     parts = []
     for code, words in ALONG.items():
-        listed = [", ".join(f"{row.metric} ({_counts(row)})" for row in named if row.verdict_code is code)]
+        listed = [", ".join(f"{row.metric}{_effect(row)}" for row in named if row.verdict_code is code)]
         if count := sum(row.verdict_code is code for row in others):
             listed.append(f"{count} of {len(others)} others")
         if any(listed):
@@ -277,20 +313,17 @@ def _by_verdict(rows: Sequence[Trend]) -> str:
     return "; ".join([*parts, *(_outcome_words(row) for row in rows if row.of_outcome)])
 
 
-def _counts(row: Trend) -> str:
-    """How many groups change in the direction that was shown; where none was, how many change toward collapse."""
-    if row.verdict_code not in (Verdict.CANNOT_TELL, Verdict.NOT_SHOWN):
-        return f"{max(row.rises, row.falls)} of {row.groups}"
-    return f"{row.groups_toward} of {row.groups} {'rise' if row.toward is None else 'toward'}"
+def _effect(row: Trend) -> str:
+    """What was shown in the metric's own unit, first level to last; nothing of what was not."""
+    if row.verdict_code in (Verdict.CANNOT_TELL, Verdict.NOT_SHOWN) or row.median_effect is None:
+        return ""
+    return f" ({row.median_effect:+.2g})"
 
 
 def _outcome_words(row: Trend) -> str:
-    better = f"{row.groups_toward} of {row.groups}"
-    worse = f"{row.groups - row.unchanged - row.groups_toward} of {row.groups}"
     return {
-        Verdict.AS_PREDICTED: f"{row.metric} gets better ({better})",
-        Verdict.OPPOSITE: f"{row.metric} gets worse ({worse})",
-        Verdict.NO_DIRECTION: f"{row.metric} changes ({row.change} in {max(row.rises, row.falls)} of {row.groups})",
-        Verdict.NOT_SHOWN: f"{row.metric} not shown to change ({better} better)",
-        Verdict.CANNOT_TELL: f"{CANNOT_TELL} for {row.metric} ({better} better)",
-    }[row.verdict_code]
+        Verdict.AS_PREDICTED: f"{row.metric} gets better{_effect(row)}",
+        Verdict.OPPOSITE: f"{row.metric} gets worse{_effect(row)}",
+        Verdict.NO_DIRECTION: f"{row.metric} changes{_effect(row)}",
+        Verdict.NOT_SHOWN: f"{row.metric} not shown to change",
+    }.get(row.verdict_code, f"{CANNOT_TELL} for {row.metric}")

@@ -7,7 +7,7 @@ from markupsafe import Markup, escape
 
 from collapselab.analysis.controls import MIXED, SEEDS
 from collapselab.analysis.regime import UNKNOWN, Regime
-from collapselab.analysis.trends import AXES, Trend
+from collapselab.analysis.trends import Trend
 from collapselab.analysis.verdict import Verdict
 from collapselab.analysis.words import CANNOT_TELL, OPPOSITE, PREDICTED
 from collapselab.core.metrics import METRICS
@@ -167,21 +167,19 @@ def trend_words(rows: Sequence[Trend]) -> str:
 
 
 def trend_note(rows: Sequence[Trend], *, meaning: bool = True) -> str:
-    """The same in a few words for a panel, with or without whether that is the direction of collapse."""
-    if not rows:
-        return ""
-    rises, falls = sum(row.rises for row in rows), sum(row.falls for row in rows)
-    change, more = ("rises", rises) if rises > falls else ("falls", falls)
-    axis, of_outcome = rows[0].axis, rows[0].of_outcome
-    noun = {"epoch": "runs"}.get(axis, "groups" if axis in AXES else "pairs")
-    of = f"of {sum(row.groups for row in rows)} {noun}"
-    if rises == falls:
-        return f"rises in {rises}, falls in {falls} {of}"
-    toward = {row.toward for row in rows}
-    if not meaning or len(toward) > 1 or None in toward:
-        return f"{change} in {more} {of}"
-    good, bad = ("better", "worse") if of_outcome else ("toward collapse", "away from collapse")
-    return f"{change} in {more} {of} ({good if change in toward else bad})"
+    """The same in a few words for a panel: what is shown, where; nothing is added up over regimes."""
+    return "; ".join(_note(row, meaning=meaning, several=len(rows) > 1) for row in rows)
+
+
+def _note(row: Trend, *, meaning: bool, several: bool) -> str:
+    where = f" ({regime_name(row.where)})" if several and row.where else ""
+    if row.verdict_code is Verdict.CANNOT_TELL:
+        return f"{CANNOT_TELL}{where}"
+    if row.verdict_code is Verdict.NOT_SHOWN:
+        return f"not shown{where}"
+    good, bad = ("better", "worse") if row.of_outcome else ("toward collapse", "away from collapse")
+    known = {Verdict.AS_PREDICTED: f", {good}", Verdict.OPPOSITE: f", {bad}"}.get(row.verdict_code, "")
+    return f"{row.change}{known if meaning else ''}{where}"
 
 
 def in_words(text: str) -> Markup:
