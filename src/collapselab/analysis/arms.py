@@ -20,6 +20,7 @@ import pandas as pd
 
 from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, Models
 from collapselab.analysis.regime import Regime
+from collapselab.analysis.resampling import centred
 from collapselab.core.metrics import METRICS
 from collapselab.errors import ConfigError
 from collapselab.records.table import Cell
@@ -91,7 +92,7 @@ class Comparison:
 
     arm: Arm
     pairs: pd.DataFrame
-    """One row a pair: the places of `treated` and `control` in the frame of models, their `unit` and `cell`."""
+    """One row a pair: the places of `treated` and `control` in the frame of models, `unit`, `cell` and `width`."""
     treated: pd.DataFrame
     control: pd.DataFrame
     """The values of each pair: a column for every metric, and the outcome."""
@@ -103,11 +104,14 @@ class Comparison:
 
     def correlation(self, column: str) -> float | None:
         """Of arm and control over pairs, each cell's mean subtracted: what pairing gains."""
-        both = pd.DataFrame({"a": self.treated[column], "b": self.control[column]}).dropna()
-        left = both - both.groupby(self.pairs["cell"].loc[both.index]).transform("mean")
-        a, b = left["a"].to_numpy(), left["b"].to_numpy()
+        a, b = (side[column].to_numpy(dtype=float) for side in (self.treated, self.control))
+        known = ~(np.isnan(a) | np.isnan(b))
+        if known.sum() <= 2:
+            return None
+        cells = np.unique(self.pairs["cell"].to_numpy()[known].astype(str), return_inverse=True)[1]
+        a, b = centred(a[known], cells), centred(b[known], cells)
         scale = math.sqrt(float((a @ a) * (b @ b)))
-        return float(np.clip(a @ b / scale, -1, 1)) if len(both) > 2 and scale > 0 else None
+        return float(np.clip(a @ b / scale, -1, 1)) if scale > 0 else None
 
 
 def comparisons(models: Models) -> list[Comparison]:
@@ -237,6 +241,7 @@ def _comparison(frame: pd.DataFrame, arm: Arm, pairs: list[tuple[object, object]
     seeds = [name for name in ("seed", "data_seed") if name in frame]
     controls = frame.loc[control]
     units = [" ".join(map(_text, row)) for row in controls[seeds].itertuples(index=False, name=None)]
-    table = pd.DataFrame({"treated": treated, "control": control, "unit": units, "cell": controls["cell"].to_numpy()})
+    of_pairs = {"cell": controls["cell"].to_numpy(), "width": controls["width"].to_numpy(dtype=float)}
+    table = pd.DataFrame({"treated": treated, "control": control, "unit": units, **of_pairs})
     values = [frame.loc[side, columns].astype(float).reset_index(drop=True) for side in (treated, control)]
     return Comparison(arm, table, *values)

@@ -103,7 +103,8 @@ def _responses(group: Sequence[Comparison], metric: str) -> list[Response]:
         fit = float(fitted[i] - fitted[levels.index(0.0)])
         rows.append(Response(arm.name, metric, dose, found.n, found.mean, *interval, fit, where=arm.where))
     if len(values) < FEWEST_PAIRS:
-        why = f"{len(values)} seeds have every dose; {FEWEST_PAIRS} are needed."
+        have = "seed has" if len(values) == 1 else "seeds have"
+        why = f"{len(values)} {have} every dose; {FEWEST_PAIRS} are needed."
         return [replace(row, **Reason(Cause.TOO_FEW, why).columns) for row in rows]
     p = _page_p(values)
     return [replace(row, p=p) for row in rows]

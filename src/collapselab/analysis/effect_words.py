@@ -112,20 +112,27 @@ def _names(rows: Sequence[Effect]) -> str:
 
 
 def of_doses(models: Models, rows: Sequence[Response]) -> Iterable[Sentence]:
-    """One sentence for the outcome under each arm with several doses."""
-    for key in dict.fromkeys(row.key for row in rows if row.metric == models.outcome):
-        along = [row for row in rows if row.key == key]
-        first, ends = along[0], sorted(along, key=lambda row: row.dose)
-        listed = ", ".join(f"{row.dose:+g}: {row.effect:+.3g}" for row in ends if row.dose).replace(
-            "-", "\N{MINUS SIGN}"
-        )
-        where = f" ({first.where})" if first.where else ""
-        if first.p_holm is None:
-            said = f"cannot tell whether it follows the dose; {first.why}"
-        else:
-            word = f"{first.trend} with the dose" if first.trend else "no trend with the dose shown"
-            said = f"{word} (Page's test in {first.n} seeds, p {first.p_holm:.2g})."
-        yield _sentence("doses", f"{first.arm}{where} by dose, {first.metric}{_unit(first.metric)} {listed}: {said}")
+    """One sentence for the outcome under each arm with several doses; those of which nothing can be said in one."""
+    arms = {row.key: [one for one in rows if one.key == row.key] for row in rows if row.metric == models.outcome}
+    for along in arms.values():
+        if along[0].p_holm is not None:
+            yield _sentence("doses", _dose_words(along))
+    if untold := [along[0] for along in arms.values() if along[0].p_holm is None]:
+        names = ", ".join(row.arm for row in untold)
+        text = f"Whether {models.outcome} follows the dose of {names}: cannot tell; {untold[0].why}"
+        yield _sentence("doses", text)
+
+
+def _dose_words(rows: Sequence[Response]) -> str:
+    first = rows[0]
+    listed = ", ".join(f"{_signed(row.effect)} at {_signed(row.dose)}" for row in rows if row.dose)
+    where = f" ({first.where})" if first.where else ""
+    unit = f" in{_unit(first.metric)}" if _unit(first.metric) else ""
+    said = f"{first.trend} with the dose" if first.trend else "no trend with the dose shown"
+    return (
+        f"{first.arm}{where} by dose, change of {first.metric}{unit}: {listed}; {said} (Page's test in {first.n} "
+        f"seeds, p {first.p_holm:.2g})."
+    )
 
 
 def of_instruments(models: Models, rows: Sequence[Instrument]) -> Iterable[Sentence]:

@@ -174,7 +174,7 @@ def _rows(
     sham, equal = sham_of(one, compared), at_equal_training_loss(models, one)
     targets = {target.metric: target for target in one.arm.targets}
     columns = [models.outcome, *(str(column) for column in one.treated if column != models.outcome)]
-    made = [_row(models, one, column, sham, equal) for column in columns]
+    made = [_row(one, column, sham, equal) for column in columns]
     for i, row in enumerate(made):
         if (target := targets.get(row.metric)) is not None:
             made[i] = replace(row, role=Role.TARGET, reached=_reached(row, one, target, sham))
@@ -194,7 +194,7 @@ def _rows(
     yield from made[1:]
 
 
-def _row(models: Models, one: Comparison, column: str, sham: Comparison | None, equal: pd.DataFrame | None) -> Effect:
+def _row(one: Comparison, column: str, sham: Comparison | None, equal: pd.DataFrame | None) -> Effect:
     arm, differences = one.arm, one.differences[column].dropna()
     row = Effect(arm.name, arm.dose, arm.sham, column, where=arm.where, label=arm.label,
                  cells=one.pairs["cell"].nunique())  # fmt: skip
@@ -203,7 +203,7 @@ def _row(models: Models, one: Comparison, column: str, sham: Comparison | None, 
     values = differences.to_numpy()
     found = mean_of(values)
     moved = None if sham is None else sham.differences[column].mean()
-    span = _range_over_widths(models, one, column)
+    span = _range_over_widths(one, column)
     far = far_from_the_rest(values, [str(unit) for unit in differences.index])
     row = replace(
         row,
@@ -269,9 +269,11 @@ def _reached(row: Effect, one: Comparison, target: Target, sham: Comparison | No
     return low is not None and low > 0
 
 
-def _range_over_widths(models: Models, one: Comparison, column: str) -> float | None:
+def _range_over_widths(one: Comparison, column: str) -> float | None:
     """The range of the controls' means over widths; None where all have one width."""
-    widths = models.trained["width"].loc[one.pairs["control"]].to_numpy()
+    widths = one.pairs["width"].to_numpy()
+    if len(np.unique(widths)) < 2:
+        return None
     means = one.control[column].groupby(widths).mean().dropna()
     return float(np.ptp(means)) if len(means) > 1 else None
 

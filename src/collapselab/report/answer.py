@@ -38,7 +38,7 @@ MARKS = {
     Verdict.CANNOT_TELL: Mark.ABSENT,
 }
 AXES = {"width": "width", "depth": "depth", "epochs": "longer training"}
-FIRST = ("models", "across models", "scale held fixed", "trends", "prediction")
+FIRST = ("models", "across models", "scale held fixed", "as a cause", "trends", "prediction")
 """Topics whose first sentence is part of the answer; the others are in the sections they are about."""
 
 

@@ -127,11 +127,13 @@ def render(shown: Contents) -> str:
 
 
 def _sections(shown: Contents) -> list[tuple[str, Section, list[tuple[FigureEntry, Figure]]]]:
-    """Every section with its figures, in their order."""
+    """Every section with its figures, in their order; an optional one only where something is drawn in it."""
     ordered = sorted(shown.figures, key=lambda key: FIGURES[key].order)
+    filled = {FIGURES[key].section for key, figure in shown.figures.items() if figure.panels}
     return [
         (name, section, [(FIGURES[key], shown.figures[key]) for key in ordered if FIGURES[key].section == name])
         for name, section in SECTIONS.items()
+        if name in filled or not section.optional
     ]
 
 

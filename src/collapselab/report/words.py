@@ -183,10 +183,12 @@ def _note(row: Trend, *, meaning: bool, several: bool) -> str:
 
 
 def in_words(text: str) -> Markup:
-    """A sentence of the summary, safe to put in a page, with names in place of ids; the ids are shown on hovering."""
+    """A sentence of the summary, safe to put in a page, with names in place of ids; the ids are shown on hovering.
+
+    An id with a dose, as in cdnv:+0.1, is an intervention and stays."""
     known = {**METRIC_NAMES, **OUTCOME_NAMES, **SETTING_NAMES}
     longest_first = sorted(map(re.escape, known), key=len, reverse=True)
-    parts = re.split(rf"(?<![\w-])({'|'.join(longest_first)})(?![\w-])", text)
+    parts = re.split(rf"(?<![\w-])({'|'.join(longest_first)})(?![\w-]|:[+-]?[\d.])", text)
     return Markup("").join(
         _named(part, known[part]) if place % 2 else escape(part) for place, part in enumerate(parts)
     )  # fmt: skip

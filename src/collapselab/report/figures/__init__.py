@@ -13,29 +13,38 @@ from collapselab.report.charts.panels import Figure
 from collapselab.report.data import View
 from collapselab.report.figures.classes import classes
 from collapselab.report.figures.development import training
+from collapselab.report.figures.dose_response import dose_response
+from collapselab.report.figures.effects import effects
 from collapselab.report.figures.generalisation import collapse, further
 from collapselab.report.figures.heat_maps import scale
 from collapselab.report.figures.inside import bins, layers
+from collapselab.report.figures.instruments import instruments
+from collapselab.report.figures.manipulation import manipulation
+from collapselab.report.figures.pace import pace
 from collapselab.report.figures.push import push
 from collapselab.report.figures.regularisation import regularisation
 from collapselab.report.figures.seeds import seeds
+from collapselab.report.figures.shams import shams
 from collapselab.report.figures.specifications import specifications
 
 
 @final
 @dataclass(frozen=True)
 class Section:
-    """A section of the page: its heading, its name in the bar, and whether it needs an analysis."""
+    """A section of the page: its heading, its name in the bar, and whether it needs an analysis. One that is
+    `optional` is left out where none of its figures has anything to draw."""
 
     title: str
     short: str
     needs_analysis: bool = True
+    optional: bool = False
 
 
 SECTIONS = {
     "generalisation": Section("Collapse and generalisation", "Generalisation"),
     "development": Section("Development", "Development"),
     "fixed": Section("At fixed scale", "At fixed scale"),
+    "cause": Section("As a cause", "As a cause", optional=True),
     "inside": Section("Inside the model", "Inside", needs_analysis=False),
 }
 
@@ -61,6 +70,12 @@ FIGURES = {
     "regularisation": FigureEntry("development", 3, regularisation, topics=("trends",)),
     "seeds": FigureEntry("fixed", 1, seeds, topics=("scale held fixed",), topics_open=True),
     "controls": FigureEntry("fixed", 2, specifications, topics=("controls",)),
+    "manipulation": FigureEntry("cause", 1, manipulation),
+    "effects": FigureEntry("cause", 2, effects, topics=("as a cause",), topics_open=True),
+    "dose_response": FigureEntry("cause", 3, dose_response),
+    "instruments": FigureEntry("cause", 4, instruments),
+    "shams": FigureEntry("cause", 5, shams),
+    "pace": FigureEntry("cause", 6, pace),
     "layers": FigureEntry("inside", 1, layers),
     "bins": FigureEntry("inside", 2, bins),
     "push": FigureEntry("inside", 3, push),

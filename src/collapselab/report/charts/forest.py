@@ -1,0 +1,129 @@
+"""A forest: one line for each arm, its effect with its interval, its name above it, and what may be said at the right.
+
+A line may have two marks, as for a treatment and its sham; `lines` of one arm share its place.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import altair as alt
+import numpy as np
+
+from collapselab.report.charts.axes import NUMBER, WIDE, log_ticks
+from collapselab.report.charts.panels import DrawnChart
+from collapselab.report.data import Columns, columns
+
+HEIGHT = 36
+"""Of a line."""
+
+
+@final
+@dataclass(frozen=True)
+class Mark:
+    """How a kind of line is drawn."""
+
+    colour: str
+    shape: str
+    hollow: bool = False
+
+
+MARKS = {
+    "helps": Mark("with", "circle"),
+    "harms": Mark("against", "triangle-up"),
+    "equivalent": Mark("accent", "square"),
+    "undecided": Mark("unshown", "circle", hollow=True),
+    "did not reach": Mark("other", "cross", hollow=True),
+    "cannot tell": Mark("unshown", "diamond", hollow=True),
+    "reached": Mark("with", "circle"),
+    "not reached": Mark("against", "cross", hollow=True),
+    "treatment": Mark("accent", "circle"),
+    "sham": Mark("other", "square", hollow=True),
+    "equal steps": Mark("accent", "circle"),
+    "equal training loss": Mark("mixed", "diamond", hollow=True),
+}
+
+
+@final
+@dataclass(frozen=True)
+class Line:
+    """An effect to be drawn: of which arm, of which kind, and the words at the right of it."""
+
+    arm: str
+    kind: str
+    effect: float
+    low: float | None
+    high: float | None
+    n: int
+    words: str = ""
+
+
+def forest_table(lines: Sequence[Line]) -> Columns:
+    """The lines as a table; marks of one arm are below each other."""
+    arms = list(dict.fromkeys(line.arm for line in lines))
+    seen: dict[str, int] = {}
+    rows = []
+    for line in lines:
+        number = seen[line.arm] = seen.get(line.arm, -1) + 1
+        order = arms.index(line.arm)
+        rows.append({
+            "label": line.arm if not number else None, "name_at": order - 0.16, "at": order + 0.16 + 0.26 * number,
+            "arm": line.arm, "kind": line.kind, "effect": line.effect, "low": line.low, "high": line.high, "n": line.n,
+            "words": line.words,
+        })  # fmt: skip
+    return columns(rows)
+
+
+def forest_chart(table: str, lines: Sequence[Line], title: str, *, band: float | None = None) -> tuple[DrawnChart, int]:
+    """The chart of a forest, and its height; `band` is the effect, either way, that is of no interest."""
+    data = alt.Chart(alt.NamedData(table))
+    arms = len({line.arm for line in lines})
+    several = len(lines) > arms
+    place = alt.Scale(domain=[arms - (0.3 if several else 0.5), -0.55], nice=False, zero=False)
+    y = alt.Y("at:Q", axis=None, scale=place)
+    scale, axis = effect_scale([value for line in lines for value in (line.effect, line.low, line.high)], band)
+    x = alt.X("effect:Q", title=title, scale=scale, axis=axis)
+    kinds = list(dict.fromkeys(line.kind for line in lines))
+    zero = alt.Chart(alt.InlineData(values=[{"zero": 0}])).mark_rule(color="var(--soft)").encode(x="zero:Q")
+    bars = data.mark_rule(strokeWidth=1.6, opacity=0.8).encode(
+        x="low:Q", x2="high:Q", y=y, color=alt.Color("kind:N", title=None, scale=_scale(kinds, "colour"))
+    )
+    hover = [alt.Tooltip("arm:N"), alt.Tooltip("kind:N", title="is"), alt.Tooltip("effect:Q", format="+.4~g"),
+             alt.Tooltip("low:Q", format="+.3~g"), alt.Tooltip("high:Q", format="+.3~g"),
+             alt.Tooltip("n:Q", title="pairs")]  # fmt: skip
+    dots = data.mark_point(size=55, strokeWidth=1.6, opacity=1).encode(
+        x=x, y=y, tooltip=hover,
+        stroke=alt.Stroke("kind:N", title=None, scale=_scale(kinds, "colour")),
+        shape=alt.Shape("kind:N", title=None, scale=_scale(kinds, "shape")),
+        fill=alt.Fill("kind:N", title=None, scale=_scale(kinds, "fill")),
+    )  # fmt: skip
+    at = alt.Y("name_at:Q", axis=None, scale=place)
+    named = data.transform_filter("isValid(datum.label)")
+    names = named.mark_text(align="left", x=2, fontSize=10.5).encode(y=at, text="label:N")
+    words = named.mark_text(align="right", x="width", fontSize=10.5, color="var(--soft)").encode(y=at, text="words:N")
+    layers = [zero, bars, dots, names, words]
+    if band is not None:
+        area = alt.Chart(alt.InlineData(values=[{"from": -band, "to": band}]))
+        layers.insert(0, area.mark_rect(color="var(--accent)", opacity=0.13).encode(x="from:Q", x2="to:Q"))
+    return alt.layer(*layers), (HEIGHT + (10 if several else 0)) * arms + 44
+
+
+def effect_scale(values: Iterable[float | None], band: float | None = None) -> tuple[alt.Scale, alt.Axis]:
+    """Scale and axis of effects: linear, or in both directions from 0 where a few are far larger than most."""
+    known = np.abs([value for value in (*values, band) if value is not None])
+    middle = float(f"{np.median(known):.2g}") if len(known) else 0.0
+    if not middle or known.max() < WIDE * middle:
+        return alt.Scale(), alt.Axis(labelExpr=NUMBER, tickCount=5)
+    ticks = [tick for tick in log_ticks(middle, float(known.max())) if tick >= middle]
+    marks = sorted([0.0, *ticks, *(-tick for tick in ticks)])
+    return alt.Scale(type="symlog", constant=middle), alt.Axis(values=marks, labelExpr=NUMBER)
+
+
+def _scale(kinds: Sequence[str], what: str) -> alt.Scale:
+    marks = [MARKS[kind] for kind in kinds]
+    ranges = {
+        "colour": [f"var(--{mark.colour})" for mark in marks],
+        "shape": [mark.shape for mark in marks],
+        "fill": ["var(--paper)" if mark.hollow else f"var(--{mark.colour})" for mark in marks],
+    }
+    return alt.Scale(domain=list(kinds), range=ranges[what])

@@ -1,0 +1,106 @@
+"""The section As a cause: drawn from a planted suite of arms, and absent where there are no arms."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis import planted_arms
+from analysis.planted import row_of
+from analysis.planted_arms import Planted, arms_table
+from collapselab.records.tables import Run, write_tables
+from collapselab.report.charts.panels import Figure
+from collapselab.report.figures import FIGURES
+from collapselab.report.page import contents, render
+from collapselab.report.story import load_story
+from collapselab.report.words import in_words
+from report.suites import write_suite
+
+CAUSE = [key for key, entry in FIGURES.items() if entry.section == "cause"]
+ARMS = [
+    Planted("within:+0.1", {"cdnv_log": -0.3, "val_loss": -0.09}),
+    Planted("within:-0.1", {"cdnv_log": 0.3, "val_loss": 0.09}),
+    Planted("within:+0.1:sham"),
+    Planted("simreg:0.1", {"cdnv_log": -0.2, "val_loss": -0.06}),
+    Planted("uniform_means:+0.3", {"val_loss": 1.9}),
+]
+
+
+@pytest.fixture(scope="module")
+def arms_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("arms")
+
+    def written(runs: list[Run], metrics: dict[str, list[float]]) -> None:
+        rows = [row_of(run, name, float(value)) for name, values in metrics.items()
+                for run, value in zip(runs, values, strict=True)]  # fmt: skip
+        write_tables(folder, {"runs": runs, "results": rows}, made_from=[])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planted_arms, "table", written)
+        arms_table(ARMS, seeds=8, rng=np.random.default_rng(0))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def figures(arms_folder: Path) -> dict[str, Figure]:
+    return contents(load_story(arms_folder)).figures
+
+
+def test_every_figure_of_the_section_is_drawn(figures: dict[str, Figure]) -> None:
+    assert len(CAUSE) == 6
+    for key in CAUSE:
+        assert figures[key].missing == "", key
+        assert figures[key].panels, key
+        for panel in figures[key].panels:
+            assert panel.table in figures[key].tables
+            panel.chart.to_dict()  # validated by the library
+
+
+def test_the_check_fills_what_was_reached_and_no_sham(figures: dict[str, Figure]) -> None:
+    table = figures["manipulation"].tables["manipulation cdnv_log"]
+    kinds = dict(zip(table["arm"], table["kind"], strict=True))
+    assert kinds == {
+        "simreg:0.1": "reached", "within:-0.1": "reached", "within:+0.1": "reached", "within:+0.1:sham": "sham",
+    }  # fmt: skip
+    missed = figures["manipulation"].tables["manipulation logdist_std"]
+    assert missed["kind"] == ["not reached"]
+
+
+def test_the_forest_has_each_verdict_and_the_band(figures: dict[str, Figure]) -> None:
+    table = figures["effects"].tables["effects"]
+    kinds = dict(zip(table["arm"], table["kind"], strict=True))
+    assert kinds == {
+        "simreg:0.1": "helps", "uniform_means:+0.3": "did not reach", "within:-0.1": "harms", "within:+0.1": "helps",
+    }  # fmt: skip
+    assert "Band: ±" in figures["effects"].caption
+    assert "p 0" not in table["words"][list(kinds).index("uniform_means:+0.3")]
+
+
+def test_treatments_and_shams_and_paces_share_the_line_of_their_arm(figures: dict[str, Figure]) -> None:
+    for key, second in (("shams", "sham"), ("pace", "equal training loss")):
+        table = figures[key].tables[key]
+        assert table["kind"][1::2] == [second] * (len(table["kind"]) // 2)
+        assert table["label"][1::2] == [None] * (len(table["kind"]) // 2)
+        assert table["name_at"][::2] == table["name_at"][1::2]
+
+
+def test_points_of_the_plot_are_the_effects(figures: dict[str, Figure]) -> None:
+    table = figures["instruments"].tables["instruments cdnv_log"]
+    kinds = dict(zip(table["arm"], table["kind"], strict=True))
+    assert kinds["within:+0.1"] == "arm"
+    assert kinds["within:+0.1:sham"] == "sham"
+    assert kinds["uniform_means:+0.3"] == "weak"
+
+
+def test_the_page_has_the_section_where_there_are_arms_and_not_elsewhere(arms_folder: Path, tmp_path: Path) -> None:
+    page = render(contents(load_story(arms_folder)))
+    assert 'id="cause"' in page
+    assert "validation loss" in page.split('id="cause"')[1]
+    without = contents(load_story(write_suite(tmp_path)))
+    assert all(without.figures[key].missing for key in CAUSE)
+    assert 'id="cause"' not in render(without)
+
+
+def test_an_intervention_is_not_read_as_the_metric_of_its_name() -> None:
+    assert "cdnv:-0.3" in in_words("Cannot tell for cdnv:-0.3 and cdnv.")
+    assert 'title="cdnv"' in in_words("Cannot tell for cdnv:-0.3 and cdnv.")
