@@ -36,6 +36,13 @@ def catalogue(
         **scatter_family(groups, means, centred, tokens),
         "norm_cv": variation(norms(centred)),
         "lognorm_cv": variation(np.log(norms(centred))),
+        "lognorm_mean": sum(np.log(norms(centred))) / len(kept),
+        "duality_frobenius": math.sqrt(
+            ((head / math.sqrt((head**2).sum()) - centred / math.sqrt((centred**2).sum())) ** 2).sum()
+        ),
+        "head_etf_error": frame_error((head - head.mean(0)) @ (head - head.mean(0)).T),
+        "vci": vci(groups, means),
+        **frequency([len(group) for group in groups], means, head),
         **angles("cosine", centred),
         **log_distances("logdist", centred),
         **log_distances("logdist_uncentred", means),
@@ -112,9 +119,55 @@ def of_all_tokens(features: Array, within: float) -> dict[str, float]:
     values = np.linalg.eigvalsh(covariance)
     return {
         "within_share": within / sum(float((feature - mean) @ (feature - mean)) for feature in features),
+        **spectra(values),
         "participation": sum(values) ** 2 / sum(values**2),
         "dispersion": 1 - mean_cosine(features),
         "anisotropy": float(mean @ mean) / (sum(float(feature @ feature) for feature in features) / len(features)),
+    }
+
+
+def spectra(values: Array) -> dict[str, float]:
+    """Of the eigenvalues of the covariance of all features."""
+    dim = len(values)
+    values = np.array(sorted((value for value in values if value > 1e-12 * max(values)), reverse=True))
+    shares, roots = values / sum(values), np.sqrt(values) / sum(np.sqrt(values))
+    found = {"rankme": math.exp(-sum(p * math.log(p) for p in roots))}
+    found["spectral_entropy"] = -sum(p * math.log(p) for p in shares) / math.log(dim)
+    if len(values) >= 13:
+        ranks = np.log(np.arange(11, min(len(values), 100) + 1))
+        found["alpha_req"] = float(np.polyfit(ranks, np.log(values[10:100]), 1)[0])
+    return found
+
+
+def vci(groups: list[Array], means: Array) -> float:
+    everything = np.concatenate(groups)
+    total = np.cov(everything.T, bias=True)
+    between = np.zeros_like(total)
+    for group, mean in zip(groups, means, strict=True):
+        offset = mean - everything.mean(0)
+        between += len(group) / len(everything) * np.outer(offset, offset)
+    return 1 - np.trace(np.linalg.pinv(total, hermitian=True) @ between) / np.linalg.matrix_rank(between, tol=1e-10)
+
+
+def frequency(counts: list[int], means: Array, head: Array) -> dict[str, float]:
+    """Every class predicted by a ridge regression that was fitted without it, on means centred without it."""
+    y = np.log(np.array(counts, dtype=float))
+    centred = means - means.mean(0)
+    if np.ptp(y) == 0:
+        return {}
+    penalty = 0.01 * (centred**2).sum() / means.shape[1] * np.eye(means.shape[1])
+    errors, spread = 0.0, 0.0
+    for left_out in range(len(y)):
+        others = [c for c in range(len(y)) if c != left_out]
+        middle = means[others].mean(0)
+        x, target = means[others] - middle, y[others] - y[others].mean()
+        slopes = np.linalg.solve(x.T @ x + penalty, x.T @ target)
+        errors += (y[left_out] - y[others].mean() - (means[left_out] - middle) @ slopes) ** 2
+        spread += (y[left_out] - y[others].mean()) ** 2
+    return {
+        "frequency_r2": 1 - errors / spread,
+        "norm_frequency_r": float(np.corrcoef(norms(centred), y)[0, 1]),
+        "head_norm_frequency_r": float(np.corrcoef(norms(head), y)[0, 1]),
     }
 
 

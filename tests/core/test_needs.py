@@ -9,12 +9,12 @@ from collapselab.core.metrics import METRICS, Metric, collapse_metrics
 from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Missing, Need, ReasonCode
 
-FEATURES, LABELS = torch.randn(400, 6, generator=torch.Generator().manual_seed(0)), torch.arange(400) % 20
-WEIGHT = torch.randn(20, 6, generator=torch.Generator().manual_seed(1))
+FEATURES, LABELS = torch.randn(400, 14, generator=torch.Generator().manual_seed(0)), (torch.arange(400) ** 2) % 31 % 20
+WEIGHT = torch.randn(20, 14, generator=torch.Generator().manual_seed(1))
 
 
 def moments(*, covariance: bool) -> ClassMoments:
-    collected = ClassMoments.empty(classes=20, dim=6, covariance=covariance)
+    collected = ClassMoments.empty(classes=20, dim=14, covariance=covariance)
     collected.update(FEATURES, LABELS)
     return collected
 

@@ -129,6 +129,7 @@ def products_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes time but is no matrix product takes none."""
     monkeypatch.setattr(costs, "OUTPUT_PAIR_OPERATIONS", 0)
     monkeypatch.setattr(costs, "EIGEN_OPERATIONS", 0)
+    monkeypatch.setattr(costs, "LEVERAGE_OPERATIONS", 0)
     monkeypatch.setattr(costs._pairs, "__kwdefaults__", {"beside": 0})
 
 

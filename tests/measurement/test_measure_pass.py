@@ -11,12 +11,15 @@ from torch.testing import assert_close
 from transformers import Gemma2Config, Gemma2ForCausalLM, OPTConfig, OPTForCausalLM
 
 import oracles
-from collapselab import METRICS
+from collapselab.core.metrics import METRICS
+from collapselab.core.needs import Need
 from collapselab.corpus.blocks import Corpus, Split
 from collapselab.measurement.catalogue import of_decisions, of_features, of_the_head
 from collapselab.measurement.measure import measure
 from collapselab.measurement.sample import Sample
 from collapselab.records.measurement import Result
+
+OF_COVARIANCE = {id for id, metric in METRICS.items() if Need.COVARIANCE in metric.needs}
 
 
 def measured(model: nn.Module, corpus: Corpus, **options: Any) -> Result:
@@ -87,7 +90,7 @@ def test_every_layer_is_that_of_the_hidden_states_and_the_last_is_after_the_fina
     )
     found = values(result, layer="1")
     assert set(found) == of_features() | of_decisions()
-    for name in of_features() - {"scatter_pinv", "participation"}:
+    for name in of_features() - OF_COVARIANCE:
         assert found[name] == pytest.approx(expected[name], rel=1e-6, abs=1e-12), name
     why = next(row.why for row in result.rows if row.layer == "1" and row.metric == "scatter_pinv")
     assert why == "the pooled covariance is collected at the last layer only."

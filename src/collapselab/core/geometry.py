@@ -133,8 +133,22 @@ class Geometry:
         covariance = self.within_covariance.clone()
         for now, block in self.means.blocks():
             block.sub_(self.token_mean)
-            covariance.addmm_((block * (self.counts[now] / self.tokens)[:, None]).T, block)
+            covariance.addmm_((block * (self.counts[now].double() / self.tokens)[:, None]).T, block)
         return covariance
+
+    def total_rounding(self, largest: float) -> float:
+        """Eigenvalues of a covariance of tokens up to this may have been made by rounding alone; see `_rounding`."""
+        power = float(self.token_mean.square().sum() + self.total_covariance.trace())
+        of_features = (4 * self.moments.unit) ** 2 * power
+        if not largest > of_features:
+            raise Missing(ReasonCode.COINCIDENT, "the features differ by no more than their rounding.")
+        return max(self.dim * torch.finfo(torch.float64).eps * largest, of_features)
+
+    @cached_property
+    def total_spectrum(self) -> tuple[Tensor, Tensor]:
+        """Eigenvalues of Σ_T, ascending and 0 where rounding alone could have made them, and vectors."""
+        values, vectors = torch.linalg.eigh(self.total_covariance)
+        return torch.where(values > self.total_rounding(float(values[-1])), values, 0), vectors
 
     @cached_property
     def norms(self) -> Tensor:
@@ -249,6 +263,20 @@ class Geometry:
         norms = torch.cat([lengths(block.sub_(centre)) for _, block in head.blocks()])
         self._directed(norms, "centred output row")
         return norms
+
+    @cached_property
+    def head_eigenvalues(self) -> Tensor:
+        """Of the Gram matrix of the output rows, centred over the kept classes; ascending, 0 where rounding is all."""
+        head = self.head
+        self.at_least(2)
+        centre = head.mean()
+        gram = centre.new_zeros(self.dim, self.dim)
+        for _, block in head.blocks():
+            add_gram(gram, block.sub_(centre))
+        values = torch.linalg.eigvalsh(gram)
+        if not values[-1] > 0:
+            raise Missing(ReasonCode.ZERO, "all output rows coincide.")
+        return torch.where(values > self.dim * torch.finfo(values.dtype).eps * values[-1], values, 0)
 
     @cached_property
     def head_pairs(self) -> PairStatistics:

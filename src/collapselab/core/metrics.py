@@ -14,11 +14,13 @@ from torch import Tensor
 
 from collapselab.core.decisions import Decisions
 from collapselab.core.flatness import Flatness
+from collapselab.core.frequency import frequency_r2, head_norm_frequency_r, norm_frequency_r
 from collapselab.core.geometry import Geometry, frame_error, ratio, variation
 from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Missing, Need, ReasonCode
 from collapselab.core.pairs import Progress
 from collapselab.core.scale import SMALLEST, times_power_of_two
+from collapselab.core.spectrum import alpha_req, rankme, spectral_entropy, vci
 from collapselab.core.vectors import add_gram
 
 Direction = Literal["falls", "rises", "approaches"]
@@ -185,6 +187,11 @@ def lognorm_cv(geometry: Geometry) -> float:
     return variation(torch.where(norms >= SMALLEST, norms, torch.nan).log(), "the log norms")
 
 
+def lognorm_mean(geometry: Geometry) -> float:
+    """In the unit of the features, as `lognorm_cv`."""
+    return float(geometry.positive_norms.log().mean()) + geometry.exponent * math.log(2)
+
+
 def scatter_ratio(geometry: Geometry) -> float:
     """tr Σ_W / tr Σ_B."""
     within = float(geometry.scatter.sum()) / geometry.tokens
@@ -246,8 +253,16 @@ def flatness_relative(geometry: Geometry) -> float:
 
 def etf_error(geometry: Geometry) -> float:
     """From the eigenvalues of Mᵀ M, of which a simplex has K - 1 equal ones: no difference of near-equal numbers."""
-    values = geometry.eigenvalues
-    nonzero = geometry.classes - 1
+    return _distance_from_simplex(geometry.eigenvalues, geometry.classes)
+
+
+def head_etf_error(geometry: Geometry) -> float:
+    """The same of the centred output rows."""
+    return _distance_from_simplex(geometry.head_eigenvalues, geometry.classes)
+
+
+def _distance_from_simplex(values: Tensor, classes: int) -> float:
+    nonzero = classes - 1
     largest = (
         values[-nonzero:] if nonzero <= len(values) else torch.nn.functional.pad(values, (nonzero - len(values), 0))
     )
@@ -273,6 +288,17 @@ def duality_error(geometry: Geometry) -> float:
         overlap += float(torch.sum(rows * block))
     norm = math.sqrt(max(0.0, float(gram.mul_(geometry.gram).sum())))
     return frame_error(overlap, norm, geometry.classes)
+
+
+def duality_frobenius(geometry: Geometry) -> float:
+    """From the differences themselves: where the two nearly coincide, nothing is lost."""
+    geometry.at_least(2)
+    head_norm, norm = float(geometry.head.lengths().norm()), float(geometry.norms.norm())
+    head_share, share = ratio(1.0, head_norm, "the output layer"), ratio(1.0, norm, "the centred class means")
+    squares = 0.0
+    for now, block in geometry.centred_blocks():
+        squares += float((geometry.head.at(now).mul_(head_share) - block.mul_(share)).square().sum())
+    return math.sqrt(squares)
 
 
 def head_sum(geometry: Geometry) -> float:
@@ -324,6 +350,9 @@ UNIFORM = "Liu et al. (2023), arXiv:2303.06484"
 ROY = "Roy & Vetterli (2007), EUSIPCO, 606-610"
 ZHAO = "Zhao, Cheng, Masarczyk & Lucchi (2026), arXiv:2602.16642"
 FLAT = "relative flatness, arXiv:2509.17738, in closed form"
+XU = "Xu & Liu (2023), arXiv:2306.03440"
+RANKME = "Garrido et al. (2023), arXiv:2210.02885"
+ALPHA = "Agrawal et al. (2022), arXiv:2202.05808"
 RUDMAN = "Rudman & Eickhoff (2024), arXiv:2305.19358"
 HERE = "this project"
 
@@ -359,11 +388,13 @@ _FLOOR = ("`etf_floor`", etf_floor)
 _SPHERE = ("uniform sphere", uniform_logdist)
 _ANGLES, _UNIFORM, _NORMS = "NC2 equal angles", "GNC2", "NC2 equal norms"
 _HEAD = "NC2 of the output layer"
+_FEATURES, _FREQUENCY = "spectrum of the features", "frequency"
 _HEAD_UNIFORM = "GNC2 of the output layer"
 
 _MEANS = frozenset({Need.MEANS})
 _PAIRS = _MEANS | {Need.PAIRS}
 _SPREAD = _MEANS | {Need.SCATTER}
+_COVARIANCE = _MEANS | {Need.COVARIANCE}
 _PAIRS_SPREAD = _SPREAD | {Need.PAIRS}
 _DUAL = _MEANS | {Need.HEAD}
 _ROWS = frozenset({Need.HEAD})
@@ -379,8 +410,10 @@ _CATALOGUE = [
     _entry("scatter_ratio", "NC1", "tr Σ_W / tr Σ_B", "falls", 0, PAPYAN, scatter_ratio, _SPREAD),
     _entry("scatter_pinv", "NC1", "tr(Σ_W Σ_B⁺) / K", "falls", 0, PAPYAN, scatter_pinv, _MEANS | {Need.COVARIANCE}, version=2),
     _entry("within_share", "NC1", "tr Σ_W / tr Σ_T, Σ_T = Σ_W + Σ_c (n_c/N)(μ_c − h̄)(μ_c − h̄)ᵀ", "falls", 0, HERE, within_share, _SPREAD, since="0.2.0"),
+    _entry("vci", "NC1", "1 − tr(Σ_T⁺ Σ_B) / rank Σ_B, both with a class counted by its tokens", "falls", 0, XU, vci, _COVARIANCE, since="0.2.0"),
     _entry("norm_cv", _NORMS, "CoV of ‖m_c‖", "falls", 0, PAPYAN, lambda g: variation(g.norms, "the norms"), _MEANS),
     _entry("lognorm_cv", _NORMS, "CoV of log‖m_c‖", "falls", 0, PAPER, lognorm_cv, _MEANS, in_paper=True),
+    _entry("lognorm_mean", "norms", "class mean of log‖m_c‖", None, None, PAPER, lognorm_mean, _MEANS, since="0.2.0"),
     _entry("cosine_mean", _ANGLES, "pair mean of ⟨û_i, û_j⟩", "approaches", _SIMPLEX, PAPYAN, _mean("cosine"), _PAIRS),
     _entry("cosine_std", _ANGLES, "pair standard deviation of ⟨û_i, û_j⟩", "falls", 0, PAPYAN, _std("cosine"), _PAIRS),
     _entry("cosine_cv", _ANGLES, "`cosine_std` / `cosine_mean`", None, None, PAPER, _cv("cosine"), _PAIRS, in_paper=True, magnitude_shrinks=True),
@@ -396,18 +429,26 @@ _CATALOGUE = [
     _entry("duality_cos_std", "UNC3", "class standard deviation of cos(w_c, m_c)", "falls", 0, PAPER, lambda g: float(g.duality_cosines.std(correction=0)), _DUAL),
     _entry("duality_cos_cv", "UNC3", "`duality_cos_std` / `duality_cos_mean`", "falls", 0, PAPER, lambda g: variation(g.duality_cosines, "the duality cosines"), _DUAL, in_paper=True),
     _entry("duality_error", "NC3", "as `etf_error` with G = W Mᵀ", "falls", None, ZHU, duality_error, _DUAL),
+    _entry("duality_frobenius", "NC3", "‖W/‖W‖_F − M/‖M‖_F‖_F over kept classes, rows w_c and m_c", "falls", 0, PAPYAN, duality_frobenius, _DUAL, since="0.2.0"),
     _entry("agreement", "NC4", "share of validation tokens where argmax_c(⟨w_c, h⟩ + b_c) = argmin_c ‖h − μ_c‖", "rises", 1, PAPER, _share("agreed"), _DECIDED, in_paper=True),
     _entry("ncc_accuracy", "NC4", "share of validation tokens whose nearest centre is the next token's", "rises", 1, PAPYAN, _share("nearest_right"), _DECIDED),
     _entry("model_accuracy", "NC4", "share of validation tokens where the output layer is right", "rises", 1, PAPYAN, _share("head_right"), _DECIDED),
     _entry("head_norm_cv", _HEAD, "as `norm_cv` with w_c", "falls", 0, PAPYAN, lambda g: variation(g.head_norms, "the output rows' norms"), _ROWS),
     _entry("head_cosine_mean", _HEAD, "as `cosine_mean` with w_c", "approaches", _SIMPLEX, PAPYAN, _mean("cosine", head=True), _ROW_PAIRS),
     _entry("head_cosine_std", _HEAD, "as `cosine_std` with w_c", "falls", 0, PAPYAN, _std("cosine", head=True), _ROW_PAIRS),
+    _entry("head_etf_error", _HEAD, "as `etf_error` with w_c", "falls", _FLOOR, ZHU, head_etf_error, _ROWS, since="0.2.0"),
     _entry("head_logdist_mean", _HEAD_UNIFORM, "as `logdist_mean` with w_c", "approaches", _SPHERE, UNIFORM, _mean("logdist", head=True), _ROW_PAIRS),
     _entry("head_logdist_std", _HEAD_UNIFORM, "as `logdist_std` with w_c", "falls", None, UNIFORM, _std("logdist", head=True), _ROW_PAIRS),
     _entry("head_logdist_cv", _HEAD_UNIFORM, "as `logdist_cv` with w_c", None, None, HERE, _cv("logdist", head=True), _ROW_PAIRS, magnitude_shrinks=True),
     _entry("head_sum", "NC0", "‖Σ_c w_c‖ / ‖W‖_F over kept classes", "falls", 0, ZHAO, head_sum, _ROWS),
     _entry("effective_rank", "spectrum", "exp of the entropy of the normalised singular values of the m_c", None, None, ROY, effective_rank, _MEANS),
-    _entry("participation", "spectrum of the features", "(tr Σ_T)² / tr Σ_T²", None, None, RUDMAN, participation, _MEANS | {Need.COVARIANCE}, since="0.2.0"),
+    _entry("participation", _FEATURES, "(tr Σ_T)² / tr Σ_T²", None, None, RUDMAN, participation, _COVARIANCE, since="0.2.0"),
+    _entry("spectral_entropy", _FEATURES, "entropy of the eigenvalue shares of Σ_T, over log D", None, None, ROY, spectral_entropy, _COVARIANCE, since="0.2.0"),
+    _entry("rankme", _FEATURES, "exp of the entropy of the shares of √eigenvalue of Σ_T; at most min(N − 1, D)", None, None, RANKME, rankme, _COVARIANCE, since="0.2.0"),
+    _entry("alpha_req", _FEATURES, "slope of log eigenvalue of Σ_T on log rank, ranks 11 to 100", None, None, ALPHA, alpha_req, _COVARIANCE, since="0.2.0"),
+    _entry("norm_frequency_r", _FREQUENCY, "correlation over classes of ‖m_c‖ with log n_c", None, None, HERE, norm_frequency_r, _MEANS, since="0.2.0"),
+    _entry("head_norm_frequency_r", _FREQUENCY, "correlation over classes of ‖w_c‖ with log n_c", None, None, HERE, head_norm_frequency_r, _ROWS, since="0.2.0"),
+    _entry("frequency_r2", _FREQUENCY, "R² of log n_c on μ_c, each class predicted from all others (ridge, λ = tr(MᵀM)/(100 D))", None, None, HERE, frequency_r2, _MEANS, since="0.2.0"),
     _entry("anisotropy", "cloud of the features", "‖E h‖² / E‖h‖²", None, None, HERE, anisotropy, _SPREAD, since="0.2.0"),
     _entry("dispersion", "cloud of the features", "1 − mean of ⟨h, h'⟩/(‖h‖‖h'‖) over pairs of tokens = 1 − (‖Σ h/‖h‖‖² − N)/(N(N − 1))", None, None, HERE, dispersion, _MEANS | {Need.DIRECTIONS}, since="0.2.0"),
     _entry("flatness", "flatness of the loss", "E[‖h‖²(Σ_s p_s‖w_s‖² − ‖Σ_s p_s w_s‖²)], s over the vocabulary", None, None, FLAT, flatness, _CURVED, since="0.2.0"),

@@ -23,6 +23,7 @@ class ReasonCode(Enum):
     """Why a metric has no value."""
 
     FEW_CLASSES = "too few classes are kept"
+    FEW_DIMENSIONS = "features vary in too few directions"
     NO_COVARIANCE = "the pooled covariance was not collected"
     NO_DIRECTIONS = "the directions of the features were not collected"
     NO_HEAD = "there is no output layer"

@@ -33,7 +33,9 @@ PART_BUFFERS = 2
 """Workspace: buffers for a part of a batch, the same for all tables."""
 DECISION_TILE, PAIR_ROWS = 2048, 512
 """LinearClassifier: classes of a tile. Pairs: rows of a block, whose square is computed whole."""
-CATALOGUE_TABLES, CATALOGUE_SQUARES = 1, 5
+LEVERAGE_OPERATIONS = 1
+"""Solving with a triangle, for each class and dim²: the leverage of a class in a regression on the means."""
+CATALOGUE_TABLES, CATALOGUE_SQUARES = 1, 8
 """Geometry at its largest: directions, classes × dim, half as large in float32; and matrices of dim × dim."""
 DOUBLE = 8
 
@@ -314,16 +316,20 @@ class _Sizes:
         training = ranges * (tables * _pairs(self.kept, self.dim) + rows)
         validation = tables * _pairs(self.kept_validation, self.dim)
         # Of means and output rows; where there is a covariance, twice more: it is read, and that of all tokens is made.
-        grams = 2 * kept * self.dim**2 * (2 * tables + 2 * labellings)
-        spectra = EIGEN_OPERATIONS * self.dim**3 * tables * (ranges + 1)
-        return training + validation, grams + spectra
+        grams = 2 * kept * self.dim**2 * (2 * tables + 2 * labellings) + 2 * ranges * self.kept * self.dim**2
+        leverages = LEVERAGE_OPERATIONS * kept * self.dim**2 * tables
+        # Of the means' Gram matrix; where there is a covariance, of it and of that of class means; of output rows.
+        spectra = EIGEN_OPERATIONS * self.dim**3 * (tables * (ranges + 1) + 4 * labellings + ranges)
+        spectra += 2 * self.dim**3 * 2 * labellings  # the covariance of class means along the eigenvectors, both splits
+        return training + validation, grams + leverages + spectra
 
     def half_catalogue(self) -> tuple[float, float]:
         """Of the last layer at half the training split; resamples and sharded classes have none."""
         kept = self.kept if self.job.kept_half is None else self.job.kept_half
         if self.options.bootstrap or self.options.shard_classes or not kept:
             return 0, 0
-        return _pairs(kept, self.dim), 8 * kept * self.dim**2 + EIGEN_OPERATIONS * self.dim**3
+        squares = (8 + LEVERAGE_OPERATIONS) * kept * self.dim**2
+        return _pairs(kept, self.dim), squares + 3 * EIGEN_OPERATIONS * self.dim**3
 
     def state(self) -> float:
         """Two savings and the finished file of the present pass, beside the finished file of the pass before."""
