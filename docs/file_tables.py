@@ -73,7 +73,7 @@ FILE_TABLES: dict[str, Callable[[], str]] = {
     "suite.json": keys(SuiteRecord),
     "failed": keys(FailureRecord),
     "tables.json": keys(TablesRecord),
-    **{f"{name}.csv": columns(name) for name in TABLES},
+    **{table.file: columns(name) for name, table in TABLES.items()},
     "settings": setting_columns,
     **{f"{name}.csv": statement_columns(name) for name in STATEMENTS},
     "summary.json": keys(SummaryRecord),

@@ -10,9 +10,11 @@ from typing import Any, Literal
 from file_tables import FILE_TABLES
 
 from collapselab.core.metrics import METRICS
+from collapselab.corpus.token_kinds import KINDS
 from collapselab.measurement.cost import Cost, Job, Machine, measuring, pair_flops
 from collapselab.models.sizes import Architecture, transformer
 from collapselab.records.options import Options
+from collapselab.records.outcomes import ON, OUTCOMES
 from collapselab.training.interventions import INTERVENTIONS
 
 ROOT = Path(__file__).parents[1]
@@ -193,6 +195,18 @@ def _time(seconds: float) -> str:
     return "–" if not seconds else f"{seconds:,.0f} s" if seconds >= 1 else "< 1 s"
 
 
+def kinds_table() -> str:
+    """A row a kind of token."""
+    return "\n".join(["| kind | what it is |", "|---|---|", *(f"| {name} | {text} |" for name, text in KINDS.items())])
+
+
+def outcomes_table() -> str:
+    """A row an outcome."""
+    rows = (f"| `{name}` | {'low' if one.better < 0 else 'high'} | {one.meaning} |" for name, one in OUTCOMES.items())
+    further = f"| `{ON}NAME` | low | loss on the corpus NAME of `--on`, in bits per byte of its validation text |"
+    return "\n".join(["| outcome | a good model's is | what it is |", "|---|---|---|", *rows, further])
+
+
 def interventions_table() -> str:
     """A row an intervention: everything the catalogue says of it."""
     rows = ["| dose | what it does | penalty R | must move | cost of a step | source |", "|---|---|---|---|---|---|"]
@@ -208,6 +222,7 @@ TABLES = {
     ROOT / "docs" / "files.md": FILE_TABLES,
     ROOT / "README.md": {"catalogue": short_table},
     ROOT / "docs" / "metrics.md": {"catalogue": full_table},
+    ROOT / "docs" / "tokens.md": {"kinds": kinds_table, "outcomes": outcomes_table},
     ROOT / "docs" / "interventions.md": {"interventions": interventions_table},
     ROOT / "docs" / "scale.md": {
         "machine": machine_table,

@@ -59,7 +59,24 @@ def measure(
             "as in `-0.3,0.3`; `default`: seven from -0.3 to 0.3.",
         ),
     ] = None,
-    seed: Annotated[int, what_option(help="Of the sample, the null and the resamples.")] = 0,
+    classes: Annotated[
+        bool, what_option("--classes", help="A row for each class (next token): see `collapselab tokens`.")
+    ] = False,
+    outcomes: Annotated[
+        str | None,
+        what_option(
+            metavar="all|NAME,…",
+            help="Beside the loss: `macro_loss`, `rare_loss`, `gap`, `ece`, `loss_after_temperature`, "
+            "`corruption_slope`.",
+        ),
+    ] = None,
+    on: Annotated[
+        list[Path] | None,
+        what_option(
+            metavar="DIR", help="A further corpus, for the loss on it in bits per byte. Repeat it for several."
+        ),
+    ] = None,
+    seed: Annotated[int, what_option(help="Of the sample, the null, the resamples and replaced inputs.")] = 0,
     device: Annotated[str, running_option(help="`auto`, `cpu`, `cuda` or `cuda:1`.")] = "auto",
     dtype: Annotated[
         str | None, running_option(help="`float32`, `bfloat16`, `float16` or `float64`. [default: as stored]")
@@ -123,6 +140,8 @@ def measure(
         shard_classes=shard_classes,
         skip_positions=skip_positions,
         push=push,
+        classes=classes,
+        outcomes=outcomes,
     )
     processes = Processes.joined()
     reading = Reading(text_column=text_column, split=split, revision=revision)
@@ -133,6 +152,7 @@ def measure(
         block=block,
         max_tokens=max_tokens,
         options=options,
+        on=on or (),
         device=device,
         out=out,
         state=state or user_cache("measure"),

@@ -9,7 +9,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from collapselab.core.pair_sums import PairStatistics, Sums
+from collapselab.core.pair_sums import PairRows, PairStatistics, RowSums, Sums
 from collapselab.core.scale import SMALLEST, lengths, scaled, times_power_of_two
 from collapselab.core.vectors import Vectors
 
@@ -55,6 +55,7 @@ class Cloud:
     exponent: int
     centre: Tensor
     facts: Facts
+    direction_sum: Tensor
     mean_cosine: float
     typical: float
     typical_uncentred: float
@@ -85,6 +86,7 @@ class Cloud:
             exponent,
             centre,
             facts,
+            direction_sums[0],
             mean_cosine,
             typical=_positive(1 - mean_cosine),
             typical_uncentred=_positive(1 - mean_uncentred),
@@ -155,7 +157,33 @@ class Cloud:
             cdnv=sums.cdnv.summary(scale=0.5) if self.varied else None,
             cdnv_k2=squared if self.varied else None,
             cdnv_log=sums.cdnv_log.summary(shift=-math.log(2)) if self.varied else None,
+            rows=None if sums.rows is None else self._rows(sums.rows),
         )
+
+    def _rows(self, sums: RowSums) -> PairRows:
+        """The sums by position as means by row of the points; a sample has those of its own points."""
+        order, others = self.facts.row.argsort(), len(self) - 1
+        terms, left_out, nearest = sums.cdnv[order] / 2, sums.left_out[order], sums.nearest[order]
+        pairs = others - left_out
+        return PairRows(
+            cdnv=torch.where(pairs > 0, terms / pairs, torch.nan) if self.varied else None,
+            left_out=left_out,
+            cosine=self._mean_cosines() if self.centred and others == len(self.points) - 1 else None,
+            nearest=nearest,
+            distance=scaled(self._distances(self.facts.row[order], nearest), self.exponent),
+        )
+
+    def _mean_cosines(self) -> Tensor:
+        """Of each point with all others: (u · Σ u - 1) / (K - 1)."""
+        cosines = torch.empty_like(self.facts.norm)
+        for now in self.blocks(0, 1024):
+            rows = self.facts.row[now]
+            cosines[rows] = (self.directions(now) @ self.direction_sum - 1) / (len(self) - 1)
+        return cosines
+
+    def _distances(self, rows: Tensor, others: Tensor) -> Tensor:
+        parts = zip(torch.split(rows, 1024), torch.split(others, 1024), strict=True)
+        return torch.cat([lengths(self.points.at(one).sub_(self.points.at(other))) for one, other in parts])
 
 
 def inverse(values: Tensor) -> Tensor:

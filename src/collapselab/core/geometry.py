@@ -38,9 +38,11 @@ class Geometry:
         decisions: Decisions | None = None,
         flatness: Flatness | None = None,
         classes: Tensor | None = None,
+        rows: bool = False,
         tile: int = 1024,
         progress: Progress | None = None,
     ) -> None:
+        """`classes` masks those that may be kept; with `rows`, `pairs` has what each class has over its own pairs."""
         if min_count < 1:
             raise ValueError(f"min_count is {min_count}; a class needs at least 1 sample to have a mean.")
         if weight is not None:
@@ -56,7 +58,7 @@ class Geometry:
             what = f"{classes.dtype} of shape {tuple(classes.shape)}"
             raise ValueError(f"classes are {what}; a mask over {moments.classes:,} classes is needed.")
         self.moments, self.weight, self.decided, self.flatness = moments, weight, decisions, flatness
-        self.tile, self.progress = tile, progress
+        self.min_count, self.rows, self.tile, self.progress = min_count, rows, tile, progress
         kept = moments.counts >= min_count
         if classes is not None:
             kept &= classes.to(kept.device)
@@ -245,7 +247,9 @@ class Geometry:
             variances: Tensor | None = self.variances
         except Missing:  # which concerns the CDNV alone
             variances = None
-        return pair_statistics(self.means, variances, uncentred=True, tile=self.tile, progress=self.progress)
+        return pair_statistics(
+            self.means, variances, uncentred=True, rows=self.rows, tile=self.tile, progress=self.progress
+        )
 
     @cached_property
     def head(self) -> Vectors:

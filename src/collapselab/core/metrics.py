@@ -99,8 +99,6 @@ def collapse_metrics(
     on the validation split, `flatness` from an `OutputCurvature`. Metrics of what is not given have a reason in place of a value. `classes`, a mask, keeps
     only those classes and the decisions on tokens labelled with them; `only` computes just these metrics.
     """
-    if unknown := [id for id in only or () if id not in METRICS]:
-        raise ValueError(f"{unknown[0]} is not a metric of the catalogue.")
     geometry = Geometry(
         moments,
         weight=weight,
@@ -112,8 +110,15 @@ def collapse_metrics(
         tile=tile,
         progress=progress,
     )
+    return metrics_of(geometry, only=only)
+
+
+def metrics_of(geometry: Geometry, *, only: Collection[str] | None = None) -> dict[str, Measurement]:
+    """`collapse_metrics` of a geometry, of which the caller needs more than the metrics."""
+    if unknown := [id for id in only or () if id not in METRICS]:
+        raise ValueError(f"{unknown[0]} is not a metric of the catalogue.")
     wanted = [metric for metric in METRICS.values() if only is None or metric.id in only]
-    return {metric.id: _measurement(metric, geometry, min_count) for metric in wanted}
+    return {metric.id: _measurement(metric, geometry, geometry.min_count) for metric in wanted}
 
 
 def _measurement(metric: Metric, geometry: Geometry, min_count: int) -> Measurement:

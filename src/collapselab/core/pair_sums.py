@@ -30,11 +30,98 @@ class PairStatistics:
     cdnv: Summary | None
     cdnv_k2: Summary | None
     cdnv_log: Summary | None
+    rows: "PairRows | None" = None
+    """What each point has over its own pairs, where that was asked for."""
 
     def values(self) -> list[float]:
         """Every mean and standard deviation there is."""
         families = (self.cosine, self.logdist, self.logdist_uncentred, self.cdnv, self.cdnv_k2, self.cdnv_log)
         return [value for family in families if family for value in (family.mean, family.std) if not math.isnan(value)]
+
+
+@dataclass(frozen=True)
+class PairRows:
+    """For each point, in their order: means over its pairs with all others, and the nearest of these.
+
+    The mean of `cdnv` over points, each weighted by its pairs, is twice the sum over pairs that `PairStatistics` has
+    the mean of; that of `cosine` is the mean cosine.
+    """
+
+    cdnv: Tensor | None
+    """Mean term over the pairs that have one; nan where none has. None without variances."""
+    left_out: Tensor
+    """Pairs at distance zero, which have no term."""
+    cosine: Tensor | None
+    """Mean cosine of the centred directions; None where a point has no direction."""
+    nearest: Tensor
+    """The point at the smallest distance."""
+    distance: Tensor
+
+
+class RowSums:
+    """Running sums of each point over its pairs, for the points from position `start` to the last.
+
+    Positions are those of the sweep; `nearest` holds rows of the points. `closeness` is one over the squared distance
+    to the nearest so far.
+    """
+
+    def __init__(self, start: int, size: int, device: torch.device) -> None:
+        self.start = start
+        self.cdnv, self.closeness = torch.zeros(2, size, dtype=torch.float64, device=device)
+        self.left_out, self.nearest = torch.zeros(2, size, dtype=torch.int64, device=device)
+        self.nearest -= 1
+
+    def merge(self, other: "RowSums") -> None:
+        """Add the sums of a later or equal start."""
+        now = slice(other.start - self.start, None)
+        self.cdnv[now] += other.cdnv
+        self.left_out[now] += other.left_out
+        better = other.closeness > self.closeness[now]
+        self.closeness[now] = torch.where(better, other.closeness, self.closeness[now])
+        self.nearest[now] = torch.where(better, other.nearest, self.nearest[now])
+
+    def add_tile(self, rows: slice, columns: slice, terms: Tensor, closeness: Tensor, ids: Tensor, unit: float) -> None:
+        """Add a tile of terms and of one over squared distances, both 0 where a pair is not to be added here.
+
+        `ids` are the rows of the points by position, `unit` what one over a squared distance is multiplied by.
+        """
+        by_row = terms.sum(1).double()
+        self._add_side(rows, by_row, closeness, ids[columns], unit)
+        if rows.start != columns.start:  # the tile of a block with itself has each pair twice
+            by_column = terms.sum(0).double()
+            total = by_column.sum()
+            # Rounding in the tile's precision differs by direction; made equal, rows add up to the sum over pairs.
+            by_column *= torch.where(total > 0, by_row.sum() / total, 1.0)
+            self._add_side(columns, by_column, closeness.T, ids[rows], unit)
+
+    def add_pairs(self, i: Tensor, j: Tensor, terms: Tensor, closeness: Tensor, ids: Tensor) -> None:
+        """Add single pairs of positions; those at distance zero, of infinite closeness, have no term."""
+        of, other = torch.cat([i, j]) - self.start, torch.cat([ids[j], ids[i]])
+        closeness, terms = closeness.repeat(2), terms.repeat(2)
+        apart = closeness < torch.inf
+        self.cdnv.index_add_(0, of, torch.where(apart, terms, 0.0))
+        self.left_out.index_add_(0, of, (~apart).long())
+        order = other.argsort(stable=True)
+        order = order[closeness[order].argsort(stable=True, descending=True)]
+        order = order[of[order].argsort(stable=True)]  # by point, then the closest, then the first
+        first = torch.ones_like(order, dtype=torch.bool)
+        first[1:] = of[order][1:] != of[order][:-1]
+        best = order[first]
+        self._closer(of[best], closeness[best], other[best])
+
+    def _add_side(self, at: slice, terms: Tensor, closeness: Tensor, others: Tensor, unit: float) -> None:
+        start, stop = at.start - self.start, at.stop - self.start
+        self.cdnv[start:stop] += terms
+        closest = closeness.amax(1).double() * unit
+        better = (closest > self.closeness[start:stop]).nonzero().squeeze(1)
+        if len(better):
+            places = closeness.index_select(0, better).argmax(1)
+            self._closer(better + start, closest[better], others[places])
+
+    def _closer(self, at: Tensor, closeness: Tensor, nearest: Tensor) -> None:
+        better = closeness > self.closeness[at]
+        self.closeness[at[better]] = closeness[better]
+        self.nearest[at[better]] = nearest[better]
 
 
 @dataclass
@@ -80,6 +167,7 @@ class Sums:
     cdnv_k2: Total = field(default_factory=Total)
     cdnv_log: Total = field(default_factory=Total)
     pairs: int = 0
+    rows: RowSums | None = None
 
     def totals(self) -> tuple[Total, ...]:
         return self.cosine, self.logdist, self.logdist_uncentred, self.cdnv, self.cdnv_k2, self.cdnv_log
@@ -88,6 +176,8 @@ class Sums:
         for ours, theirs in zip(self.totals(), other.totals(), strict=True):
             ours.merge(theirs)
         self.pairs += other.pairs
+        if self.rows is not None and other.rows is not None:
+            self.rows.merge(other.rows)
 
     def halved(self) -> "Sums":
         """Of pairs that were each added twice."""

@@ -31,11 +31,11 @@ import torch
 from torch import Tensor
 
 from collapselab.core.cloud import TRUSTED, Cloud
-from collapselab.core.pair_sums import PairStatistics, Summary, Sums
+from collapselab.core.pair_sums import PairRows, PairStatistics, RowSums, Summary, Sums
 from collapselab.core.sweep import Table, float32_holds
 from collapselab.core.vectors import Vectors
 
-__all__ = ["PairStatistics", "Progress", "Summary", "pair_statistics"]
+__all__ = ["PairRows", "PairStatistics", "Progress", "Summary", "pair_statistics"]
 
 Progress = Callable[[int, int], object]
 """Called with the number of pairs done and the number of all pairs."""
@@ -46,19 +46,24 @@ FEW_POINTS = 2048
 SAMPLE = 512
 """Points that are swept in both precisions."""
 
+TRUSTED_ROW = 1e-6
+"""Relative difference of a point's own mean in the two precisions up to which float32 is trusted with it."""
+
 
 def pair_statistics(
     points: Tensor | Vectors,
     variances: Tensor | None = None,
     *,
     uncentred: bool = False,
+    rows: bool = False,
     tile: int = 1024,
     progress: Progress | None = None,
 ) -> PairStatistics:
     """All pair statistics of points (classes, dim) about their unweighted mean, within a millionth of the definition.
 
     `variances` (classes,) adds the CDNV family, whose standard deviations are not computed and are nan;
-    `uncentred` adds the log distances of the directions from the origin. `tile` bounds memory at a few tile² numbers
+    `uncentred` adds the log distances of the directions from the origin, `rows` what each point has over its own pairs.
+    `tile` bounds memory at a few tile² numbers
     and changes nothing else.
     """
     if isinstance(points, Tensor):
@@ -72,20 +77,21 @@ def pair_statistics(
             f"{bad:,} of {len(points):,} variances are nan, infinite or negative; each must be a number ≥ 0."
         )
     cloud = Cloud.of(points, variances, uncentred=uncentred)
-    statistics = _in_float32(cloud, tile, progress) if len(cloud) > FEW_POINTS else None
-    return _swept(cloud, torch.float64, tile, progress) if statistics is None else statistics
+    statistics = _in_float32(cloud, tile, rows, progress) if len(cloud) > FEW_POINTS else None
+    return _swept(cloud, torch.float64, tile, rows, progress) if statistics is None else statistics
 
 
-def _in_float32(cloud: Cloud, tile: int, progress: Progress | None) -> PairStatistics | None:
+def _in_float32(cloud: Cloud, tile: int, rows: bool, progress: Progress | None) -> PairStatistics | None:
     """All statistics with products in float32, or None where they would not keep the promise."""
     if not float32_holds(cloud):
         return None
     sample = cloud.sample(SAMPLE)
-    narrow, wide = (_swept(sample, dtype, tile).values() for dtype in (torch.float32, torch.float64))
+    both = [_swept(sample, dtype, tile, rows) for dtype in (torch.float32, torch.float64)]
+    narrow, wide = (statistics.values() for statistics in both)
     errors = [abs(one - other) for one, other in zip(narrow, wide, strict=True)]
-    if not _within(errors, wide):
+    if not _within(errors, wide) or not _rows_within(*(statistics.rows for statistics in both)):
         return None
-    statistics = _swept(cloud, torch.float32, tile, progress)
+    statistics = _swept(cloud, torch.float32, tile, rows, progress)
     return statistics if _within(errors, statistics.values()) else None
 
 
@@ -95,8 +101,17 @@ def _within(errors: list[float], values: list[float]) -> bool:
     )
 
 
-def _swept(cloud: Cloud, dtype: torch.dtype, tile: int, progress: Progress | None = None) -> PairStatistics:
-    table, sums = Table(cloud, dtype, tile=tile), Sums()
+def _rows_within(narrow: PairRows | None, wide: PairRows | None) -> bool:
+    """Whether each point's own mean is the same in both precisions; where no rows or variances are, there is none."""
+    if narrow is None or wide is None or narrow.cdnv is None or wide.cdnv is None:
+        return True
+    known = ~wide.cdnv.isnan()
+    return bool(((narrow.cdnv - wide.cdnv)[known].abs() <= TRUSTED_ROW * wide.cdnv[known]).all())
+
+
+def _swept(cloud: Cloud, dtype: torch.dtype, tile: int, rows: bool, progress: Progress | None = None) -> PairStatistics:
+    table, sums = Table(cloud, dtype, tile=tile, with_rows=rows), Sums()
+    sums.rows = RowSums(0, len(cloud), cloud.facts.row.device) if rows else None
     total = len(cloud) * (len(cloud) - 1) // 2
     with _full_float32():
         for some in _in_threads(table.sums_of, list(cloud.blocks(0, table.rows)), cloud.points.device):

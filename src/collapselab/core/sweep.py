@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from collapselab.core.cloud import Cloud, Facts, inverse
-from collapselab.core.pair_sums import Sums, Total, sum_of, sum_of_logs, sum_of_squares
+from collapselab.core.pair_sums import RowSums, Sums, Total, sum_of, sum_of_logs, sum_of_squares
 from collapselab.core.scale import SMALLEST, binary_exponent, lengths, squared_lengths
 
 NEAR = 0.1
@@ -40,7 +40,8 @@ def float32_holds(cloud: Cloud) -> bool:
 class Table:
     """The directions of a cloud and the facts of its points, in float32 or float64."""
 
-    def __init__(self, cloud: Cloud, dtype: torch.dtype, *, tile: int) -> None:
+    def __init__(self, cloud: Cloud, dtype: torch.dtype, *, tile: int, with_rows: bool = False) -> None:
+        self.with_rows = with_rows
         self.narrow = dtype == torch.float32
         self.cloud = cloud.for_float32() if self.narrow else cloud
         self.exponent = binary_exponent(cloud.facts.norm) if self.narrow else 0
@@ -104,6 +105,8 @@ class _Sweep:
     def __init__(self, table: Table, rows: slice) -> None:
         self.table, self.cloud, self.rows = table, table.cloud, rows
         self.totals = Sums()
+        if table.with_rows:
+            self.totals.rows = RowSums(rows.start, len(self.cloud) - rows.start, self.cloud.facts.row.device)
         self.again: list[tuple[Tensor, Tensor]] = []
         self.left = _followed_by_one(self.cloud.directions(rows) * (-1 / self.cloud.typical))
         self.left[:, -1] = 1 / self.cloud.typical  # (-u/t, 1/t) · (u, 1) is (1 - cos) / t
@@ -161,10 +164,17 @@ class _Sweep:
             torch.log(tile.x, out=tile.scratch)
             sums.logdist.add(sum_of(tile.scratch), pairs, sum_of_squares(tile.scratch))
             sums.cosine.add(0.0, pairs, sum_of_squares(tile.x.sub_(1)))  # the mean is known
-        if self.cloud.varied:
+        if self.cloud.varied or self.totals.rows is not None:
             inverse_squares = tile.squares.reciprocal_()
             terms = torch.add(tile.left.variance, tile.right.variance, out=tile.scratch).mul_(inverse_squares)
-            self._add_cdnv(sums, terms, inverse_squares, at, 2.0 ** (-2 * tile.exponent))
+            unit = 2.0 ** (-2 * tile.exponent)
+            _fill(inverse_squares, at, 0)
+            if self.totals.rows is not None:
+                _fill(terms, at, 0)
+                columns = slice(tile.corner[1], tile.corner[1] + terms.shape[1])
+                self.totals.rows.add_tile(self.rows, columns, terms, inverse_squares, self.cloud.facts.row, unit)
+            if self.cloud.varied:
+                self._add_cdnv(sums, terms, inverse_squares, at, unit)
         self.totals.merge(sums.halved() if tile.twice else sums)
         return True
 
@@ -209,7 +219,6 @@ class _Sweep:
             _fill(terms, at, 1)
             sums.cdnv_log.add(sum_of_logs(terms), pairs)
         _fill(terms, at, 0)
-        _fill(inverse_squares, at, 0)
         sums.cdnv.add(sum_of(terms), pairs)
         sums.cdnv_k2.add(sum_of(terms.mul_(inverse_squares)) * unit, pairs)
 
@@ -218,16 +227,16 @@ class _Sweep:
         chunk = max(1, AGAIN_BYTES // (8 * self.cloud.points.dim))
         for first, second in self.again:
             for i, j in zip(torch.split(first, chunk), torch.split(second, chunk), strict=True):
-                self._add_pairs(self.cloud.facts.at(i), self.cloud.facts.at(j))
+                self._add_pairs(i, j)
         self.again.clear()
 
-    def _add_pairs(self, left: Facts, right: Facts) -> None:
-        """Add these pairs in float64.
+    def _add_pairs(self, i: Tensor, j: Tensor) -> None:
+        """Add the pairs of these positions in float64.
 
         x and the chord follow from the distance, unless they are so small that rounding would show: then both are
         differences of directions.
         """
-        cloud, totals = self.cloud, self.totals
+        cloud, totals, left, right = self.cloud, self.totals, self.cloud.facts.at(i), self.cloud.facts.at(j)
         totals.pairs += len(left.row)
         squares = squared_lengths(cloud.points.at(left.row).sub_(cloud.points.at(right.row)))
         if cloud.centred:
@@ -243,6 +252,9 @@ class _Sweep:
             chords *= left.inverse_length * right.inverse_length / 2
             self._difference_of_directions(chords, doubtful, left, right, 0.0)
             _add_logs(totals.logdist_uncentred, chords / cloud.typical_uncentred)
+        if totals.rows is not None:
+            closeness = squares.reciprocal()
+            totals.rows.add_pairs(i, j, (left.variance + right.variance) * closeness, closeness, cloud.facts.row)
         if cloud.varied:
             apart = squares > 0  # coincident points have no CDNV
             for total in (totals.cdnv, totals.cdnv_k2, totals.cdnv_log):

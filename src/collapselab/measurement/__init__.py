@@ -10,6 +10,8 @@
     curvature.py           the tokens of a pass that the flatness of the loss is computed from
     nearest_centre.py      NC4: the output layer beside the nearest centre of every layer
     catalogue.py           sums → the metrics of every layer, split and bin
+    class_table.py         the table `classes`;  outcomes.py (token_scores.py, temperature.py, further_scores.py) what
+                           single tokens, replaced inputs and further corpora say beside the mean loss
     tables.py              FILLERS: further tables that are filled while a model is measured
     half_sample.py         whether values still change with the number of tokens
     bootstrap.py           intervals from the sums of groups of blocks

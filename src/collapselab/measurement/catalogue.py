@@ -10,11 +10,14 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from collapselab.core.class_rows import class_rows
 from collapselab.core.decisions import Decisions
 from collapselab.core.flatness import Flatness
-from collapselab.core.metrics import METRICS, Measurement, collapse_metrics
+from collapselab.core.geometry import Geometry
+from collapselab.core.metrics import METRICS, Measurement, collapse_metrics, metrics_of
 from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Need, ReasonCode
+from collapselab.measurement.class_table import LayerRows
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sums import LayerKey
 from collapselab.records.measurement import Key
@@ -54,29 +57,43 @@ class Values:
     measured: Measurements = field(default_factory=dict)
     nulls: Measurements = field(default_factory=dict)
     tables: dict[str, list[Any]] = field(default_factory=dict)
+    classes: list[LayerRows] = field(default_factory=list)
+    """What each class has by itself, layer by layer, where the table `classes` was asked for."""
 
 
 def layer_values(
-    plan: MeasurePlan, moments: ClassMoments, split: Split, layer: str, *, with_head: bool, with_bins: bool = True
+    plan: MeasurePlan,
+    moments: ClassMoments,
+    split: Split,
+    layer: str,
+    *,
+    with_head: bool,
+    with_bins: bool = True,
+    classes: list[LayerRows] | None = None,
 ) -> Measurements:
     """Everything but decisions, for one layer; within bins too for the training split.
 
-    `with_head` adds the metrics of the output layer alone, which are listed with the last layer.
+    `with_head` adds the metrics of the output layer alone, which are listed with the last layer. `classes` is a list
+    to which the rows of the layer's classes are added.
     """
     wanted = of_features() | of_the_head() if with_head else of_features()
     weight, bias, rows = plan.model.classifier.weight, plan.model.classifier.bias, plan.splits[split].numbers.rows
     fits = weight.shape[1] == moments.dim
     weight_rows, bias_rows = rows(weight) if fits else None, rows(bias) if fits and bias is not None else None
     values: Measurements = {}
-    for bin, classes in {ALL: None, **(plan.bins if split == "train" and with_bins else {})}.items():
-        measured = collapse_metrics(
+    for bin, mask in {ALL: None, **(plan.bins if split == "train" and with_bins else {})}.items():
+        with_rows = bin == ALL and classes is not None
+        geometry = Geometry(
             moments,
             weight=weight_rows,
             bias=bias_rows,
             min_count=plan.options.min_count,
-            classes=classes,
-            only=wanted,
+            classes=mask,
+            rows=with_rows,
         )
+        measured = metrics_of(geometry, only=wanted)
+        if with_rows and classes is not None:
+            classes.append(LayerRows(split, layer, class_rows(geometry)))
         values |= {Key(split, layer, bin, id): _with_reason(value, layer, moments) for id, value in measured.items()}
     return values
 

@@ -12,6 +12,7 @@ from typing import Literal, final
 
 from collapselab.core.parts import PART_BYTES
 from collapselab.measurement.sample import CURVED_TOKENS, GROUPS, HALVES, HELD_BYTES, RUN
+from collapselab.measurement.token_scores import OF_CLASSES
 from collapselab.models.scores import rows_at_once
 from collapselab.models.sizes import Architecture
 from collapselab.records.options import Options
@@ -37,6 +38,10 @@ LEVERAGE_OPERATIONS = 1
 """Solving with a triangle, for each class and dim²: the leverage of a class in a regression on the means."""
 CATALOGUE_TABLES, CATALOGUE_SQUARES = 1, 8
 """Geometry at its largest: directions, classes × dim, half as large in float32; and matrices of dim × dim."""
+CLASS_COLUMNS, ROW_SUMS = 10, 20
+"""ClassRows: numbers of a class that are kept until the table is made. RowSums and PairRows: while pairs are swept."""
+TOKEN_BYTES = 5
+"""TokenScores: a confidence and whether it was right."""
 DOUBLE = 8
 
 
@@ -225,14 +230,16 @@ class _Sizes:
         sets = 2 if self.options.bootstrap else 1  # the sums of all groups, beside those of the present group
         curvature = self.curvature()
         around = self.work() + OVERHEAD_BYTES + job.batch_tokens * self.dim * 2 * job.number_bytes
-        deciding = self.classifiers() + self.tallies()
+        deciding = self.classifiers() + self.tallies() + self.token_scores()
+        rows = self.class_columns()
+        running = max(forward, self.sweep(), curvature) + self.widened()
         return Memory(
             model=a.parameters * job.number_bytes,
             forward=forward,
             moments=moments,
             training=sets * train + around + max(forward, curvature) + self.widened(),
-            catalogue=moments + self.combining() + OVERHEAD_BYTES,
-            validation=sets * validation + around + deciding + max(forward, self.sweep(), curvature) + self.widened(),
+            catalogue=moments + self.combining() + OVERHEAD_BYTES + rows,
+            validation=sets * validation + around + deciding + rows + running,
             resampling=self.resampling() if self.options.bootstrap else 0,
             elsewhere=job.device != "cpu" and self.options.shard_classes,
         )
@@ -268,6 +275,19 @@ class _Sizes:
     def tallies(self) -> float:
         """Four counts of each class and table, of this process and of all."""
         return 2 * 4 * DOUBLE * self.kept * self.tables
+
+    def class_columns(self) -> float:
+        """Of the table of classes: what is kept of every layer of both splits, and the sums of one sweep."""
+        if not self.options.classes:
+            return 0
+        columns = CLASS_COLUMNS * self.layers * (self.kept + self.kept_validation)
+        return DOUBLE * (columns + ROW_SUMS * max(self.kept, self.kept_validation))
+
+    def token_scores(self) -> float:
+        """Loss and count of each class, of this process and of all; confidences, which are also copied."""
+        by_class = self.options.classes or any(map(self.options.asks, OF_CLASSES))
+        tokens = self.job.validation_tokens * (1 + 1 / self.job.processes) if self.options.asks("ece") else 0
+        return 2 * 2 * DOUBLE * self.classes * by_class + 2 * TOKEN_BYTES * tokens
 
     def sweep(self) -> float:
         """Logits; a classifier's scores, with features in float64."""

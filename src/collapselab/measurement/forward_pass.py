@@ -18,7 +18,8 @@ from collapselab.measurement.push import Push
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sample import ByLayer, Sample
 from collapselab.measurement.sums import LAST, LayerKey, Sums
-from collapselab.models.scores import Scorer, mask_inputs
+from collapselab.measurement.token_scores import Observe
+from collapselab.models.scores import Observer, ScoredChunk, Scorer, mask_inputs
 from collapselab.models.taps import features, layer_features
 from collapselab.progress import progress
 
@@ -27,7 +28,8 @@ from collapselab.progress import progress
 class ForwardPass:
     """The pass of this process over a split: `ForwardPass(plan, "train").run()` are its sums.
 
-    With `centres` every token is also decided by the nearest centre, with `push` its moved features are scored.
+    With `centres` every token is also decided by the nearest centre, with `push` its moved features are scored, with
+    `observe` losses are also added up by class, and whatever else options ask of single tokens.
     `halfway` says when the values of half the sample are computed; `resume` is the folder to continue from.
     """
 
@@ -39,12 +41,13 @@ class ForwardPass:
         resume: ResumeFolder | None = None,
         centres: NearestCentres | None = None,
         push: Push | None = None,
+        observe: Observe | None = None,
         halfway: Halfway | None = None,
     ) -> None:
-        self.push = push
+        self.push, self.observe = push, observe
         self.plan, self.name, self.resume, self.centres, self.halfway = plan, split, resume, centres, halfway
         self.split, self.shards = plan.splits[split], plan.splits[split].shards
-        scored = centres is not None or plan.options.train_loss
+        scored = centres is not None or plan.options.train_loss or plan.options.asks("gap")
         self.scorer = Scorer(plan.model.head) if scored else None
         self.curvature = Curvature(plan, split)
 
@@ -129,13 +132,25 @@ class Batch:
             self.forward.curvature.add(self.sums, own, labels.own, self.blocks)
             if self.forward.scorer is not None:
                 scored = labels.own[labels.own != IGNORED]
-                self.sums.scores += self.forward.scorer.scores(labels.sampled(own), scored)
+                self.sums.scores += self.forward.scorer.scores(labels.sampled(own), scored, observe=self._observer())
                 if self.forward.push is not None:
                     self.forward.push.add(self.sums, labels.sampled(own), scored)
         if centres is not None:
             centres.choose(layer, own, everyones)
         else:
             self.sums.spread(layer).add(labels.sampled(own))
+
+    def _observer(self) -> Observer | None:
+        observe, sums = self.forward.observe, self.sums
+        if observe is None or not observe.wanted:
+            return None
+        sums.scored = sums.scored or observe.none()
+
+        def add(chunk: ScoredChunk) -> None:
+            assert sums.scored is not None
+            observe.add(sums.scored, chunk)
+
+        return add
 
     def _update_moments(self, layer: str, labels: "_Labels", own: Tensor, everyones: Tensor) -> None:
         labellings = [(LayerKey(layer), labels.counted)]

@@ -9,13 +9,18 @@ from collapselab.measurement.half_sample import compare
 from collapselab.measurement.model_warnings import loss_warnings, spread_warnings
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sums import LAST, Part, Sums
-from collapselab.records.facts import BootstrapFacts, Facts, Seconds, SplitFacts, WarningFacts
+from collapselab.records.facts import BootstrapFacts, Facts, OutcomesFacts, Seconds, SplitFacts, WarningFacts
 from collapselab.records.measurement import Key, Result
 from collapselab.records.tables import Row
 
 
 def make_result(
-    plan: MeasurePlan, values: Values, sums: dict[Split, Sums], resamples: Resamples | None, seconds: Seconds
+    plan: MeasurePlan,
+    values: Values,
+    sums: dict[Split, Sums],
+    resamples: Resamples | None,
+    outcomes: OutcomesFacts,
+    seconds: Seconds,
 ) -> Result:
     """The result; `sums` are those of all processes, whose moments are not needed any more."""
     rows = _rows(plan, values, resamples)
@@ -37,6 +42,7 @@ def make_result(
         "warnings": _warnings(plan, sums),
         "seconds": seconds,
         **_bootstrap_facts(values, resamples),
+        **outcomes,
     }
     return Result(rows, facts, {name: table for name, table in values.tables.items() if table})
 

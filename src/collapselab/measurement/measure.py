@@ -22,21 +22,27 @@ from collapselab.disk import check_writable
 from collapselab.errors import ConfigError, DiskError, Interrupted, UserError
 from collapselab.measurement.bootstrap import resample
 from collapselab.measurement.catalogue import Values, curvature_values, decision_values, layer_values, of_the_head
+from collapselab.measurement.class_table import class_chunks
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.forward_pass import ForwardPass
+from collapselab.measurement.further_scores import further_scores, named_corpora
 from collapselab.measurement.half_sample import halfway, own_part
 from collapselab.measurement.make_result import make_result
 from collapselab.measurement.model_corpus import Data, Text, model_corpus, open_data
 from collapselab.measurement.nearest_centre import NearestCentres
 from collapselab.measurement.open_model import OpenedModel, open_module, open_source
+from collapselab.measurement.outcomes import outcome_facts
 from collapselab.measurement.plan import MeasurePlan, MeasureRequest, Split, make_plan
 from collapselab.measurement.push import Push
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sums import LAST, LayerKey, Sums
 from collapselab.measurement.tables import MeasuredLayer, fill_tables
+from collapselab.measurement.temperature import fitted_scale
+from collapselab.measurement.token_scores import Observe
 from collapselab.models.find import LocalModel, ModelSource, checkpoint_model, find_models
 from collapselab.records.measurement import Result, Results, check_suffix, write
 from collapselab.records.options import Options
+from collapselab.records.outcomes import parsed_outcomes
 from collapselab.records.run import Checkpoint
 
 
@@ -62,6 +68,9 @@ def measure(
     shard_classes: bool = False,
     skip_positions: int = 1,
     push: str | None = None,
+    classes: bool = False,
+    outcomes: str | Sequence[str] | None = None,
+    on: str | Path | Sequence[str | Path] = (),
     out: str | Path | None = None,
     state: str | Path | None = None,
     again: bool = False,
@@ -93,9 +102,11 @@ def measure(
     of the blocks of each split; `bins` adds rows for classes of similar frequency; `bootstrap` adds intervals. With
     layers="all", the first `skip_positions` of every block are not samples below the last layer, where attention sinks
     dominate. `push`, numbers as in "-0.3,0.3" (or "default"), moves features toward the class means that the model
-    expects: the table `push` says what loss, calibration and agreement then are. `state` is a folder for unfinished
-    sums and for results: after an interruption the same call continues and ends with the same bits; repeated, it
-    returns the stored result, unless `again` is set.
+    expects: the table `push` says what loss, calibration and agreement then are. `classes` makes the table `classes`:
+    a row for each next token. `outcomes`, as in ("ece", "macro_loss") or "all", adds what collapse can be related to
+    beside the loss, and `on` the loss on further corpora in bits per byte: `result.facts["outcomes"]`. `state` is a
+    folder for unfinished sums and for results: after an interruption the same call continues and ends with the same
+    bits; repeated, it returns the stored result, unless `again` is set.
 
     A model whose tokenizer is not the corpus's is refused unless `other_tokenizer` allows it; so is a measurement that
     needs more memory than is free, unless `force` is set. `options` replaces all arguments that `Options` has.
@@ -115,11 +126,14 @@ def measure(
         shard_classes=shard_classes,
         skip_positions=skip_positions,
         push=push,
+        classes=classes,
+        outcomes=parsed_outcomes(outcomes),
     )
     if out is not None:
         check_suffix(out)
         check_writable(out)  # now, not after hours
-    on = _opened_text(corpus, data, block, max_tokens or options.tokens)
+    further = [Corpus(path) for path in ([on] if isinstance(on, str | Path) else on)]
+    text = _opened_text(corpus, data, block, max_tokens or options.tokens)
     request = partial(
         MeasureRequest,
         options=options,
@@ -135,7 +149,7 @@ def measure(
     is_first = processes is None or processes.first
     measured = _measure_any(
         model,
-        lambda source: request(_corpus_of(on, source, trust_code=trust_code)),
+        lambda source: _on_further(request(_corpus_of(text, source, trust_code=trust_code)), further),
         say=lambda text: print(text, file=sys.stderr) if is_first and not quiet else None,
     )
     if out is not None and is_first:
@@ -164,6 +178,15 @@ def _corpus_of(on: Corpus | Data, source: ModelSource | None, *, trust_code: boo
             "build a corpus with its tokenizer."
         )
     return model_corpus(source, on, trust_code=trust_code)
+
+
+def _on_further(request: MeasureRequest, corpora: list[Corpus]) -> MeasureRequest:
+    """The request with further corpora, whose hashes are among its options."""
+    named = named_corpora(corpora, request.corpus)
+    if not named:
+        return request
+    on = ",".join(f"{name}={corpus.hash}" for name, corpus in sorted(named.items()))
+    return replace(request, on=named, options=replace(request.options, on=on))
 
 
 def _measure_any(
@@ -244,14 +267,19 @@ def _measure(opened: OpenedModel, request: MeasureRequest) -> Result | None:
 
     centres = NearestCentres(plan, trained)
     push = Push(plan, centres) if plan.options.push is not None else None
+    scale = fitted_scale(plan) if plan.options.asks("loss_after_temperature") else None
+    observe = Observe(plan.options, plan.model.classes, scale)
     with resume.stoppable() if resume is not None else nullcontext():
-        own = ForwardPass(plan, "validation", resume=resume, centres=centres, push=push).run()
+        own = ForwardPass(plan, "validation", resume=resume, centres=centres, push=push, observe=observe).run()
     del centres  # as large as the moments
     validated = _add_values(plan, "validation", own, values)
+    further = further_scores(plan)
     if not plan.processes.first:
         return None
     if push is not None:
         values.tables["push"] = list(push.rows(validated))
+    if plan.options.classes:
+        values.tables["classes"] = class_chunks(plan, values.classes, validated)
     values.measured |= decision_values(plan, validated.decisions)
     if plan.options.null:
         values.nulls |= decision_values(plan, validated.decisions, null=True)
@@ -259,7 +287,8 @@ def _measure(opened: OpenedModel, request: MeasureRequest) -> Result | None:
     resamples = resample(plan, resume) if plan.options.bootstrap and resume is not None else None
     seconds = time.perf_counter() - start
     sums: dict[Split, Sums] = {"train": trained, "validation": validated}
-    return make_result(plan, values, sums, resamples, {"train": train_seconds, "all": seconds})
+    outcomes = outcome_facts(plan, sums, further, scale)
+    return make_result(plan, values, sums, resamples, outcomes, {"train": train_seconds, "all": seconds})
 
 
 def _add_values(plan: MeasurePlan, split: Split, own: Sums, values: Values, moments_file: Path | None = None) -> Sums:
@@ -269,7 +298,14 @@ def _add_values(plan: MeasurePlan, split: Split, own: Sums, values: Values, mome
     """
     total = Sums()
     for part in plan.processes.gather(
-        Sums(decisions=own.decisions, scores=own.scores, spreads=own.spreads, push=own.push, flatness=own.flatness)
+        Sums(
+            decisions=own.decisions,
+            scores=own.scores,
+            spreads=own.spreads,
+            push=own.push,
+            flatness=own.flatness,
+            scored=own.scored,
+        )
     ):
         total.merge(part)
     if split == "train":
@@ -291,7 +327,9 @@ def _add_values(plan: MeasurePlan, split: Split, own: Sums, values: Values, mome
 
 
 def _add_layer(plan: MeasurePlan, split: Split, key: LayerKey, moments: ClassMoments, values: Values) -> None:
-    measured = layer_values(plan, moments, split, key.layer, with_head=(split, key) == ("train", LAST))
+    classes = values.classes if plan.options.classes and not key.null else None
+    with_head = (split, key) == ("train", LAST)
+    measured = layer_values(plan, moments, split, key.layer, with_head=with_head, classes=classes)
     if key.null:
         values.nulls |= measured
         return

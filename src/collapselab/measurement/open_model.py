@@ -24,11 +24,9 @@ from collapselab.measurement.model_warnings import ModelFiles
 from collapselab.measurement.plan import MeasureRequest
 from collapselab.measurement.resume import TASK, ResumeFolder, remove_finished
 from collapselab.models.find import ModelSource, place_of, weights_on_disk
+from collapselab.records.find_results import FINISHED
 from collapselab.records.measurement import Result
 from collapselab.records.run import verify_checkpoint
-
-FINISHED = "finished"
-"""The folder of finished results inside the state folder."""
 
 NUMBERING = "classes of the sample"
 """How the tables of an unfinished measurement number classes; earlier versions numbered the whole vocabulary."""
@@ -83,7 +81,8 @@ def open_source(source: ModelSource, request: MeasureRequest) -> Result | Opened
     model.check(corpus)
     if (result := finished.find(source.name, model_hash=model.hash)) is not None:
         return result
-    return OpenedModel(model, finished, _resume(model, request, state), checkpoint.moments if checkpoint else None)
+    moments_file = checkpoint.moments if checkpoint else finished.moments_file
+    return OpenedModel(model, finished, _resume(model, request, state), moments_file)
 
 
 def open_module(module: nn.Module, request: MeasureRequest) -> Result | OpenedModel:
@@ -97,7 +96,7 @@ def open_module(module: nn.Module, request: MeasureRequest) -> Result | OpenedMo
     path = _finished_path(request, model=name, model_hash=model.hash, device=model.device.type)
     finished = FinishedResult(path, request, state=request.state)
     result = finished.find(name, model_hash=model.hash)
-    return result or OpenedModel(model, finished, _resume(model, request, request.state))
+    return result or OpenedModel(model, finished, _resume(model, request, request.state), finished.moments_file)
 
 
 def _check_loaded(model: nn.Module, request: MeasureRequest) -> None:
@@ -133,6 +132,12 @@ class FinishedResult:
         if result is not None:
             self.request.say(f"{name}: measured already; {self.path}. With --again it is measured again.")
         return result
+
+    @property
+    def moments_file(self) -> Path | None:
+        """Where class moments go of a model that is no checkpoint: beside its result, where classes are asked for."""
+        wanted = self.path is not None and self.request.options.classes
+        return self.path.with_suffix(".safetensors") if self.path is not None and wanted else None
 
     def write(self, result: Result) -> None:
         """Write a result, in place of the file that is there."""

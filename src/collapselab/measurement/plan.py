@@ -38,6 +38,8 @@ class MeasureRequest:
     force: bool = False
     trust_code: bool = False
     other_tokenizer: bool = False
+    on: dict[str, Corpus] = field(default_factory=dict)
+    """Further corpora, by the names of their folders."""
     quiet: bool = False
 
     def say(self, text: str) -> None:

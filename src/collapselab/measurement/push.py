@@ -11,7 +11,6 @@ means of the classes that the model expects, or away from them where α < 0. Two
 The means are those of the training pass; the validation pass scores its tokens on the way, a chunk of them at a time.
 """
 
-import math
 from collections.abc import Iterator
 from typing import final
 
@@ -22,6 +21,7 @@ from collapselab.core.decisions import LinearClassifier
 from collapselab.measurement.nearest_centre import NearestCentres
 from collapselab.measurement.plan import MeasurePlan
 from collapselab.measurement.sums import LAST, Sums
+from collapselab.measurement.temperature import FITTED_TOKENS, fit_scale
 from collapselab.models.scores import LogitSpace, in_chunks, in_dtype, losses_of, mask_inputs
 from collapselab.models.taps import OutputLayer, features
 from collapselab.records.tables import PushRow
@@ -30,12 +30,6 @@ HEADS = ("own", "centres")
 
 CONFIDENCES = 15
 """Bins of equal width that the calibration error compares confidence and accuracy in."""
-
-FITTED_TOKENS = 4096
-"""Training tokens, at least, that τ is fitted to: whole blocks, the first of the sample."""
-
-MOST_STEPS, LARGEST_STEP, PRECISION = 30, 4.0, 1e-6
-"""Of Newton's method for τ: at most a factor of 4 at once, until the relative change is this small."""
 
 TOKENS, LOSS, RIGHT, DECIDED, AGREED, BINS = range(6)
 """Places of the sums for one head and α; from BINS on tokens, confidence and right choices of each bin."""
@@ -148,14 +142,7 @@ class Push:
         x, labels = self._training_tokens()
         scatter = (x - self.means[labels]).double().square().sum(1).mean()
         start = x.shape[1] / max(float(scatter), 1e-30)  # 1 / variance of a dimension within classes
-        tau = start
-        for _ in range(MOST_STEPS):
-            slope, curvature = self._derivatives(x, labels, tau)
-            step = tau - slope / curvature if curvature > 0 else (math.inf if slope < 0 else 0.0)
-            before, tau = tau, min(max(step, tau / LARGEST_STEP), tau * LARGEST_STEP)
-            if abs(tau - before) <= PRECISION * tau or not 1e-9 * start < tau < 1e9 * start:
-                break
-        return tau
+        return fit_scale(lambda tau: self._derivatives(x, labels, tau), start)
 
     def _derivatives(self, x: Tensor, labels: Tensor, tau: float) -> tuple[float, float]:
         """First and second derivative of the mean cross-entropy in τ: E[E_p s − s_y] and E[Var_p s]."""

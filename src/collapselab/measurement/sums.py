@@ -13,6 +13,7 @@ from collapselab.core.decisions import Decisions
 from collapselab.core.flatness import Flatness
 from collapselab.core.moments import ClassMoments
 from collapselab.core.storage import Rows, Stored
+from collapselab.measurement.token_scores import TokenScores
 from collapselab.models.scores import Scores
 
 TALLIES = ("tokens", "agreed", "nearest_right", "head_right")
@@ -71,6 +72,8 @@ class Sums:
     """(heads, alphas, sums) of pushed features: see `push.py`."""
     flatness: Flatness = field(default_factory=Flatness)
     """Of the tokens that `curvature.py` chose."""
+    scored: TokenScores | None = None
+    """Losses by class and what else single tokens give, where it was asked for."""
 
     def spread(self, layer: str) -> "Spread":
         """How the variance of a layer is spread over its features."""
@@ -100,6 +103,9 @@ class Sums:
         self.flatness = self.flatness.merge(other.flatness, times=times)
         if other.push is not None:
             self.push = times * other.push + (0 if self.push is None else self.push)
+        if other.scored is not None:
+            start = self.scored or TokenScores.none(len(other.scored.tokens))
+            self.scored = start.merge(other.scored, times=times)
         return self
 
     def tensors(self) -> dict[str, Tensor | Rows]:
@@ -110,6 +116,8 @@ class Sums:
             tensors |= {f"decisions/{key}/{name}": getattr(decisions, name) for name in TALLIES}
         for layer, spread in self.spreads.items():
             tensors |= {f"spreads/{layer}/counts": spread.counts, f"spreads/{layer}/sums": spread.sums}
+        if self.scored is not None:
+            tensors |= {f"scored/{name}": tensor for name, tensor in self.scored.tensors().items()}
         return tensors
 
     def facts(self) -> dict[str, object]:
@@ -122,6 +130,7 @@ class Sums:
             "part": None if self.part is None else asdict(self.part),
             "push": None if self.push is None else self.push.tolist(),
             "flatness": asdict(self.flatness),
+            "scored": self.scored is not None,
         }
 
     @classmethod
@@ -146,7 +155,9 @@ class Sums:
         part = Part(**facts["part"]) if facts.get("part") else None
         push = torch.tensor(facts["push"], dtype=torch.float64) if facts.get("push") else None
         flatness = Flatness(**facts.get("flatness", {}))  # of the tokens since, if an earlier version began
-        return cls(moments, decisions, Scores(**facts["scores"]), facts["batches"], spreads, part, push, flatness)
+        scored = TokenScores.from_tensors(tensors.under("scored/")) if facts.get("scored") else None
+        scores, batches = Scores(**facts["scores"]), facts["batches"]
+        return cls(moments, decisions, scores, batches, spreads, part, push, flatness, scored)
 
 
 def _zeros(dtype: torch.dtype) -> Tensor:

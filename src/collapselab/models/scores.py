@@ -5,9 +5,9 @@ Evaluation and the training loss both run the output layer `in_chunks`: in one b
 
 import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import final
+from typing import NamedTuple, final
 
 import torch
 import torch.nn.functional as F
@@ -55,6 +55,20 @@ class Scores:
         return math.exp(self.loss) if not self.loss > 709 else math.inf
 
 
+class ScoredChunk(NamedTuple):
+    """Some tokens that were scored: what followed them, their losses, and what the model said."""
+
+    labels: Tensor
+    losses: Tensor
+    best: Tensor
+    """The class with the largest logit, the first of equals."""
+    probabilities: Tensor
+    """(tokens, vocab), in memory that the next chunk uses again."""
+
+
+Observer = Callable[[ScoredChunk], None]
+
+
 @final
 class LogitSpace:
     """Memory for the logits of a chunk, kept from batch to batch.
@@ -90,8 +104,11 @@ class Scorer:
         self._head, self._widened = head, head
 
     @torch.no_grad()
-    def scores(self, features: Tensor, labels: Tensor) -> Scores:
-        """Loss and hits of tokens (tokens, dim) and what follows them (tokens,); no labels left make no scores."""
+    def scores(self, features: Tensor, labels: Tensor, *, observe: "Observer | None" = None) -> Scores:
+        """Loss and hits of tokens (tokens, dim) and what follows them (tokens,); no labels left make no scores.
+
+        `observe` is called with each chunk of them.
+        """
         head = self._head
         check_shapes(features, head.weight, head.bias, labels)
         features, labels = used_tokens(features, labels, vocab=len(head.weight), ignore_index=self.ignore_index)
@@ -101,9 +118,11 @@ class Scorer:
         scores, features = Scores(), features.to(dtype)
         for rows, logits in in_chunks(self._widened, features, self.chunk, self._space):
             targets = labels[rows]
-            correct = int((logits.argmax(1) == targets).sum())
+            best = logits.argmax(1)
             losses = losses_of(self._widened, features[rows], targets, logits)
-            scores += Scores(float(losses.cpu().double().sum()), correct, len(targets))
+            scores += Scores(float(losses.cpu().double().sum()), int((best == targets).sum()), len(targets))
+            if observe is not None:
+                observe(ScoredChunk(targets, losses, best, logits))
         return scores
 
 

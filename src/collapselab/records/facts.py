@@ -56,6 +56,14 @@ class HalfSampleFacts(TypedDict):
 
 
 @with_config(KEEP_UNKNOWN)
+class OutcomeFacts(TypedDict):
+    """An outcome, or the reason why there is none."""
+
+    value: Annotated[float | None, "missing exactly where there is a reason"]
+    why: Annotated[str | None, "why there is no value"]
+
+
+@with_config(KEEP_UNKNOWN)
 class WarningFacts(TypedDict):
     """What a reader must know before the values are read."""
 
@@ -143,7 +151,15 @@ class BootstrapFacts(TypedDict):
 
 
 @with_config(KEEP_UNKNOWN)
-class Facts(PassFacts, BootstrapFacts):
+class OutcomesFacts(TypedDict):
+    """With `--outcomes` or `--on` only."""
+
+    outcomes: NotRequired[Annotated[dict[str, OutcomeFacts], "each outcome by its name: its `value`, or `why` not"]]
+    temperature: NotRequired[Annotated[float, "that `loss_after_temperature` divides logits by"]]
+
+
+@with_config(KEEP_UNKNOWN)
+class Facts(PassFacts, BootstrapFacts, OutcomesFacts):
     """`Result.facts`."""
 
 

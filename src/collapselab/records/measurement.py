@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NotRequired, final
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, final
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # that of typing only from Python 3.12 on
@@ -13,6 +13,8 @@ from typing_extensions import TypedDict  # that of typing only from Python 3.12 
 from collapselab.core.metrics import FIRST, METRICS
 from collapselab.disk import document_text, read_document, sha256, write_document, written_whole
 from collapselab.errors import ConfigError, DamagedError
+from collapselab.records.column_table import ColumnTable, StoredChunk
+from collapselab.records.csv_file import shown
 from collapselab.records.facts import Facts
 from collapselab.records.tables import RESULTS, TABLES, Row, RowsByTable
 
@@ -50,6 +52,13 @@ class Result:
     def tables(self) -> RowsByTable:
         """The rows of every table that the measurement filled, by the name of the table."""
         return {"results": self.rows, **self.further}
+
+    def loaded_tables(self) -> RowsByTable:
+        """`tables`, with those read that are in a file of their own; DamagedError if one of these is another by now."""
+        return {
+            name: [row.read() if isinstance(row, StoredChunk) else row for row in rows]
+            for name, rows in self.tables.items()
+        }
 
     @property
     def name(self) -> str:
@@ -92,11 +101,19 @@ class Result:
 
     def to_json(self) -> str:
         """One JSON document with a checksum; a number that JSON does not have (an infinite perplexity) is null."""
-        return document_text(self._document(), compact=True).rstrip("\n")
+        return document_text(self._document({}), compact=True).rstrip("\n")
 
     def save(self, path: str | Path) -> None:
-        """Write the JSON document, whole or not at all."""
-        write_document(path, self._document(), compact=True)
+        """Write the JSON document, and before it each large table as Parquet beside it, each whole or not at all."""
+        files: dict[str, dict[str, str]] = {}
+        large = {name: table for name, table in TABLES.items() if isinstance(table, ColumnTable)}
+        for name, table in large.items():
+            if name in self.further:
+                beside = table_path(path, name)
+                files[name] = {"file": beside.name, "sha256": table.write(beside, self.further[name])}
+        write_document(path, self._document(files), compact=True)
+        for name in large.keys() - files.keys():
+            table_path(path, name).unlink(missing_ok=True)  # of the measurement that this one replaces
 
     @classmethod
     def load(cls, path: str | Path) -> "Result":
@@ -110,11 +127,15 @@ class Result:
 
     @classmethod
     def _load(cls, path: Path) -> "Result":
-        document = read_document(path, unchecked=True)
+        return cls.of_document(read_document(path, unchecked=True), path)
+
+    @classmethod
+    def of_document(cls, document: dict[str, JsonValue], path: Path) -> "Result":
+        """The result that a JSON document holds, which was read from this file."""
         try:
             stored = _STORED.validate_python(document)
             further = {
-                name: [TABLES[name].row(**cells) for cells in rows]
+                name: _stored_rows(name, rows, path)
                 for name, rows in stored.get("tables", {}).items()
                 if name in TABLES  # a later version may have more
             }
@@ -126,11 +147,13 @@ class Result:
                 what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
             raise DamagedError(f"{path}: not a measurement ({what}). Delete it and measure again.") from error
 
-    def _document(self) -> dict[str, JsonValue]:
+    def _document(self, files: dict[str, dict[str, str]]) -> dict[str, JsonValue]:
+        """`files` are the tables that have a file of their own."""
         document = {"format": 2, "facts": _as_json(self.facts), "rows": _as_json([asdict(row) for row in self.rows])}
         if self.further:
             document["tables"] = {
-                name: [_as_json(dict(TABLES[name].cells(row))) for row in rows] for name, rows in self.further.items()
+                name: _as_json(files.get(name) or [dict(TABLES[name].cells(row)) for row in rows])
+                for name, rows in self.further.items()
             }
         return document
 
@@ -140,7 +163,21 @@ class _Stored(TypedDict):
 
     facts: Facts
     rows: list[dict[str, JsonValue]]
-    tables: NotRequired[dict[str, list[dict[str, JsonValue]]]]
+    tables: NotRequired[dict[str, list[dict[str, JsonValue]] | dict[str, str]]]
+    """Rows, or columns of a part of the rows; or the file beside that has them, and its sha256."""
+
+
+def _stored_rows(name: str, rows: list[dict[str, JsonValue]] | dict[str, str], document: Path) -> list[Any]:
+    table = TABLES[name]
+    if not isinstance(table, ColumnTable):
+        if isinstance(rows, dict):
+            raise ValueError(f"tables.{name}: rows are needed.")
+        return [table.row(**cells) for cells in rows]
+    if isinstance(rows, list):
+        return [table.chunk(columns) for columns in rows]
+    if Path(rows["file"]).name != rows["file"]:
+        raise ValueError(f"tables.{name}: {shown(rows['file'])} is not the name of a file beside it")
+    return [StoredChunk(table, document.with_name(rows["file"]), rows["sha256"])]
 
 
 _STORED: TypeAdapter[_Stored] = TypeAdapter(_Stored)
@@ -191,9 +228,15 @@ def check_suffix(path: str | Path) -> None:
 
 
 def write(path: str | Path, measured: Result | Results) -> None:
-    """Write rows as .csv or .parquet with the facts in a file beside it, or both as .json; whole or not at all."""
+    """Write rows as .csv or .parquet with the facts in a file beside it, or both as .json; whole or not at all.
+
+    Tables of many rows have a file of their own beside it; in the JSON of several models they are inside.
+    """
     check_suffix(path)
     path = Path(path)
+    if path.suffix == ".json" and isinstance(measured, Result):
+        measured.save(path)
+        return
     if path.suffix == ".csv":
         RESULTS.write(path, measured.rows)
     else:
@@ -204,6 +247,21 @@ def write(path: str | Path, measured: Result | Results) -> None:
                 measured.to_frame().to_parquet(temporary, index=False)
     if path.suffix != ".json":
         write_document(facts_path(path), _facts_document(path, measured))
+        _write_large_tables(path, measured)
+
+
+def _write_large_tables(path: Path, measured: Result | Results) -> None:
+    """Each table that is stored as Parquet, of all models, in a file of its own beside the rows."""
+    several = measured if isinstance(measured, Results) else Results([measured])
+    for name, table in TABLES.items():
+        chunks = [chunk for result in several for chunk in result.further.get(name, [])]
+        if chunks and isinstance(table, ColumnTable):
+            table.write(table_path(path, name), chunks)
+
+
+def table_path(path: str | Path, name: str) -> Path:
+    """The file of a large table that belongs to a measurement: `1.classes.parquet` beside `1.json`."""
+    return Path(path).with_suffix(f".{TABLES[name].file}")
 
 
 def facts_path(path: str | Path) -> Path:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, final
 
 from collapselab.errors import ConfigError
 from collapselab.records.facts import OptionFacts
+from collapselab.records.outcomes import parsed_outcomes
 
 if TYPE_CHECKING:
     import torch
@@ -45,6 +46,12 @@ class Options:
     """The first positions of every block, which are not samples at layers below the last."""
     push: str | None = None
     """How far features are moved toward expected class means, as in -0.3,0.3; `default` for seven from -0.3 to 0.3."""
+    classes: bool = False
+    """Whether the table `classes` is made: a row for each class."""
+    outcomes: str | None = None
+    """Names of outcomes with commas between, or `all`."""
+    on: str | None = None
+    """Further corpora for `loss_on:NAME`, as NAME=HASH with commas between."""
 
     def __post_init__(self) -> None:
         if self.layers not in ("last", "all"):
@@ -62,6 +69,7 @@ class Options:
             raise ConfigError("bootstrap is 1; an interval needs at least 2 resamples, a good one 200 or more.")
         if self.push is not None:
             object.__setattr__(self, "push", ",".join(f"{alpha:g}" for alpha in _parsed_push(self.push)))
+        object.__setattr__(self, "outcomes", parsed_outcomes(self.outcomes))
         if self.shard_classes and self.push is not None:
             raise ConfigError("push and shard_classes do not go together: every process needs all class means.")
         if self.shard_classes and self.bootstrap:
@@ -84,6 +92,10 @@ class Options:
         facts.pop("skip_positions", None)
         skipped = {"skip_positions": self.skip_positions} if self.layers == "all" and self.skip_positions else {}
         return facts | skipped
+
+    def asks(self, outcome: str) -> bool:
+        """Whether an outcome is to be computed."""
+        return self.outcomes is not None and outcome in self.outcomes.split(",")
 
     @property
     def alphas(self) -> tuple[float, ...]:

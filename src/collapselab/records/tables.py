@@ -1,6 +1,7 @@
 """The tables of a folder, by name: `runs.csv`, `results.csv`, and further ones that measurements fill.
 
-A table is one entry of `TABLES` and the code that fills it. From then on it is collected by suites, written, hashed,
+A table is one entry of `TABLES` and the code that fills it: a `Table` of rows as CSV or, where rows are many, a
+`ColumnTable` as Parquet. From then on it is collected by suites, written, hashed,
 read, checked and documented like the others.
 
 Beside them `tables.json` holds the sha256 of each and of the records that they were made from, so that a table which
@@ -12,17 +13,15 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, final, get_args, get_type_hints
+from typing import Annotated, Any, Literal, TypedDict, final, get_args, get_type_hints
 
 from pydantic import JsonValue
 
 from collapselab.disk import read_document, sha256, write_document
 from collapselab.errors import DamagedError
+from collapselab.records.column_table import ColumnTable
 from collapselab.records.csv_file import read_bytes, shown, write_bytes
 from collapselab.records.table import Column, Kind, Table, check_cell
-
-if TYPE_CHECKING:
-    pass
 
 HASHES = "tables.json"
 FORMAT = 1
@@ -129,6 +128,33 @@ class PushRow:
     ]
 
 
+class ClassRow(TypedDict):
+    """One class of a layer: the columns of `classes.parquet`. What does not exist is missing."""
+
+    run: Annotated[str, Column(Kind.NAME, "name of the run, or of the model")]
+    checkpoint: Annotated[str, Column(Kind.NAME, "its name")]
+    split: Annotated[str, Column(Kind.NAME, "where count, mean and variance come from: `train` or `validation`")]
+    layer: Annotated[str, Column(Kind.NAME, "`last`, or the number of the block")]
+    token: Annotated[int, Column(Kind.COUNT, "id of the class: the next token")]
+    text: Annotated[str | None, Column(Kind.TEXT, "its text; missing where it has none")]
+    kind: Annotated[str, Column(Kind.NAME, "[kind](tokens.md#kinds-of-tokens) of the token")]
+    count: Annotated[int, Column(Kind.COUNT, "samples of the class in the split")]
+    norm: Annotated[float | None, Column(Kind.AMOUNT, "‖m_c‖, from the centre of all class means to its own")]
+    variance: Annotated[float | None, Column(Kind.AMOUNT, "σ_c², mean squared distance from the class mean")]
+    cdnv: Annotated[float | None, Column(Kind.AMOUNT, "mean of the `cdnv` terms of its pairs with all other classes")]
+    cosine: Annotated[float | None, Column(Kind.NUMBER, "mean cosine with all other classes")]
+    nearest: Annotated[int | None, Column(Kind.COUNT, "id of the class with the nearest mean")]
+    distance: Annotated[float | None, Column(Kind.AMOUNT, "to that mean")]
+    duality_cos: Annotated[float | None, Column(Kind.NUMBER, "cos(w_c, m_c), of output row and centred mean")]
+    head_norm: Annotated[float | None, Column(Kind.AMOUNT, "‖w_c‖, of the output row")]
+    samples: Annotated[int, Column(Kind.COUNT, "validation tokens of the class, which the next three are about")]
+    agreement: Annotated[
+        float | None, Column(Kind.AMOUNT, "share where output layer and nearest centre choose alike (NC4)")
+    ]
+    accuracy: Annotated[float | None, Column(Kind.AMOUNT, "share where the output layer is right (NC4)")]
+    loss: Annotated[float | None, Column(Kind.AMOUNT, "mean cross-entropy in nats; with the last layer only")]
+
+
 def columns_of(row: type) -> dict[str, Column]:
     """The columns of a table whose rows are a dataclass or TypedDict with `Annotated[type, Column(…)]` fields."""
     return {name: get_args(hint)[1] for name, hint in get_type_hints(row, include_extras=True).items()}
@@ -171,7 +197,13 @@ PUSH: Table[PushRow] = Table(
     key=("run", "checkpoint", "head", "alpha"),
     row=PushRow,
 )
-TABLES: dict[str, Table[Any]] = {table.name: table for table in (RUNS, RESULTS, PUSH)}
+CLASSES = ColumnTable(
+    name="classes",
+    about="With `--classes`, one row for each class of a split and layer, as Parquet.",
+    columns=columns_of(ClassRow),
+    key=("run", "checkpoint", "split", "layer", "token"),
+)
+TABLES: dict[str, Table[Any] | ColumnTable] = {table.name: table for table in (RUNS, RESULTS, PUSH, CLASSES)}
 """Every table, by its name, in the order in which they are read."""
 
 RUN_COLUMNS, RESULT_COLUMNS = tuple(RUNS.columns), tuple(RESULTS.columns)

@@ -189,12 +189,12 @@ def _data(shown: Contents) -> dict[str, object]:
 
 
 def saved_tables(shown: Contents) -> dict[str, bytes]:
-    """Every table of the folder as it was read, by the name it has there."""
+    """Every CSV table of the folder as it was read, by the name it has there; those of many rows stay on disk."""
     saved: dict[str, bytes] = {}
     for story, prefix in ((shown.story, ""), (shown.beside, "beside-")):
         if story is not None:
             contents = story.tables.contents | (story.analysis.contents() if story.analysis else {})
-            saved |= {prefix + name: content for name, content in contents.items()}
+            saved |= {prefix + name: content for name, content in contents.items() if name.endswith(".csv")}
     return saved
 
 

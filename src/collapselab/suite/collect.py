@@ -20,7 +20,7 @@ from collapselab.records.suite import CorpusOfRun
 from collapselab.records.tables import RUNS, Row, RowsByTable, Run, hashed_files, write_tables
 from collapselab.suite.folder import Failure, SuiteFolder
 
-RECORDS = ("*/run.json", "*/checkpoints/*/training.json", "*/measure/*.json", "failed/*.json")
+RECORDS = ("*/run.json", "*/checkpoints/*/training.json", "*/measure/*.json", "*/measure/*.parquet", "failed/*.json")
 """What the tables are made from."""
 NOT_COLUMNS = ("checkpoints", "epochs", "family", "width", "depth", "weight_decay", "lr", "seed")
 """Settings that get no column of their own: every table has one, or they decide only which checkpoints are kept."""
@@ -160,7 +160,11 @@ def _measured_rows(path: Path, run: str, checkpoint: str, record: RunRecord, tab
     if why := result.outdated():
         tables.refused.append(f"{path}: {why}. Its rows are left out; `suite run` measures again.")
         return {}
-    return result.tables
+    try:
+        return result.loaded_tables()
+    except DamagedError as error:
+        tables.refused.append(f"{error} Its rows are refused.")
+        return {}
 
 
 def _add_failure(rows: list[Run], failure: Failure, tables: SuiteTables) -> None:

@@ -1,0 +1,177 @@
+"""`collapselab tokens`: which tokens have collapsed, and which not."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from collapselab.cli.options import JsonOption, panel
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from collapselab.analysis.tokens import TokenTable
+    from collapselab.records.find_results import StoredResult
+
+Tables = dict[str, "pd.DataFrame"]
+"""What is shown, by its title."""
+
+COLUMNS = ("count", "cdnv", "duality_cos", "agreement", "loss")
+"""Numbers that a table shows, the one that it is sorted by among them."""
+LONGEST = 20
+"""Characters of a token that a table shows."""
+
+which_option = panel("Which classes")
+
+
+def tokens(
+    result: Annotated[
+        str,
+        typer.Argument(
+            metavar="RESULT",
+            help="What was measured with `--classes`: the `.json` of `measure --out`, a run, a checkpoint or a model.",
+        ),
+    ],
+    sort: Annotated[
+        str, typer.Option(metavar="METRIC", help="A number of each class, as in `cdnv` or `loss`.")
+    ] = "cdnv",
+    top: Annotated[int, typer.Option(help="Tokens at each end of the order.", min=1, max=10_000)] = 10,
+    match: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="Only tokens in which this is found, as in `'^ [A-Z]'`.")
+    ] = None,
+    like: Annotated[
+        str | None, typer.Option(metavar="TOKEN", help='The classes nearest to this one, as in `" Lily"`; or `#ID`.')
+    ] = None,
+    bins: Annotated[
+        int | None, typer.Option(metavar="N", help="Medians over N ranges of how often tokens occur.")
+    ] = None,
+    compare: Annotated[
+        str | None,
+        typer.Option(metavar="OTHER", help="Another RESULT of the same vocabulary: what moved most from RESULT to it."),
+    ] = None,
+    layer: Annotated[str, which_option(help="`last`, or the number of a block.")] = "last",
+    split: Annotated[Literal["train", "validation"], which_option(help="Where class means come from.")] = "train",
+    min_count: Annotated[int, which_option(help="Leave out classes with fewer samples.", min=1)] = 10,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which tokens have collapsed, and which have not.
+
+    `collapselab measure MODEL --corpus DIR --classes --out r.json`, and then `collapselab tokens r.json`
+
+    Names: `collapselab tokens r.json --match '^ [A-Z]' --top 20`, and one: `collapselab tokens r.json --like " Lily"`
+
+    From initialisation to the end: `collapselab tokens runs/a/checkpoints/0 --compare runs/a/checkpoints/1`
+    """
+    from collapselab.analysis import tokens as classes
+
+    stored = _one_result(result)
+    table = classes.token_table(stored.result, split=split, layer=layer, min_count=min_count)
+    metric = table.metric(sort)
+    notes = [f"{table.left_out:,} classes with fewer than {min_count} samples are left out."] if table.left_out else []
+    if like is not None:
+        shown = _nearest(stored, table, like, top, notes, split=split, layer=layer)
+    elif bins is not None:
+        medians = classes.bins(classes.matching(table, match), bins)
+        shown = {
+            "medians by count": medians[["low", "high", *dict.fromkeys(("classes", metric, *COLUMNS[1:], "norm"))]]
+        }
+    elif compare is not None:
+        other = classes.token_table(_one_result(compare).result, split=split, layer=layer, min_count=min_count)
+        shown = _moved(table, other, metric, match, top, notes)
+    else:
+        columns = ["text", "kind", *dict.fromkeys((metric, *COLUMNS)), "nearest_text"]
+        low, high = classes.ends(classes.matching(table, match), metric, top)
+        shown = {f"smallest {metric}": low[columns], f"largest {metric}": high[columns]}
+    if as_json:
+        lists = {title: json.loads(frame.to_json(orient="records")) for title, frame in shown.items()}
+        print(json.dumps({"model": table.name, "tables": lists, "notes": notes}, ensure_ascii=True))
+        return
+    console = Console()
+    console.print(Text(f"{safe(table.name, quotes=False)}: {classes.SORTABLE[metric]}", style="bold"))
+    for title, frame in shown.items():
+        console.print(_drawn(title, frame, metric))
+    for note in notes:
+        console.print(Text(note, style="dim"))
+
+
+def _nearest(
+    stored: "StoredResult", table: "TokenTable", text: str, top: int, notes: list[str], *, split: str, layer: str
+) -> Tables:
+    from collapselab.analysis import tokens as classes
+
+    token = classes.find_token(table, text)
+    moments = classes.stored_moments(stored, split=split, layer=layer)
+    if moments is None:
+        notes.append("Class means are not stored here: only neighbours that the table itself knows are shown.")
+    own, kind = (str(table.frame.loc[token, name]) for name in ("text", "kind"))
+    near = classes.neighbours(table, token, top=top, moments=moments)
+    columns = ["text", "kind", "count", "distance", "cosine", "same_kind", "cdnv"]
+    return {f"nearest to {safe(own)} ({kind})": near[columns]}
+
+
+def _moved(
+    table: "TokenTable", other: "TokenTable", metric: str, match: str | None, top: int, notes: list[str]
+) -> Tables:
+    from collapselab.analysis import tokens as classes
+
+    other.metric(metric)
+    moved = classes.compared(table, other, metric)
+    matched = classes.matching(table, match).index
+    moved = moved[moved.index.isin(matched)]
+    unit = "difference" if metric in classes.SIGNED else "log of the ratio"
+    notes.append(f"change: {unit}; median {moved['change'].median():.3g} over {len(moved):,} classes.")
+    columns = ["text", "kind", "count", "before", "after", "change"]
+    return {f"{metric}: {table.name} → {other.name}": moved.head(top)[columns]}
+
+
+def safe(text: object, *, quotes: bool = True) -> str:
+    """A token as a terminal can show it: every sign that is not printable is escaped, and a long one is cut."""
+    whole = repr(str(text))
+    whole = whole if len(whole) <= LONGEST or not quotes else f"{whole[: LONGEST - 1]}…"
+    return whole if quotes else whole[1:-1]
+
+
+def _one_result(path: str) -> "StoredResult":
+    """The measurement of that name that has classes; of a run the last checkpoint that has."""
+    from collapselab.errors import ConfigError
+    from collapselab.records.find_results import find_results
+
+    found = find_results(Path(path))
+    runs = list(dict.fromkeys(stored.result.facts["run"] for stored in found))
+    if len(runs) > 1:
+        some = ", ".join(runs[:4]) + (f" and {len(runs) - 4:,} more" if len(runs) > 4 else "")
+        raise ConfigError(f"{path}: measurements of {len(runs):,} models ({some}). Name one of them.")
+    with_classes = [stored for stored in found if "classes" in stored.result.tables]
+    return (with_classes or found)[-1]
+
+
+def _drawn(title: str, frame: "pd.DataFrame", metric: str) -> Table:
+    table = Table(title=Text(title), title_justify="left", title_style="bold cyan", box=None, header_style="bold")
+    names = {"text": "token", "nearest_text": "nearest", "same_kind": "same kind"}
+    for name in frame.columns:
+        is_text = name in ("text", "kind", "nearest_text", "same_kind")
+        style = "bold" if name == "text" else "green" if name == metric else ""
+        table.add_column(names.get(name, name), justify="left" if is_text else "right", style=style, no_wrap=is_text)
+    for row in frame.itertuples(index=False):
+        table.add_row(*(Text(_cell(name, value)) for name, value in zip(frame.columns, row, strict=True)))
+    if frame.empty:
+        table.add_row(Text("none"))
+    return table
+
+
+def _cell(name: str, value: Any) -> str:
+    import pandas as pd
+
+    if name in ("text", "nearest_text"):
+        return safe(value) if value else "–"
+    if name == "same_kind":
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if pd.isna(value):
+        return "–"
+    return f"{int(value):,}" if float(value).is_integer() and name not in ("agreement", "loss") else f"{value:.4g}"

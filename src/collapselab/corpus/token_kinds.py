@@ -1,0 +1,66 @@
+"""Every token of a vocabulary as text, with the space before it, and its kind.
+
+A tokenizer writes the space before a word into the word's token, and some decoders drop it where a text begins. Here it
+is always part of the text: " Lily" begins a word, "ily" continues one.
+"""
+
+import unicodedata
+from typing import NamedTuple
+
+from collapselab.corpus.blocks import Corpus
+
+KINDS = {
+    "word start": "letters after a space: a word, or how one begins",
+    "continuation": "letters without a space before them: the rest of a word, or a word at the head of a text",
+    "digit": "digits, with or without a space before them",
+    "punctuation": "punctuation and symbols alone",
+    "whitespace": "spaces, tabs and line breaks alone",
+    "special": "a mark of the tokenizer, such as the end of a text",
+    "byte": "part of a character that has several bytes",
+    "other": "all else: mixtures, empty tokens, and rows of the output layer that no token has",
+}
+"""Each kind of token in plain words."""
+
+SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
+"""How SentencePiece writes the space before a word (▁); its decoders drop it at the head of a text."""
+
+IN_WORDS = "'’-"
+"""Signs that may be inside a word."""
+
+
+class TokenKind(NamedTuple):
+    """A token as text, and what it is."""
+
+    text: str
+    kind: str
+
+
+def token_kinds(corpus: Corpus, classes: int | None = None) -> list[TokenKind]:
+    """Every token of the corpus's tokenizer; with `classes`, of an output layer with that many rows."""
+    backend = corpus.tokenizer().backend_tokenizer
+    special = {token for token, added in backend.get_added_tokens_decoder().items() if added.special}
+    tokens = [[token] for token in range(corpus.vocabulary)]
+    texts: list[str] = backend.decode_batch(tokens, skip_special_tokens=False)
+    named = []
+    for token, text in enumerate(texts):
+        piece = backend.id_to_token(token) or ""
+        whole = f" {text}" if piece.startswith(SPACE) and not text.startswith(" ") else text
+        named.append(TokenKind(whole, "special" if token in special else kind_of_text(whole)))
+    rows = corpus.vocabulary if classes is None else classes
+    return (named + [TokenKind("", "other")] * (rows - len(named)))[:rows]
+
+
+def kind_of_text(text: str) -> str:
+    """The kind of a token that is no special one, by its text."""
+    if "\N{REPLACEMENT CHARACTER}" in text:
+        return "byte"
+    bare = text.strip()
+    if not bare:
+        return "whitespace" if text else "other"
+    if bare.isnumeric():
+        return "digit"
+    if all(unicodedata.category(sign)[0] in "PS" for sign in bare):
+        return "punctuation"
+    if all(unicodedata.category(sign)[0] in "LM" or sign in IN_WORDS for sign in bare):
+        return "word start" if text[0].isspace() else "continuation"
+    return "other"

@@ -1,0 +1,73 @@
+"""The temperature of the least cross-entropy on training tokens, and Newton's method for scales of scores.
+
+Guo, Pleiss, Sun & Weinberger (2017), arXiv:1706.04599. The cross-entropy of softmax(s z) is convex in the scale
+s = 1/T, with first and second derivative E[E_p z - z_y] and E[Var_p z].
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from collapselab.measurement.plan import MeasurePlan
+from collapselab.models.scores import LogitSpace, common_dtype, in_chunks, in_dtype, mask_inputs
+from collapselab.models.taps import OutputLayer, features
+
+FITTED_TOKENS = 4096
+"""Training tokens, at least, that a scale is fitted to: whole blocks, the first of the sample."""
+
+MOST_STEPS, LARGEST_STEP, PRECISION = 30, 4.0, 1e-6
+"""Of Newton's method: at most a factor of 4 at once, until the relative change is this small."""
+
+
+@torch.no_grad()
+def fitted_scale(plan: MeasurePlan) -> float:
+    """One over the temperature, fitted in the first process and the same in all."""
+    if not plan.processes.first:
+        return plan.processes.broadcast(0.0)
+    x, labels = _training_tokens(plan)
+    head = in_dtype(plan.model.head, common_dtype(x, plan.model.head.weight))
+    return plan.processes.broadcast(fit_scale(lambda scale: _derivatives(head, x, labels, scale), 1.0))
+
+
+def fit_scale(derivatives: Callable[[float], tuple[float, float]], start: float) -> float:
+    """The scale at which a function, convex in it, is least: by its first and second derivative, from `start` on."""
+    scale = start
+    for _ in range(MOST_STEPS):
+        slope, curvature = derivatives(scale)
+        step = scale - slope / curvature if curvature > 0 else (math.inf if slope < 0 else 0.0)
+        before, scale = scale, min(max(step, scale / LARGEST_STEP), scale * LARGEST_STEP)
+        if abs(scale - before) <= PRECISION * scale or not 1e-9 * start < scale < 1e9 * start:
+            break
+    return scale
+
+
+def _derivatives(head: OutputLayer, x: Tensor, labels: Tensor, scale: float) -> tuple[float, float]:
+    slope = curvature = 0.0
+    for rows, scores in in_chunks(head, x, None, LogitSpace()):
+        scores -= scores.gather(1, labels[rows][:, None])  # differences keep more digits
+        chances = (scale * scores).softmax(1)
+        mean = (chances * scores).sum(1, keepdim=True)
+        slope += float(mean.double().sum())
+        curvature += float((chances * (scores - mean).square_()).double().sum())
+    return slope / len(x), curvature / len(x)
+
+
+def _training_tokens(plan: MeasurePlan) -> tuple[Tensor, Tensor]:
+    """Features and next tokens of the first blocks of the training sample."""
+    model, sample = plan.model, plan.splits["train"].samples.last
+    parts: list[Tensor] = []
+    labels: list[Tensor] = []
+    start = 0
+    while start < len(sample) and sum(map(len, labels)) < FITTED_TOKENS:
+        read = sample.read(start, start + plan.batch)
+        mask = mask_inputs(model.model, read.attention, model.device)
+        states = features(model.model, read.ids.to(model.device), **mask)[:, sample.first : -1]
+        next_tokens = read.labels[:, sample.first :].reshape(-1)
+        used = (next_tokens >= 0).nonzero().squeeze(1)
+        flat = states.reshape(-1, states.shape[-1])[used.to(model.device)]
+        parts.append(flat.to(common_dtype(flat, model.head.weight)))
+        labels.append(next_tokens[used].to(model.device))
+        start += plan.batch
+    return torch.cat(parts), torch.cat(labels)

@@ -1,0 +1,93 @@
+"""Finished measurements, wherever they are: a file, a run, a checkpoint, a suite, or a model in the user's cache."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from collapselab.disk import disk_errors, user_cache
+from collapselab.errors import DamagedError, RunError
+from collapselab.records.measurement import Result, Results
+from collapselab.records.run import Checkpoint, RunFolder, checkpoint_at
+
+FINISHED = "finished"
+"""The folder of finished results inside the folder of the measurements of other models."""
+
+
+@final
+@dataclass(frozen=True)
+class StoredResult:
+    """A measurement, and the file that it is in."""
+
+    result: Result
+    path: Path
+
+    @property
+    def moments(self) -> Path | None:
+        """The file of the class moments of its last layer, if it is there."""
+        beside = self.path.with_suffix(".safetensors")
+        return beside if beside.is_file() else None
+
+
+def load_results(path: str | Path, *, cache: str | Path | None = None) -> Results:
+    """The finished measurements of a file that `measure` wrote, or of a folder of a run, checkpoint, suite or model.
+
+    Those of models that are no runs are in the folder `cache`, the `state` that they were measured with; by default
+    the one that the command line uses.
+    """
+    return Results([stored.result for stored in find_results(path, cache=cache)])
+
+
+def find_results(path: str | Path, *, cache: str | Path | None = None) -> list[StoredResult]:
+    """As `load_results`, with the files; RunError if there is none."""
+    path = Path(path)
+    if path.is_file():
+        return _in_file(path)
+    found = [StoredResult(Result.load(file), file) for file in _files_of(path)]
+    if not found:
+        found = _in_cache(path, Path(cache) if cache else user_cache("measure"))
+    if not found:
+        what = "nothing that was measured" if path.exists() else "no such file or folder, nor a model that was measured"
+        raise RunError(f"{path}: {what}. Measure it: collapselab measure {path} --corpus DIR --classes")
+    return found
+
+
+def _in_file(path: Path) -> list[StoredResult]:
+    if path.suffix != ".json":
+        raise RunError(f"{path}: not a measurement; a .json file that `collapselab measure --out` wrote is needed.")
+    with disk_errors(path, reading=True):
+        try:
+            document = json.loads(path.read_text("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise DamagedError(f"{path}: not a measurement; it is not JSON. Measure again.") from error
+    if not (isinstance(document, dict) and isinstance(document.get("results"), list)):
+        return [StoredResult(Result.load(path), path)]
+    parts = [part for part in document["results"] if isinstance(part, dict)]
+    return [StoredResult(Result.of_document(part, path), path) for part in parts]
+
+
+def _files_of(path: Path) -> list[Path]:
+    """The measurements of a run, a checkpoint or all runs of a suite."""
+    if (path / "run.json").is_file():
+        checkpoints = RunFolder(path).checkpoints()
+    elif (checkpoint := checkpoint_at(path)) is not None:
+        checkpoints = [checkpoint]
+    else:
+        runs = sorted(record.parent for record in path.glob("*/run.json")) if path.is_dir() else []
+        checkpoints = [one for run in runs for one in RunFolder(run).checkpoints()]
+    return [one.measurement for one in checkpoints if isinstance(one, Checkpoint) and one.measurement.is_file()]
+
+
+def _in_cache(path: Path, cache: Path) -> list[StoredResult]:
+    """The measurements of a model of this name or in this folder, the latest last."""
+    files = sorted((cache / FINISHED).glob("*.json"), key=lambda file: file.stat().st_mtime)
+    found = []
+    for file in files:
+        try:
+            result = Result.load(file)
+        except DamagedError:
+            continue
+        name = result.facts["model"]
+        if name == str(path) or (path.exists() and Path(name).exists() and Path(name).samefile(path)):
+            found.append(StoredResult(result, file))
+    return found

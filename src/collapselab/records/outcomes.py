@@ -1,0 +1,55 @@
+"""Outcomes: what a metric can be related to beside the validation loss, by name, each with its direction.
+
+`measure --outcomes` computes them; suites make them columns of `runs.csv`; `analyze --outcome` takes each of them.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import final
+
+from collapselab.errors import ConfigError, did_you_mean
+
+ON = "loss_on:"
+"""What the names of losses on further corpora begin with."""
+
+
+@final
+@dataclass(frozen=True)
+class Outcome:
+    """One outcome: whether a good model has a low (-1) or a high (1) one, and what it is."""
+
+    better: int
+    meaning: str
+
+
+OUTCOMES: dict[str, Outcome] = {
+    "macro_loss": Outcome(-1, "mean over classes of their validation loss: every class counts alike"),
+    "rare_loss": Outcome(-1, "loss on validation tokens of the rarer half of classes, by their training counts"),
+    "gap": Outcome(-1, "validation loss minus the loss on the training sample"),
+    "ece": Outcome(-1, "expected calibration error on validation, in 15 bins of equal mass"),
+    "loss_after_temperature": Outcome(-1, "validation loss with logits over a temperature fitted to training tokens"),
+    "corruption_slope": Outcome(-1, "rise of the validation loss with the share of inputs that are replaced"),
+}
+"""Every outcome that a measurement computes by name; those on further corpora are `loss_on:NAME`."""
+
+
+def direction(name: str) -> int | None:
+    """-1 where a good model has a low one, 1 where it has a high one; None for a name that is no outcome."""
+    if name.startswith(ON):
+        return -1
+    return OUTCOMES[name].better if name in OUTCOMES else None
+
+
+def parsed_outcomes(asked: str | Iterable[str] | None) -> str | None:
+    """Outcomes in the form that options have: names in their order with commas between; `all` for every one."""
+    if asked is None:
+        return None
+    names = [name.strip() for name in (asked.split(",") if isinstance(asked, str) else asked)]
+    if names == ["all"]:
+        return ",".join(OUTCOMES)
+    for name in names:
+        if name not in OUTCOMES:
+            further = "Losses on further corpora come by --on DIR. " if name.startswith(ON) else ""
+            hint = did_you_mean(name, OUTCOMES, otherwise=f"It is all, or some of {', '.join(OUTCOMES)}.")
+            raise ConfigError(f"outcomes: {name[:60]!r} is not one. {further}{hint}")
+    return ",".join(name for name in OUTCOMES if name in names) or None

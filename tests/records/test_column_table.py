@@ -1,0 +1,110 @@
+"""A table that is stored as Parquet: what it holds comes back, and what it must not hold is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from collapselab.errors import DamagedError, RunError
+from collapselab.records.column_table import ColumnTable, StoredChunk
+from collapselab.records.table import Column, Kind
+from collapselab.records.tables import CLASSES, HASHES, TABLES, read_tables, write_tables
+from records.test_tables import ROW, RUN
+
+TABLE = ColumnTable(
+    name="pets",
+    about="One row for each pet.",
+    columns={
+        "name": Column(Kind.NAME, "of the pet"),
+        "text": Column(Kind.TEXT, "what it says"),
+        "legs": Column(Kind.COUNT, "how many"),
+        "height": Column(Kind.AMOUNT, "in metres"),
+        "mood": Column(Kind.NUMBER, "from bad to good"),
+    },
+    key=("name",),
+)
+PETS: dict[str, list[Any]] = {
+    "name": ["a", "b"], "text": ["wu,f\n", None], "legs": [4, None], "height": [0.5, float("nan")], "mood": [-1.0, 0.25],
+}  # fmt: skip
+
+
+def test_rows_come_back_from_disk_and_chunks_add_up(tmp_path: Path) -> None:
+    first, second = TABLE.chunk(PETS), TABLE.chunk(PETS | {"name": ["c", "d"]})
+    digest = TABLE.write(tmp_path / "pets.parquet", [first, second])
+    (whole,) = TABLE.read(tmp_path / "pets.parquet")
+    assert whole.equals(pa.concat_tables([first, second]))
+    assert StoredChunk(TABLE, tmp_path / "pets.parquet", digest).read().equals(whole)
+    frame = TABLE.frame([first, second])
+    assert list(frame["name"]) == ["a", "b", "c", "d"]
+    assert frame["height"].isna().tolist() == [False, True] * 2
+    assert str(frame["legs"].dtype) == "Int64"
+    assert TABLE.content([first, second], "x") == TABLE.content([whole], "x"), "the same rows have the same bytes"
+    assert len(TABLE.frame([])) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"name": ["a", "a"]}, "two rows for a"),
+        ({"name": ["a", None]}, "name is empty in 1 rows"),
+        ({"text": ["", None]}, "text is empty text"),
+        ({"legs": [-1, None]}, "legs is -1, below 0"),
+        ({"height": [-0.5, 0.5]}, "height is -0.5, below 0"),
+        ({"mood": [float("inf"), 0.0]}, "mood is not a finite number"),
+    ],
+)
+def test_what_a_column_cannot_hold_is_refused(change: dict[str, Any], why: str) -> None:
+    with pytest.raises((ValueError, RunError), match=why):
+        TABLE.content([TABLE.chunk(PETS | change)], "pets")
+
+
+def test_files_of_another_kind_are_refused_by_column(tmp_path: Path) -> None:
+    path = tmp_path / "pets.parquet"
+    path.write_bytes(b"PAR1 nonsense")
+    with pytest.raises(RunError, match="pets.parquet: not a Parquet file"):
+        TABLE.read(path)
+    whole = TABLE.chunk(PETS)
+    pq.write_table(whole.rename_columns(["name", "txt", "legs", "height", "mood"]), path)
+    with pytest.raises(RunError, match="no column 'text'. The nearest is 'txt'"):
+        TABLE.read(path)
+    pq.write_table(whole.append_column("more", pa.array([1, 2])), path)
+    with pytest.raises(RunError, match="'more' is not a column"):
+        TABLE.read(path)
+    pq.write_table(whole.set_column(2, "legs", pa.array(["4", "2"])), path)
+    with pytest.raises(RunError, match="column legs is string; int64"):
+        TABLE.read(path)
+
+
+def test_a_stored_chunk_that_is_gone_or_another_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "pets.parquet"
+    chunk = StoredChunk(TABLE, path, TABLE.write(path, [TABLE.chunk(PETS)]))
+    TABLE.write(path, [TABLE.chunk(PETS | {"legs": [3, 3]})])
+    with pytest.raises(DamagedError, match="not the table that was written"):
+        chunk.read()
+    path.unlink()
+    with pytest.raises(DamagedError, match="gone"):
+        chunk.read()
+
+
+def test_it_is_written_hashed_and_read_with_the_tables_of_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TABLES, "pets", TABLE)
+    tables = {"runs": [RUN], "results": [ROW], "pets": [TABLE.chunk(PETS)]}
+    write_tables(tmp_path, tables, made_from=[])
+    (read,) = read_tables(tmp_path).tables["pets"]
+    assert read.equals(TABLE.chunk(PETS))
+    assert "pets.parquet" in (tmp_path / HASHES).read_text()
+    TABLE.write(tmp_path / "pets.parquet", [TABLE.chunk(PETS | {"legs": [3, 3]})])
+    with pytest.raises(DamagedError, match=r"pets\.parquet"):
+        read_tables(tmp_path)
+
+
+def test_the_table_of_classes_has_the_columns_of_the_contract() -> None:
+    assert TABLES["classes"] is CLASSES
+    assert ", ".join(CLASSES.columns) == (
+        "run, checkpoint, split, layer, token, text, kind, count, norm, variance, cdnv, cosine, nearest, distance, "
+        "duality_cos, head_norm, samples, agreement, accuracy, loss"
+    )
