@@ -59,12 +59,32 @@ def train_one(place: Path, world: Path) -> None:
     train(settings, corpus_of(world), place / "run", save_minutes=0.0)
 
 
+def train_with_interventions(place: Path, world: Path) -> None:
+    """With penalties that have a table of class means and doses of their own, and a head that has one too."""
+    settings = Settings(
+        width=16, depth=1, lr=3e-3, batch=8, steps=40, seed=4, tied=False, optimizer="coupled-adam",
+        head="class-means", intervene=("within:+0.1", "uniform_means:+0.05", "dual:+0.02:sham@0.2-0.9"),
+    )  # fmt: skip
+    train(settings, corpus_of(world), place / "run", save_minutes=0.0)
+
+
 def measure_one(place: Path, world: Path) -> None:
+    _copy_run(place, world)
+    measure(place / "run", corpus_of(world), layers="all", bins=2, bootstrap=4, tokens=4000, batch=8, quiet=True)
+
+
+def measure_pushed(place: Path, world: Path) -> None:
+    _copy_run(place, world)
+    measure(place / "run", corpus_of(world), push="-0.3,0.3", tokens=4000, batch=8, quiet=True)
+
+
+def _copy_run(place: Path, world: Path) -> None:
+    """The run that is measured, without its measurements."""
     if not (place / "run").exists():
+        shutil.rmtree(place / "partial-copy", ignore_errors=True)
         shutil.copytree(run_of(world), place / "partial-copy")
         shutil.rmtree(place / "partial-copy" / "measure")
         os.replace(place / "partial-copy", place / "run")
-    measure(place / "run", corpus_of(world), layers="all", bins=2, bootstrap=4, tokens=4000, batch=8, quiet=True)
 
 
 def run_suite(place: Path, world: Path) -> None:
@@ -87,7 +107,9 @@ def analyse(place: Path, world: Path) -> None:
 STAGES: dict[str, Callable[[Path, Path], None]] = {
     "corpus build": build,
     "train": train_one,
+    "train with interventions": train_with_interventions,
     "measure": measure_one,
+    "measure --push": measure_pushed,
     "suite run": run_suite,
     "analyze and report": analyse,
 }

@@ -21,7 +21,7 @@ from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
 from collapselab.measurement.measure import measure
 from collapselab.records.measurement import Result
-from collapselab.records.tables import RESULTS, RUNS
+from collapselab.records.tables import PUSH, RESULTS, RUNS
 from collapselab.report.report import report
 from collapselab.suite import run as suites
 from collapselab.suite.collect import collect
@@ -37,7 +37,7 @@ RECIPE = {
     "base": {"depth": 1, "width": 16, "lr": 3e-3, "batch": 8, "steps": 6},
     "grid": {"seed": [0, 1]},
     "checkpoints": [0],
-    "measure": {"tokens": 600, "bins": 2},
+    "measure": {"tokens": 600, "bins": 2, "push": "-0.3,0.3"},
 }
 PERMUTATIONS = 99
 
@@ -78,8 +78,8 @@ def kill_when(work: Callable[[], object], is_time: Callable[[], bool]) -> None:
 
 
 def train_more(world: Path) -> Any:
-    """A run of its own, that saves its state at every step: continued where it stopped; its weights."""
-    settings = Settings(width=16, depth=1, lr=3e-3, batch=8, steps=60, seed=5)
+    """A run of its own with a table of class means, that saves its state at every step: continued; its weights."""
+    settings = Settings(width=16, depth=1, lr=3e-3, batch=8, steps=60, seed=5, intervene=("uniform_means:+0.1",))
     train(settings, corpus_of(world), world / "stopped", save_minutes=0.0)
     return {
         path.name: (path / "model.safetensors").read_bytes()
@@ -129,9 +129,9 @@ def measured(world: Path) -> Any:
     """The rows of a checkpoint that is measured from nothing."""
     run = run_of(world)
     shutil.rmtree(run / "measure")
-    result = measure(run / "checkpoints" / "0", corpus_of(world), tokens=600, bins=2, quiet=True)
+    result = measure(run / "checkpoints" / "0", corpus_of(world), tokens=600, bins=2, push="-0.3,0.3", quiet=True)
     assert isinstance(result, Result)
-    return result.rows
+    return result.rows, result.tables
 
 
 def trained(world: Path) -> Any:
@@ -149,7 +149,8 @@ def collected(world: Path) -> Any:
     tables = collect(folder)
     if tables.refused:
         raise Refused("; ".join(tables.refused))
-    return without_times(world / "suite" / "runs.csv"), RESULTS.read(world / "suite" / "results.csv")
+    suite = world / "suite"
+    return without_times(suite / "runs.csv"), RESULTS.read(suite / "results.csv"), PUSH.read(suite / "push.csv")
 
 
 def status(world: Path) -> Any:

@@ -27,6 +27,12 @@ MOST_WIDTH, MOST_DEPTH, MOST_COUNT = 10**6, 10**4, 10**12
 
 MOST_CHECKPOINTS = 10_000
 
+MOST_SHOWN = 200
+"""Characters of a value in a message."""
+
+MOST_PATH = 4096
+"""The longest path of a file that systems take."""
+
 
 class Settings(BaseModel):
     """What decides the weights of a run, given its corpus."""
@@ -103,6 +109,13 @@ class Settings(BaseModel):
 
         return _known(name, HEADS)
 
+    @field_validator("donor")
+    @classmethod
+    def _is_a_path(cls, path: str | None) -> str | None:
+        if path is not None and not (path.isprintable() and len(path) < MOST_PATH):
+            raise ValueError(f"a path of fewer than {MOST_PATH:,} printable characters is needed")
+        return path
+
     @field_validator("intervene", mode="before")
     @classmethod
     def _known_doses(cls, texts: Any) -> tuple[str, ...]:
@@ -149,14 +162,19 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
 
 
 def _message(error: Any) -> str:
-    name = ".".join(str(part) for part in error["loc"])
+    name = ".".join(str(part)[:MOST_SHOWN] for part in error["loc"])
     if error["type"] == "extra_forbidden":
         near = difflib.get_close_matches(name, Settings.model_fields, n=1)
         return f"{name} is not a setting.{f' Did you mean {near[0]}?' if near else ''}"
     if error["type"] == "missing":
         return f"{name} is missing; it has no default."
     reason = error["msg"].removeprefix("Value error, ")
-    return f"{name}: {error['input']!r} will not do: {reason[0].lower()}{reason[1:]}." if name else reason
+    return f"{name}: {_short(error['input'])} will not do: {reason[0].lower()}{reason[1:]}." if name else reason
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]} … ({len(text):,} characters)"
 
 
 @dataclass(frozen=True)
