@@ -321,6 +321,7 @@ def test_rotary_families_refuse_heads_of_odd_size(family: str, width: int, head_
         (["gpt2"], {}, r"names no model_type"),
         ("llama", {"hidden_size": "wide"}, r"config.json: not a configuration of llama: .*hidden_size"),
         ("gpt2", {"n_head": 0}, r"config.json: gpt2 cannot be built with these sizes"),
+        ("gpt_neo", {"num_heads": -1}, r"gpt_neo cannot be built with these sizes: .*num_attention_heads is -1"),
         ("gpt2", {"n_embd": 0, "n_head": 1, "n_inner": 4}, r"config.json: gpt2 cannot be built with these sizes"),
         ("gpt2", {"n_head": 12}, r"width 32 does not fit its 12 heads. Choose a multiple of 12\.$"),
         ("gemma", {"hidden_size": 3072, "num_attention_heads": 16, "head_dim": 256}, r"width 32 does not fit its 16 heads. Choose a multiple of 48\.$"),

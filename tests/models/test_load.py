@@ -320,6 +320,7 @@ DAMAGE = {
     "a shard that is a git-LFS pointer": (shard_pointer, r"model-00002-of-0000\d.safetensors is a git-LFS pointer"),
     "no heads": (lambda folder: edit(folder / "config.json", num_attention_heads=0), "cannot be loaded: .*(ZeroDivision|num_attention_heads)"),
     "negative sizes": (lambda folder: edit(folder / "config.json", intermediate_size=-4), "cannot be loaded: "),
+    "negative heads": (lambda folder: edit(folder / "config.json", num_attention_heads=-2, num_key_value_heads=-2, head_dim=8), "cannot be loaded: .*num_attention_heads is -2"),
     "far too many layers": (lambda folder: edit(folder / "config.json", num_hidden_layers=10**6), "its configuration asks for 1,000,000 layers, but there are 30 tensors on disk"),
     "far too wide": (lambda folder: edit(folder / "config.json", intermediate_size=10**10), r"its configuration asks for 2,880,000,0\d\d,\d\d\d parameters \(11,520.0 GB in float32\), but the disk holds 2\d,\d\d\d\."),
     "an adapter beside it": (lambda folder: (folder / "adapter_config.json").write_text('{"peft_type": "LORA", "base_model_name_or_path": "a/b"}'), r"an adapter \(LORA\) of a/b beside a whole model. Merge the two"),

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from collapselab.errors import ConfigError, ModelError
 from collapselab.hub import Pretrained
 from collapselab.models.find import ModelSource, check_no_adapter, first_of, place_of, weights_on_disk
+from collapselab.models.sizes import check_counts
 from collapselab.models.weight_files import check_enough
 
 if TYPE_CHECKING:
@@ -182,6 +183,7 @@ def causal_config(source: ModelSource, place: Pretrained, *, trust_code: bool) -
             f"{source.name}: its config.json names the model_type {kind!r}, which transformers does not know."
         )
     config: PreTrainedConfig = AutoConfig.from_pretrained(trust_remote_code=trust_code, **place.arguments)
+    check_counts(config)
     if not (trust_code and "AutoModelForCausalLM" in own_code):
         _check_causal(source, config)
     return config

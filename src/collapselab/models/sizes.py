@@ -15,6 +15,16 @@ if TYPE_CHECKING:
 TRAINING = 3
 """A training step takes a forward pass, and twice that for the gradients of inputs and weights."""
 
+COUNTS = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "vocab_size")
+
+
+def check_counts(config: "PreTrainedConfig") -> None:
+    """ValueError if a size is negative: the library builds some of these models, and they fail when they run."""
+    for name in COUNTS:
+        size = getattr(config, name, None)
+        if isinstance(size, int) and size < 0:
+            raise ValueError(f"{name} is {size:,}; a size is at least 1.")
+
 
 @final
 @dataclass(frozen=True)
