@@ -74,11 +74,11 @@ def _moment_lines(fast: dict[str, float], slow: dict[str, float]) -> list[Line]:
             ours=shown(ours),
             baseline=shown(slow["float32"]),
         ),
-        at_most("moments: × one float64 index_add_", ours / limit, 4, ours=shown(ours), limit=shown(limit)),
+        at_most("moments: × one float64 index_add_", ours / limit, 3, ours=shown(ours), limit=shown(limit)),
         at_most(
             "moments: × index_add_, float64 features",
             fast["ours, float64"] / limit,
-            4,
+            3,
             ours=shown(fast["ours, float64"]),
             limit=shown(limit),
         ),

@@ -56,8 +56,14 @@ def in_process(shape: str, names: list[str], steps: int) -> dict[str, float]:
     seconds = {}
     for name in names:
         sign = "+" if INTERVENTIONS[name].signs == "both" else ""
-        with _timed_work() as work, _cpu_clock():
-            whole = step_seconds(globals()[shape], first + steps, natural=True, intervene=(f"{name}:{sign}0.1",))
+        with _timed_work() as work:
+            whole = step_seconds(
+                globals()[shape],
+                first + steps,
+                natural=True,
+                clock=time.process_time,
+                intervene=(f"{name}:{sign}0.1",),
+            )
         seconds[f"{name} step"], seconds[f"{name} work"] = (statistics.median(all[first:]) for all in (whole, work))
     return seconds
 
@@ -89,16 +95,6 @@ def _timed_work() -> Iterator[list[float]]:
     finally:
         for name, function in own.items():
             setattr(Objective, name, function)
-
-
-@contextmanager
-def _cpu_clock() -> Iterator[None]:
-    """Let `step_seconds` count the process's own seconds."""
-    wall, time.perf_counter = time.perf_counter, time.process_time
-    try:
-        yield
-    finally:
-        time.perf_counter = wall
 
 
 ALL = {"interventions": interventions}

@@ -4,7 +4,10 @@ The limit is the step's matrix products alone, attention's included, forward and
 shrink with the width, so it rules at small widths.
 """
 
+import statistics
 import time
+from collections.abc import Iterator
+from typing import final
 
 import torch
 
@@ -18,52 +21,64 @@ SHAPES = {
     "2 × 64, 16 heads as in the paper": (Shape(64, 2, 1024, 128, 8), None),
 }
 """Each with the bar of its ratio."""
+WARM_UP = 3
+"""Steps that are not counted."""
 
 
-def laboratory(quick: bool) -> list[Line]:
+def laboratory(quick: bool) -> Iterator[Line]:
     """Steps of ours against their bare products."""
-    lines = []
     for name in list(SHAPES)[:1] if quick else SHAPES:
-        seconds = in_a_process("benchmarks.laboratory", "in_process", name, 40 if quick else 100)
+        seconds = in_a_process("benchmarks.laboratory", "in_process", name, 20 if quick else 60)
         ratio, bar = seconds["ours"] / seconds["products"], SHAPES[name][1]
         times = {"ours": shown(seconds["ours"]), "limit": shown(seconds["products"])}
         what = f"laboratory step, {name}: × its matrix products"
-        lines.append(Line(what, ratio, "×", "–", None, **times) if bar is None else at_most(what, ratio, bar, **times))
-    return lines
+        yield Line(what, ratio, "×", "–", None, **times) if bar is None else at_most(what, ratio, bar, **times)
 
 
 def in_process(name: str, steps: int) -> dict[str, float]:
-    """Median seconds of a step and of its products, in turns of a few steps each, on one thread."""
+    """Median seconds of a step and of its products, one after the other in turns; the process's own, on one thread."""
     torch.set_num_threads(1)
     shape = SHAPES[name][0]
-    ours, products = [], []
-    for _ in range(4):
-        ours += step_seconds(shape, steps // 4 + 3)[3:]
-        products += [product_seconds(shape) for _ in range(steps // 4)]
-    return {"ours": float(torch.tensor(ours).median()), "products": float(torch.tensor(products).median())}
+    products = _Products(shape)
+    ours = step_seconds(shape, steps + WARM_UP, clock=time.process_time, between=products.run)
+    return {
+        "ours": statistics.median(ours[WARM_UP:]),
+        "products": statistics.median(products.seconds[WARM_UP:]),
+    }
 
 
-def product_seconds(shape: Shape) -> float:
-    """Seconds of every matrix product of a step: y = x Wᵀ, g W and gᵀ x of the layers, and six of each attention."""
-    tokens, width = shape.batch * shape.block, shape.width
-    layers = [(width, shape.vocabulary)] + shape.depth * [
-        *4 * [(width, width)], (width, 4 * width), (4 * width, width)
-    ]  # fmt: skip
-    heads = shape.heads
-    inputs = [(torch.randn(tokens, k), torch.randn(n, k)) for k, n in layers]
-    query = torch.randn(shape.batch * heads, shape.block, width // heads)
-    weights = torch.randn(shape.batch * heads, shape.block, shape.block)
-    start = time.perf_counter()
-    for x, weight in inputs:
-        y = x @ weight.T
-        torch.mm(y, weight)
-        torch.mm(y.T, x)
-    for _ in range(shape.depth):
-        for _ in range(2):  # scores and the gradient of the weights; the sum of values, and its three gradients
-            torch.bmm(query, query.transpose(1, 2))
-            torch.bmm(weights, query)
-            torch.bmm(weights.transpose(1, 2), query)
-    return time.perf_counter() - start
+@final
+class _Products:
+    """Every matrix product of a step: y = x Wᵀ, g W and gᵀ x of the layers, and six of each attention.
+
+    All results go to memory that is there already: fresh memory costs as much as the products themselves.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        tokens, width, heads = shape.batch * shape.block, shape.width, shape.heads
+        layers = [(width, shape.vocabulary)] + shape.depth * [
+            *4 * [(width, width)], (width, 4 * width), (4 * width, width)
+        ]  # fmt: skip
+        self.inputs = [(torch.randn(tokens, k), torch.randn(n, k)) for k, n in layers]
+        self.space = torch.empty(tokens * max(shape.vocabulary, 4 * width))
+        self.gradients = [(torch.empty(tokens, k), torch.empty(n, k)) for k, n in layers]
+        self.query = torch.randn(shape.batch * heads, shape.block, width // heads)
+        self.weights = torch.randn(shape.batch * heads, shape.block, shape.block)
+        self.attended, self.scores = torch.empty_like(self.query), torch.empty_like(self.weights)
+        self.depth = shape.depth
+        self.seconds: list[float] = []
+
+    def run(self) -> None:
+        start = time.process_time()
+        for (x, weight), (of_x, of_weight) in zip(self.inputs, self.gradients, strict=True):
+            y = torch.mm(x, weight.T, out=self.space[: len(x) * len(weight)].view(len(x), len(weight)))
+            torch.mm(y, weight, out=of_x)
+            torch.mm(y.T, x, out=of_weight)
+        for _ in range(2 * self.depth):  # scores and the gradient of the weights; the sum of values, and its gradients
+            torch.bmm(self.query, self.query.transpose(1, 2), out=self.scores)
+            torch.bmm(self.weights, self.query, out=self.attended)
+            torch.bmm(self.weights.transpose(1, 2), self.query, out=self.attended)
+        self.seconds.append(time.process_time() - start)
 
 
 ALL = {"laboratory": laboratory}

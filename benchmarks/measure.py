@@ -37,7 +37,7 @@ def collecting(quick: bool) -> list[Line]:
     for name, options, bar in (
         ("moments and counts", Options(null=False), 0.05),
         ("with the null", Options(), None),
-        ("with the null, all layers", Options(layers="all"), 0.15),
+        ("with the null, all layers", Options(layers="all"), 0.12),
     ):
         forward, more = _times(model, sample, options)
         times = {"ours": shown(more), "limit": f"forward {shown(forward)}"}

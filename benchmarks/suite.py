@@ -107,4 +107,4 @@ def _timed() -> Iterator[list[float]]:
         work._train, work._measure = before
 
 
-ALL = {"planning": planning, "suite": overhead}
+ALL = {"planning": planning, "overhead": overhead}

@@ -33,7 +33,13 @@ def at_least(name: str, figure: float, bar: float, unit: str = "×", **details: 
     return Line(name, figure, unit, f"≥ {bar:g} {unit}", figure >= bar, **details)
 
 
-def in_turns(contestants: dict[str, Callable[[], object]], *, turns: int, warm_up: int = 2) -> dict[str, float]:
+def in_turns(
+    contestants: dict[str, Callable[[], object]],
+    *,
+    turns: int,
+    warm_up: int = 2,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, float]:
     """Median seconds of each contestant, all run in turn so that a slow spell hits them alike."""
     for _ in range(warm_up):
         for run in contestants.values():
@@ -41,9 +47,9 @@ def in_turns(contestants: dict[str, Callable[[], object]], *, turns: int, warm_u
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(turns):
         for name, run in contestants.items():
-            start = time.perf_counter()
+            start = clock()
             run()
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(clock() - start)
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 

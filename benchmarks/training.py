@@ -92,19 +92,20 @@ def _memory(name: str, vocabulary: int, bar: float) -> Line:
 
 
 class _Clock(TrainerCallback):
-    """Seconds from the end of one step to the end of the next."""
+    """Seconds from the end of one step to the end of the next, without those of what is run between them."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float], between: Callable[[], object]) -> None:
+        self.clock, self.between = clock, between
         self.seconds: list[float] = []
         self.last = 0.0
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
-        self.last = time.perf_counter()
+        self.last = self.clock()
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        now = time.perf_counter()
-        self.seconds.append(now - self.last)
-        self.last = now
+        self.seconds.append(self.clock() - self.last)
+        self.between()
+        self.last = self.clock()
 
 
 class _Steps(TrainerCallback):
@@ -124,10 +125,19 @@ def _ours(vocabulary: int, steps: int) -> list[float]:
     return step_seconds(Shape(WIDTH, DEPTH, vocabulary, BLOCK, BATCH), steps)
 
 
-def step_seconds(shape: Shape, steps: int, *, natural: bool = False, **more: Any) -> list[float]:
+def step_seconds(
+    shape: Shape,
+    steps: int,
+    *,
+    natural: bool = False,
+    clock: Callable[[], float] = time.perf_counter,
+    between: Callable[[], object] = lambda: None,
+    **more: Any,
+) -> list[float]:
     """Seconds of each step of our trainer on random tokens; `more` are further settings.
 
-    Tokens are uniform, or where `natural` as frequent as in a text: the n-th with a chance of 1/n.
+    Tokens are uniform, or where `natural` as frequent as in a text: the n-th with a chance of 1/n. `between` is run
+    after every step.
     """
     settings = Settings(
         width=shape.width, depth=shape.depth, head_size=shape.head_size, batch=shape.batch, steps=steps, **more
@@ -144,7 +154,7 @@ def step_seconds(shape: Shape, steps: int, *, natural: bool = False, **more: Any
         args = training_arguments(settings, plan, folder=folder, device=device, bf16=False, parts=1, report_to="none")
         trainer = LanguageTrainer(model, split, settings, plan, args)
         trainer.add_callback(_Steps(trainer))
-        return _timed(trainer)
+        return _timed(trainer, clock, between)
 
 
 def _plain(vocabulary: int, steps: int) -> list[float]:
@@ -196,11 +206,15 @@ def _natural_ids(vocabulary: int, block: int) -> Tensor:
     return drawn.view(BLOCKS, block)
 
 
-def _timed(trainer: Trainer) -> list[float]:
-    clock = _Clock()
-    trainer.add_callback(clock)
+def _timed(
+    trainer: Trainer,
+    clock: Callable[[], float] = time.perf_counter,
+    between: Callable[[], object] = lambda: None,
+) -> list[float]:
+    timed = _Clock(clock, between)
+    trainer.add_callback(timed)
     trainer.train()
-    return clock.seconds
+    return timed.seconds
 
 
 ALL = {"training": training}

@@ -4,6 +4,7 @@ The process prints into the log of the run, saves and ends at SIGTERM, and ends 
 gone.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -93,6 +94,7 @@ def work(pipe: Connection, path: str, threads: int, device: str, retry: bool) ->
     import torch
 
     torch.set_num_threads(threads)
+    gc.freeze()  # what is imported stays: the library collects garbage at the start of every run, a third of a second
     folder = SuiteFolder(path)
     threading.Thread(target=_stop_without_parent, args=(os.getppid(),), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -8,6 +8,7 @@ is nothing else to restore.
 import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -56,6 +57,10 @@ class LanguageTrainer(Trainer):
         )
         self._samples = split.samples()
         self._add_up_tied_gradients()
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        with _known_parameters(self.bare):
+            return super().train(*args, **kwargs)
 
     def get_train_dataloader(self) -> Any:
         return self
@@ -169,6 +174,22 @@ class LanguageTrainer(Trainer):
             order = self.split.order(seed=seed, epoch=epoch)
             known[epoch] = _Epoch(order, np.cumsum(self._samples[order]))
         return known[epoch]
+
+
+@contextmanager
+def _known_parameters(model: nn.Module) -> Iterator[None]:
+    """Let the model list its parameters from memory, and change its mode only if it is in another.
+
+    The library goes through all modules three times a step: to set the mode, to clip and to delete gradients. That is
+    a tenth of the step of a small model. No parameter and no submodule's mode changes while a model is trained here.
+    """
+    parameters, change_mode = list(model.parameters()), model.train
+    model.parameters = lambda recurse=True: iter(parameters)  # type: ignore[method-assign,misc]
+    model.train = lambda mode=True: model if model.training == mode else change_mode(mode)  # type: ignore[method-assign,misc]
+    try:
+        yield
+    finally:
+        del model.parameters, model.train
 
 
 class _Epoch(NamedTuple):

@@ -1,0 +1,109 @@
+"""Attention of small heads against its definition, the fused kernel, and finite differences."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from torch.testing import assert_close
+
+from collapselab.models import small_heads
+from collapselab.models.build import build_config, build_model
+from collapselab.models.fused_kernels import FusedSelfAttention
+from collapselab.models.small_heads import causal_attention, suits_small_heads
+
+SHAPES = [(2, 3, 1, 4), (1, 2, 7, 1), (2, 4, 64, 2), (3, 2, 65, 8), (1, 16, 200, 4)]
+
+
+def _inputs(shape: tuple[int, ...], dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    """Query, key and value as a model has them: heads beside each other in the features of a token."""
+    batch, heads, tokens, size = shape
+    generator = torch.Generator().manual_seed(1)
+    return [
+        torch.randn(batch, tokens, heads, size, generator=generator, dtype=dtype).transpose(1, 2).requires_grad_()
+        for _ in range(3)
+    ]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_query_is_the_mean_of_the_values_up_to_it_weighted_by_softmax(shape: tuple[int, ...]) -> None:
+    query, key, value = (one.detach() for one in _inputs(shape))
+    attended = causal_attention(query, key, value)
+    assert attended.shape == shape
+    for batch in range(shape[0]):
+        for head in range(shape[1]):
+            for token in range(shape[2]):
+                scores = [float(query[batch, head, token] @ key[batch, head, one]) for one in range(token + 1)]
+                weights = [math.exp(score - max(scores)) for score in scores]
+                mean = sum(w * value[batch, head, one] for one, w in enumerate(weights)) / sum(weights)
+                assert_close(attended[batch, head, token], mean, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("group", [1, 64 * 65 * 4, 1 << 18])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_values_and_gradients_are_the_fused_kernels(
+    shape: tuple[int, ...], group: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(small_heads, "GROUP", group)
+    ours, kernel = _gradients(causal_attention, shape), _gradients(_kernel, shape)
+    assert len(ours) == 4
+    for one, other in zip(ours, kernel, strict=True):
+        assert_close(one, other, rtol=1e-11, atol=1e-12)
+
+
+def test_gradients_are_those_of_finite_differences() -> None:
+    inputs = [one.detach().contiguous().requires_grad_() for one in _inputs((1, 2, 5, 2))]
+    assert torch.autograd.gradcheck(causal_attention, inputs)
+
+
+def test_a_later_token_changes_nothing_before_it() -> None:
+    query, key, value = (one.detach() for one in _inputs((1, 2, 130, 4), torch.float32))
+    before = causal_attention(query, key, value)
+    key[:, :, 70], value[:, :, 70] = 5.0, math.nan
+    after = causal_attention(query, key, value)
+    assert torch.equal(after[:, :, :64], before[:, :, :64])
+    assert after[:, :, 70:].isnan().all()
+
+
+def test_it_is_for_short_blocks_of_small_heads_in_full_precision() -> None:
+    def suits(tokens: int, size: int, dtype: torch.dtype = torch.float32, *, keys: int | None = None) -> bool:
+        query = torch.zeros(1, 1, tokens, size, dtype=dtype)
+        return suits_small_heads(query, torch.zeros(1, 1, keys or tokens, size, dtype=dtype))
+
+    assert suits(256, 8)
+    assert suits(2, 1, torch.float64)
+    assert not suits(257, 8)
+    assert not suits(256, 16)
+    assert not suits(256, 8, torch.bfloat16)
+    assert not suits(4, 8, keys=9)  # queries that continue a text
+
+
+@pytest.mark.parametrize(("head_size", "used"), [(None, True), (16, False)])
+def test_a_model_uses_it_where_its_heads_are_small(
+    head_size: int | None, used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+
+    def noted(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        calls.append(query.shape[-1])
+        return causal_attention(query, key, value)
+
+    monkeypatch.setattr("collapselab.models.fused_kernels.causal_attention", noted)
+    sizes = {"width": 64, "depth": 2, "vocabulary": 50, "positions": 32}
+    model = build_model(build_config("gpt-neo", **sizes, head_size=head_size), seed=0)
+    assert any(isinstance(module, FusedSelfAttention) for module in model.modules())
+    model(torch.zeros(2, 32, dtype=torch.int64))
+    assert calls == ([4, 4] if used else [])
+
+
+def _gradients(attention: Callable[..., Tensor], shape: tuple[int, ...]) -> list[Tensor]:
+    inputs = _inputs(shape)
+    attended = attention(*inputs)
+    upstream = torch.randn(attended.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    return [attended, *torch.autograd.grad(attended, inputs, upstream)]
+
+
+def _kernel(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    return scaled_dot_product_attention(query, key, value, is_causal=True, scale=1.0)
