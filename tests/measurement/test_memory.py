@@ -48,7 +48,7 @@ def test_force_measures_anyway_and_what_fits_is_measured(
 def test_processes_of_one_machine_share_its_memory(
     model: nn.Module, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "free_host_bytes", lambda: 300_000_000)
+    monkeypatch.setattr(memory, "free_host_bytes", lambda: 150_000_000)
     measure(model, corpus, **OPTIONS)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     with pytest.raises(ConfigError, match="are free"):

@@ -91,8 +91,8 @@ def test_a_model_uses_it_where_its_heads_are_small(
         return causal_attention(query, key, value)
 
     monkeypatch.setattr("collapselab.models.fused_kernels.causal_attention", noted)
-    sizes = {"width": 64, "depth": 2, "vocabulary": 50, "positions": 32}
-    model = build_model(build_config("gpt-neo", **sizes, head_size=head_size), seed=0)
+    config = build_config("gpt-neo", width=64, depth=2, vocabulary=50, positions=32, head_size=head_size)
+    model = build_model(config, seed=0)
     assert any(isinstance(module, FusedSelfAttention) for module in model.modules())
     model(torch.zeros(2, 32, dtype=torch.int64))
     assert calls == ([4, 4] if used else [])

@@ -184,8 +184,8 @@ def _known_parameters(model: nn.Module) -> Iterator[None]:
     a tenth of the step of a small model. No parameter and no submodule's mode changes while a model is trained here.
     """
     parameters, change_mode = list(model.parameters()), model.train
-    model.parameters = lambda recurse=True: iter(parameters)  # type: ignore[method-assign,misc]
-    model.train = lambda mode=True: model if model.training == mode else change_mode(mode)  # type: ignore[method-assign,misc]
+    model.parameters = lambda recurse=True: iter(parameters)  # type: ignore[method-assign]
+    model.train = lambda mode=True: model if model.training == mode else change_mode(mode)  # type: ignore[method-assign]
     try:
         yield
     finally:
