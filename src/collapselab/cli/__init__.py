@@ -19,7 +19,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from collapselab import __version__
-from collapselab.cli import analyze, corpus, demo, measure, report, suite, tokens, train
+from collapselab.cli import analyze, corpus, demo, measure, report, similarity, suite, tokens, train
 from collapselab.cli.options import JsonOption
 from collapselab.errors import Interrupted, UserError
 from collapselab.signals import interruptible
@@ -44,6 +44,7 @@ class InOrder(TyperGroup):
             "sample",
             "measure",
             "tokens",
+            "similarity",
             "suite",
             "import",
             "analyze",
@@ -98,6 +99,7 @@ app.command(rich_help_panel=MODELS)(train.interventions)
 app.command(rich_help_panel=MODELS)(train.sample)
 app.command(rich_help_panel=MODELS)(measure.measure)
 app.command(rich_help_panel=MODELS)(tokens.tokens)
+app.command(rich_help_panel=MODELS)(similarity.similarity)
 app.add_typer(suite.app, name="suite", rich_help_panel=SUITES)
 app.command("import", rich_help_panel=SUITES)(analyze.import_published)
 app.command(rich_help_panel=SUITES)(analyze.analyze)

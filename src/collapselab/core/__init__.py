@@ -14,9 +14,11 @@
     geometry.py   quantities that several metrics share, each computed once
     spectrum.py, frequency.py   metrics of the features' covariance, and of how often a class occurs
     metrics.py    METRICS, the catalogue, and collapse_metrics, which computes it
+    similarity.py CKA of the class means of two moments
     scale.py      lengths and squares of very large and very small numbers
     storage.py    tensors on disk with a checksum
 
 A module imports only from modules above it in this order: scale, vectors, batch, parts, tally, storage, moments,
-decisions, flatness, pair_sums, cloud, sweep, pairs, geometry, spectrum, frequency, metrics.
+decisions, flatness, pair_sums, cloud, sweep, pairs, geometry, spectrum, frequency, metrics; similarity
+after moments.
 """

@@ -14,6 +14,7 @@
                            single tokens, replaced inputs and further corpora say beside the mean loss
     tables.py              FILLERS: further tables that are filled while a model is measured
     half_sample.py         whether values still change with the number of tokens
+    similarity.py          `similarity`: class means of several measurements compared, from their kept moments
     bootstrap.py           intervals from the sums of groups of blocks
     make_result.py         values → rows and facts;  show.py prints them
     resume.py              sums on disk, to continue from;  distributed.py several processes

@@ -1,0 +1,117 @@
+"""`similarity`: how alike the class means of measured checkpoints are, from the moments that measuring them has kept.
+
+No model runs. A name is a run that was measured (all its checkpoints), one checkpoint, or a file of class moments.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from collapselab.core.moments import ClassMoments
+from collapselab.core.similarity import Similarity, class_mean_similarity
+from collapselab.errors import ConfigError, DamagedError, RunError
+from collapselab.records.measurement import Result
+from collapselab.records.run import Checkpoint, RunFolder, checkpoint_at
+
+
+@final
+@dataclass(frozen=True)
+class Similarities:
+    """The similarity of every two of some measurements, by their places in `names`."""
+
+    names: list[str]
+    pairs: dict[tuple[int, int], Similarity]
+
+    def at(self, i: int, j: int) -> Similarity:
+        return self.pairs[min(i, j), max(i, j)]
+
+    def to_json(self) -> str:
+        """One JSON document: the names, and a row for every two of them."""
+        rows = [
+            {"first": self.names[i], "second": self.names[j], "cka": one.value, "classes": one.classes, "why": one.why}
+            for (i, j), one in self.pairs.items()
+        ]
+        return json.dumps({"names": self.names, "pairs": rows}, ensure_ascii=False, allow_nan=False)
+
+
+@final
+@dataclass(frozen=True)
+class _Source:
+    name: str
+    file: Path
+    tokenizer: str | None
+    """Its hash, where the measurement says it."""
+
+
+def similarity(names: Sequence[str | Path], *, min_count: int = 1) -> Similarities:
+    """The CKA of class means for every two of these measurements of one vocabulary.
+
+        found = similarity(["runs/a", "runs/b/checkpoints/1"])
+        found.names, found.at(0, 1).value
+
+    ConfigError where two have different vocabularies or tokenizers: then a class is not the same in both.
+    """
+    if min_count < 1:
+        raise ConfigError(f"min_count is {min_count}; a whole number from 1 on is needed.")
+    sources = [source for name in names for source in _sources(str(name))]
+    if len(sources) < 2:
+        raise ConfigError(
+            f"{len(sources)} measurement; at least 2 are needed to compare. Name another run or checkpoint."
+        )
+    pairs: dict[tuple[int, int], Similarity] = {}
+    for i, source in enumerate(sources):
+        moments = _moments(source)
+        for j in range(i + 1, len(sources)):
+            other = _moments(sources[j])  # two in memory, however many there are
+            _check_same(source, moments, sources[j], other)
+            pairs[i, j] = class_mean_similarity(moments, other, min_count=min_count)
+    return Similarities([source.name for source in sources], pairs)
+
+
+def _check_same(one: _Source, moments: ClassMoments, two: _Source, other: ClassMoments) -> None:
+    if moments.classes != other.classes:
+        raise ConfigError(
+            f"{one.name} has a vocabulary of {moments.classes:,} tokens, {two.name} one of {other.classes:,}. "
+            "Only measurements of one vocabulary are compared."
+        )
+    if one.tokenizer and two.tokenizer and one.tokenizer != two.tokenizer:
+        raise ConfigError(
+            f"{one.name} was measured with the tokenizer {one.tokenizer}, {two.name} with {two.tokenizer}: the same "
+            "number means another token. Only measurements of one tokenizer are compared."
+        )
+
+
+def _sources(name: str) -> list[_Source]:
+    path = Path(name)
+    if path.is_file():
+        return [_Source(name, path, None)]
+    if RunFolder(path).exists():
+        run = RunFolder(path)
+        measured = [checkpoint for checkpoint in run.checkpoints() if checkpoint.moments.is_file()]
+        if not measured:
+            raise RunError(
+                f"{path}: no checkpoint of this run has been measured. `collapselab measure {name}` does it."
+            )
+        return [_source(f"{run.name}/{checkpoint.name}", checkpoint) for checkpoint in measured]
+    if path.is_dir() and (found := checkpoint_at(path)) is not None:
+        if not found.moments.is_file():
+            raise RunError(f"{path}: has not been measured. `collapselab measure {name}` does it.")
+        return [_source(name, found)]
+    raise ConfigError(f"{name}: no run, no checkpoint of one, and no file of class moments.")
+
+
+def _source(name: str, checkpoint: Checkpoint) -> _Source:
+    tokenizer = None
+    if checkpoint.measurement.is_file():
+        tokenizers = Result.load(checkpoint.measurement).facts.get("tokenizer")
+        tokenizer = tokenizers["corpus"] if tokenizers else None
+    return _Source(name, checkpoint.moments, tokenizer)
+
+
+def _moments(source: _Source) -> ClassMoments:
+    try:
+        return ClassMoments.load(source.file)
+    except ValueError as error:
+        raise DamagedError(str(error)) from error

@@ -1,0 +1,80 @@
+"""`similarity` of measurements: what is found by name, and what is refused."""
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from collapselab.core.moments import ClassMoments
+from collapselab.core.similarity import class_mean_similarity
+from collapselab.errors import ConfigError, DamagedError, RunError
+from collapselab.measurement import similarity as module
+from collapselab.measurement.similarity import similarity
+
+
+def saved(path: Path, *, seed: int, classes: int = 9) -> ClassMoments:
+    moments = ClassMoments.empty(classes, 4)
+    features = torch.randn(90, 4, generator=torch.Generator().manual_seed(seed))
+    moments.update(features, torch.arange(90) % classes)
+    moments.save(path)
+    return moments
+
+
+def test_every_two_files_are_compared_and_the_document_says_the_same(tmp_path: Path) -> None:
+    files = [tmp_path / f"{seed}.safetensors" for seed in range(3)]
+    moments = [saved(file, seed=seed) for seed, file in enumerate(files)]
+    found = similarity(files)
+    assert set(found.pairs) == {(0, 1), (0, 2), (1, 2)}
+    for (i, j), one in found.pairs.items():
+        assert one == class_mean_similarity(moments[i], moments[j])
+        assert found.at(j, i) is one
+    document = json.loads(found.to_json())
+    assert [row["cka"] for row in document["pairs"]] == [one.value for one in found.pairs.values()]
+
+
+def test_other_vocabularies_and_tokenizers_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two, three = (tmp_path / f"{name}.safetensors" for name in ("one", "two", "three"))
+    saved(one, seed=0)
+    saved(two, seed=1, classes=10)
+    saved(three, seed=2)
+    with pytest.raises(ConfigError, match=r"one.safetensors has a vocabulary of 9 tokens, .*two.safetensors one of 10"):
+        similarity([one, two])
+    hashes = {str(one): "aa", str(three): "bb"}
+    monkeypatch.setattr(module, "_sources", lambda name: [module._Source(name, Path(name), hashes[name])])
+    with pytest.raises(ConfigError, match=r"one.safetensors was measured with the tokenizer aa, .* with bb"):
+        similarity([str(one), str(three)])
+
+
+def test_what_is_not_a_measurement_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "m.safetensors"
+    saved(file, seed=0)
+    with pytest.raises(ConfigError, match="1 measurement; at least 2 are needed"):
+        similarity([file])
+    with pytest.raises(ConfigError, match="nowhere: no run, no checkpoint of one, and no file"):
+        similarity([file, "nowhere"])
+    with pytest.raises(ConfigError, match="min_count is 0"):
+        similarity([file, file], min_count=0)
+    (tmp_path / "text.safetensors").write_text("no tensors")
+    with pytest.raises(DamagedError, match="text.safetensors"):
+        similarity([file, tmp_path / "text.safetensors"])
+
+
+def test_a_run_is_all_its_measured_checkpoints_also_of_an_earlier_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tarfile.open(Path(__file__).parents[1] / "fixtures" / "version-0.1.0.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    monkeypatch.chdir(tmp_path)
+    run, other = sorted(path.parent for path in (tmp_path / "suite").glob("*/run.json"))
+    found = similarity([run, other / "checkpoints" / "0"])
+    assert found.names == [f"{run.name}/0", f"{run.name}/0.184615", str(other / "checkpoints" / "0")]
+    values = [found.at(*pair).value or 0 for pair in ((0, 1), (0, 2), (1, 2))]
+    assert values[0] > 0.7 > 0.6 > max(values[1:]), "twelve steps of one seed beside another seed"
+    for file in (run / "measure").glob("*.safetensors"):
+        file.unlink()
+    with pytest.raises(RunError, match="no checkpoint of this run has been measured"):
+        similarity([run, other])
+    with pytest.raises(RunError, match="0: has not been measured"):
+        similarity([run / "checkpoints" / "0", other])
