@@ -3,9 +3,10 @@
     collapselab suite run docs/reach.yaml --out suites/reach
     python docs/reach.py suites/reach
 
-Every cell is the mean over seeds, ± their standard deviation. An arm *reaches* its property if its primary metric moved
-the way it must, in every pair of arm and control with the same seed, and on average by more than the range of that
-metric over the seeds of the control. Beside a sham is how much of its arm's movement it has.
+Every cell is the mean over seeds, ± their standard deviation; – where it was not measured. An arm *reaches* its
+property if its primary metric moved the way it must, in every pair of arm and control with the same seed, and on
+average by more than the range of that metric over the seeds of the control. Beside a sham is how much of its arm's
+movement it has.
 """
 
 import sys
@@ -22,7 +23,7 @@ PAGE = Path(__file__).parent / "interventions.md"
 BEGIN, END = "<!-- reach: made by docs/reach.py -->", "<!-- end of reach -->"
 METRICS = {
     "cdnv_log": 2, "within_share": 3, "logdist_std": 3, "head_logdist_std": 3, "duality_cos_mean": 3,
-    "duality_cos_std": 3, "participation": 1, "dispersion": 3, "flatness_relative": 3, "agreement": 3,
+    "duality_cos_std": 3, "participation": 1, "dispersion": 3, "flatness": 0, "agreement": 3,
 }  # fmt: skip
 """Columns after the validation loss, with their digits."""
 
@@ -90,6 +91,8 @@ def _order(arm: str) -> tuple[float, ...]:
 
 
 def _cell(values: "pd.Series[float]", digits: int) -> str:
+    if not values.count():
+        return "–"
     spread = f" ± {values.std():.{digits}f}" if values.count() > 1 else ""
     return f"{values.mean():.{digits}f}{spread}".replace("-", "−")
 

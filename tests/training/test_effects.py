@@ -5,6 +5,7 @@ These run when they are asked for, `pytest -m effects`: a few seconds for each t
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,22 +22,22 @@ WITH_LABELS = {"within", "floor", "cdnv", "simreg", "uniform_means", "dual", "du
 NOT_INERT = {"simreg", "floor", "uniform_means"}
 """Penalties that push features apart whatever the labels: the sham is the control for that part, and moves too."""
 SETTINGS = {"width": 32, "depth": 1, "head_size": 16, "batch": 16, "steps": 200, "lr": 5e-3, "warmup": 0.05}
-Trained = Callable[[str], dict[str, float]]
+Trained = Callable[..., dict[str, float]]
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """What was measured of the model that a dose gives, and the mean penalty of its last steps."""
+    """What was measured of the model that a dose or other settings give, and the mean penalty of its last steps."""
     folder, known = tmp_path_factory.mktemp("effects"), dict[str, dict[str, float]]()
     source = open_source(["storyworld:stories=800,validation=20,seed=1"])
     build_corpus(source, folder / "corpus", Recipe(tokenizer="bpe:600", block=64))
 
-    def values(dose: str) -> dict[str, float]:
-        if dose not in known:
-            out = folder / dose.replace(":", "_")
-            run(folder / "corpus", out, intervene=[dose] if dose != "none" else [], **SETTINGS)
-            known[dose] = _measured(out, folder / "corpus")
-        return known[dose]
+    def values(dose: str = "none", **settings: Any) -> dict[str, float]:
+        name = " ".join([dose.replace(":", "_"), *(f"{key} {value}" for key, value in settings.items())])
+        if name not in known:
+            run(folder / "corpus", folder / name, intervene=[dose] if dose != "none" else [], **SETTINGS | settings)
+            known[name] = _measured(folder / name, folder / "corpus")
+        return known[name]
 
     return values
 
@@ -74,6 +75,24 @@ def test_flat_moves_the_flatness_of_the_steps(trained: Trained) -> None:
     none, flatter, sharper = (trained(f"flat:{dose}")["flat/penalty"] for dose in ("0", "+0.3", "-0.3"))
     assert flatter < 0.9 * none
     assert sharper > 1.05 * none
+
+
+def test_sphere_makes_the_rows_of_the_output_layer_alike_in_length(trained: Trained) -> None:
+    none, sphere = (trained(tied=False, head=head)["head_norm_cv"] for head in ("learned", "sphere"))
+    assert sphere < 0.6 * none, "not 0: the metric is of rows about their mean"
+
+
+def test_class_means_are_the_rows_of_their_head(trained: Trained) -> None:
+    none, means = (trained(tied=False, head=head)["duality_cos_mean"] for head in ("learned", "class-means"))
+    assert means > 0.9
+    assert means > none + 0.05
+
+
+def test_rows_of_a_code_stay_more_even_than_drawn_ones_and_those_than_learned_ones(trained: Trained) -> None:
+    heads = ("frozen-code", "frozen-sphere", "learned")
+    code, sphere, learned = (trained(tied=False, head=head)["head_logdist_std"] for head in heads)
+    assert code < 0.98 * sphere
+    assert sphere < 0.6 * learned
 
 
 def test_noise_moves_nothing_of_the_collapse(trained: Trained) -> None:

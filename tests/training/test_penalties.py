@@ -129,7 +129,7 @@ def test_an_entry_is_complete(name: str) -> None:
     assert entry.words.endswith(".")
     assert entry.formula
     assert entry.source
-    assert (entry.primary is None) == (name in ("noise", "flat"))
+    assert (entry.primary is None) == (name == "noise")
     if entry.primary is not None:
         assert entry.primary in METRICS
         assert entry.plus in ("falls", "rises")

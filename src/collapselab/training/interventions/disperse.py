@@ -2,7 +2,8 @@
 
     R = mean over sequences of log mean_{i ≠ j} exp(−arccos(cos_ij) / (π τ)),   τ = 0.5
 
-over at most 256 tokens of a sequence. Free of scale. Two tokens in the same direction have no gradient.
+over at most 256 tokens of a sequence. Free of scale. The cosines of all pairs of tokens fall, so `dispersion` rises and
+`anisotropy` falls. Two tokens in the same direction have no gradient.
 """
 
 import math
@@ -39,9 +40,9 @@ DISPERSE = Intervention(
     "Pushes the tokens of a sequence apart in angle, blind to labels.",
     f"log mean exp(−arccos(cos)/(πτ)) over tokens of a sequence, τ {TEMPERATURE:g}",
     "dispersion loss, arXiv:2602.00217 (τ ours)",
-    "anisotropy",
+    "dispersion",
     "+",
     penalty,
-    plus="falls",
+    plus="rises",
     cost="n²·D for n ≤ 256 tokens of each sequence",
 )
