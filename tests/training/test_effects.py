@@ -95,6 +95,11 @@ def test_rows_of_a_code_stay_more_even_than_drawn_ones_and_those_than_learned_on
     assert sphere < 0.6 * learned
 
 
+def test_the_sum_of_rows_falls_with_the_coupling_where_they_are_not_tied(trained: Trained) -> None:
+    apart, coupled = (trained(tied=False, weight_decay=0.005, coupling=share)["head_sum"] for share in (0.0, 1.0))
+    assert coupled < 0.8 * apart
+
+
 def test_noise_moves_nothing_of_the_collapse(trained: Trained) -> None:
     moved = {dose: trained(dose)["cdnv_log"] - trained("none")["cdnv_log"] for dose in ("noise:0.3", "within:+0.3")}
     assert abs(moved["noise:0.3"]) < 0.25 * abs(moved["within:+0.3"])
