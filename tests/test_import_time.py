@@ -1,5 +1,6 @@
 """What is imported before anything is computed: which modules, not how long they take, which a busy machine decides."""
 
+import inspect
 import subprocess
 import sys
 
@@ -42,6 +43,23 @@ def test_the_help_imports_no_library_that_it_does_not_show() -> None:
     assert "Many models, and what they say" in shown
     assert not modules & (LIBRARIES | PARSERS)
     assert not modules & {"collapselab.disk", "collapselab.core", "collapselab.records", "collapselab.corpus"}
+
+
+def test_every_public_name_is_there_and_does_what_it_says() -> None:
+    code = """
+    import collapselab
+    from collapselab import Corpus, Result, analyze, build_corpus, load_results, measure, report, train
+    import collapselab.report.page
+    from collapselab import report as again
+    assert again is report and callable(report)
+    assert all(getattr(collapselab, name) is not None for name in collapselab.__all__)
+    try:
+        report("no such folder")
+    except Exception as error:
+        print(type(error).__name__, error)
+    """
+    _, shown = imported(inspect.cleandoc(code))
+    assert "RunError no such folder: no such folder" in shown
 
 
 def test_public_names_are_imported_when_they_are_used() -> None:

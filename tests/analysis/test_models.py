@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
@@ -6,6 +8,22 @@ from collapselab import METRICS
 from collapselab.analysis.direction import toward
 from collapselab.analysis.models import combine, row_tuples
 from collapselab.errors import ConfigError, RunError
+from collapselab.records.tables import RUNS
+
+
+def test_an_outcome_of_a_measurement_is_a_column_with_a_direction_and_no_setting(tmp_path: Path) -> None:
+    runs = [run_of(name, val_loss=1.0) | {"ece": value} for name, value in (("a", 0.1), ("b", 0.3))]
+    RUNS.write(tmp_path / "runs.csv", runs)
+    models = combine(RUNS.read(tmp_path / "runs.csv"), [row_of(run, "cdnv", 1.0) for run in runs], outcome="ece")
+    assert models.frame["ece"].tolist() == [0.1, 0.3]
+    assert "ece" not in models.varying
+    assert models.better == -1
+    with pytest.raises(RunError, match="no model has a gap. Measure with --outcomes gap"):
+        combine(runs, [], outcome="gap")
+    with pytest.raises(RunError, match="Measure with --on DIR, the folder imdb"):
+        combine(runs, [], outcome="loss_on:imdb")
+    with pytest.raises(ConfigError, match="'eec' is not one. Did you mean ece?"):
+        combine(runs, [], outcome="eec")
 
 
 def test_models_of_one_cell_differ_in_nothing_but_seeds() -> None:

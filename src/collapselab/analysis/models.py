@@ -20,12 +20,13 @@ from collapselab.analysis.direction import Toward, toward
 from collapselab.analysis.regime import Regime
 from collapselab.core.metrics import METRICS
 from collapselab.errors import ConfigError, RunError, did_you_mean
+from collapselab.records.outcomes import ON, OUTCOMES, direction
 from collapselab.records.table import Cell
 from collapselab.records.tables import RESULTS, RUNS, Row, Run, StoredTables, read_tables, required_files
 
 Floats = NDArray[np.float64]
 BETTER = {"val_loss": -1, "train_loss": -1, "perplexity": -1, "val_accuracy": 1}
-"""The outcomes, and whether a good model has a low (-1) or a high (1) one."""
+"""The outcomes that every table has, and whether a good model has a low (-1) or a high (1) one."""
 
 NOT_TESTED = {
     "model_accuracy": "the model's own accuracy: the outcome by another name.",
@@ -85,7 +86,7 @@ class Models:
     @property
     def better(self) -> int:
         """-1 where a good model has a low outcome, 1 where it has a high one."""
-        return BETTER[self.outcome]
+        return better(self.outcome)
 
     @cached_property
     def variables(self) -> list[Variable]:
@@ -134,12 +135,13 @@ class NothingToRelate(RunError):
 
 def combine(runs: Iterable[Run], rows: Iterable[Row], *, outcome: str = "val_loss") -> Models:
     """Runs and the results of their last layer, over all classes, on the training split, by run and checkpoint."""
-    if outcome not in BETTER:
-        hint = did_you_mean(outcome, BETTER, otherwise=f"It is one of {', '.join(BETTER)}.")
-        raise ConfigError(f"outcome: {outcome!r} is not one. {hint}")
+    better(outcome)
     frame = pd.DataFrame(list(runs))
     if frame.empty:
         raise NothingToRelate("runs.csv: no models in it.")
+    if outcome not in frame:
+        how = f"--on DIR, the folder {outcome.removeprefix(ON)}" if outcome.startswith(ON) else f"--outcomes {outcome}"
+        raise NothingToRelate(f"runs.csv: no model has a {outcome}. Measure with {how}, and collect again.")
     if frame[outcome].isna().all():
         raise NothingToRelate(f"runs.csv: no model has a {outcome}; nothing to relate the metrics to.")
     rows = [row for row in rows if (row.split, row.layer, row.bin) == ("train", "last", "all")]
@@ -147,6 +149,16 @@ def combine(runs: Iterable[Run], rows: Iterable[Row], *, outcome: str = "val_los
     metrics = tuple(metric for metric in METRICS if metric in {row.metric for row in rows})
     labelled = _labelled(frame)
     return Models(_with_metrics(labelled, rows, metrics), metrics, outcome)
+
+
+def better(outcome: str) -> int:
+    """-1 where a good model has a low outcome, 1 where it has a high one; ConfigError if it is none."""
+    known = BETTER.get(outcome) or direction(outcome)
+    if known is None:
+        names = [*BETTER, *OUTCOMES]
+        hint = did_you_mean(outcome, names, otherwise=f"It is one of {', '.join(names)}, or {ON}NAME.")
+        raise ConfigError(f"outcome: {outcome!r} is not one. {hint}")
+    return known
 
 
 def _check_rows(frame: pd.DataFrame, rows: list[Row]) -> None:
@@ -162,6 +174,8 @@ def _check_rows(frame: pd.DataFrame, rows: list[Row]) -> None:
 def _labelled(frame: pd.DataFrame) -> pd.DataFrame:
     frame = frame.copy()
     for column in ("width", "depth", "epochs", "epoch", "weight_decay", "lr", "parameters", "tokens", *BETTER):
+        frame[column] = pd.to_numeric(frame[column]).astype(float)
+    for column in [name for name in map(str, frame) if direction(name) is not None]:
         frame[column] = pd.to_numeric(frame[column]).astype(float)
     latest = frame.groupby("run")["epoch"].transform("max")
     frame["last"] = (frame["epoch"] == latest) | latest.isna()
@@ -185,6 +199,7 @@ def regime_columns(frame: pd.DataFrame) -> list[str]:
     """The settings beside the architecture and the seeds that vary within some architecture."""
     made = {*RUNS.columns, *METRICS, "architecture", "regime", "cell", "last"}
     further = [name for name in map(str, frame) if name not in made and not name.endswith(("_seed", " null", " ideal"))]
+    further = [name for name in further if direction(name) is None]  # outcomes are no settings
     settings = ["epochs", "epoch", "weight_decay", "lr", *further]
     architectures = frame.groupby("architecture")
     return [column for column in settings if (architectures[column].nunique(dropna=False) > 1).any()]

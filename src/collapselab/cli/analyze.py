@@ -48,7 +48,10 @@ def analyze(
         Path, typer.Argument(metavar="DIR", help="A suite that has run, or a folder that `import` made.")
     ],
     outcome: Annotated[
-        str, typer.Option(help="`val_loss`, `train_loss`, `perplexity` or `val_accuracy`.")
+        str,
+        typer.Option(
+            help="`val_loss`, `train_loss`, `perplexity`, `val_accuracy`, or one of `measure --outcomes`, as in `ece`."
+        ),
     ] = "val_loss",
     permutations: Annotated[int, typer.Option(help="Of every test; resamples of every interval.")] = 10_000,
     seed: Annotated[int, typer.Option(help="Of permutations and resamples.")] = 0,

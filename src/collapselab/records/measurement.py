@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, final
 
@@ -19,6 +20,7 @@ from collapselab.records.facts import Facts
 from collapselab.records.tables import RESULTS, TABLES, Row, RowsByTable
 
 if TYPE_CHECKING:
+    import altair as alt
     import pandas as pd
 
 SUFFIXES = (".csv", ".json", ".parquet")
@@ -39,7 +41,7 @@ class Key(NamedTuple):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """One model's rows, and the facts about them: hashes, options, counts, dtype, versions, scores and seconds."""
 
@@ -98,6 +100,25 @@ class Result:
         if table not in self.tables:
             raise KeyError(f"{table}: no table of this measurement. It has {', '.join(self.tables)}.")
         return TABLES[table].frame(self.tables[table])
+
+    def plot(self, metric: str) -> "alt.Chart":
+        """A metric as an Altair chart: from layer to layer if these were measured, else over bins of counts."""
+        from collapselab.records.plot_result import plot
+
+        return plot(self.name, self.to_frame(), metric)
+
+    def __repr__(self) -> str:
+        """Short: a list of thousands of rows helps nobody."""
+        return f"Result({self.name!r}: {len(self.rows):,} rows; tables {', '.join(self.tables)})"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the metrics of the last layer, each beside its null; names are escaped."""
+        frame = self.to_frame()
+        last = frame[(frame["layer"] == "last") & (frame["bin"] == "all") & (frame["split"] == "train")]
+        table = last[["metric", "value", "null", "classes", "tokens"]].to_html(
+            index=False, float_format="{:.4g}".format
+        )
+        return f"<p><b>{escape(self.name)}</b></p>{table}"
 
     def to_json(self) -> str:
         """One JSON document with a checksum; a number that JSON does not have (an infinite perplexity) is null."""

@@ -63,7 +63,8 @@ class Table(Generic[RowT]):
     """One table: `about` says what a row is, `key` names the columns that no two rows share.
 
     `row` makes a row of its cells, given by name: a TypedDict, or a frozen dataclass that checks its own cells. Dicts
-    may have further columns where `further` says after which column they go; these are text when read. `check` finds
+    may have further columns where `further` says after which column they go; `further_kind` says of each what it holds,
+    text unless it says otherwise. `check` finds
     two rows that must not be in one table, and says why. A folder of tables always has those that are `required`.
     """
 
@@ -73,6 +74,7 @@ class Table(Generic[RowT]):
     key: tuple[str, ...]
     row: Callable[..., RowT]
     further: str | None = None
+    further_kind: Callable[[str], Kind] = lambda name: Kind.TEXT
     required: bool = False
     check: Callable[[Sequence[RowT]], tuple[int, int, str] | None] = lambda rows: None
 
@@ -106,7 +108,7 @@ class Table(Generic[RowT]):
         if unknown and self.further is None:
             hint = nearest(unknown[0], self.columns)
             raise RunError(f"{where}: {shown(unknown[0])} is not a column of {self.file}.{hint}")
-        kinds = [self.columns[column].kind if column in self.columns else Kind.TEXT for column in header]
+        kinds = [self.columns[name].kind if name in self.columns else self.further_kind(name) for name in header]
         rows = []
         for number, line in lines:
             try:

@@ -21,6 +21,7 @@ from collapselab.disk import read_document, sha256, write_document
 from collapselab.errors import DamagedError
 from collapselab.records.column_table import ColumnTable
 from collapselab.records.csv_file import read_bytes, shown, write_bytes
+from collapselab.records.outcomes import direction
 from collapselab.records.table import Column, Kind, Table, check_cell
 
 HASHES = "tables.json"
@@ -179,6 +180,7 @@ RUNS: Table[Run] = Table(
     key=("run", "checkpoint"),
     row=Run,
     further="seed",
+    further_kind=lambda name: Kind.TEXT if direction(name) is None else Kind.NUMBER,  # a setting, or an outcome
     required=True,
 )
 RESULTS: Table[Row] = Table(

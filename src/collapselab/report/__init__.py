@@ -5,3 +5,18 @@ figure is given. charts/ is how we draw, figures/ what we draw: each figure is o
 verdicts at the top of the page, provenance.py its last section, words.py the words of all. page.py puts them into web/
 as one HTML file, export.py writes the figures as SVG and PDF, report.py is the call.
 """
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+
+class _Callable(ModuleType):
+    """`collapselab.report` is this package and, by its public name, the function: calling the one calls the other."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return import_module("collapselab.report.report").report(*args, **options)
+
+
+sys.modules[__name__].__class__ = _Callable

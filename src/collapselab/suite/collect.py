@@ -101,10 +101,14 @@ def _checkpoint_rows(path: Path, tables: SuiteTables) -> list[Run]:
             raise DamagedError(f"{error} Delete that folder; `suite run` makes it again.") from error
         if known is None:
             continue
-        rows.append(_run_row(path.name, record, known))
+        row = _run_row(path.name, record, known)
         measurement = Checkpoint(folder, checkpoint).measurement
-        if measurement.exists():
-            tables.add(_measured_rows(measurement, path.name, checkpoint, record, tables))
+        result = _measured(measurement, path.name, checkpoint, record, tables) if measurement.exists() else None
+        if result is not None:
+            tables.add(result.loaded_tables())
+            outcomes = {name: outcome["value"] for name, outcome in result.facts.get("outcomes", {}).items()}
+            row = RUNS.row(**row, **outcomes)
+        rows.append(row)
     return rows
 
 
@@ -142,12 +146,14 @@ def _setting_columns(
     return {"run": name, **named, **further, "corpus": f"{Path(corpus.path).name} {corpus.hash}"}
 
 
-def _measured_rows(path: Path, run: str, checkpoint: str, record: RunRecord, tables: SuiteTables) -> RowsByTable:
+def _measured(path: Path, run: str, checkpoint: str, record: RunRecord, tables: SuiteTables) -> Result | None:
+    """The measurement in a file; None where it is refused."""
     try:
         result = Result.load(path)
+        result.loaded_tables()
     except DamagedError as error:
         tables.refused.append(f"{error} Its rows are refused; `suite run` measures again.")
-        return {}
+        return None
     facts = result.facts
     for key, value, expected in (
         ("run", facts["run"], run),
@@ -156,15 +162,11 @@ def _measured_rows(path: Path, run: str, checkpoint: str, record: RunRecord, tab
     ):
         if value != expected:
             tables.refused.append(f"{path}: its {key} is {value}, not {expected}. Its rows are refused.")
-            return {}
+            return None
     if why := result.outdated():
         tables.refused.append(f"{path}: {why}. Its rows are left out; `suite run` measures again.")
-        return {}
-    try:
-        return result.loaded_tables()
-    except DamagedError as error:
-        tables.refused.append(f"{error} Its rows are refused.")
-        return {}
+        return None
+    return result
 
 
 def _add_failure(rows: list[Run], failure: Failure, tables: SuiteTables) -> None:

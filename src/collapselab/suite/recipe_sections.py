@@ -86,7 +86,7 @@ class Resources(BaseModel):
 
 def _measure_fields() -> dict[str, Any]:
     hints = get_type_hints(Options)
-    options = (option for option in fields(Options) if option.name != "shard_classes")
+    options = (option for option in fields(Options) if option.name not in ("shard_classes", "on"))
     return {option.name: (hints[option.name], option.default) for option in options}
 
 
