@@ -95,6 +95,12 @@ def test_three_seeds_cannot_tell_and_eight_can_over_five_arms() -> None:
     assert [row.verdict for row in enough.values()] == [Judgement.HARMS] * 5
 
 
+def test_two_pairs_do_not_say_whether_a_property_was_reached() -> None:
+    few, three = (judged(arms_table([reaching(0.1)], seeds=seeds, rng=rng()))[WITHIN] for seeds in (2, 3))
+    assert (few.reached, few.verdict) == (None, Judgement.CANNOT_TELL)
+    assert (three.reached, three.verdict) == (True, Judgement.CANNOT_TELL)
+
+
 def test_one_unstable_run_is_noted_and_makes_no_verdict() -> None:
     models = arms_table([reaching(0.0, unstable={2: 0.5})], seeds=8, rng=rng())
     row = judged(models)[WITHIN]

@@ -38,6 +38,8 @@ SDS = 2.0
 """Paired standard deviations by which the metric of an arm's property must move."""
 SHARE_OF_RANGE = 0.25
 """The share of that metric's range over widths by which it must."""
+FEWEST_TO_REACH = 3
+"""Pairs: two that do nothing are by chance that far apart once in nine times, three once in 27."""
 
 
 @final
@@ -255,7 +257,7 @@ def sham_of(one: Comparison, compared: Sequence[Comparison]) -> Comparison | Non
 def _reached(row: Effect, one: Comparison, target: Target, sham: Comparison | None) -> bool | None:
     """Whether the metric moved: two standard deviations, the right way, a quarter of its range, more than the sham."""
     differences = one.differences[target.metric].dropna()
-    if len(differences) < 2 or row.effect is None:
+    if len(differences) < FEWEST_TO_REACH or row.effect is None:
         return None
     sign = target.sign or (1 if row.effect > 0 else -1)
     if sign * row.effect <= 0 or (row.effect_in_sd is not None and abs(row.effect_in_sd) < SDS):
