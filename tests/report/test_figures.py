@@ -8,16 +8,18 @@ from pathlib import Path
 import altair as alt
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
+from scipy.stats import t as student
 
 from collapselab.analysis.analyze import analyze
-from collapselab.analysis.resampling import permuted_correlations
-from collapselab.analysis.subsets import WITHIN
+from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.records.tables import RESULTS
 from collapselab.report.charts import style
-from collapselab.report.charts.axes import clear_side, log_ticks, null_level, null_of
+from collapselab.report.charts.axes import log_ticks, null_level, null_level_below, null_of
 from collapselab.report.charts.vega import drawn_panel
 from collapselab.report.data import lines
 from collapselab.report.export import composed, write_figures
+from collapselab.report.figures.forest import _critical
 from collapselab.report.page import Contents, contents
 from collapselab.report.story import load_story
 from report.suites import write_suite
@@ -34,36 +36,59 @@ def test_every_kind_of_panel_is_valid_vega_lite(shown: Contents) -> None:
     of_a_kind = {
         (figure.key, panel.metric == ""): panel for figure in shown.figures.values() for panel in figure.panels
     }
-    assert len(of_a_kind) == 10
+    assert len(of_a_kind) == 13
     for panel in of_a_kind.values():
         with alt.data_transformers.enable("default", consolidate_datasets=False):
             panel.chart.to_dict(validate=True)
 
 
-def test_the_permutations_that_are_drawn_are_those_behind_the_p(shown: Contents) -> None:
-    """The share of them at least as far from 0 as the r that was found is the very p of the table."""
-    assert shown.story.models is not None
-    assert shown.story.analysis is not None
-    frame = shown.story.models.trained.dropna(subset=["val_loss"])
-    frame = frame[frame["last"] & (frame.groupby("cell")["run"].transform("size") > 1)]
-    for metric in shown.story.main:
-        relation = shown.story.relation(metric, WITHIN)
+def test_a_metric_is_below_and_the_outcome_at_the_side(shown: Contents) -> None:
+    """As in the paper; also among seeds."""
+    for key, side in (("collapse", "val_loss"), ("seeds", "outcome")):
+        panels = shown.figures[key].panels
+        assert panels
+        for panel in panels:
+            points = panel.chart.to_dict(validate=False)["layer"][-1]["encoding"]
+            assert points["y"]["field"] == side, panel.key
+            assert points["x"]["field"] == (panel.metric if key == "collapse" else "value"), panel.key
+
+
+def test_the_forest_has_both_correlations_and_fills_what_leaves_out_zero(shown: Contents) -> None:
+    rows = lines(shown.tables["forest"])
+    assert {line["where"] for line in rows} == {"across models", "at fixed scale"}
+    for line in rows:
+        relation = shown.story.relation(str(line["metric"]), WITHIN if line["where"] == "at fixed scale" else ALL)
         assert relation is not None
-        assert relation.r is not None
-        x, y = frame[metric].to_numpy(float), frame["val_loss"].to_numpy(float)
-        chance = permuted_correlations(x, y, np.zeros(len(x), dtype=np.intp), permutations=499, seed=0)
-        share = (1 + (np.abs(chance) >= abs(relation.r) * (1 - 1e-9)).sum()) / 500
-        assert share == pytest.approx(relation.p_permutation, abs=1e-12)
+        assert line["r"] == pytest.approx(relation.r, rel=1e-5)
+        beyond = relation.low is not None and relation.high is not None and relation.low * relation.high > 0
+        assert line["filled"] == int(beyond)
 
 
-def test_the_histogram_counts_every_permutation(shown: Contents) -> None:
-    for name, table in shown.tables.items():
-        if name.startswith("chance "):
-            assert sum(table["count"]) == 499
-            far = [line["count"] for line in lines(table) if line["far"]]
-            metric = name.removeprefix("chance ")
-            p = shown.story.relation(metric, WITHIN).p_permutation  # type: ignore[union-attr]
-            assert sum(far) <= round(p * 500), "bars that are lit lie beyond the r that was found"
+def test_beyond_the_critical_line_an_r_of_seeds_is_significant(shown: Contents) -> None:
+    """Student's t of r at the line is the one whose two tails hold 5 %, and 5 % over the tests."""
+    relations = [row for metric in shown.story.main if (row := shown.story.relation(metric, WITHIN)) is not None]
+    bounds = sorted({round(abs(float(line["r"] or 0)), 9) for line in _critical(relations)})
+    freedom = relations[0].n - relations[0].cells - 1
+    tails = [2 * student.sf(r * np.sqrt(freedom / (1 - r**2)), freedom) for r in bounds]
+    assert tails == pytest.approx([0.05, 0.05 / len(relations)], rel=1e-6)
+
+
+def test_the_map_of_metrics_has_every_pair_once(shown: Contents) -> None:
+    assert shown.story.models is not None
+    table = lines(shown.tables["metric map"])
+    names = [*shown.story.main, "val_loss"]
+    assert len(table) == len(names) * (len(names) + 1) // 2
+    frame = shown.story.models.trained
+    for line in table:
+        both = frame[[line["down"], line["across"]]].dropna().to_numpy(dtype=float)
+        assert line["rho"] == pytest.approx(spearmanr(both[:, 0], both[:, 1]).statistic, rel=1e-4)
+
+
+def test_every_regime_has_its_panel_of_loss_against_scale(shown: Contents) -> None:
+    panels = shown.figures["loss_and_scale"].panels
+    assert [panel.heading for panel in panels] == shown.keys.trainings
+    assert len(panels) > 1
+    assert len(shown.figures["loss_and_scale"].cards) == len(panels), "a card each"
 
 
 def test_heat_maps_grow_deeper_toward_collapse(shown: Contents) -> None:
@@ -75,24 +100,16 @@ def test_heat_maps_grow_deeper_toward_collapse(shown: Contents) -> None:
     assert {falling[0][1], falling[-1][1]} == {0, style.DEPTH_OF_HEAT - 1}
 
 
-def test_pairs_differ_in_the_regulariser_alone(shown: Contents) -> None:
+def test_a_dot_is_what_the_regulariser_makes_of_one_architecture(shown: Contents) -> None:
+    """A difference where values are on a linear axis, a factor where they span decades; at the end of the runs alone."""
     pairs = lines(shown.tables["pairs"])
-    assert {line["level"] for line in pairs} == {"0", "0.1"}
-    for number in {line["pair"] for line in pairs}:
-        pair = [line for line in pairs if line["pair"] == number]
-        assert len(pair) == 2
-        assert len({(line["wide"], line["deep"], line["where"]) for line in pair}) == 1
-
-
-def test_slopes_start_from_their_own_weak_model(shown: Contents) -> None:
-    """A change where values are on a linear axis, a factor where they span decades."""
-    pairs = lines(shown.tables["pairs"])
+    assert len(pairs) == 4, "of two widths and two depths"
+    assert len({(line["wide"], line["deep"]) for line in pairs}) == 4
     assert "cdnv_k2" in shown.story.logarithmic
-    for weak, strong in zip(pairs[::2], pairs[1::2], strict=True):
-        assert (weak["pair"], weak["level"], strong["level"]) == (strong["pair"], "0", "0.1")
-        assert (weak["lognorm_cv change"], weak["cdnv_k2 change"]) == (0, 1)
-        assert strong["lognorm_cv change"] == pytest.approx(strong["lognorm_cv"] - weak["lognorm_cv"], abs=1e-6)
-        assert strong["cdnv_k2 change"] == pytest.approx(strong["cdnv_k2"] / weak["cdnv_k2"], rel=1e-4)
+    for line in pairs:
+        weak, strong = line["lognorm_cv weak"], line["lognorm_cv strong"]
+        assert line["lognorm_cv change"] == pytest.approx(strong - weak, abs=1e-6)
+        assert line["cdnv_k2 change"] == pytest.approx(line["cdnv_k2 strong"] / line["cdnv_k2 weak"], rel=1e-4)
 
 
 def test_every_number_of_a_bubble_has_a_format_that_the_page_can_write(shown: Contents) -> None:
@@ -153,17 +170,15 @@ def test_a_null_that_has_no_logarithm_is_named_at_the_edge(shown: Contents) -> N
     assert f"\u2212{abs(level):.3g} \u2193" in str(word.data.values)
 
 
-def test_the_null_is_named_where_fewer_models_stand(shown: Contents) -> None:
-    assert shown.story.models is not None
+def test_below_a_panel_the_null_is_named_on_the_side_with_more_room(shown: Contents) -> None:
     level = null_of(shown.story, "norm_cv")
     assert level is not None
-    for losses, side in (([2.0, 2.1, 3.0], "right"), ([2.0, 2.9, 3.0], "left")):
-        frame = shown.story.models.frame.head(3).assign(epoch=1.0, val_loss=losses, norm_cv=[level, level, 5 * level])
-        frame.loc[:, "norm_cv null"] = level
-        if side == "left":
-            frame = frame.assign(norm_cv=[5 * level, level, level])
-        story = replace(shown.story, models=replace(shown.story.models, frame=frame))
-        assert clear_side(story, "norm_cv", log=False) == side
+    for values, align in (([1.0, 2.0, 3.0], "left"), ([0.3, 0.5, 1.0], "right")):
+        rule, name = null_level_below(shown.story, "norm_cv", level * np.array(values), log=False)
+        assert (rule.mark.type, name.mark.type, name.mark.align) == ("rule", "text", align)
+        assert rule.to_dict(validate=False)["encoding"]["x"]["field"] == "level"
+    (far,) = null_level_below(shown.story, "norm_cv", level * np.array([0.01, 0.02, 0.03]), log=False)
+    assert f"{level:.3g} \u2192" in str(far.data.values)
 
 
 def test_few_values_far_from_all_others_do_not_flatten_them(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def _print_config() -> Spec:
 def _unit(panel: Panel, *, alone: bool) -> Spec:
     spec = bare_spec(panel, legends=True)
     spec |= {"width": WIDE if alone else WIDTH, "height": round(HEIGHT * panel.height)}
-    if panel.metric:
+    if panel.heading:
         title = f"{panel.code} {panel.heading}".strip()
         below = " · ".join(filter(None, (panel.fit, panel.note)))
         spec["title"] = {"text": _broken(title, TITLE), **({"subtitle": _broken(below, BELOW)} if below else {})}

@@ -14,8 +14,6 @@ NUMBER = "replace(format(datum.value, '.4~g'), '-', '\u2212')"
 FEW_DECADES = 1.6
 WIDE = 10
 """Values this many times as large as their median are drawn on a logarithmic axis, of both signs too."""
-NAME_HEIGHT = 0.12
-"""Of the null's name with its line, as a share of the panel."""
 FAR = 2
 """A level this many times the values' own span away from them is named at the edge: to draw it would flatten them."""
 
@@ -23,18 +21,27 @@ FAR = 2
 def value_axis(metric: str, values: Floats | None = None) -> alt.Y:
     """The axis of a metric, under its id: its name in words is the panel's heading. Logarithmic where the values that
     it is to hold are given; in both directions from 0 where some of them have no logarithm."""
-    if values is None:
-        scale, axis = alt.Scale(zero=False, padding=6), alt.Axis(labelExpr=NUMBER)
-    elif (values > 0).all():
-        scale = alt.Scale(type="log", nice=False, padding=6)
-        axis = alt.Axis(values=log_ticks(float(values.min()), float(values.max())))
-    else:
-        middle, ticks = _middle(values), [0.0]
-        for tick in log_ticks(middle, float(np.abs(values).max())):
-            ticks += [tick, -tick] if tick >= middle else []
-        scale = alt.Scale(type="symlog", constant=middle, nice=False, padding=6)
-        axis = alt.Axis(values=sorted(ticks), labelExpr=NUMBER)
+    scale, axis = _scale_and_axis(values)
     return alt.Y(f"{metric}:Q", title=metric, scale=scale, axis=axis)
+
+
+def value_axis_below(metric: str, values: Floats | None = None) -> alt.X:
+    """The same along x, as in the paper: the metric below, the outcome at the side."""
+    scale, axis = _scale_and_axis(values)
+    return alt.X(f"{metric}:Q", title=metric, scale=scale, axis=axis)
+
+
+def _scale_and_axis(values: Floats | None) -> tuple[alt.Scale, alt.Axis]:
+    if values is None:
+        return alt.Scale(zero=False, padding=6), alt.Axis(labelExpr=NUMBER)
+    if (values > 0).all():
+        ticks = log_ticks(float(values.min()), float(values.max()))
+        return alt.Scale(type="log", nice=False, padding=6), alt.Axis(values=ticks)
+    middle, ticks = _middle(values), [0.0]
+    for tick in log_ticks(middle, float(np.abs(values).max())):
+        ticks += [tick, -tick] if tick >= middle else []
+    scale = alt.Scale(type="symlog", constant=middle, nice=False, padding=6)
+    return scale, alt.Axis(values=sorted(ticks), labelExpr=NUMBER)
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -83,20 +90,30 @@ def null_level(
     return [rule, name(baseline="bottom", dy=-3).encode(y="level:Q", text="word:N")]
 
 
-def clear_side(story: Story, metric: str, *, log: bool) -> Literal["left", "right"]:
-    """The side of a panel against the outcome where fewer models are drawn over the null's name, beside its line."""
-    assert story.models is not None
-    level, known = null_of(story, metric), story.models.trained[[story.outcome, metric]].dropna()
-    if level is None or not len(known):
-        return "left"
-    values, outcomes = known[metric].to_numpy(dtype=float), known[story.outcome].to_numpy(dtype=float)
-    heights, height = _as_drawn(values, values, log=log), _as_drawn(np.array([level]), values, log=log)[0]
-    if abs(_away(level, values, log=log)) > FAR:
-        height = np.clip(height, heights.min(), heights.max())
-    span = float(np.ptp(np.append(heights, height)))
-    there = outcomes[np.abs(heights - height) <= NAME_HEIGHT * span]
-    middle = (outcomes.min() + outcomes.max()) / 2
-    return "left" if (there <= middle).sum() <= (there > middle).sum() else "right"
+def null_level_below(story: Story, metric: str, values: Floats, *, log: bool) -> list[alt.Chart]:
+    """The same where the metric is along x: an upright line with its name at its head."""
+    level = null_of(story, metric)
+    if level is None or not len(values):
+        return []
+    away = _away(level, values, log=log)
+    far = abs(away) > FAR
+    word = "shuffled labels" + (f": {level:.3g}".replace("-", "\N{MINUS SIGN}") if far else "")
+    word = f"{word} →" if far and away > 0 else f"← {word}" if far else word
+    chart = alt.Chart(alt.InlineData(values=[{"level": level, "word": word}]))
+    name = partial(chart.mark_text, color="var(--soft)", fontSize=10, y=2, baseline="top")
+    if far:
+        at_edge = name(x="width", align="right") if away > 0 else name(x=3, align="left")
+        return [at_edge.encode(text="word:N")]
+    rule = chart.mark_rule(color="var(--soft)", strokeDash=[5, 4], strokeWidth=1.2).encode(x="level:Q")
+    side = _clear_side(level, values, log=log)
+    return [rule, name(align=side, dx=4 if side == "left" else -4).encode(x="level:Q", text="word:N")]
+
+
+def _clear_side(level: float, values: Floats, *, log: bool) -> Literal["left", "right"]:
+    """How the name of a level is set: to the right of its line where that is in the left half of the panel."""
+    place, places = _as_drawn(np.array([level]), values, log=log)[0], _as_drawn(values, values, log=log)
+    low, high = min(place, places.min()), max(place, places.max())
+    return "left" if place <= (low + high) / 2 else "right"
 
 
 def _as_drawn(values: Floats, among: Floats, *, log: bool) -> Floats:

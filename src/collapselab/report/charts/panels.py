@@ -33,14 +33,16 @@ class Panel:
     fit: str = ""
     """R² of what is drawn before any filter; the page keeps it current."""
     height: int = 190
+    name: str = ""
+    """The heading of a panel that is about no metric."""
 
     @property
     def code(self) -> str:
-        return property_code(self.metric)
+        return property_code(self.metric) if self.metric else ""
 
     @property
     def heading(self) -> str:
-        return metric_name(self.metric) if self.metric else ""
+        return metric_name(self.metric) if self.metric else self.name
 
     @property
     def property(self) -> str:
@@ -80,10 +82,10 @@ class Figure:
 
     @property
     def cards(self) -> list[list[Panel]]:
-        """The panels by the metric they are about: one without a metric belongs to the panel before it."""
+        """The panels by their heading: one without belongs to the panel before it."""
         cards: list[list[Panel]] = []
         for panel in self.panels:
-            if panel.metric or not cards:
+            if panel.heading or not cards:
                 cards.append([panel])
             else:
                 cards[-1].append(panel)

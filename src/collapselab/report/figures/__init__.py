@@ -15,17 +15,21 @@ from collapselab.report.figures.classes import classes
 from collapselab.report.figures.development import training
 from collapselab.report.figures.dose_response import dose_response
 from collapselab.report.figures.effects import effects
+from collapselab.report.figures.forest import forest
 from collapselab.report.figures.generalisation import collapse, further
 from collapselab.report.figures.heat_maps import scale
 from collapselab.report.figures.inside import bins, layers
 from collapselab.report.figures.instruments import instruments
+from collapselab.report.figures.loss_and_scale import loss_and_scale
 from collapselab.report.figures.manipulation import manipulation
+from collapselab.report.figures.metric_map import metric_map
 from collapselab.report.figures.pace import pace
 from collapselab.report.figures.push import push
 from collapselab.report.figures.regularisation import regularisation
 from collapselab.report.figures.seeds import seeds
 from collapselab.report.figures.shams import shams
 from collapselab.report.figures.specifications import specifications
+from collapselab.report.figures.width_lines import width_lines
 
 
 @final
@@ -65,11 +69,15 @@ class FigureEntry:
 FIGURES = {
     "collapse": FigureEntry("generalisation", 1, collapse, topics=("across models", "prediction")),
     "further": FigureEntry("generalisation", 2, further, folded="further metrics"),
+    "metric_map": FigureEntry("generalisation", 3, metric_map),
     "training": FigureEntry("development", 1, training),
     "scale": FigureEntry("development", 2, scale),
-    "regularisation": FigureEntry("development", 3, regularisation, topics=("trends",)),
-    "seeds": FigureEntry("fixed", 1, seeds, topics=("scale held fixed",), topics_open=True),
-    "controls": FigureEntry("fixed", 2, specifications, topics=("controls",)),
+    "width_lines": FigureEntry("development", 3, width_lines),
+    "loss_and_scale": FigureEntry("development", 4, loss_and_scale),
+    "regularisation": FigureEntry("development", 5, regularisation, topics=("trends",)),
+    "forest": FigureEntry("fixed", 1, forest),
+    "seeds": FigureEntry("fixed", 2, seeds, topics=("scale held fixed",), topics_open=True),
+    "controls": FigureEntry("fixed", 3, specifications, topics=("controls",)),
     "manipulation": FigureEntry("cause", 1, manipulation),
     "effects": FigureEntry("cause", 2, effects, topics=("as a cause",), topics_open=True),
     "dose_response": FigureEntry("cause", 3, dose_response),

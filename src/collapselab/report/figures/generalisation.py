@@ -2,7 +2,7 @@
 
 import altair as alt
 
-from collapselab.report.charts.axes import clear_side, drawn_values, logarithmic_values, null_level, null_of, value_axis
+from collapselab.report.charts.axes import drawn_values, logarithmic_values, null_level_below, null_of, value_axis_below
 from collapselab.report.charts.panels import (
     Figure,
     Panel,
@@ -73,11 +73,10 @@ def _both_ways(story: Story, metric: str) -> bool:
 def _against_outcome(view: View, metric: str, *, key: str) -> Panel:
     story, outcome, values_on_log = view.story, view.story.outcome, logarithmic_values(view.story, metric)
     log = values_on_log is not None
-    x = alt.X(f"{outcome}:Q", title=outcome_name(outcome), scale=alt.Scale(zero=False))
-    y = value_axis(metric, values_on_log)
+    x = value_axis_below(metric, values_on_log)
+    y = alt.Y(f"{outcome}:Q", title=outcome_name(outcome), scale=alt.Scale(zero=False))
     hover = tooltip(outcome, [metric])
-    side = clear_side(story, metric, log=log)
-    layers = [*null_level(story, metric, drawn_values(story, metric), log=log, side=side)]
+    layers = [*null_level_below(story, metric, drawn_values(story, metric), log=log)]
     if view.beside is not None:
         others = _known(metric, outcome).transform_filter("datum.trained && datum.source !== 0")
         ghosts = others.mark_point(filled=False, color="var(--other)", opacity=0.55, size=22, strokeWidth=1)
@@ -127,10 +126,10 @@ def _known(metric: str, outcome: str) -> alt.Chart:
 def _fit(models: alt.Chart, metric: str, outcome: str, *, log: bool) -> alt.Chart:
     """The line of least squares, of the logarithm where that is what is drawn."""
     models = models.transform_calculate(drawn=f"log(datum['{metric}'])" if log else f"datum['{metric}']")
-    line = models.transform_regression(outcome, "drawn").transform_filter("isFinite(datum.drawn)")
+    line = models.transform_filter("isFinite(datum.drawn)").transform_regression("drawn", outcome)
     line = line.transform_calculate(**{metric: "exp(datum.drawn)" if log else "datum.drawn"})
     line = line.mark_line(color="var(--ink)", strokeWidth=1.4, opacity=0.75, clip=True)
-    fit: alt.Chart = line.encode(x=f"{outcome}:Q", y=f"{metric}:Q")
+    fit: alt.Chart = line.encode(x=f"{metric}:Q", y=f"{outcome}:Q")
     return fit
 
 

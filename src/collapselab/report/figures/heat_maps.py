@@ -18,7 +18,7 @@ ALL = "all models"
 def scale(view: View) -> Figure:
     """Heat maps over width and depth, the mean of seeds at the end of each run, one regime at a time."""
     title, story = "Over width and depth", view.story
-    table = _heat(story)
+    table = heat_table(story)
     if len(set(table.get("wide", []))) < 2 and len(set(table.get("deep", []))) < 2:
         missing = "All models are of one width and one depth."
         return Figure("scale", title, missing=missing, tables={"heat": table})
@@ -32,7 +32,8 @@ def scale(view: View) -> Figure:
     )
 
 
-def _heat(story: Story) -> Columns:
+def heat_table(story: Story) -> Columns:
+    """Models at the end of their runs by regime, width and depth, seeds averaged."""
     if story.models is None:
         return {}
     frame = story.models.trained

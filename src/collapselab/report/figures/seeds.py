@@ -1,10 +1,10 @@
-"""Seeds alone: models that differ in nothing else, and beside them what chance would do."""
+"""Seeds alone: models that differ in nothing else, metric by metric."""
 
 import altair as alt
 import numpy as np
 
 from collapselab.analysis.relate import Relation
-from collapselab.analysis.resampling import centred, permuted_correlations
+from collapselab.analysis.resampling import centred
 from collapselab.analysis.subsets import within_cells
 from collapselab.analysis.words import CANNOT_TELL, NOT_MEASURED, relation_words
 from collapselab.report.charts.axes import NUMBER
@@ -17,11 +17,10 @@ PAPER = (
     "In the paper (Wu & Papyan 2024, arXiv:2405.17767) this is Table 1, for 21 models of depth 2 and width 768: R² and "
     "p of each metric, before correction."
 )
-BINS = 50
 
 
 def seeds(view: View) -> Figure:
-    """Each metric against the outcome within cells of seeds, and r among permuted outcomes."""
+    """Each metric against the outcome within cells of seeds."""
     title, story = "Seeds alone", view.story
     relations = [row for metric in story.main if (row := story.at_fixed_scale(metric)) is not None]
     tested = [row for row in relations if row.r is not None]
@@ -32,16 +31,16 @@ def seeds(view: View) -> Figure:
     relation = tested[0]
     several = relation.cells > 1
     caption = (
-        f"Above: models of {f'{relation.cells} cells' if several else 'one cell'} that differ in their seed alone"
-        f"{', each cell’s mean subtracted' if several else ''}. Below: r when the outcome is permuted "
-        f"{'within cells ' if several else ''}{story.analysis.permutations:,} times; the mark is the r that was found, "
-        "deep bars are as far from 0. p is their share, Holm p corrects it for all panels together."
+        f"Models of {f'{relation.cells} cells' if several else 'one cell'} that differ in their seed alone"
+        f"{', each cell’s mean subtracted' if several else ''}. p is the share of {story.analysis.permutations:,} "
+        f"permutations of the outcome{' within cells' if several else ''} whose r is as far from 0; Holm p corrects it "
+        "for all panels together."
     )
     tables: dict[str, Columns] = {}
     panels = []
     for relation in tested:
         tables |= _tables(story, relation)
-        panels += [_scatter(story, relation, several=several), _chance(relation)]
+        panels.append(_scatter(story, relation, several=several))
     paper = PAPER if story.outcome == "val_loss" else ""
     return Figure("seeds", title, caption, panels, paper=paper, tables=tables, numbers=_in_numbers(story, tested))
 
@@ -67,44 +66,34 @@ def _verdict_words(story: Story, row: Relation) -> str:
 
 
 def _tables(story: Story, relation: Relation) -> dict[str, Columns]:
-    """The models within cells, and how often which r came up by chance."""
+    """The models within cells."""
     assert story.models is not None
-    assert story.analysis is not None
     metric, trained = relation.metric, story.models.trained
     known, subset = trained[[metric, story.outcome]].notna().all(axis=1).to_numpy(), within_cells(trained)
     chosen = subset.only(known[subset.members])
     frame = trained.iloc[chosen.members]
     x, y = (frame[name].to_numpy(dtype=float) for name in (metric, story.outcome))
-    chance = permuted_correlations(
-        x, y, chosen.cells, permutations=story.analysis.permutations, seed=story.analysis.seed
-    )
     if len(np.unique(chosen.cells)) > 1:
         x, y = centred(x, chosen.cells), centred(y, chosen.cells)
     models = [
         {"run": run, "seed": plain(seed), "cell": cell, "outcome": b, "value": a}
         for run, seed, cell, a, b in zip(frame["run"], frame["seed"], frame["cell"], x, y, strict=True)
     ]
-    edges = np.linspace(-1, 1, BINS + 1)
-    counts = np.histogram(np.clip(chance, -1, 1), edges)[0]
-    histogram = [
-        {"low": low, "high": high, "count": int(count), "far": bool(min(abs(low), abs(high)) >= abs(relation.r or 0.0))}
-        for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
-    ]
-    return {f"seeds {metric}": columns(models), f"chance {metric}": columns(histogram)}
+    return {f"seeds {metric}": columns(models)}
 
 
 def _scatter(story: Story, relation: Relation, *, several: bool) -> Panel:
     metric = relation.metric
     models = alt.Chart(alt.NamedData(f"seeds {metric}"))
     off = " − mean of cell" if several else ""
-    x = alt.X("outcome:Q", title=f"{outcome_name(story.outcome)}{off}", scale=alt.Scale(zero=False),
+    x = alt.X("value:Q", title=f"{metric}{off}", scale=alt.Scale(zero=False),
               axis=alt.Axis(labelExpr=NUMBER, tickCount=4))  # fmt: skip
-    y = alt.Y("value:Q", title=f"{metric}{off}", scale=alt.Scale(zero=False),
+    y = alt.Y("outcome:Q", title=f"{outcome_name(story.outcome)}{off}", scale=alt.Scale(zero=False),
               axis=alt.Axis(labelExpr=NUMBER, tickCount=4))  # fmt: skip
     hover = [alt.Tooltip("run:N"), alt.Tooltip("seed:N"), alt.Tooltip("cell:N"),
             alt.Tooltip("outcome:Q", title=outcome_name(story.outcome), format=".4f"),
             alt.Tooltip("value:Q", title=metric, format=".4~g")]  # fmt: skip
-    line = models.transform_regression("outcome", "value").mark_line(color="var(--ink)", strokeWidth=1.4, opacity=0.75)
+    line = models.transform_regression("value", "outcome").mark_line(color="var(--ink)", strokeWidth=1.4, opacity=0.75)
     points = models.mark_point(filled=True, size=42, color="var(--accent)", opacity=0.8)
     chart = alt.layer(line.encode(x=x, y=y), points.encode(x=x, y=y, tooltip=hover))
     note = f"R² {relation.r2:.2f}; too few models for a p"
@@ -124,20 +113,3 @@ def _panel_words(story: Story, relation: Relation) -> str:
         return f"{start}; {CANNOT_TELL}: {relation.why}"
     p = f"permutation p {relation.p_permutation:.2g}, after Holm {relation.p_holm:.2g}"
     return f"{start}, {p}: {_verdict_words(story, relation)}."
-
-
-def _chance(relation: Relation) -> Panel:
-    metric = relation.metric
-    bars = alt.Chart(alt.NamedData(f"chance {metric}")).mark_bar(binSpacing=1)
-    x = alt.X("low:Q", title="r by chance", scale=alt.Scale(domain=[-1, 1]), bin="binned",
-              axis=alt.Axis(values=[-1, -0.5, 0, 0.5, 1], labelExpr=NUMBER, grid=False))  # fmt: skip
-    colour = alt.condition("datum.far", alt.value("var(--accent)"), alt.value("var(--line)"))
-    drawn = bars.encode(x=x, x2="high:Q", y=alt.Y("count:Q", title=None, axis=None), color=colour)
-    observed = alt.Chart(alt.InlineData(values=[{"r": plain(relation.r)}]))
-    rule = observed.mark_rule(color="var(--ink)", strokeWidth=2).encode(x=alt.X("r:Q", scale=alt.Scale(domain=[-1, 1])))
-    share = "too few models to say how many" if relation.p_permutation is None else f"{relation.p_permutation:.2%}"
-    words = (
-        f"Correlation of {metric} with permuted outcomes: {share} of the permutations are as far from 0 as the r of "
-        f"{relation.r:+.2f} that was found."
-    )
-    return Panel(f"chance-{metric}", alt.layer(drawn, rule), f"chance {metric}", words, height=64)

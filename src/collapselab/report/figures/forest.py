@@ -1,0 +1,115 @@
+"""Between models and at fixed scale: every metric's correlation with the outcome, both with their interval.
+
+What a test at fixed scale could have shown is drawn too: beyond the dashed lines an r is significant by itself, beyond
+the dotted ones also as the strictest of all that are tested together. A point is filled where its interval leaves out
+0, so that filling and interval never disagree; its colour is the verdict after correction.
+"""
+
+from functools import partial
+
+import altair as alt
+import numpy as np
+from scipy.stats import t as student
+
+from collapselab.analysis.attainable import LEVEL
+from collapselab.analysis.relate import Relation
+from collapselab.analysis.subsets import WITHIN
+from collapselab.report.charts.axes import NUMBER
+from collapselab.report.charts.panels import Figure, Panel
+from collapselab.report.data import Line, View, columns
+from collapselab.report.figures.specifications import VERDICT_COLOURS
+from collapselab.report.story import Story
+from collapselab.report.words import TEST_WORDS, metric_name, outcome_name, property_code
+
+ROW = 34
+BETWEEN, FIXED = "across models", "at fixed scale"
+
+
+def forest(view: View) -> Figure:
+    """One row a metric: r across models above, r among seeds below."""
+    title, story = "Between models, and at fixed scale", view.story
+    pairs = [(metric, story.relation(metric), story.relation(metric, WITHIN)) for metric in story.main]
+    known = [(metric, across, fixed) for metric, across, fixed in pairs if fixed is not None and fixed.r is not None]
+    if not known:
+        return Figure(
+            "forest", title, missing="No two models differ in their seed alone: there is no r at fixed scale."
+        )
+    lines = [
+        _line(story, metric, row, where)
+        for metric, across, fixed in known for where, row in ((BETWEEN, across), (FIXED, fixed))
+        if row is not None and row.r is not None
+    ]  # fmt: skip
+    caption = (
+        f"r of each metric with {outcome_name(story.outcome)}, with its 95 % interval: above, square, {BETWEEN}, where "
+        f"size differs too; below, round, {FIXED}, where the seed alone does. Filled: the interval leaves out 0. "
+        "Colour is the verdict after correction. Beyond the dashed lines an r at fixed scale is significant by itself, "
+        "beyond the dotted ones after the strictest correction. Points on different sides of 0 are a reversal."
+    )
+    panel = _panel(story, [metric for metric, _, _ in known], lines, _critical([row for _, _, row in known if row]))
+    return Figure("forest", title, caption, [panel], ("answers",), tables={"forest": columns(lines)})
+
+
+def _line(story: Story, metric: str, row: Relation, where: str) -> Line:
+    left_out = row.low is not None and row.high is not None and (row.low > 0 or row.high < 0)
+    answer = TEST_WORDS[row.verdict_code]
+    return {
+        "row": story.main.index(metric), "metric": metric, "name": f"{property_code(metric)} {metric_name(metric)}",
+        "where": where, "r": row.r, "low": row.low, "high": row.high, "models": row.n, "answer": answer,
+        "filled": int(left_out),
+    }  # fmt: skip
+
+
+def _critical(rows: list[Relation]) -> list[Line]:
+    """The smallest |r| that is significant at fixed scale: by itself, and at the first step of the correction."""
+    freedom = min(row.n for row in rows) - rows[0].cells - 1
+    if freedom < 1:
+        return []
+    found: list[Line] = []
+    for kind, level in (("dashed", LEVEL), ("dotted", LEVEL / len(rows))):
+        bound = float(student.isf(level / 2, freedom))
+        size = bound / np.sqrt(freedom + bound**2)
+        found += [{"r": float(size), "kind": kind}, {"r": float(-size), "kind": kind}]
+    return found
+
+
+def _panel(story: Story, metrics: list[str], lines: list[Line], critical: list[Line]) -> Panel:
+    data = alt.Chart(alt.NamedData("forest"))
+    y = alt.Y("row:O", title=None, axis=None, scale=alt.Scale(domain=[story.main.index(m) for m in metrics], padding=0))
+    x = alt.X("r:Q", title=f"correlation with {outcome_name(story.outcome)}", scale=alt.Scale(domain=[-1, 1]),
+              axis=alt.Axis(values=[-1, -0.5, 0, 0.5, 1], labelExpr=NUMBER))  # fmt: skip
+    colour = alt.Scale(domain=list(TEST_WORDS.values()), range=[VERDICT_COLOURS[verdict] for verdict in TEST_WORDS])
+    zero = alt.Chart(alt.InlineData(values=[{"r": 0}])).mark_rule(color="var(--soft)").encode(x="r:Q")
+    layers: list[alt.Chart] = [zero]
+    for kind, dash in (("dashed", [5, 4]), ("dotted", [1.5, 3])):
+        bounds = [line for line in critical if line["kind"] == kind]
+        if bounds:
+            rule = alt.Chart(alt.InlineData(values=bounds)).mark_rule(color="var(--soft)", strokeDash=dash)
+            layers.append(rule.encode(x="r:Q"))
+    named = data.transform_filter(f"datum.where === '{FIXED}'")
+    name = partial(named.mark_text, align="left", x=2, dy=-ROW / 2 + 7, fontSize=10.5)
+    halo, names = name(stroke="var(--paper)", strokeWidth=4), name(color="var(--soft)")
+    hover = [alt.Tooltip("name:N", title="metric"), alt.Tooltip("where:N", title="compared"),
+             alt.Tooltip("r:Q", format="+.3f"), alt.Tooltip("low:Q", format="+.2f"),
+             alt.Tooltip("high:Q", format="+.2f"), alt.Tooltip("models:Q", title="models"),
+             alt.Tooltip("answer:N", title="verdict")]  # fmt: skip
+    for where, shape, offset in ((BETWEEN, "square", 3), (FIXED, "circle", 11)):
+        part = data.transform_filter(f"datum.where === '{where}'")
+        bar = part.mark_rule(strokeWidth=1.6, opacity=0.8, yOffset=offset)
+        dot = part.mark_point(shape=shape, size=48, strokeWidth=1.6, opacity=1, yOffset=offset)
+        layers.append(bar.encode(x="low:Q", x2="high:Q", y=y, color=alt.Color("answer:N", title=None, scale=colour)))
+        layers.append(dot.encode(
+            x=x, y=y, tooltip=hover,
+            stroke=alt.Stroke("answer:N", title=None, scale=colour),
+            fill=alt.Fill("answer:N", title=None, scale=colour),
+            fillOpacity=alt.condition("datum.filled === 1", alt.value(1), alt.value(0)),
+        ))  # fmt: skip
+    layers += [text.encode(y=y, text="name:N") for text in (halo, names)]
+    return Panel("forest-all", alt.layer(*layers), "forest", _words(lines), height=ROW * len(metrics) + 10)
+
+
+def _words(lines: list[Line]) -> str:
+    parts = []
+    for line in lines:
+        interval = "" if line["low"] is None else f" [{line['low']:+.2f}, {line['high']:+.2f}]"
+        parts.append(f"{line['name']} {line['where']} {line['r']:+.2f}{interval}, {line['answer']}")
+    return f"Correlations: {'; '.join(parts)}."
