@@ -84,6 +84,17 @@ def test_the_map_of_metrics_has_every_pair_once(shown: Contents) -> None:
         assert line["rho"] == pytest.approx(spearmanr(both[:, 0], both[:, 1]).statistic, rel=1e-4)
 
 
+def test_uncentred_and_centred_distances_are_side_by_side_where_both_are_known(shown: Contents, tmp_path: Path) -> None:
+    assert shown.figures["centring"].panels == []
+    folder = write_suite(tmp_path / "suite", widths=(32, 64), depths=(1,), decays=(0.0,), seeds=2, inside=False)
+    rows = RESULTS.read(folder / "results.csv")
+    rows += [replace(row, metric="logdist_cv") for row in rows if row.metric == "logdist_uncentred_cv"]
+    RESULTS.write(folder / "results.csv", rows)
+    analyze(folder, permutations=99)
+    panels = contents(load_story(folder)).figures["centring"].panels
+    assert [panel.metric for panel in panels] == ["logdist_uncentred_cv", "logdist_cv"]
+
+
 def test_every_regime_has_its_panel_of_loss_against_scale(shown: Contents) -> None:
     panels = shown.figures["loss_and_scale"].panels
     assert [panel.heading for panel in panels] == shown.keys.trainings

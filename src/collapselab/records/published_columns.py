@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
-from collapselab.core.metrics import METRICS
-
 OUTCOMES = {"val_loss": "val_loss", "val_accuracy": "val_acc", "perplexity": "perplex"}
 
 
@@ -87,24 +85,23 @@ FIRST = PublishedTable(
     },
     "dists_mean and dists_std are left out: they are not distances (many of the means are negative).",
 )
-_SECOND: Mapping[str, Source] = {
-    "cdnv_k2": _column("cdnv"),
-    "norm_cv": _variation("norms_var", "norms_mean"),
-    "lognorm_mean": _column("norms_log_mean"),
-    "lognorm_cv": _variation("norms_log_var", "norms_log_mean"),
-    "etf_error": _column("etf_error"),
-    "logdist_mean": _column("log_kern_mean"),
-    "logdist_std": _root("log_kern_var"),
-    "logdist_cv": _variation("log_kern_var", "log_kern_mean"),
-    "duality_cos_mean": _column("simcos_mean"),
-    "duality_cos_std": _root("simcos_var"),
-    "duality_cos_cv": _variation("simcos_var", "simcos_mean"),
-    "duality_error": _column("dual_error"),
-    "agreement": _share("hits", "misses"),
-}
 SECOND = PublishedTable(
     "lc-2024_10_24.csv",
-    {metric: source for metric, source in _SECOND.items() if metric in METRICS},
+    {
+        "cdnv_k2": _column("cdnv"),
+        "norm_cv": _variation("norms_var", "norms_mean"),
+        "lognorm_mean": _column("norms_log_mean"),
+        "lognorm_cv": _variation("norms_log_var", "norms_log_mean"),
+        "etf_error": _column("etf_error"),
+        "logdist_mean": _column("log_kern_mean"),
+        "logdist_std": _root("log_kern_var"),
+        "logdist_cv": _variation("log_kern_var", "log_kern_mean"),
+        "duality_cos_mean": _column("simcos_mean"),
+        "duality_cos_std": _root("simcos_var"),
+        "duality_cos_cv": _variation("simcos_var", "simcos_mean"),
+        "duality_error": _column("dual_error"),
+        "agreement": _share("hits", "misses"),
+    },
     "interfere_mean and interfere_var are left out: they are inner products there, not cosines.",
 )
 TABLES = (FIRST, SECOND)

@@ -91,7 +91,8 @@ def null_level(
 
 
 def null_level_below(story: Story, metric: str, values: Floats, *, log: bool) -> list[alt.Chart]:
-    """The same where the metric is along x: an upright line with its name at its head."""
+    """The same where the metric is along x: an upright line with its name at its foot: models near the level of chance
+    have a high loss and are above."""
     level = null_of(story, metric)
     if level is None or not len(values):
         return []
@@ -100,7 +101,7 @@ def null_level_below(story: Story, metric: str, values: Floats, *, log: bool) ->
     word = "shuffled labels" + (f": {level:.3g}".replace("-", "\N{MINUS SIGN}") if far else "")
     word = f"{word} →" if far and away > 0 else f"← {word}" if far else word
     chart = alt.Chart(alt.InlineData(values=[{"level": level, "word": word}]))
-    name = partial(chart.mark_text, color="var(--soft)", fontSize=10, y=2, baseline="top")
+    name = partial(chart.mark_text, color="var(--soft)", fontSize=10, y="height", dy=-4, baseline="bottom")
     if far:
         at_edge = name(x="width", align="right") if away > 0 else name(x=3, align="left")
         return [at_edge.encode(text="word:N")]

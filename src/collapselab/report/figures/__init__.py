@@ -16,7 +16,7 @@ from collapselab.report.figures.development import training
 from collapselab.report.figures.dose_response import dose_response
 from collapselab.report.figures.effects import effects
 from collapselab.report.figures.forest import forest
-from collapselab.report.figures.generalisation import collapse, further
+from collapselab.report.figures.generalisation import centring, collapse, further
 from collapselab.report.figures.heat_maps import scale
 from collapselab.report.figures.inside import bins, layers
 from collapselab.report.figures.instruments import instruments
@@ -69,7 +69,8 @@ class FigureEntry:
 FIGURES = {
     "collapse": FigureEntry("generalisation", 1, collapse, topics=("across models", "prediction")),
     "further": FigureEntry("generalisation", 2, further, folded="further metrics"),
-    "metric_map": FigureEntry("generalisation", 3, metric_map),
+    "centring": FigureEntry("generalisation", 3, centring, folded="views of uniformity: uncentred, and centred"),
+    "metric_map": FigureEntry("generalisation", 4, metric_map),
     "training": FigureEntry("development", 1, training),
     "scale": FigureEntry("development", 2, scale),
     "width_lines": FigureEntry("development", 3, width_lines),

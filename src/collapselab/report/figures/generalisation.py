@@ -25,6 +25,7 @@ PAPER = "In the paper (Wu & Papyan 2024, arXiv:2405.17767) these are the panels 
 WITH_A_MOUSE = "[pointerdown[event.pointerType != 'touch'], window:pointerup] > window:pointermove!"
 """A finger scrolls; there the form above the panels marks models."""
 LEGEND = ("width", "depth", "training")
+UNIFORMITY = ("logdist_uncentred_cv", "logdist_cv")
 NOT_MEASURED = "No metric was measured here."
 
 
@@ -49,6 +50,19 @@ def further(view: View) -> Figure:
     panels = [_against_outcome(view, metric, key="further") for metric in view.story.further]
     title = f"Further metrics against {outcome_name(view.story.outcome)}"
     return Figure("further", title, "Drawn as the panels above.", panels, LEGEND, "" if panels else NOT_MEASURED)
+
+
+def centring(view: View) -> Figure:
+    """Uniformity of the class means as the paper takes it, uncentred, beside the same of the centred means."""
+    story, title = view.story, "Hyperspherical uniformity: uncentred and centred"
+    measured = [metric for metric in UNIFORMITY if metric in (*story.main, *story.further)]
+    if len(measured) < len(UNIFORMITY):
+        return Figure("centring", title, missing="Distances of uncentred and of centred means were not both measured.")
+    caption = (
+        "The paper’s log distances are those of the class means as they are, which a common offset rules; centred, the "
+        "offset is gone. Drawn as the panels above."
+    )
+    return Figure("centring", title, caption, [_against_outcome(view, m, key="centring") for m in measured], LEGEND)
 
 
 def _reading(story: Story, metrics: list[str]) -> str:
