@@ -46,7 +46,7 @@ def test_the_values_of_the_half_are_those_of_measuring_it_alone(
     alone = measured(model, corpus, tokens=half * 31, batch=batch)
     facts = whole.facts["half_sample"]
     assert (facts["part_tokens"], facts["tokens"]) == (half * 31, blocks * 31)
-    assert set(facts["values"]) == of_features()
+    assert set(facts["values"]) == of_features() - {"alpha_req"}  # twelve dimensions are too few for it
     for metric, value in facts["values"].items():
         assert value == pytest.approx(alone.row(metric).value, rel=1e-9, abs=1e-12), metric
 
