@@ -48,6 +48,13 @@ def test_seed_epoch_and_every_other_setting_must_be_equal() -> None:
     assert len(comparisons(table(runs, {"agreement": [0.1] * 7}))) == 1
 
 
+def test_an_outcome_is_no_setting_in_which_runs_could_differ() -> None:
+    runs = [
+        run_of(f"{i}", val_loss=1.0 + i, intervene=arm, ece=0.1 + i / 9) for i, arm in enumerate((None, "within:+0.1"))
+    ]
+    assert len(comparisons(table(runs, {"agreement": [0.1, 0.2]}))) == 1
+
+
 def test_several_at_once_are_one_arm() -> None:
     (one,) = comparisons(suite([{"intervene": None}, {"intervene": "dual:-0.3 within:+0.1"}]))
     assert (one.arm.name, one.arm.dose) == ("dual:-0.3 + within:+0.1", None)

@@ -23,6 +23,7 @@ from collapselab.analysis.regime import Regime
 from collapselab.analysis.resampling import centred
 from collapselab.core.metrics import METRICS
 from collapselab.errors import ConfigError
+from collapselab.records.outcomes import direction
 from collapselab.records.table import Cell
 from collapselab.records.tables import RUNS
 from collapselab.training.interventions import INTERVENTIONS
@@ -140,6 +141,7 @@ def _fixed(frame: pd.DataFrame) -> dict[object, tuple[str, ...]]:
     """Of every run the settings that it shares with its control, as text."""
     made = {*RUNS.columns, *METRICS, *DEFAULTS, "architecture", "regime", "cell", "last"}
     further = [name for name in map(str, frame) if name not in made and not name.endswith((" null", " ideal"))]
+    further = [name for name in further if direction(name) is None]  # outcomes are no settings
     names = [*ARCHITECTURE, "epochs", "epoch", "weight_decay", "lr", "seed", *further]
     return {index: tuple(map(_text, row)) for index, *row in frame[names].itertuples(name=None)}
 
