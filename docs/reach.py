@@ -23,7 +23,7 @@ PAGE = Path(__file__).parent / "interventions.md"
 BEGIN, END = "<!-- reach: made by docs/reach.py -->", "<!-- end of reach -->"
 METRICS = {
     "cdnv_log": 2, "within_share": 3, "logdist_std": 3, "head_logdist_std": 3, "duality_cos_mean": 3,
-    "duality_cos_std": 3, "participation": 1, "dispersion": 3, "flatness": 0, "agreement": 3,
+    "duality_cos_std": 3, "participation": 1, "dispersion": 3, "flatness_relative": 3, "agreement": 3,
 }  # fmt: skip
 """Columns after the validation loss, with their digits."""
 
