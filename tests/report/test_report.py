@@ -16,6 +16,7 @@ import pytest
 from collapselab.analysis.analyze import analyze
 from collapselab.core.metrics import METRICS
 from collapselab.errors import RunError
+from collapselab.records.suite import SuiteRecord
 from collapselab.records.tables import RESULTS, RUNS
 from collapselab.report.provenance import provenance
 from collapselab.report.report import report
@@ -145,6 +146,9 @@ def test_every_table_can_be_saved_as_it_is_on_disk(suite: Path, page: Page) -> N
         "trends.csv",
         "prediction.csv",
         "diagnosis.csv",
+        "effects.csv",
+        "doses.csv",
+        "instruments.csv",
     }
     for name, packed in saved.items():
         path = suite / name if (suite / name).exists() else suite / "analysis" / name
@@ -193,7 +197,7 @@ def test_a_signature_that_cannot_be_judged_says_why(page: Page) -> None:
 
 def test_a_suite_is_made_again_from_its_recipe(suite: Path, tmp_path: Path) -> None:
     assert "suite run" not in " ".join(provenance(load_story(suite)).commands)
-    (suite / "suite.json").write_text("{}")
+    SuiteRecord(name="small", scale="full", recipe={}).write(suite / "suite.json")
     commands = provenance(load_story(suite)).commands
     (suite / "suite.json").unlink()
     assert commands[0] == "collapselab suite run small"
