@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Literal
 
+from error_rates import interval_table, verdict_table
 from file_tables import FILE_TABLES
 
 from collapselab.core.metrics import METRICS
@@ -224,6 +225,7 @@ TABLES = {
     ROOT / "docs" / "metrics.md": {"catalogue": full_table},
     ROOT / "docs" / "tokens.md": {"kinds": kinds_table, "outcomes": outcomes_table},
     ROOT / "docs" / "interventions.md": {"interventions": interventions_table},
+    ROOT / "docs" / "statistics.md": {"error rates": verdict_table, "coverage": interval_table},
     ROOT / "docs" / "scale.md": {
         "machine": machine_table,
         "sizes": sizes_table,

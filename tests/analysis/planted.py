@@ -37,10 +37,10 @@ def table(runs: Sequence[Run], metrics: Mapping[str, Sequence[float | None]], **
     return combine(runs, rows, **options)
 
 
-def seeds_study(*, cells: int, seeds: int, metrics: Sequence[str] = ("agreement",)) -> Models:
-    """Cells of seeds over widths, not yet with anything to find: `drawn` puts it there."""
+def seeds_study(*, cells: int, seeds: int, metrics: Sequence[str] = ("agreement",), shared: bool = False) -> Models:
+    """Cells of seeds over widths, not yet with anything to find: `drawn` puts it there. Each cell has its own seeds."""
     runs = [
-        run_of(f"{c}-{s}", width=64 * 2**c, seed=s, parameters=1000 * 4**c, val_loss=1.0)
+        run_of(f"{c}-{s}", width=64 * 2**c, seed=s + (0 if shared else 100 * c), parameters=1000 * 4**c, val_loss=1.0)
         for c in range(cells) for s in range(seeds)
     ]  # fmt: skip
     return table(runs, {metric: [1.0] * len(runs) for metric in metrics})

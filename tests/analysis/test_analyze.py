@@ -38,7 +38,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
     RESULTS.write(folder / "results.csv", rows)
     start = time.process_time()
     analysis = analyze(folder)
-    assert time.process_time() - start < 60  # seconds of work; the clock would also count what else runs here
+    assert time.process_time() - start < 30  # seconds of work; the clock would also count what else runs here
     return analysis
 
 
@@ -62,7 +62,9 @@ def test_three_metrics_of_table_1_survive_holm(table_1: Analysis) -> None:
     assert {row.metric for row in rows} == set(CONTRACT)
     survive = {row.metric for row in rows if is_shown(row)}
     assert survive == {"logdist_uncentred_cv", "duality_cos_mean", "agreement"}
-    assert {row.verdict_code for row in rows if row.metric in survive} == {Verdict.AS_PREDICTED}
+    verdicts = {row.metric: row.verdict_code for row in rows if row.metric in survive}
+    assert verdicts.pop("logdist_uncentred_cv") is Verdict.DESCRIPTION, "a ratio has no direction"
+    assert set(verdicts.values()) == {Verdict.AS_PREDICTED}
 
 
 @needs_published
@@ -101,17 +103,40 @@ def test_three_of_the_seven_survive_holm(published: Analysis) -> None:
     assert {row.metric for row in rows} == set(CONTRACT)
     survive = {row.metric for row in rows if is_shown(row)}
     assert survive == {"logdist_uncentred_cv", "duality_cos_mean", "agreement"}
-    assert {row.verdict_code for row in rows if row.metric in survive} == {Verdict.AS_PREDICTED}
+    verdicts = {row.metric: row.verdict_code for row in rows if row.metric in survive}
+    assert verdicts.pop("logdist_uncentred_cv") is Verdict.DESCRIPTION, "a ratio has no direction"
+    assert set(verdicts.values()) == {Verdict.AS_PREDICTED}
 
 
 @needs_published
-def test_equiangularity_is_seen_to_go_the_wrong_way(published: Analysis) -> None:
-    rows = [r for r in published.relations if r.metric == "cosine_cv" and r.transform == "raw"]
+def test_equiangularity_is_judged_by_its_parts(published: Analysis) -> None:
+    rows = [r for r in published.relations if r.metric == "cosine_cv"]
     assert len(rows) == 9
-    assert {row.goes for row in rows} == {"against"}
-    text = " ".join(sentence.text for sentence in published.sentences if sentence.topic == "scale held fixed")
-    assert "cosine_cv (r -0.47" in text
-    assert "its sign is in the opposite direction" in text
+    assert {(row.goes, row.verdict_code) for row in rows} == {(None, Verdict.DESCRIPTION)}
+    within = {row.metric: row for row in published.relations if row.subset == WITHIN}
+    assert within["cosine_mean"].verdict_code is Verdict.AS_PREDICTED
+    assert within["cosine_std"].verdict_code in (Verdict.AS_PREDICTED, Verdict.NOT_SHOWN)
+
+
+@needs_published
+def test_the_strongest_law_leaves_little_to_gain(published: Analysis) -> None:
+    """The audit's figures: R² 0.825 by all parameters, 0.958 without embeddings, 0.971 by width, depth and regime."""
+    rows = {row.law: row for row in published.predictions if row.metric == "agreement"}
+    r2 = {law: round(row.r2_law or 0, 3) for law, row in rows.items()}
+    assert r2 == {
+        "power law": 0.828, "bending power law": 0.825, "non-embedding power law": 0.958, "width, depth and regime": 0.971
+    }  # fmt: skip
+    gains = {law: round(row.gain or 0, 3) for law, row in rows.items()}
+    assert gains["bending power law"] == 0.141
+    assert gains["width, depth and regime"] == 0.009
+    assert [row.law for row in rows.values() if row.rank == 1] == ["width, depth and regime"]
+
+
+@needs_published
+def test_sentences_on_relations_controls_and_prediction_are_at_most_two_lines(published: Analysis) -> None:
+    texts = [s.text for s in published.sentences if s.table in ("relate", "controls", "prediction")]
+    assert len(texts) > 20
+    assert not [text for text in texts if len(text) > 240]
 
 
 @needs_published
@@ -124,15 +149,15 @@ def test_the_summary_of_the_paper_says_no_more_than_its_tables(published: Analys
         "230 models, checkpoints of 170 runs, of 30 architectures and 7 training regimes, 12 metrics each."
     ]
     fixed = " ".join(texts["scale held fixed"])
-    shown = fixed[: fixed.index("Not shown there")]
+    shown = fixed[: fixed.index("Not shown at fixed scale")]
     for metric in CONTRACT:
-        assert (metric in shown) == (metric in {"logdist_uncentred_cv", "duality_cos_mean", "agreement"}), metric
+        assert (metric in shown) == (metric in {"duality_cos_mean", "agreement"}), metric
+    assert "one standard deviation between seeds of agreement comes with -0.0068 nats [-0.0102, -0.0035]" in shown
     assert "one architecture in one regime" in fixed
     assert "|r| of 0.58 with 80 % power" in fixed
     assert any("Beyond training loss: no answer" in text for text in texts["controls"])
     assert any(
-        text.startswith("duality_cos_cv: between models shown") and "among seeds alone not shown" in text
-        for text in texts["controls"]
+        text.startswith("logdist_uncentred_cv: partial r") and "its sign turns" in text for text in texts["controls"]
     )
 
 
@@ -168,10 +193,10 @@ def test_an_effect_that_is_there_is_claimed_and_one_that_is_not_is_not(tmp_path:
     planted(tmp_path / "there", slope=-0.8)
     planted(tmp_path / "none", slope=0.0)
     there, none = (analyze(tmp_path / name, permutations=499) for name in ("there", "none"))
-    assert "agreement (r -0." in claims(there)
-    assert "more collapse correlates with lower val_loss" in claims(there)
+    assert "between seeds of agreement comes with -0.0" in claims(there)
+    assert "as collapse predicts (r -0." in claims(there)
     assert "cdnv_k2" not in claims(there)
-    assert claims(none).endswith("correction over 2 metrics: none.")
+    assert "nothing is shown" in claims(none)
     assert any("48 models of 6 cells" in s.text for s in none.sentences)
 
 
@@ -238,13 +263,22 @@ def test_a_run_that_failed_is_not_a_model_and_is_said(tmp_path: Path) -> None:
     ]
 
 
-def test_what_no_test_shows_is_not_said_to_go_with_the_outcome(tmp_path: Path) -> None:
+def test_across_models_numbers_are_described_and_nothing_is_called_shown(tmp_path: Path) -> None:
     analysis = planted_across(tmp_path)
-    text = next(s.text for s in analysis.sentences if s.topic == "across models")
-    shown, _, rest = text.partition("; not shown: ")
-    assert "agreement (r -1.00)" in shown
-    assert "lognorm_cv" not in shown
-    assert rest.startswith("lognorm_cv (r +0.")
+    first, *rest = [s.text for s in analysis.sentences if s.topic == "across models"]
+    assert "of agreement comes with -0." in first
+    assert "This describes them." in first
+    assert len(rest) == 2
+    assert all("at fixed scale not known" in text for text in rest)
+    assert not any("shown" in text or "significant" in text for text in [first, *rest])
+
+
+def test_a_reversal_is_the_first_thing_said(tmp_path: Path) -> None:
+    planted(tmp_path, slope=0.9)
+    first = analyze(tmp_path, permutations=499).sentences[0]
+    assert first.topic == "reversal"
+    assert first.text.startswith("agreement reverses: with one standard deviation more, val_loss is +0.0")
+    assert "-0." in first.text
 
 
 def planted_across(folder: Path) -> Analysis:
@@ -269,7 +303,8 @@ def test_the_tables_are_written_with_the_columns_of_the_design(tmp_path: Path) -
         with (tmp_path / "analysis" / f"{name}.csv").open(newline="") as file:
             lines = list(csv.DictReader(file))
         assert len(lines) == len(rows)
-        assert ",".join(lines[0]).startswith(starts.get(name, ""))
+        if name in starts:
+            assert ",".join(lines[0]).startswith(starts[name])
         if name == "relate":
             assert float(lines[0]["r"]) == analysis.relations[0].r
     summary = json.loads((tmp_path / "analysis" / "summary.json").read_text())

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -103,15 +104,29 @@ def test_an_outcome_must_be_one_and_be_there() -> None:
         combine([], [])
 
 
-def test_a_logarithm_is_taken_only_of_what_is_positive_and_spans_a_decade() -> None:
+def test_a_logarithm_is_taken_where_the_catalogue_says_so_and_never_by_the_values() -> None:
     runs = [run_of(f"{i}", val_loss=1.0 + i) for i in range(3)]
-    models = table(runs, {"cdnv": [1, 5, 10], "norm_cv": [1, 5, 9.9], "cosine_mean": [-1, 5, 50]})
+    models = table(runs, {"cdnv": [0, 1, 2], "norm_cv": [1, 5, 1000], "cosine_mean": [-1, 5, 50]})
     assert [(v.metric, v.transform) for v in models.variables] == [
         ("cdnv", "raw"), ("cdnv", "log"), ("norm_cv", "raw"), ("cosine_mean", "raw")
     ]  # fmt: skip
+    log = models.variables[1].values
+    assert np.isnan(log[0]), "0 has no logarithm"
+    assert list(log[1:]) == pytest.approx([0, np.log(2)])
 
 
-def test_directions_follow_the_catalogue_the_ideal_and_the_paper() -> None:
+def test_what_is_described_and_not_judged_says_why() -> None:
+    runs = [run_of(f"{i}", val_loss=1.0 + i) for i in range(3)]
+    models = table(runs, {"cdnv": [1, 2, 3], "cosine_cv": [1, 2, 3]})
+    raw, log, ratio = (variable.why_description for variable in models.variables)
+    assert raw is not None
+    assert "judged on its logarithm" in raw.text
+    assert log is None
+    assert ratio is not None
+    assert "cosine_std and cosine_mean are judged" in ratio.text
+
+
+def test_directions_follow_the_catalogue_and_the_ideal() -> None:
     runs = [run_of(f"{i}", val_loss=1.0 + i) for i in range(2)]
     ideal = METRICS["cosine_mean"].ideal_at(classes=100, dim=64)
     assert ideal is not None
@@ -121,9 +136,10 @@ def test_directions_follow_the_catalogue_the_ideal_and_the_paper() -> None:
         ("cosine_mean", (ideal + 0.1, ideal + 0.2)): -1,
         ("cosine_mean", (ideal - 0.1, ideal - 0.2)): 1,
         ("cosine_mean", (ideal - 0.1, ideal + 0.2)): 0,
-        ("cosine_cv", (70, 80)): -1,
-        ("logdist_uncentred_cv", (-0.5, -0.4)): 1,
-        ("logdist_uncentred_cv", (-0.5, 0.4)): 0,
+        ("cosine_cv", (70, 80)): 0,
+        ("logdist_uncentred_cv", (-0.5, -0.4)): 0,
+        ("lognorm_cv", (0.1, 0.2)): -1,
+        ("lognorm_cv", (-0.1, 0.2)): 0,
         ("effective_rank", (5, 6)): 0,
     }
     for (metric, values), sign in signs.items():

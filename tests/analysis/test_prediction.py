@@ -88,4 +88,4 @@ def test_a_fit_without_degrees_of_freedom_is_not_made() -> None:
     assert row_of(rows).why is None
     bending = row_of(rows, "bending power law")
     assert (bending.gain, bending.low) == (None, None)
-    assert bending.why == "10 models are left to fit 7 parameters to; 13 are needed."
+    assert bending.why == "10 models are left to fit 5 parameters to; 11 are needed."

@@ -1,11 +1,14 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from analysis.planted import drawn, run_of, seeds_study, table
+from collapselab.analysis.intervals import clustered_interval, fisher_interval, left_out
 from collapselab.analysis.models import Models
 from collapselab.analysis.relate import Relation, relate, relate_subset
-from collapselab.analysis.resampling import bootstrap_interval, centred
+from collapselab.analysis.relate_words import reversals
 from collapselab.analysis.subsets import ALL, WITHIN, within_cells
 from collapselab.analysis.verdict import Verdict
 
@@ -30,7 +33,7 @@ def test_scale_that_drives_both_is_not_taken_for_an_effect_at_fixed_scale() -> N
     for number in range(500):
         models = drawn(study, rng, slope=0)
         rows = alone(models)
-        claims += any(row.verdict_code is not Verdict.NOT_SHOWN for row in rows if row.transform == "raw")
+        claims += any(row.verdict_code not in (Verdict.NOT_SHOWN, Verdict.DESCRIPTION) for row in rows)
         single += sum(
             row.p_permutation < 0.05 for row in rows if row.transform == "raw" and row.p_permutation is not None
         )
@@ -78,13 +81,15 @@ def test_numbers_of_one_subset_are_those_of_scipy() -> None:
     assert row.rho == pytest.approx(stats.spearmanr(x, y).statistic, rel=1e-12)
 
 
-def test_a_logarithm_that_fits_better_is_a_row_of_its_own() -> None:
+def test_a_metric_that_spans_decades_is_judged_on_its_logarithm_and_described_as_it_is() -> None:
     runs = [run_of(f"{i}", seed=i, val_loss=2.0 + i) for i in range(8)]
     relations = relate(table(runs, {"cdnv_k2": [10.0**i for i in range(8)]}), permutations=99)
-    assert row_of(relations, "cdnv_k2", transform="log").r == pytest.approx(1, abs=1e-12)
-    assert (row_of(relations, "cdnv_k2").r or 1) < 0.7
-    assert row_of(relations, "cdnv_k2").family == "paper"
-    assert row_of(relations, "cdnv_k2", transform="log").family == "exploration"
+    log, raw = (row_of(relations, "cdnv_k2", WITHIN, transform=transform) for transform in ("log", "raw"))
+    assert log.r == pytest.approx(1, abs=1e-12)
+    assert (raw.r or 1) < 0.7
+    assert (log.verdict_code, log.family) == (Verdict.AS_PREDICTED, "paper")
+    assert (raw.verdict_code, raw.p_holm) == (Verdict.DESCRIPTION, None)
+    assert raw.p_permutation is not None, "as the paper has it"
 
 
 def test_a_missing_value_leaves_out_its_model_for_its_metric_alone() -> None:
@@ -153,7 +158,7 @@ def test_the_wrong_way_is_said_to_be_wrong() -> None:
     relations = relate(table(runs, {"agreement": range(1, 11), "cdnv": range(1, 11)}), permutations=999)
     assert row_of(relations, "agreement", WITHIN).verdict_code is Verdict.OPPOSITE
     assert row_of(relations, "agreement", WITHIN).goes == "against"
-    assert row_of(relations, "cdnv", WITHIN).verdict_code is Verdict.AS_PREDICTED
+    assert row_of(relations, "cdnv", WITHIN, "log").verdict_code is Verdict.AS_PREDICTED
 
 
 def test_the_corrections_are_within_a_family() -> None:
@@ -163,9 +168,10 @@ def test_the_corrections_are_within_a_family() -> None:
     relations = relate(table(runs, metrics), permutations=999)
     for family, size in (("paper", 3), ("exploration", 2)):
         rows = sorted(
-            (row for row in relations if row.subset == ALL and row.family == family),
+            (row for row in relations if row.subset == WITHIN and row.family == family and row.p_holm is not None),
             key=lambda row: row.p_permutation or 0,
         )
+        assert all((row.p_permutation or 1) <= (row.p_westfall_young or 0) <= 1 for row in rows)
         assert len(rows) == size
         by_hand = np.maximum.accumulate([min(1, (row.p_permutation or 0) * (size - i)) for i, row in enumerate(rows)])
         assert [row.p_holm for row in rows] == pytest.approx(list(by_hand))
@@ -173,20 +179,88 @@ def test_the_corrections_are_within_a_family() -> None:
         assert [row.p_bh for row in rows] == pytest.approx(list(stats.false_discovery_control(ps)))
 
 
-def test_the_interval_draws_what_is_independent() -> None:
-    """Across models architectures are drawn; within cells of two as many models as there are pairs, and one."""
+def test_the_interval_follows_what_is_independent() -> None:
+    """Across models architectures are left out in turn; within cells of their own seeds it is Fisher's z."""
     rng = np.random.default_rng(6)
     runs = [
-        run_of(f"{w}-{s}", width=w, seed=s, val_loss=4 - w / 9 + 0.01 * float(rng.random())) for w in range(1, 11) for s in (0, 1)
+        run_of(f"{w}-{s}", width=w, seed=10 * w + s, val_loss=4 - w / 9 + 0.1 * float(rng.random()))
+        for w in range(1, 11) for s in (0, 1)
     ]  # fmt: skip
-    values = np.array([run["width"] + 0.1 * rng.standard_normal() for run in runs]) + 5
+    values = np.array([run["width"] + 0.5 * rng.standard_normal() for run in runs]) + 5
     models = table(runs, {"agreement": values})
-    relations = relate(models, permutations=999)
+    across, within = (row_of(relate(models, permutations=99), "agreement", name) for name in (ALL, WITHIN))
     loss = models.trained["val_loss"].to_numpy()
-    widths = np.repeat(np.arange(10), 2)
-    pairs = bootstrap_interval(values[:, None] - values.mean(), loss - loss.mean(), widths, resamples=999, seed=0)
-    across, within = row_of(relations, "agreement"), row_of(relations, "agreement", WITHIN)
-    assert (across.low, across.high) == pytest.approx((pairs[0][0], pairs[1][0]))
-    x, y = centred(values[:, None], widths), centred(loss, widths)
-    eleven = bootstrap_interval(x, y, np.arange(20), draws=11, resamples=999, seed=0)
-    assert (within.low, within.high) == pytest.approx((eleven[0][0], eleven[1][0]))
+    without = left_out(
+        values - values.mean(), loss - loss.mean(), np.full((20, 1), 20**-0.5), np.repeat(np.arange(10), 2)
+    )
+    assert across.r is not None
+    assert within.r is not None
+    assert (across.low, across.high) == pytest.approx(clustered_interval(across.r, without.correlations))
+    assert (within.low, within.high) == pytest.approx(fisher_interval(within.r, 20 - 10 - 2))
+    assert within.shared_seeds is None
+
+
+def test_the_slope_is_the_outcome_of_one_standard_deviation() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.random(12)
+    runs = [run_of(f"{i}", seed=i, val_loss=float(3 - 0.7 * x[i] + 0.1 * rng.random())) for i in range(12)]
+    row = row_of(relate(table(runs, {"agreement": x}), permutations=99), "agreement", WITHIN)
+    theirs = stats.linregress(x, [run["val_loss"] for run in runs])
+    spread, half = np.std(x, ddof=1), stats.t.isf(0.025, 10) * theirs.stderr
+    ends = [(theirs.slope + sign * half) * spread for sign in (-1, 1)]
+    assert row.slope == pytest.approx(theirs.slope * spread, rel=1e-9)
+    assert [row.slope_low, row.slope_high] == pytest.approx(ends, rel=1e-9)
+
+
+def lucky(rng: np.random.Generator, *, shared: bool) -> Models:
+    """Four cells of the same nine seeds; half of the variance of metric and loss is a seed's in all cells, and the two
+    have nothing to do with each other. `shared` False: the same numbers, and nobody knows that the seeds are the same."""
+    models = seeds_study(cells=4, seeds=9, shared=shared)
+    seed = np.tile(np.arange(9), 4)
+    x, y = (rng.standard_normal(9)[seed] + rng.standard_normal(36) for _ in range(2))
+    return replace(models, frame=models.frame.assign(agreement=5 + x, val_loss=4 + 0.1 * y))
+
+
+def test_seeds_that_cells_share_are_permuted_in_all_of_them_at_once() -> None:
+    """Taken for independent they are found too often; permuted jointly as often as the level says."""
+    rng = np.random.default_rng(4)
+    found = {True: 0, False: 0}
+    for _ in range(100):
+        seed = int(rng.integers(2**31))
+        for shared in found:
+            row = alone(lucky(np.random.default_rng(seed), shared=shared))[0]
+            assert row.shared_seeds == (9 if shared else None)
+            found[shared] += (row.p_permutation or 1) <= 0.05
+    assert found[True] <= 12  # 5 % of 100; three standard errors above
+    assert found[False] >= 13
+
+
+def test_few_shared_seeds_cannot_tell_however_many_cells_there_are() -> None:
+    models = drawn(seeds_study(cells=6, seeds=5, shared=True), np.random.default_rng(0), slope=0.9)
+    row = alone(models)[0]
+    assert (row.verdict_code, row.p_permutation) == (Verdict.CANNOT_TELL, None)
+    assert "5 seeds, each in several cells, have 120 orders" in (row.why or "")
+
+
+def test_across_models_there_is_no_p_and_no_verdict() -> None:
+    relations = relate(drawn(seeds_study(cells=8, seeds=4), np.random.default_rng(0), slope=0.5), permutations=99)
+    row = row_of(relations, "agreement")
+    assert (row.p_permutation, row.p_holm, row.verdict, row.verdict_code) == (None, None, None, Verdict.DESCRIPTION)
+    assert row.goes is not None
+    assert row.low is not None
+
+
+def test_a_ratio_has_its_numbers_and_no_verdict() -> None:
+    runs = [run_of(f"{i}", seed=i, val_loss=1.0 + i) for i in range(10)]
+    row = row_of(relate(table(runs, {"cosine_cv": range(1, 11)}), permutations=999), "cosine_cv", WITHIN)
+    assert (row.verdict_code, row.goes, row.verdict) == (Verdict.DESCRIPTION, None, None)
+    assert (row.p_holm or 1) < 0.05
+    assert "cosine_std and cosine_mean" in (row.why or "")
+
+
+def test_a_reversal_is_found_where_both_signs_are_beyond_doubt() -> None:
+    """`drawn` has agreement rise with scale, and the loss fall; at fixed scale the loss rises or falls with it."""
+    for slope, found in ((0.9, True), (-0.9, False), (0.0, False)):
+        models = drawn(seeds_study(cells=6, seeds=7), np.random.default_rng(1), slope=slope)
+        pairs = reversals(relate(models, permutations=999))
+        assert [(across.metric, within.metric) for across, within in pairs] == [("agreement", "agreement")] * found

@@ -6,12 +6,12 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from collapselab.analysis.resampling import (
-    bootstrap_interval,
     centred,
     correlation,
     detectable,
-    models_needed,
     permutation_p,
+    permutation_test,
+    permuted_correlations,
     rank_correlation,
 )
 
@@ -89,46 +89,30 @@ def test_many_metrics_at_once_are_each_alone() -> None:
     assert_allclose(together, alone, rtol=0, atol=0)
 
 
-def test_the_interval_of_single_models_is_scipys_bootstrap() -> None:
-    x, y = RNG.standard_normal((40, 1)), RNG.standard_normal(40)
-    y += x[:, 0]
-    low, high = bootstrap_interval(x, y, np.arange(40), resamples=20_000, seed=0)
-    theirs = stats.bootstrap(
-        (x[:, 0], y), lambda a, b: stats.pearsonr(a, b).statistic, paired=True, vectorized=False, n_resamples=4000,
-        method="percentile", rng=np.random.default_rng(0),
-    ).confidence_interval  # fmt: skip
-    # the 2.5 % quantile of 4,000 draws with a spread of about 0.1 is known to about 0.1 · 2.7 / sqrt(4000) = 0.004
-    assert_allclose([low[0], high[0]], [theirs.low, theirs.high], atol=0.015)
+def test_shared_seeds_change_places_in_all_cells_at_once() -> None:
+    """Two cells of the same three seeds: 6 orders, each applied to both, so the exact p is a multiple of 1/6."""
+    x, y, cells = X[:6, :1], Y[:6], np.array([0, 0, 0, 1, 1, 1])
+    observed = abs(centred(x, cells)[:, 0] @ centred(y, cells))
+    orders = [[*order, *(place + 3 for place in order)] for order in itertools.permutations(range(3))]
+    sizes = np.array([abs(centred(x, cells)[:, 0] @ centred(y, cells)[order]) for order in orders])
+    exact = np.mean(sizes >= observed * (1 - 1e-9))
+    blocks = [np.arange(6).reshape(2, 3)]
+    p = permutation_test(x, y, cells, permutations=20_000, seed=0, blocks=blocks).p[0]
+    assert abs(p - exact) < 4 * np.sqrt(exact * (1 - exact) / 20_000) + 1e-4
+    assert len(orders) == 6
 
 
-def test_models_that_repeat_one_another_do_not_narrow_the_interval() -> None:
-    """Ten units, each copied five times: as wide as of ten, where 50 models would be far narrower."""
-    x, y = RNG.standard_normal((10, 1)), RNG.standard_normal(10)
-    copies = np.repeat(np.arange(10), 5)
-    ten = bootstrap_interval(x, y, np.arange(10), resamples=20_000, seed=0)
-    units = bootstrap_interval(x[copies], y[copies], copies, resamples=20_000, seed=0)
-    assert_allclose(units, ten, rtol=1e-9)
-    fifty = bootstrap_interval(x[copies], y[copies], np.arange(50), resamples=20_000, seed=0)
-    assert (fifty[1] - fifty[0])[0] < 0.7 * (ten[1] - ten[0])[0]
-
-
-def test_too_few_units_have_no_interval() -> None:
-    low, high = bootstrap_interval(X[:4], Y[:4], np.arange(4), resamples=100, seed=0)
-    assert np.isnan([low, high]).all()
-
-
-def test_the_interval_within_small_cells_covers_what_it_should() -> None:
-    """Cells of two: without the smaller draw the interval would take 40 models for 40 and cover about 83 % of 0."""
-    cells = np.repeat(np.arange(20), 2)
-    covered, naive = 0, 0
-    for _ in range(300):
-        x, y = centred(RNG.standard_normal((40, 1)), cells), centred(RNG.standard_normal(40), cells)
-        low, high = bootstrap_interval(x, y, np.arange(40), draws=21, resamples=400, seed=0)
-        covered += low[0] <= 0 <= high[0]
-        low, high = bootstrap_interval(x, y, np.arange(40), resamples=400, seed=0)
-        naive += low[0] <= 0 <= high[0]
-    assert 0.90 < covered / 300 < 0.985  # 95 %, give or take its own error of 1.3 % and that of a small bootstrap
-    assert naive / 300 < 0.88
+def test_the_step_down_correction_by_hand() -> None:
+    """With the same permutations: the largest |r| against the largest of all, the next against the largest of the rest."""
+    x = np.column_stack([Y + 0.6 * X[:, 0], X[:, 1], Y + 2 * X[:, 2]])
+    test = permutation_test(x, Y, ONE_CELL, permutations=999, seed=4, groups=[[0, 1, 2]])
+    drawn = np.abs([permuted_correlations(x[:, i], Y, ONE_CELL, permutations=999, seed=4) for i in range(3)])
+    observed = np.abs(correlation(x, Y, ONE_CELL))
+    order = np.argsort(-observed)
+    steps = [(1 + (drawn[order[i:]].max(0) >= observed[order[i]] * (1 - 1e-9)).sum()) / 1000 for i in range(3)]
+    assert_allclose(test.corrected[order], np.maximum.accumulate(steps), rtol=1e-12)
+    assert (test.corrected >= test.p).all()
+    assert np.isnan(permutation_test(x, Y, ONE_CELL, permutations=99, seed=4).corrected).all()
 
 
 def test_the_claimed_power_is_the_power_there_is() -> None:
@@ -143,10 +127,7 @@ def test_the_claimed_power_is_the_power_there_is() -> None:
         assert 0.74 < found / 600 < 0.86  # 1.6 % is the error of 600 draws; Fisher's z is good to a few
 
 
-def test_the_detectable_correlation_and_the_models_needed_undo_each_other() -> None:
+def test_the_detectable_correlation() -> None:
     assert detectable(21) == pytest.approx(0.5786, abs=1e-4)
-    for n in (10, 21, 100):
-        assert models_needed(detectable(n)) in (n, n + 1)
-    assert models_needed(-0.5) == models_needed(0.5) == 30  # a table of Cohen's kind says 29 or 30
-    assert models_needed(0) is None
+    assert detectable(30) < 0.5 < detectable(29)  # a table of Cohen's kind says 29 or 30
     assert np.isnan(detectable(3))

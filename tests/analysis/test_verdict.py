@@ -43,6 +43,7 @@ def test_the_words_of_the_tables_are_those_of_the_first_version() -> None:
         "related; collapse predicts no direction",
         "not shown",
         None,
+        None,
     ]
     assert trend_column(Verdict.AS_PREDICTED, "falls", of_outcome=True) == "falls: better"
     assert trend_column(Verdict.OPPOSITE, "falls", of_outcome=False) == "falls: away from collapse"
@@ -80,7 +81,8 @@ def test_a_regime_knows_its_numbers_and_drops_a_setting() -> None:
     assert str(Regime()) == "the only one"
 
 
-def test_the_magnitude_that_shrinks_is_said_by_the_catalogue_where_it_says_no_direction() -> None:
-    said = {metric.id for metric in METRICS.values() if metric.magnitude_shrinks}
-    assert said == {"cosine_cv", "logdist_cv", "logdist_uncentred_cv", "head_logdist_cv"}
-    assert all(METRICS[metric].direction is None for metric in said)
+def test_ratios_whose_denominator_may_change_its_sign_have_parts_and_no_direction() -> None:
+    ratios = {metric.id: metric.parts for metric in METRICS.values() if metric.parts}
+    assert set(ratios) == {"cosine_cv", "logdist_cv", "logdist_uncentred_cv", "head_logdist_cv"}
+    assert all(METRICS[metric].direction is None for metric in ratios)
+    assert all(METRICS[part].direction is not None for parts in ratios.values() if parts for part in parts)

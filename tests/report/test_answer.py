@@ -51,7 +51,9 @@ def test_what_is_not_shown_is_not_called_yes_whatever_its_sign(story: Story) -> 
     lines = strip(open_story)
     assert {line.fixed.kind for line in lines} == {"unshown"}
     assert "that is shown for 0" in headline(open_story, lines)
-    assert "none of 7 metrics is shown to move toward collapse" in headline(open_story, lines)
+    assert "7 of 7 metrics move toward collapse as validation loss gets better, which describes them" in headline(
+        open_story, lines
+    )
 
 
 def test_a_property_comes_with_scale_only_if_every_axis_shows_it(story: Story) -> None:

@@ -13,7 +13,7 @@ from collapselab.analysis.models import Models, combine, tables_of
 from collapselab.analysis.registered import registered_in
 from collapselab.analysis.statements import STATEMENTS, Given
 from collapselab.analysis.stored import Analysis, Request, last_request, read_analysis
-from collapselab.analysis.words import Sentence, many
+from collapselab.analysis.words import REVERSAL, Sentence, many
 from collapselab.progress import progress
 from collapselab.records.tables import RowsByTable, StoredTables
 
@@ -43,6 +43,7 @@ def _analyze(directory: Path, tables: StoredTables, request: Request) -> Analysi
             rows[name] = statement.rows(Given(models, request.permutations, request.seed, rows, registered))
             sentences += statement.sentences(models, rows[name])
             advance(1)
+    sentences.sort(key=lambda sentence: sentence.topic != REVERSAL)  # stable: all others stay in their order
     asked = (request.outcome, request.permutations, request.seed)
     analysis = Analysis(directory, *asked, len(models.known), rows, sentences, tables.hashes, registered.hash)
     analysis.write(directory / "analysis")

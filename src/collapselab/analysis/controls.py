@@ -1,18 +1,16 @@
 """Controls: what a metric says about the outcome beyond scale and training, under one specification after another.
 
 The models of a suite differ in size and training, which drive metric and outcome alike. Each specification takes more
-of that away; the last holds all of it fixed and compares seeds alone. No single one is the truth: the curve of all is
-the answer, with the between-model and the within-cell one side by side.
-
-Two p-values are beside each partial correlation: of ordinary least squares, and robust to models of one architecture
-being alike. The larger of the two is corrected and judged. Where several models share an architecture and there are too
-few architectures for the second, or where too few degrees of freedom are left, there is no p, interval or verdict.
+of that away; the last holds all of it fixed and compares seeds alone. No single one is the truth, and none is a test:
+on tables where a metric is nothing but a smooth function of scale, most of them find it significant, since the outcome
+bends in scale as well. So each is a description, with its interval; verdicts have the joint test of all of them
+(multiverse.py) and the comparison of seeds.
 """
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from typing import TypedDict, final
 
 import numpy as np
 import pandas as pd
@@ -21,7 +19,9 @@ from scipy.linalg import orth
 from scipy.stats import t as student
 
 from collapselab.analysis.attainable import FEWEST_CLUSTERS, FEWEST_FREEDOM
+from collapselab.analysis.intervals import clustered_interval, clustered_p, left_out
 from collapselab.analysis.models import NOT_TESTED, Floats, Models, Variable, regime_columns
+from collapselab.analysis.multiverse import MOST_PERMUTATIONS, Multiverse, cells_of, why_no_joint_test
 from collapselab.analysis.relate import Relation
 from collapselab.analysis.resampling import Codes
 from collapselab.analysis.subsets import WITHIN, SubsetKind, codes_of, count_of
@@ -39,15 +39,17 @@ from collapselab.analysis.verdict import (
 from collapselab.analysis.words import (
     CANNOT_TELL,
     NOT_MEASURED,
+    SHOWN,
     Sentence,
     by_metric,
-    count_shown,
+    metric_label,
     relation_column,
-    relation_words,
 )
+from collapselab.core.metrics import METRICS
 
-MIXED, SEEDS = "mixed model", "seeds alone"
+MIXED, SEEDS, JOINT = "mixed model", "seeds alone", "all specifications jointly"
 BETWEEN = "between models"
+DESCRIBED = "a description: one specification of several, none of which is a test by itself."
 
 
 @final
@@ -70,13 +72,14 @@ class Control:
     r2_added: float | None = None
     """R² that the metric adds."""
     low: float | None = None
-    """Lower end of the 95 % interval of `partial_r`."""
+    """Lower end of the 95 % interval of `partial_r`, from architectures left out in turn."""
     high: float | None = None
     """Upper end."""
     p_clustered: float | None = None
-    """Robust to models of one architecture being alike; empty with fewer than ten architectures."""
+    """Robust to models of one architecture being alike: each architecture is left out in turn (CR3); empty with fewer
+    than ten."""
     p_holm: float | None = None
-    """The larger of the two, corrected within specification and family."""
+    """Of the joint test and of seeds alone, corrected over the family; empty for single specifications."""
     comparison: str = BETWEEN
     """`between models` or `within cells`."""
     transform: str = "raw"
@@ -99,17 +102,69 @@ class Control:
     """As in `relate.csv`."""
 
 
-def controls(models: Models, relations: Iterable[Relation]) -> list[Control]:
-    """The specification curve of every metric, and from the relations the comparison of seeds alone."""
+def controls(
+    models: Models, relations: Iterable[Relation], *, permutations: int = MOST_PERMUTATIONS, seed: int = 0
+) -> list[Control]:
+    """The specification curve of every metric, its joint test, and from the relations the comparison of seeds alone."""
     rows = least_squares(models)
     rows += [_mixed(models, variable) for variable in models.variables]
-    rows += [_seeds_alone(models, relation) for relation in relations if relation.subset_kind is SubsetKind.WITHIN]
+    rows = [_described(models, row) for row in rows]
+    rows += joint_tests(models, permutations=permutations, seed=seed)
+    return rows + [_seeds_alone(models, row) for row in relations if row.subset_kind is SubsetKind.WITHIN]
+
+
+def joint_tests(models: Models, *, permutations: int, seed: int) -> list[Control]:
+    """The joint test of every metric on the scale of the catalogue, corrected within its family."""
+    universes: dict[bytes, Multiverse | Reason] = {}
+    chosen = [variable for variable in models.variables if variable.transform == METRICS[variable.metric].transform]
     return judged(
-        rows,
-        family=lambda row: (row.controls, row.family),
-        p=_larger,
+        [_joint(models, variable, universes, permutations=permutations, seed=seed) for variable in chosen],
+        family=lambda row: row.family,
+        p=lambda row: row.p,
         with_verdict=lambda row, corrected: _with_verdict(models, row, corrected),
     )
+
+
+def _joint(
+    models: Models, variable: Variable, universes: dict[bytes, Multiverse | Reason], *, permutations: int, seed: int
+) -> Control:
+    _, x, y, row = _start(models, variable, JOINT)
+    if described := variable.why_description:
+        return replace(row, **described.columns, verdict_code=Verdict.DESCRIPTION)
+    try:
+        _require_variation(variable, x, y)
+    except _Unavailable as error:
+        return replace(row, **error.reason.columns)
+    cells = cells_of(models, variable.values)
+    key = pd.util.hash_pandas_object(cells[["architecture", "regime"]]).to_numpy().tobytes()
+    if key not in universes:
+        reason = why_no_joint_test(cells)
+        universes[key] = reason or Multiverse(cells, _joint_terms(cells), permutations=permutations, seed=seed)
+    universe = universes[key]
+    result = universe if isinstance(universe, Reason) else universe.test(cells["x"].to_numpy(), cells["y"].to_numpy())
+    if isinstance(result, Reason):
+        return replace(row, **result.columns)
+    goes = direction_of(result.partial_r, models.expected(row.metric))
+    return replace(row, n=len(cells), partial_r=result.partial_r, p=result.p, goes=goes)
+
+
+def _joint_terms(cells: pd.DataFrame) -> list[Callable[[pd.DataFrame], list[Floats]]]:
+    """The specifications that can be fitted to these cells; those with less than the smooth function are part of it."""
+    terms: list[Callable[[pd.DataFrame], list[Floats]]] = [_levels, _cells, _interactions]
+    if cells["train_loss"].notna().all():
+        terms.append(SPECIFICATIONS["training loss"])
+    return terms
+
+
+def _levels(frame: pd.DataFrame) -> list[Floats]:
+    return [_dummies(frame[column]) for column in ("family", "width", "depth", "regime")]
+
+
+def _with_verdict(models: Models, row: Control, corrected: Corrected) -> Control:
+    tested = replace(row, p_holm=corrected.holm)
+    code = verdict_of(row.goes, shown=is_shown(tested))
+    words = relation_column(code, outcome=models.outcome, better=models.better)
+    return replace(tested, verdict=words, verdict_code=code)
 
 
 def least_squares(models: Models) -> list[Control]:
@@ -194,7 +249,7 @@ def _start(models: Models, variable: Variable, name: str) -> tuple[pd.DataFrame,
         variable.metric,
         int(known.sum()),
         transform=variable.transform,
-        family="paper" if variable.in_paper else "exploration",
+        family=variable.family,
         missing=int((~known).sum()),
     )
     return models.trained[known], variable.values[known], outcome[known], row
@@ -227,11 +282,13 @@ def _with_partial(row: Control, x: Floats, y: Floats, basis: Floats, frame: pd.D
     clusters = codes_of(frame[independent])
     if reason := _why_no_p(len(y), freedom, count_of(clusters), f"{independent}s"):
         return replace(row, **reason.columns)
+    return replace(row, p=_p_of(r, freedom), **_clustered(r, left_x, left_y, basis, clusters))
+
+
+def _p_of(r: float, freedom: int) -> float:
     with np.errstate(divide="ignore"):
-        at_r = np.sqrt(freedom) * np.divide(r, np.sqrt(1 - r**2))
-        low, high = np.tanh(np.arctanh(r) + np.array([-1.96, 1.96]) / np.sqrt(freedom - 1))
-    p, p_clustered = float(2 * student.sf(abs(at_r), freedom)), _clustered(left_x, left_y, freedom, clusters)
-    return replace(row, low=float(low), high=float(high), p=p, p_clustered=p_clustered)
+        t = np.sqrt(freedom) * np.divide(r, np.sqrt(1 - r**2))
+    return float(2 * student.sf(abs(t), freedom))
 
 
 def _why_no_p(models: int, freedom: int, clusters: int, unit: str) -> Reason | None:
@@ -244,13 +301,19 @@ def _why_no_p(models: int, freedom: int, clusters: int, unit: str) -> Reason | N
     return None
 
 
-def _clustered(left_x: Floats, left_y: Floats, freedom: int, clusters: Codes) -> float | None:
-    """p that lets models of one cluster be alike, with the usual correction for few clusters and many controls."""
-    if clusters.max() + 1 < FEWEST_CLUSTERS:
-        return None
-    fit = sm.OLS(left_y, left_x).fit(cov_type="cluster", cov_kwds={"groups": clusters})
-    t = float(fit.tvalues[0]) * np.sqrt(freedom / (len(left_y) - 1))
-    return float(2 * student.sf(abs(t), clusters.max()))
+class _ClusteredColumns(TypedDict):
+    low: float | None
+    high: float | None
+    p_clustered: float | None
+
+
+def _clustered(r: float, left_x: Floats, left_y: Floats, basis: Floats, clusters: Codes) -> _ClusteredColumns:
+    """p and interval that let models of one cluster be alike: each cluster is left out in turn."""
+    without = left_out(left_x, left_y, basis, clusters)
+    low, high = clustered_interval(r, without.correlations)
+    p = clustered_p(float(left_x @ left_y / (left_x @ left_x)), without.slopes)
+    ends = (None, None) if np.isnan(low) else (low, high)
+    return {"low": ends[0], "high": ends[1], "p_clustered": p}
 
 
 def _mixed(models: Models, variable: Variable) -> Control:
@@ -331,23 +394,22 @@ def _seeds_alone(models: Models, relation: Relation) -> Control:
         family=relation.family,
         freedom=None if relation.r is None else relation.n - relation.cells - 1,
         missing=relation.missing,
+        p_holm=relation.p_holm,
+        goes=relation.goes,
+        verdict=relation.verdict,
+        verdict_code=relation.verdict_code,
         why=relation.why,
         why_code=relation.why_code,
     )
 
 
-def _larger(row: Control) -> float | None:
-    """The p that is judged; None where there is none."""
-    known = [p for p in (row.p, row.p_clustered) if p is not None]
-    return None if row.p is None or row.partial_r is None else max(known)
-
-
-def _with_verdict(models: Models, row: Control, corrected: Corrected) -> Control:
-    assert row.partial_r is not None
-    tested = replace(row, p_holm=corrected.holm, goes=direction_of(row.partial_r, models.expected(row.metric)))
-    code = verdict_of(tested.goes, shown=is_shown(tested))
-    words = relation_column(code, outcome=models.outcome, better=models.better)
-    return replace(tested, verdict=words, verdict_code=code)
+def _described(models: Models, row: Control) -> Control:
+    """A specification has no verdict of its own: on tables without an effect too many of them would be significant."""
+    if row.partial_r is None:
+        return row
+    goes = direction_of(row.partial_r, models.expected(row.metric))
+    reason = Reason(Cause.NOT_A_TEST, DESCRIBED) if row.why is None else Reason(row.why_code or Cause.TOO_FEW, row.why)
+    return replace(row, goes=goes, verdict_code=Verdict.DESCRIPTION, **reason.columns)
 
 
 def sentences(models: Models, rows: Sequence[Control]) -> Iterable[Sentence]:
@@ -356,37 +418,44 @@ def sentences(models: Models, rows: Sequence[Control]) -> Iterable[Sentence]:
 
 
 def _curve(models: Models, rows: Sequence[Control]) -> Iterable[str]:
-    paper = [row for row in rows if row.family == "paper"]
-    known = [row for row in paper if row.partial_r is not None]
-    names = list(dict.fromkeys(row.controls for row in known))
-    if not [name for name in names if name != SEEDS]:
+    paper = [row for row in rows if row.family == "paper" and row.transform == METRICS[row.metric].transform]
+    known = [row for row in paper if row.partial_r is not None and row.comparison == BETWEEN and row.controls != JOINT]
+    yield from _joint_words(models, [row for row in paper if row.controls == JOINT])
+    if not known:
         yield f"Beyond scale and training: no answer; {next((row.why for row in paper), NOT_MEASURED)}"
         return
-    values = "; ".join(f"{of_metric[0].metric} {_values(of_metric, names)}" for of_metric in by_metric(known))
-    yield f"Partial correlations beyond {' | '.join(names)}: {values}."
     for of_metric in by_metric(known):
-        yield _metric_words(models, of_metric)
-    for name, why in {row.controls: row.why for row in paper if row.controls not in names}.items():
+        yield _metric_words(of_metric)
+    names = {row.controls for row in known}
+    for name, why in {row.controls: row.why for row in paper if row.controls not in {*names, SEEDS, JOINT}}.items():
         yield f"Beyond {name}: no answer; {why}"
-    tested = {row.controls for row in known if row.verdict_code is not Verdict.CANNOT_TELL}
-    for name, why in {row.controls: row.why for row in known if row.controls not in {*tested, SEEDS}}.items():
-        yield f"Beyond {name}: {CANNOT_TELL}; {why}"
 
 
-def _values(rows: Sequence[Control], names: Sequence[str]) -> str:
-    values = {row.controls: row.partial_r for row in rows}
-    return " | ".join(f"{values[name]:+.2f}" if name in values else "–" for name in names)
+def _joint_words(models: Models, rows: Sequence[Control]) -> Iterable[str]:
+    tested = [row for row in rows if row.p is not None]
+    if not tested:
+        why = next((row.why for row in rows if row.verdict_code is Verdict.CANNOT_TELL), None)
+        if why:
+            yield f"Beyond a smooth function of scale: {CANNOT_TELL}; {why}"
+        return
+    for row in tested:
+        if row.verdict_code in SHOWN:
+            yield (
+                f"Beyond a smooth function of scale in every regime, {metric_label(row)} has a partial r of "
+                f"{row.partial_r:+.2f} with {models.outcome}, {SHOWN[row.verdict_code]} (all specifications jointly, "
+                f"Holm p {row.p_holm:.2g})."
+            )
+    rest = [row for row in tested if row.verdict_code is Verdict.NOT_SHOWN]
+    if rest:
+        listed = ", ".join(f"{metric_label(row)} ({row.partial_r:+.2f})" for row in rest)
+        yield f"Not shown beyond a smooth function of scale, with their partial r: {listed}."
 
 
-def _metric_words(models: Models, rows: Sequence[Control]) -> str:
-    between = [row for row in rows if row.comparison == BETWEEN and row.verdict_code is not Verdict.CANNOT_TELL]
-    seeds = [row.verdict_code for row in rows if row.controls == SEEDS]
-    alone = "no seeds to compare"
-    if seeds:
-        alone = f"among seeds alone {relation_words(seeds[0], outcome=models.outcome, better=models.better)}"
-    if not between:
-        return f"{rows[0].metric}: between models {CANNOT_TELL}; {alone}."
-    shown, directions = count_shown(between)
-    turns = ", but its sign differs from one to another" if len({row.goes for row in between}) > 1 else ""
-    counts = f"{shown} of {len(between)} specifications{directions}"
-    return f"{rows[0].metric}: between models shown in {counts}{turns}; {alone}."
+def _metric_words(rows: Sequence[Control]) -> str:
+    """The range of a metric over the specifications."""
+    least, most = (choose(rows, key=lambda row: row.partial_r or 0.0) for choose in (min, max))
+    turns = "its sign turns" if (least.partial_r or 0) * (most.partial_r or 0) < 0 else "of one sign"
+    return (
+        f"{metric_label(least)}: partial r from {least.partial_r:+.2f} (beyond {least.controls}) to "
+        f"{most.partial_r:+.2f} (beyond {most.controls}) in {len(rows)} specifications, {turns}; each describes."
+    )

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from collapselab.analysis.direction import Toward, toward
 from collapselab.analysis.regime import Regime
-from collapselab.core.metrics import METRICS
+from collapselab.analysis.verdict import Cause, Reason
+from collapselab.core.metrics import METRICS, Transform
 from collapselab.errors import ConfigError, RunError, did_you_mean
 from collapselab.records.outcomes import ON, OUTCOMES, direction
 from collapselab.records.table import Cell
@@ -32,8 +33,6 @@ NOT_TESTED = {
     "model_accuracy": "the model's own accuracy: the outcome by another name.",
     "etf_floor": "a function of the numbers of classes and dimensions, not of the model.",
 }
-DECADE = 10.0
-"""A positive metric whose largest value is at least this many times its smallest is also related on its logarithm."""
 ARCHITECTURE = ("family", "depth", "width")
 
 
@@ -43,14 +42,26 @@ class Variable:
     """A metric as it enters a statistic: raw, or its logarithm."""
 
     metric: str
-    transform: str
+    transform: Transform
     values: Floats
-    """NaN where the metric is missing."""
+    """NaN where the metric is missing, or is not positive and has no logarithm."""
 
     @property
-    def in_paper(self) -> bool:
-        """Whether it is one of the paper's seven, on which the main tests are; all others explore."""
-        return METRICS[self.metric].in_paper and self.transform == "raw"
+    def family(self) -> str:
+        """`paper`: one of its seven metrics, on which the main tests are; all others are `exploration`."""
+        return "paper" if METRICS[self.metric].in_paper else "exploration"
+
+    @property
+    def why_description(self) -> Reason | None:
+        """Why this variable is described and not judged; None where it is judged."""
+        metric = METRICS[self.metric]
+        if metric.parts is not None:
+            std, mean = metric.parts
+            text = f"a ratio whose denominator may change its sign; {std} and {mean} are judged in its place."
+            return Reason(Cause.NOT_A_TEST, text)
+        if self.transform != metric.transform:
+            return Reason(Cause.NOT_A_TEST, f"judged on its logarithm: {self.metric} spans decades.")
+        return None
 
 
 @final
@@ -90,14 +101,14 @@ class Models:
 
     @cached_property
     def variables(self) -> list[Variable]:
-        """Every tested metric of the trained models, and its logarithm where it spans a decade."""
+        """Every metric of the trained models as it was measured, and its logarithm where the catalogue says so."""
         variables = []
         for metric in self.metrics:
             values = self.trained[metric].to_numpy(dtype=float)
             variables.append(Variable(metric, "raw", values))
-            known = values[~np.isnan(values)]
-            if metric not in NOT_TESTED and len(known) and known.min() > 0 and known.max() >= DECADE * known.min():
-                variables.append(Variable(metric, "log", np.log(values)))
+            if METRICS[metric].transform == "log":
+                positive = np.where(values > 0, values, np.nan)
+                variables.append(Variable(metric, "log", np.log(positive)))
         return variables
 
     @cached_property

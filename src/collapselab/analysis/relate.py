@@ -1,28 +1,39 @@
 """Relations: every metric against the outcome, over all models, over every regime, and within cells of seeds.
 
 Within cells scale is held fixed: one cell is the seeds study of the paper; several are pooled by subtracting each
-cell's mean. The paper's seven metrics are the family of the main tests; other metrics and all logarithms explore, in a
-family of their own. Both corrections are within a subset and a family.
+cell's mean. These rows are judged: the paper's seven metrics are the one confirmatory family, all others explore in a
+family of their own. All other rows are descriptions, with intervals and without a verdict: across models size and
+training differ too, single cells are parts of what was judged already, and a ratio whose denominator may change its
+sign has no direction.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, NamedTuple, final
 
 import numpy as np
+from scipy.linalg import orth
 
 from collapselab.analysis.attainable import LEVEL, permutations_can_show, why_no_permutation
+from collapselab.analysis.intervals import (
+    Interval,
+    clustered_interval,
+    clustered_slope_interval,
+    fisher_interval,
+    left_out,
+    slope_interval,
+)
 from collapselab.analysis.models import NOT_TESTED, Floats, Models, Variable
 from collapselab.analysis.resampling import (
-    bootstrap_interval,
+    POWER,
     centred,
     correlation,
     detectable,
-    models_needed,
-    permutation_p,
+    effect_in_z,
+    permutation_test,
     rank_correlation,
 )
-from collapselab.analysis.subsets import Subset, SubsetKind, count_of, subsets, within_cells
+from collapselab.analysis.subsets import Subset, SubsetKind, count_of, subsets
 from collapselab.analysis.verdict import (
     Cause,
     Corrected,
@@ -34,23 +45,17 @@ from collapselab.analysis.verdict import (
     judged,
     verdict_of,
 )
-from collapselab.analysis.words import (
-    CANNOT_TELL,
-    NO_DIRECTION,
-    NOT_MEASURED,
-    OPPOSITE,
-    PREDICTED,
-    Sentence,
-    by_metric,
-    count_shown,
-    many,
-    metric_label,
-    relation_column,
-    relation_words,
-)
+from collapselab.analysis.words import relation_column
+from collapselab.core.metrics import METRICS
 
 FEWEST = 3
 """Models beyond one a cell that a correlation needs: with two models it is always 1 or -1."""
+DESCRIBED = {
+    SubsetKind.ALL: "a description: these models differ in size and training too.",
+    SubsetKind.REGIME: "a description: these models differ in size too.",
+    SubsetKind.CELL: "a description: one of the cells that are judged together.",
+}
+"""Why a subset is described and not judged."""
 
 
 @final
@@ -73,19 +78,20 @@ class Relation:
     rho: float | None = None
     """Spearman's."""
     low: float | None = None
-    """Lower end of the 95 % bootstrap interval of r."""
+    """Lower end of the 95 % interval of r: Fisher's z; where models are not independent, from clusters left out in
+    turn."""
     high: float | None = None
     """Upper end."""
     p_permutation: float | None = None
-    """Two-sided."""
+    """Two-sided, from permuting seeds; empty where models differ in more than their seed."""
     p_holm: float | None = None
-    """Corrected by Holm, within subset and family."""
+    """Corrected by Holm over the family, within cells; the verdict goes by it."""
     p_bh: float | None = None
     """Corrected by Benjamini and Hochberg."""
     transform: str = "raw"
-    """`raw` or `log`."""
+    """`raw` or `log`; a metric that the catalogue has as `log` is judged there, and its raw row describes."""
     family: str = "exploration"
-    """`paper` or `exploration`."""
+    """`paper`: its seven metrics; within cells they are the one confirmatory family. `exploration`: all others."""
     cells: int = 1
     """Cells whose means were subtracted; 1 for none."""
     architectures: int = 1
@@ -93,24 +99,33 @@ class Relation:
     missing: int = 0
     """Models left out for a missing value."""
     goes: Goes | None = None
-    """`with`: more collapse, better outcome, by the sign of r alone; `against`; empty where no direction is predicted,
-    or no verdict is given."""
+    """`with`: more collapse, better outcome, by the sign of r alone; `against`; empty where none is predicted."""
     verdict: str | None = None
-    """`verdict_code` in words; empty for `cannot tell`."""
+    """`verdict_code` in words; empty for `cannot tell` and `description`."""
     detectable_r: float | None = None
     """Within cells: the smallest |r| found with 80 % power at 5 %."""
     detectable_r_corrected: float | None = None
     """The same at Holm's first step."""
-    models_needed: int | None = None
-    """Seeds of one cell that would find this r with that power."""
     why: str | None = None
-    """Why there are no numbers, or no p and no verdict."""
+    """Why there are no numbers, no p, or no verdict."""
     verdict_code: Verdict = Verdict.CANNOT_TELL
-    """`as predicted`, `opposite direction`, `no direction predicted`, `not shown` or `cannot tell`."""
+    """`as predicted`, `opposite direction`, `no direction predicted`, `not shown`; `cannot tell`: no result could have
+    been significant with so few models; `description`: not judged."""
     why_code: Cause | None = None
     """`not a test`, `too few`, `no variation`, `missing` or `no fit`."""
     subset_kind: SubsetKind = SubsetKind.ALL
     """`all models`, `one regime`, `within cells` or `one cell`."""
+    slope: float | None = None
+    """Change of the outcome with one standard deviation of the metric among these models (within cells, where the
+    subset says so)."""
+    slope_low: float | None = None
+    """Lower end of its 95 % interval."""
+    slope_high: float | None = None
+    """Upper end."""
+    p_westfall_young: float | None = None
+    """Corrected by Westfall and Young's step-down over the family, from the same permutations; beside Holm."""
+    shared_seeds: int | None = None
+    """Within cells: seeds that several cells share, which are permuted in all of them at once; empty where none is."""
 
 
 def relate(models: Models, *, permutations: int = 10_000, seed: int = 0) -> list[Relation]:
@@ -137,12 +152,30 @@ def relate_subset(models: Models, subset: Subset, *, permutations: int, seed: in
         blank = [_blank(models, subset, chosen, variable) for variable in variables]
         filled = _filled(models, chosen, variables, blank, permutations=permutations, seed=seed)
         relations.update(zip(numbers, filled, strict=True))
+    if len(patterns) > 1:
+        relations = _without_split_families(relations, patterns.values())
     return judged(
         [relations[number] for number in sorted(relations)],
         family=lambda row: row.family,
-        p=lambda row: row.p_permutation,
+        p=_judged_p,
         with_verdict=lambda row, corrected: _powered(_with_verdict(models, row, corrected), corrected.family_size),
     )
+
+
+def _without_split_families(relations: dict[int, Relation], patterns: Iterable[list[int]]) -> dict[int, Relation]:
+    """Without Westfall and Young's p where some metrics of a family lack other models: those see other permutations."""
+    found = [
+        {relations[i].family for i in numbers if relations[i].p_westfall_young is not None} for numbers in patterns
+    ]
+    split = {family for family in set().union(*found) if sum(family in families for families in found) > 1}
+    return {i: replace(row, p_westfall_young=None) if row.family in split else row for i, row in relations.items()}
+
+
+def _judged_p(row: Relation) -> float | None:
+    """The p that is corrected; of ratios too, which are of the family although they have no verdict."""
+    if row.subset_kind is not SubsetKind.WITHIN or row.transform != METRICS[row.metric].transform:
+        return None
+    return row.p_permutation
 
 
 def _blank(models: Models, subset: Subset, chosen: Subset, variable: Variable) -> Relation:
@@ -152,11 +185,12 @@ def _blank(models: Models, subset: Subset, chosen: Subset, variable: Variable) -
         outcome=models.outcome,
         n=len(chosen.members),
         transform=variable.transform,
-        family="paper" if variable.in_paper else "exploration",
+        family=variable.family,
         cells=count_of(chosen.cells),
         architectures=models.trained["architecture"].iloc[chosen.members].nunique(),
         missing=len(subset.members) - len(chosen.members),
         subset_kind=subset.kind,
+        shared_seeds=count_of(chosen.units) if chosen.shares_units and subset.kind is SubsetKind.WITHIN else None,
     )
 
 
@@ -168,14 +202,34 @@ def _filled(
     reasons = [_reason(chosen, relation, x[:, i], y) for i, relation in enumerate(blank)]
     tested = [i for i, reason in enumerate(reasons) if reason is None]
     filled = [replace(row, **reason.columns) if reason else row for row, reason in zip(blank, reasons, strict=True)]
-    if tested:
-        statistics = _statistics(chosen, x[:, tested], y, permutations=permutations, seed=seed)
-        for column, i in enumerate(tested):
-            r, r2, rho, low, high, p = (_known(values[column]) for values in statistics)
-            row = replace(blank[i], r=r, r2=r2, rho=rho, low=low, high=high, p_permutation=p)
-            untested = _why_no_p(chosen, row)
-            filled[i] = replace(row, **untested.columns) if untested else row
+    if not tested:
+        return filled
+    groups = _families([blank[i] for i in tested])
+    statistics = _statistics(chosen, x[:, tested], y, groups, permutations=permutations, seed=seed)
+    for values, i in zip(statistics, tested, strict=True):
+        goes = direction_of(values["r"] or 0.0, models.expected(blank[i].metric))
+        row = replace(blank[i], **values, goes=goes)
+        if described := variables[i].why_description or _why_described(chosen):
+            filled[i] = replace(row, **described.columns, verdict_code=Verdict.DESCRIPTION)
+        elif untested := _why_no_p(chosen, row):
+            filled[i] = replace(row, **untested.columns, goes=None)
+        else:
+            filled[i] = row
     return filled
+
+
+def _families(rows: Sequence[Relation]) -> list[list[int]]:
+    """Which of these rows are corrected together."""
+    families: dict[str, list[int]] = {}
+    for i, row in enumerate(rows):
+        if row.transform == METRICS[row.metric].transform:
+            families.setdefault(row.family, []).append(i)
+    return list(families.values())
+
+
+def _why_described(chosen: Subset) -> Reason | None:
+    text = DESCRIBED.get(chosen.kind)
+    return Reason(Cause.NOT_A_TEST, text) if text else None
 
 
 def _why_no_p(chosen: Subset, relation: Relation) -> Reason | None:
@@ -183,8 +237,9 @@ def _why_no_p(chosen: Subset, relation: Relation) -> Reason | None:
     units = chosen.units_per_cell
     if permutations_can_show(units):
         return None
-    noun = "architectures" if sum(units) == relation.architectures > 1 else "models"
-    return Reason(Cause.TOO_FEW, why_no_permutation(units, noun))
+    return Reason(
+        Cause.TOO_FEW, why_no_permutation(units, "seeds, each in several cells," if chosen.shares_units else "models")
+    )
 
 
 def _reason(chosen: Subset, relation: Relation, x: Floats, y: Floats) -> Reason | None:
@@ -201,16 +256,48 @@ def _reason(chosen: Subset, relation: Relation, x: Floats, y: Floats) -> Reason 
     return None
 
 
-def _statistics(chosen: Subset, x: Floats, y: Floats, *, permutations: int, seed: int) -> tuple[Floats, ...]:
-    """For each column of x: r, R², rho, the ends of the interval of r, and p; NaN where there is none."""
+def _statistics(
+    chosen: Subset, x: Floats, y: Floats, groups: list[list[int]], *, permutations: int, seed: int
+) -> list[dict[str, Any]]:
+    """The columns of each row, by name; None where there is none."""
+    r, rho = correlation(x, y, chosen.cells), rank_correlation(x, y, chosen.cells)
+    spread = np.sqrt((centred(y, chosen.cells) ** 2).sum() / (chosen.freedom - 1))
+    columns = {"r": r, "r2": r**2, "rho": rho, "slope": r * spread}
+    intervals = [_intervals(chosen, x[:, i], y, float(r[i]), float(spread)) for i in range(len(r))]
+    columns |= {name: np.array([getattr(pair, kind)[end] for pair in intervals]) for name, kind, end in _ENDS}
+    if chosen.kind in (SubsetKind.WITHIN, SubsetKind.CELL) and permutations_can_show(chosen.units_per_cell):
+        test = permutation_test(
+            x, y, chosen.cells, permutations=permutations, seed=seed, blocks=chosen.blocks, groups=groups
+        )
+        columns["p_permutation"] = test.p
+        if chosen.kind is SubsetKind.WITHIN:
+            freedom = 1 / test.deviation**2 if chosen.shares_units else np.full(len(r), chosen.freedom - 1)
+            columns |= {"p_westfall_young": test.corrected, "detectable_r": _detectable(freedom)}
+    return [{name: _known(values[i]) for name, values in columns.items()} for i in range(len(r))]
+
+
+@final
+class _Intervals(NamedTuple):
+    r: Interval
+    slope: Interval
+
+
+_ENDS = (("low", "r", 0), ("high", "r", 1), ("slope_low", "slope", 0), ("slope_high", "slope", 1))
+
+
+def _intervals(chosen: Subset, x: Floats, y: Floats, r: float, spread: float) -> _Intervals:
+    """Of r, and of the slope by standard deviations of x, of which `spread` is what r = 1 would give."""
     x, y = centred(x, chosen.cells), centred(y, chosen.cells)
-    r = correlation(x, y, chosen.cells)
-    draws = chosen.freedom if count_of(chosen.cells) > 1 else None  # what is centred in small cells repeats itself
-    low, high = bootstrap_interval(x, y, chosen.units, draws=draws, resamples=permutations, seed=seed)
-    p = np.full_like(r, np.nan)
-    if permutations_can_show(chosen.units_per_cell):
-        p = permutation_p(x, y, chosen.cells, permutations=permutations, seed=seed)
-    return r, r**2, rank_correlation(x, y, chosen.cells), low, high, p
+    if count_of(chosen.units) == len(chosen.members):
+        return _Intervals(fisher_interval(r, chosen.freedom - 3), slope_interval(r * spread, r, chosen.freedom - 2))
+    scale = np.sqrt((x @ x) / (chosen.freedom - 1))
+    without = left_out(x / scale, y, orth(np.eye(count_of(chosen.cells))[chosen.cells]), chosen.units)
+    return _Intervals(clustered_interval(r, without.correlations), clustered_slope_interval(r * spread, without.slopes))
+
+
+def _detectable(freedom: Floats, *, alpha: float = LEVEL) -> Floats:
+    """`freedom` is n - k for n models of k cells; where they share seeds, the smaller number that says as much."""
+    return np.array([detectable(value, cells=0, alpha=alpha) for value in freedom])
 
 
 def _known(value: float) -> float | None:
@@ -218,138 +305,18 @@ def _known(value: float) -> float | None:
 
 
 def _with_verdict(models: Models, relation: Relation, corrected: Corrected) -> Relation:
-    assert relation.r is not None
     tested = replace(relation, p_holm=corrected.holm, p_bh=corrected.bh)
-    goes = direction_of(relation.r, models.expected(relation.metric))
-    code = verdict_of(goes, shown=is_shown(tested))
+    if relation.verdict_code is Verdict.DESCRIPTION:
+        return tested
+    code = verdict_of(relation.goes, shown=is_shown(tested))
     words = relation_column(code, outcome=models.outcome, better=models.better)
-    return replace(tested, goes=goes, verdict=words, verdict_code=code)
+    return replace(tested, verdict=words, verdict_code=code)
 
 
 def _powered(relation: Relation, family_size: int) -> Relation:
-    if relation.subset_kind is not SubsetKind.WITHIN or relation.r is None:
+    """With the |r| that Holm's first step finds, from the one that a single test does."""
+    if relation.detectable_r is None:
         return relation
-    return replace(
-        relation,
-        detectable_r=_known(detectable(relation.n, cells=relation.cells)),
-        detectable_r_corrected=_known(detectable(relation.n, cells=relation.cells, alpha=LEVEL / family_size)),
-        models_needed=models_needed(relation.r),
-    )
-
-
-def sentences(models: Models, relations: Sequence[Relation]) -> Iterable[Sentence]:
-    """Across models, which is a description; then with scale held fixed."""
-    yield from (Sentence("across models", "relate", text) for text in _across_models(models, relations))
-    yield from (Sentence("scale held fixed", "relate", text) for text in _fixed_scale(models, relations))
-
-
-def _across_models(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
-    rows = _main(row for row in relations if row.subset_kind is SubsetKind.ALL)
-    if not rows:
-        yield f"No metric can be related to {models.outcome} across all models; relate.csv says why for each."
-        return
-    strongest = max(rows, key=lambda row: abs(row.r or 0.0))
-    if all(row.verdict_code is Verdict.CANNOT_TELL for row in rows):
-        yield (
-            f"Across all models: {CANNOT_TELL}; {rows[0].why} The strongest correlation with {models.outcome} is "
-            f"{_named(strongest)}; it describes these models and no others."
-        )
-        return
-    parts = {
-        Verdict.AS_PREDICTED: f"these correlate with a better {models.outcome} {PREDICTED}",
-        Verdict.OPPOSITE: f"significant {OPPOSITE}",
-        Verdict.NO_DIRECTION: f"significant, where {NO_DIRECTION}",
-        Verdict.NOT_SHOWN: "not shown",
-        Verdict.CANNOT_TELL: CANNOT_TELL,
-    }
-    listed = {
-        code: ", ".join(f"{row.metric} (r {row.r:+.2f})" for row in rows if row.verdict_code is code) for code in parts
-    }
-    listed[Verdict.AS_PREDICTED] = listed[Verdict.AS_PREDICTED] or "none"
-    yield (
-        f"Across all models, which differ in size and training, "
-        f"{'; '.join(f'{parts[code]}: {metrics}' for code, metrics in listed.items() if metrics)}. The strongest is "
-        f"{_named(strongest)}. Models that share an architecture or a run are not independent: this describes them "
-        "and says nothing of collapse apart from scale."
-    )
-    regimes = _main(row for row in relations if row.subset_kind is SubsetKind.REGIME)
-    if regimes and all(row.verdict_code is Verdict.CANNOT_TELL for row in regimes):
-        yield f"Within regimes, where size still differs: {CANNOT_TELL}; {regimes[0].why}"
-    elif regimes:
-        counts = "; ".join(_over_regimes(of_metric) for of_metric in by_metric(regimes))
-        yield f"Within regimes, where size still differs, number of regimes shown after Holm's correction: {counts}."
-
-
-def _over_regimes(rows: Sequence[Relation]) -> str:
-    values = [row.r for row in rows if row.r is not None]
-    shown, directions = count_shown(rows)
-    untested = sum(row.verdict_code is Verdict.CANNOT_TELL for row in rows)
-    aside = f" ({CANNOT_TELL} in {untested})" if untested else ""
-    return f"{rows[0].metric} {shown} of {len(rows)}{directions}{aside}, r {min(values):+.2f} to {max(values):+.2f}"
-
-
-def _fixed_scale(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
-    rows = [row for row in relations if row.subset_kind is SubsetKind.WITHIN]
-    main = _main(rows)
-    if not main:
-        reason = next((row.why for row in rows if row.why), NOT_MEASURED)
-        yield f"With scale held fixed these tables say nothing: {reason} Train the same model with several seeds."
-        return
-    tested = [row for row in main if row.verdict_code is not Verdict.CANNOT_TELL]
-    untested = "; ".join(_named(row) for row in main if row.verdict_code is Verdict.CANNOT_TELL)
-    if not tested:
-        yield f"With scale held fixed: {CANNOT_TELL}; {main[0].why} Train the same model with more seeds."
-        yield f"Correlations among seeds that no test can judge: {untested}."
-        return
-    first = max(tested, key=lambda row: row.n)
-    rest = [row for row in tested if row.verdict_code is Verdict.NOT_SHOWN]
-    where = "one cell" if first.cells == 1 else f"{first.cells} cells, each cell's mean subtracted"
-    shown = "; ".join(_shown_words(models, row) for row in tested if row not in rest) or "none"
-    yield (
-        f"With scale held fixed ({first.n} models of {where}, that differ in their seed alone), shown after Holm's "
-        f"correction over {many(len(tested), 'metric')}: {shown}."
-    )
-    if rest:
-        against = f", and its sign is {OPPOSITE}"
-        listed = "; ".join(
-            f"{_named(row)}, p {row.p_permutation:.2g}{against if row.goes is Goes.AGAINST else ''}" for row in rest
-        )
-        yield f"Not shown there, p before correction: {listed}."
-    if untested:
-        yield f"Of too few models, so {CANNOT_TELL}: {untested}."
-    yield from _power(first, rest)
-    if first.cells == 1:
-        cell = models.trained["cell"].iloc[within_cells(models.trained).members[0]]
-        yield f"All of that is one architecture in one regime ({cell}): whether it holds elsewhere is not known."
-    explored = [row for row in rows if row.family == "exploration" and is_shown(row)]
-    if explored:
-        listed = "; ".join(_shown_words(models, row) for row in explored)
-        yield f"Exploring further metrics and logarithms, corrected among themselves: {listed}."
-
-
-def _shown_words(models: Models, row: Relation) -> str:
-    words = relation_words(row.verdict_code, outcome=models.outcome, better=models.better)
-    return f"{_named(row)}, Holm p {row.p_holm:.2g}, {words}"
-
-
-def _power(first: Relation, rest: Sequence[Relation]) -> Iterable[str]:
-    if first.detectable_r is None or first.detectable_r_corrected is None:
-        yield "There are too few models to say what they could have found."
-        return
-    text = (
-        f"{first.n} models find |r| of {first.detectable_r:.2f} with 80 % power, {first.detectable_r_corrected:.2f} at "
-        "the strictest step of the correction; a smaller effect may be there unseen"
-    )
-    needed = ", ".join(f"{row.metric} {row.models_needed:,}" for row in rest if row.models_needed)
-    yield f"{text}. Seeds in one cell that the correlations seen would need: {needed}." if needed else f"{text}."
-
-
-def _main(rows: Iterable[Relation]) -> list[Relation]:
-    """The rows of the paper's metrics that have a number; where there are none, of all metrics on their raw scale."""
-    known = [row for row in rows if row.r is not None and row.transform == "raw"]
-    return [row for row in known if row.family == "paper"] or known
-
-
-def _named(row: Relation) -> str:
-    interval = "" if row.low is None or row.high is None else f" [{row.low:+.2f}, {row.high:+.2f}]"
-    return f"{metric_label(row)} (r {row.r:+.2f}{interval})"
+    single = np.array([effect_in_z(LEVEL, POWER) / np.arctanh(relation.detectable_r)]) ** 2 + 2
+    strict = _detectable(single, alpha=LEVEL / family_size)
+    return replace(relation, detectable_r_corrected=_known(float(strict[0])))

@@ -18,6 +18,7 @@ from collapselab.analysis import (
     instruments,
     prediction,
     relate,
+    relate_words,
     trends,
 )
 from collapselab.analysis.models import Models
@@ -54,11 +55,13 @@ STATEMENTS: dict[str, Statement[Any]] = {
     "relate": Statement(
         relate.Relation,
         lambda given: relate.relate(given.models, permutations=given.permutations, seed=given.seed),
-        relate.sentences,
+        relate_words.sentences,
     ),
     "controls": Statement(
         controls.Control,
-        lambda given: controls.controls(given.models, given.rows["relate"]),
+        lambda given: controls.controls(
+            given.models, given.rows["relate"], permutations=given.permutations, seed=given.seed
+        ),
         controls.sentences,
     ),
     "trends": Statement(
@@ -68,7 +71,7 @@ STATEMENTS: dict[str, Statement[Any]] = {
     ),
     "prediction": Statement(
         prediction.Prediction,
-        lambda given: prediction.predictions(given.models, seed=given.seed),
+        lambda given: prediction.predictions(given.models, permutations=given.permutations, seed=given.seed),
         prediction.sentences,
     ),
     "effects": Statement(

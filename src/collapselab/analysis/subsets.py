@@ -45,8 +45,8 @@ class Subset:
     members: Codes
     cell_labels: Codes
     unit_labels: Codes
-    """What is independent, and what the bootstrap draws: architectures; runs where all are of one architecture; models
-    where each cell's mean is subtracted."""
+    """What is independent: architectures; runs where all are of one architecture; where each cell's mean is subtracted,
+    seeds, which are one unit in all cells that share them."""
 
     @cached_property
     def cells(self) -> Codes:
@@ -63,9 +63,26 @@ class Subset:
 
     @property
     def units_per_cell(self) -> list[int]:
-        """How many independent units each cell has: what can be permuted."""
+        """How many independent units can be permuted: in each cell, or where cells share them, in each block."""
+        if self.blocks is not None:
+            return [block.shape[1] for block in self.blocks]
         pairs = np.unique(np.stack([self.cells, self.units]), axis=1)
         return [int(count) for count in np.bincount(pairs[0])]
+
+    @property
+    def shares_units(self) -> bool:
+        """Whether cells share units: seeds that were used in several."""
+        return count_of(self.cells) > 1 and count_of(self.units) < len(self.units)
+
+    @cached_property
+    def blocks(self) -> list[Codes] | None:
+        """Where cells share seeds: matrices (cells, seeds) of places among the members, whose columns are exchangeable.
+
+        The seeds of a block were used in the same cells, so that one order of them gives an order in each of the cells.
+        """
+        if not self.shares_units:
+            return None
+        return exchangeable(self.cells, self.units)
 
     def only(self, known: NDArray[np.bool_]) -> "Subset":
         """The members that are known, without those that are then alone in their cell: they say nothing."""
@@ -97,13 +114,33 @@ def within_cells(frame: pd.DataFrame) -> Subset:
     last = frame[frame["last"]]
     twins = last[last.groupby("cell")["run"].transform("size") > 1]
     members = twins.index.to_numpy(dtype=np.intp)
-    return Subset(SubsetKind.WITHIN, WITHIN, members, codes_of(twins["cell"]), np.arange(len(members)))
+    return Subset(SubsetKind.WITHIN, WITHIN, members, codes_of(twins["cell"]), _seeds(twins))
+
+
+def _seeds(twins: pd.DataFrame) -> Codes:
+    """The seed of every model, the same number in all cells; one of its own where it is unknown or there twice."""
+    columns = ["seed", *(name for name in map(str, twins) if name.endswith("_seed"))]
+    unknown = twins[columns].isna().all(axis=1) | twins.duplicated(["cell", *columns], keep=False)
+    labels = [
+        f"run {run}" if alone else str(values)
+        for run, alone, *values in zip(twins["run"], unknown, *(twins[name] for name in columns), strict=True)
+    ]
+    return codes_of(pd.Series(labels, dtype=object))
 
 
 def _across(kind: SubsetKind, name: str, frame: pd.DataFrame, members: Codes) -> Subset:
     architectures = codes_of(frame["architecture"].iloc[members])
     units = architectures if count_of(architectures) > 1 else codes_of(frame["run"].iloc[members])
     return Subset(kind, name, members, np.zeros(len(members), dtype=np.intp), units)
+
+
+def exchangeable(cells: Codes, units: Codes) -> list[Codes]:
+    """Matrices (cells, units) of places, whose columns may change places: units that are in the same cells."""
+    places = {(cell, unit): place for place, (cell, unit) in enumerate(zip(cells, units, strict=True))}
+    used: dict[tuple[int, ...], list[int]] = {}
+    for unit in range(count_of(units)):
+        used.setdefault(tuple(sorted(cells[units == unit])), []).append(unit)
+    return [np.array([[places[cell, unit] for unit in group] for cell in together]) for together, group in used.items()]
 
 
 def codes_of(labels: pd.Series | Codes) -> Codes:

@@ -1,5 +1,6 @@
 """The words for verdicts, in tables and in sentences: no other file of the analysis says them in its own."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, final
@@ -11,6 +12,10 @@ OPPOSITE = "in the opposite direction"
 PREDICTED = "as collapse predicts"
 NO_DIRECTION = "collapse predicts no direction"
 NOT_MEASURED = "no metric was measured."
+REVERSAL = "reversal"
+"""The topic that is said before all others."""
+UNITS = {"val_loss": " nats", "train_loss": " nats"}
+"""Of the outcomes that have one."""
 
 SHOWN = {
     Verdict.AS_PREDICTED: PREDICTED,
@@ -24,6 +29,7 @@ ALONG = {
     Verdict.NO_DIRECTION: "one way, where collapse predicts none,",
     Verdict.NOT_SHOWN: "neither way shown for",
     Verdict.CANNOT_TELL: f"{CANNOT_TELL} for",
+    Verdict.DESCRIPTION: "described alone",
 }
 """How the part of a sentence begins that lists the metrics of a trend with this verdict."""
 
@@ -46,8 +52,7 @@ def relation_column(verdict: Verdict, *, outcome: str, better: int) -> str | Non
         Verdict.OPPOSITE: f"wrong way: more collapse goes with {higher} {outcome}",
         Verdict.NO_DIRECTION: f"related; {NO_DIRECTION}",
         Verdict.NOT_SHOWN: "not shown",
-        Verdict.CANNOT_TELL: None,
-    }[verdict]
+    }.get(verdict)
 
 
 def relation_words(verdict: Verdict, *, outcome: str, better: int) -> str:
@@ -59,6 +64,7 @@ def relation_words(verdict: Verdict, *, outcome: str, better: int) -> str:
         Verdict.NO_DIRECTION: f"significant; {NO_DIRECTION}",
         Verdict.NOT_SHOWN: "not shown",
         Verdict.CANNOT_TELL: CANNOT_TELL,
+        Verdict.DESCRIPTION: "a description, without a test",
     }[verdict]
 
 
@@ -70,13 +76,21 @@ def trend_column(verdict: Verdict, way: str, *, of_outcome: bool) -> str | None:
         Verdict.OPPOSITE: f"{way}: {bad}",
         Verdict.NO_DIRECTION: f"{way}; {NO_DIRECTION}",
         Verdict.NOT_SHOWN: "not shown",
-        Verdict.CANNOT_TELL: None,
-    }[verdict]
+    }.get(verdict)
 
 
 def many(number: int, noun: str) -> str:
     """`1 run`, `2 runs`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def amount(value: float, low: float | None, high: float | None, outcome: str) -> str:
+    """`-0.0069 nats [-0.0102, -0.0035]`: a change of the outcome, with as many digits as its interval allows."""
+    known = [bound for bound in (low, high) if bound is not None and math.isfinite(bound)]
+    width = max(known) - min(known) if len(known) == 2 else abs(value)
+    digits = min(8, max(0, 1 - math.floor(math.log10(width)))) if width > 0 else 4
+    interval = f" [{low:+.{digits}f}, {high:+.{digits}f}]" if len(known) == 2 else ""
+    return f"{value:+.{digits}f}{UNITS.get(outcome, '')}{interval}"
 
 
 class OfMetric(Protocol):

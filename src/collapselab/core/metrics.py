@@ -24,6 +24,7 @@ from collapselab.core.spectrum import alpha_req, rankme, spectral_entropy, vci
 from collapselab.core.vectors import add_gram
 
 Direction = Literal["falls", "rises", "approaches"]
+Transform = Literal["raw", "log"]
 Result = float | tuple[float, int]
 """A value, or a value and the number of pairs or tokens left out of it."""
 
@@ -38,9 +39,11 @@ class Metric:
 
     `needs` is what it is computed from. `direction` is where the value moves as a model collapses, None where collapse
     predicts nothing. `ideal` is the value of a collapsed model where it is one number; `ideal_at` gives it also where it depends on the number of classes and
-    dimensions. `version` rises when the value changes for the same input. `magnitude_shrinks` is true for a coefficient of
-    variation without a direction, since its denominator may be near 0: the paper reads it as falling to 0 in magnitude. `since` is the
-    version of this package that brought it: measurements made before lack it and are valid.
+    dimensions. `version` rises when the value changes for the same input. `since` is the version of this package that
+    brought it: measurements made before lack it and are valid. `transform` is the scale on which the metric is related,
+    predicted from and drawn, the same everywhere: "log" for positive values that span decades over models. `parts` are
+    the two metrics of which it is a ratio with a denominator that may change its sign: then a larger value means nothing
+    by itself, it has no direction and no verdict, and its parts have them.
     """
 
     id: str
@@ -55,8 +58,9 @@ class Metric:
     ideal_function: Callable[[int, int], float | None] | None = None
     in_paper: bool = False
     version: int = 1
-    magnitude_shrinks: bool = False
     since: str = FIRST
+    transform: Transform = "raw"
+    parts: tuple[str, str] | None = None
 
     def ideal_at(self, *, classes: int, dim: int) -> float | None:
         """The ideal for this number of kept classes and dimensions, None where there is none."""
@@ -374,8 +378,9 @@ def _entry(
     *,
     in_paper: bool = False,
     version: int = 1,
-    magnitude_shrinks: bool = False,
     since: str = FIRST,
+    transform: Transform = "raw",
+    parts: tuple[str, str] | None = None,
 ) -> Metric:
     value, text, ideal_at = None, "–", None
     if isinstance(ideal, tuple):
@@ -384,7 +389,7 @@ def _entry(
         value, text = ideal, "−∞" if ideal == -math.inf else f"{ideal:g}"
     return Metric(
         id, property, formula, direction, function, reference, needs, value, text, ideal_at, in_paper, version,
-        magnitude_shrinks, since,
+        since, transform, parts,
     )  # fmt: skip
 
 
@@ -409,11 +414,11 @@ _CURVED = frozenset({Need.CURVATURE})
 
 # fmt: off
 _CATALOGUE = [
-    _entry("cdnv", "NC1", "pair mean of (σ_i² + σ_j²) / (2‖μ_i − μ_j‖²)", "falls", 0, CDNV, _mean("cdnv"), _PAIRS_SPREAD),
-    _entry("cdnv_k2", "NC1", "pair mean of (σ_i² + σ_j²) / (2‖μ_i − μ_j‖⁴)", "falls", 0, PAPER, cdnv_k2, _PAIRS_SPREAD, in_paper=True),
+    _entry("cdnv", "NC1", "pair mean of (σ_i² + σ_j²) / (2‖μ_i − μ_j‖²)", "falls", 0, CDNV, _mean("cdnv"), _PAIRS_SPREAD, transform="log"),
+    _entry("cdnv_k2", "NC1", "pair mean of (σ_i² + σ_j²) / (2‖μ_i − μ_j‖⁴)", "falls", 0, PAPER, cdnv_k2, _PAIRS_SPREAD, in_paper=True, transform="log"),
     _entry("cdnv_log", "NC1", "pair mean of log of the `cdnv` term", "falls", -math.inf, HERE, _mean("cdnv_log"), _PAIRS_SPREAD),
-    _entry("scatter_ratio", "NC1", "tr Σ_W / tr Σ_B", "falls", 0, PAPYAN, scatter_ratio, _SPREAD),
-    _entry("scatter_pinv", "NC1", "tr(Σ_W Σ_B⁺) / K", "falls", 0, PAPYAN, scatter_pinv, _MEANS | {Need.COVARIANCE}, version=2),
+    _entry("scatter_ratio", "NC1", "tr Σ_W / tr Σ_B", "falls", 0, PAPYAN, scatter_ratio, _SPREAD, transform="log"),
+    _entry("scatter_pinv", "NC1", "tr(Σ_W Σ_B⁺) / K", "falls", 0, PAPYAN, scatter_pinv, _MEANS | {Need.COVARIANCE}, version=2, transform="log"),
     _entry("within_share", "NC1", "tr Σ_W / tr Σ_T, Σ_T = Σ_W + Σ_c (n_c/N)(μ_c − h̄)(μ_c − h̄)ᵀ", "falls", 0, HERE, within_share, _SPREAD, since="0.2.0"),
     _entry("vci", "NC1", "1 − tr(Σ_T⁺ Σ_B) / rank Σ_B, both with a class counted by its tokens", "falls", 0, XU, vci, _COVARIANCE, since="0.2.0"),
     _entry("norm_cv", _NORMS, "CoV of ‖m_c‖", "falls", 0, PAPYAN, lambda g: variation(g.norms, "the norms"), _MEANS),
@@ -421,15 +426,15 @@ _CATALOGUE = [
     _entry("lognorm_mean", "norms", "class mean of log‖m_c‖", None, None, PAPER, lognorm_mean, _MEANS, since="0.2.0"),
     _entry("cosine_mean", _ANGLES, "pair mean of ⟨û_i, û_j⟩", "approaches", _SIMPLEX, PAPYAN, _mean("cosine"), _PAIRS),
     _entry("cosine_std", _ANGLES, "pair standard deviation of ⟨û_i, û_j⟩", "falls", 0, PAPYAN, _std("cosine"), _PAIRS),
-    _entry("cosine_cv", _ANGLES, "`cosine_std` / `cosine_mean`", None, None, PAPER, _cv("cosine"), _PAIRS, in_paper=True, magnitude_shrinks=True),
+    _entry("cosine_cv", _ANGLES, "`cosine_std` / `cosine_mean`", None, None, PAPER, _cv("cosine"), _PAIRS, in_paper=True, parts=("cosine_std", "cosine_mean")),
     _entry("etf_error", "NC2", "‖G/‖G‖_F − (I − 11ᵀ/K)/√(K−1)‖_F with G = M Mᵀ, rows m_c", "falls", _FLOOR, ZHU, etf_error, _MEANS),
     _entry("etf_floor", "NC2", "√(2 − 2√(D/(K−1))) for K − 1 > D, else 0", None, None, HERE, _existing_floor, _MEANS),
     _entry("logdist_mean", _UNIFORM, "pair mean of log(1/‖û_i − û_j‖)", "approaches", _SPHERE, UNIFORM, _mean("logdist"), _PAIRS),
     _entry("logdist_std", _UNIFORM, "pair standard deviation of log(1/‖û_i − û_j‖)", "falls", None, UNIFORM, _std("logdist"), _PAIRS),
-    _entry("logdist_cv", _UNIFORM, "`logdist_std` / `logdist_mean`", None, None, PAPER, _cv("logdist"), _PAIRS, magnitude_shrinks=True),
+    _entry("logdist_cv", _UNIFORM, "`logdist_std` / `logdist_mean`", None, None, PAPER, _cv("logdist"), _PAIRS, parts=("logdist_std", "logdist_mean")),
     _entry("logdist_uncentred_mean", _UNIFORM, "pair mean of log(1/‖ũ_i − ũ_j‖)", "approaches", _SPHERE, PAPER, _mean("logdist_uncentred"), _PAIRS),
     _entry("logdist_uncentred_std", _UNIFORM, "pair standard deviation of log(1/‖ũ_i − ũ_j‖)", "falls", None, PAPER, _std("logdist_uncentred"), _PAIRS),
-    _entry("logdist_uncentred_cv", _UNIFORM, "`logdist_uncentred_std` / `logdist_uncentred_mean`", None, None, PAPER, _cv("logdist_uncentred"), _PAIRS, in_paper=True, magnitude_shrinks=True),
+    _entry("logdist_uncentred_cv", _UNIFORM, "`logdist_uncentred_std` / `logdist_uncentred_mean`", None, None, PAPER, _cv("logdist_uncentred"), _PAIRS, in_paper=True, parts=("logdist_uncentred_std", "logdist_uncentred_mean")),
     _entry("duality_cos_mean", "NC3", "class mean of cos(w_c, m_c)", "rises", 1, PAPER, lambda g: float(g.duality_cosines.mean()), _DUAL, in_paper=True),
     _entry("duality_cos_std", "UNC3", "class standard deviation of cos(w_c, m_c)", "falls", 0, PAPER, lambda g: float(g.duality_cosines.std(correction=0)), _DUAL),
     _entry("duality_cos_cv", "UNC3", "`duality_cos_std` / `duality_cos_mean`", "falls", 0, PAPER, lambda g: variation(g.duality_cosines, "the duality cosines"), _DUAL, in_paper=True),
@@ -444,12 +449,12 @@ _CATALOGUE = [
     _entry("head_etf_error", _HEAD, "as `etf_error` with w_c", "falls", _FLOOR, ZHU, head_etf_error, _ROWS, since="0.2.0"),
     _entry("head_logdist_mean", _HEAD_UNIFORM, "as `logdist_mean` with w_c", "approaches", _SPHERE, UNIFORM, _mean("logdist", head=True), _ROW_PAIRS),
     _entry("head_logdist_std", _HEAD_UNIFORM, "as `logdist_std` with w_c", "falls", None, UNIFORM, _std("logdist", head=True), _ROW_PAIRS),
-    _entry("head_logdist_cv", _HEAD_UNIFORM, "as `logdist_cv` with w_c", None, None, HERE, _cv("logdist", head=True), _ROW_PAIRS, magnitude_shrinks=True),
+    _entry("head_logdist_cv", _HEAD_UNIFORM, "as `logdist_cv` with w_c", None, None, HERE, _cv("logdist", head=True), _ROW_PAIRS, parts=("head_logdist_std", "head_logdist_mean")),
     _entry("head_sum", "NC0", "‖Σ_c w_c‖ / ‖W‖_F over kept classes", "falls", 0, ZHAO, head_sum, _ROWS),
-    _entry("effective_rank", "spectrum", "exp of the entropy of the normalised singular values of the m_c", None, None, ROY, effective_rank, _MEANS),
-    _entry("participation", _FEATURES, "(tr Σ_T)² / tr Σ_T²", None, None, RUDMAN, participation, _COVARIANCE, since="0.2.0"),
+    _entry("effective_rank", "spectrum", "exp of the entropy of the normalised singular values of the m_c", None, None, ROY, effective_rank, _MEANS, transform="log"),
+    _entry("participation", _FEATURES, "(tr Σ_T)² / tr Σ_T²", None, None, RUDMAN, participation, _COVARIANCE, since="0.2.0", transform="log"),
     _entry("spectral_entropy", _FEATURES, "entropy of the eigenvalue shares of Σ_T, over log D", None, None, ROY, spectral_entropy, _COVARIANCE, since="0.2.0"),
-    _entry("rankme", _FEATURES, "exp of the entropy of the shares of √eigenvalue of Σ_T; at most min(N − 1, D)", None, None, RANKME, rankme, _COVARIANCE, since="0.2.0"),
+    _entry("rankme", _FEATURES, "exp of the entropy of the shares of √eigenvalue of Σ_T; at most min(N − 1, D)", None, None, RANKME, rankme, _COVARIANCE, since="0.2.0", transform="log"),
     _entry("alpha_req", _FEATURES, "slope of log eigenvalue of Σ_T on log rank, ranks 11 to 100", None, None, ALPHA, alpha_req, _COVARIANCE, since="0.2.0"),
     _entry("norm_frequency_r", _FREQUENCY, "correlation over classes of ‖m_c‖ with log n_c", None, None, HERE, norm_frequency_r, _MEANS, since="0.2.0"),
     _entry("head_norm_frequency_r", _FREQUENCY, "correlation over classes of ‖w_c‖ with log n_c", None, None, HERE, head_norm_frequency_r, _ROWS, since="0.2.0"),

@@ -10,10 +10,11 @@ from enum import StrEnum
 from typing import final
 
 from collapselab.analysis.relate import Relation
+from collapselab.analysis.relate_words import reversals
 from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.analysis.trends import Trend
-from collapselab.analysis.verdict import Verdict
-from collapselab.analysis.words import NO_DIRECTION, Sentence
+from collapselab.analysis.verdict import Goes, Verdict
+from collapselab.analysis.words import NO_DIRECTION, REVERSAL, Sentence
 from collapselab.report.story import Story
 from collapselab.report.words import IN_PART, NO_ANSWER, VERDICT_WORDS, outcome_name, property_name
 
@@ -27,18 +28,20 @@ class Mark(StrEnum):
     MIXED = "mixed"
     UNSHOWN = "unshown"
     ABSENT = "absent"
+    DESCRIBED = "described"
 
 
-SYMBOLS = {Mark.WITH: "✓", Mark.AGAINST: "✗", Mark.MIXED: "±", Mark.UNSHOWN: "○", Mark.ABSENT: "–"}
+SYMBOLS = {Mark.WITH: "✓", Mark.AGAINST: "✗", Mark.MIXED: "±", Mark.UNSHOWN: "○", Mark.ABSENT: "–", Mark.DESCRIBED: "·"}
 MARKS = {
     Verdict.AS_PREDICTED: Mark.WITH,
     Verdict.OPPOSITE: Mark.AGAINST,
     Verdict.NO_DIRECTION: Mark.MIXED,
     Verdict.NOT_SHOWN: Mark.UNSHOWN,
     Verdict.CANNOT_TELL: Mark.ABSENT,
+    Verdict.DESCRIPTION: Mark.DESCRIBED,
 }
 AXES = {"width": "width", "depth": "depth", "epochs": "longer training"}
-FIRST = ("models", "across models", "scale held fixed", "as a cause", "trends", "prediction")
+FIRST = (REVERSAL, "models", "across models", "scale held fixed", "as a cause", "trends", "prediction")
 """Topics whose first sentence is part of the answer; the others are in the sections they are about."""
 
 
@@ -79,20 +82,33 @@ def strip(story: Story) -> list[StripLine]:
 
 
 def headline(story: Story, lines: list[StripLine]) -> str:
-    """The whole in one sentence of counts; each is a count of verdicts in the strip."""
+    """The whole in one sentence: a reversal first; then what the middle column describes, and what a test shows."""
     if not lines:
         return "There is nothing to say yet."
     outcome = outcome_name(story.outcome)
     if all(line.outcome.kind is Mark.ABSENT for line in lines):
         return f"These models cannot tell whether collapse correlates with a better {outcome}; the reasons are below."
-    across, fixed = (sum(getattr(line, column).kind is Mark.WITH for line in lines) for column in ("outcome", "fixed"))
-    number = f"{across or 'none'} of {len(lines)} metrics {'is' if across < 2 else 'are'}"
-    text = f"Across models, {number} shown to move toward collapse as {outcome} gets better"
-    if all(line.fixed.kind is Mark.ABSENT for line in lines):
+    relations = [story.relation(line.metric, ALL) for line in lines]
+    across = sum(row is not None and row.goes is Goes.WITH for row in relations)
+    number = f"{across or 'none'} of {len(lines)} metrics {'moves' if across == 1 else 'move'}"
+    text = f"Across models, {number} toward collapse as {outcome} gets better, which describes them"
+    text = f"{_reversed_words(story)}{text}"
+    if all(line.fixed.kind in (Mark.ABSENT, Mark.DESCRIBED) for line in lines):
         return f"{text}; whether that holds at fixed scale these models cannot say."
-    named = [property_name(line.metric) for line in lines if line.fixed.kind is Mark.WITH]
-    names = f": {', '.join(dict.fromkeys(named))}" if named else ""
-    return f"{text}; with scale held fixed, that is shown for {fixed}{names}."
+    shown = f"; with scale held fixed, that is shown for {_counted(lines, Mark.WITH)}"
+    opposite = f", and the opposite for {_counted(lines, Mark.AGAINST)}"
+    return f"{text}{shown}{opposite if any(line.fixed.kind is Mark.AGAINST for line in lines) else ''}."
+
+
+def _counted(lines: list[StripLine], kind: Mark) -> str:
+    named = [property_name(line.metric) for line in lines if line.fixed.kind is kind]
+    return f"{len(named)}: {', '.join(dict.fromkeys(named))}" if named else "0"
+
+
+def _reversed_words(story: Story) -> str:
+    pairs = reversals(story.analysis.relations) if story.analysis else []
+    names = ", ".join(dict.fromkeys(property_name(within.metric) for _, within in pairs))
+    return f"At fixed scale the relation reverses: {names}. " if names else ""
 
 
 def opening(story: Story) -> list[Sentence]:
@@ -120,6 +136,8 @@ def _related(story: Story, metric: str, subset: str) -> Cell:
     if relation is None or relation.r is None:
         return Cell(Mark.ABSENT, NO_ANSWER, relation.why) if relation and relation.why else NOT_MEASURED
     aside = {Verdict.CANNOT_TELL: f"; {relation.why}", Verdict.NO_DIRECTION: f"; {NO_DIRECTION}"}
+    if relation.verdict_code is Verdict.DESCRIPTION:
+        return Cell(Mark.DESCRIBED, VERDICT_WORDS[Verdict.DESCRIPTION], _evidence(relation))
     return _cell(relation.verdict_code, _evidence(relation) + aside.get(relation.verdict_code, ""))
 
 

@@ -139,7 +139,7 @@ def _sections(shown: Contents) -> list[tuple[str, Section, list[tuple[FigureEntr
 
 def _test_legend() -> list[tuple[str, str, bool, str]]:
     """For every verdict of a test its shape, its colour, whether it is hollow, and its words."""
-    hollow = (Verdict.NOT_SHOWN, Verdict.CANNOT_TELL)
+    hollow = (Verdict.NOT_SHOWN, Verdict.CANNOT_TELL, Verdict.DESCRIPTION)
     return [
         (VERDICT_SHAPES[code], VERDICT_COLOURS[code], code in hollow, text) for code, text in words.TEST_WORDS.items()
     ]

@@ -10,13 +10,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import final
 
+import numpy as np
+
 from collapselab.analysis.analyze import current_analysis
 from collapselab.analysis.models import NOT_TESTED, Models, NothingToRelate, combine
 from collapselab.analysis.relate import Relation
 from collapselab.analysis.stored import Analysis
 from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.analysis.trends import Trend
-from collapselab.core.metrics import METRICS
+from collapselab.core.metrics import METRICS, Transform
 from collapselab.errors import RunError
 from collapselab.records.tables import HASHES, Row, Run, StoredTables, read_tables, required_files
 
@@ -80,16 +82,20 @@ class Story:
 
     @cached_property
     def logarithmic(self) -> set[str]:
-        """Metrics whose values span a decade; they are drawn on a logarithmic axis."""
-        return (
-            {variable.metric for variable in self.models.variables if variable.transform == "log"}
-            if self.models
-            else set()
-        )
+        """Metrics that are judged on their logarithm and have one; they are drawn on a logarithmic axis."""
+        if self.models is None:
+            return set()
+        on_log = [variable for variable in self.models.variables if variable.transform == "log"]
+        return {variable.metric for variable in on_log if (~np.isnan(variable.values)).any()}
 
-    def relation(self, metric: str, subset: str = ALL, transform: str = "raw") -> Relation | None:
-        """The row of `relate.csv`, None where the analysis has none."""
-        wanted = (metric, subset, transform)
+    @staticmethod
+    def transform(metric: str) -> Transform:
+        """The scale on which the metric is judged and drawn, by the catalogue."""
+        return METRICS[metric].transform
+
+    def relation(self, metric: str, subset: str = ALL, transform: Transform | None = None) -> Relation | None:
+        """The row of `relate.csv` on the metric's own scale, or on this one; None where the analysis has none."""
+        wanted = (metric, subset, transform or self.transform(metric))
         relations = self.analysis.relations if self.analysis else []
         return next((row for row in relations if (row.metric, row.subset, row.transform) == wanted), None)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
-from collapselab.analysis.controls import MIXED, SEEDS
+from collapselab.analysis.controls import JOINT, MIXED, SEEDS
 from collapselab.analysis.regime import UNKNOWN, Regime
 from collapselab.analysis.trends import Trend
 from collapselab.analysis.verdict import Verdict
@@ -18,6 +18,7 @@ VERDICT_WORDS = {
     Verdict.NO_DIRECTION: "related",
     Verdict.NOT_SHOWN: "not shown",
     Verdict.CANNOT_TELL: CANNOT_TELL,
+    Verdict.DESCRIPTION: "described",
 }
 """A verdict in the fewest words, below a question."""
 IN_PART, NO_ANSWER = "in part", "no answer"
@@ -28,6 +29,7 @@ TEST_WORDS = {
     Verdict.NO_DIRECTION: "shown, no direction predicted",
     Verdict.NOT_SHOWN: "not shown",
     Verdict.CANNOT_TELL: f"{CANNOT_TELL}: too few models",
+    Verdict.DESCRIPTION: "described, not tested",
 }
 """A verdict in a legend."""
 CONTROL_NAMES = {
@@ -35,6 +37,7 @@ CONTROL_NAMES = {
     "architecture and regime": "architecture + regime",
     "architecture, regime and their interactions": "… and interactions",
     MIXED: "mixed model",
+    JOINT: "all jointly",
     SEEDS: "seeds alone",
 }
 """What is held fixed, in the few words that fit a panel; all other controls have their own name."""

@@ -73,7 +73,7 @@ def _reading(story: Story, metrics: list[str]) -> str:
     else:
         parts.append("Levels with shuffled labels were not measured.")
     if any(metric in story.logarithmic for metric in metrics):
-        parts.append("A metric that spans a decade has a logarithmic axis; line and second R² are of its logarithm.")
+        parts.append("A metric with a logarithmic axis is related on its logarithm: line, r and R² are of that.")
     if any(_both_ways(story, metric) for metric in metrics):
         parts.append("Where both signs span decades, the axis is logarithmic both ways from 0, without a line.")
     parts.append("Across models size differs too: this describes them, and says nothing of collapse apart from scale.")
@@ -154,17 +154,16 @@ def _numbers(story: Story, metric: str) -> str:
         why = relation.why if relation and relation.why else "not related."
         return f"{start}: values {extent(story, metric)}; no R²: {why}"
     text = f"{start} for {relation.n:,} models: r {relation.r:+.2f}, R² {relation.r2:.2f}"
-    logarithm = story.relation(metric, transform="log")
-    if logarithm is not None and logarithm.r2 is not None:
-        text += f", R² of the logarithm {logarithm.r2:.2f}"
+    if relation.transform == "log":
+        text += ", of the logarithm"
     level = null_of(story, metric)
     null = "" if level is None else f", with shuffled labels {level:.3g}"
     return f"{text}; values {extent(story, metric)}{null}."
 
 
 def _fit_words(story: Story, metric: str) -> str:
-    relation, logarithm = story.relation(metric), story.relation(metric, transform="log")
+    relation = story.relation(metric)
     if relation is None or relation.r2 is None:
         return "no R²"
-    log = f", log {logarithm.r2:.2f}" if logarithm is not None and logarithm.r2 is not None else ""
+    log = " of the logarithm" if relation.transform == "log" else ""
     return f"R² {relation.r2:.2f}{log}, n {relation.n}"

@@ -73,6 +73,8 @@ def _tables(story: Story, relation: Relation) -> dict[str, Columns]:
     chosen = subset.only(known[subset.members])
     frame = trained.iloc[chosen.members]
     x, y = (frame[name].to_numpy(dtype=float) for name in (metric, story.outcome))
+    if relation.transform == "log":
+        x = np.log(x)
     if len(np.unique(chosen.cells)) > 1:
         x, y = centred(x, chosen.cells), centred(y, chosen.cells)
     models = [

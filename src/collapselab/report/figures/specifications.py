@@ -19,6 +19,7 @@ VERDICT_SHAPES = {
     Verdict.NO_DIRECTION: "diamond",
     Verdict.NOT_SHOWN: "circle",
     Verdict.CANNOT_TELL: "cross",
+    Verdict.DESCRIPTION: "circle",
 }
 VERDICT_COLOURS = {
     Verdict.AS_PREDICTED: "var(--with)",
@@ -26,22 +27,28 @@ VERDICT_COLOURS = {
     Verdict.NO_DIRECTION: "var(--mixed)",
     Verdict.NOT_SHOWN: "var(--unshown)",
     Verdict.CANNOT_TELL: "var(--unshown)",
+    Verdict.DESCRIPTION: "var(--soft)",
 }
-FILLS = VERDICT_COLOURS | dict.fromkeys((Verdict.NOT_SHOWN, Verdict.CANNOT_TELL), "var(--paper)")
+HOLLOW = (Verdict.NOT_SHOWN, Verdict.CANNOT_TELL, Verdict.DESCRIPTION)
+FILLS = VERDICT_COLOURS | dict.fromkeys(HOLLOW, "var(--paper)")
 
 
 def specifications(view: View) -> Figure:
     """The specification curve: the partial correlation of each metric under one control after another."""
     title, story = "Specification curve: one control after another", view.story
-    rows = [row for row in (story.analysis.controls if story.analysis else []) if row.transform == "raw"]
+    rows = [
+        row
+        for row in (story.analysis.controls if story.analysis else [])
+        if row.transform == story.transform(row.metric)
+    ]
     known = [metric for metric in story.main if any(r.metric == metric and r.partial_r is not None for r in rows)]
     if not known:
         reason = next((row.why for row in rows if row.why), NOT_MEASURED)
         return Figure("controls", title, missing=f"No specification could be fitted: {reason}")
     caption = (
         f"Partial correlation with {outcome_name(story.outcome)} when what the line names is held fixed, with its 95 % "
-        "interval. Filled: shown after Holm’s correction; a triangle is significant in the opposite direction. The "
-        "last line compares seeds alone."
+        "interval: each line but the last two describes. “All jointly” tests them together, beyond a smooth function "
+        "of scale; the last line compares seeds alone. Filled: shown after Holm’s correction."
     )
     order = list(dict.fromkeys(row.controls for row in rows))
     tables, panels = {}, []

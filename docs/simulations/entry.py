@@ -1,0 +1,36 @@
+"""What an entry of the error rates is: a verdict or an interval, and how one table of it is made and judged."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+import numpy as np
+
+
+@final
+@dataclass(frozen=True)
+class Verdict:
+    """One verdict: what it says, the tables without an effect, those with one, and how to make and judge a table."""
+
+    says: str
+    null: str
+    planted: str
+    claims: Callable[[np.random.Generator, bool], bool]
+    """Whether the verdict is given on one new table; the flag says if the effect is planted in it."""
+    tables: int = 1000
+    """At full size; of those with an effect a quarter."""
+    needs: Path | None = None
+    """A file that is not part of this repository: where it is missing, the counts that are there stay."""
+
+
+@final
+@dataclass(frozen=True)
+class Interval:
+    """One interval: of what, in which tables, and how to make a table and look."""
+
+    of: str
+    tables_are: str
+    covers: Callable[[np.random.Generator], bool]
+    """Whether the interval of one new table holds the truth."""
+    tables: int = 2000

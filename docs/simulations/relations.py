@@ -1,0 +1,146 @@
+"""Simulations of relate.csv: seeds of one cell, of several, shared by all; reversals; intervals of r and slope."""
+
+from functools import partial
+
+import numpy as np
+
+from collapselab.analysis.models import Models
+from collapselab.analysis.relate import Relation, relate_subset
+from collapselab.analysis.relate_words import reversals
+from collapselab.analysis.subsets import SubsetKind, subsets, within_cells
+from collapselab.analysis.verdict import is_shown
+from collapselab.core.metrics import METRICS
+from simulations.entry import Interval, Verdict
+from simulations.tables import PAPER, Floats, grid, seeds, with_values
+
+FURTHER = ("cdnv", "cosine_mean", "cosine_std", "logdist_std", "duality_cos_std", "head_norm_cv", "head_sum", "norm_cv")
+PERMUTATIONS = 999
+PLANTED = 0.75
+"""|r| of agreement and the loss at fixed scale, where an effect is planted."""
+
+
+def _cells(models: Models) -> Floats:
+    return np.log2(models.frame["width"].to_numpy() / 64)
+
+
+def _drawn(
+    rng: np.random.Generator, models: Models, r: float, *, target: str = "agreement", shared: float = 0.0
+) -> Models:
+    """Scale moves metrics and loss far more than the seed does. At fixed scale metrics are alike (r 0.5), and the loss
+    correlates by `r` with the target alone; `shared` is the share of variance that a seed has in all cells."""
+    scale, names = _cells(models), list(models.metrics)
+    seed = models.frame["seed"].to_numpy(dtype=int)
+
+    def noise(columns: int) -> Floats:
+        own = rng.standard_normal((len(scale), columns))
+        common = rng.standard_normal((seed.max() + 1, columns))[seed]
+        drawn: Floats = np.sqrt(1 - shared) * own + np.sqrt(shared) * common
+        return drawn
+
+    loss, alike, own = noise(1)[:, 0], noise(1), noise(len(names))
+    values = np.sqrt(0.5) * alike + np.sqrt(0.5) * own
+    if r:
+        values[:, names.index(target)] = r * loss + np.sqrt(1 - r**2) * own[:, names.index(target)]
+    metrics = {name: 5 + scale + 0.1 * values[:, i] for i, name in enumerate(names)}
+    return with_values(models, 4 - 0.3 * scale + 0.02 * loss, metrics)
+
+
+def _within(models: Models, rng: np.random.Generator) -> list[Relation]:
+    seed = int(rng.integers(2**31))
+    return relate_subset(models, within_cells(models.trained), permutations=PERMUTATIONS, seed=seed)
+
+
+def _claims(
+    rng: np.random.Generator,
+    planted: bool,
+    *,
+    cells: int,
+    each: int,
+    shared: float = 0.0,
+    metrics: tuple[str, ...] = PAPER,
+) -> bool:
+    target = "agreement" if "agreement" in metrics else metrics[0]
+    models = seeds(cells, each, metrics, shared=shared > 0)
+    rows = _within(_drawn(rng, models, -PLANTED if planted else 0.0, target=target, shared=shared), rng)
+    judged = [row for row in rows if row.transform == METRICS[row.metric].transform]
+    assert len(judged) == len(metrics)
+    if planted:
+        return any(is_shown(row) and row.metric == target for row in judged)
+    return any(is_shown(row) for row in judged)
+
+
+def _reverses(rng: np.random.Generator, planted: bool) -> bool:
+    """Across models the loss falls with agreement; planted: at fixed scale it rises."""
+    models = _drawn(rng, seeds(6, 7, PAPER), PLANTED if planted else 0.0)
+    seed = int(rng.integers(2**31))
+    rows = [
+        row
+        for subset in subsets(models)
+        if subset.kind in (SubsetKind.ALL, SubsetKind.WITHIN)
+        for row in relate_subset(models, subset, permutations=PERMUTATIONS, seed=seed)
+    ]
+    return any(within.metric == "agreement" or not planted for _, within in reversals(rows))
+
+
+def _covers(rng: np.random.Generator, *, cells: int, each: int, r: float, shared: float = 0.0) -> bool:
+    """A metric with a known r at fixed scale. Where that is 0, so is the slope, whose interval is looked at."""
+    row = _within(_drawn(rng, seeds(cells, each, ("agreement",), shared=shared > 0), r, shared=shared), rng)[0]
+    low, high = (row.low, row.high) if r else (row.slope_low, row.slope_high)
+    assert low is not None
+    assert high is not None
+    return low <= r <= high
+
+
+def _across(rng: np.random.Generator) -> bool:
+    """Over 30 architectures of 7 alike models each: the population's r is that of the architectures."""
+    models = grid(metrics=("agreement",))
+    codes = np.unique(models.frame["architecture"], return_inverse=True)[1]
+    r, share = 0.5, 0.7
+    first, second = (
+        np.sqrt(share) * rng.standard_normal(30)[codes] + np.sqrt(1 - share) * rng.standard_normal(len(codes))
+        for _ in range(2)
+    )
+    models = with_values(models, 4 + r * first + np.sqrt(1 - r**2) * second, {"agreement": 5 + first})
+    row = relate_subset(models, next(subsets(models)), permutations=99, seed=0)[0]
+    assert row.low is not None
+    assert row.high is not None
+    return bool(row.low <= r <= row.high)
+
+
+VERDICTS = {
+    "seeds": Verdict(
+        "a metric of the seven is shown among seeds of one cell", "21 seeds, no metric related to the loss",
+        f"the same, r {PLANTED} for one", partial(_claims, cells=1, each=21),
+    ),
+    "seeds of several cells": Verdict(
+        "… among seeds of several cells", "4 cells of 6 seeds of their own, scale moves everything",
+        f"the same, r {PLANTED} for one", partial(_claims, cells=4, each=6),
+    ),
+    "seeds shared by cells": Verdict(
+        "… among seeds that all cells share", "4 cells of the same 9 seeds, which have half of the variance in common",
+        f"the same, r {PLANTED} for one", partial(_claims, cells=4, each=9, shared=0.5),
+    ),
+    "further metrics": Verdict(
+        "a further metric is shown among seeds", f"21 seeds, {len(FURTHER)} metrics, none related to the loss",
+        f"the same, r {PLANTED} for one", partial(_claims, cells=1, each=21, metrics=FURTHER),
+    ),
+    "reversal": Verdict(
+        "a metric reverses between models and seeds", "6 cells of 7 seeds, related across cells alone",
+        f"the same, r {PLANTED} of the other sign within cells", _reverses,
+    ),
+}  # fmt: skip
+
+INTERVALS = {
+    "r of 5": Interval("r (Fisher's z)", "5 seeds, r 0.5", partial(_covers, cells=1, each=5, r=0.5)),
+    "r of 21": Interval("r (Fisher's z)", "21 seeds, r 0.5", partial(_covers, cells=1, each=21, r=0.5)),
+    "r of pairs": Interval("r within cells", "20 cells of 2 seeds, r 0.5", partial(_covers, cells=20, each=2, r=0.5)),
+    "r of shared seeds": Interval(
+        "r within cells (seeds left out in turn)", "4 cells of the same 9 seeds, half of the variance in common, r 0.5",
+        partial(_covers, cells=4, each=9, r=0.5, shared=0.5),
+    ),
+    "slope of 21": Interval("slope", "21 seeds, slope 0", partial(_covers, cells=1, each=21, r=0.0)),
+    "r across architectures": Interval(
+        "r across models (architectures left out in turn)", "30 architectures of 7 models that are alike, r 0.5",
+        _across,
+    ),
+}  # fmt: skip

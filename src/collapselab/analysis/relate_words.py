@@ -1,0 +1,155 @@
+"""Sentences about relations: a reversal first, then between and within side by side, then what a test shows.
+
+Every sentence begins with the effect: what one standard deviation of the metric comes with, in units of the outcome,
+and its interval. r and p follow.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from collapselab.analysis.models import Models
+from collapselab.analysis.relate import Relation
+from collapselab.analysis.subsets import SubsetKind, within_cells
+from collapselab.analysis.verdict import Verdict
+from collapselab.analysis.words import CANNOT_TELL, NOT_MEASURED, REVERSAL, SHOWN, Sentence, amount, many, metric_label
+from collapselab.core.metrics import METRICS
+
+ACROSS, FIXED = "across models", "scale held fixed"
+
+
+def sentences(models: Models, relations: Sequence[Relation]) -> Iterable[Sentence]:
+    """Reversals; across models, which is a description; then with scale held fixed."""
+    yield from (Sentence(REVERSAL, "relate", text) for text in _reversals(relations))
+    yield from (Sentence(ACROSS, "relate", text) for text in _across_models(models, relations))
+    yield from (Sentence(FIXED, "relate", text) for text in _fixed_scale(models, relations))
+
+
+def reversals(relations: Sequence[Relation]) -> list[tuple[Relation, Relation]]:
+    """Across models and at fixed scale: the pairs of rows that have opposite signs, both beyond doubt.
+
+    At fixed scale a corrected test must show it; across models, where none can, the interval must exclude 0.
+    """
+    within = {row.metric: row for row in _main(relations, SubsetKind.WITHIN) if row.verdict_code in SHOWN}
+    return [
+        (row, within[row.metric])
+        for row in _main(relations, SubsetKind.ALL)
+        if row.metric in within and row.low is not None and row.high is not None and row.low * row.high > 0
+        if (row.r or 0.0) * (within[row.metric].r or 0.0) < 0
+    ]
+
+
+def _reversals(relations: Sequence[Relation]) -> Iterable[str]:
+    for across, within in reversals(relations):
+        yield (
+            f"{metric_label(within)} reverses: with one standard deviation more, {within.outcome} is {_effect(within)} "
+            f"at fixed scale (Holm p {within.p_holm:.2g}), and {_effect(across)} across models, where size differs too."
+        )
+
+
+def _across_models(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
+    rows = _main(relations, SubsetKind.ALL)
+    if not rows:
+        yield f"No metric can be related to {models.outcome} across all models; relate.csv says why for each."
+        return
+    strongest = max(rows, key=lambda row: abs(row.r or 0.0))
+    yield (
+        f"Across all models, which differ in size and training: one standard deviation more of "
+        f"{metric_label(strongest)} comes with {_effect(strongest)} of {models.outcome} (r {strongest.r:+.2f}), the "
+        "strongest. This describes them."
+    )
+    fixed = {row.metric: row for row in _main(relations, SubsetKind.WITHIN)}
+    for row in rows:
+        within = fixed.get(row.metric)
+        beside = f"at fixed scale {_effect(within)} (r {within.r:+.2f})" if within else "at fixed scale not known"
+        yield (
+            f"{metric_label(row)}, per standard deviation of its own: across models {_effect(row)} of {models.outcome} "
+            f"(r {row.r:+.2f}); {beside}."
+        )
+
+
+def _fixed_scale(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
+    rows = [row for row in relations if row.subset_kind is SubsetKind.WITHIN]
+    main = _main(rows, SubsetKind.WITHIN)
+    if not main:
+        reason = next((row.why for row in rows if row.why), NOT_MEASURED)
+        yield f"With scale held fixed these tables say nothing: {reason} Train the same model with several seeds."
+        return
+    tested = [row for row in main if row.verdict_code not in (Verdict.CANNOT_TELL, Verdict.DESCRIPTION)]
+    if not tested:
+        why = next((row.why for row in main if row.verdict_code is Verdict.CANNOT_TELL), main[0].why)
+        yield f"With scale held fixed: {CANNOT_TELL}; {why} Train the same model with more seeds."
+        return
+    shown = _strongest_first(row for row in tested if row.verdict_code in SHOWN)
+    yield _first(models, tested, shown)
+    yield from (f"There too, {_shown_words(models, row)}" for row in shown[1:])
+    rest = [row for row in tested if row.verdict_code is Verdict.NOT_SHOWN]
+    if rest:
+        listed = ", ".join(f"{metric_label(row)} (r {row.r:+.2f})" for row in rest)
+        yield f"Not shown at fixed scale, which is not absent: {listed}."
+    yield from _power(tested[0])
+    yield from _described(main)
+    if tested[0].cells == 1:
+        cell = models.trained["cell"].iloc[within_cells(models.trained).members[0]]
+        yield f"All of that is one architecture in one regime ({cell}): whether it holds elsewhere is not known."
+    explored = [row for row in rows if row.family == "exploration" and row not in main and row.verdict_code in SHOWN]
+    for row in _strongest_first(explored):
+        yield f"Exploring, corrected among further metrics: {_shown_words(models, row)}"
+
+
+def _strongest_first(rows: Iterable[Relation]) -> list[Relation]:
+    return sorted(rows, key=lambda row: -abs(row.r or 0.0))
+
+
+def _first(models: Models, tested: Sequence[Relation], shown: Sequence[Relation]) -> str:
+    """The first sentence: which models these are, and what is shown first, or that nothing is."""
+    first = tested[0]
+    where = "one cell" if first.cells == 1 else f"{first.cells} cells"
+    start = f"With scale held fixed ({first.n} models of {where}, which differ in their seed)"
+    if shown:
+        return f"{start}: {_shown_words(models, shown[0])}"
+    largest = max(tested, key=lambda row: abs(row.r or 0.0))
+    effect = f"{_effect(largest)} of {models.outcome}"
+    return f"{start}, nothing is shown; the largest is {metric_label(largest)} with {effect}."
+
+
+def _shown_words(models: Models, row: Relation) -> str:
+    return (
+        f"one standard deviation between seeds of {metric_label(row)} comes with {_effect(row)} of {models.outcome}, "
+        f"{SHOWN[row.verdict_code]} (r {row.r:+.2f}, Holm p {row.p_holm:.2g})."
+    )
+
+
+def _power(first: Relation) -> Iterable[str]:
+    if first.detectable_r is None or first.detectable_r_corrected is None:
+        yield "There are too few models to say what they could have found."
+        return
+    shared = f", which share {first.shared_seeds} seeds," if first.shared_seeds else ""
+    yield (
+        f"{first.n} models{shared} find |r| of {first.detectable_r:.2f} with 80 % power, "
+        f"{first.detectable_r_corrected:.2f} at the strictest step of the correction; a smaller one may be unseen."
+    )
+
+
+def _described(rows: Sequence[Relation]) -> Iterable[str]:
+    """Ratios and what is of too few models: numbers without a verdict, and why."""
+    for row in rows:
+        if row.verdict_code is Verdict.DESCRIPTION and METRICS[row.metric].parts:
+            yield f"{row.metric} (r {row.r:+.2f}) has no verdict: {row.why}"
+    few = [row for row in rows if row.verdict_code is Verdict.CANNOT_TELL]
+    if few:
+        listed = ", ".join(f"{metric_label(row)} (r {row.r:+.2f})" for row in few)
+        yield f"At fixed scale, {CANNOT_TELL} for {many(len(few), 'metric')}, with too few models: {listed}."
+
+
+def _main(relations: Iterable[Relation], kind: SubsetKind) -> list[Relation]:
+    """The rows of the paper's metrics that have a number, on the scale of the catalogue; where none, of all metrics."""
+    known = [
+        row
+        for row in relations
+        if row.subset_kind is kind and row.r is not None and row.transform == METRICS[row.metric].transform
+    ]
+    return [row for row in known if row.family == "paper"] or known
+
+
+def _effect(row: Relation) -> str:
+    assert row.slope is not None
+    return amount(row.slope, row.slope_low, row.slope_high, row.outcome)
