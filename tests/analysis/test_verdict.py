@@ -53,12 +53,16 @@ def test_a_reason_has_a_code_beside_its_text() -> None:
     runs = [run_of(f"{i}", seed=i, val_loss=1.0 + i) for i in range(3)]
     few = relate(table(runs, {"agreement": [1, 2, 4]}), permutations=99)
     same = relate(table(runs, {"agreement": [1, 1, 1], "model_accuracy": [1, 2, 3]}), permutations=99)
-    assert {row.why_code for row in few} == {Cause.TOO_FEW}
+    assert {row.subset: (row.why_code, row.verdict_code) for row in few} == {
+        "all models": (Cause.NOT_A_TEST, Verdict.DESCRIPTION),
+        "within cells": (Cause.TOO_FEW, Verdict.CANNOT_TELL),
+    }
     assert {row.metric: row.why_code for row in same} == {
         "agreement": Cause.NO_VARIATION,
         "model_accuracy": Cause.NOT_A_TEST,
     }
-    assert all(row.why and row.verdict_code is Verdict.CANNOT_TELL for row in [*few, *same])
+    assert all(row.why for row in [*few, *same])
+    assert all(row.verdict_code is Verdict.CANNOT_TELL for row in same)
 
 
 TEXT = st.text(alphabet="ab =%?2D.", max_size=5)
