@@ -183,6 +183,7 @@ def flatness(
     """Σ_{s,t} ⟨w_s, w_t⟩ tr H_st with H the Hessian in the logits of the expected cross-entropy, times ‖h‖²."""
     total = squares = 0.0
     rows = scale * weight
+    products = rows @ rows.T
     for feature in features:
         logits = scale * (weight @ feature + bias)
         slopes = np.ones_like(logits)
@@ -191,9 +192,8 @@ def flatness(
             logits = softcap * np.tanh(logits / softcap)
         chances = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
         square = float(feature @ feature)
-        for s, t in itertools.product(range(len(weight)), repeat=2):
-            hessian = slopes[s] * (chances[s] * (s == t) - chances[s] * chances[t]) * slopes[t]
-            total += square * hessian * float(rows[s] @ rows[t])
+        hessian = slopes[:, None] * (np.diag(chances) - np.outer(chances, chances)) * slopes
+        total += square * float((hessian * products).sum())
         squares += square
     value, mean = total / len(features), squares / len(features)
     return {"flatness": value, "flatness_relative": value / (mean * (rows**2).sum() / len(rows))}
