@@ -8,6 +8,7 @@ from analysis.planted import row_of, run_of, table
 from collapselab import METRICS
 from collapselab.analysis.direction import toward
 from collapselab.analysis.models import combine, row_tuples
+from collapselab.analysis.subsets import codes_of
 from collapselab.errors import ConfigError, RunError
 from collapselab.records.tables import RUNS
 
@@ -165,3 +166,8 @@ def test_a_row_without_columns_is_a_row_in_every_version_of_pandas() -> None:
     frame = pd.DataFrame({"a": [1, 2, 3], "b": ["x", "y", "z"]})
     assert row_tuples(frame, []) == [(), (), ()]
     assert row_tuples(frame, ["b", "a"]) == [("x", 1), ("y", 2), ("z", 3)]
+
+
+def test_models_without_a_label_are_one_group() -> None:
+    assert codes_of(pd.Series([None, "a", None, "b"])).tolist() == [0, 1, 0, 2]
+    assert codes_of(pd.Series([2.0, np.nan, 2.0])).tolist() == [0, 1, 0]

@@ -144,8 +144,8 @@ def exchangeable(cells: Codes, units: Codes) -> list[Codes]:
 
 
 def codes_of(labels: pd.Series | Codes) -> Codes:
-    """Labels as the numbers 0, 1, …, in the order of their first appearance."""
-    return np.asarray(pd.factorize(labels)[0], dtype=np.intp)
+    """Labels as the numbers 0, 1, …, in the order of their first appearance; what has none is one label more."""
+    return np.asarray(pd.factorize(labels, use_na_sentinel=False)[0], dtype=np.intp)
 
 
 def count_of(codes: Codes) -> int:
