@@ -124,6 +124,9 @@ def test_a_measurement_with_intervals_runs_the_model_no_more_often(
     assert isinstance(result, Result)
     for row in plain.rows:
         other = next(one for one in result.rows if one.key == row.key)
+        if row.metric == "alpha_req":  # which 12 dimensions are too few for
+            assert row.value is None
+            continue
         assert other.value == pytest.approx(row.value, rel=1e-9), row.metric
         assert other.low is not None, row.metric
         assert other.high is not None, row.metric

@@ -87,6 +87,9 @@ def test_several_processes_agree_with_one(worlds: Path, one: str, several: str) 
 def test_intervals_do_not_depend_on_the_number_of_processes(worlds: Path) -> None:
     alone, together = (Result.load(worlds / f"{name} resampled.json") for name in ("one", "three"))
     for left, right in zip(alone.rows, together.rows, strict=True):
+        if left.value is None:
+            assert right.value is None
+            continue
         assert (right.low, right.high) == pytest.approx((left.low, left.high), rel=1e-6, abs=1e-9), left
 
 
