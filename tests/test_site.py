@@ -213,8 +213,8 @@ def keys(path: Path) -> list[str]:
     return list(document)
 
 
-WITH_BOOTSTRAP = tuple(BootstrapFacts.__annotations__)
-"""Keys that a measurement has with `--bootstrap` alone."""
+WHEN_ASKED = (*BootstrapFacts.__annotations__, "outcomes", "temperature")
+"""Keys that a measurement has with `--bootstrap` or `--outcomes` alone."""
 
 
 def test_the_keys_of_every_document_are_told(suite: Path) -> None:
@@ -235,13 +235,14 @@ def test_the_keys_of_every_document_are_told(suite: Path) -> None:
         ),
     }
     for title, found in documents.items():
-        assert [key for key in listed(section(title)) if key not in WITH_BOOTSTRAP] == found, title
+        assert [key for key in listed(section(title)) if key not in WHEN_ASKED] == found, title
 
 
 NOT_WRITTEN_HERE = {
     "<corpus>/lengths.npy",  # with document packing
     "<run>/measure/.state/<task>/<file>",  # of a measurement that was stopped
     "<run>/state/<step>.safetensors",  # of a training that was stopped
+    "<suite>/classes.parquet",  # of measurements with `--classes`
     "<suite>/push.csv",  # of measurements with `--push`
     "<suite>/slurm/<file>",  # of a cluster
     "<suite>/logs/<run>.log",  # of a process of its own

@@ -96,8 +96,8 @@ def run_suite(place: Path, world: Path) -> None:
 def analyse(place: Path, world: Path) -> None:
     folder = place / "tables"  # the page has its name
     folder.mkdir(exist_ok=True)
-    for name in ("runs.csv", "results.csv", "tables.json"):
-        if not (folder / name).exists():
+    for name in ("runs.csv", "results.csv", "push.csv", "tables.json"):
+        if (world / "suite" / name).exists() and not (folder / name).exists():
             shutil.copy(world / "suite" / name, place / f"copied-{name}")
             os.replace(place / f"copied-{name}", folder / name)
     analyze(folder, permutations=PERMUTATIONS)
