@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -13,7 +14,7 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.measurement import curvature
 from collapselab.measurement.curvature import Curvature, step_for
 from collapselab.measurement.measure import measure
-from collapselab.measurement.sample import CURVED_TOKENS, RUN
+from collapselab.measurement.sample import FEW_CURVED, MOST_CURVED, RUN, curved_tokens
 from collapselab.measurement.sums import Sums
 from collapselab.models.taps import features, output_layer
 from collapselab.records.measurement import Result
@@ -29,15 +30,16 @@ def measured(model: nn.Module, corpus: Corpus, **options: Any) -> Result:
 
 @pytest.mark.parametrize("split", ["train", "validation"])
 def test_a_small_sample_takes_part_whole(model: nn.Module, corpus: Corpus, split: str) -> None:
-    result, head = measured(model, corpus, tokens=10**9), output_layer(model)
-    blocks = corpus.splits[split].read(range(len(corpus.splits[split])))
-    used = step_for(len(blocks.ids), 1)
+    result, head = measured(model, corpus, tokens=4000), output_layer(model)
+    chosen = np.sort(corpus.splits[split].order(seed=0)[: -(-4000 // 31)])
+    blocks = corpus.splits[split].read(chosen)
+    assert 0 < blocks.ids[:, 1:].numel() <= curved_tokens(*head.weight.shape)
     with torch.no_grad():
-        entering = features(model, blocks.ids[::used])[:, :-1].reshape(-1, head.weight.shape[1])
+        entering = features(model, blocks.ids)[:, :-1].reshape(-1, head.weight.shape[1])
     few = entering[:: max(1, len(entering) // 40)]
     truth = oracles.flatness(few.numpy(), head.weight.detach().numpy(), torch.zeros(len(head.weight)).numpy())
     row = result.row("flatness", split=split)
-    assert row.tokens == len(entering) <= CURVED_TOKENS
+    assert row.tokens == len(entering)
     assert row.value == pytest.approx(truth["flatness"], rel=0.2), "of 40 tokens"
     assert row.null == row.value
     assert (row.low, row.why) == (None, None)
@@ -87,11 +89,18 @@ def test_intervals_are_those_of_resampled_tokens(model: nn.Module, corpus: Corpu
 @pytest.mark.parametrize("width", [1, 31, 64, 127, 2047])
 def test_chosen_runs_are_bounded_and_cover_all_positions(blocks: int, width: int) -> None:
     runs = math.ceil(width / RUN)
-    step = step_for(blocks, runs)
+    step = step_for(blocks * width, runs, 1000)
     chosen = range(0, blocks * runs, step)
-    assert 1 <= len(chosen) <= max(1, CURVED_TOKENS // RUN)
+    lengths = [min(RUN, width - RUN * (number % runs)) for number in chosen]
+    assert 1 <= sum(lengths) <= 1000 + RUN * runs
+    assert step == 1 or blocks * width > 1000, "a small sample takes part whole"
     if len(chosen) >= runs:
         assert {number % runs for number in chosen} == set(range(runs))
+
+
+def test_a_large_output_layer_has_fewer_tokens() -> None:
+    sizes = [curved_tokens(classes, dim) for classes, dim in ((1024, 64), (50257, 256), (50257, 768), (262144, 2304))]
+    assert sizes == [MOST_CURVED, 667, FEW_CURVED, FEW_CURVED]
 
 
 def test_which_tokens_are_chosen_does_not_depend_on_batches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, final
 
 from collapselab.core.parts import PART_BYTES
-from collapselab.measurement.sample import CURVED_TOKENS, GROUPS, HALVES, HELD_BYTES, RUN
+from collapselab.measurement.sample import GROUPS, HALVES, HELD_BYTES, RUN, curved_tokens
 from collapselab.measurement.token_scores import OF_CLASSES
 from collapselab.models.scores import rows_at_once
 from collapselab.models.sizes import Architecture
@@ -313,7 +313,8 @@ class _Sizes:
         a, job, options = self.architecture, self.job, self.options
         run = self.tokens * job.block / (job.block - 1)  # the last of a block has no next token
         scored = job.validation_tokens + (job.train_tokens if options.train_loss else 0)
-        curved = min(job.train_tokens, CURVED_TOKENS) + min(job.validation_tokens, CURVED_TOKENS)
+        most = curved_tokens(self.classes, self.dim)
+        curved = min(job.train_tokens, most) + min(job.validation_tokens, most)
         choice = 2 * self.kept * (self.dim + 1)
         ranges = 2 if options.bins else 1  # at most once more: pairs within a bin
         pairs, squares = self.catalogues(self.labellings, ranges)

@@ -1,9 +1,9 @@
 """Which tokens of a pass the curvature of the loss is computed from, and their sums (`core/flatness.py`).
 
-A token costs two products with the whole output layer, so only some are used: blocks are cut into runs of tokens, and
-every n-th run of the sample is taken, wherever its block is processed. The choice, and the shape of every product, do
-not depend on batches or processes, so neither does the value. n has no factor in common with the number of runs of a
-block, so that all positions take part alike.
+A token costs two products with the whole output layer, so of a large sample only some are used, fewer where that layer
+is large: blocks are cut into runs of tokens, and every n-th run of the sample is taken, wherever its block is
+processed. The choice, and the shape of every product, do not depend on batches or processes, so neither does the value.
+n has no factor in common with the number of runs of a block, so that all positions take part alike.
 """
 
 import math
@@ -14,7 +14,7 @@ from torch import Tensor
 from collapselab.core.batch import IGNORED
 from collapselab.core.flatness import OutputCurvature
 from collapselab.measurement.plan import MeasurePlan, Split
-from collapselab.measurement.sample import CURVED_TOKENS, RUN
+from collapselab.measurement.sample import RUN, curved_tokens
 from collapselab.measurement.sums import Sums
 
 
@@ -25,7 +25,7 @@ class Curvature:
     def __init__(self, plan: MeasurePlan, split: Split) -> None:
         sample, head = plan.splits[split].samples.last, plan.model.head
         self.runs = max(1, math.ceil(sample.labels_per_block / RUN))  # of a block
-        self.step = step_for(len(sample), self.runs)
+        self.step = step_for(len(sample) * sample.labels_per_block, self.runs, curved_tokens(*head.weight.shape))
         self.layer = OutputCurvature(head.weight, head.bias, scale=head.scale, softcap=head.softcap)
 
     def add(self, sums: Sums, features: Tensor, labels: Tensor, blocks: range) -> None:
@@ -39,9 +39,9 @@ class Curvature:
                 sums.flatness = sums.flatness.merge(self.layer.flatness(own))
 
 
-def step_for(blocks: int, runs: int) -> int:
-    """The n of every n-th run, for this number of blocks, each of this number of runs."""
-    step = max(1, math.ceil(blocks * runs * RUN / CURVED_TOKENS))
+def step_for(tokens: int, runs: int, most: int) -> int:
+    """The n of every n-th run, of `tokens` in blocks of this number of runs, that takes about `most` of them."""
+    step = max(1, math.ceil(tokens / most))
     while math.gcd(step, runs) > 1:
         step += 1
     return step

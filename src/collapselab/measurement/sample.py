@@ -25,8 +25,10 @@ GROUPS = 32
 HALVES = 8
 """Random ways of cutting these parts into halves."""
 
-CURVED_TOKENS, RUN = 4096, 64
-"""Tokens of a split whose curvature is computed at most, and those of a run: fewer at once make products slow."""
+FEW_CURVED, MOST_CURVED, RUN = 256, 4096, 64
+"""Tokens of a split whose curvature is computed, at least and at most, and those of a run: fewer make products slow."""
+CURVED_PRODUCTS = 2**33
+"""Multiplications that each of their two products may take: about a third of a second on two cores."""
 
 HELD_BYTES = 1 << 30
 """Resamples are merged side by side while their moments take no more than this; each sweep reads every part."""
@@ -35,6 +37,11 @@ ROUNDS = 6
 """Of the network that permutes numbers."""
 
 T = TypeVar("T")
+
+
+def curved_tokens(classes: int, dim: int) -> int:
+    """Tokens of a split whose curvature is computed: fewer where the output layer is large."""
+    return max(FEW_CURVED, min(MOST_CURVED, CURVED_PRODUCTS // (classes * dim)))
 
 
 @final

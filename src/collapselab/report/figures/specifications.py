@@ -48,7 +48,7 @@ def specifications(view: View) -> Figure:
     caption = (
         f"Partial correlation with {outcome_name(story.outcome)} when what the line names is held fixed, with its 95 % "
         "interval: each line but the last two describes. “All jointly” tests them together, beyond a smooth function "
-        "of scale; the last line compares seeds alone. Filled: shown after Holm’s correction."
+        "of scale; the last line compares seeds alone. Filled: shown after the correction for many tests."
     )
     order = list(dict.fromkeys(row.controls for row in rows))
     tables, panels = {}, []

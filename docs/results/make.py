@@ -1,0 +1,139 @@
+"""The pages of docs/results, from the tables in the repository; or the tables, from nothing.
+
+    python docs/results/make.py                              every page: its table, sentences and figures
+    python docs/results/make.py --check                      says what is not as the tables have it, and changes nothing
+    python docs/results/make.py --pack suites/results/cause  the tables of a suite that has run, into the repository
+    collapselab suite run docs/results/recipes/cause.yaml --out suites/results/cause     such a suite, from nothing
+
+The recipes read `texts/`: tinystories/train.txt and so on, as index.md lists them. What a person wrote on a page stays;
+what is between the marks is made here.
+"""
+
+import argparse
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+import pandas as pd
+from questions import QUESTIONS, Question
+from tables import HERE, pack, unpack
+
+from collapselab.analysis.analyze import analyze
+from collapselab.core.metrics import METRICS
+from collapselab.records.tables import read_tables
+from collapselab.report.export import write_figures
+from collapselab.report.page import contents
+from collapselab.report.story import load_story
+
+FIGURES = HERE / "figures"
+BEGIN, END = "<!-- made by docs/results/make.py -->", "<!-- end of what is made -->"
+
+
+def made(name: str, question: Question, folder: Path) -> tuple[str, dict[str, bytes]]:
+    """What stands between the marks of a page, and its figures by the name of the file."""
+    facts = unpack(name, folder)
+    analysis = analyze(folder)
+    shown = [sentence.text for topic in question.topics for sentence in analysis.sentences if sentence.topic == topic]
+    write_figures(folder / "figures", contents(load_story(folder)))
+    figures = {
+        f"{name}-{figure}.svg": (folder / "figures" / f"{figure}.svg").read_bytes()
+        for figure in question.figures
+        if (folder / "figures" / f"{figure}.svg").exists()
+    }
+    hours = f"{facts['training_seconds'] / 3600:.1f} hours of training on one core"
+    versions = ", ".join(f"{package} {version}" for package, version in facts["versions"].items())
+    parts = [
+        f"{facts['runs']} runs, {hours}; {versions}. Recipe: [{name}.yaml](recipes/{name}.yaml). Tables: "
+        f"[runs](tables/{name}/runs.csv.gz), [results](tables/{name}/results.csv.gz).",
+        table(question, read_tables(folder).runs, [asdict(row) for row in read_tables(folder).rows]),
+        *(f"![{name}: {figure.removeprefix(f'{name}-').removesuffix('.svg')}](figures/{figure})" for figure in figures),
+        "What the analysis says, word for word:",
+        "\n".join(f"- {text}" for text in shown),
+    ]
+    return "\n\n".join(parts), figures
+
+
+def table(question: Question, runs: list[object], rows: list[dict[str, object]]) -> str:
+    """A row for each setting of the question: mean ± standard deviation over seeds."""
+    values = _values(question, pd.DataFrame(runs), pd.DataFrame(rows))
+    by = [column for column in question.by if column in values]
+    names = [name for name in (*question.metrics, *(f"{m} null" for m in question.metrics)) if name in values]
+    header = [*by, "models", "validation loss", *(f"`{name}`" for name in names)]
+    lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
+    groups = values.groupby(by, sort=True, dropna=False) if by else [((), values)]
+    for key, group in groups:
+        settings = [_setting(column, value) for column, value in zip(by, key, strict=True)]
+        cells = [_cell(group["val_loss"], 3), *(_cell(group[name], _digits(name)) for name in names)]
+        lines.append(f"| {' | '.join([*settings, str(len(group)), *cells])} |")
+    return "\n".join(lines)
+
+
+def _values(question: Question, runs: pd.DataFrame, results: pd.DataFrame) -> pd.DataFrame:
+    """A row for each model: its settings, its validation loss and its metrics."""
+    models = runs[runs["why"].isna() & runs["val_loss"].notna()].copy()
+    if not question.checkpoints:
+        models = models[models["tokens"] == models.groupby("run")["tokens"].transform("max")]
+    models["intervene"] = models["intervene"].fillna("none") if "intervene" in models else "none"
+    models["corpus"] = models["corpus"].str.partition(" ")[0] if "corpus" in models else ""
+    chosen = results[(results["split"] == "train") & (results["layer"] == "last") & (results["bin"] == "all")]
+    chosen = chosen[chosen["metric"].isin(question.metrics)]
+    wide = chosen.pivot(index=["run", "checkpoint"], columns="metric", values="value").reset_index()
+    if question.null:
+        nulls = chosen.pivot(index=["run", "checkpoint"], columns="metric", values="null").add_suffix(" null")
+        wide = wide.merge(nulls.dropna(axis=1, how="all").reset_index(), on=["run", "checkpoint"])
+    return models.merge(wide, on=["run", "checkpoint"])
+
+
+def _setting(column: str, value: object) -> str:
+    if isinstance(value, float):
+        return "–" if pd.isna(value) else f"{value:g}"
+    return f"`{value}`" if column in ("intervene", "optimizer", "corpus", "family") else f"{value}"
+
+
+def _digits(name: str) -> int:
+    return 2 if METRICS[name.removesuffix(" null")].id in ("cdnv_log", "cdnv_k2") else 3
+
+
+def _cell(values: "pd.Series[float]", digits: int) -> str:
+    if not values.count():
+        return "–"
+    spread = f" ± {values.std():.{digits}f}" if values.count() > 1 else ""
+    return f"{values.mean():.{digits}f}{spread}".replace("-", "−")
+
+
+def make(names: list[str], *, check: bool) -> list[str]:
+    """Write the pages, or with `check` none; the files that are not as the tables have them."""
+    stale = []
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            text, figures = made(name, QUESTIONS[name], Path(folder) / name)
+        page = HERE / f"{name}.md"
+        old = page.read_text("utf-8") if page.exists() else f"# {QUESTIONS[name].title}\n\n{BEGIN}\n{END}\n"
+        new = f"{old.partition(BEGIN)[0]}{BEGIN}\n{text}\n{END}{old.partition(END)[2]}"
+        files = {page: new.encode(), **{FIGURES / figure: content for figure, content in figures.items()}}
+        changed = [path for path, content in files.items() if not path.exists() or path.read_bytes() != content]
+        stale += [path.relative_to(HERE).as_posix() for path in changed]
+        for path in [] if check else changed:
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(files[path])
+    return stale
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="PAGE", help=f"of {', '.join(QUESTIONS)}; all by default")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if something is not current")
+    parser.add_argument("--pack", type=Path, action="append", default=[], metavar="SUITE", help="a suite's folder")
+    given = parser.parse_args()
+    for suite in given.pack:
+        print(f"packed: {pack(suite, suite.name).relative_to(HERE)}")
+    packed = [name for name in QUESTIONS if (HERE / "tables" / name).is_dir()]
+    stale = make(given.names or packed, check=given.check)
+    for name in stale:
+        print(f"{'not current' if given.check else 'written'}: {name}")
+    return 1 if given.check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""The questions of docs/results: the suite that answers each, and what its page shows of it."""
+
+from dataclasses import dataclass
+from typing import final
+
+PAPER = ("cdnv_k2", "logdist_uncentred_cv", "duality_cos_mean", "duality_cos_cv", "agreement")
+"""One metric of the paper's Table 1 for each property."""
+PRIMARY = ("cdnv_log", "logdist_std", "duality_cos_mean", "duality_cos_std", "agreement")
+"""Those by which effects are judged."""
+
+
+@final
+@dataclass(frozen=True)
+class Question:
+    """One page: its table has a row for each combination of `by`, the mean over seeds of `metrics` at the last
+    checkpoint (or at each, with `checkpoints`); `figures` are those of `report`, `topics` those of the summary."""
+
+    title: str
+    by: tuple[str, ...]
+    figures: tuple[str, ...]
+    topics: tuple[str, ...]
+    metrics: tuple[str, ...] = PRIMARY
+    checkpoints: bool = False
+    null: bool = False
+
+
+QUESTIONS = {
+    "initialisation": Question(
+        "At initialisation", ("tokens",), ("training", "layers", "bins"), ("models",), checkpoints=True, null=True
+    ),
+    "scale": Question(
+        "With scale", ("width", "depth"), ("collapse", "width_lines", "loss_and_scale"),
+        ("models", "reversal", "across models", "trends", "controls", "prediction"), metrics=PAPER,
+    ),
+    "training": Question(
+        "With regularisation and training length", ("weight_decay", "dropout", "label_smoothing", "epoch"),
+        ("regularisation", "training"), ("models", "trends", "diagnosis"), checkpoints=True,
+    ),
+    "seeds": Question(
+        "At fixed scale", (), ("forest", "seeds"), ("models", "scale held fixed", "reversal"), metrics=PAPER
+    ),
+    "text": Question("Other text", ("corpus",), ("collapse",), ("models",)),
+    "families": Question("Other models", ("family", "tied"), ("collapse",), ("models",)),
+    "coupling": Question(
+        "Other optimisers", ("tied", "optimizer", "coupling"), ("manipulation", "effects"),
+        ("models", "as a cause"), metrics=(*PRIMARY, "head_sum"),
+    ),
+    "cause": Question(
+        "As a cause", ("intervene",), ("manipulation", "effects", "instruments", "shams", "pace"),
+        ("models", "as a cause"),
+    ),
+}  # fmt: skip
+"""By the name of the recipe in recipes/ and of the page."""
