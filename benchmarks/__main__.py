@@ -83,7 +83,9 @@ def _measured(names: Iterable[str], *, quick: bool) -> Iterator[Line]:
     names = list(names)
     for number, name in enumerate(names, start=1):
         print(f"[{number}/{len(names)}] {name} …", file=sys.stderr, flush=True)
+        start = time.monotonic()
         yield from importlib.import_module(f"benchmarks.{SUITES[name]}").ALL[name](quick)
+        print(f"        {name}: {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
 
 
 def _shown(line: Line, before: float | None) -> Text:

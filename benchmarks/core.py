@@ -42,12 +42,12 @@ def moments(quick: bool) -> list[Line]:
             "limit": lambda: table.index_add_(0, next(even), next(wide)),
             "limit, natural": lambda: table.index_add_(0, next(natural), next(wide)),
         },
-        turns=20 if quick else 150,
+        turns=20 if quick else 90,
         warm_up=5 if quick else 15,
     )
     slow = in_turns(
         {"float64": lambda: one_hot(torch.float64), "float32": lambda: one_hot(torch.float32)},
-        turns=1 if quick else 5,
+        turns=1 if quick else 3,
         warm_up=0 if quick else 1,
     )
     return _moment_lines(fast, slow)

@@ -70,7 +70,7 @@ def memory_in_process(name: str, vocabulary: int) -> dict[str, float]:
 def _lines(vocabulary: int, speed: float, memory: float | None, products: float | None, *, quick: bool) -> list[Line]:
     contestants = {**STEPS, "products": _products}
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(1 if quick else 4):
+    for _ in range(1 if quick else 2):
         for name, run in contestants.items():
             seconds[name] += run(vocabulary, 3 if quick else 5)[1:]  # the first step warms up
     found = {name: statistics.median(times) for name, times in seconds.items()}
