@@ -5,7 +5,7 @@ STAMP  := .venv/.installed
 AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo)
 INSTALL := $(AS_ROOT) sh -c 'apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "$$@"' install
 
-.PHONY: setup demo test test-effects test-browser test-slurm check format bench docs clean
+.PHONY: setup demo test test-effects test-browser test-slurm check format bench docs results clean
 
 setup: $(STAMP)
 
@@ -51,6 +51,10 @@ format: setup
 # make bench ARGS=--quick      small sizes, under a minute; ARGS=--help for the rest
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# The pages of docs/results from the tables in the repository; ARGS=--check changes nothing and says what is not current
+results: setup
+	$(BIN)/python docs/make_results.py $(ARGS)
 
 # The documentation as a site, in site/
 docs: setup

@@ -1,8 +1,8 @@
 """The pages of docs/results, from the tables in the repository; or the tables, from nothing.
 
-    python docs/results/make.py                              every page: its table, sentences and figures
-    python docs/results/make.py --check                      says what is not as the tables have it, and changes nothing
-    python docs/results/make.py --pack suites/results/cause  the tables of a suite that has run, into the repository
+    python docs/make_results.py                              every page: its table, sentences and figures
+    python docs/make_results.py --check                      says what is not as the tables have it, and changes nothing
+    python docs/make_results.py --pack suites/results/cause  the tables of a suite that has run, into the repository
     collapselab suite run docs/results/recipes/cause.yaml --out suites/results/cause     such a suite, from nothing
 
 The recipes read `texts/`: tinystories/train.txt and so on, as index.md lists them. What a person wrote on a page stays;
@@ -16,8 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
-from questions import QUESTIONS, Question
-from tables import HERE, pack, unpack
+from result_questions import QUESTIONS, Question
+from result_tables import HERE, pack, unpack
 
 from collapselab.analysis.analyze import analyze
 from collapselab.core.metrics import METRICS
@@ -27,7 +27,7 @@ from collapselab.report.page import contents
 from collapselab.report.story import load_story
 
 FIGURES = HERE / "figures"
-BEGIN, END = "<!-- made by docs/results/make.py -->", "<!-- end of what is made -->"
+BEGIN, END = "<!-- made by docs/make_results.py -->", "<!-- end of what is made -->"
 
 
 def made(name: str, question: Question, folder: Path) -> tuple[str, dict[str, bytes]]:

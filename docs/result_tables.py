@@ -19,7 +19,7 @@ from collapselab.errors import DamagedError
 from collapselab.records.suite import SuiteRecord
 from collapselab.records.tables import TABLES, RowsByTable, read_tables, write_tables
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent / "results"
 PACKED = ("runs", "results")
 
 
