@@ -10,8 +10,10 @@ what is between the marks is made here.
 """
 
 import argparse
+import math
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,13 +22,13 @@ from result_questions import QUESTIONS, Question
 from result_tables import HERE, pack, unpack
 
 from collapselab.analysis.analyze import analyze
-from collapselab.core.metrics import METRICS
 from collapselab.records.tables import read_tables
 from collapselab.report.export import write_figures
 from collapselab.report.page import contents
 from collapselab.report.story import load_story
 
 FIGURES = HERE / "figures"
+MOST_SENTENCES = 16
 BEGIN, END = "<!-- made by docs/make_results.py -->", "<!-- end of what is made -->"
 
 
@@ -49,12 +51,13 @@ def made(name: str, question: Question, folder: Path) -> tuple[str, dict[str, by
         table(question, read_tables(folder).runs, [asdict(row) for row in read_tables(folder).rows]),
         *(f"![{name}: {figure.removeprefix(f'{name}-').removesuffix('.svg')}](figures/{figure})" for figure in figures),
         "What the analysis says, word for word:",
-        "\n".join(f"- {text}" for text in shown),
+        "\n".join(f"- {text}" for text in shown[:MOST_SENTENCES]),
+        *([f"{len(shown) - MOST_SENTENCES} more are in `summary.json`."] if len(shown) > MOST_SENTENCES else []),
     ]
     return "\n\n".join(parts), figures
 
 
-def table(question: Question, runs: list[object], rows: list[dict[str, object]]) -> str:
+def table(question: Question, runs: Sequence[Mapping[str, object]], rows: Sequence[Mapping[str, object]]) -> str:
     """A row for each setting of the question: mean ± standard deviation over seeds."""
     values = _values(question, pd.DataFrame(runs), pd.DataFrame(rows))
     by = [column for column in question.by if column in values]
@@ -64,7 +67,7 @@ def table(question: Question, runs: list[object], rows: list[dict[str, object]])
     groups = values.groupby(by, sort=True, dropna=False) if by else [((), values)]
     for key, group in groups:
         settings = [_setting(column, value) for column, value in zip(by, key, strict=True)]
-        cells = [_cell(group["val_loss"], 3), *(_cell(group[name], _digits(name)) for name in names)]
+        cells = [_cell(group[name]) for name in ("val_loss", *names)]
         lines.append(f"| {' | '.join([*settings, str(len(group)), *cells])} |")
     return "\n".join(lines)
 
@@ -91,15 +94,14 @@ def _setting(column: str, value: object) -> str:
     return f"`{value}`" if column in ("intervene", "optimizer", "corpus", "family") else f"{value}"
 
 
-def _digits(name: str) -> int:
-    return 2 if METRICS[name.removesuffix(" null")].id in ("cdnv_log", "cdnv_k2") else 3
-
-
-def _cell(values: "pd.Series[float]", digits: int) -> str:
+def _cell(values: "pd.Series[float]") -> str:
+    """Mean ± standard deviation, the mean with a digit more than the deviation needs."""
     if not values.count():
         return "–"
-    spread = f" ± {values.std():.{digits}f}" if values.count() > 1 else ""
-    return f"{values.mean():.{digits}f}{spread}".replace("-", "−")
+    mean, deviation = float(values.mean()), float(values.std()) if values.count() > 1 else 0.0
+    digits = 3 if not deviation else max(0, 1 - math.floor(math.log10(deviation)))
+    spread = f" ± {deviation:.{digits}f}" if deviation else ""
+    return f"{mean:.{digits}f}{spread}".replace("-", "−")
 
 
 def make(names: list[str], *, check: bool) -> list[str]:

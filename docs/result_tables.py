@@ -76,11 +76,11 @@ def _without_machine(runs: list[Any]) -> tuple[list[Any], float]:
 
 
 def _portable(record: SuiteRecord) -> SuiteRecord:
-    """suite.json with every path from the folder `texts` on."""
+    """suite.json with every path as its recipe has it: texts/FOLDER/FILE."""
 
     def shortened(value: Any) -> Any:
-        if isinstance(value, str) and "/texts/" in value:
-            return "texts/" + value.partition("/texts/")[2]
+        if isinstance(value, str) and value.startswith("/"):
+            return "/".join(["texts", *Path(value).parts[-2:]])
         if isinstance(value, list):
             return [shortened(item) for item in value]
         return {key: shortened(item) for key, item in value.items()} if isinstance(value, dict) else value

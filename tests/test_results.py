@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import shutil
 from pathlib import Path
 
 import make_results
@@ -95,7 +94,7 @@ def test_a_cell_is_the_mean_over_seeds(here: Path) -> None:
         for seed in (0, 2)
     ]  # fmt: skip
     made = make_results.table(Question("", ("width",), (), (), metrics=("cdnv_log",)), runs, rows)
-    assert made.splitlines()[2] == "| 32 | 2 | 2.000 ± 1.414 | −1.00 ± 0.00 |"
+    assert made.splitlines()[2] == "| 32 | 2 | 2.0 ± 1.4 | −1.000 |"
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
@@ -116,8 +115,7 @@ def test_packed_tables_are_whole_and_know_no_machine(name: str, tmp_path: Path) 
     assert json.loads(text)["name"] == name
 
 
-def test_one_page_is_what_its_tables_give(tmp_path: Path) -> None:
+def test_one_page_is_what_its_tables_give() -> None:
     """All of them are checked by `make results ARGS=--check`, which takes minutes."""
     name = min(PACKED, key=lambda name: (result_tables.HERE / "tables" / name / "results.csv.gz").stat().st_size)
-    shutil.rmtree(tmp_path)
     assert make_results.make([name], check=True) == []
