@@ -19,6 +19,17 @@ HUB_SECONDS = 3.0
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 """How a file begins that git leaves in place of a large file that was not downloaded."""
 
+
+@final
+@dataclass(frozen=True)
+class Revisions:
+    """The branches and tags of a model on the hub, each with its commit."""
+
+    commits: dict[str, str]
+    from_cache: bool = False
+    """Whether these are only the ones in the cache on this machine, since the hub does not answer."""
+
+
 _IDENTITY = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 
 
@@ -32,6 +43,8 @@ class Pretrained:
     gguf_file: str | None = None
     revision: str | None = None
     is_local: bool = True
+    adapter: Path | None = None
+    """The folder of an adapter that goes on top of it."""
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -72,6 +85,26 @@ def hub_id(name: str) -> tuple[str, str | None] | None:
     if not _IDENTITY.fullmatch(identity) or (at and not revision):
         return None
     return identity, revision or None
+
+
+def hub_revisions(identity: str) -> Revisions:
+    """Every branch and tag of a model; where the hub does not answer, those in the cache. OSError if it refuses."""
+    if not hub_answers():
+        return Revisions(_cached_revisions(identity), from_cache=True)
+    from huggingface_hub import list_repo_refs
+
+    refs = list_repo_refs(identity)
+    return Revisions({ref.name: ref.target_commit for ref in (*refs.branches, *refs.tags)})
+
+
+def _cached_revisions(identity: str) -> dict[str, str]:
+    """The revisions of a model in the hub's cache whose configuration is there."""
+    from huggingface_hub import constants
+
+    references = Path(constants.HF_HUB_CACHE) / f"models--{identity.replace('/', '--')}" / "refs"
+    files = [file for file in references.rglob("*") if file.is_file()] if references.is_dir() else []
+    names = {file.relative_to(references).as_posix(): file.read_text().strip() for file in sorted(files)}
+    return {name: commit for name, commit in names.items() if cached_folder(identity, name) is not None}
 
 
 def cached_folder(identity: str, revision: str | None = None, *, file: str = "config.json") -> Path | None:

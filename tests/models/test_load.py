@@ -123,9 +123,6 @@ def test_a_checkpoint_that_is_no_model_is_refused(run: Path) -> None:
 def test_names_that_mean_nothing_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "weights.bin").touch()
-    (tmp_path / "adapter").mkdir()
-    settings = {"peft_type": "LORA", "base_model_name_or_path": "owner/base"}
-    (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(settings))
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "a.gguf").touch()
     (tmp_path / "two" / "b.gguf").touch()
@@ -137,7 +134,6 @@ def test_names_that_mean_nothing_are_refused(tmp_path: Path) -> None:
         "../none": "no such folder or file",
         "owner/model@": "no such folder or file",
         "": "no such folder or file",
-        str(tmp_path / "adapter"): r"an adapter \(LORA\) of owner/base, not a whole model. Merge the two",
         str(tmp_path / "two"): r"holds 2 GGUF files \(a.gguf, b.gguf\). Name one of them",
     }
     for name, message in refused.items():
@@ -323,7 +319,7 @@ DAMAGE = {
     "negative heads": (lambda folder: edit(folder / "config.json", num_attention_heads=-2, num_key_value_heads=-2, head_dim=8), "cannot be loaded: .*num_attention_heads is -2"),
     "far too many layers": (lambda folder: edit(folder / "config.json", num_hidden_layers=10**6), "its configuration asks for 1,000,000 layers, but there are 30 tensors on disk"),
     "far too wide": (lambda folder: edit(folder / "config.json", intermediate_size=10**10), r"its configuration asks for 2,880,000,0\d\d,\d\d\d parameters \(11,520.0 GB in float32\), but the disk holds 2\d,\d\d\d\."),
-    "an adapter beside it": (lambda folder: (folder / "adapter_config.json").write_text('{"peft_type": "LORA", "base_model_name_or_path": "a/b"}'), r"an adapter \(LORA\) of a/b beside a whole model. Merge the two"),
+    "an adapter beside it": (lambda folder: (folder / "adapter_config.json").write_text('{"peft_type": "LORA", "base_model_name_or_path": "a/b"}'), r"an adapter \(LORA\) of a/b beside a whole model. Move the two apart"),
     "a settings list": (lambda folder: (folder / "config.json").write_text("[1]"), "cannot be loaded: "),
     "impossible": (lambda folder: edit(folder / "config.json", num_attention_heads=5), "cannot be loaded: "),
     "of a wrong type": (lambda folder: edit(folder / "config.json", hidden_size="wide"), "cannot be loaded: .*hidden_size"),
@@ -641,6 +637,8 @@ def test_the_hash_is_the_same_in_pieces_and_in_a_wider_format(monkeypatch: pytes
     assert model_hash(half) == rounded
 
 
-def test_a_model_whose_weights_are_offloaded_is_refused() -> None:
-    with pytest.raises(ModelError, match=r"weight is not in memory but offloaded. Load all of it on one device"):
+def test_a_model_whose_weights_are_nowhere_is_refused() -> None:
+    with pytest.raises(
+        ModelError, match=r"weight is not in memory, and nothing says where it is. Load the model again"
+    ):
         model_hash(model_of("llama").to("meta"))

@@ -32,6 +32,7 @@ from collapselab.analysis.analyze import analyze
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.measurement.measure import measure
+from collapselab.models.build import build_config, build_model
 from collapselab.report.report import report
 from collapselab.suite import run as suites
 from collapselab.suite.folder import SuiteFolder
@@ -78,6 +79,17 @@ def measure_pushed(place: Path, world: Path) -> None:
     measure(place / "run", corpus_of(world), push="-0.3,0.3", tokens=4000, batch=8, quiet=True)
 
 
+def measure_sweep(place: Path, world: Path) -> None:
+    """Twenty models, one file each."""
+    models = place.parent / "models"
+    for step in range(20):
+        if not (models / f"step{step}").exists():
+            config = build_config("gpt-neo", width=8, depth=1, vocabulary=320, positions=32)
+            build_model(config, seed=step).save_pretrained(models / f"making{step}")  # type: ignore[operator]
+            os.replace(models / f"making{step}", models / f"step{step}")
+    measure(str(models / "step*"), corpus_of(world), out=place / "out", tokens=400, batch=8, quiet=True)
+
+
 def _copy_run(place: Path, world: Path) -> None:
     """The run that is measured, without its measurements."""
     if not (place / "run").exists():
@@ -110,6 +122,7 @@ STAGES: dict[str, Callable[[Path, Path], None]] = {
     "train with interventions": train_with_interventions,
     "measure": measure_one,
     "measure --push": measure_pushed,
+    "measure a sweep": measure_sweep,
     "suite run": run_suite,
     "analyze and report": analyse,
 }

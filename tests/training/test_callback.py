@@ -114,3 +114,78 @@ def test_what_cannot_be_watched_is_refused(corpus: Corpus, tmp_path: Path) -> No
     small.add_callback(CollapseCallback(corpus, every=1, tokens=300))
     with pytest.raises(CorpusError, match="knows only 200 tokens"):
         small.train()
+
+
+def test_the_trainer_is_handed_over(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from collapselab.training import callback as module
+
+    monkeypatch.setattr(module, "_trainer_on_the_stack", lambda: pytest.fail("it was handed over"))
+    watched = trainer(tmp_path, corpus)
+    attached = CollapseCallback(corpus, every=3, tokens=300).attach(watched)
+    watched.train()
+    logs = [entry["step"] for entry in watched.state.log_history if "collapse/cdnv" in entry]
+    assert logs == list(attached.results) == [0, 3, 6]
+
+
+class FullyShardedDataParallel(torch.nn.Module):
+    """As torch calls what wraps a model whose weights are spread over processes."""
+
+
+@pytest.mark.parametrize("kind", ["FSDP", "ZeRO-3", "DTensor"])
+def test_weights_that_are_spread_over_processes_are_refused_by_name(kind: str, corpus: Corpus, tmp_path: Path) -> None:
+    watched = trainer(tmp_path, corpus)
+    assert watched.model is not None
+    if kind == "FSDP":
+        watched.model.add_module("wrapped", FullyShardedDataParallel())
+    elif kind == "ZeRO-3":
+        next(watched.model.parameters()).ds_id = 0  # type: ignore[attr-defined]
+    else:
+        head: Any = watched.model.get_output_embeddings()  # type: ignore[operator]
+        head.register_parameter("part", type("DTensor", (torch.nn.Parameter,), {})(torch.ones(1)))
+    CollapseCallback(corpus, every=3, tokens=300).attach(watched)
+    with pytest.raises(ConfigError, match=rf"CollapseCallback: the model is trained with .*{kind}.*over processes"):
+        watched.train()
+
+
+def test_a_trainer_of_lightning_logs_the_same(corpus: Corpus, tmp_path: Path) -> None:
+    lightning = pytest.importorskip("pytorch_lightning", reason="returns where lightning is installed")
+    from collapselab.training.lightning import CollapseMonitor
+
+    class Module(lightning.LightningModule):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model()
+
+        def training_step(self, batch: Any, _: int) -> Tensor:
+            loss: Tensor = self.model(input_ids=batch, labels=batch).loss
+            return loss
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.AdamW(self.model.parameters(), lr=1e-3)
+
+    logged: dict[int, dict[str, float]] = {}
+
+    class Logger(lightning.loggers.Logger):  # type: ignore[misc,name-defined]
+        name, version = "kept", 0
+
+        def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+            if "collapse/cdnv" in metrics:
+                logged[step or 0] = metrics
+
+        def log_hyperparams(self, *_: Any, **__: Any) -> None:
+            pass
+
+    blocks = torch.stack([corpus.train[i] for i in range(24)])
+    data = torch.utils.data.DataLoader(blocks, batch_size=4)  # type: ignore[arg-type]
+    monitor = CollapseMonitor(corpus, every=3, tokens=300, model=lambda module: module.model)
+    module = Module()
+    initial = measure(module.model, corpus, tokens=300, null=False, quiet=True)
+    fitted = lightning.Trainer(
+        max_steps=6, callbacks=[monitor], logger=Logger(), accelerator="cpu", enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
+    )  # fmt: skip
+    fitted.fit(module, data)
+    final = measure(module.model, corpus, tokens=300, null=False, quiet=True)
+    assert list(logged) == list(monitor.results) == [0, 3, 6]
+    assert logged[0]["collapse/cdnv"] == initial.row("cdnv").value  # type: ignore[union-attr]
+    assert logged[6]["collapse/cdnv"] == final.row("cdnv").value  # type: ignore[union-attr]

@@ -7,9 +7,10 @@ too few models for a test, the sentence says "cannot tell" and why. Relations ac
 since scale and training differ too.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
-from collapselab.analysis.models import Models, combine, tables_of
+from collapselab.analysis.models import Models, combine, default_outcome, is_comparable, tables_of
 from collapselab.analysis.registered import registered_in
 from collapselab.analysis.statements import STATEMENTS, Given
 from collapselab.analysis.stored import Analysis, Request, last_request, read_analysis
@@ -18,19 +19,29 @@ from collapselab.progress import progress
 from collapselab.records.tables import RowsByTable, StoredTables
 
 
-def analyze(directory: str | Path, *, outcome: str = "val_loss", permutations: int = 10_000, seed: int = 0) -> Analysis:
+def analyze(
+    directory: str | Path, *, outcome: str | None = None, permutations: int = 10_000, seed: int = 0
+) -> Analysis:
     """Relate every metric of `directory` to the outcome, in scale and apart from scale, and write what was found.
 
-    The same tables, permutations and seed give the same numbers.
+    Without an outcome it is `val_loss`, or `bits_per_byte` where the models have several tokenizers. The same tables,
+    permutations and seed give the same numbers.
     """
-    request = Request(outcome, permutations, seed)
-    return _analyze(Path(directory), tables_of(directory), request)
+    tables = tables_of(directory)
+    request = Request(outcome or default_outcome(tables.runs), permutations, seed)
+    return _analyze(Path(directory), tables, request)
 
 
 def current_analysis(directory: str | Path, tables: StoredTables) -> Analysis:
     """The analysis of these tables: the one in the folder if it fits them, else a new one with the same request."""
-    directory = Path(directory)
-    return read_analysis(directory, tables) or _analyze(directory, tables, last_request(directory))
+    directory, outcome = Path(directory), default_outcome(tables.runs)
+    analysis = read_analysis(directory, tables)
+    if analysis is not None:
+        return analysis
+    request = last_request(directory, outcome=outcome)
+    if not is_comparable(request.outcome, tables.runs):  # models of another tokenizer have joined
+        request = replace(request, outcome=outcome)
+    return _analyze(directory, tables, request)
 
 
 def _analyze(directory: Path, tables: StoredTables, request: Request) -> Analysis:

@@ -21,7 +21,7 @@ from collapselab.analysis.regime import Regime
 from collapselab.analysis.verdict import Cause, Reason
 from collapselab.core.metrics import METRICS, Transform
 from collapselab.errors import ConfigError, RunError, did_you_mean
-from collapselab.records.outcomes import ON, OUTCOMES, direction
+from collapselab.records.outcomes import BITS_PER_BYTE, ON, OUTCOMES, direction
 from collapselab.records.table import Cell
 from collapselab.records.tables import RESULTS, RUNS, Row, Run, StoredTables, read_tables, required_files
 
@@ -135,7 +135,8 @@ def tables_of(directory: str | Path) -> StoredTables:
     for name in required_files():
         if not (Path(directory) / name).is_file():
             raise RunError(
-                f"{directory}: no {name}. Analyse a suite that has run, or a folder that `collapselab import` made."
+                f"{directory}: no {name}. Analyse a suite that has run, or a folder that `collapselab collect` or "
+                "`collapselab import` made."
             )
     return read_tables(directory)
 
@@ -147,10 +148,18 @@ class NothingToRelate(RunError):
 def combine(runs: Iterable[Run], rows: Iterable[Row], *, outcome: str = "val_loss") -> Models:
     """Runs and the results of their last layer, over all classes, on the training split, by run and checkpoint."""
     better(outcome)
-    frame = pd.DataFrame(list(runs))
+    runs = list(runs)
+    if not is_comparable(outcome, runs):
+        raise ConfigError(
+            f"outcome: {outcome} is a number per token, and these models have {_tokenizers(runs)} tokenizers, whose "
+            f"tokens are not equally long. Use {BITS_PER_BYTE}."
+        )
+    frame = pd.DataFrame(runs)
     if frame.empty:
         raise NothingToRelate("runs.csv: no models in it.")
     if outcome not in frame:
+        if outcome == BITS_PER_BYTE:
+            raise NothingToRelate("runs.csv: no model has bits_per_byte. Measure the models again, and collect them.")
         how = f"--on DIR, the folder {outcome.removeprefix(ON)}" if outcome.startswith(ON) else f"--outcomes {outcome}"
         raise NothingToRelate(f"runs.csv: no model has a {outcome}. Measure with {how}, and collect again.")
     if frame[outcome].isna().all():
@@ -166,7 +175,7 @@ def better(outcome: str) -> int:
     """-1 where a good model has a low outcome, 1 where it has a high one; ConfigError if it is none."""
     known = BETTER.get(outcome) or direction(outcome)
     if known is None:
-        names = [*BETTER, *OUTCOMES]
+        names = [*BETTER, *OUTCOMES, BITS_PER_BYTE]
         hint = did_you_mean(outcome, names, otherwise=f"It is one of {', '.join(names)}, or {ON}NAME.")
         raise ConfigError(f"outcome: {outcome!r} is not one. {hint}")
     return known
@@ -188,8 +197,9 @@ def _labelled(frame: pd.DataFrame) -> pd.DataFrame:
         frame[column] = pd.to_numeric(frame[column]).astype(float)
     for column in [name for name in map(str, frame) if direction(name) is not None]:
         frame[column] = pd.to_numeric(frame[column]).astype(float)
-    latest = frame.groupby("run")["epoch"].transform("max")
-    frame["last"] = (frame["epoch"] == latest) | latest.isna()
+    progress = _progress(frame)
+    latest = progress.groupby(frame["run"]).transform("max")
+    frame["last"] = (progress == latest) | latest.isna()
     # A run ends with a whole step: where the batch does not divide the corpus, an epoch is 0.99997 of one.
     frame["epoch"] = [float(f"{epoch:.3g}") for epoch in frame["epoch"]]
     frame["architecture"] = [
@@ -199,6 +209,27 @@ def _labelled(frame: pd.DataFrame) -> pd.DataFrame:
     frame["regime"] = [str(Regime.of(varying, values)) for values in row_tuples(frame, varying)]
     frame["cell"] = frame["architecture"] + " " + frame["regime"]
     return frame
+
+
+def _progress(frame: pd.DataFrame) -> pd.Series:
+    """How far a checkpoint is along its run: the step where that is known, as of models of the hub, else the epoch."""
+    epoch: pd.Series = frame["epoch"]
+    return pd.to_numeric(frame["step"]).astype(float).fillna(epoch) if "step" in frame else epoch
+
+
+def default_outcome(runs: Iterable[Run]) -> str:
+    """The outcome where nobody asks for one: the loss, or bits per byte where models have several tokenizers."""
+    return BITS_PER_BYTE if _tokenizers(runs) > 1 else "val_loss"
+
+
+def is_comparable(outcome: str, runs: Iterable[Run]) -> bool:
+    """Whether models may be compared by the outcome: per byte always, per token where all have one tokenizer."""
+    return outcome == BITS_PER_BYTE or outcome.startswith(ON) or _tokenizers(runs) < 2
+
+
+def _tokenizers(runs: Iterable[Run]) -> int:
+    """Tokenizers among models that say theirs."""
+    return len({run.get("tokenizer") for run in runs} - {None})
 
 
 def row_tuples(frame: pd.DataFrame, names: Sequence[str]) -> list[tuple[Cell, ...]]:
@@ -212,6 +243,8 @@ def regime_columns(frame: pd.DataFrame) -> list[str]:
     further = [name for name in map(str, frame) if name not in made and not name.endswith(("_seed", " null", " ideal"))]
     further = [name for name in further if direction(name) is None]  # outcomes are no settings
     settings = ["epochs", "epoch", "weight_decay", "lr", *further]
+    if "step" in frame and frame["step"].notna().all():
+        settings.remove("epoch")  # which is 0 before training, and else not known: the step says more
     architectures = frame.groupby("architecture")
     return [column for column in settings if (architectures[column].nunique(dropna=False) > 1).any()]
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from collapselab.records.table import Cell
 
-NUMBERS = ("epochs", "epoch", "weight_decay", "lr")
+NUMBERS = ("epochs", "epoch", "weight_decay", "lr", "step")
 """Settings that are numbers in every table of runs; all others are text."""
 UNKNOWN = "?"
 ONLY = "the only one"

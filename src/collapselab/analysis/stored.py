@@ -213,15 +213,15 @@ def read_analysis(directory: Path, tables: StoredTables) -> Analysis | None:
     return Analysis(directory, *request, summary.models, rows, sentences, tables.hashes, summary.registered)
 
 
-def last_request(directory: Path) -> Request:
-    """What the analysis that is in the folder was asked for, by this version or an earlier one; else the defaults."""
+def last_request(directory: Path, *, outcome: str = "val_loss") -> Request:
+    """What the analysis in the folder was asked for, by this version or an earlier one; else this outcome."""
     path = directory / "analysis" / SUMMARY
     try:
         summary = read_document(path, unchecked=True)
         request: Callable[..., Request] = Request  # which checks the types of its values itself
         return request(*(summary[field.name] for field in fields(Request)))
     except FileNotFoundError:
-        return Request()
+        return Request(outcome)
     except KeyError as error:
         raise DamagedError(f"{path}: no {error.args[0]} in it. {_AGAIN}") from error
     except (DamagedError, ConfigError) as error:

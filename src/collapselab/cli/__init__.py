@@ -19,7 +19,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from collapselab import __version__
-from collapselab.cli import analyze, corpus, demo, measure, report, similarity, suite, tokens, train
+from collapselab.cli import analyze, collect, corpus, demo, measure, report, similarity, suite, tokens, train
 from collapselab.cli.options import JsonOption
 from collapselab.errors import Interrupted, UserError
 from collapselab.signals import interruptible
@@ -46,6 +46,7 @@ class InOrder(TyperGroup):
             "tokens",
             "similarity",
             "suite",
+            "collect",
             "import",
             "analyze",
             "report",
@@ -101,6 +102,7 @@ app.command(rich_help_panel=MODELS)(measure.measure)
 app.command(rich_help_panel=MODELS)(tokens.tokens)
 app.command(rich_help_panel=MODELS)(similarity.similarity)
 app.add_typer(suite.app, name="suite", rich_help_panel=SUITES)
+app.command(rich_help_panel=SUITES)(collect.collect)
 app.command("import", rich_help_panel=SUITES)(analyze.import_published)
 app.command(rich_help_panel=SUITES)(analyze.analyze)
 app.command(rich_help_panel=SUITES)(report.report)

@@ -45,14 +45,16 @@ def import_published(
 
 def analyze(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A suite that has run, or a folder that `import` made.")
+        Path, typer.Argument(metavar="DIR", help="A suite that has run, or a folder that `collect` or `import` made.")
     ],
     outcome: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="`val_loss`, `train_loss`, `perplexity`, `val_accuracy`, or one of `measure --outcomes`, as in `ece`."
+            help="`val_loss`, `train_loss`, `perplexity`, `val_accuracy`, `bits_per_byte`, or one of `measure "
+            "--outcomes`, as in `ece`.",
+            show_default="val_loss; bits_per_byte for several tokenizers",
         ),
-    ] = "val_loss",
+    ] = None,
     permutations: Annotated[int, typer.Option(help="Of every test; resamples of every interval.")] = 10_000,
     seed: Annotated[int, typer.Option(help="Of permutations and resamples.")] = 0,
     as_json: JsonOption = False,

@@ -1,12 +1,17 @@
 """`collapselab measure`: how far a causal language model has collapsed."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
 
 from collapselab.cli.options import JsonOption, count, panel
+
+if TYPE_CHECKING:
+    from collapselab.corpus.blocks import Corpus
+    from collapselab.measurement.model_corpus import Data
+    from collapselab.records.options import Options
 
 what_option, data_option, running_option, output_option = map(
     panel, ("What is measured", "With --data", "Running", "Output")
@@ -17,10 +22,14 @@ def measure(
     model: Annotated[
         list[str],
         typer.Argument(
-            metavar="MODEL", help="A folder, a `.gguf` file, an id on the hub (`id@revision`), or a run; or several."
+            metavar="MODEL",
+            help="A folder, a `.gguf` file, an id on the hub (`id@revision`), `base+adapter`, or a run; or several; or "
+            "a pattern, as in `id@step*` or `out/checkpoint-*`: all that match, in order of step.",
         ),
     ],
-    corpus: Annotated[Path | None, typer.Option(help="A corpus, from `collapselab corpus build`.")] = None,
+    corpus: Annotated[
+        list[Path] | None, typer.Option(help="A corpus, from `collapselab corpus build`. Repeat it for several.")
+    ] = None,
     data: Annotated[
         list[str] | None,
         typer.Option(
@@ -76,10 +85,25 @@ def measure(
             metavar="DIR", help="A further corpus, for the loss on it in bits per byte. Repeat it for several."
         ),
     ] = None,
+    plan: Annotated[
+        bool, running_option("--plan", help="Print memory, operations and time, and stop before anything is loaded.")
+    ] = False,
     seed: Annotated[int, what_option(help="Of the sample, the null, the resamples and replaced inputs.")] = 0,
     device: Annotated[str, running_option(help="`auto`, `cpu`, `cuda` or `cuda:1`.")] = "auto",
+    device_map: Annotated[
+        str | None,
+        running_option(
+            metavar="auto|FILE",
+            help="Spread a large model over GPUs, memory and disk: `auto`, `balanced`, `sequential`, or a JSON file "
+            "with a device (`0`, `cpu`, `disk`) for each module.",
+        ),
+    ] = None,
     dtype: Annotated[
         str | None, running_option(help="`float32`, `bfloat16`, `float16` or `float64`. [default: as stored]")
+    ] = None,
+    load_in: Annotated[
+        Literal["4bit", "8bit"] | None,
+        running_option(help="Round weights to fewer bits while loading them, with bitsandbytes."),
     ] = None,
     batch: Annotated[str, running_option(help="Blocks at once, or `auto`: as many as are of use and fit.")] = "auto",
     state: Annotated[
@@ -102,7 +126,14 @@ def measure(
     split: Annotated[str | None, data_option(help="Of a data set of the hub. [default: train and validation]")] = None,
     revision: Annotated[str | None, data_option(help="Of a data set of the hub.")] = None,
     text_column: Annotated[str, data_option(help="Column of JSON lines, Parquet and data sets.")] = "text",
-    out: Annotated[Path | None, output_option(help="Rows to a file: `.csv`, `.json` or `.parquet`.")] = None,
+    out: Annotated[
+        str | None,
+        output_option(
+            metavar="FILE|DIR",
+            help="Rows to a file: `.csv`, `.json` or `.parquet`. Or a folder, which gets a file for each result as "
+            "soon as it is finished; see `collapselab collect`.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure the collapse of any causal language model: every metric of the catalogue, each beside its null.
@@ -113,6 +144,11 @@ def measure(
 
     Every checkpoint of a run: `collapselab measure runs/02x0128 --corpus corpora/storyworld --out results.csv`
 
+    Every revision of the hub that matches, one file each: `collapselab measure 'EleutherAI/pythia-160m@step*' --data
+    hf:roneneldan/TinyStories --tokens 2e6 --out pythia/`
+
+    What it would take: `collapselab measure meta-llama/Llama-3.1-8B --corpus corpora/mine --tokens 2e6 --plan`
+
     Two processes: `torchrun --nproc-per-node 2 -m collapselab measure MODEL --corpus DIR`
 
     Stopped or killed, the same command continues and ends with the same numbers; finished, it shows the result again.
@@ -121,9 +157,12 @@ def measure(
     from collapselab.disk import user_cache
     from collapselab.measurement.distributed import Processes
     from collapselab.measurement.measure import measure as measured
-    from collapselab.measurement.show import shown
+    from collapselab.measurement.measure import opened_texts
+    from collapselab.measurement.show import shown, sweep_table
     from collapselab.records.measurement import Results
     from collapselab.records.options import Options
+    from collapselab.records.result_folder import out_folder
+    from collapselab.suite.show import wide_console
 
     options = Options(
         layers=layers,
@@ -142,23 +181,31 @@ def measure(
         push=push,
         classes=classes,
         outcomes=outcomes,
+        load_in=load_in,
     )
-    processes = Processes.joined()
     reading = Reading(text_column=text_column, split=split, revision=revision)
+    source = open_source(data, reading=reading) if data else None
+    if plan:
+        _print_plan(
+            model, opened_texts(corpus, source, block, max_tokens or tokens), options, device, trust_code, as_json
+        )
+        return
+    processes = Processes.joined()
     results = measured(
         model,
         corpus,
-        data=open_source(data, reading=reading) if data else None,
+        data=source,
         block=block,
         max_tokens=max_tokens,
         options=options,
         on=on or (),
         device=device,
         out=out,
-        state=state or user_cache("measure"),
+        state=state or (None if out_folder(out) else user_cache("measure")),
         again=again,
         force=force,
         trust_code=trust_code,
+        device_map=device_map,
         other_tokenizer=other_tokenizer,
         processes=processes,
     )
@@ -166,10 +213,39 @@ def measure(
         return
     if as_json:
         print(results.to_json())
+    elif out_folder(out) is not None and isinstance(results, Results):
+        wide_console().print(sweep_table(results))
     else:
         Console().print(shown(results))
     if isinstance(results, Results) and results.failures:
         raise typer.Exit(1)
+
+
+def _print_plan(
+    names: list[str],
+    texts: "list[Corpus] | list[Data]",
+    options: "Options",
+    device: str,
+    trust_code: bool,
+    as_json: bool,
+) -> None:
+    import json
+
+    from collapselab.measurement.estimate import estimate, this_machine
+    from collapselab.measurement.show import plan_facts, plan_table
+    from collapselab.models.find import find_models
+    from collapselab.models.load import find_device
+
+    machine = this_machine(find_device(device))
+    estimates = [
+        estimate(source, text, options, device=device, trust_code=trust_code, machine=machine)
+        for text in texts
+        for source in find_models(names)
+    ]
+    if as_json:
+        print(json.dumps([plan_facts(one) for one in estimates]))
+    else:
+        Console().print(plan_table(estimates))
 
 
 def _batch(text: str) -> int | Literal["auto"]:

@@ -11,7 +11,7 @@ from collapselab.cli.options import JsonOption
 
 def report(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A suite that has run, or a folder that `import` made.")
+        Path, typer.Argument(metavar="DIR", help="A suite that has run, or a folder that `collect` or `import` made.")
     ],
     out: Annotated[
         Path | None, typer.Option(help="The page, or a folder for it.", show_default="DIR/report.html")

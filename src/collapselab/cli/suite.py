@@ -52,13 +52,16 @@ def list_suites(as_json: JsonOption = False) -> None:
 
     suites = [load_suite(name) for name in shipped()]
     if as_json:
-        print(
-            json.dumps([{"name": suite.name, "question": suite.question, "runs": len(suite.runs)} for suite in suites])
-        )
+        known = [
+            {"name": suite.name, "question": suite.question, "runs": len(suite.runs), "models": list(suite.models)}
+            for suite in suites
+        ]
+        print(json.dumps(known))
         return
     table = Table("suite", "runs", "question", box=None, header_style="bold")
     for suite in suites:
-        table.add_row(escape(suite.name), f"{len(suite.runs):,}", escape(suite.question))
+        runs = "models" if suite.models else f"{len(suite.runs):,}"
+        table.add_row(escape(suite.name), runs, escape(suite.question))
     console = Console()
     console.print(table)
     console.print("What a suite needs: collapselab suite plan demo", soft_wrap=True)
@@ -79,6 +82,7 @@ def plan(
     Example: `collapselab suite plan scale --scale small`
     """
     from collapselab.suite.calibrate import pace
+    from collapselab.suite.plan import Entry
     from collapselab.suite.run import open_suite
     from collapselab.suite.run import plan as planned_suite
     from collapselab.suite.show import plan_facts, plan_table, wide_console
@@ -90,9 +94,10 @@ def plan(
         planned = planned_suite(opened, folder)
         states = [run_state(folder, entry, opened.measure) for entry in planned.entries]
     measured = None
-    if timing and planned.entries:
+    runs = [entry for entry in planned.entries if isinstance(entry, Entry)]
+    if timing and runs:
         with console.status("timing a few steps …"):
-            measured = pace(planned.entries, device=device)
+            measured = pace(runs, device=device)
     facts = plan_facts(planned, states, opened.measure, measured)
     if as_json:
         about = {"suite": opened.name, "scale": opened.scale, "question": opened.question, "out": str(folder.path)}
@@ -100,7 +105,7 @@ def plan(
     else:
         Console().print(f"[bold]{escape(opened.name)}[/bold]: {escape(opened.question)}", soft_wrap=True)
         wide_console().print(plan_table(facts, every=every))
-        if any(entry.corpus.hash is None for entry in planned.entries):
+        if any(entry.corpus.hash is None for entry in runs):
             Console().print(
                 "Its corpus is not built yet: numbers of tokens are estimates, and the hash in each name will change."
             )

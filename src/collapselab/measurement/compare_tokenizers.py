@@ -67,6 +67,8 @@ def compare_tokenizers(
 
 def tokenizer_name(place: Pretrained) -> str | None:
     """The name by which `load_tokenizer` finds the model's tokenizer, None if there is none beside the model."""
+    if place.adapter is not None and any(True for pattern in TOKENIZER_FILES for _ in place.adapter.glob(pattern)):
+        return str(place.adapter)
     if not place.is_local:
         return f"{place.path}@{place.revision}" if place.revision else place.path
     if place.gguf_file is not None:

@@ -124,6 +124,7 @@ class Batch:
         """Add the features of one layer (batch, length, dim)."""
         labels, shards, centres = self.labels.of(layer), self.forward.shards, self.forward.centres
         blocks = len(self.blocks) if shards is None else self.forward.plan.batch
+        states = states.to(self.forward.plan.model.device)  # a block may be on another device than the output layer
         own = states[:blocks, labels.first : -1].reshape(-1, states.shape[-1])
         everyones = own if shards is None else shards.features(own)
         self._update_moments(layer, labels, own, everyones)

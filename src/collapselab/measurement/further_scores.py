@@ -115,11 +115,11 @@ class _Replacement:
 def _bits_per_byte(plan: MeasurePlan, corpus: Corpus) -> float | None:
     """Loss on its validation split in bits, over the bytes of the text that is predicted; None without any."""
     sample = plan.model.samples(corpus, "validation", plan.options).last
-    scores, size = _scores(plan, sample), _predicted_bytes(corpus, sample)
+    scores, size = _scores(plan, sample), predicted_bytes(corpus, sample)
     return scores.total_loss / math.log(2) / size if size and scores.tokens else None
 
 
-def _predicted_bytes(corpus: Corpus, sample: Sample) -> int:
+def predicted_bytes(corpus: Corpus, sample: Sample) -> int:
     """Bytes of text after the first token that is not predicted, block by block; special tokens have none."""
     decode, size = corpus.tokenizer().backend_tokenizer.decode_batch, 0
     for start in range(0, len(sample), 256):

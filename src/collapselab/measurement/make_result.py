@@ -1,10 +1,12 @@
 """From the values of a measurement to its `Result`: rows in order, and the facts about them."""
 
+import math
 from importlib.metadata import version
 
 from collapselab.core.metrics import METRICS
 from collapselab.measurement.bootstrap import Resamples, difference
 from collapselab.measurement.catalogue import ALL, Values
+from collapselab.measurement.further_scores import predicted_bytes
 from collapselab.measurement.half_sample import compare
 from collapselab.measurement.model_warnings import loss_warnings, spread_warnings
 from collapselab.measurement.plan import MeasurePlan, Split
@@ -32,6 +34,9 @@ def make_result(
         **plan.model.facts,
         "splits": {split: _split_facts(plan, split, sums[split]) for split in plan.splits},
         "half_sample": compare(part, rows, tokens),
+        "text": plan.request.corpus.record.text_name,
+        "text_hash": plan.request.corpus.record.text_hash,
+        "block": plan.splits["train"].samples.last.length,
         "classes": plan.model.classes,
         "context": plan.model.context,
         "dtype": plan.model.dtype,
@@ -100,6 +105,10 @@ def _split_facts(plan: MeasurePlan, split: Split, sums: Sums) -> SplitFacts:
     if sums.scores.tokens:
         facts["loss"], facts["accuracy"] = sums.scores.loss, sums.scores.accuracy
         facts["perplexity"] = sums.scores.perplexity
+    if split == "validation" and not plan.model.run:
+        size = predicted_bytes(plan.request.corpus, samples.last)
+        facts["bytes"] = size
+        facts["bits_per_byte"] = sums.scores.total_loss / math.log(2) / size if size else None
     return facts
 
 

@@ -7,14 +7,14 @@ training pass, catalogue, validation pass with the nearest centres, result.
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from torch import nn
+from torch import Tensor, nn
 
 from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
@@ -40,16 +40,22 @@ from collapselab.measurement.tables import MeasuredLayer, fill_tables
 from collapselab.measurement.temperature import fitted_scale
 from collapselab.measurement.token_scores import Observe
 from collapselab.models.find import LocalModel, ModelSource, checkpoint_model, find_models
-from collapselab.records.measurement import Result, Results, check_suffix, write
+from collapselab.models.function_model import Forward, FunctionModel
+from collapselab.models.spread import DeviceMap, parsed_device_map
+from collapselab.records.measurement import Result, Results, check_suffix, joined, write
 from collapselab.records.options import Options
 from collapselab.records.outcomes import parsed_outcomes
+from collapselab.records.result_folder import STATE, open_result_folder, out_folder
 from collapselab.records.run import Checkpoint
 
 
 def measure(
-    model: str | Path | Checkpoint | nn.Module | Sequence[str | Path],
-    corpus: str | Path | Corpus | None = None,
+    model: str | Path | Checkpoint | nn.Module | Sequence[str | Path] | None = None,
+    corpus: str | Path | Corpus | Sequence[str | Path | Corpus] | None = None,
     *,
+    forward: Forward | None = None,
+    head: Tensor | None = None,
+    bias: Tensor | None = None,
     data: Text | None = None,
     block: int | None = None,
     max_tokens: int | None = None,
@@ -70,12 +76,14 @@ def measure(
     push: str | None = None,
     classes: bool = False,
     outcomes: str | Sequence[str] | None = None,
+    load_in: Literal["4bit", "8bit"] | None = None,
     on: str | Path | Sequence[str | Path] = (),
     out: str | Path | None = None,
     state: str | Path | None = None,
     again: bool = False,
     force: bool = False,
     trust_code: bool = False,
+    device_map: DeviceMap | None = None,
     other_tokenizer: bool = False,
     quiet: bool = False,
     processes: Processes | None = None,
@@ -96,7 +104,19 @@ def measure(
     (512, or the model's context if that is shorter); reading stops after `max_tokens` (`tokens`, where that is given).
 
     `model` is a loaded model, or a folder, a .gguf file, an id on the hub, a run of ours. A run, or a list, gives
-    `Results`: one `Result` for each checkpoint or model. Results of a run are stored in its folder `measure`.
+    `Results`: one `Result` for each checkpoint or model. Results of a run are stored in its folder `measure`. A name
+    may be a pattern, `"EleutherAI/pythia-70m@step*"` or `"out/checkpoint-*"`: all that match, in order of step.
+
+    In place of a model, `forward` is any function from token ids (batch, tokens) to the features of its last layer
+    (batch, tokens, dim), and `head` (vocabulary × dim) with `bias` what turns them into logits:
+
+        measure(forward=lambda ids: lens.run_with_cache(ids)[1]["ln_final.hook_normalized"], head=lens.W_U.T,
+                bias=lens.b_U, corpus="corpora/mine")
+
+    `out` is a file for the rows, or a folder: then each result is a file in it, written as soon as it is finished and
+    found again by the next call. Several corpora give a result for each model and corpus, corpus by corpus:
+
+        measure("EleutherAI/pythia-70m@step*", ["corpora/one", "corpora/two"], out="pythia/")
 
     NC1-NC3 come from one pass over the training split, NC4 from one over validation. `tokens` measures a seeded sample
     of the blocks of each split; `bins` adds rows for classes of similar frequency; `bootstrap` adds intervals. With
@@ -109,7 +129,9 @@ def measure(
     bits; repeated, it returns the stored result, unless `again` is set.
 
     A model whose tokenizer is not the corpus's is refused unless `other_tokenizer` allows it; so is a measurement that
-    needs more memory than is free, unless `force` is set. `options` replaces all arguments that `Options` has.
+    needs more memory than is free, unless `force` is set. `load_in` ("4bit", "8bit") rounds weights while they are
+    loaded; `device_map` ("auto", or a device for each module) spreads a model over devices, host and disk.
+    `options` replaces all arguments that `Options` has.
     """
     options = options or Options(
         layers=layers,
@@ -128,12 +150,18 @@ def measure(
         push=push,
         classes=classes,
         outcomes=parsed_outcomes(outcomes),
+        load_in=load_in,
     )
-    if out is not None:
+    model = _function_or_model(model, forward, head, bias)
+    folder = out_folder(out)
+    if folder is not None:
+        open_result_folder(folder)
+        state = folder / STATE if state is None else state
+    elif out is not None:
         check_suffix(out)
         check_writable(out)  # now, not after hours
     further = [Corpus(path) for path in ([on] if isinstance(on, str | Path) else on)]
-    text = _opened_text(corpus, data, block, max_tokens or options.tokens)
+    texts = opened_texts(corpus, data, block, max_tokens or options.tokens)
     request = partial(
         MeasureRequest,
         options=options,
@@ -145,27 +173,57 @@ def measure(
         trust_code=trust_code,
         other_tokenizer=other_tokenizer,
         quiet=quiet,
+        folder=folder,
+        device_map=parsed_device_map(device_map),
     )
     is_first = processes is None or processes.first
-    measured = _measure_any(
-        model,
-        lambda source: _on_further(request(_corpus_of(text, source, trust_code=trust_code)), further),
-        say=lambda text: print(text, file=sys.stderr) if is_first and not quiet else None,
-    )
-    if out is not None and is_first:
+
+    def request_on(text: Corpus | Data, source: ModelSource | None) -> MeasureRequest:
+        return _on_further(request(_corpus_of(text, source, trust_code=trust_code)), further)
+
+    def say(words: str) -> None:
+        if is_first and not quiet:
+            print(words, file=sys.stderr)
+
+    by_corpus = [_measure_any(model, partial(request_on, text), say) for text in texts]
+    measured = by_corpus[0] if len(by_corpus) == 1 else joined(by_corpus)
+    if folder is not None and is_first:
+        with suppress(OSError):
+            (folder / STATE).rmdir()  # where nothing is unfinished
+    elif out is not None and is_first:
         write(out, measured)
     return measured
 
 
-def _opened_text(
-    corpus: str | Path | Corpus | None, data: Text | None, block: int | None, max_tokens: int | None
-) -> Corpus | Data:
-    if data is not None and corpus is None:
-        return Data(open_data(data), block, max_tokens)
-    if corpus is None or data is not None:
-        found = "neither" if corpus is None else "both"
+def _function_or_model(
+    model: str | Path | Checkpoint | nn.Module | Sequence[str | Path] | None,
+    forward: Forward | None,
+    head: Tensor | None,
+    bias: Tensor | None,
+) -> str | Path | Checkpoint | nn.Module | Sequence[str | Path]:
+    if forward is not None and head is not None and model is None:
+        return FunctionModel(forward, head, bias, name=getattr(forward, "__qualname__", type(forward).__name__))
+    if model is None or forward is not None or head is not None or bias is not None:
+        given = [("model", model), ("forward", forward), ("head", head), ("bias", bias)]
+        found = ", ".join(name for name, value in given if value is not None) or "neither"
+        raise ConfigError(f"measure: needs a model, or forward and head in its place; found {found}.")
+    return model
+
+
+def opened_texts(
+    corpus: str | Path | Corpus | Sequence[str | Path | Corpus] | None,
+    data: Text | None,
+    block: int | None,
+    max_tokens: int | None,
+) -> list[Corpus] | list[Data]:
+    """The corpora, or the text that one is made of for each model; ConfigError unless one of the two is given."""
+    corpora = [] if corpus is None else [corpus] if isinstance(corpus, str | Path | Corpus) else list(corpus)
+    if data is not None and not corpora:
+        return [Data(open_data(data), block, max_tokens)]
+    if not corpora or data is not None:
+        found = "both" if corpora else "neither"
         raise ConfigError(f"measure: needs a corpus, or data to make one of; found {found}.")
-    return corpus if isinstance(corpus, Corpus) else Corpus(corpus)
+    return [one if isinstance(one, Corpus) else Corpus(one) for one in corpora]
 
 
 def _corpus_of(on: Corpus | Data, source: ModelSource | None, *, trust_code: bool) -> Corpus:
@@ -203,9 +261,10 @@ def _measure_any(
     if len(sources) == len(names) == 1:
         return _measure_source(sources[0], request_for)
     results, failures = [], {}
-    for source in sources:
+    for number, source in enumerate(sources, 1):
         try:
             results.append(_measure_source(source, request_for))
+            say(f"{number:,} of {len(sources):,}: {source.name}")
         except (Interrupted, DiskError):
             raise
         except UserError as error:  # the others can still be measured

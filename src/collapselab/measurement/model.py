@@ -11,6 +11,7 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError, CorpusError, ModelError
 from collapselab.measurement.sample import ByLayer, Sample
 from collapselab.models.check_logits import check_logits
+from collapselab.models.function_model import FunctionModel
 from collapselab.models.taps import OutputLayer, features, output_layer
 from collapselab.records.facts import ModelFacts, WarningFacts
 from collapselab.records.options import Options
@@ -48,9 +49,10 @@ class MeasuredModel:
         """`facts` are those of its files and tokenizer, `warnings` what a reader of its result must know."""
         self.model, self.name, self.run, self.checkpoint = model, name, run, checkpoint
         self.facts, self.warnings = facts or ModelFacts(), list(warnings)
-        self.device: torch.device = next(model.parameters()).device
-        self.moments_device = torch.device("cpu") if self.device.type == "mps" else self.device
         self.head = output_layer(model)
+        self.device = self.head.weight.device
+        """Of features: a model that is spread over devices takes its input from any."""
+        self.moments_device = torch.device("cpu") if self.device.type == "mps" else self.device
         self.classes = len(self.head.weight)
         self.classifier = _linear(self.head)
         for what, tensor in (("layer", self.classifier.weight), ("bias", self.classifier.bias)):
@@ -62,6 +64,8 @@ class MeasuredModel:
         """Of the weights and the configuration."""
         from collapselab.models.load import model_hash
 
+        if isinstance(self.model, FunctionModel):
+            return self.model.content_hash()
         return model_hash(cast("PreTrainedModel", self.model))  # or what has its methods
 
     @property

@@ -15,8 +15,8 @@ from typing import final
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import Reading, Source, open_source, source_of_texts
-from collapselab.corpus.tokenizer import load_tokenizer, tokenizer_hash
-from collapselab.disk import locked, user_cache
+from collapselab.corpus.tokenizer import TOKENIZER_FILES, load_tokenizer, tokenizer_hash
+from collapselab.disk import locked, sha256, user_cache
 from collapselab.errors import ConfigError, CorpusError
 from collapselab.measurement.compare_tokenizers import tokenizer_name
 from collapselab.measurement.model import context_of
@@ -72,11 +72,28 @@ def model_corpus(model: ModelSource, data: Data, *, trust_code: bool = False) ->
     block = data.block or min(LONGEST_BLOCK, context or LONGEST_BLOCK)
     share = HELD_OUT if data.max_tokens is not None else Recipe.validation_share
     recipe = Recipe(tokenizer=name, block=block, max_tokens=data.max_tokens, validation_share=share)
-    folder = data.cache / _key(tokenizer_hash(load_tokenizer(name, trust_code=trust_code)), data.source, recipe)
+    folder = data.cache / _key(_tokenizer_of(name, trust_code=trust_code), data.source, recipe)
     with locked(folder.with_suffix(".lock"), wait=True):
         if (folder / CORPUS).exists():
             return Corpus(folder)
         return build_corpus(data.source, folder, recipe, trust_code=trust_code)
+
+
+_hashes: dict[tuple[str, ...], str] = {}
+"""Hashes of tokenizers by those of their files: checkpoints of a sweep share one, and to load it takes a tenth of a
+second."""
+
+
+def _tokenizer_of(name: str, *, trust_code: bool) -> str:
+    place = Path(name)
+    found = {file for pattern in TOKENIZER_FILES for file in place.glob(pattern)} if place.is_dir() else set()
+    key = tuple(f"{file.name} {sha256(file)}" for file in sorted(found) if file.is_file())
+    if not key or key not in _hashes:
+        known = tokenizer_hash(load_tokenizer(name, trust_code=trust_code))
+        if not key:
+            return known
+        _hashes[key] = known
+    return _hashes[key]
 
 
 def _key(tokenizer: str, source: Source, recipe: Recipe) -> str:

@@ -15,6 +15,7 @@ from torch import nn
 
 from collapselab.measurement.compare_tokenizers import Tokenizers
 from collapselab.measurement.sums import Spread
+from collapselab.models.function_model import FunctionModel
 from collapselab.models.taps import bare_model
 from collapselab.models.weight_files import StoredWeights, quantised_as
 from collapselab.records.facts import ModelFacts, WarningFacts
@@ -40,6 +41,7 @@ class ModelFiles:
     def facts(self, model: nn.Module) -> ModelFacts:
         """The facts of a result that are known from the files."""
         return {
+            **_sizes(model),
             "stored_dtype": None if self.stored is None else self.stored.format,
             "quantised": quantised_as(getattr(model, "config", None), self.stored),
             "tokenizer": self.tokenizers.facts(),
@@ -50,6 +52,29 @@ class ModelFiles:
         quantised = quantised_as(getattr(model, "config", None), self.stored)
         chat = [] if in_a_run else chat_warnings(name, chat_template=self.tokenizers.chat_template)
         return [*tokenizer_warnings(self.tokenizers), *weight_warnings(model, quantised), *chat]
+
+
+def _sizes(model: nn.Module) -> ModelFacts:
+    """Family, width, depth and parameters, as far as the model says them."""
+    bare: Any = bare_model(model)
+    config: Any = getattr(bare, "config", None)
+    text_config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    family, depth = (getattr(text_config, name, None) for name in ("model_type", "num_hidden_layers"))
+    sizes: ModelFacts = {
+        "family": family if isinstance(family, str) and family else None,
+        "depth": depth if isinstance(depth, int) else None,
+    }
+    if not isinstance(bare, FunctionModel):
+        sizes["parameters"] = _parameters(bare)
+    width = getattr(text_config, "hidden_size", None)
+    return {**sizes, "width": width} if isinstance(width, int) else sizes
+
+
+def _parameters(model: Any) -> int:
+    """Weights of a model; of one whose weights are packed, as the library counts them."""
+    if getattr(model, "is_loaded_in_4bit", False) and hasattr(model, "num_parameters"):
+        return int(model.num_parameters())
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def warning(code: str, text: str) -> WarningFacts:

@@ -2,6 +2,7 @@
 
     RUN/measure/<checkpoint>.json      the result of a checkpoint of a run
     STATE/finished/<name>.json         of any other model, named after the model, the corpus and the options
+    OUT/<model>.<name>.json            of every model, where a folder was asked for
 
 A result is that of a model if it was made from the same files, or from the same weights and configuration. The files
 are compared first: hashing them takes a fraction of the time of loading the model.
@@ -23,10 +24,14 @@ from collapselab.measurement.model import MeasuredModel
 from collapselab.measurement.model_warnings import ModelFiles
 from collapselab.measurement.plan import MeasureRequest
 from collapselab.measurement.resume import TASK, ResumeFolder, remove_finished
-from collapselab.models.find import ModelSource, place_of, weights_on_disk
+from collapselab.models.find import AdaptedModel, HubModel, ModelSource, place_of, weights_on_disk
 from collapselab.records.find_results import FINISHED
 from collapselab.records.measurement import Result
+from collapselab.records.result_folder import result_file
 from collapselab.records.run import verify_checkpoint
+
+OFFLOADED = "offloaded"
+"""The folder of weights that a spread model has on the disk, inside the state folder."""
 
 NUMBERING = "classes of the sample"
 """How the tables of an unfinished measurement number classes; earlier versions numbered the whole vocabulary."""
@@ -50,24 +55,27 @@ def open_source(source: ModelSource, request: MeasureRequest) -> Result | Opened
     from collapselab.models.load import find_device, load_model
 
     corpus = request.corpus
+    device = request.processes.device(request.device)
+    checkpoint, kind = source.checkpoint, find_device(device).type
+    finished = _finished_of(source, request, device=kind)
+    files = source_hash(source) if finished.path else None
+    if (result := _found(source, finished, files)) is not None:
+        return result
     place = place_of(source)
     tokenizers = compare_tokenizers(
         source, place, corpus, trust_code=request.trust_code, other_tokenizer=request.other_tokenizer
     )
-    device = request.processes.device(request.device)
-    checkpoint, kind = source.checkpoint, find_device(device).type
-    named = {"model": source.name, "revision": source.revision, "device": kind}
-    state = checkpoint.run.measurements / ".state" if checkpoint else request.state
-    finished = FinishedResult(
-        checkpoint.measurement if checkpoint else _finished_path(request, **named), request, state=state
-    )
-    files = files_hash(source.path) if finished.path and source.path else None
-    if (result := finished.find(source.name, files_hash=files)) is not None:
-        return result
     if checkpoint is not None:
         verify_checkpoint(checkpoint)
     module = load_model(
-        source, device=device, dtype=request.options.torch_dtype, trust_code=request.trust_code, place=place
+        source,
+        device=device,
+        dtype=request.options.torch_dtype,
+        trust_code=request.trust_code,
+        place=place,
+        load_in=request.options.load_in,
+        device_map=request.device_map,
+        offload=None if request.state is None else Path(request.state) / OFFLOADED,
     )
     stored = ModelFiles(tokenizers, weights_on_disk(source, place))
     model = MeasuredModel(
@@ -75,14 +83,39 @@ def open_source(source: ModelSource, request: MeasureRequest) -> Result | Opened
         name=source.name,
         run=checkpoint.run.name if checkpoint else "",
         checkpoint=checkpoint.name if checkpoint else source.revision,
-        facts={"files_hash": files, **stored.facts(module)},
+        facts={"files_hash": files, "commit": source.commit, **stored.facts(module)},
         warnings=stored.warnings(module, source.name, in_a_run=checkpoint is not None),
     )
     model.check(corpus)
     if (result := finished.find(source.name, model_hash=model.hash)) is not None:
         return result
-    moments_file = checkpoint.moments if checkpoint else finished.moments_file
-    return OpenedModel(model, finished, _resume(model, request, state), moments_file)
+    moments_file = checkpoint.moments if checkpoint and request.folder is None else finished.moments_file
+    return OpenedModel(model, finished, _resume(model, request, finished.state), moments_file)
+
+
+def _finished_of(source: ModelSource, request: MeasureRequest, *, device: str) -> "FinishedResult":
+    """Where the result of a model is, or will be."""
+    checkpoint = source.checkpoint
+    if checkpoint is not None and request.folder is None:
+        return FinishedResult(checkpoint.measurement, request, state=checkpoint.run.measurements / ".state")
+    named = {"model": source.name, "revision": source.revision, "device": device}
+    if request.folder is not None and source.path is not None:  # the same place, by whichever name
+        place = source.path.resolve()
+        label = f"{checkpoint.run.name}/{checkpoint.name}" if checkpoint is not None else str(place)
+        named = {"model": label, "path": str(place), "device": device}
+    return FinishedResult(_finished_path(request, **named), request, state=request.state)
+
+
+def _found(source: ModelSource, finished: "FinishedResult", files: str | None) -> Result | None:
+    """The result of the same files or commit; in a folder of results also that of a checkpoint, which is copied."""
+    result = finished.find(source.name, files_hash=files, commit=source.commit)
+    if result is not None or source.checkpoint is None or finished.request.folder is None:
+        return result
+    own = FinishedResult(source.checkpoint.measurement, finished.request)
+    result = own.find(source.name, files_hash=files)
+    if result is not None and finished.request.processes.first:
+        finished.write(result)
+    return result
 
 
 def open_module(module: nn.Module, request: MeasureRequest) -> Result | OpenedModel:
@@ -105,6 +138,8 @@ def _check_loaded(model: nn.Module, request: MeasureRequest) -> None:
         raise ConfigError(f"{type(model).__name__}: has no parameters; a causal language model is needed.")
     if request.device != "auto" and parameter.device.type != request.device.split(":")[0]:
         raise ConfigError(f"device is {request.device}, but the model is on {parameter.device}. Move it first.")
+    if request.options.load_in is not None:
+        raise ConfigError(f"load_in is {request.options.load_in}, but the model is loaded. Round it while loading it.")
     if dtype is not None and str(parameter.dtype) != f"torch.{dtype}":
         raise ConfigError(f"dtype is {dtype}, but the model is {parameter.dtype}. Convert it first.")
 
@@ -117,14 +152,22 @@ class FinishedResult:
         """`state` is the folder with the sums of its measurement, while that is not finished."""
         self.path, self.request, self.state = path, request, state
 
-    def find(self, name: str, *, files_hash: str | None = None, model_hash: str | None = None) -> Result | None:
-        """The result in the file, if it is of this request and of a model with one of the hashes; in all processes."""
+    def find(
+        self, name: str, *, files_hash: str | None = None, model_hash: str | None = None, commit: str | None = None
+    ) -> Result | None:
+        """The result in the file, if it is of this request and of a model with one of the hashes; in all processes.
+
+        One that was measured with another tokenizer is found only if that is allowed again.
+        """
         result = self._result
         if result is not None:
             facts, corpus_hash, options = result.facts, self.request.corpus.hash, self.request.options.facts()
             same_files = files_hash is not None and facts.get("files_hash") == files_hash
+            same_files |= commit is not None and facts.get("commit") == commit
             same_model = same_files or (model_hash is not None and facts["model_hash"] == model_hash)
             is_asked = facts["corpus_hash"] == corpus_hash and facts["options"] == options
+            other = facts.get("tokenizer", {}).get("same") is False
+            is_asked &= self.request.other_tokenizer or not other
             result = result if same_model and is_asked else None
             if result is not None and self.state is not None:
                 remove_finished(self.state, result.facts)
@@ -167,10 +210,12 @@ class FinishedResult:
 
 
 def _finished_path(request: MeasureRequest, **model: str | None) -> Path | None:
-    """The file of a result in the state folder; None without such a folder."""
+    """The file of a result in the folder of results, or in the state folder; None without either."""
+    named = {**model, "corpus_hash": request.corpus.hash, "options": request.options.facts()}
+    if request.folder is not None:
+        return result_file(request.folder, model["model"] or "model", _digest(named))
     if request.state is None:
         return None
-    named = {**model, "corpus_hash": request.corpus.hash, "options": request.options.facts()}
     return Path(request.state) / FINISHED / f"{_digest(named)}.json"
 
 
@@ -195,18 +240,35 @@ def _digest(value: object) -> str:
     return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
+def source_hash(source: ModelSource) -> str | None:
+    """That of its files, of an adapter together with those of its base; None where some of them are elsewhere."""
+    if not isinstance(source.model, AdaptedModel):
+        return None if source.path is None else files_hash(source.path)
+    base = source.model.base
+    own = _files_in(source.model.adapter)
+    below = None if isinstance(base, HubModel) else files_hash(base.path)
+    return None if below is None or not own else _digest([_hashes(source.model.adapter, own), below])
+
+
 def files_hash(path: str | Path) -> str | None:
     """16 hex digits for the files that a model is loaded from; None where not all of them are in this place.
 
     That is the case for a model of the hub, and for an adapter, whose base model is elsewhere.
     """
     place = Path(path)
-    if place.is_dir():
-        files = sorted(file for file in place.iterdir() if file.is_file() and not file.name.startswith("."))
-    else:
-        files = [place] if place.is_file() else []
+    files = _files_in(place)
     if not files or any(file.name == "adapter_config.json" for file in files):
         return None
+    return _digest(_hashes(place, files))
+
+
+def _files_in(place: Path) -> list[Path]:
+    """The file, or those in a folder that are not hidden."""
+    if place.is_dir():
+        return sorted(file for file in place.iterdir() if file.is_file() and not file.name.startswith("."))
+    return [place] if place.is_file() else []
+
+
+def _hashes(place: Path, files: list[Path]) -> dict[str, str]:
     with disk_errors(place, reading=True):
-        hashes = {file.name: sha256(file) for file in files}
-    return _digest(hashes)
+        return {file.name: sha256(file) for file in files}

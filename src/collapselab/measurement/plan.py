@@ -17,6 +17,7 @@ from collapselab.measurement.memory import check_memory
 from collapselab.measurement.model import MeasuredModel
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sample import GROUPS, ByLayer, Sample
+from collapselab.models.spread import DeviceMap
 from collapselab.records.facts import Identity
 from collapselab.records.options import Options
 
@@ -41,6 +42,10 @@ class MeasureRequest:
     on: dict[str, Corpus] = field(default_factory=dict)
     """Further corpora, by the names of their folders."""
     quiet: bool = False
+    folder: Path | None = None
+    """The folder that gets a file for each result."""
+    device_map: DeviceMap | None = None
+    """How the model is spread over devices."""
 
     def say(self, text: str) -> None:
         """Print a line to stderr, once for all processes."""

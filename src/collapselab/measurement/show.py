@@ -1,6 +1,7 @@
 """Results as tables that a person can read: one model by property, or several side by side."""
 
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import Literal
 
 from rich.console import Group, RenderableType
@@ -10,8 +11,11 @@ from rich.text import Text
 
 from collapselab.core.metrics import METRICS
 from collapselab.measurement.bootstrap import reliability
+from collapselab.measurement.estimate import Estimate
+from collapselab.measurement.null_words import null_words
 from collapselab.records.facts import SplitFacts
 from collapselab.records.measurement import Key, Result, Results
+from collapselab.records.suite import DEFAULT_METRICS
 from collapselab.records.tables import PushRow, Row
 
 MOST_COLUMNS = 6
@@ -52,11 +56,70 @@ def side_by_side(results: Results) -> Table:
     return table
 
 
+def sweep_table(results: Results) -> Table:
+    """A line for each model: its loss, and one metric of each property; for more models than have room as columns."""
+    names = [name for name in DEFAULT_METRICS if name in METRICS]
+    corpora = len({result.facts["corpus_hash"] for result in results}) > 1
+    table = Table(box=None, header_style="bold")
+    table.add_column("model", no_wrap=True, overflow="fold")
+    if corpora:
+        table.add_column("corpus")
+    for name in ("loss", "bits/byte", *names):
+        table.add_column(name, justify="right")
+    for result in results:
+        scores = result.facts["splits"]["validation"]
+        measured = {row.metric: row.value for row in result.rows if _is_plain(row) and row.layer == "last"}
+        cells = [_number(measured.get(name)) for name in names]
+        corpus = [escape(PurePath(result.facts["corpus"]).name)] if corpora else []
+        losses = (_number(scores.get("loss")), _number(scores.get("bits_per_byte")))
+        table.add_row(escape(result.name), *corpus, *losses, *cells)
+    return table
+
+
+def plan_facts(estimate: Estimate) -> dict[str, float | str | dict[str, float]]:
+    """What measuring a model takes, as plain data."""
+    cost, sizes = estimate.cost, estimate.architecture
+    return {
+        "model": estimate.model, "parameters": sizes.parameters, "width": sizes.width, "depth": sizes.depth,
+        "vocabulary": sizes.vocabulary, "train_tokens": cost.job.train_tokens,
+        "validation_tokens": cost.job.validation_tokens, "classes": cost.job.kept or 0,
+        "weight_bytes": estimate.weights, "memory_bytes": estimate.memory,
+        "operations": cost.operations.total, "state_bytes": cost.state, "seconds": estimate.seconds,
+    }  # fmt: skip
+
+
+def plan_table(estimates: list[Estimate]) -> RenderableType:
+    """A line for each model: sizes, memory, operations, time; and what takes most of the time."""
+    names = ("model", "parameters", "tokens", "classes", "weights", "memory", "FLOPs", "time", "most of it")
+    table = Table(*names, box=None, header_style="bold")
+    for column in table.columns[1:-1]:
+        column.justify = "right"
+    for one in estimates:
+        job, seconds = one.cost.job, sum(one.seconds.values())
+        most = max(one.seconds, key=one.seconds.__getitem__)
+        table.add_row(
+            escape(one.model), f"{one.architecture.parameters:,}", f"{job.train_tokens + job.validation_tokens:,}",
+            f"{job.kept or 0:,}", f"{one.weights / 1e9:,.2f} GB", f"{one.memory / 1e9:,.2f} GB",
+            f"{one.cost.operations.total:.3g}", _time(seconds),
+            f"{most} ({one.seconds[most] / max(seconds, 1e-9):.0%})",
+        )  # fmt: skip
+    note = "By the cost model, with products and copies timed on this machine now; loading is not included."
+    return Group(table, Text(note, style="dim"))
+
+
+def _time(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:,.0f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"
+
+
 def _model(result: Result, initial: Result | None) -> RenderableType:
     parts: list[RenderableType] = [Text.from_markup(line) for line in _headline(result)]
     last = [row for row in result.rows if row.layer == "last" and row.bin == "all"]
     parts.append(_catalogue([row for row in last if row.split == "train"], result, initial))
     parts += [Text(line, style="yellow") for line in _changing(result)]
+    if (words := null_words(result)) is not None:
+        parts += [Text(""), Text(words)]
     others = {
         "validation split, last layer": [row for row in last if row.split == "validation"],
         f"by layer, training split{_skipped(result)}": [
@@ -160,12 +223,15 @@ def _grids(rows: list[Row]) -> list[Table]:
     """Metrics down, layers or bins across; several tables where there are more of them than a line can hold."""
     names = list(dict.fromkeys(row.bin if row.bin != "all" else row.layer for row in rows))
     values = {(row.metric, row.bin if row.bin != "all" else row.layer): row.value for row in rows}
+    nulls = {(row.metric, row.bin if row.bin != "all" else row.layer): row.null for row in rows}
     tables = []
     for start in range(0, len(names), MOST_COLUMNS):
         across = names[start : start + MOST_COLUMNS]
         table = Table("metric", *across, box=None, header_style="bold")
         for metric in dict.fromkeys(row.metric for row in rows):
             table.add_row(metric, *(_number(values.get((metric, name))) for name in across))
+            if any(nulls.get((metric, name)) is not None for name in across):
+                table.add_row("  shuffled", *(_number(nulls.get((metric, name))) for name in across), style="dim")
         tables.append(_right_aligned(table))
     return tables
 

@@ -4,19 +4,22 @@
     runs/small/checkpoints/2    a checkpoint       that Checkpoint
     models/llama  tiny.gguf     a folder or file   LocalModel
     owner/model@revision        the hub            HubModel
+    base+adapter  adapter       an adapter         AdaptedModel, on the base that is named or that it names
+    owner/model@step*  out/*    a pattern          every model that matches, in order of step (patterns.py)
 
 `find_models` is the one place that reads such a name; from there on a model is one of these objects. All that can be
 refused by the files alone is refused here, before the library is loaded, which takes seconds.
 """
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
 from collapselab.errors import ModelError, RunError
 from collapselab.hub import Pretrained, cached_folder, download_command, hub_answers, hub_id, in_gguf
+from collapselab.models.adapters import CONFIG, adapter_settings, described
+from collapselab.models.patterns import Match, first_of, is_pattern, matches
 from collapselab.models.weight_files import StoredWeights, stored_weights
 from collapselab.records.run import Checkpoint, RunFolder, checkpoint_at
 
@@ -36,6 +39,20 @@ class HubModel:
 
     identity: str
     revision: str | None = None
+    commit: str | None = None
+    """What the revision means, where the hub or its cache has been asked."""
+    is_cached: bool = False
+    """Whether the hub does not answer, so that its cache is where the model is."""
+
+
+@final
+@dataclass(frozen=True)
+class AdaptedModel:
+    """A base with an adapter of peft on top; `is_named` says whether the user named the base, or only the adapter."""
+
+    base: Checkpoint | LocalModel | HubModel
+    adapter: Path
+    is_named: bool = True
 
 
 @final
@@ -44,7 +61,7 @@ class ModelSource:
     """A model that can be loaded, and the name that messages and results have for it."""
 
     name: str
-    model: Checkpoint | LocalModel | HubModel
+    model: Checkpoint | LocalModel | HubModel | AdaptedModel
 
     @property
     def checkpoint(self) -> Checkpoint | None:
@@ -55,8 +72,15 @@ class ModelSource:
         return self.model.revision if isinstance(self.model, HubModel) else None
 
     @property
+    def commit(self) -> str | None:
+        """The commit of a model of the hub, where it is known without asking."""
+        return self.model.commit if isinstance(self.model, HubModel) else None
+
+    @property
     def path(self) -> Path | None:
-        """The folder or file on this machine; None for a model of the hub."""
+        """The folder or file on this machine, of an adapter its own; None for a model of the hub."""
+        if isinstance(self.model, AdaptedModel):
+            return self.model.adapter
         return None if isinstance(self.model, HubModel) else self.model.path
 
 
@@ -64,9 +88,17 @@ def find_models(names: Sequence[str]) -> list[ModelSource]:
     """The models behind names, in their order; a run means all its checkpoints, from initialisation on.
 
     A name is a Hugging Face folder, a .gguf file, a run, one checkpoint of a run, or an id on the hub, `id@revision`
-    for a revision. What exists here wins over the hub.
+    for a revision. What exists here wins over the hub. A pattern (`out/step*`, `id@step*`) means all that match.
     """
     return [source for name in names for source in _models_of(name)]
+
+
+def is_model(path: Path) -> bool:
+    """Whether a folder or file looks like a model or a run, by its name and by the names of the files in it."""
+    if path.is_file():
+        return path.suffix == ".gguf"
+    signs = ("config.json", "adapter_config.json", "run.json")
+    return any((path / sign).is_file() for sign in signs) or any(path.glob("*.gguf"))
 
 
 def checkpoint_model(checkpoint: Checkpoint, *, name: str | None = None) -> ModelSource:
@@ -78,13 +110,17 @@ def checkpoint_model(checkpoint: Checkpoint, *, name: str | None = None) -> Mode
 def place_of(source: ModelSource) -> Pretrained:
     """Where the library finds a model. If the hub does not answer, that is its folder in the cache, or an error."""
     model = source.model
+    if isinstance(model, AdaptedModel):
+        return _place_of_adapted(source.name, model)
     if not isinstance(model, HubModel):
         if model.path.suffix != ".gguf" or model.path.is_dir():
             return Pretrained(str(model.path))
         if (place := in_gguf(model.path)) is None:
             raise ModelError(f"{source.name}: GGUF files need the package gguf. Install collapselab[gguf].")
         return place
-    if hub_answers():
+    if model.commit is not None and not model.is_cached:  # the hub has just named it
+        return Pretrained(model.identity, revision=model.commit, is_local=False)
+    if not model.is_cached and hub_answers():
         return Pretrained(model.identity, revision=model.revision, is_local=False)
     cached = cached_folder(model.identity, model.revision)
     if cached is None:
@@ -93,6 +129,19 @@ def place_of(source: ModelSource) -> Pretrained:
             f"where there is a network ({download_command(model.identity, model.revision)}) and name that folder."
         )
     return Pretrained(str(cached))
+
+
+def _place_of_adapted(name: str, model: AdaptedModel) -> Pretrained:
+    base = model.base.identity if isinstance(model.base, HubModel) else str(model.base.path)
+    try:
+        return replace(place_of(ModelSource(base, model.base)), adapter=model.adapter)
+    except ModelError as error:
+        if model.is_named:
+            raise
+        raise ModelError(
+            f"{name}: {described(model.adapter)}, which is not at hand: {error} Or name the base yourself: "
+            f"BASE+{model.adapter}."
+        ) from error
 
 
 def weights_on_disk(source: ModelSource, place: Pretrained) -> StoredWeights | None:
@@ -116,16 +165,14 @@ def check_no_adapter(source: ModelSource, place: Pretrained) -> None:
         _refuse_adapter(config, name=source.name)
 
 
-def first_of(names: Sequence[str]) -> str:
-    """The first four names, and how many more there are."""
-    more = f" and {len(names) - 4:,} more" if len(names) > 4 else ""
-    return ", ".join(names[:4]) + more
-
-
 def _models_of(name: str) -> list[ModelSource]:
     path = Path(name)
     if name and path.is_dir():
         return _models_in(name, path)
+    if "+" in name and not path.exists():
+        return [_adapted(name)]
+    if is_pattern(name) and not path.exists():
+        return [source for match in matches(name, is_model) for source in _matched(match)]
     if path.is_file():
         if path.suffix == ".gguf":
             return [ModelSource(name, LocalModel(path))]
@@ -136,6 +183,47 @@ def _models_of(name: str) -> list[ModelSource]:
             f"{name}: no such folder or file, and not an id on the hub (owner/model or owner/model@revision)."
         )
     return [ModelSource(name, HubModel(*known))]
+
+
+def _adapted(name: str) -> ModelSource:
+    """base+adapter."""
+    base, _, adapter = name.rpartition("+")
+    folder = Path(adapter)
+    if not base or not (folder / CONFIG).is_file():
+        raise ModelError(
+            f"{name}: no such folder or file, and not base+adapter: {adapter or 'nothing'} is no folder with an "
+            f"{CONFIG}."
+        )
+    sources = _models_of(base)
+    if len(sources) != 1 or isinstance(sources[0].model, AdaptedModel):
+        raise ModelError(f"{name}: {base} is {len(sources):,} models or an adapter; an adapter goes on one base.")
+    model = sources[0].model
+    assert not isinstance(model, AdaptedModel)
+    return ModelSource(name, AdaptedModel(model, folder))
+
+
+def _named_base(folder: Path) -> LocalModel | HubModel:
+    """The base that an adapter names: a folder here, as seen from where we are or from the adapter, or on the hub."""
+    settings = adapter_settings(folder)
+    base, revision = settings.get("base_model_name_or_path"), settings.get("revision")
+    if not isinstance(base, str) or not base:
+        raise ModelError(f"{folder}: {described(folder)}. Name its base: BASE+{folder}.")
+    for place in (Path(base), folder / base, folder.parent / base):
+        if (place / "config.json").is_file():
+            return LocalModel(place)
+    known = hub_id(base)
+    if known is None:
+        raise ModelError(
+            f"{folder}: {described(folder)}, which is no folder here and no id on the hub. Name its base: "
+            f"BASE+{folder}."
+        )
+    return HubModel(known[0], revision if isinstance(revision, str) else known[1])
+
+
+def _matched(match: Match) -> list[ModelSource]:
+    if match.identity is None:
+        return _models_of(match.name)
+    return [ModelSource(match.name, HubModel(match.identity, match.revision, match.commit, match.is_cached))]
 
 
 def _models_in(name: str, path: Path) -> list[ModelSource]:
@@ -149,6 +237,8 @@ def _models_in(name: str, path: Path) -> list[ModelSource]:
         return [checkpoint_model(checkpoint, name=name)]
     if (gguf := _gguf_in(path)) is not None:
         return [ModelSource(name, LocalModel(gguf))]
+    if (path / CONFIG).is_file() and not (path / "config.json").is_file():
+        return [ModelSource(name, AdaptedModel(_named_base(path), path, is_named=False))]
     _check_folder(path)
     return [ModelSource(name, LocalModel(path))]
 
@@ -167,23 +257,14 @@ def _gguf_in(path: Path) -> Path | None:
 def _check_folder(path: Path) -> None:
     if (path / "config.json").is_file():
         return
-    if (path / "adapter_config.json").is_file():
-        _refuse_adapter(path / "adapter_config.json", name=str(path))
     names = sorted(file.name for file in path.iterdir()) if path.is_dir() else []
     content = f"only {first_of(names)}" if names else "nothing: it is empty"
     raise ModelError(f"{path}: not a model; it has no config.json, and holds {content}.")
 
 
 def _refuse_adapter(config: Path, *, name: str) -> None:
-    """ModelError that says of which model this is an adapter, and how to measure the two together."""
-    try:
-        settings = json.loads(config.read_text())
-        base, kind = settings.get("base_model_name_or_path"), settings.get("peft_type")
-    except (ValueError, AttributeError):
-        base, kind = None, None
-    beside = " beside a whole model" if (config.parent / "config.json").is_file() else ", not a whole model"
+    """ModelError that says of which model this is an adapter: beside a whole model it is not clear what is meant."""
     raise ModelError(
-        f"{name}: an adapter ({kind or 'of an unknown kind'}) of {base or 'an unnamed model'}{beside}. Merge the two "
-        "with the package peft (AutoPeftModelForCausalLM.from_pretrained(DIR).merge_and_unload().save_pretrained(NEW)) "
-        "and name NEW, or load them in Python and call measure(model, corpus)."
+        f"{name}: {described(config.parent)} beside a whole model. Move the two apart, and name the model, or "
+        "BASE+ADAPTER for both."
     )

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
@@ -20,9 +21,13 @@ from torch import Tensor, nn
 
 from collapselab.errors import ConfigError, ModelError
 from collapselab.hub import Pretrained
-from collapselab.models.find import ModelSource, check_no_adapter, first_of, place_of, weights_on_disk
+from collapselab.models.adapters import with_adapter
+from collapselab.models.find import ModelSource, check_no_adapter, place_of, weights_on_disk
+from collapselab.models.patterns import first_of
+from collapselab.models.quantised import LoadIn, check_packages, rounding
 from collapselab.models.sizes import check_counts
-from collapselab.models.weight_files import check_enough
+from collapselab.models.spread import DeviceMap, check_tied, stored_tensor
+from collapselab.models.weight_files import check_enough, quantised_as
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -52,16 +57,20 @@ def load_model(
     dtype: torch.dtype | None = None,
     trust_code: bool = False,
     place: Pretrained | None = None,
+    load_in: LoadIn | None = None,
+    device_map: DeviceMap | None = None,
+    offload: Path | None = None,
 ) -> "PreTrainedModel":
     """The model, for measuring: in evaluation mode, without gradients, on the device, with every weight in its place.
 
     Without a `dtype` the weights stay as stored, but for a CPU, where half precision is very slow: float32 there.
-    `place` is that of `place_of(source)`, where it is known.
+    `place` is that of `place_of(source)`, where it is known. `load_in` rounds the weights to that many bits.
+    `device_map` spreads the model over devices; what goes to the disk is written to the folder `offload`.
     """
     target = find_device(str(device))
     place = place or place_of(source)  # first: refusing an unknown name needs no library
 
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, PreTrainedModel
 
     from collapselab.models.fused_kernels import use_fused_kernels
 
@@ -71,21 +80,39 @@ def load_model(
         check_no_adapter(source, place)
         weights = weights_on_disk(source, place) if place.is_local else None
         config = causal_config(source, place, trust_code=trust_code)
+        check_packages(config, name=source.name)
+        kept = dtype or as_stored
+        fewer_bits: dict[str, Any] = {}
+        if load_in is not None:
+            computed = kept if isinstance(kept, torch.dtype) else torch.bfloat16
+            fewer_bits = rounding(load_in, config, weights, computed, name=source.name)
+            fewer_bits["device_map"] = {"": target}  # rounded weights do not move afterwards
+        spread: dict[str, Any] = {}
+        if device_map is not None:
+            spread = {"device_map": device_map, **({} if offload is None else {"offload_folder": str(offload)})}
         if weights is not None:
-            check_enough(config, partial(_outline, config, trust_code=trust_code), weights, name=source.name)
+            check_enough(config, partial(outline, config, trust_code=trust_code), weights, name=source.name)
         model, facts = library.from_pretrained(
             config=config,
-            dtype=dtype or as_stored,
+            dtype=kept,
             trust_remote_code=trust_code,
             weights_only=True,
             ignore_mismatched_sizes=True,  # ours to refuse, with the names
             output_loading_info=True,
             **place.arguments,
             **_unpacked(place),
+            **fewer_bits | spread,
         )
-    _check_weights(source, model, facts)
-    use_fused_kernels(model)
-    ready: PreTrainedModel = model.to(target).eval().requires_grad_(False)
+        _check_weights(source, model, facts)
+        if spread:
+            check_tied(model, name=source.name)
+        if place.adapter is not None:
+            keep_apart = device_map is not None or quantised_as(model.config, weights) is not None
+            model = with_adapter(model, place.adapter, name=source.name, keep_apart=keep_apart)
+    if isinstance(model, PreTrainedModel) and not spread:
+        use_fused_kernels(model)
+    placed = model if fewer_bits or spread else model.to(target)
+    ready: PreTrainedModel = placed.eval().requires_grad_(False)
     return ready
 
 
@@ -118,10 +145,8 @@ def model_hash(model: "PreTrainedModel") -> str:
     for name, tensor in sorted(model.state_dict(keep_vars=True).items()):
         if id(tensor) not in seen:  # tied tensors once
             seen.add(id(tensor))
-            if tensor.is_meta:
-                raise ModelError(f"the model's {name} is not in memory but offloaded. Load all of it on one device.")
             digest.update(f"\n{name} {tuple(tensor.shape)}\n".encode())
-            for part in tensor.detach().reshape(-1).split(HASHED_AT_ONCE):
+            for part in torch.split(stored_tensor(model, name, tensor).detach().reshape(-1), HASHED_AT_ONCE):
                 digest.update(_bytes(part))
     return digest.hexdigest()
 
@@ -150,7 +175,8 @@ def _bytes(part: Tensor) -> memoryview:
     return view
 
 
-def _outline(config: "PreTrainedConfig", *, trust_code: bool) -> nn.Module:
+def outline(config: "PreTrainedConfig", *, trust_code: bool) -> nn.Module:
+    """The model of a configuration without any weight in memory."""
     from transformers import AutoModelForCausalLM
 
     library: Any = AutoModelForCausalLM

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from collapselab.errors import ModelError
+from collapselab.models.spread import check_whole, device_of
 
 UNITS_AT_ONCE = 64
 """Unit vectors sent through an output layer at once: each becomes as many numbers as there are classes."""
@@ -109,6 +110,7 @@ def output_layer(model: nn.Module) -> OutputLayer:
     """
     model = bare_model(model)
     head = _head(model)
+    check_whole(head.weight, name=name_of(model))
     weight, bias = (head.weight, head.bias) if _is_plain(head) else _linear_map(model, head)
     scale, softcap = _found_by_experiment(model, len(weight))
     return OutputLayer(weight, bias, scale, softcap)
@@ -124,7 +126,7 @@ def last_norm(model: nn.Module) -> nn.Module | None:
         if isinstance(output, Tensor):
             outputs.append((module, output))
 
-    ids = torch.zeros(1, 2, dtype=torch.int64, device=next(model.parameters()).device)
+    ids = torch.zeros(1, 2, dtype=torch.int64, device=device_of(model))
     with ExitStack() as hooks:
         for module in model.modules():
             if getattr(getattr(module, "weight", None), "ndim", 0) == 1:
@@ -246,7 +248,7 @@ def _linear_map(model: nn.Module, head: nn.Module) -> tuple[Tensor, Tensor | Non
 
     For a layer that is not linear these numbers are wrong; `check_logits` finds that when it compares logits.
     """
-    entering = features(model, torch.zeros(1, 1, dtype=torch.int64, device=next(model.parameters()).device))
+    entering = features(model, torch.zeros(1, 1, dtype=torch.int64, device=device_of(model)))
     units = torch.eye(entering.shape[-1], dtype=entering.dtype, device=entering.device)
     modes = [(module, module.training) for module in head.modules()]
     head.eval()  # an adapter's dropout would be part of the weight
@@ -274,7 +276,7 @@ def _instead_of_the_head(model: nn.Module, function: Callable[..., Tensor]) -> I
 
 def _found_by_experiment(model: nn.Module, vocabulary: int) -> tuple[float, float | None]:
     """Scale and cap from what becomes of known numbers: small ones show the scale, huge ones the cap."""
-    device = next(model.parameters()).device
+    device = device_of(model)
     ramp = torch.linspace(-60, 60, vocabulary, dtype=torch.float32, device=device)
 
     def sent(numbers: Tensor) -> Tensor:

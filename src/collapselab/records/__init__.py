@@ -3,6 +3,7 @@
     corpus.py         corpus.json
     run.py            RunFolder and Checkpoint: where a run's files are;  run_documents.py: run.json, training.json, log
     options.py        Options: what decides the numbers of a measurement
+    result_folder.py  a folder of results, one file for each model
     measurement.py    Key, Result, Results: rows and facts of finished measurements, written and read
     facts.py          Facts: every fact of a result, with its type and its meaning
     suite.py          the records in a suite's folder

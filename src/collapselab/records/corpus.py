@@ -108,6 +108,22 @@ class CorpusRecord(Record):
         numbers = self.numbers(split)
         return numbers.blocks * (self.block - 1) if numbers.samples is None else numbers.samples
 
+    @property
+    def text_hash(self) -> str:
+        """Of where the text comes from and how it is split: the same for corpora of several tokenizers."""
+        asked = self.request.model_dump(mode="json", include={"source", "validation_share", "seed"})
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def text_name(self) -> str:
+        """What the text is called: the data set, or the first of its files; else the kind of its source."""
+        source = self.request.source
+        files = source.get("files")
+        first = files[0] if isinstance(files, list) and files else None
+        name = first.get("name") if isinstance(first, dict) else source.get("name")
+        more = f" and {len(files) - 1:,} more" if isinstance(files, list) and len(files) > 1 else ""
+        return f"{name or source.get('kind') or 'text'}{more}"
+
     def contents_hash(self) -> str:
         """The identity of the contents: over block length and checksums, and that begin tokens are in every block."""
         names = [*HASHED, *([LENGTHS] if LENGTHS in self.files else [])]

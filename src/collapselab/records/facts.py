@@ -34,6 +34,8 @@ class SplitFacts(TypedDict):
     loss: NotRequired[Annotated[float | None, "mean cross-entropy in nats"]]
     accuracy: NotRequired[Annotated[float | None, "share of tokens with the largest logit"]]
     perplexity: NotRequired[Annotated[float | None, "exp of the loss; None where it is too large for a float"]]
+    bytes: NotRequired[Annotated[int, "of the validation text that is predicted, for a model that is no run"]]
+    bits_per_byte: NotRequired[Annotated[float | None, "the loss over these: comparable between tokenizers"]]
 
 
 @with_config(KEEP_UNKNOWN)
@@ -100,6 +102,11 @@ class ModelFacts(TypedDict):
     files_hash: NotRequired[
         Annotated[str | None, "of the files that the model was loaded from; empty for a model of the hub"]
     ]
+    commit: NotRequired[Annotated[str | None, "of the hub, where the model was loaded from there and it is known"]]
+    family: NotRequired[Annotated[str | None, "`model_type` of the configuration"]]
+    width: NotRequired[Annotated[int, "dimension of the features"]]
+    depth: NotRequired[Annotated[int | None, "number of blocks"]]
+    parameters: NotRequired[Annotated[int, "of the model, shared ones once"]]
     stored_dtype: NotRequired[Annotated[str | None, "type of the weights on disk"]]
     quantised: NotRequired[Annotated[str | None, "how they were rounded there, empty where they were not"]]
     tokenizer: NotRequired[
@@ -126,6 +133,11 @@ class PassFacts(Identity, ModelFacts):
             "the values of about half the sample, and the metrics that still change with the number of tokens",
         ]
     ]
+    text: NotRequired[Annotated[str, "what that text is called"]]
+    text_hash: NotRequired[
+        Annotated[str, "of the text that the corpus was made of: the same for corpora of several tokenizers"]
+    ]
+    block: NotRequired[Annotated[int, "tokens of a block, as far as the model reads it"]]
     classes: Annotated[int, "rows of the output layer"]
     context: Annotated[int | None, "positions of the model"]
     dtype: Annotated[str, "type the model ran in"]

@@ -1,4 +1,4 @@
-"""Finished measurements, wherever they are: a file, a run, a checkpoint, a suite, or a model in the user's cache."""
+"""Finished measurements, wherever they are: a file, a run, a checkpoint, a suite, a folder, the user's cache."""
 
 import json
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from typing import final
 from collapselab.disk import disk_errors, user_cache
 from collapselab.errors import DamagedError, RunError
 from collapselab.records.measurement import Result, Results
+from collapselab.records.result_folder import result_files
 from collapselab.records.run import Checkpoint, RunFolder, checkpoint_at
 
 FINISHED = "finished"
@@ -30,7 +31,7 @@ class StoredResult:
 
 
 def load_results(path: str | Path, *, cache: str | Path | None = None) -> Results:
-    """The finished measurements of a file that `measure` wrote, or of a folder of a run, checkpoint, suite or model.
+    """The finished measurements of a file that `measure` wrote, or of a folder: of results, a run, a suite, a model.
 
     Those of models that are no runs are in the folder `cache`, the `state` that they were measured with; by default
     the one that the command line uses.
@@ -67,7 +68,7 @@ def _in_file(path: Path) -> list[StoredResult]:
 
 
 def _files_of(path: Path) -> list[Path]:
-    """The measurements of a run, a checkpoint or all runs of a suite."""
+    """The measurements of a run, a checkpoint or all runs of a suite, or those in a folder of results."""
     if (path / "run.json").is_file():
         checkpoints = RunFolder(path).checkpoints()
     elif (checkpoint := checkpoint_at(path)) is not None:
@@ -75,7 +76,8 @@ def _files_of(path: Path) -> list[Path]:
     else:
         runs = sorted(record.parent for record in path.glob("*/run.json")) if path.is_dir() else []
         checkpoints = [one for run in runs for one in RunFolder(run).checkpoints()]
-    return [one.measurement for one in checkpoints if isinstance(one, Checkpoint) and one.measurement.is_file()]
+    of_runs = [one.measurement for one in checkpoints if isinstance(one, Checkpoint) and one.measurement.is_file()]
+    return of_runs or result_files(path)
 
 
 def _in_cache(path: Path, cache: Path) -> list[StoredResult]:

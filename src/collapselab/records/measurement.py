@@ -17,13 +17,12 @@ from collapselab.errors import ConfigError, DamagedError
 from collapselab.records.column_table import ColumnTable, StoredChunk
 from collapselab.records.csv_file import shown
 from collapselab.records.facts import Facts
+from collapselab.records.result_folder import SUFFIXES
 from collapselab.records.tables import RESULTS, TABLES, Row, RowsByTable
 
 if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
-
-SUFFIXES = (".csv", ".json", ".parquet")
 
 
 class Key(NamedTuple):
@@ -242,10 +241,19 @@ class Results:
         return json.dumps(whole, ensure_ascii=False, allow_nan=False)
 
 
+def joined(parts: Sequence[Result | Results]) -> Results:
+    """Several results, or lists of them, as one."""
+    several = [part if isinstance(part, Results) else Results([part]) for part in parts]
+    failures = {name: why for part in several for name, why in part.failures.items()}
+    return Results([result for part in several for result in part], failures)
+
+
 def check_suffix(path: str | Path) -> None:
     """ConfigError unless the file's name says what to write."""
     if Path(path).suffix not in SUFFIXES:
-        raise ConfigError(f"{path}: ends with {Path(path).suffix!r}; {', '.join(SUFFIXES)} can be written.")
+        raise ConfigError(
+            f"{path}: ends with {Path(path).suffix!r}; {', '.join(SUFFIXES)} can be written. A folder ends with /."
+        )
 
 
 def write(path: str | Path, measured: Result | Results) -> None:

@@ -53,11 +53,16 @@ class Options:
     on: str | None = None
     """Further corpora for `loss_on:NAME`, as NAME=HASH with commas between."""
 
+    load_in: Literal["4bit", "8bit"] | None = None
+    """Bits that weights are rounded to while they are loaded."""
+
     def __post_init__(self) -> None:
         if self.layers not in ("last", "all"):
             raise ConfigError(f"layers is {self.layers!r}; it is last or all.")
         if self.dtype is not None and self.dtype not in DTYPES:
             raise ConfigError(f"dtype is {self.dtype!r}; it is one of {', '.join(DTYPES)}.")
+        if self.load_in not in (None, "4bit", "8bit"):
+            raise ConfigError(f"load_in is {self.load_in!r}; it is 4bit or 8bit.")
         self._at_least(0, "bins", "bootstrap", "seed", "skip_positions")
         self._at_least(1, "min_count", "tokens")
         for name, most in MOST.items():

@@ -13,6 +13,10 @@ ON = "loss_on:"
 """What the names of losses on further corpora begin with."""
 
 
+BITS_PER_BYTE = "bits_per_byte"
+"""The validation loss of a collected model over the bytes of the text: comparable between tokenizers."""
+
+
 @final
 @dataclass(frozen=True)
 class Outcome:
@@ -35,7 +39,7 @@ OUTCOMES: dict[str, Outcome] = {
 
 def direction(name: str) -> int | None:
     """-1 where a good model has a low one, 1 where it has a high one; None for a name that is no outcome."""
-    if name.startswith(ON):
+    if name.startswith(ON) or name == BITS_PER_BYTE:
         return -1
     return OUTCOMES[name].better if name in OUTCOMES else None
 

@@ -173,6 +173,17 @@ def _mixed_versions(rows: Sequence[Row]) -> tuple[int, int, str] | None:
     return None
 
 
+FURTHER_COUNTS = ("step", "vocabulary")
+"""Further columns of runs.csv that are counts, where models were collected."""
+
+
+def further_kind(name: str) -> Kind:
+    """What a further column of runs.csv holds: an outcome is a number, a setting is text."""
+    if name in FURTHER_COUNTS:
+        return Kind.COUNT
+    return Kind.TEXT if direction(name) is None else Kind.NUMBER
+
+
 RUNS: Table[Run] = Table(
     name="runs",
     about="One row for each run and checkpoint.",
@@ -180,7 +191,7 @@ RUNS: Table[Run] = Table(
     key=("run", "checkpoint"),
     row=Run,
     further="seed",
-    further_kind=lambda name: Kind.TEXT if direction(name) is None else Kind.NUMBER,  # a setting, or an outcome
+    further_kind=further_kind,
     required=True,
 )
 RESULTS: Table[Row] = Table(

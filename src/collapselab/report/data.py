@@ -60,7 +60,13 @@ def models_table(stories: Iterable[Story]) -> Columns:
     for source, story in enumerate(stories):
         if story.models is None:
             continue
-        copied = [*FACTS, *story.main, *story.further, *(f"{metric} null" for metric in story.main)]
+        copied = [
+            *FACTS,
+            *_further_facts(story),
+            *story.main,
+            *story.further,
+            *(f"{metric} null" for metric in story.main),
+        ]
         trainings, regimes = training_labels(story), _named_regimes(story)
         for index, line in enumerate(story.models.frame.to_dict("records")):
             lines.append({name: plain(line[name]) for name in copied} | {
@@ -71,13 +77,20 @@ def models_table(stories: Iterable[Story]) -> Columns:
     return columns(lines)
 
 
+def _further_facts(story: Story) -> list[str]:
+    """An outcome that not every table has, and what is known of collected models."""
+    assert story.models is not None
+    wanted = (story.outcome, "step", "vocabulary", "tokenizer", "corpus")
+    return [name for name in dict.fromkeys(wanted) if name in story.models.frame and name not in FACTS]
+
+
 def training_labels(story: Story) -> list[str]:
     """What the shape means: the regime; where those are too many, the regime without its checkpoint."""
     assert story.models is not None
     regimes = _named_regimes(story)
     labels = [regime_name(regime) for regime in regimes]
     if len({text for text, epoch in zip(labels, story.models.frame["epoch"], strict=True) if epoch != 0}) > len(SHAPES):
-        labels = [regime_name(regime.without("epoch")) for regime in regimes]
+        labels = [regime_name(regime.without("epoch").without("step")) for regime in regimes]
     frequent = list(pd.Series(labels).value_counts().index[: len(SHAPES) - 1])
     if len(set(labels)) > len(SHAPES):
         labels = [text if text in frequent else OTHER for text in labels]

@@ -117,6 +117,7 @@ OUTCOME_NAMES = {
     "train_loss": "training loss",
     "perplexity": "perplexity",
     "val_accuracy": "validation accuracy",
+    "bits_per_byte": "bits per byte",
 }
 SETTING_NAMES = {"weight_decay": "weight decay", "lr": "learning rate", "label_smoothing": "label smoothing"}
 

@@ -10,6 +10,7 @@ run.py         the verbs: plan, run, status, cancel. It gives the missing runs t
 launchers/     where runs are performed: local (processes of this machine, worker.py), slurm (a cluster)
 
 collect.py     the folders of the runs → runs.csv and results.csv
+collect_models.py  the same from results of any origin; model_facts.py: what a model's name and a table say of it
 show.py        plan and states as tables on a terminal
 
 Data goes one way: recipe → plan → launcher → job → folder of the run → collect. Every step reads the folder first and

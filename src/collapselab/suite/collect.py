@@ -101,7 +101,7 @@ def _checkpoint_rows(path: Path, tables: SuiteTables) -> list[Run]:
             raise DamagedError(f"{error} Delete that folder; `suite run` makes it again.") from error
         if known is None:
             continue
-        row = _run_row(path.name, record, known)
+        row = run_row(path.name, record, known)
         measurement = Checkpoint(folder, checkpoint).measurement
         result = _measured(measurement, path.name, checkpoint, record, tables) if measurement.exists() else None
         if result is not None:
@@ -122,7 +122,8 @@ def _check_identity(path: Path, record: RunRecord) -> None:
             )
 
 
-def _run_row(name: str, record: RunRecord, known: CheckpointRecord) -> Run:
+def run_row(name: str, record: RunRecord, known: CheckpointRecord) -> Run:
+    """A checkpoint's row of runs.csv, from the records of its run."""
     planned, settings = record.plan, record.settings
     return RUNS.row(
         **_setting_columns(name, settings, record.corpus),

@@ -24,8 +24,10 @@ from pydantic import JsonValue
 from collapselab.disk import is_locked, locked
 from collapselab.errors import DamagedError, RunError
 from collapselab.records.suite import CorpusOfRun, FailureRecord, JobsRecord, Primary, SuiteRecord
-from collapselab.suite.plan import Entry
+from collapselab.suite.model_entries import ModelEntry
+from collapselab.suite.plan import AnyEntry
 from collapselab.suite.recipe import Suite, suite_from
+from collapselab.suite.recipe_sections import DataSpec
 from collapselab.training.settings import resolved
 
 CONTENTS = {
@@ -141,18 +143,19 @@ class SuiteFolder:
         failures = (self.failure(path.stem) for path in sorted((self.path / "failed").glob("*.json")))
         return [failure for failure in failures if failure is not None]
 
-    def record_failure(self, entry: Entry, *, stage: str, checkpoint: str, why: str) -> None:
+    def record_failure(self, entry: AnyEntry, *, stage: str, checkpoint: str, why: str) -> None:
         """Keep the reason, with all that the run's row in runs.csv needs."""
+        is_model = isinstance(entry, ModelEntry)
         record = FailureRecord(
             run=entry.name,
             stage=stage,
             checkpoint=checkpoint,
             why=" ".join(why.split()),
             when=datetime.now(UTC).isoformat(timespec="seconds"),
-            settings=resolved(entry.settings),
-            corpus=CorpusOfRun(path=str(entry.corpus.path), hash=entry.corpus.hash),
+            settings=entry.facts() if isinstance(entry, ModelEntry) else resolved(entry.settings),
+            corpus=_corpus_of(entry),
             parameters=entry.parameters,
-            epochs=entry.planned.epoch(entry.planned.steps),
+            epochs=0.0 if is_model else entry.planned.epoch(entry.planned.steps),
         )
         record.write(self.path / "failed" / f"{entry.name}.json")
 
@@ -178,6 +181,14 @@ class Failure:
     run: str
     why: str
     record: FailureRecord | None
+
+
+def _corpus_of(entry: AnyEntry) -> CorpusOfRun:
+    if not isinstance(entry, ModelEntry):
+        return CorpusOfRun(path=str(entry.corpus.path), hash=entry.corpus.hash)
+    if isinstance(entry.text, DataSpec):
+        return CorpusOfRun(path=", ".join(entry.text.sources), hash=None)
+    return CorpusOfRun(path=str(entry.text.path), hash=entry.text.hash)
 
 
 def as_argument(folder: Path) -> str:

@@ -16,7 +16,8 @@ from collapselab.errors import Busy, ConfigError, DamagedError, DiskError, UserE
 from collapselab.records.options import Options
 from collapselab.records.run import Checkpoint, RunFolder
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.plan import Entry
+from collapselab.suite.model_entries import ModelEntry, is_measured, measure_entry
+from collapselab.suite.plan import AnyEntry, Entry
 from collapselab.suite.recipe import Suite
 from collapselab.suite.status import missing
 
@@ -72,7 +73,7 @@ def train_and_measure(task: RunTask) -> None:
 
 def perform(
     folder: SuiteFolder,
-    entry: Entry,
+    entry: AnyEntry,
     options: Options,
     *,
     device: str = "auto",
@@ -84,6 +85,8 @@ def perform(
     `method` does the work: in this process, or in several through `torchrun`. Interrupted where a signal stops it;
     DiskError where the disk does, which is not the run's fault.
     """
+    if isinstance(entry, ModelEntry):
+        return _perform_model(folder, entry, options, device=device, retry=retry)
     try:
         with folder.locked(entry.name):
             unmade, unmeasured = missing(folder.run(entry.name), entry, options)
@@ -99,8 +102,36 @@ def perform(
         return Outcome(entry.name, "busy")
 
 
-def record_failure(folder: SuiteFolder, entry: Entry, options: Options, why: str) -> Outcome:
+def _perform_model(folder: SuiteFolder, entry: ModelEntry, options: Options, *, device: str, retry: bool) -> Outcome:
+    """Measure a model, unless that is done, or failed before."""
+    try:
+        with folder.locked(entry.name):
+            failure = folder.failure(entry.name)
+            if is_measured(folder.path, entry, options):
+                folder.forget_failure(entry.name)
+                return Outcome(entry.name, "done")
+            if failure is not None and not retry:
+                return Outcome(entry.name, "failed", failure.why)
+            try:
+                with disk_errors(folder.path):
+                    measure_entry(folder.path, entry, options, device=device)
+            except DiskError:
+                raise
+            except Exception as error:  # noqa: BLE001  whatever goes wrong with one model, the others continue
+                if not isinstance(error, UserError):
+                    traceback.print_exception(error)
+                return record_failure(folder, entry, options, reason(error))
+            folder.forget_failure(entry.name)
+            return Outcome(entry.name, "done")
+    except Busy:
+        return Outcome(entry.name, "busy")
+
+
+def record_failure(folder: SuiteFolder, entry: AnyEntry, options: Options, why: str) -> Outcome:
     """Keep why a run could not be finished, at the first checkpoint that is missing."""
+    if isinstance(entry, ModelEntry):
+        folder.record_failure(entry, stage="measuring", checkpoint="-", why=why)
+        return Outcome(entry.name, "failed", why)
     unmade, unmeasured = missing(folder.run(entry.name), entry, options)
     stage, checkpoint = ("training", unmade[0]) if unmade else ("measuring", [*unmeasured, *entry.checkpoints][0])
     folder.record_failure(entry, stage=stage, checkpoint=checkpoint, why=why)

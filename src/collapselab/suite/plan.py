@@ -16,6 +16,7 @@ from collapselab.errors import ConfigError, ModelError
 from collapselab.records.options import Options
 from collapselab.records.run_documents import identity
 from collapselab.suite.corpora import CorpusFacts
+from collapselab.suite.model_entries import ModelEntry, model_entries
 from collapselab.suite.power import Comparison, comparison, comparison_warnings
 from collapselab.suite.recipe import Suite
 from collapselab.training.heads.check import check_head
@@ -90,12 +91,16 @@ class Entry:
         return len(self.checkpoints) * (4 * self.parameters + int(moments))
 
 
+AnyEntry = Entry | ModelEntry
+"""A run that is trained and measured, or a model that is measured."""
+
+
 @final
 @dataclass(frozen=True)
 class SuitePlan:
     """All runs of a suite, each once, with warnings to read before they start."""
 
-    entries: list[Entry]
+    entries: list[AnyEntry]
     warnings: list[str] = field(default_factory=list)
     impossible: list[str] = field(default_factory=list)
     """Runs that cannot be made, with the reason."""
@@ -106,7 +111,9 @@ class SuitePlan:
 def plan_suite(
     suite: Suite, corpora: dict[str, CorpusFacts], *, advance: Callable[[int], object] = lambda _: None
 ) -> SuitePlan:
-    """Name, plan and check every run."""
+    """Name, plan and check every run; of a recipe with models, every model."""
+    if suite.models:
+        return SuitePlan([*model_entries(suite, corpora)])
     entries: dict[str, Entry] = {}
     warnings, impossible, same = [], [], 0
     for number, (settings, name) in enumerate(suite.runs):
@@ -130,7 +137,7 @@ def plan_suite(
     runs = list(entries.values())
     compared = comparison(suite)
     warnings += [*comparison_warnings(suite, compared), *_short_trainings(runs), *_uneven_shares(runs, suite)]
-    return SuitePlan(runs, warnings, impossible, compared)
+    return SuitePlan([*runs], warnings, impossible, compared)
 
 
 def run_name(settings: Settings, corpus_key: str) -> str:

@@ -1,4 +1,5 @@
-"""YAML → runs: a recipe, strictly checked. An error names the line, and the nearest word that is known.
+"""YAML → runs: a recipe, strictly checked. An error names the line, and the nearest word that is known. A recipe with
+`models:` in place of settings trains nothing: see model_entries.py.
 
 question: Does collapse grow with width and depth?
 corpus: corpora/storyworld          # a folder, or {source: storyworld, tokenizer: bpe:2048, block: 128}
@@ -31,7 +32,14 @@ from collapselab.errors import ConfigError, did_you_mean
 from collapselab.records.options import Options
 from collapselab.records.suite import Primary
 from collapselab.suite.arms import Arm, parse_arms
-from collapselab.suite.recipe_sections import CorpusSpec, Measure, Resources, resolved_paths
+from collapselab.suite.recipe_sections import (
+    CorpusSpec,
+    DataSpec,
+    Measure,
+    Resources,
+    resolved_paths,
+    whole_path,
+)
 from collapselab.suite.recipe_text import (
     TEXT_BYTES,
     LineNumbers,
@@ -44,9 +52,11 @@ from collapselab.suite.recipe_text import (
 from collapselab.training.settings import Settings, settings_from
 
 SECTIONS = (
-    "question", "corpus", "corpora", "base", "grid", "zip", "arms", "runs", "checkpoints", "measure", "resources",
-    "primary", "small"
+    "question", "corpus", "corpora", "base", "grid", "zip", "arms", "runs", "checkpoints", "models", "data", "measure",
+    "resources", "primary", "small"
 )  # fmt: skip
+OF_TRAINING = ("base", "grid", "zip", "arms", "runs", "checkpoints", "primary")
+"""Sections that mean nothing where models are measured that are there."""
 SCALES = ("full", "small")
 THE_CORPUS = "corpus"
 """The name of a suite's corpus where it has one alone; with several, the setting that chooses among them."""
@@ -77,6 +87,10 @@ class Suite:
     """What its effects are judged by; None where the recipe has neither arms nor a primary."""
     arms: tuple[Arm, ...] = ()
     """What its runs of one seed differ in; empty where the recipe names none."""
+    models: tuple[str, ...] = ()
+    """Names and patterns of models that are measured; where there are any, nothing is trained."""
+    data: DataSpec | None = None
+    """The text that each model is measured on in its own tokens; None where there are corpora."""
 
 
 def shipped() -> dict[str, str]:
@@ -178,8 +192,9 @@ class _Recipe:
             name: resolved_paths(spec, beside) if beside or not merged else spec
             for name, spec in self._corpora().items()
         }
+        models = self._models()
         arms = self._arms(corpora)
-        runs = list(self._runs(corpora, arms or (Arm({}),)))
+        runs = [] if models else list(self._runs(corpora, arms or (Arm({}),)))
         primary = self._primary()
         document = self.document | {"corpora": {name: spec.model_dump(mode="json") for name, spec in corpora.items()}}
         document.pop("corpus", None)
@@ -187,7 +202,8 @@ class _Recipe:
             document["primary"] = primary.model_dump(mode="json")
         resources = self.written.model(Resources, ("resources",), self.document.get("resources", {}), "a resource")
         measure = self._measure()
-        return Suite(name, scale, question, document, corpora, runs, measure, resources, primary, arms)
+        data = self._data(beside) if models else None
+        return Suite(name, scale, question, document, corpora, runs, measure, resources, primary, arms, models, data)
 
     def _to_scale(self, scale: str) -> None:
         """Replace sections of the recipe by those in `small:`."""
@@ -206,6 +222,8 @@ class _Recipe:
 
     def _corpora(self) -> dict[str, CorpusSpec]:
         one, several = self.document.get("corpus"), self.document.get("corpora")
+        if "data" in self.document and not one and not several:
+            return {}
         if (one is None) == (several is None):
             self.written.fail(("corpus",), "a recipe has either one corpus or several corpora.")
         if several is None:
@@ -226,6 +244,28 @@ class _Recipe:
         if (corpus.folder is None) == (not corpus.sources):
             self.written.fail(path, "a corpus is a folder, or has a source.")
         return corpus
+
+    def _models(self) -> tuple[str, ...]:
+        if "models" not in self.document:
+            if "data" in self.document:
+                self.written.fail(("data",), "is for `models`; runs are trained on a corpus.")
+            return ()
+        for section in OF_TRAINING:
+            if section in self.document:
+                self.written.fail((section,), "a recipe with `models` trains nothing. Leave it out.")
+        names = self.document["models"]
+        if not isinstance(names, list) or not names:
+            self.written.fail(("models",), f"{short(names)} will not do: a list with at least one model is needed.")
+        for number, name in enumerate(names):
+            if not isinstance(name, str) or not name or has_control_characters(name):
+                self.written.fail(("models", number), f"{short(name)} is not the name of a model.")
+        return tuple(str(name) for name in names)
+
+    def _data(self, beside: Path | None) -> DataSpec | None:
+        if "data" not in self.document:
+            return None
+        data = self.written.model(DataSpec, ("data",), self.document["data"], "a setting of data")
+        return data.model_copy(update={"source": [whole_path(name, beside) for name in data.sources]})
 
     def _arms(self, corpora: dict[str, CorpusSpec]) -> tuple[Arm, ...]:
         if "arms" not in self.document:

@@ -66,6 +66,24 @@ class CorpusSpec(BaseModel):
         )
 
 
+class DataSpec(BaseModel):
+    """Text for models to be measured on, each in its own tokens, as `measure --data` takes it."""
+
+    model_config = STRICT
+
+    source: OneLine | list[OneLine]
+    block: int | None = Field(None, ge=2, le=10**9)
+    max_tokens: int | None = Field(None, ge=1, le=10**15)
+    """Where reading stops; without it, `tokens` of `measure`."""
+    split: OneLine | None = None
+    revision: OneLine | None = None
+    text_column: OneLine = "text"
+
+    @property
+    def sources(self) -> list[str]:
+        return [self.source] if isinstance(self.source, str) else self.source
+
+
 class Resources(BaseModel):
     """What one run needs as a job of a cluster. `memory` is in GB; `setup` are lines of shell before the run."""
 
@@ -97,18 +115,19 @@ Measure: type[BaseModel] = create_model("Measure", __config__=STRICT, **_measure
 def resolved_paths(spec: CorpusSpec, beside: Path | None) -> CorpusSpec:
     """Paths made whole: a relative one is looked for beside the recipe first, then where the command runs."""
     if spec.folder is not None:
-        return spec.model_copy(update={"folder": _whole(spec.folder, beside, always=True)})
+        return spec.model_copy(update={"folder": whole_path(spec.folder, beside, always=True)})
     given = [spec.validation] if isinstance(spec.validation, str) else spec.validation
     return spec.model_copy(
         update={
-            "source": [_whole(name, beside) for name in spec.sources],
-            "validation": given and [_whole(name, beside) for name in given],
-            "tokenizer": spec.tokenizer and _whole(spec.tokenizer, beside),
+            "source": [whole_path(name, beside) for name in spec.sources],
+            "validation": given and [whole_path(name, beside) for name in given],
+            "tokenizer": spec.tokenizer and whole_path(spec.tokenizer, beside),
         }
     )
 
 
-def _whole(name: str, beside: Path | None, *, always: bool = False) -> str:
+def whole_path(name: str, beside: Path | None, *, always: bool = False) -> str:
+    """A path beside the recipe, or where the command runs; the name as it is where there is neither."""
     for place in (beside, Path.cwd()):
         if place is not None and (place / name).exists():
             return str((place / name).resolve())

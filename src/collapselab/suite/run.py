@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import final
 
 from collapselab.errors import ConfigError, RunError
+from collapselab.records.result_folder import result_files
 from collapselab.suite.collect import SuiteTables, collect
+from collapselab.suite.collect_models import collect_models
 from collapselab.suite.corpora import build_corpora, corpus_facts
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.job import LaunchRequest, StartMethod
 from collapselab.suite.launchers import LAUNCHERS, find_launcher
-from collapselab.suite.plan import Entry, SuitePlan, plan_suite
+from collapselab.suite.model_entries import FOLDER
+from collapselab.suite.plan import AnyEntry, SuitePlan, plan_suite
 from collapselab.suite.recipe import Suite, is_shipped, load_suite
 from collapselab.suite.status import State, run_state
 
@@ -105,7 +108,7 @@ def run(
     try:
         submitted = chosen.submit(request, missing, monitor.update) if missing else {}
     finally:
-        tables = collect(folder) if chosen.waits else SuiteTables()
+        tables = _collect(suite, folder) if chosen.waits else SuiteTables()
     return SuiteRun(monitor.states(), tables, submitted, chosen.waits)
 
 
@@ -141,13 +144,13 @@ def cancel(folder: SuiteFolder) -> int:
 class _Monitor:
     """Reads the states of the runs while they are performed, shows them, and keeps the tables current."""
 
-    def __init__(self, suite: Suite, folder: SuiteFolder, entries: list[Entry], watch: Watch | None) -> None:
+    def __init__(self, suite: Suite, folder: SuiteFolder, entries: list[AnyEntry], watch: Watch | None) -> None:
         self.suite, self.folder, self.entries, self.watch = suite, folder, entries, watch
         self._done: dict[str, State] = {}
         self._ended: set[tuple[str, str]] = set()
         self._collected, self._due = time.monotonic(), 0.0
 
-    def missing(self, *, retry_failed: bool) -> list[Entry]:
+    def missing(self, *, retry_failed: bool) -> list[AnyEntry]:
         """The runs that are not finished; without those that failed, unless they are to be tried again."""
         states = self.states()
         self._ended = _ended(states)
@@ -167,15 +170,25 @@ class _Monitor:
             self.watch(states)
         ended = _ended(states)
         if ended - self._ended and time.monotonic() - self._collected >= TABLE_SECONDS:
-            collect(self.folder)
+            _collect(self.suite, self.folder)
             self._collected, self._ended = time.monotonic(), ended
         self._due = start + UPDATE_FACTOR * (time.monotonic() - start)
 
-    def _state(self, entry: Entry) -> State:
+    def _state(self, entry: AnyEntry) -> State:
         state = run_state(self.folder, entry, self.suite.measure)
         if state.stage == "done":
             self._done[entry.name] = state
         return state
+
+
+def _collect(suite: Suite, folder: SuiteFolder) -> SuiteTables:
+    """The tables of the runs, or of the models; models that failed are no row, their reason is in `failed`."""
+    if not suite.models:
+        return collect(folder)
+    if result_files(folder.path / FOLDER):
+        with folder.locked("tables", wait=True):
+            collect_models([folder.path / FOLDER], folder.path, in_suite=True, mix=["corpora"])
+    return SuiteTables()
 
 
 def _ended(states: list[State]) -> set[tuple[str, str]]:

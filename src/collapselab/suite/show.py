@@ -13,7 +13,8 @@ from rich.table import Column, Table
 
 from collapselab.records.options import Options
 from collapselab.suite.calibrate import Pace
-from collapselab.suite.plan import Entry, SuitePlan
+from collapselab.suite.model_entries import ModelEntry
+from collapselab.suite.plan import AnyEntry, SuitePlan
 from collapselab.suite.run import Watch
 from collapselab.suite.status import STAGES, Stage, State
 
@@ -82,7 +83,7 @@ def plan_facts(planned: SuitePlan, states: list[State], options: Options, pace: 
     }
 
 
-def _entry_facts(entry: Entry, state: State, options: Options, pace: Pace | None) -> RunFacts:
+def _entry_facts(entry: AnyEntry, state: State, options: Options, pace: Pace | None) -> RunFacts:
     return {
         "run": entry.name,
         "stage": state.stage,
@@ -92,8 +93,8 @@ def _entry_facts(entry: Entry, state: State, options: Options, pace: Pace | None
         "tokens": entry.planned.tokens,
         "flops": entry.flops,
         "disk_bytes": entry.disk,
-        "checkpoints": entry.checkpoints,
-        "seconds": None if pace is None else pace.seconds(entry, options),
+        "checkpoints": list(entry.checkpoints),
+        "seconds": None if pace is None or isinstance(entry, ModelEntry) else pace.seconds(entry, options),
     }
 
 

@@ -12,7 +12,8 @@ from collapselab.records.options import Options
 from collapselab.records.run import Checkpoint, RunFolder
 from collapselab.records.run_documents import LogEntry, log_entry
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.plan import Entry
+from collapselab.suite.model_entries import ModelEntry, is_measured
+from collapselab.suite.plan import AnyEntry, Entry
 
 Stage = Literal["queued", "training", "measuring", "stopped", "failed", "done"]
 STAGES: tuple[Stage, ...] = ("training", "measuring", "failed", "stopped", "queued", "done")
@@ -42,8 +43,10 @@ class State:
         return asdict(self)
 
 
-def run_state(folder: SuiteFolder, entry: Entry, options: Options, *, job: str | None = None) -> State:
-    """The state of one run."""
+def run_state(folder: SuiteFolder, entry: AnyEntry, options: Options, *, job: str | None = None) -> State:
+    """The state of one run, or of a model that is measured."""
+    if isinstance(entry, ModelEntry):
+        return _model_state(folder, entry, options, job)
     path = folder.run(entry.name)
     unmade, unmeasured = missing(path, entry, options)
     count = len(entry.checkpoints)
@@ -61,6 +64,15 @@ def run_state(folder: SuiteFolder, entry: Entry, options: Options, *, job: str |
     left = left if stage == "training" else None
     made, measured = count - len(unmade), count - len(unmeasured)
     return State(entry.name, stage, count, made, measured, step, entry.planned.steps, loss, left, why, job)
+
+
+def _model_state(folder: SuiteFolder, entry: ModelEntry, options: Options, job: str | None) -> State:
+    failure = folder.failure(entry.name)
+    done = is_measured(folder.path, entry, options)
+    running = folder.is_running(entry.name)
+    stage: Stage = "done" if done else "measuring" if running else "failed" if failure is not None else "queued"
+    why = failure.why if failure is not None and stage == "failed" else None
+    return State(entry.name, stage, 1, 1, int(done), 0, 0, None, None, why, job)
 
 
 def missing(path: Path, entry: Entry, options: Options) -> tuple[list[str], list[str]]:

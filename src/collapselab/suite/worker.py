@@ -23,7 +23,7 @@ from collapselab.records.options import Options
 from collapselab.signals import interruptible
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.job import Outcome, perform, reason
-from collapselab.suite.plan import Entry
+from collapselab.suite.plan import AnyEntry
 
 ProcessContext = ForkContext | ForkServerContext
 PARENT_SECONDS = 1.0
@@ -65,7 +65,7 @@ class Worker:
             assert self._process.exitcode is not None, "it has ended"
             return self._process.exitcode
 
-    def perform(self, entry: Entry, options: Options) -> Outcome | None:
+    def perform(self, entry: AnyEntry, options: Options) -> Outcome | None:
         """Let it perform the run, and wait. The outcome; None if the process died."""
         try:
             self._pipe.send((entry, options))
@@ -103,7 +103,7 @@ def work(pipe: Connection, path: str, threads: int, device: str, retry: bool) ->
             pipe.send(_outcome(folder, *task, device=device, retry=retry))
 
 
-def _outcome(folder: SuiteFolder, entry: Entry, options: Options, *, device: str, retry: bool) -> Outcome:
+def _outcome(folder: SuiteFolder, entry: AnyEntry, options: Options, *, device: str, retry: bool) -> Outcome:
     """The outcome of a run; "stopped" with the reason where it could not even be recorded, as on a full disk."""
     log = folder.log(entry.name)
     try:

@@ -1,8 +1,9 @@
 """Watch collapse while it happens, in any Trainer of the library.
 
-    trainer.add_callback(CollapseCallback(corpus="corpora/mine", every=500))
+    CollapseCallback(corpus="corpora/mine", every=500).attach(trainer)
 
-The library passes everything to a callback but the Trainer, which is needed to log. It is found on the call stack.
+The library passes everything to a callback but the Trainer, which is needed to log: `attach` hands it over. A callback
+that was added with trainer.add_callback alone finds its Trainer among its callers.
 """
 
 import sys
@@ -17,6 +18,7 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
 from collapselab.measurement.measure import measure
 from collapselab.records.measurement import Result
+from collapselab.training.sharded import check_not_sharded
 
 PREFIX = "collapse"
 
@@ -53,9 +55,17 @@ class CollapseCallback(TrainerCallback):
         """What was measured, by step."""
         self.seconds = 0.0
         self._began = 0.0
+        self._trainer: Trainer | None = None
+
+    def attach(self, trainer: Trainer) -> "CollapseCallback":
+        """Add the callback to a Trainer, and log through it."""
+        self._trainer = trainer
+        trainer.add_callback(self)
+        return self
 
     def on_train_begin(self, args: Any, state: Any, control: Any, *, model: Any = None, **_: Any) -> None:
         self._began = time.perf_counter()
+        check_not_sharded(model, what="CollapseCallback")
         self._measure(state, control, model)
 
     def on_step_end(self, args: Any, state: Any, control: Any, *, model: Any = None, **_: Any) -> None:
@@ -81,7 +91,7 @@ class CollapseCallback(TrainerCallback):
         self.results[step] = result
         self.seconds += time.perf_counter() - start
         due = control.should_log  # logging would take it that the Trainer's own log of this step is done
-        _trainer_on_the_stack().log({**logged(result), f"{PREFIX}/seconds": self.seconds})
+        (self._trainer or _trainer_on_the_stack()).log({**logged(result), f"{PREFIX}/seconds": self.seconds})
         control.should_log = due
 
 

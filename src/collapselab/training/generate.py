@@ -6,7 +6,8 @@ import torch
 
 from collapselab.corpus.tokenizer import load_tokenizer
 from collapselab.errors import ConfigError, CorpusError, ModelError, RunError
-from collapselab.models.find import HubModel, ModelSource, find_models
+from collapselab.measurement.compare_tokenizers import tokenizer_name
+from collapselab.models.find import AdaptedModel, HubModel, ModelSource, find_models, place_of
 from collapselab.models.load import find_device, load_model
 from collapselab.records.run import verify_checkpoint
 
@@ -72,6 +73,8 @@ def _tokenizer(source: ModelSource) -> Any:
     model = source.model
     if isinstance(model, HubModel):
         name = f"{model.identity}@{model.revision}" if model.revision else model.identity
+    elif isinstance(model, AdaptedModel):
+        name = tokenizer_name(place_of(source)) or str(model.adapter)
     else:
         name = str(model.path)
     try:

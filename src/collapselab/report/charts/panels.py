@@ -74,6 +74,8 @@ class Figure:
     """Where in the paper a reader has seen this before."""
     tables: Mapping[str, Columns] = field(default_factory=dict)
     numbers: Numbers | None = None
+    series: tuple[str, ...] = ()
+    """Names that the colours c0, c1, … stand for, in a figure whose colours are no widths."""
     filters: bool = False
     """Whether the form that filters and marks models is above the panels."""
     regimes: tuple[str, ...] = ()

@@ -22,6 +22,9 @@ DARK = {
     "with-ground": "#12342a", "against-ground": "#41230f", "mixed-ground": "#382d0c", "unshown-ground": "#252a30",
     "other": "#8d97a1",
 }  # fmt: skip
+CATEGORIES = ("#0b61a4", "#a83c00", "#00694e", "#7a3e9d", "#7a5b00", "#b0225e", "#2f6f7e", "#3f464d")
+CATEGORIES_DARK = ("#6cb6f5", "#ff9d66", "#5ad1a7", "#c79bf2", "#e6c35c", "#ff8fb3", "#7fd3e0", "#d5dae0")
+"""Colours of things that have no order, as models: each differs from the paper and from its neighbours."""
 PLASMA = ("#0d0887", "#41049d", "#6a00a8", "#8f0da4", "#b12a90", "#cc4778", "#e16462", "#f2844b", "#fca636", "#fcce25")
 """A sequence that darkens evenly for every kind of colour vision (matplotlib's plasma)."""
 DEPTH_OF_HEAT = 9
@@ -53,6 +56,7 @@ def variables(widths: int, *, dark: bool) -> dict[str, str]:
     """Every CSS variable that a figure or the page may name."""
     named = dict(DARK if dark else LIGHT)
     named |= {f"w{i}": colour for i, colour in enumerate(width_colours(max(widths, 1), dark=dark))}
+    named |= {f"c{i}": colour for i, colour in enumerate(CATEGORIES_DARK if dark else CATEGORIES)}
     named |= {f"h{i}": colour for i, colour in enumerate(heat_colours(dark=dark))}
     named |= {f"i{i}": colour for i, colour in enumerate(heat_inks(dark=dark))}
     return named

@@ -11,6 +11,8 @@ from typing import final
 
 from collapselab.report.charts.panels import Figure
 from collapselab.report.data import View
+from collapselab.report.figures.atlas import atlas_layers, atlas_models, atlas_training
+from collapselab.report.figures.atlas_tokens import atlas_tokens
 from collapselab.report.figures.classes import classes
 from collapselab.report.figures.development import training
 from collapselab.report.figures.dose_response import dose_response
@@ -45,6 +47,7 @@ class Section:
 
 
 SECTIONS = {
+    "atlas": Section("Atlas of models", "Atlas", optional=True),
     "generalisation": Section("Collapse and generalisation", "Generalisation"),
     "development": Section("Development", "Development"),
     "fixed": Section("At fixed scale", "At fixed scale"),
@@ -67,6 +70,10 @@ class FigureEntry:
 
 
 FIGURES = {
+    "atlas_models": FigureEntry("atlas", 1, atlas_models),
+    "atlas_training": FigureEntry("atlas", 2, atlas_training),
+    "atlas_layers": FigureEntry("atlas", 3, atlas_layers),
+    "atlas_tokens": FigureEntry("atlas", 4, atlas_tokens),
     "collapse": FigureEntry("generalisation", 1, collapse, topics=("across models", "prediction")),
     "further": FigureEntry("generalisation", 2, further, folded="further metrics"),
     "centring": FigureEntry("generalisation", 3, centring, folded="views of uniformity: uncentred, and centred"),

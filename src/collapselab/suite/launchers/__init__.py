@@ -18,7 +18,7 @@ from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.job import LaunchRequest
 from collapselab.suite.launchers.local import LocalLauncher
 from collapselab.suite.launchers.slurm import SlurmLauncher
-from collapselab.suite.plan import Entry
+from collapselab.suite.plan import AnyEntry
 
 
 class Launcher(Protocol):
@@ -31,13 +31,13 @@ class Launcher(Protocol):
     def check(self, request: LaunchRequest) -> None:
         """ConfigError where runs cannot be submitted from here. Called before anything is written."""
 
-    def submit(self, request: LaunchRequest, entries: list[Entry], update: Callable[[], None]) -> dict[str, str]:
+    def submit(self, request: LaunchRequest, entries: list[AnyEntry], update: Callable[[], None]) -> dict[str, str]:
         """Perform the runs or queue a job for each; the id of each new job, by run.
 
         A launcher that waits calls `update` about every second: it shows the progress and keeps the tables current.
         """
 
-    def script(self, request: LaunchRequest, entries: list[Entry]) -> str | None:
+    def script(self, request: LaunchRequest, entries: list[AnyEntry]) -> str | None:
         """What it would submit, for --dry-run; None where it submits no script."""
 
     def states(self, folder: SuiteFolder) -> dict[str, str]:

@@ -18,7 +18,7 @@ from collapselab.records.options import Options
 from collapselab.signals import StopRequest, stop_requests
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.job import LaunchRequest, Outcome, StartMethod, reason, record_failure, threads_each
-from collapselab.suite.plan import Entry
+from collapselab.suite.plan import AnyEntry
 from collapselab.suite.worker import ProcessContext, Worker
 
 TRIES = 3
@@ -42,7 +42,7 @@ class LocalLauncher:
             raise ConfigError(f"jobs is {request.jobs}; at least 1 is needed.")
         threads_each(request.jobs)
 
-    def submit(self, request: LaunchRequest, entries: list[Entry], update: Callable[[], None]) -> dict[str, str]:
+    def submit(self, request: LaunchRequest, entries: list[AnyEntry], update: Callable[[], None]) -> dict[str, str]:
         crew = Crew(
             request.folder,
             request.suite.measure,
@@ -54,7 +54,7 @@ class LocalLauncher:
         crew.run(entries, update)
         return {}
 
-    def script(self, request: LaunchRequest, entries: list[Entry]) -> None:
+    def script(self, request: LaunchRequest, entries: list[AnyEntry]) -> None:
         """None: it starts processes, and submits nothing."""
 
     def states(self, folder: SuiteFolder) -> dict[str, str]:
@@ -85,13 +85,13 @@ class Crew:
         self.context: ProcessContext = multiprocessing.get_context("fork") if start_method == "fork" else fork_server
         self.outcomes: dict[str, Outcome] = {}
         self.trouble: RunError | None = None
-        self._todo: deque[Entry] = deque()
+        self._todo: deque[AnyEntry] = deque()
         self._later: dict[str, float] = {}
         self._deaths: Counter[str] = Counter()
         self._guard, self._stopping = threading.Lock(), threading.Event()
         self._workers: dict[int, Worker] = {}  # by slot: a new one takes the place of one that died
 
-    def run(self, entries: list[Entry], update: Callable[[], None]) -> dict[str, Outcome]:
+    def run(self, entries: list[AnyEntry], update: Callable[[], None]) -> dict[str, Outcome]:
         """Perform all runs, calling `update` about every second. The outcome of each, by name.
 
         Interrupted where a signal stopped it, after every process has saved its run.
@@ -143,7 +143,7 @@ class Crew:
         if worker is not None:
             worker.dismiss()
 
-    def _next(self) -> Entry | None:
+    def _next(self) -> AnyEntry | None:
         """The next run, waiting for one that another process performs; None when there are none."""
         while not self._stopping.is_set():
             with self._guard:
@@ -173,7 +173,7 @@ class Crew:
         several = self.device == "auto" and torch.cuda.device_count() > 1
         return f"cuda:{number % torch.cuda.device_count()}" if several else self.device
 
-    def _note(self, entry: Entry, outcome: Outcome | int) -> None:
+    def _note(self, entry: AnyEntry, outcome: Outcome | int) -> None:
         """Keep the outcome of the run; try it again where its process died, with this exit status."""
         with self._guard:
             if isinstance(outcome, int):
@@ -193,7 +193,7 @@ class Crew:
                 self._todo.append(entry)
             self.outcomes[entry.name] = outcome
 
-    def _record_deaths(self, entry: Entry, code: int) -> Outcome:
+    def _record_deaths(self, entry: AnyEntry, code: int) -> Outcome:
         cause = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         hint = "; often memory ran out" if code == -signal.SIGKILL else ""
         why = f"its process {cause}, {TRIES} times{hint}. Its output is in {self.folder.log(entry.name)}"

@@ -20,7 +20,7 @@ from collapselab.signals import interruptible
 from collapselab.suite.collect import collect
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.job import LaunchRequest, perform, threads_each, train_and_measure
-from collapselab.suite.plan import Entry
+from collapselab.suite.plan import AnyEntry
 from collapselab.suite.recipe import Suite
 from collapselab.suite.recipe_text import has_control_characters
 from collapselab.suite.torchrun import torchrun
@@ -53,7 +53,7 @@ class SlurmLauncher:
         if self._executor is None:
             _executor(request.suite, request.folder)
 
-    def submit(self, request: LaunchRequest, entries: list[Entry], update: Callable[[], None]) -> dict[str, str]:
+    def submit(self, request: LaunchRequest, entries: list[AnyEntry], update: Callable[[], None]) -> dict[str, str]:
         """Queue a job for every run that has none in the queue and that no process is performing."""
         suite, folder = request.suite, request.folder
         executor = self._executor or _executor(suite, folder)
@@ -69,7 +69,7 @@ class SlurmLauncher:
                 folder.record_jobs(folder.jobs() | submitted)
         return submitted
 
-    def script(self, request: LaunchRequest, entries: list[Entry]) -> str:
+    def script(self, request: LaunchRequest, entries: list[AnyEntry]) -> str:
         """The script that `submit` would give to sbatch."""
         executor = _executor(request.suite, request.folder, anywhere=True)
         runs = min(ARRAY, len(entries))
@@ -99,7 +99,7 @@ class SlurmJob:
     def __init__(self, path: str, options: Options, *, processes: int, retry: bool) -> None:
         self.path, self.options, self.processes, self.retry = path, options, processes, retry
 
-    def __call__(self, entry: Entry) -> str:
+    def __call__(self, entry: AnyEntry) -> str:
         import torch
 
         torch.set_num_threads(int(os.environ.get("SLURM_CPUS_PER_TASK") or threads_each(1)))
@@ -127,13 +127,13 @@ class SlurmJob:
             raise RunError(f"{entry.name}: {outcome.why}")
         return outcome.result
 
-    def checkpoint(self, entry: Entry) -> "DelayedSubmission":
+    def checkpoint(self, entry: AnyEntry) -> "DelayedSubmission":
         from submitit.core.utils import DelayedSubmission
 
         return DelayedSubmission(self, entry)
 
 
-def _submit_array(executor: "Executor", job: SlurmJob, entries: list[Entry]) -> "list[Job[str]]":
+def _submit_array(executor: "Executor", job: SlurmJob, entries: list[AnyEntry]) -> "list[Job[str]]":
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
     try:

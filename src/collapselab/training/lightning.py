@@ -1,0 +1,83 @@
+"""Watch collapse while it happens, in a Trainer of Lightning.
+
+trainer = Trainer(callbacks=[CollapseMonitor(corpus="corpora/mine", every=500, model=lambda module: module.model)])
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from collapselab.corpus.blocks import Corpus
+from collapselab.errors import ConfigError
+from collapselab.measurement.measure import measure
+from collapselab.records.measurement import Result
+from collapselab.training.callback import PREFIX, logged
+from collapselab.training.sharded import check_not_sharded
+
+try:
+    from lightning.pytorch import Callback
+except ImportError:
+    try:
+        from pytorch_lightning import Callback
+    except ImportError as error:
+        raise ConfigError("CollapseMonitor needs the package lightning. Install collapselab[lightning].") from error
+
+
+class CollapseMonitor(Callback):
+    """Measures the catalogue on a fixed sample every `every` steps, and logs it as collapse/<metric>.
+
+    `model` finds the causal language model inside the LightningModule; without it the module itself is taken. The
+    first process measures; the training itself stays as it was: random state, mode and gradients are restored.
+    """
+
+    def __init__(
+        self,
+        corpus: str | Path | Corpus,
+        every: int,
+        *,
+        model: Callable[[Any], nn.Module] = lambda module: module,
+        tokens: int = 50_000,
+        layers: Literal["last", "all"] = "last",
+        null: bool = False,
+        seed: int = 0,
+    ) -> None:
+        if every < 1:
+            raise ConfigError(f"every is {every}; a whole number of steps from 1 on is needed.")
+        self.corpus = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
+        self.every, self.model = every, model
+        self.options: dict[str, Any] = {"tokens": tokens, "layers": layers, "null": null, "seed": seed}
+        self.results: dict[int, Result] = {}
+        """What was measured, by step."""
+        self.seconds = 0.0
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        check_not_sharded(self.model(pl_module), what="CollapseMonitor")
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        self._measure(trainer, pl_module)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any, **__: Any) -> None:
+        if trainer.global_step % self.every == 0:
+            self._measure(trainer, pl_module)
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        self._measure(trainer, pl_module)
+
+    def _measure(self, trainer: Any, module: Any) -> None:
+        step = trainer.global_step
+        if step in self.results or not trainer.is_global_zero:
+            return
+        start = time.perf_counter()
+        model = self.model(module)
+        devices = sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})
+        with torch.random.fork_rng(devices=devices):
+            result = measure(model, self.corpus, quiet=True, **self.options)
+        assert isinstance(result, Result)
+        self.results[step] = result
+        self.seconds += time.perf_counter() - start
+        for logger in trainer.loggers:
+            logger.log_metrics({**logged(result), f"{PREFIX}/seconds": self.seconds}, step=step)

@@ -1,0 +1,108 @@
+"""`CollapseMetric`: the catalogue in the protocol of torchmetrics, for loops that are not ours.
+
+    metric = CollapseMetric(classes=50257, dim=768)
+    metric.update(features, next_tokens)
+    metric.compute()["cdnv"]
+
+Class counts, sums and scatter are its states. Processes and other instances are joined by the formula for merging
+moments, so that any cut of the stream gives the same numbers but for rounding.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from collapselab.core.metrics import collapse_metrics
+from collapselab.core.moments import ClassMoments
+from collapselab.errors import ConfigError
+
+try:
+    from torchmetrics import Metric
+except ImportError as error:
+    raise ConfigError("CollapseMetric needs the package torchmetrics. Install collapselab[torchmetrics].") from error
+
+STATES = ("counts", "sums", "scatter")
+
+
+class CollapseMetric(Metric):
+    """Every metric of the catalogue that needs no decisions, of features and their next tokens, each by its id.
+
+    `head` (classes × dim) adds the metrics of the output layer. A metric that has no value yet is nan. `only` are the
+    ids that are computed, as in ("cdnv", "logdist_std").
+    """
+
+    full_state_update = True
+    is_differentiable = False
+    higher_is_better = None
+    counts: Tensor
+    sums: Tensor
+    scatter: Tensor
+
+    def __init__(
+        self,
+        classes: int,
+        dim: int,
+        *,
+        head: Tensor | None = None,
+        bias: Tensor | None = None,
+        only: Sequence[str] | None = None,
+        min_count: int = 1,
+        **settings: Any,
+    ) -> None:
+        """`settings` are those of every metric of torchmetrics, such as `dist_sync_on_step`."""
+        super().__init__(**settings)
+        self.head, self.bias, self.min_count = head, bias, min_count
+        self.only = None if only is None else frozenset(only)
+        self.add_state("counts", torch.zeros(classes, dtype=torch.int64), dist_reduce_fx=None)
+        self.add_state("sums", torch.zeros(classes, dim, dtype=torch.float64), dist_reduce_fx=None)
+        self.add_state("scatter", torch.zeros(classes, dtype=torch.float64), dist_reduce_fx=None)
+
+    def update(self, features: Tensor, labels: Tensor) -> None:
+        """Add features (…, dim) and the class of each (…); -100 is skipped."""
+        classes, dim = self.sums.shape
+        moments = ClassMoments.empty(classes, dim, self.sums.device)
+        moments.update(features.detach().reshape(-1, features.shape[-1]), labels.reshape(-1))
+        self._keep(self.moments().merge(moments))
+
+    def compute(self) -> dict[str, Tensor]:
+        """The value of each metric; nan where it has none."""
+        moments = self.moments()
+        measured = collapse_metrics(moments, weight=self.head, bias=self.bias, min_count=self.min_count, only=self.only)
+        return {
+            name: torch.tensor(float("nan") if one.value is None else one.value, dtype=torch.float64)
+            for name, one in measured.items()
+        }
+
+    def moments(self) -> ClassMoments:
+        """The moments of all samples so far; after a synchronisation those of all processes."""
+        if self.counts.ndim == 1:
+            return ClassMoments(self.counts.clone(), self.sums.clone(), self.scatter.clone())
+        first, *others = (
+            ClassMoments(counts.clone(), sums.clone(), scatter.clone())
+            for counts, sums, scatter in zip(self.counts, self.sums, self.scatter, strict=True)
+        )
+        for other in others:
+            first.merge(other)
+        return first
+
+    def merge_state(self, incoming_state: "dict[str, Any] | Metric") -> None:
+        """Add what another instance, or its states, has seen."""
+        if isinstance(incoming_state, CollapseMetric):
+            theirs = incoming_state.moments()
+        elif isinstance(incoming_state, dict):
+            theirs = ClassMoments(*(incoming_state[name].clone() for name in STATES))
+        else:
+            raise ValueError(
+                f"merge_state: {type(incoming_state).__name__}; a CollapseMetric or its states are needed."
+            )
+        self._keep(self.moments().merge(theirs))
+
+    def _keep(self, moments: ClassMoments) -> Self:
+        self.counts, self.sums, self.scatter = moments.counts, moments.sums, moments.scatter
+        return self
+
+    def set_dtype(self, dst_type: Any) -> "CollapseMetric":
+        """States stay in float64, whatever the model's precision is."""
+        return self

@@ -1,0 +1,275 @@
+"""Results of any origin in one table: what each model is, and a refusal of what cannot be compared."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from collapselab import analyze, measure, report
+from collapselab.corpus.blocks import Corpus
+from collapselab.corpus.build import Recipe, build_corpus
+from collapselab.corpus.sources import open_source
+from collapselab.errors import ConfigError, RunError
+from collapselab.models.build import build_config, build_model
+from collapselab.records.find_results import load_results
+from collapselab.records.tables import read_tables
+from collapselab.suite.collect_models import collect_models
+from collapselab.suite.model_facts import GivenFacts, Place, place_of, seed_of, training_tokens
+
+STORIES = "storyworld:stories=60,validation=20"
+FEW: dict[str, Any] = {"tokens": 600, "quiet": True}
+
+
+def corpus_of(folder: Path, tokens: int, *, source: str = STORIES, block: int = 32) -> Corpus:
+    return build_corpus(open_source([source]), folder, Recipe(tokenizer=f"bpe:{tokens}", block=block))
+
+
+def saved(path: Path, corpus: Corpus, *, seed: int = 0, width: int = 32, family: str = "gpt-neo") -> Path:
+    config = build_config(family, width=width, depth=2, vocabulary=corpus.vocabulary, positions=32)
+    build_model(config, seed=seed).save_pretrained(path)  # type: ignore[operator]
+    corpus.tokenizer().save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two families of two tokenizers at three steps each, measured on one text."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("models")
+    for name, tokens, family in (("neo", 290, "gpt-neo"), ("llama", 300, "llama")):
+        corpus = corpus_of(folder / f"corpus-{name}", tokens)
+        for step in (0, 100, 2000):
+            saved(folder / name / f"step{step}", corpus, seed=step, family=family)
+        measure(str(folder / name / "step*"), corpus, out=folder / f"results-{name}", layers="all", classes=True, **FEW)
+    return folder
+
+
+def rows_of(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(run["run"], run["checkpoint"]): dict(run) for run in read_tables(folder).runs}
+
+
+def test_models_of_several_tokenizers_are_joined_with_what_is_known_of_them(place: Path, tmp_path: Path) -> None:
+    collected = collect_models([place / "results-neo", place / "results-llama"], tmp_path / "atlas")
+    assert (collected.models, collected.runs, collected.notes) == (6, 2, [])
+    rows = rows_of(tmp_path / "atlas")
+    assert list(rows) == [(run, f"step{step}") for run in ("llama", "neo") for step in (0, 100, 2000)]
+    row, result = rows["llama", "step100"], load_results(place / "results-llama")
+    measured = next(one for one in result if one.name.endswith("step100"))
+    assert (row["family"], row["width"], row["depth"], row["step"], row["vocabulary"]) == ("llama", 32, 2, 100, 300)
+    model = build_model(build_config("llama", width=32, depth=2, vocabulary=300, positions=32), seed=0)
+    assert row["parameters"] == sum(parameter.numel() for parameter in model.parameters())
+    assert row["val_loss"] == measured.facts["splits"]["validation"]["loss"]
+    assert row["bits_per_byte"] == measured.facts["splits"]["validation"]["bits_per_byte"]
+    assert rows["neo", "step0"]["epoch"] == 0.0
+    assert row["epoch"] is None
+    assert row["tokenizer"] != rows["neo", "step0"]["tokenizer"]
+    tables = read_tables(tmp_path / "atlas")
+    assert {(one.run, one.checkpoint) for one in tables.rows} == set(rows)
+    values = {one.metric: one.value for one in tables.rows if (one.run, one.checkpoint) == ("llama", "step100")
+              and (one.layer, one.bin, one.split) == ("last", "all", "train")}  # fmt: skip
+    assert values["cdnv"] == measured.row("cdnv").value
+
+
+def test_bits_per_byte_are_the_loss_over_the_bytes_of_the_text(place: Path) -> None:
+    """By hand: every block decoded, the bytes after its first token counted."""
+    import math
+
+    corpus = Corpus(place / "corpus-neo")
+    (result, *_) = load_results(place / "results-neo")
+    facts = result.facts["splits"]["validation"]
+    whole = measure(str(place / "neo" / "step0"), corpus, quiet=True)
+    scores = whole.facts["splits"]["validation"]  # type: ignore[union-attr]
+    tokenizer, size, tokens = corpus.tokenizer(), 0, 0
+    for block in corpus.validation.ids.tolist():
+        size += len(tokenizer.decode(block, skip_special_tokens=True).encode())
+        size -= len(tokenizer.decode(block[:1], skip_special_tokens=True).encode())
+        tokens += len(block) - 1
+    assert scores["bytes"] == size
+    assert scores["bits_per_byte"] == pytest.approx(scores["loss"] * tokens / math.log(2) / size, rel=1e-12)  # type: ignore[operator]
+    assert 0 < facts["bytes"] < size
+
+
+def test_a_loss_per_token_of_several_tokenizers_is_refused(place: Path, tmp_path: Path) -> None:
+    collect_models([place / "results-neo", place / "results-llama"], tmp_path / "atlas")
+    with pytest.raises(ConfigError, match="val_loss is a number per token, and these models have 2 tokenizers"):
+        analyze(tmp_path / "atlas", outcome="val_loss")
+    assert analyze(tmp_path / "atlas", permutations=99).outcome == "bits_per_byte"
+    collect_models([place / "results-neo"], tmp_path / "alone")
+    assert analyze(tmp_path / "alone", permutations=99).outcome == "val_loss"
+
+
+def test_the_page_of_an_atlas_draws_every_figure_of_it(place: Path, tmp_path: Path) -> None:
+    from collapselab.report.page import contents
+    from collapselab.report.story import load_story
+
+    collect_models([place / "results-neo", place / "results-llama"], tmp_path / "atlas")
+    analyze(tmp_path / "atlas", permutations=99)
+    written = report(tmp_path / "atlas")
+    page = written.page.read_text()
+    assert "Atlas of models" in page
+    shown = contents(load_story(tmp_path / "atlas"))
+    for key in ("atlas_models", "atlas_training", "atlas_layers", "atlas_tokens"):
+        figure = shown.figures[key]
+        assert figure.panels, f"{key}: {figure.missing}"
+        for panel in figure.panels:
+            assert shown.tables[panel.table], panel.key
+    training = shown.tables["atlas_training"]
+    assert set(training["along"]) == {"share of the last step"}
+    assert max(training["x"]) == 1  # type: ignore[type-var]
+    layers = shown.tables["atlas_layers"]
+    assert sorted(set(layers["x"])) == [pytest.approx(1 / 3, abs=1e-6), pytest.approx(2 / 3, abs=1e-6), 1]
+
+
+def test_a_page_of_one_suite_has_no_atlas(tmp_path: Path) -> None:
+    from collapselab.records.tables import StoredTables
+    from collapselab.report.figures.atlas import is_atlas
+    from collapselab.report.story import Story
+
+    run: Any = {"run": "a", "checkpoint": "1", "vocabulary": None}
+    assert not is_atlas(Story(tmp_path, StoredTables({"runs": [run]}, {}), None, None, "none"))
+    assert is_atlas(Story(tmp_path, StoredTables({"runs": [run | {"vocabulary": 5}]}, {}), None, None, "none"))
+
+
+def test_a_mix_of_corpora_is_refused_unless_it_is_asked_for(place: Path, tmp_path: Path) -> None:
+    again = build_corpus(
+        open_source(["storyworld:stories=60,validation=20,seed=9"]), tmp_path / "same-tokenizer",
+        Recipe(tokenizer=str(place / "corpus-neo" / "tokenizer"), block=32),
+    )  # fmt: skip
+    measure(str(place / "neo" / "step*"), again, out=tmp_path / "results", layers="all", classes=True, **FEW)
+    folders = [place / "results-neo", tmp_path / "results"]
+    with pytest.raises(
+        ConfigError, match=r"results of 2 texts .*storyworld \w{8}, blocks of 32 .*step0.*--mix corpora"
+    ):
+        collect_models(folders, tmp_path / "atlas")
+    assert not (tmp_path / "atlas").exists()
+    collect_models(folders, tmp_path / "atlas", mix=["corpora"])
+    runs = {run for run, _ in rows_of(tmp_path / "atlas")}
+    assert len(runs) == 2
+    assert all(run.startswith("neo on storyworld ") for run in runs)
+    from collapselab.report.page import contents
+    from collapselab.report.story import load_story
+
+    analyze(tmp_path / "atlas", permutations=99)
+    panels = contents(load_story(tmp_path / "atlas")).figures["atlas_models"].panels
+    assert {panel.table for panel in panels} == {"atlas_models 1", "atlas_models 2"}, "each corpus has its own axes"
+    assert all(panel.note.startswith("on storyworld") for panel in panels)
+
+
+def test_a_mix_of_options_is_refused_unless_it_is_asked_for(place: Path, tmp_path: Path) -> None:
+    measure(str(place / "neo" / "step0"), place / "corpus-neo", out=tmp_path / "few", tokens=300, quiet=True)
+    with pytest.raises(ConfigError, match=r'results of 2 options.*"tokens": 300.*--mix options'):
+        collect_models([place / "results-neo", tmp_path / "few"], tmp_path / "atlas")
+    with pytest.raises(ConfigError, match="neo step0 is there twice"):
+        collect_models([place / "results-neo", tmp_path / "few"], tmp_path / "atlas", mix=["options"])
+    with pytest.raises(ConfigError, match="'corpus' is not something that may differ. Did you mean corpora"):
+        collect_models([place / "results-neo"], tmp_path / "atlas", mix=["corpus"])
+
+
+def test_results_of_another_definition_are_left_out_or_their_metric_is(place: Path, tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    for path in sorted((place / "results-neo").glob("*.json")):
+        result = next(iter(load_results(path)))
+        rows = [replace(row, version=99) if row.metric == "cdnv" else row for row in result.rows]
+        changed = rows if "step0" in path.name else result.rows
+        type(result)(changed, result.facts, result.further).save(old / path.name)
+    collected = collect_models([old], tmp_path / "atlas")
+    assert collected.models == 2
+    assert "its cdnv follows version 99 of the definition" in collected.notes[0]
+    collected = collect_models([old], tmp_path / "mixed", mix=["versions"])
+    assert collected.models == 3
+    assert any("cdnv: versions" in note for note in collected.notes)
+    assert "cdnv" not in {row.metric for row in read_tables(tmp_path / "mixed").rows}
+
+
+@pytest.mark.parametrize(
+    ("model", "checkpoint", "expected"),
+    [
+        ("EleutherAI/pythia-70m@step1000", "step1000", Place("EleutherAI/pythia-70m", "step1000", 1000)),
+        (
+            "allenai/OLMo@stage1-step10-tokens5B",
+            "stage1-step10-tokens5B",
+            Place("allenai/OLMo", "stage1-step10-tokens5B", 10),
+        ),
+        ("gpt2", "-", Place("gpt2", "-", None)),
+        ("out/small/checkpoint-500", "-", Place("out/small", "checkpoint-500", 500)),
+        ("out/global_step7", "-", Place("out", "global_step7", 7)),
+        ("models/llama-7b", "-", Place("models/llama-7b", "-", None)),
+    ],
+)
+def test_run_and_step_follow_from_the_name(model: str, checkpoint: str, expected: Place) -> None:
+    facts: Any = {"model": model, "checkpoint": checkpoint, "in_a_run": False, "run": model}
+    assert place_of(facts) == expected
+
+
+def test_training_tokens_follow_from_the_revision_where_they_are_published_or_said() -> None:
+    assert training_tokens(Place("EleutherAI/pythia-70m", "step1000", 1000)) == 2_097_152_000
+    assert training_tokens(Place("allenai/OLMo-2", "stage1-step600-tokens2.5B", 600)) == 2_500_000_000
+    assert training_tokens(Place("mine", "step600", 600)) is None
+    assert training_tokens(Place("mine", "step600", 600), 10) == 6000
+    assert training_tokens(Place("mine", "step0", 0)) == 0
+    assert seed_of(Place("EleutherAI/pythia-14m-seed3", "step1", 1)) == 3
+    assert seed_of(Place("seedling/model", "-", None)) is None
+
+
+def test_a_table_of_facts_says_what_names_do_not(place: Path, tmp_path: Path) -> None:
+    facts = tmp_path / "models.csv"
+    facts.write_text("model,tokens_per_step,seed,data\nneo,1e3,7,mine\n*llama*,2000,,theirs\nnobody,1,,\n")
+    collected = collect_models([place / "results-neo", place / "results-llama"], tmp_path / "atlas", facts=facts)
+    assert collected.notes == [f"{facts}: no model is called nobody."]
+    rows = rows_of(tmp_path / "atlas")
+    assert rows["neo", "step100"]["tokens"] == 100_000
+    assert rows["llama", "step2000"]["tokens"] == 4_000_000
+    assert (rows["neo", "step0"]["seed"], rows["neo", "step0"]["data"]) == (7, "mine")
+    from collapselab.report.page import contents
+    from collapselab.report.story import load_story
+
+    analyze(tmp_path / "atlas", permutations=99)
+    training = contents(load_story(tmp_path / "atlas")).tables["atlas_training"]
+    assert set(training["along"]) == {"training tokens"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name,tokens\na,1\n", "no column model"),
+        ("model,paramters\na,1\n", "paramters is not a column that is known. Did you mean parameters"),
+        ("model,val_loss\na,1\n", "val_loss comes from measuring and cannot be given"),
+        ("model,tokens\na,many\n", "line 2: tokens is 'many', not an integer"),
+        ("model,tokens\na,-5\n", "line 2: tokens is -5, below 0"),
+    ],
+)
+def test_a_table_of_facts_that_is_wrong_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "models.csv").write_text(text)
+    with pytest.raises((ConfigError, RunError), match=message):
+        GivenFacts.read(tmp_path / "models.csv")
+
+
+def test_nothing_to_collect_is_an_error(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RunError, match="nothing that was measured"):
+        collect_models([tmp_path / "empty"], tmp_path / "atlas")
+    with pytest.raises(ConfigError, match="the folder of a model"):
+        collect_models([place / "results-neo"], place / "neo" / "step0")
+
+
+def test_runs_of_ours_join_models_of_others(place: Path, tmp_path: Path) -> None:
+    from collapselab.training.settings import Settings
+    from collapselab.training.train import train
+
+    corpus = Corpus(place / "corpus-neo")
+    settings = Settings(width=16, depth=1, lr=3e-3, batch=8, steps=6, seed=3, checkpoints="0")
+    train(settings, corpus.path, tmp_path / "runs" / "own")
+    measure(tmp_path / "runs" / "own", corpus, layers="all", classes=True, **FEW)
+    collect_models([place / "results-neo", tmp_path / "runs" / "own"], tmp_path / "atlas")
+    rows = rows_of(tmp_path / "atlas")
+    own = [row for (run, _), row in rows.items() if run == "own"]
+    assert len(own) == 2
+    assert {row["lr"] for row in own} == {0.003}
+    assert {row["epoch"] for row in own} >= {0.0}
+    assert all(row["tokenizer"] == rows["neo", "step0"]["tokenizer"] for row in own)
+    assert json.loads((tmp_path / "atlas" / "tables.json").read_text())["made_from"]
+    assert analyze(tmp_path / "atlas", permutations=99).outcome == "val_loss"
