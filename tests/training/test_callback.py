@@ -147,6 +147,7 @@ def test_weights_that_are_spread_over_processes_are_refused_by_name(kind: str, c
         watched.train()
 
 
+@pytest.mark.filterwarnings("ignore")  # of another library, about this machine
 def test_a_trainer_of_lightning_logs_the_same(corpus: Corpus, tmp_path: Path) -> None:
     lightning = pytest.importorskip("pytorch_lightning", reason="returns where lightning is installed")
     from collapselab.training.lightning import CollapseMonitor

@@ -14,6 +14,9 @@ torchmetrics: Any = pytest.importorskip("torchmetrics", reason="returns where to
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 
 
+STATES = ("counts", "sums", "scatter", "directions")
+
+
 def stream(batches: int = 4) -> list[tuple[Tensor, Tensor]]:
     generator = torch.Generator().manual_seed(0)
     centres = 5 * torch.randn(7, 6, generator=generator)
@@ -63,20 +66,22 @@ def test_instances_that_are_merged_have_seen_what_both_have() -> None:
     first.merge_state(second)
     same(first.compute(), expected(stream()))
     third = metric()
-    third.merge_state({name: getattr(first, name) for name in ("counts", "sums", "scatter")})
+    third.merge_state({name: getattr(first, name) for name in STATES})
     same(third.compute(), expected(stream()))
 
 
 def test_processes_are_joined_when_they_synchronise() -> None:
     """With the gathering of torchmetrics replaced by one that hands over the states of two instances."""
-    first, second = metric(), metric()
+    others: dict[Any, Tensor] = {}
+    gathered = {"dist_sync_fn": lambda tensor, group=None: [tensor, others[tuple(tensor.shape), tensor.dtype]]}
+    first, second = metric(**gathered, distributed_available_fn=lambda: True), metric()
     for number, (features, labels) in enumerate(stream()):
         (first, second)[number % 2].update(features, labels)
-    others = {id(getattr(first, name)): getattr(second, name) for name in ("counts", "sums", "scatter")}
-    first.sync(dist_sync_fn=lambda tensor, group=None: [tensor, others[id(tensor)]], distributed_available=lambda: True)
+    for name in STATES:
+        others[tuple(getattr(second, name).shape), getattr(second, name).dtype] = getattr(second, name)
+    assert len(others) == len(STATES)
     same(first.compute(), expected(stream()))
-    first.unsync()
-    assert int(first.counts.sum()) == 100
+    assert int(first.counts.sum()) == 100, "afterwards it is what this process has seen"
 
 
 def test_forward_reset_and_collections_work() -> None:

@@ -23,7 +23,7 @@ try:
 except ImportError as error:
     raise ConfigError("CollapseMetric needs the package torchmetrics. Install collapselab[torchmetrics].") from error
 
-STATES = ("counts", "sums", "scatter")
+STATES = ("counts", "sums", "scatter", "directions")
 
 
 class CollapseMetric(Metric):
@@ -39,6 +39,7 @@ class CollapseMetric(Metric):
     counts: Tensor
     sums: Tensor
     scatter: Tensor
+    directions: Tensor
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class CollapseMetric(Metric):
         self.add_state("counts", torch.zeros(classes, dtype=torch.int64), dist_reduce_fx=None)
         self.add_state("sums", torch.zeros(classes, dim, dtype=torch.float64), dist_reduce_fx=None)
         self.add_state("scatter", torch.zeros(classes, dtype=torch.float64), dist_reduce_fx=None)
+        self.add_state("directions", torch.zeros(dim, dtype=torch.float64), dist_reduce_fx=None)
 
     def update(self, features: Tensor, labels: Tensor) -> None:
         """Add features (…, dim) and the class of each (…); -100 is skipped."""
@@ -77,12 +79,10 @@ class CollapseMetric(Metric):
 
     def moments(self) -> ClassMoments:
         """The moments of all samples so far; after a synchronisation those of all processes."""
+        states = [getattr(self, name) for name in STATES]
         if self.counts.ndim == 1:
-            return ClassMoments(self.counts.clone(), self.sums.clone(), self.scatter.clone())
-        first, *others = (
-            ClassMoments(counts.clone(), sums.clone(), scatter.clone())
-            for counts, sums, scatter in zip(self.counts, self.sums, self.scatter, strict=True)
-        )
+            return _moments(*states)
+        first, *others = (_moments(*parts) for parts in zip(*states, strict=True))
         for other in others:
             first.merge(other)
         return first
@@ -92,7 +92,7 @@ class CollapseMetric(Metric):
         if isinstance(incoming_state, CollapseMetric):
             theirs = incoming_state.moments()
         elif isinstance(incoming_state, dict):
-            theirs = ClassMoments(*(incoming_state[name].clone() for name in STATES))
+            theirs = _moments(*(incoming_state[name] for name in STATES))
         else:
             raise ValueError(
                 f"merge_state: {type(incoming_state).__name__}; a CollapseMetric or its states are needed."
@@ -101,8 +101,15 @@ class CollapseMetric(Metric):
 
     def _keep(self, moments: ClassMoments) -> Self:
         self.counts, self.sums, self.scatter = moments.counts, moments.sums, moments.scatter
+        if moments.directions is not None:
+            self.directions = moments.directions
         return self
 
     def set_dtype(self, dst_type: Any) -> "CollapseMetric":
         """States stay in float64, whatever the model's precision is."""
         return self
+
+
+def _moments(counts: Tensor, sums: Tensor, scatter: Tensor, directions: Tensor) -> ClassMoments:
+    """Moments of their own: what is merged into them leaves the states alone."""
+    return ClassMoments(counts.clone(), sums.clone(), scatter.clone(), directions=directions.clone())
