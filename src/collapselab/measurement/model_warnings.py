@@ -60,14 +60,14 @@ def _sizes(model: nn.Module) -> ModelFacts:
     config: Any = getattr(bare, "config", None)
     text_config = config.get_text_config() if hasattr(config, "get_text_config") else config
     family, depth = (getattr(text_config, name, None) for name in ("model_type", "num_hidden_layers"))
-    sizes: ModelFacts = {
-        "family": family if isinstance(family, str) and family else None,
-        "depth": depth if isinstance(depth, int) else None,
-    }
+    width = getattr(text_config, "hidden_size", None)
+    sizes: ModelFacts = {"family": family if isinstance(family, str) and family else None}
+    if isinstance(width, int):
+        sizes["width"] = width
+    sizes["depth"] = depth if isinstance(depth, int) else None
     if not isinstance(bare, FunctionModel):
         sizes["parameters"] = _parameters(bare)
-    width = getattr(text_config, "hidden_size", None)
-    return {**sizes, "width": width} if isinstance(width, int) else sizes
+    return sizes
 
 
 def _parameters(model: Any) -> int:
