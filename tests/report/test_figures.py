@@ -36,7 +36,7 @@ def test_every_kind_of_panel_is_valid_vega_lite(shown: Contents) -> None:
     of_a_kind = {
         (figure.key, panel.metric == ""): panel for figure in shown.figures.values() for panel in figure.panels
     }
-    assert len(of_a_kind) == 13
+    assert len(of_a_kind) == 15
     for panel in of_a_kind.values():
         with alt.data_transformers.enable("default", consolidate_datasets=False):
             panel.chart.to_dict(validate=True)

@@ -13,6 +13,7 @@ from collapselab.report.charts.panels import Figure
 from collapselab.report.data import View
 from collapselab.report.figures.atlas import atlas_layers, atlas_models, atlas_training
 from collapselab.report.figures.atlas_tokens import atlas_tokens
+from collapselab.report.figures.by_regime import by_regime
 from collapselab.report.figures.classes import classes
 from collapselab.report.figures.development import training
 from collapselab.report.figures.dose_response import dose_response
@@ -77,7 +78,8 @@ FIGURES = {
     "collapse": FigureEntry("generalisation", 1, collapse, topics=("across models", "prediction")),
     "further": FigureEntry("generalisation", 2, further, folded="further metrics"),
     "centring": FigureEntry("generalisation", 3, centring, folded="views of uniformity: uncentred, and centred"),
-    "metric_map": FigureEntry("generalisation", 4, metric_map),
+    "by_regime": FigureEntry("generalisation", 4, by_regime, folded="metrics, each by training regime"),
+    "metric_map": FigureEntry("generalisation", 5, metric_map),
     "training": FigureEntry("development", 1, training),
     "scale": FigureEntry("development", 2, scale),
     "width_lines": FigureEntry("development", 3, width_lines),

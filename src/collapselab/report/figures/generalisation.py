@@ -25,6 +25,8 @@ PAPER = "In the paper (Wu & Papyan 2024, arXiv:2405.17767) these are the panels 
 WITH_A_MOUSE = "[pointerdown[event.pointerType != 'touch'], window:pointerup] > window:pointermove!"
 """A finger scrolls; there the form above the panels marks models."""
 LEGEND = ("width", "depth", "training")
+MOST_SHAPES = 3
+"""More regimes than that cannot be distinguished by shape in one panel: `by_regime` has a strip for each."""
 UNIFORMITY = ("logdist_uncentred_cv", "logdist_cv")
 NOT_MEASURED = "No metric was measured here."
 
@@ -38,7 +40,7 @@ def collapse(view: View) -> Figure:
         f"Each metric against {outcome_name(story.outcome)}",
         _reading(story, story.main),
         panels,
-        LEGEND,
+        legend(view.keys),
         "" if panels else NOT_MEASURED,
         PAPER if story.outcome == "val_loss" else "",
         filters=True,
@@ -49,7 +51,9 @@ def further(view: View) -> Figure:
     """The same for all other metrics."""
     panels = [_against_outcome(view, metric, key="further") for metric in view.story.further]
     title = f"Further metrics against {outcome_name(view.story.outcome)}"
-    return Figure("further", title, "Drawn as the panels above.", panels, LEGEND, "" if panels else NOT_MEASURED)
+    return Figure(
+        "further", title, "Drawn as the panels above.", panels, legend(view.keys), "" if panels else NOT_MEASURED
+    )
 
 
 def centring(view: View) -> Figure:
@@ -62,7 +66,9 @@ def centring(view: View) -> Figure:
         "The paper’s log distances are those of the class means as they are, which a common offset rules; centred, the "
         "offset is gone. Drawn as the panels above."
     )
-    return Figure("centring", title, caption, [_against_outcome(view, m, key="centring") for m in measured], LEGEND)
+    return Figure(
+        "centring", title, caption, [_against_outcome(view, m, key="centring") for m in measured], legend(view.keys)
+    )
 
 
 def _reading(story: Story, metrics: list[str]) -> str:
@@ -92,12 +98,12 @@ def _against_outcome(view: View, metric: str, *, key: str) -> Panel:
     hover = tooltip(outcome, [metric])
     layers = [*null_level_below(story, metric, drawn_values(story, metric), log=log)]
     if view.beside is not None:
-        others = _known(metric, outcome).transform_filter("datum.trained && datum.source !== 0")
+        others = known_models(metric, outcome).transform_filter("datum.trained && datum.source !== 0")
         ghosts = others.mark_point(filled=False, color="var(--other)", opacity=0.55, size=22, strokeWidth=1)
         layers.append(ghosts.encode(x=x, y=y, tooltip=hover))
     if not _both_ways(story, metric):
-        mine = _known(metric, outcome).transform_filter("datum.trained && datum.source === 0")
-        layers.append(_fit(mine, metric, outcome, log=log))
+        mine = known_models(metric, outcome).transform_filter("datum.trained && datum.source === 0")
+        layers.append(least_squares_line(mine, metric, outcome, log=log))
     points = _points(story, view.keys, metric).encode(x=x, y=y, tooltip=hover)
     layers.append(points.add_params(alt.selection_interval(name=BRUSH, on=WITH_A_MOUSE, zoom=False)))
     chart = with_links(alt.layer(*layers)).add_params(alt.param(name="initial", value=False))
@@ -110,18 +116,29 @@ def _against_outcome(view: View, metric: str, *, key: str) -> Panel:
 def _points(story: Story, keys: Keys, metric: str) -> alt.Chart:
     """The models; those before training, where they are asked for and can be drawn, are rings."""
     drawable = f"datum['{metric}'] > 0" if metric in story.logarithmic else "true"
-    mine = _known(metric, story.outcome).transform_filter(
+    mine = known_models(metric, story.outcome).transform_filter(
         f"datum.source === 0 && (datum.trained || (initial && {drawable}))"
     )
     points: alt.Chart = mine.mark_point(filled=True).encode(
         color=width_colour(keys), size=depth_size(keys),
         stroke=alt.Stroke("wide:N", title="width", scale=width_scale(keys)),
-        shape=alt.condition("datum.trained", training_shape(keys), alt.value("circle")),
+        shape=alt.condition("datum.trained", training_shape(keys), alt.value("circle"))
+        if _has_shapes(keys)
+        else alt.value("circle"),
         fillOpacity=alt.condition("datum.trained", alt.value(1), alt.value(0)),
         strokeWidth=alt.condition("datum.trained", alt.value(0), alt.value(1.6)),
         opacity=alt.condition(WHERE_CHOSEN, alt.value(0.85), alt.value(0.07)),
     )  # fmt: skip
     return points
+
+
+def _has_shapes(keys: Keys) -> bool:
+    return len(keys.trainings) <= MOST_SHAPES
+
+
+def legend(keys: Keys) -> tuple[str, ...]:
+    """What the points mean."""
+    return LEGEND if _has_shapes(keys) else LEGEND[:2]
 
 
 def has_initial(story: Story) -> bool:
@@ -132,12 +149,13 @@ def has_initial(story: Story) -> bool:
     return bool(((frame["epoch"] == 0) & frame[story.outcome].notna()).any())
 
 
-def _known(metric: str, outcome: str) -> alt.Chart:
+def known_models(metric: str, outcome: str) -> alt.Chart:
+    """The models that have both numbers, as far as the page shows them."""
     chart = alt.Chart(alt.NamedData("models")).transform_filter(f"isValid(datum['{metric}'])")
     return chart.transform_filter(f"isValid(datum['{outcome}'])").transform_filter(WHERE_SHOWN)
 
 
-def _fit(models: alt.Chart, metric: str, outcome: str, *, log: bool) -> alt.Chart:
+def least_squares_line(models: alt.Chart, metric: str, outcome: str, *, log: bool) -> alt.Chart:
     """The line of least squares, of the logarithm where that is what is drawn."""
     models = models.transform_calculate(drawn=f"log(datum['{metric}'])" if log else f"datum['{metric}']")
     line = models.transform_filter("isFinite(datum.drawn)").transform_regression("drawn", outcome)
