@@ -32,7 +32,7 @@ def test_a_further_source_is_a_function_and_an_entry(tmp_path: Path, monkeypatch
     assert corpus.tokenizer().decode(corpus.train[0]).startswith("The number 0 comes before 1.")
     with pytest.raises(CorpusError, match="counting:40: cannot be joined with other.txt"):
         open_source(["counting:40", "other.txt"])
-    with pytest.raises(CorpusError, match="or one of storyworld, hf, counting"):
+    with pytest.raises(CorpusError, match="or one of storyworld, markov, hf, counting"):
         open_source(["nowhere.txt"])
 
 

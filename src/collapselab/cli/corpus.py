@@ -15,7 +15,7 @@ from collapselab.cli.options import JsonOption, panel
 from collapselab.errors import CorpusError, DiskError
 
 if TYPE_CHECKING:
-    from collapselab.corpus.describe import Description
+    from collapselab.corpus.describe import ChainNumbers, Description
 
 split_option, reading_option = panel("Splits"), panel("Reading")
 
@@ -28,14 +28,16 @@ def build(
         list[str],
         typer.Argument(
             metavar="SOURCE",
-            help="`storyworld[:stories=N,seed=S]`, `tinystories`, `hf:NAME[:CONFIG]`, or files and folders.",
+            help="`storyworld[:stories=N,seed=S]`, `markov[:order=2,types=200,support=5,…]`, `tinystories`, "
+            "`hf:NAME[:CONFIG]`, or files and folders.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="The folder to make.")],
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            help="A name on the hub, a folder, a .gguf file, or `bpe:SIZE`. [default: bpe:4096; tinystories: gpt2]"
+            help="A name on the hub, a folder, a .gguf file, or `bpe:SIZE`. [default: bpe:4096; tinystories: gpt2; "
+            "markov: words]"
         ),
     ] = None,
     trust_code: Annotated[
@@ -85,19 +87,21 @@ def build(
 
     Offline, in seconds: `collapselab corpus build storyworld --out corpora/storyworld`
 
+    With known answers: `collapselab corpus build markov:order=2,types=50,tokens=1000000 --out corpora/markov`
+
     The paper's: `collapselab corpus build tinystories --packing paper --out corpora/tinystories`
 
     Your own: `collapselab corpus build data/*.jsonl.gz --text-column story --tokenizer bpe:8192 --out corpora/mine`
 
     For a model that you have: `collapselab corpus build my.txt --tokenizer MODEL --out corpora/for-it`
     """
-    from collapselab.corpus.build import Recipe, build_corpus
+    from collapselab.corpus.build import Recipe, build_corpus, default_tokenizer
     from collapselab.corpus.readers import MEGABYTE, Reading
     from collapselab.corpus.sources import open_source
     from collapselab.records.corpus import SPLITS
 
     recipe = Recipe(
-        tokenizer=tokenizer or ("gpt2" if source == ["tinystories"] else "bpe:4096"),
+        tokenizer=tokenizer or default_tokenizer(source),
         block=block or (2048 if packing == "paper" else 512),
         packing=packing,
         boundary=boundary,
@@ -179,5 +183,22 @@ def _print_corpus(facts: "Description", picture: str) -> None:
         kinds.add_row(kind, f"{share['types']:,}", f"{share['tokens']:,}")
     for table in (numbers, classes, kinds):
         console.print(table)
+    if chain := facts.get("chain"):
+        console.print(_chain_table(chain))
     if picture:
         console.print(f"frequencies: {escape(picture)}", soft_wrap=True)
+
+
+def _chain_table(chain: "ChainNumbers") -> Table:
+    table = Table("markov source", "", box=None, header_style="bold")
+    rows = {
+        "entropy rate, nats": f"{chain['entropy_rate']:.6f}",
+        "least loss on these blocks": f"{chain['least_loss']:.6f}",
+        "entropy after 0, 1, … tokens": ", ".join(f"{value:.4f}" for value in chain["entropies"]),
+        "contexts, of them visited": f"{chain['contexts']:,}, {chain['visited']:,}",
+        "distributions, supports": f"{chain['distributions']:,}, {chain['supports']:,}",
+    }
+    for name, text in rows.items():
+        table.add_row(name, text)
+    table.columns[1].justify = "right"
+    return table

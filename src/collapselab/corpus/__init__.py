@@ -2,7 +2,8 @@
 
     sources.py      SOURCES: where documents come from, by name; `open_source`: a name → streams of documents
     readers.py      files of text, JSON lines and Parquet → documents; file_kinds.py refuses what is not text
-    storyworld/     the embedded source: small English stories, generated from a seed
+    storyworld/     an embedded source: small English stories, generated from a seed
+    markov.py       another: a chain whose next-token distributions are known;  hashing.py: its draws, and all orders
     tokenizer.py    a tokenizer trained on the documents, or loaded from a folder, a GGUF file or the hub
     packing.py      token ids of documents → blocks of one length, counted on the way
     build.py        `build_corpus`: source × Recipe → the folder of a corpus, whole or not at all

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from collapselab.core.batch import IGNORED
+from collapselab.corpus.hashing import mixed
 from collapselab.disk import disk_errors, sha256
 from collapselab.errors import CorpusError
 from collapselab.records.corpus import LENGTHS, SPLITS, CorpusRecord, SplitName, check_counts, read_corpus_record
@@ -201,11 +202,3 @@ class Corpus:
                     )
                 if (ids_too or not name.endswith(".bin")) and sha256(file) != expected.sha256:
                     raise CorpusError(f"{file}: damaged; its contents do not match their checksum. Build it again.")
-
-
-def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of splitmix64: every bit of the input moves every bit of the output."""
-    values = values + np.uint64(0x9E3779B97F4A7C15)
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))

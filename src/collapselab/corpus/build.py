@@ -2,7 +2,8 @@
 
 `stream` packing marks every document and cuts the stream of all documents into blocks; only the last remainder of a
 split is dropped. The mark is the end-of-text token after a document, or the begin token before it where the tokenizer
-itself puts one there and nothing at the end, as Llama's: a model sees what it was trained on. Where the tokenizer
+itself puts one there and nothing at the end, as Llama's: a model sees what it was trained on. A source that is one
+endless text has no marks. Where the tokenizer
 writes a begin token, every block begins with one too. `paper` packing joins groups of 1,000 documents without a
 separator and drops each group's remainder, as Linguistic Collapse did. `document` packing gives each document a block
 of its own, with the marks that the tokenizer writes.
@@ -10,7 +11,7 @@ of its own, with the marks that the tokenizer writes.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -24,7 +25,7 @@ from tokenizers import Tokenizer
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.packing import DocumentPacker, IdType, Marks, Packer, StreamPacker
 from collapselab.corpus.sources import Documents, Source
-from collapselab.corpus.tokenizer import SENTENCE, FastTokenizer, end_of_text, tokenizer_for, tokenizer_hash
+from collapselab.corpus.tokenizer import SENTENCE, WORDS, FastTokenizer, end_of_text, tokenizer_for, tokenizer_hash
 from collapselab.disk import folder_written_whole, sha256
 from collapselab.errors import CorpusError
 from collapselab.progress import progress
@@ -70,6 +71,12 @@ class Recipe:
     """Reading stops when the training split has this number of tokens; validation has no more either."""
 
 
+def default_tokenizer(sources: Sequence[str]) -> str:
+    """The tokenizer of a source where none is named."""
+    kind = sources[0].partition(":")[0] if sources else ""
+    return {"tinystories": "gpt2", "markov": WORDS}.get(kind, Recipe.tokenizer)
+
+
 def build_corpus(source: Source, out: str | Path, recipe: Recipe | None = None, *, trust_code: bool = False) -> Corpus:
     """Build the corpus, or open it if the same corpus is there already.
 
@@ -111,9 +118,11 @@ def _completed(record: CorpusRecord) -> Request:
 
 
 def _write(source: Source, recipe: Recipe, request: Request, folder: Path, *, trust_code: bool) -> None:
-    tokenizer = tokenizer_for(recipe.tokenizer, _training_documents(source, recipe), trust_code=trust_code)
+    documents = _training_documents(source, recipe)
+    tokenizer = tokenizer_for(recipe.tokenizer, documents, words=source.words, trust_code=trust_code)
     vocabulary = len(tokenizer)
-    id_type, marks = _id_type(recipe.id_type, vocabulary), _marks(recipe, tokenizer)
+    id_type = _id_type(recipe.id_type, vocabulary)
+    marks = _no_marks(recipe) if source.joined else _marks(recipe, tokenizer)
     counts = np.zeros((2, 2, vocabulary), dtype=np.int64)
     with (folder / "train.bin").open("wb") as first, (folder / "validation.bin").open("wb") as second:
         train = _packer(first, counts[0], recipe, marks, id_type, end_of_text(tokenizer))
@@ -131,6 +140,8 @@ def _write(source: Source, recipe: Recipe, request: Request, folder: Path, *, tr
     if recipe.packing == "document":
         np.save(folder / LENGTHS, np.array(train.counted.lengths + validation.counted.lengths, dtype=np.int32))
     tokenizer.save_pretrained(folder / "tokenizer")
+    if source.write is not None:
+        source.write(folder)
     record = CorpusRecord(
         hash="",
         request=RequestRecord.model_validate(request),
@@ -162,6 +173,12 @@ def _id_type(wanted: Literal["auto", "uint16", "uint32"], vocabulary: int) -> Id
     if vocabulary - 1 > np.iinfo(wanted).max:
         raise CorpusError(f"the tokenizer has {vocabulary:,} tokens, more than {wanted} can hold. Use --id-type auto.")
     return wanted
+
+
+def _no_marks(recipe: Recipe) -> Marks:
+    if recipe.boundary != "auto" or recipe.begin != "auto":
+        raise CorpusError("the source is one text without documents; it has no marks for --boundary and --begin.")
+    return Marks([], [])
 
 
 def _marks(recipe: Recipe, tokenizer: FastTokenizer) -> Marks:

@@ -7,14 +7,15 @@ punctuation and all else (digits, pieces of words in mixed case, bytes).
 import unicodedata
 from collections import Counter
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import torch
 from pydantic import JsonValue
 
 from collapselab.corpus.blocks import Corpus, Split
+from collapselab.corpus.markov import Chain, read_chain
 from collapselab.disk import written_whole
-from collapselab.records.corpus import SPLITS, SplitRecord
+from collapselab.records.corpus import MARKOV, SPLITS, SplitRecord
 
 KINDS = ["lower-case word", "capitalised word", "punctuation", "other"]
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#999999"]  # Okabe and Ito: also colour-blind readers can distinguish them
@@ -37,6 +38,21 @@ class LargeClass(TypedDict):
     share: float
 
 
+class ChainNumbers(TypedDict):
+    """What is known of a markov source; entropies in nats."""
+
+    entropy_rate: float
+    least_loss: float
+    """Of any model, on blocks of this length."""
+    entropies: list[float]
+    """Of the next token after the last 0, 1, … tokens."""
+    contexts: int
+    visited: int
+    """Contexts that occur at all."""
+    distributions: int
+    supports: int
+
+
 class Description(TypedDict):
     """What is in a corpus, as `corpus show --json` prints it."""
 
@@ -51,6 +67,8 @@ class Description(TypedDict):
     splits: dict[str, dict[str, int]]
     largest_classes: list[LargeClass]
     kinds: dict[str, dict[str, int]]
+    chain: NotRequired[ChainNumbers]
+    """Of a markov source alone."""
 
 
 def kind_of(text: str) -> str:
@@ -73,7 +91,8 @@ def description(corpus: Corpus) -> Description:
     """Numbers of both splits, the largest classes, and the share of each kind of token."""
     texts = token_texts(corpus)
     kinds = [kind_of(text) for text in texts]
-    return {
+    chain = _chain(corpus)
+    known: Description = {
         "path": str(corpus.path),
         "hash": corpus.hash,
         "vocabulary": corpus.vocabulary,
@@ -85,6 +104,23 @@ def description(corpus: Corpus) -> Description:
         "splits": {name: _numbers(corpus.splits[name], corpus.record.numbers(name)) for name in SPLITS},
         "largest_classes": _largest(corpus.train, texts),
         "kinds": _shares(corpus.train, kinds),
+    }
+    return known if chain is None else {**known, "chain": _chain_numbers(chain, corpus.block)}
+
+
+def _chain(corpus: Corpus) -> Chain | None:
+    return read_chain(corpus.path) if MARKOV in corpus.record.files else None
+
+
+def _chain_numbers(chain: Chain, block: int) -> ChainNumbers:
+    return {
+        "entropy_rate": chain.entropy_rate,
+        "least_loss": chain.optimum(block),
+        "entropies": chain.entropies,
+        "contexts": chain.settings.contexts,
+        "visited": int((chain.stationary > 0).sum()),
+        "distributions": len(chain.successors),
+        "supports": int(chain.supports.max()) + 1,
     }
 
 
@@ -123,7 +159,10 @@ def _shares(split: Split, kinds: list[str]) -> dict[str, dict[str, int]]:
 
 
 def draw(corpus: Corpus, path: str | Path) -> None:
-    """An SVG: frequency against rank by kind of token, and how types and tokens divide among the kinds."""
+    """An SVG: frequency against rank by kind of token, and how types and tokens divide among the kinds.
+
+    Of a markov source also how often contexts occur, and how much is known after how many tokens.
+    """
     import altair as alt
 
     texts = token_texts(corpus)
@@ -151,14 +190,43 @@ def draw(corpus: Corpus, path: str | Path) -> None:
         )
         .properties(width=260, height=120, title="How types and tokens divide")
     )
+    chain = _chain(corpus)
+    rows = [alt.hconcat(ranks, shares), *([] if chain is None else [_chain_panels(chain)])]
     chart = (
-        alt.hconcat(ranks, shares)
+        alt.vconcat(*rows)
         .configure(font="sans-serif")
         .configure_axis(labelFontSize=12, titleFontSize=13, gridOpacity=0.35)
         .configure_legend(labelFontSize=12)
     )
     with written_whole(path) as temporary:
         chart.save(str(temporary), format="svg")
+
+
+def _chain_panels(chain: Chain) -> Any:
+    import altair as alt
+
+    often = sorted((float(share) for share in chain.stationary if share > 0), reverse=True)
+    places = sorted({round(len(often) ** (step / (POINTS - 1))) for step in range(POINTS)})
+    contexts = (
+        alt.Chart(alt.InlineData(values=[{"rank": place, "share": often[place - 1]} for place in places]))
+        .mark_point(filled=True, size=18, color=COLOURS[0])
+        .encode(
+            x=alt.X("rank:Q", scale=alt.Scale(type="log", nice=False), title="rank of the context"),
+            y=alt.Y("share:Q", scale=alt.Scale(type="log"), title="share of tokens"),
+        )
+        .properties(width=420, height=220, title=f"How often contexts of {chain.settings.order} tokens occur")
+    )
+    known = [{"tokens": n, "entropy": value} for n, value in enumerate(chain.entropies)]
+    entropies = (
+        alt.Chart(alt.InlineData(values=known))
+        .mark_line(point=True, color=COLOURS[1])
+        .encode(
+            x=alt.X("tokens:O", title="last tokens that are known", axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("entropy:Q", title="nats", scale=alt.Scale(zero=True)),
+        )
+        .properties(width=260, height=220, title="Entropy of the next token")
+    )
+    return alt.hconcat(contexts, entropies)
 
 
 def _ranked(split: Split, texts: list[str], kinds: list[str]) -> list[dict[str, JsonValue]]:

@@ -1,4 +1,4 @@
-"""Where documents come from: the embedded stories, files of several kinds, data sets of the Hugging Face hub.
+"""Where documents come from: embedded stories and chains, files of several kinds, data sets of the Hugging Face hub.
 
 A further source is a function of its name and an entry of `SOURCES`, under what its name begins with.
 
@@ -12,13 +12,14 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import NoReturn
 
 from pydantic import JsonValue
 
+from collapselab.corpus import markov
 from collapselab.corpus.readers import (
     END_OF_TEXT,
     Reading,
@@ -58,6 +59,12 @@ class Source:
     train: Documents
     validation: Documents | None
     provenance: dict[str, JsonValue]
+    words: tuple[str, ...] | None = None
+    """All words of a source that has tokens of its own, by their ids: it is built with the tokenizer `words` alone."""
+    joined: bool = False
+    """Whether documents are pieces of one text, with no mark between them."""
+    write: Callable[[Path], None] | None = None
+    """Puts what else is known of the source into the folder of its corpus."""
 
     @property
     def split(self) -> str | None:
@@ -73,7 +80,7 @@ def open_source(
     reading: Reading | None = None,
     validation_share: float = VALIDATION_SHARE,
 ) -> Source:
-    """The source of that name: `storyworld[:stories=N,seed=S]`, `hf:NAME[:CONFIG]`, an alias, or files and folders.
+    """The source of that name: `storyworld[:…]`, `markov[:…]`, `hf:NAME[:CONFIG]`, an alias, or files and folders.
 
     `validation_share` is the part of one text that is held out, where all the files hold is one text.
     """
@@ -87,6 +94,8 @@ def open_source(
         raise CorpusError(f"{names[0]}: has no split or revision to choose; only a data set of the hub (hf:NAME) has.")
     if validation:
         given = _files(validation, reading)
+        if source.words is not None:
+            raise CorpusError(f"{names[0]}: has tokens of its own; no other text can validate it.")
         return Source(source.train, given.train, {**source.provenance, "validation": given.provenance["files"]})
     is_splittable = source.provenance["kind"] == "files" and reading.separator is not None
     return _split_one_text(source, validation_share) if is_splittable else source
@@ -112,6 +121,23 @@ def _storyworld(name: str, reading: Reading) -> Source:
         documents("train", settings["stories"]),
         documents("validation", settings["validation"]),
         {"kind": "storyworld", **settings},
+    )
+
+
+def _markov(name: str, reading: Reading) -> Source:
+    settings = markov.Settings.parsed(name)
+    chain = markov.Chain.drawn(settings)
+
+    def documents(split: str, tokens: int) -> Documents:
+        return Documents(lambda: chain.documents(split), tokens, "tokens", lambda text: text.count(" ") + 1)
+
+    return Source(
+        documents("train", settings.tokens),
+        documents("validation", settings.validation),
+        {"kind": "markov", **asdict(settings)},
+        words=markov.words(settings),
+        joined=True,
+        write=chain.write,
     )
 
 
@@ -170,7 +196,7 @@ def source_of_texts(given: Sequence[object]) -> Source:
     return Source(Documents(lambda: cleaned(iter(texts)), len(texts), "documents"), None, provenance)
 
 
-SOURCES: dict[str, Callable[[str, Reading], Source]] = {"storyworld": _storyworld, "hf": _hub}
+SOURCES: dict[str, Callable[[str, Reading], Source]] = {"storyworld": _storyworld, "markov": _markov, "hf": _hub}
 
 
 def _files(names: list[str], reading: Reading) -> Source:

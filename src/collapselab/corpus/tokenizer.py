@@ -35,6 +35,8 @@ PROBES = (
 """Texts on which tokenizers differ: spaces, digits, case, accents, compatibility forms, scripts, unknown characters."""
 
 LARGEST_TRAINED = 1_000_000
+WORDS = "words"
+"""The tokenizer of a source that has tokens of its own."""
 TOKENIZER_FILES = ("*token*", "vocab*", "merges.txt", "*.model", "tekken.json")
 
 
@@ -53,9 +55,25 @@ class FastTokenizer(Protocol):
     def save_pretrained(self, folder: Path) -> object: ...
 
 
-def tokenizer_for(name: str, documents: Documents, *, trust_code: bool = False) -> "FastTokenizer":
-    """A fast tokenizer to build a corpus with: `bpe:SIZE` is trained on the documents, all else is loaded."""
-    if name.startswith("bpe:"):
+def tokenizer_for(
+    name: str, documents: Documents, *, words: Sequence[str] | None = None, trust_code: bool = False
+) -> "FastTokenizer":
+    """A fast tokenizer to build a corpus with: `bpe:SIZE` is trained on the documents, all else is loaded.
+
+    `words` are those of a source that has tokens of its own, for the tokenizer of that name.
+    """
+    if (name == WORDS) != (words is not None):
+        raise CorpusError(
+            f"tokenizer {name}: "
+            + (
+                f"this source has tokens of its own, which {WORDS} keeps as they are. Use --tokenizer {WORDS}."
+                if words is not None
+                else "only a source with tokens of its own (markov) has a list of words. Use bpe:4096."
+            )
+        )
+    if words is not None:
+        tokenizer = _of_words(words)
+    elif name.startswith("bpe:"):
         tokenizer = _trained(name, documents)
     else:
         tokenizer = _without_code(load_tokenizer(name, trust_code=trust_code), name)
@@ -216,6 +234,14 @@ def _trained(name: str, documents: Documents) -> "FastTokenizer":
                 training.result()
             finally:
                 stopped.set()
+    return _fast(tokenizer, eos_token=END_OF_TEXT, bos_token=END_OF_TEXT, clean_up_tokenization_spaces=False)
+
+
+def _of_words(words: Sequence[str]) -> "FastTokenizer":
+    """Word n is token n, the end of text the token after the last; any other word is the end of text too."""
+    ids = {word: number for number, word in enumerate([*words, END_OF_TEXT])}
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token=END_OF_TEXT))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return _fast(tokenizer, eos_token=END_OF_TEXT, bos_token=END_OF_TEXT, clean_up_tokenization_spaces=False)
 
 

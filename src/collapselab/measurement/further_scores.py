@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from collapselab.core.batch import IGNORED
-from collapselab.corpus.blocks import Corpus, mixed
+from collapselab.corpus.blocks import Corpus
+from collapselab.corpus.hashing import mixed
 from collapselab.errors import ConfigError
 from collapselab.measurement.plan import MeasurePlan
 from collapselab.measurement.sample import Sample

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from collapselab.core.batch import IGNORED
-from collapselab.corpus.blocks import Blocks, Split, mixed
+from collapselab.corpus.blocks import Blocks, Split
+from collapselab.corpus.hashing import mixed
 
 GROUPS = 32
 """Parts that a bootstrap resamples: enough for an interval, few enough to keep the moments of each on disk."""

@@ -18,8 +18,8 @@ from collapselab.record import Part, Record
 
 CORPUS = "corpus.json"
 HASHED = ("train.bin", "validation.bin", "counts.npy", "tokenizer/tokenizer.json")
-"""The files that decide what a corpus is; its hash is over these, and over LENGTHS where there are any."""
-LENGTHS = "lengths.npy"
+"""The files that decide what a corpus is; its hash is over these, and over LENGTHS and MARKOV where they are there."""
+LENGTHS, MARKOV = "lengths.npy", "markov.safetensors"
 SplitName = Literal["train", "validation"]
 SPLITS: tuple[SplitName, SplitName] = ("train", "validation")
 
@@ -71,7 +71,8 @@ class CorpusRecord(Record):
     """All of corpus.json."""
 
     hash: str
-    """Identity of the contents: over block length and checksums of ids, counts, lengths and `tokenizer.json`."""
+    """Identity of the contents: over block length and checksums of ids, counts, lengths, a markov source
+    and `tokenizer.json`."""
     request: RequestRecord
     """Source and every option that it was built with; the same request opens it, another is refused."""
     block: int = Field(ge=2)
@@ -126,7 +127,7 @@ class CorpusRecord(Record):
 
     def contents_hash(self) -> str:
         """The identity of the contents: over block length and checksums, and that begin tokens are in every block."""
-        names = [*HASHED, *([LENGTHS] if LENGTHS in self.files else [])]
+        names = [*HASHED, *(name for name in (LENGTHS, MARKOV) if name in self.files)]
         files = {name: {"bytes": self.files[name].bytes, "sha256": self.files[name].sha256} for name in names}
         contents: list[object] = [self.block, files]
         if self.begin == "block":

@@ -12,7 +12,7 @@ from typing import final
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import build_corpus
 from collapselab.corpus.sources import Reading, Source, open_source
-from collapselab.corpus.tokenizer import load_tokenizer
+from collapselab.corpus.tokenizer import WORDS, load_tokenizer
 from collapselab.errors import CorpusError
 from collapselab.records.corpus import read_corpus_record
 from collapselab.suite.recipe import THE_CORPUS, Suite
@@ -93,6 +93,8 @@ def _facts(name: str, spec: CorpusSpec, folder: Path) -> CorpusFacts:
 
 def _estimated_facts(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
     recipe = spec.recipe
+    if recipe.tokenizer == WORDS:
+        return _facts_of_words(name, spec, path)
     vocabulary = _vocabulary(recipe.tokenizer)
     if spec.blocks is not None:
         train, validation = spec.blocks, max(1, spec.blocks // 100)
@@ -101,6 +103,15 @@ def _estimated_facts(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
         per_block = per_document if recipe.packing == "document" else recipe.block
         train, validation = (max(1, round(count / per_block)) for count in (tokens, held_out))
     return CorpusFacts(name, path, None, recipe.block, train, validation, vocabulary)
+
+
+def _facts_of_words(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
+    """Of a source that has tokens of its own, and says how many."""
+    source, block = _source(spec), spec.recipe.block
+    if source.words is None or source.validation is None:
+        raise CorpusError(f"{', '.join(spec.sources)}: has no words of its own, which tokenizer {WORDS} needs.")
+    train, validation = ((documents.total or 0) // block for documents in (source.train, source.validation))
+    return CorpusFacts(name, path, None, block, max(1, train), max(1, validation), len(source.words) + 1)
 
 
 def _vocabulary(tokenizer: str) -> int:

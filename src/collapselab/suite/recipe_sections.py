@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
-from collapselab.corpus.build import Recipe
+from collapselab.corpus.build import Recipe, default_tokenizer
 from collapselab.records.options import Options
 from collapselab.suite.recipe_text import has_control_characters
 
@@ -56,7 +56,7 @@ class CorpusSpec(BaseModel):
     def recipe(self) -> Recipe:
         """The recipe of `corpus build`, with its defaults where nothing is given."""
         return Recipe(
-            tokenizer=self.tokenizer or ("gpt2" if self.sources == ["tinystories"] else Recipe.tokenizer),
+            tokenizer=self.tokenizer or default_tokenizer(self.sources),
             block=self.block or (2048 if self.packing == "paper" else Recipe.block),
             packing=self.packing,
             boundary=self.boundary,
