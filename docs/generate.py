@@ -10,6 +10,7 @@ from typing import Any, Literal
 from error_rates import interval_table, verdict_table
 from file_tables import FILE_TABLES
 
+from collapselab.core.context_metrics import CONTEXT_METRICS
 from collapselab.core.metrics import METRICS
 from collapselab.corpus.token_kinds import KINDS
 from collapselab.measurement.cost import Cost, Job, Machine, measuring, pair_flops
@@ -201,6 +202,22 @@ def kinds_table() -> str:
     return "\n".join(["| kind | what it is |", "|---|---|", *(f"| {name} | {text} |" for name, text in KINDS.items())])
 
 
+def contexts_table() -> str:
+    """A row a metric of contexts."""
+    rows = ["| id | definition | toward collapse | ideal | version | reference |", "|---|---|---|---|---|---|"]
+    for m in CONTEXT_METRICS.values():
+        cells = (
+            f"`{m.id}`",
+            m.formula.replace("|", "\\|"),
+            m.direction or "–",
+            m.ideal_text,
+            str(m.version),
+            m.reference,
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 def outcomes_table() -> str:
     """A row an outcome."""
     rows = (f"| `{name}` | {'low' if one.better < 0 else 'high'} | {one.meaning} |" for name, one in OUTCOMES.items())
@@ -223,6 +240,7 @@ TABLES = {
     ROOT / "docs" / "files.md": FILE_TABLES,
     ROOT / "README.md": {"catalogue": short_table},
     ROOT / "docs" / "metrics.md": {"catalogue": full_table},
+    ROOT / "docs" / "contexts.md": {"contexts": contexts_table},
     ROOT / "docs" / "tokens.md": {"kinds": kinds_table, "outcomes": outcomes_table},
     ROOT / "docs" / "interventions.md": {"interventions": interventions_table},
     ROOT / "docs" / "statistics.md": {"error rates": verdict_table, "coverage": interval_table},

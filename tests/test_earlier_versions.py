@@ -135,9 +135,9 @@ def test_the_identity_of_a_run_is_that_of_version_0_1_0(earlier: Path) -> None:
 class GrownOptions(Options):  # type: ignore[misc]
     """Options of some later version."""
 
-    contexts: int = 0
+    further: int = 0
 
 
 def test_an_option_added_with_a_default_leaves_measurements_what_they_are() -> None:
     assert GrownOptions(bins=2).facts() == Options(bins=2).facts()
-    assert GrownOptions(bins=2, contexts=3).facts() == Options(bins=2).facts() | {"contexts": 3}
+    assert GrownOptions(bins=2, further=3).facts() == Options(bins=2).facts() | {"further": 3}

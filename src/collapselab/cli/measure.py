@@ -71,6 +71,15 @@ def measure(
     classes: Annotated[
         bool, what_option("--classes", help="A row for each class (next token): see `collapselab tokens`.")
     ] = False,
+    contexts: Annotated[
+        str | None,
+        what_option(
+            metavar="N,…",
+            help="Group features by the last N tokens too, as in `1,2,3,4,8`: how far contexts have collapsed, and the "
+            "floor that they set for tokens.",
+        ),
+    ] = None,
+    min_uses: Annotated[int, what_option(help="Uses that a context needs.")] = 10,
     outcomes: Annotated[
         str | None,
         what_option(
@@ -149,6 +158,8 @@ def measure(
 
     What it would take: `collapselab measure meta-llama/Llama-3.1-8B --corpus corpora/mine --tokens 2e6 --plan`
 
+    How far back it looks: `collapselab measure MODEL --corpus DIR --contexts 1,2,3,4,8`
+
     Two processes: `torchrun --nproc-per-node 2 -m collapselab measure MODEL --corpus DIR`
 
     Stopped or killed, the same command continues and ends with the same numbers; finished, it shows the result again.
@@ -180,6 +191,8 @@ def measure(
         skip_positions=skip_positions,
         push=push,
         classes=classes,
+        contexts=contexts,
+        min_uses=min_uses,
         outcomes=outcomes,
         load_in=load_in,
     )

@@ -37,7 +37,7 @@ MOST_CONTEXTS, MOST_TOKENS = 1 << 20, 10**12
 ROWS = 1 << 22
 """Numbers of a part of a table of draws, which bounds memory."""
 STEPS, CLOSE = 20_000, 1e-15
-"""Of the iteration for the stationary distribution: at most so many, until the sum of changes is this small."""
+"""Of the iteration for the stationary distribution: steps at most, and the sum of changes at which it ends."""
 
 
 @final

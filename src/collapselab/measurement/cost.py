@@ -10,7 +10,9 @@ beside them. The constants at the top are the ones that come from a clock or a m
 from dataclasses import dataclass, field
 from typing import Literal, final
 
+from collapselab.core.contexts import MOST_KERNEL
 from collapselab.core.parts import PART_BYTES
+from collapselab.measurement.find_contexts import PART_TOKEN_BYTES, PART_TOKENS
 from collapselab.measurement.sample import GROUPS, HALVES, HELD_BYTES, RUN, curved_tokens
 from collapselab.measurement.token_scores import OF_CLASSES
 from collapselab.models.scores import rows_at_once
@@ -67,6 +69,10 @@ class Job:
     number_bytes: int = 2
     """Of a weight or a feature: 2 in half precision, 4 in float32."""
     device: Literal["cpu", "cuda"] = "cpu"
+    cells: tuple[int, ...] = ()
+    """Rows of the tables of contexts, one for each length."""
+    contexts: tuple[int, ...] = ()
+    """Contexts of each length."""
     saved: bool = True
     """Whether sums are saved during the passes, as the command line does."""
 
@@ -186,7 +192,7 @@ def measuring(architecture: Architecture, job: Job) -> Cost:
         job,
         sizes.memory(),
         sizes.operations(),
-        folded=DOUBLE * FOLDED_NUMBERS * sizes.tokens * sizes.dim * sizes.tables,
+        folded=DOUBLE * FOLDED_NUMBERS * sizes.dim * sizes.added(),
         state=sizes.state(),
         groups=sizes.groups(),
         received=sizes.received(),
@@ -237,16 +243,40 @@ class _Sizes:
             model=a.parameters * job.number_bytes,
             forward=forward,
             moments=moments,
-            training=sets * train + around + max(forward, curvature) + self.widened(),
-            catalogue=moments + self.combining() + OVERHEAD_BYTES + rows,
+            training=max(
+                self.finding(), sets * (train + self.context_set()) + around + max(forward, curvature) + self.widened()
+            ),
+            catalogue=moments + max(self.combining(), self.context_catalogue()) + OVERHEAD_BYTES + rows,
             validation=sets * validation + around + deciding + rows + running,
             resampling=self.resampling() if self.options.bootstrap else 0,
             elsewhere=job.device != "cpu" and self.options.shard_classes,
         )
 
+    def added(self) -> float:
+        """Features that are added to tables, once for each: contexts are of the training split alone."""
+        contexts = self.layers * len(self.job.cells)
+        return self.tokens * self.tables + self.job.train_tokens * contexts
+
     def table_set(self, classes: float) -> float:
         """Bytes of all tables with this many classes, those of the last layer with a covariance."""
         return self.tables * table_bytes(classes, self.dim) + DOUBLE * self.labellings * self.dim**2
+
+    def context_set(self) -> float:
+        """Bytes of the tables of contexts; they have no null of their own."""
+        return self.layers * sum(table_bytes(rows, self.dim) for rows in self.job.cells)
+
+    def finding(self) -> float:
+        """Contexts as they are counted, before the model runs."""
+        return min(PART_TOKENS, self.job.train_tokens) * PART_TOKEN_BYTES + OVERHEAD_BYTES if self.job.cells else 0
+
+    def context_catalogue(self) -> float:
+        """All tables of contexts, with means of contexts and of next tokens; with several processes one more."""
+        if not self.job.cells:
+            return 0
+        largest, contexts = max(self.job.cells), max(self.job.contexts)
+        means = DOUBLE * self.dim * (2 * contexts + min(self.kept, largest))
+        merged = table_bytes(largest, self.dim) if self.several else 0
+        return self.context_set() + means + merged + 4 * DOUBLE * min(contexts, MOST_KERNEL) ** 2
 
     def work(self) -> float:
         """Buffers for adding a part of a batch."""
@@ -357,14 +387,20 @@ class _Sizes:
         if not self.job.saved or self.options.bootstrap:
             return 0
         tallies = 4 * DOUBLE * self.kept * self.tables * self.job.processes
-        return self.stored(self.kept, 1) + 3 * (self.stored(self.kept_validation, 1) + tallies)
+        after = self.stored(self.kept, 1) + 3 * (self.stored(self.kept_validation, 1) + tallies)
+        contexts = self.stored_contexts(self.job.processes)
+        return max(after + contexts, 3 * (self.stored(self.kept, 1) + contexts)) if contexts else after
 
     def groups(self) -> float:
         """Of both splits; a class is seen in every group at most."""
         if not self.options.bootstrap:
             return 0
         tallies = 4 * DOUBLE * self.kept * self.tables * GROUPS
-        return self.stored(self.kept, GROUPS) + self.stored(self.kept_validation, GROUPS) + tallies
+        both = self.stored(self.kept, GROUPS) + self.stored(self.kept_validation, GROUPS)
+        return both + tallies + self.stored_contexts(max(GROUPS, self.job.processes))
+
+    def stored_contexts(self, copies: int) -> float:
+        return copies * self.layers * sum(stored_bytes(rows, self.dim) for rows in self.job.cells)
 
     def stored(self, seen: int, groups: int) -> float:
         """What all processes keep of a split: each its own groups of all classes, or a shard of them."""
@@ -381,7 +417,8 @@ class _Sizes:
         row = self.tables * DOUBLE * (self.dim + 2)  # counts, sums and scatter
         rows = sum(-(-kept // job.shards) for kept in (self.kept, self.kept_validation))
         if not self.options.shard_classes:
-            return others * (rows * row + 2 * squares) + tallies
+            contexts = self.layers * sum(DOUBLE * (self.dim + 2) * rows for rows in job.cells)
+            return others * (rows * row + contexts + 2 * squares) + tallies
         skips = self.options.layers == "all" and self.options.skip_positions > 0
         below = 1 - self.options.skip_positions / (job.block - 1) if skips else 1.0  # share of tokens, below the last
         layers = 1 + (self.layers - 1) * below

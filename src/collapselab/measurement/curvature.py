@@ -7,6 +7,7 @@ n has no factor in common with the number of runs of a block, so that all positi
 """
 
 import math
+from collections.abc import Iterator
 from typing import final
 
 from torch import Tensor
@@ -31,12 +32,17 @@ class Curvature:
     def add(self, sums: Sums, features: Tensor, labels: Tensor, blocks: range) -> None:
         """Add the chosen runs of these blocks: labels (blocks, positions), features (at least as many tokens, dim)."""
         width = labels.shape[1]
-        for row, block in enumerate(blocks):
-            for run in range(-block * self.runs % self.step, self.runs, self.step):
-                now = slice(run * RUN, min((run + 1) * RUN, width))
-                used = (labels[row, now] != IGNORED).nonzero().squeeze(1).to(features.device)
-                own = features[row * width + now.start : row * width + now.stop].index_select(0, used)
-                sums.flatness = sums.flatness.merge(self.layer.flatness(own))
+        for row, _, now in chosen_runs(blocks, width, runs=self.runs, step=self.step):
+            used = (labels[row, now] != IGNORED).nonzero().squeeze(1).to(features.device)
+            own = features[row * width + now.start : row * width + now.stop].index_select(0, used)
+            sums.flatness = sums.flatness.merge(self.layer.flatness(own))
+
+
+def chosen_runs(blocks: range, width: int, *, runs: int, step: int) -> Iterator[tuple[int, int, slice]]:
+    """Every n-th run of some blocks: the block's place among them, its number, and the positions of the run."""
+    for row, block in enumerate(blocks):
+        for run in range(-block * runs % step, runs, step):
+            yield row, block, slice(run * RUN, min((run + 1) * RUN, width))
 
 
 def step_for(tokens: int, runs: int, most: int) -> int:

@@ -10,6 +10,7 @@ from torch import Tensor
 from collapselab.core.batch import IGNORED
 from collapselab.core.moments import ClassMoments, update_all
 from collapselab.errors import ModelError
+from collapselab.measurement.context_gap import ContextGaps
 from collapselab.measurement.curvature import Curvature
 from collapselab.measurement.half_sample import Halfway
 from collapselab.measurement.nearest_centre import NearestCentres
@@ -17,7 +18,7 @@ from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.push import Push
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sample import ByLayer, Sample
-from collapselab.measurement.sums import LAST, LayerKey, Sums
+from collapselab.measurement.sums import LAST, ContextKey, LayerKey, Sums
 from collapselab.measurement.token_scores import Observe
 from collapselab.models.scores import Observer, ScoredChunk, Scorer, mask_inputs
 from collapselab.models.taps import features, layer_features
@@ -50,6 +51,8 @@ class ForwardPass:
         scored = centres is not None or plan.options.train_loss or plan.options.asks("gap")
         self.scorer = Scorer(plan.model.head) if scored else None
         self.curvature = Curvature(plan, split)
+        self.contexts = plan.contexts if split == "train" else {}
+        self.gaps = ContextGaps(plan) if self.contexts else None
 
     def run(self) -> Sums:
         """Sums over the groups of this process; groups that were finished before are read from disk."""
@@ -106,6 +109,7 @@ class Batch:
         of_last = _Labels(forward, last, blocks, own.labels, layer="last")
         of_below = of_last if below is last else _Labels(forward, below, blocks, own.labels, layer="below")
         self.labels = ByLayer(of_last, of_below)
+        self.cells = {n: some.cells(own.ids, own.labels) for n, some in forward.contexts.items()}
 
     def run(self) -> None:
         """Run the model and add the features of each layer."""
@@ -131,6 +135,9 @@ class Batch:
         if layer == "last":
             self._add_half(labels, own)
             self.forward.curvature.add(self.sums, own, labels.own, self.blocks)
+            if self.forward.gaps is not None:
+                cells = {n: some[:, labels.first :] for n, some in self.cells.items()}
+                self.forward.gaps.add(self.sums, own, cells, self.blocks)
             if self.forward.scorer is not None:
                 scored = labels.own[labels.own != IGNORED]
                 self.sums.scores += self.forward.scorer.scores(labels.sampled(own), scored, observe=self._observer())
@@ -157,6 +164,8 @@ class Batch:
         labellings = [(LayerKey(layer), labels.counted)]
         labellings += [] if labels.null is None else [(LayerKey(layer, null=True), labels.null)]
         tables = [(self._moments(key, own.shape[1]), counted) for key, counted in labellings]
+        for n, cells in self.cells.items():
+            tables.append((self._context_moments(ContextKey(layer, n), own.shape[1]), labels.placed(cells)))
         try:
             update_all(labels.added(everyones), tables)
         except ValueError as error:
@@ -168,6 +177,12 @@ class Batch:
             classes = forward.split.numbers.classes if forward.shards is None else forward.shards.classes
             covariance, device = key.layer == LAST.layer, forward.plan.model.moments_device
             tables[key] = ClassMoments.empty(classes, dim, device, covariance=covariance)
+        return tables[key]
+
+    def _context_moments(self, key: ContextKey, dim: int) -> ClassMoments:
+        tables, device = self.sums.contexts, self.forward.plan.model.moments_device
+        if key not in tables:
+            tables[key] = ClassMoments.empty(self.forward.contexts[key.n].rows, dim, device)
         return tables[key]
 
     def _add_half(self, labels: "_Labels", own: Tensor) -> None:
@@ -227,6 +242,11 @@ class _Labels:
     def added(self, features: Tensor) -> Tensor:
         """The features that `counted` and `null` label."""
         return features if self.forward.shards is not None else self.sampled(features)
+
+    def placed(self, cells: Tensor) -> Tensor:
+        """Numbers of whole blocks (blocks, length - 1) at the places of these labels, as `added` has features."""
+        flat = cells[:, self.first :].reshape(-1)
+        return flat if self._used is None else flat[self._used]
 
     def _counted(self, labels: Tensor) -> Tensor:
         """Labels as the moments take them: rows of kept classes; with shards those of this process's classes."""

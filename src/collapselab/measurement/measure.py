@@ -16,6 +16,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from collapselab.core.context_metrics import Gap
 from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
 from collapselab.disk import check_writable
@@ -23,6 +24,7 @@ from collapselab.errors import ConfigError, DiskError, Interrupted, UserError
 from collapselab.measurement.bootstrap import resample
 from collapselab.measurement.catalogue import Values, curvature_values, decision_values, layer_values, of_the_head
 from collapselab.measurement.class_table import class_chunks
+from collapselab.measurement.context_rows import ContextTables
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.forward_pass import ForwardPass
 from collapselab.measurement.further_scores import further_scores, named_corpora
@@ -43,7 +45,7 @@ from collapselab.models.find import LocalModel, ModelSource, checkpoint_model, f
 from collapselab.models.function_model import Forward, FunctionModel
 from collapselab.models.spread import DeviceMap, parsed_device_map
 from collapselab.records.measurement import Result, Results, check_suffix, joined, write
-from collapselab.records.options import Options
+from collapselab.records.options import Options, parsed_contexts
 from collapselab.records.outcomes import parsed_outcomes
 from collapselab.records.result_folder import STATE, open_result_folder, out_folder
 from collapselab.records.run import Checkpoint
@@ -75,6 +77,8 @@ def measure(
     skip_positions: int = 1,
     push: str | None = None,
     classes: bool = False,
+    contexts: str | Sequence[int] | None = None,
+    min_uses: int = 10,
     outcomes: str | Sequence[str] | None = None,
     load_in: Literal["4bit", "8bit"] | None = None,
     on: str | Path | Sequence[str | Path] = (),
@@ -123,10 +127,11 @@ def measure(
     layers="all", the first `skip_positions` of every block are not samples below the last layer, where attention sinks
     dominate. `push`, numbers as in "-0.3,0.3" (or "default"), moves features toward the class means that the model
     expects: the table `push` says what loss, calibration and agreement then are. `classes` makes the table `classes`:
-    a row for each next token. `outcomes`, as in ("ece", "macro_loss") or "all", adds what collapse can be related to
-    beside the loss, and `on` the loss on further corpora in bits per byte: `result.facts["outcomes"]`. `state` is a
-    folder for unfinished sums and for results: after an interruption the same call continues and ends with the same
-    bits; repeated, it returns the stored result, unless `again` is set.
+    a row for each next token. `contexts`, as in (1, 2, 3), groups features by the last tokens before them too, in
+    contexts with at least `min_uses` uses: the table `contexts`. `outcomes`, as in ("ece", "macro_loss") or "all", adds
+    what collapse can be related to beside the loss, and `on` the loss on further corpora in bits per byte:
+    `result.facts["outcomes"]`. `state` is a folder for unfinished sums and for results: after an interruption the same
+    call continues and ends with the same bits; repeated, it returns the stored result, unless `again` is set.
 
     A model whose tokenizer is not the corpus's is refused unless `other_tokenizer` allows it; so is a measurement that
     needs more memory than is free, unless `force` is set. `load_in` ("4bit", "8bit") rounds weights while they are
@@ -149,6 +154,8 @@ def measure(
         skip_positions=skip_positions,
         push=push,
         classes=classes,
+        contexts=None if contexts is None else ",".join(map(str, parsed_contexts(contexts))),
+        min_uses=min_uses,
         outcomes=parsed_outcomes(outcomes),
         load_in=load_in,
     )
@@ -364,6 +371,7 @@ def _add_values(plan: MeasurePlan, split: Split, own: Sums, values: Values, mome
             push=own.push,
             flatness=own.flatness,
             scored=own.scored,
+            gaps=own.gaps,
         )
     ):
         total.merge(part)
@@ -382,7 +390,18 @@ def _add_values(plan: MeasurePlan, split: Split, own: Sums, values: Values, mome
             _add_layer(plan, split, key, whole, values)
             if (split, key) == ("train", LAST) and moments_file is not None:
                 plan.splits[split].numbers.save(whole, moments_file)
+    _add_contexts(plan, own, total, values)
     return total
+
+
+def _add_contexts(plan: MeasurePlan, own: Sums, total: Sums, values: Values) -> None:
+    """The tables of contexts; one layer and length after the other, so that at most one is in memory twice."""
+    tables = ContextTables(plan)
+    for key in list(own.contexts):
+        moments = plan.processes.merge(own.contexts.pop(key))
+        if plan.processes.first:
+            tables.add(key.layer, plan.contexts[key.n], moments, total.gaps.get(key.n, Gap()))
+    values.tables |= {name: rows for name, rows in tables.filled().items() if rows}
 
 
 def _add_layer(plan: MeasurePlan, split: Split, key: LayerKey, moments: ClassMoments, values: Values) -> None:

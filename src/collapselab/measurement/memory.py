@@ -70,6 +70,8 @@ def _refusal(
         left = _device_bytes(memory) if device.type == "cuda" else _host_bytes(memory, device)
         changes.append(f"{words} ({_gb(left)})")
     changes += ["--tokens N for fewer tokens, which have fewer classes", "--min-count N"]
+    if job.cells:
+        changes.append("fewer --contexts or a larger --min-uses")
     if job.processes == 1 or not job.options.shard_classes:
         changes.append("--shard-classes with torchrun on several machines")
     return (
@@ -81,7 +83,8 @@ def _refusal(
 def _what(job: Job) -> str:
     layers = "all layers" if job.options.layers == "all" else "the last layer"
     null = ", each twice for the null" if job.options.null else ""
-    return f"{job.kept or 0:,} classes at {layers}{null}"
+    cells = f", and {sum(job.cells):,} cells of contexts" if job.cells else ""
+    return f"{job.kept or 0:,} classes at {layers}{null}{cells}"
 
 
 def _changes(job: Job) -> dict[str, Options]:

@@ -13,6 +13,7 @@ from collapselab.errors import ConfigError
 from collapselab.measurement.classes import ClassNumbers, frequency_bins
 from collapselab.measurement.cost import Job
 from collapselab.measurement.distributed import ClassShards, Processes
+from collapselab.measurement.find_contexts import Contexts, find_contexts
 from collapselab.measurement.memory import check_memory
 from collapselab.measurement.model import MeasuredModel
 from collapselab.measurement.resume import ResumeFolder
@@ -95,6 +96,8 @@ class MeasurePlan:
     """Masks of the same classes, by range of their counts."""
     batch: int
     """Blocks of a batch."""
+    contexts: dict[int, Contexts] = field(default_factory=dict)
+    """Contexts of the training split by their length."""
 
     @property
     def options(self) -> Options:
@@ -129,6 +132,7 @@ def make_plan(request: MeasureRequest, model: MeasuredModel, resume: ResumeFolde
         )
         for split in SPLITS
     }
+    contexts = find_contexts(samples["train"], options, model.classes)
     rows = numbers["train"].rows
     bins = frequency_bins(counts.last, options.bins, min_count=options.min_count)
     return MeasurePlan(
@@ -142,7 +146,8 @@ def make_plan(request: MeasureRequest, model: MeasuredModel, resume: ResumeFolde
             )
         ),
         {name: rows(mask) for name, mask in bins.items()},
-        _batch(request, model, splits, resume),
+        _batch(request, model, splits, contexts, resume),
+        contexts,
     )
 
 
@@ -173,7 +178,11 @@ def _shards(request: MeasureRequest, numbers: ClassNumbers) -> ClassShards | Non
 
 
 def _batch(
-    request: MeasureRequest, model: MeasuredModel, splits: dict[Split, SplitPlan], resume: ResumeFolder | None
+    request: MeasureRequest,
+    model: MeasuredModel,
+    splits: dict[Split, SplitPlan],
+    contexts: dict[int, Contexts],
+    resume: ResumeFolder | None,
 ) -> int:
     """Blocks of a batch, once it is known that the measurement fits into memory; those it began with, if it resumes."""
     train, validation = splits["train"], splits["validation"]
@@ -192,6 +201,8 @@ def _batch(
         number_bytes=model.head.weight.element_size(),
         device="cuda" if model.device.type == "cuda" else "cpu",
         saved=resume is not None,
+        cells=tuple(some.rows for some in contexts.values()),
+        contexts=tuple(some.table.contexts for some in contexts.values()),
     )
     if not request.force:
         check_memory(model.model, job, model.device, name=model.name)

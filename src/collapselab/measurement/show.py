@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from collapselab.core.context_metrics import CONTEXT_METRICS
 from collapselab.core.metrics import METRICS
 from collapselab.measurement.bootstrap import reliability
 from collapselab.measurement.estimate import Estimate
@@ -16,7 +17,7 @@ from collapselab.measurement.null_words import null_words
 from collapselab.records.facts import SplitFacts
 from collapselab.records.measurement import Key, Result, Results
 from collapselab.records.suite import DEFAULT_METRICS
-from collapselab.records.tables import PushRow, Row
+from collapselab.records.tables import ContextRow, PushRow, Row
 
 MOST_COLUMNS = 6
 """Of a table of layers or bins: what a terminal of 80 columns has room for."""
@@ -134,6 +135,9 @@ def _model(result: Result, initial: Result | None) -> RenderableType:
     if pushed := result.tables.get("push"):
         parts += [Text(""), Text("features moved by α toward the class means that the model expects", style="bold")]
         parts += [_pushed(pushed), Text(_heads_of_push(pushed), style="dim")]
+    if contexts := result.tables.get("contexts"):
+        parts += [Text(""), Text("contexts: the last n tokens, last layer (in brackets: exchanged)", style="bold")]
+        parts += [_contexts(contexts), *(Text(f"– {reason}", style="dim") for reason in _context_reasons(contexts))]
     reasons = sorted({f"{row.metric}: {row.why}" for row in last if row.why})
     parts += [Text(f"– {reason}", style="dim") for reason in reasons]
     parts += [Text(f"! {warning['text']}", style="yellow") for warning in result.facts.get("warnings", [])]
@@ -258,6 +262,33 @@ def _pushed(rows: list[PushRow]) -> Table:
 def _heads_of_push(rows: list[PushRow]) -> str:
     tau = next((row.tau for row in rows if row.tau is not None), None)
     return f"own: the output layer; centres: softmax of −τ‖h − μ‖²/2 + log π with τ = {_number(tau)}"
+
+
+def _contexts(rows: list[ContextRow]) -> Table:
+    """Metrics down, lengths across, each value beside its null; then what took part."""
+    last = [row for row in rows if row.layer == "last"]
+    lengths = list(dict.fromkeys(row.n for row in last))
+    table = Table("", "metric", *(f"n = {n}" for n in lengths), box=None, header_style="bold")
+    for metric in dict.fromkeys(row.metric for row in last):
+        cells = [f"{_number(row.value)} ({_number(row.null)})" for row in last if row.metric == metric]
+        table.add_row(ARROWS[CONTEXT_METRICS[metric].direction], metric, *cells)
+    of_all = [row for row in last if row.metric == "context_within"]
+    table.add_row("", "contexts (left out)", *(f"{row.contexts:,} ({row.left_out:,})" for row in of_all))
+    table.add_row("", "tokens", *(f"{row.tokens:,}" for row in of_all))
+    table.add_row("", "coverage", *(_number(row.coverage) for row in of_all))
+    for column in table.columns[2:]:
+        column.justify = "right"
+    return table
+
+
+def _context_reasons(rows: list[ContextRow]) -> list[str]:
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if row.why is not None and row.layer == "last":
+            reasons.setdefault(row.why, []).append(f"{row.metric}({row.n})")
+    return [
+        f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {why}" for why, names in reasons.items()
+    ]
 
 
 def _key(row: Row) -> Key:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
+from collapselab.core.context_metrics import Gap
 from collapselab.core.decisions import Decisions
 from collapselab.core.flatness import Flatness
 from collapselab.core.moments import ClassMoments
@@ -47,6 +48,22 @@ class LayerKey(NamedTuple):
 LAST = LayerKey("last")
 
 
+class ContextKey(NamedTuple):
+    """A layer with the cells of contexts of n tokens."""
+
+    layer: str
+    n: int
+
+    def __str__(self) -> str:
+        """The name under which it is stored."""
+        return f"{self.layer} {self.n}"
+
+    @classmethod
+    def stored(cls, name: str) -> "ContextKey":
+        layer, _, n = name.partition(" ")
+        return cls(layer, int(n))
+
+
 @final
 @dataclass(frozen=True)
 class Part:
@@ -75,6 +92,11 @@ class Sums:
     scored: TokenScores | None = None
     """Losses by class and what else single tokens give, where it was asked for."""
 
+    contexts: dict[ContextKey, ClassMoments] = field(default_factory=dict)
+    """Moments of the cells of contexts; the last row has all tokens that are in none."""
+    gaps: dict[int, Gap] = field(default_factory=dict)
+    """Of scored tokens, by the length of contexts."""
+
     def spread(self, layer: str) -> "Spread":
         """How the variance of a layer is spread over its features."""
         return self.spreads.setdefault(layer, Spread())
@@ -95,6 +117,12 @@ class Sums:
             if key not in self.decisions:
                 self.decisions[key] = Decisions.none(len(decisions.tokens), min_count=decisions.min_count)
             self.decisions[key].merge(decisions, times=times)
+        for place, cells in other.contexts.items():
+            if place not in self.contexts:
+                self.contexts[place] = cells.empty_like()
+            self.contexts[place].merge(cells, times=times)
+        for n, gap in other.gaps.items():
+            self.gaps[n] = self.gaps.get(n, Gap()).merge(gap, times=times)
         for layer, spread in other.spreads.items():
             self.spread(layer).merge(spread, times=times)
         self.scores += other.scores
@@ -112,6 +140,7 @@ class Sums:
         """All numbers, to be stored with `facts`."""
         tensors: dict[str, Tensor | Rows] = {}
         tensors |= {f"moments/{key}/{name}": t for key, m in self.moments.items() for name, t in m.tensors().items()}
+        tensors |= {f"contexts/{key}/{name}": t for key, m in self.contexts.items() for name, t in m.tensors().items()}
         for key, decisions in self.decisions.items():
             tensors |= {f"decisions/{key}/{name}": getattr(decisions, name) for name in TALLIES}
         for layer, spread in self.spreads.items():
@@ -131,6 +160,8 @@ class Sums:
             "push": None if self.push is None else self.push.tolist(),
             "flatness": asdict(self.flatness),
             "scored": self.scored is not None,
+            "contexts": {str(key): moments.facts() for key, moments in self.contexts.items()},
+            "gaps": {str(n): asdict(gap) for n, gap in self.gaps.items()},
         }
 
     @classmethod
@@ -157,7 +188,12 @@ class Sums:
         flatness = Flatness(**facts.get("flatness", {}))  # of the tokens since, if an earlier version began
         scored = TokenScores.from_tensors(tensors.under("scored/")) if facts.get("scored") else None
         scores, batches = Scores(**facts["scores"]), facts["batches"]
-        return cls(moments, decisions, scores, batches, spreads, part, push, flatness, scored)
+        contexts = {
+            ContextKey.stored(key): ClassMoments.from_tensors(tensors.under(f"contexts/{key}/"), stored, device)
+            for key, stored in facts.get("contexts", {}).items()
+        }
+        gaps = {int(n): Gap(**gap) for n, gap in facts.get("gaps", {}).items()}
+        return cls(moments, decisions, scores, batches, spreads, part, push, flatness, scored, contexts, gaps)
 
 
 def _zeros(dtype: torch.dtype) -> Tensor:

@@ -32,7 +32,7 @@ class StoredChunk:
 
     def read(self) -> Chunk:
         """Its rows; DamagedError if the file is gone or is another."""
-        remedy = "Measure again with --classes."
+        remedy = "Measure again with --classes, or with what else made it."
         if not self.path.is_file():
             raise DamagedError(f"{self.path}: gone, though the measurement beside it has that table. {remedy}")
         content = read_bytes(self.path)

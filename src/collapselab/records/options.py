@@ -1,6 +1,7 @@
 """The options of a measurement: the settings that decide its numbers, checked before anything is loaded."""
 
 import math
+import re
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Literal, final
 
@@ -11,7 +12,14 @@ from collapselab.records.outcomes import parsed_outcomes
 if TYPE_CHECKING:
     import torch
 
-MOST = {"bins": 1_000, "bootstrap": 100_000, "seed": 2**63 - 2, "tokens": 2**63 - 1, "min_count": 2**63 - 1}
+MOST = {
+    "bins": 1_000,
+    "bootstrap": 100_000,
+    "seed": 2**63 - 2,
+    "tokens": 2**63 - 1,
+    "min_count": 2**63 - 1,
+    "min_uses": 2**63 - 1,
+}
 """A larger number is a mistake: more bins or resamples than fit into any memory, or more than 64 bits."""
 
 FIRST = (
@@ -19,6 +27,8 @@ FIRST = (
     "shard_classes"
 )  # fmt: skip
 """The options of the first version."""
+
+LONGEST_CONTEXT = 64
 
 DEFAULT_PUSH, MOST_PUSH, MOST_ALPHAS = "-0.3,-0.2,-0.1,0,0.1,0.2,0.3", 10.0, 100
 
@@ -55,6 +65,10 @@ class Options:
 
     load_in: Literal["4bit", "8bit"] | None = None
     """Bits that weights are rounded to while they are loaded."""
+    contexts: str | None = None
+    """Lengths of contexts, numbers of tokens with commas between: those before a token that it is grouped by."""
+    min_uses: int = 10
+    """Uses that a context needs."""
 
     def __post_init__(self) -> None:
         if self.layers not in ("last", "all"):
@@ -64,7 +78,7 @@ class Options:
         if self.load_in not in (None, "4bit", "8bit"):
             raise ConfigError(f"load_in is {self.load_in!r}; it is 4bit or 8bit.")
         self._at_least(0, "bins", "bootstrap", "seed", "skip_positions")
-        self._at_least(1, "min_count", "tokens")
+        self._at_least(1, "min_count", "tokens", "min_uses")
         for name, most in MOST.items():
             if (getattr(self, name) or 0) > most:
                 raise ConfigError(f"{name} is {getattr(self, name):,}; it is at most {most:,}.")
@@ -74,7 +88,11 @@ class Options:
             raise ConfigError("bootstrap is 1; an interval needs at least 2 resamples, a good one 200 or more.")
         if self.push is not None:
             object.__setattr__(self, "push", ",".join(f"{alpha:g}" for alpha in _parsed_push(self.push)))
+        if self.contexts is not None:
+            object.__setattr__(self, "contexts", ",".join(map(str, parsed_contexts(self.contexts))))
         object.__setattr__(self, "outcomes", parsed_outcomes(self.outcomes))
+        if self.shard_classes and self.contexts is not None:
+            raise ConfigError("contexts and shard_classes do not go together: cells are not spread over processes.")
         if self.shard_classes and self.push is not None:
             raise ConfigError("push and shard_classes do not go together: every process needs all class means.")
         if self.shard_classes and self.bootstrap:
@@ -108,6 +126,11 @@ class Options:
         return () if self.push is None else tuple(float(part) for part in self.push.split(","))
 
     @property
+    def context_lengths(self) -> tuple[int, ...]:
+        """The numbers of `contexts`."""
+        return () if self.contexts is None else tuple(int(part) for part in self.contexts.split(","))
+
+    @property
     def torch_dtype(self) -> "torch.dtype | None":
         """`dtype` as PyTorch has it."""
         import torch
@@ -117,6 +140,19 @@ class Options:
     def blocks_for(self, labels_per_block: float, blocks: int) -> int:
         """How many of the blocks are needed for `tokens`."""
         return blocks if self.tokens is None else min(blocks, int(-(-self.tokens // labels_per_block)))
+
+
+def parsed_contexts(given: object) -> list[int]:
+    """Lengths of contexts, each once and rising, from "1,2" or (1, 2)."""
+    parts = given.split(",") if isinstance(given, str) else given if isinstance(given, list | tuple) else [given]
+    texts = [str(part).strip() for part in parts]
+    good = all(re.fullmatch("[0-9]{1,3}", text) and 1 <= int(text) <= LONGEST_CONTEXT for text in texts)
+    if not texts or not good:
+        raise ConfigError(
+            f"contexts is {str(given)[:80]!r}; whole numbers of tokens from 1 to {LONGEST_CONTEXT} with commas between "
+            "are needed, as in 1,2,3."
+        )
+    return sorted({int(text) for text in texts})
 
 
 def _parsed_push(text: object) -> list[float]:

@@ -156,6 +156,58 @@ class ClassRow(TypedDict):
     loss: Annotated[float | None, Column(Kind.AMOUNT, "mean cross-entropy in nats; with the last layer only")]
 
 
+@final
+@dataclass(frozen=True)
+class ContextRow:
+    """One metric of contexts, or the reason why there is none."""
+
+    run: Annotated[str, Column(Kind.NAME, "name of the run, or of the model")]
+    checkpoint: Annotated[str, Column(Kind.NAME, "its name")]
+    layer: Annotated[str, Column(Kind.NAME, "`last`, or the number of the block")]
+    n: Annotated[int, Column(Kind.COUNT, "length of the contexts: the last n tokens of the training split")]
+    metric: Annotated[str, Column(Kind.NAME, "id in the [catalogue of contexts](contexts.md#the-catalogue)")]
+    value: Annotated[float | None, Column(Kind.NUMBER, "empty exactly where `why` is not")]
+    null: Annotated[float | None, Column(Kind.NUMBER, "the same with [exchanged contexts](contexts.md#nulls)")]
+    contexts: Annotated[int, Column(Kind.COUNT, "contexts behind the value")]
+    tokens: Annotated[int, Column(Kind.COUNT, "tokens behind the value")]
+    coverage: Annotated[
+        float | None,
+        Column(Kind.AMOUNT, "Good and Turing's chance that a further successor of these contexts was seen"),
+    ]
+    left_out: Annotated[
+        int, Column(Kind.COUNT, "contexts that took no part: too few uses, too low a coverage, or not of use here")
+    ]
+    version: Annotated[int, Column(Kind.VERSION, "of the metric; it rises when the number would change")]
+    why: Annotated[str | None, Column(Kind.TEXT, "why there is no value")]
+
+    def __post_init__(self) -> None:
+        for name, column in CONTEXTS.columns.items():
+            check_cell(column.kind, name, getattr(self, name))
+        if not LAYER.fullmatch(self.layer):
+            raise ValueError(f"layer is {shown(self.layer)}; it is last, or the number of a block from 1 on.")
+        if (self.value is None) != (self.why is not None):
+            cells = "neither" if self.value is None else f"{self.value} and {self.why!r}"
+            raise ValueError(f"{self.metric} has a value or a reason why not; found {cells}.")
+
+
+class TokenContextRow(TypedDict):
+    """A next token and the contexts it follows: the columns of `token_contexts.parquet`."""
+
+    run: Annotated[str, Column(Kind.NAME, "name of the run, or of the model")]
+    checkpoint: Annotated[str, Column(Kind.NAME, "its name")]
+    split: Annotated[str, Column(Kind.NAME, "`train`")]
+    layer: Annotated[str, Column(Kind.NAME, "`last`, or the number of the block")]
+    n: Annotated[int, Column(Kind.COUNT, "length of the contexts")]
+    token: Annotated[int, Column(Kind.COUNT, "id of the class, as in `classes.parquet`")]
+    count: Annotated[int, Column(Kind.COUNT, "its samples in kept contexts")]
+    contexts: Annotated[int, Column(Kind.COUNT, "kept contexts that it follows")]
+    variance: Annotated[
+        float | None, Column(Kind.AMOUNT, "of these samples, about their mean: the sum of the next two")
+    ]
+    within_context: Annotated[float | None, Column(Kind.AMOUNT, "what is left within single contexts")]
+    between_contexts: Annotated[float | None, Column(Kind.AMOUNT, "what ambiguity requires: between its contexts")]
+
+
 def columns_of(row: type) -> dict[str, Column]:
     """The columns of a table whose rows are a dataclass or TypedDict with `Annotated[type, Column(…)]` fields."""
     return {name: get_args(hint)[1] for name, hint in get_type_hints(row, include_extras=True).items()}
@@ -216,7 +268,22 @@ CLASSES = ColumnTable(
     columns=columns_of(ClassRow),
     key=("run", "checkpoint", "split", "layer", "token"),
 )
-TABLES: dict[str, Table[Any] | ColumnTable] = {table.name: table for table in (RUNS, RESULTS, PUSH, CLASSES)}
+CONTEXTS: Table[ContextRow] = Table(
+    name="contexts",
+    about="With `--contexts`, one row for each metric of contexts, their length and layer.",
+    columns=columns_of(ContextRow),
+    key=("run", "checkpoint", "layer", "n", "metric"),
+    row=ContextRow,
+)
+TOKEN_CONTEXTS = ColumnTable(
+    name="token_contexts",
+    about="With `--contexts` and `--classes`, one row for each next token, layer and length of contexts, as Parquet.",
+    columns=columns_of(TokenContextRow),
+    key=("run", "checkpoint", "split", "layer", "n", "token"),
+)
+TABLES: dict[str, Table[Any] | ColumnTable] = {
+    table.name: table for table in (RUNS, RESULTS, PUSH, CLASSES, CONTEXTS, TOKEN_CONTEXTS)
+}
 """Every table, by its name, in the order in which they are read."""
 
 RUN_COLUMNS, RESULT_COLUMNS = tuple(RUNS.columns), tuple(RESULTS.columns)

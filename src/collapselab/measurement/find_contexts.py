@@ -1,0 +1,201 @@
+"""Which contexts are measured: the last n tokens before each sample, counted before the model runs.
+
+A context is known by a 64-bit number: its tokens as digits, mixed, while these numbers fit into 64 bits; a hash of the
+tokens where they do not. Counts are exact. At most PART_TOKENS positions are in memory at once: a larger sample is
+read several times, each time for the contexts with another remainder, so that the memory that is needed does not grow
+with the sample. The same sample gives the same contexts in every process.
+
+A context is kept if it has `min_uses` uses and Good and Turing's coverage of its successors, 1 - (successors seen once)
+/ uses, is at least COVERAGE. The first positions of blocks, which have no n tokens before them, are left out, and
+those that layers below the last skip: every layer has the same tokens.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from collapselab.core.batch import IGNORED
+from collapselab.core.contexts import ContextTable
+from collapselab.corpus.hashing import mixed
+from collapselab.errors import ConfigError
+from collapselab.measurement.sample import ByLayer, Sample
+from collapselab.records.options import Options
+
+COVERAGE = 0.95
+PART_TOKENS = 1 << 22
+"""Positions whose contexts are in memory at once."""
+PART_TOKEN_BYTES = 64
+"""What each of them takes at most: its context, its next token, and both as they are sorted."""
+BLOCKS = 1024
+"""Blocks that are read at once."""
+
+
+@final
+@dataclass(frozen=True)
+class Contexts:
+    """The contexts of n tokens that are kept, and how many are not."""
+
+    n: int
+    keys: NDArray[np.uint64]
+    """The number of each kept context, rising."""
+    table: ContextTable
+    first: int
+    """The first position of a block that has a context."""
+    seen: int
+    """Contexts that occur at all."""
+    rare: int
+    """Of these, with too few uses."""
+    uncertain: int
+    """Of these, with enough uses, but too many successors seen once."""
+    why: str | None = None
+    """Why none is kept, if none is."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of a table of moments: the cells, and one for all tokens that are in none."""
+        return self.table.cells + 1
+
+    def cells(self, ids: Tensor, labels: Tensor) -> Tensor:
+        """The cell of every position of some blocks (blocks, length - 1); the last row for positions in none.
+
+        `ids` are whole blocks (blocks, length), `labels` their next tokens with IGNORED where there is no sample.
+        """
+        outside = self.table.cells
+        if not len(self.keys):
+            return torch.full_like(labels, outside)
+        keys = context_keys(ids.numpy(), self.n, self.table.vocabulary)
+        context = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
+        is_kept = (self.keys[context] == keys) & (labels.numpy() != IGNORED)
+        is_kept[:, : self.first] = False
+        codes = context * self.table.vocabulary + np.where(is_kept, labels.numpy(), 0)
+        own = self._codes
+        cell = np.searchsorted(own, codes).clip(max=len(own) - 1)
+        return torch.from_numpy(np.where(is_kept & (own[cell] == codes), cell, outside).astype(np.int64))
+
+    @property
+    def _codes(self) -> NDArray[np.int64]:
+        codes: NDArray[np.int64] = (self.table.context * self.table.vocabulary + self.table.token).numpy()
+        return codes
+
+
+def find_contexts(samples: ByLayer[Sample], options: Options, vocabulary: int) -> dict[int, Contexts]:
+    """The contexts of each asked length, by their length; ConfigError where no length has one."""
+    found = {}
+    for n in options.context_lengths:
+        if n > samples.last.length - 1:
+            raise ConfigError(
+                f"contexts: {n} tokens back, but blocks have {samples.last.length} tokens, the last of which is only "
+                f"predicted. At most {samples.last.length - 1} are possible."
+            )
+        found[n] = _find(samples, n, vocabulary, options)
+    if found and all(contexts.why is not None for contexts in found.values()):
+        raise ConfigError(f"contexts: {next(iter(found.values())).why}")
+    return found
+
+
+def context_keys(ids: NDArray[np.integer], n: int, vocabulary: int) -> NDArray[np.uint64]:
+    """The number of the last n tokens at every position but the last (blocks, length - 1).
+
+    At the first n - 1 positions, tokens before the block count as token 0; they have no context.
+    """
+    exact = vocabulary**n <= 1 << 64
+    tokens = ids[:, :-1].astype(np.uint64)
+    keys = np.zeros(tokens.shape, dtype=np.uint64)
+    for back in range(n - 1, -1, -1):
+        shifted = np.zeros_like(tokens)
+        shifted[:, back:] = tokens[:, : tokens.shape[1] - back]
+        keys = keys * np.uint64(vocabulary) + shifted if exact else mixed(keys ^ shifted)
+    return mixed(keys) if exact else keys
+
+
+def _find(samples: ByLayer[Sample], n: int, vocabulary: int, options: Options) -> Contexts:
+    sample, first = samples.last, max(n - 1, samples.below.first, samples.last.first)
+    parts = max(1, math.ceil(sample.tokens / PART_TOKENS))
+    counted = [
+        _count(*_positions(sample, n, first, vocabulary, part, parts), vocabulary, options.min_uses)
+        for part in range(parts)
+    ]
+    keys = np.concatenate([part.keys for part in counted])
+    order = np.argsort(keys)
+    place = np.empty(len(keys), dtype=np.int64)
+    place[order] = np.arange(len(keys))
+    starts = np.cumsum([0, *(len(part.keys) for part in counted)])
+    context = np.concatenate([place[part.context + start] for part, start in zip(counted, starts, strict=False)])
+    token, count = (np.concatenate([getattr(part, name) for part in counted]) for name in ("token", "count"))
+    cells = np.lexsort((token, context))
+    table = ContextTable(*(torch.from_numpy(some[cells]) for some in (context, token, count)), vocabulary, options.seed)
+    seen, rare, tokens, most = (
+        sum(getattr(part, name) for part in counted) for name in ("seen", "rare", "tokens", "most")
+    )
+    most = max(part.most for part in counted)
+    why = None if len(keys) else _reason(n, seen - rare, tokens, most, options.min_uses)
+    return Contexts(n, keys[order], table, first, seen, rare, seen - rare - len(keys), why)
+
+
+def _reason(n: int, frequent: int, tokens: int, most: int, min_uses: int) -> str:
+    back = "the last token" if n == 1 else f"the last {n} tokens"
+    if frequent:
+        return (
+            f"none of the {frequent:,} contexts of {back} with {min_uses:,} uses or more has a coverage of "
+            f"{COVERAGE}: too many of their successors were seen once. Measure more tokens, or shorter contexts."
+        )
+    needed = math.ceil(tokens * min_uses / max(most, 1))
+    return (
+        f"no context of {back} has {min_uses:,} uses; the most frequent has {most:,} in {tokens:,} tokens. About "
+        f"{needed:,} tokens would be needed, or a smaller --min-uses."
+    )
+
+
+def _positions(
+    sample: Sample, n: int, first: int, vocabulary: int, part: int, parts: int
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Context and next token of every sample whose context has this remainder."""
+    keys, labels = [], []
+    for start in range(0, len(sample), BLOCKS):
+        blocks = sample.read(start, start + BLOCKS)
+        own = context_keys(blocks.ids.numpy(), n, vocabulary)[:, first:]
+        following = blocks.labels.numpy()[:, first:]
+        used = following != IGNORED
+        if parts > 1:
+            used = used & (own % np.uint64(parts) == part)
+        keys.append(own[used])
+        labels.append(following[used])
+    return np.concatenate(keys), np.concatenate(labels)
+
+
+@final
+@dataclass(frozen=True)
+class _Counted:
+    """Contexts of a part that are kept, their cells, and the numbers of the others."""
+
+    keys: NDArray[np.uint64]
+    context: NDArray[np.int64]
+    token: NDArray[np.int64]
+    count: NDArray[np.int64]
+    seen: int
+    rare: int
+    tokens: int
+    most: int
+
+
+def _count(keys: NDArray[np.uint64], labels: NDArray[np.int64], vocabulary: int, min_uses: int) -> _Counted:
+    contexts, uses = np.unique(keys, return_counts=True)
+    frequent, seen, tokens = contexts[uses >= min_uses], len(contexts), len(keys)
+    rare, most = seen - len(frequent), int(uses.max(initial=0))
+    if not len(frequent):
+        none = np.zeros(0, dtype=np.int64)
+        return _Counted(frequent, none, none, none, seen, rare, tokens, most)
+    place = np.searchsorted(frequent, keys).clip(max=len(frequent) - 1)
+    used = frequent[place] == keys
+    codes, count = np.unique(place[used] * vocabulary + labels[used], return_counts=True)
+    context, token = codes // vocabulary, codes % vocabulary
+    once = np.bincount(context[count == 1], minlength=len(frequent))
+    certain = once <= (1 - COVERAGE) * uses[uses >= min_uses] + 1e-9
+    number = np.cumsum(certain) - 1
+    kept = certain[context]
+    return _Counted(frequent[certain], number[context[kept]], token[kept], count[kept], seen, rare, tokens, most)
