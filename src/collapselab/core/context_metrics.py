@@ -318,7 +318,7 @@ class ContextMetric:
     version: int = 1
 
 
-ZHAO, ZHAO_2 = "Zhao & Thrampoulidis, arXiv:2408.15417", "Zhao & Thrampoulidis, arXiv:2505.08348"
+ZHAO, ZHAO_2 = "Zhao et al., arXiv:2408.15417", "Zhao & Thrampoulidis, arXiv:2505.08348"
 
 CONTEXT_METRICS: dict[str, ContextMetric] = {
     metric.id: metric

@@ -77,7 +77,8 @@ class ContextTable:
     @cached_property
     def supports(self) -> Tensor:
         """The number of each context's set of successors (contexts,); contexts with the same set have the same."""
-        tokens, numbers = self.token.numpy(), {}
+        tokens = self.token.numpy()
+        numbers: dict[bytes, int] = {}
         found = torch.zeros(self.contexts, dtype=torch.int64)
         for context, (start, size) in enumerate(zip(self.starts.tolist(), self.sizes.tolist(), strict=True)):
             found[context] = numbers.setdefault(tokens[start : start + size].tobytes(), len(numbers))

@@ -128,10 +128,9 @@ def _find(samples: ByLayer[Sample], n: int, vocabulary: int, options: Options) -
     context = np.concatenate([place[part.context + start] for part, start in zip(counted, starts, strict=False)])
     token, count = (np.concatenate([getattr(part, name) for part in counted]) for name in ("token", "count"))
     cells = np.lexsort((token, context))
-    table = ContextTable(*(torch.from_numpy(some[cells]) for some in (context, token, count)), vocabulary, options.seed)
-    seen, rare, tokens, most = (
-        sum(getattr(part, name) for part in counted) for name in ("seen", "rare", "tokens", "most")
-    )
+    ordered = [torch.from_numpy(some[cells]) for some in (context, token, count)]
+    table = ContextTable(ordered[0], ordered[1], ordered[2], vocabulary, options.seed)
+    seen, rare, tokens = (sum(getattr(part, name) for part in counted) for name in ("seen", "rare", "tokens"))
     most = max(part.most for part in counted)
     why = None if len(keys) else _reason(n, seen - rare, tokens, most, options.min_uses)
     return Contexts(n, keys[order], table, first, seen, rare, seen - rare - len(keys), why)
