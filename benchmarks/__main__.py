@@ -40,6 +40,7 @@ SUITES = {
     "laboratory": "laboratory",
     "interventions": "interventions",
     "collecting": "measure",
+    "contexts": "contexts",
     "measuring memory": "measure",
     "cost": "cost",
     "planning": "suite",

@@ -31,7 +31,7 @@ VOCABULARY, WIDTH, DEPTH, BLOCK, BATCH = 50257, 256, 4, 512, 16
 
 def collecting(quick: bool) -> list[Line]:
     """GPT-Neo 4 × 256 with a vocabulary of 50,257; tokens as frequent as words in a text (Zipf)."""
-    model, batches = MeasuredModel(_model(VOCABULARY), name="gpt-neo"), 4 if quick else 16
+    model, batches = MeasuredModel(model_of(VOCABULARY), name="gpt-neo"), 4 if quick else 16
     sample = Sample(_Text(batches * BATCH), name="", length=BLOCK, blocks=batches * BATCH, seed=0)  # type: ignore[arg-type]
     lines = []
     for name, options, bar in (
@@ -65,7 +65,7 @@ def memory_in_process(vocabulary: int, layers: str) -> dict[str, float]:
     from collapselab.models.taps import features
 
     blocks = 128
-    model = MeasuredModel(_model(vocabulary), name="gpt-neo")
+    model = MeasuredModel(model_of(vocabulary), name="gpt-neo")
     corpus: Any = type("Text", (), {"splits": {}, "block": 128, "path": Path("text"), "hash": ""})()
     for name in ("train", "validation"):
         corpus.splits[name] = _Text(blocks, block=128, vocabulary=vocabulary, name=name)
@@ -133,7 +133,7 @@ def _times(model: MeasuredModel, sample: Sample, options: Options) -> tuple[floa
     return statistics.median(forwards[1:]), statistics.median(others[1:])
 
 
-def _model(vocabulary: int) -> nn.Module:
+def model_of(vocabulary: int) -> nn.Module:
     from collapselab.models.build import build_config, build_model
 
     config = build_config("gpt-neo", width=WIDTH, depth=DEPTH, vocabulary=vocabulary, positions=BLOCK)

@@ -10,7 +10,7 @@
     curvature.py           the tokens of a pass that the flatness of the loss is computed from
     nearest_centre.py      NC4: the output layer beside the nearest centre of every layer
     catalogue.py           sums → the metrics of every layer, split and bin
-    find_contexts.py       which contexts, of the last n tokens, are measured;  context_gap.py, context_rows.py: their rows
+    find_contexts.py       which contexts, the last n tokens, are measured;  context_gap.py, context_rows.py: their rows
     class_table.py         the table `classes`;  outcomes.py (token_scores.py, temperature.py, further_scores.py) what
                            single tokens, replaced inputs and further corpora say beside the mean loss
     tables.py              FILLERS: further tables that are filled while a model is measured

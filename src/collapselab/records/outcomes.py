@@ -1,6 +1,8 @@
 """Outcomes: what a metric can be related to beside the validation loss, by name, each with its direction.
 
 `measure --outcomes` computes them; suites make them columns of `runs.csv`; `analyze --outcome` takes each of them.
+So it does of metrics of contexts, as in `context_within:2`: columns too, since they are about a length and not in
+results.csv.
 """
 
 from collections.abc import Iterable
@@ -41,7 +43,23 @@ def direction(name: str) -> int | None:
     """-1 where a good model has a low one, 1 where it has a high one; None for a name that is no outcome."""
     if name.startswith(ON) or name == BITS_PER_BYTE:
         return -1
-    return OUTCOMES[name].better if name in OUTCOMES else None
+    return OUTCOMES[name].better if name in OUTCOMES else _of_contexts(name)
+
+
+def context_column(metric: str, n: int) -> str:
+    """The column of `runs.csv` for a metric of contexts of n tokens: `context_within:2`."""
+    return f"{metric}:{n}"
+
+
+def _of_contexts(name: str) -> int | None:
+    """-1 where a metric of contexts falls toward collapse, 1 where it rises; None where it is none, or does neither."""
+    metric, _, length = name.partition(":")
+    if not (length.isascii() and length.isdigit()):
+        return None
+    from collapselab.core.context_metrics import CONTEXT_METRICS  # torch, which most callers do not need
+
+    known = CONTEXT_METRICS.get(metric)
+    return {"falls": -1, "rises": 1}.get(known.direction or "") if known is not None else None
 
 
 def parsed_outcomes(asked: str | Iterable[str] | None) -> str | None:

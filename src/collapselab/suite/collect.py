@@ -14,10 +14,11 @@ from pydantic import JsonValue
 from collapselab.disk import disk_errors
 from collapselab.errors import DamagedError, RunError, UserError
 from collapselab.records.measurement import Result
+from collapselab.records.outcomes import context_column, direction
 from collapselab.records.run import Checkpoint, RunFolder
 from collapselab.records.run_documents import CheckpointRecord, RunRecord, TrainedOn, identity
 from collapselab.records.suite import CorpusOfRun
-from collapselab.records.tables import RUNS, Row, RowsByTable, Run, hashed_files, write_tables
+from collapselab.records.tables import RUNS, ContextRow, Row, RowsByTable, Run, hashed_files, write_tables
 from collapselab.suite.folder import Failure, SuiteFolder
 
 RECORDS = ("*/run.json", "*/checkpoints/*/training.json", "*/measure/*.json", "*/measure/*.parquet", "failed/*.json")
@@ -107,9 +108,16 @@ def _checkpoint_rows(path: Path, tables: SuiteTables) -> list[Run]:
         if result is not None:
             tables.add(result.loaded_tables())
             outcomes = {name: outcome["value"] for name, outcome in result.facts.get("outcomes", {}).items()}
-            row = RUNS.row(**row, **outcomes)
+            row = RUNS.row(**row, **outcomes, **_context_columns(result))
         rows.append(row)
     return rows
+
+
+def _context_columns(result: Result) -> dict[str, float | None]:
+    """Metrics of contexts at the last layer that collapse moves one way, as columns: `context_within:2`."""
+    rows: list[ContextRow] = result.tables.get("contexts", [])
+    named = {context_column(row.metric, row.n): row.value for row in rows if row.layer == "last"}
+    return {name: value for name, value in named.items() if direction(name) is not None}
 
 
 def _check_identity(path: Path, record: RunRecord) -> None:

@@ -21,6 +21,7 @@ from collapselab.report.figures.effects import effects
 from collapselab.report.figures.forest import forest
 from collapselab.report.figures.generalisation import centring, collapse, further
 from collapselab.report.figures.heat_maps import scale
+from collapselab.report.figures.how_far_back import how_far_back
 from collapselab.report.figures.inside import bins, layers
 from collapselab.report.figures.instruments import instruments
 from collapselab.report.figures.loss_and_scale import loss_and_scale
@@ -98,4 +99,5 @@ FIGURES = {
     "bins": FigureEntry("inside", 2, bins),
     "push": FigureEntry("inside", 3, push),
     "classes": FigureEntry("inside", 4, classes),
+    "how_far_back": FigureEntry("inside", 5, how_far_back),
 }

@@ -1,0 +1,118 @@
+"""What contexts of 2 and 3 tokens add to measuring the last layer of 2 million tokens, in time and memory.
+
+Finding them is timed on the whole sample and the metrics once; adding features, on some batches, with and without
+contexts in turns. The text is a chain of 1,000 types with tokens as frequent as words.
+"""
+
+import statistics
+import time
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from benchmarks.measure import BATCH, BLOCK, VOCABULARY, model_of
+from benchmarks.timing import Line, at_most, shown
+from collapselab.core.context_metrics import ContextGeometry, context_metrics
+from collapselab.corpus.blocks import Split
+from collapselab.corpus.markov import Chain, Settings
+from collapselab.measurement.classes import ClassNumbers
+from collapselab.measurement.cost import table_bytes
+from collapselab.measurement.find_contexts import Contexts, find_contexts
+from collapselab.measurement.forward_pass import Batch, ForwardPass
+from collapselab.measurement.model import MeasuredModel
+from collapselab.measurement.plan import MeasurePlan, MeasureRequest, SplitPlan
+from collapselab.measurement.sample import ByLayer, Sample
+from collapselab.measurement.sums import Sums
+from collapselab.records.options import Options
+
+
+def contexts(quick: bool) -> list[Line]:
+    """GPT-Neo 4 × 256 with a vocabulary of 50,257."""
+    tokens, batches = (200_000, 4) if quick else (2_000_000, 12)
+    model, text = MeasuredModel(model_of(VOCABULARY), name="gpt-neo"), _Chain(tokens)
+    sample = Sample(text, name="", length=BLOCK, blocks=len(text), seed=0)  # type: ignore[arg-type]
+    options, samples = Options(contexts="2,3"), ByLayer(sample, sample)
+    start = time.process_time()
+    found = find_contexts(samples, options, model.classes)
+    finding = time.process_time() - start
+    plain, more, sums = _times(model, samples, options, found, batches)
+    whole = len(sample) / BATCH
+    start = time.process_time()
+    for n, some in found.items():
+        _metrics(some, model.head.weight.shape[1])
+        assert sum(key.n == n for key in sums.contexts) == 1
+    catalogue = time.process_time() - start
+    added = finding + whole * (more - plain) + catalogue
+    parts = f"finding {shown(finding)}, adding {shown(whole * (more - plain))}, metrics {shown(catalogue)}"
+    times = {"ours": shown(added), "limit": f"measuring {shown(whole * plain)}; {parts}"}
+    line = at_most(
+        "contexts 2 and 3: on top of measuring the last layer", 100 * added / (whole * plain), 15, "%", **times
+    )
+    held = sum(_bytes(moments) for moments in sums.contexts.values())
+    foretold = sum(table_bytes(some.rows, model.head.weight.shape[1]) for some in found.values())
+    sizes = {"ours": f"{held / 1e6:,.1f} MB", "limit": f"formula {foretold / 1e6:,.1f} MB"}
+    return [
+        line,
+        at_most("memory of contexts 2 and 3: off the formula", 100 * abs(held / foretold - 1), 1, "%", **sizes),
+    ]
+
+
+def _times(
+    model: MeasuredModel, samples: ByLayer[Sample], options: Options, found: dict[int, Contexts], batches: int
+) -> tuple[float, float, Sums]:
+    """Median processor seconds of a batch without contexts and with them, and the sums of the latter."""
+    nowhere: Any = None  # a plan that is made by hand needs no corpus
+    counts = samples.last.counts(model.classes)
+    split = SplitPlan(samples, [], counts, ClassNumbers.every(model.classes))
+    request = MeasureRequest(nowhere, options, quiet=True)
+    passes, sums, seconds = [], [Sums(), Sums()], [[], []]
+    for some in ({}, found):
+        plan = MeasurePlan(request, model, {"train": split}, ByLayer(counts, counts), {}, BATCH, some)
+        passes.append(ForwardPass(plan, "train"))
+    with torch.no_grad():
+        for number in range(batches):
+            for which in (0, 1):
+                start = time.process_time()
+                Batch(passes[which], range(number * BATCH, (number + 1) * BATCH), sums[which]).run()
+                seconds[which].append(time.process_time() - start)
+    return statistics.median(seconds[0][1:]), statistics.median(seconds[1][1:]), sums[1]
+
+
+def _metrics(found: Contexts, dim: int) -> None:
+    """The catalogue on features drawn at random: its time does not depend on them."""
+    from collapselab.core.moments import ClassMoments
+
+    table, generator = found.table, torch.Generator().manual_seed(0)
+    counts = torch.cat([table.count, torch.ones(1, dtype=torch.int64)])
+    sums = torch.randn(found.rows, dim, dtype=torch.float64, generator=generator) * counts[:, None]
+    moments = ClassMoments(counts, sums, counts.double())
+    context_metrics(ContextGeometry(moments, table))
+
+
+def _bytes(moments: Any) -> float:
+    tally = moments._tally
+    held = (tally.counts, tally.sums, tally.squares, tally.direct, tally.reference, tally.directions)
+    return sum(tensor.numel() * tensor.element_size() for tensor in held)
+
+
+@final
+class _Chain:
+    """A split that is a chain."""
+
+    def __init__(self, tokens: int) -> None:
+        blocks = tokens // BLOCK
+        chain = Chain.drawn(Settings(order=1, types=1000, support=20, sharing=0, tokens=blocks * BLOCK, validation=9))
+        self.ids = np.concatenate(list(chain.tokens("train"))).reshape(blocks, BLOCK)
+        self.block, self.blocks, self.path = BLOCK, blocks, Path("train.bin")
+        self.lengths, self.first = None, 0
+        self.counts = torch.from_numpy(np.bincount(self.ids[:, 1:].reshape(-1), minlength=VOCABULARY))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    read, samples, order = Split.read, Split.samples, Split.order
+
+
+ALL = {"contexts": contexts}

@@ -1,0 +1,144 @@
+"""How far back the model looks: what is left to vary within contexts of n tokens, over n, layers and training."""
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from collapselab.records.tables import ContextRow
+from collapselab.report.charts.panels import Figure, Panel, width_colour
+from collapselab.report.data import Keys, Line, View, columns, label
+from collapselab.report.story import Latest, Story
+
+TITLE = "How far back"
+WITHIN, GAP, LAST = "context_within", "entropy_gap", "last"
+
+
+def how_far_back(view: View) -> Figure:
+    """`context_within` over n, over layers and over training, and the entropy gap against it."""
+    rows: list[ContextRow] = [row for row in view.story.tables.tables.get("contexts", []) if row.value is not None]
+    within = [row for row in rows if row.metric == WITHIN]
+    if not within:
+        return Figure("how_far_back", TITLE, missing="Contexts were not measured (`--contexts 1,2,3` does).")
+    chosen = view.story.latest({(row.run, row.checkpoint) for row in within})
+    caption = (
+        "context_within is the share of variance that is left among tokens with the same last n tokens: near 0 from "
+        "the n on that the model looks back to. A line is a run at its last measured checkpoint; dashed, what "
+        "exchanged contexts give. Then the same from layer to layer and along training for every n, and the gap "
+        "between cross-entropy and the entropy of what follows these contexts."
+    )
+    now = [row for row in within if (row.run, row.checkpoint) in chosen]
+    panels = [_over_n([row for row in now if row.layer == LAST], view.keys, chosen)]
+    if any(row.layer != LAST for row in now):
+        panels.append(_over_layers(now, chosen))
+    last = [row for row in within if row.layer == LAST]
+    if len({row.checkpoint for row in last}) > 1:
+        panels.append(_over_training(last, view.story))
+    panels += _gaps([row for row in rows if row.layer == LAST], view)
+    tables = {panel.table: columns(lines) for panel, lines in panels}
+    return Figure("how_far_back", TITLE, caption, [panel for panel, _ in panels], ("width",), tables=tables)
+
+
+Drawn = tuple[Panel, list[Line]]
+"""A panel and the lines of the table that it draws."""
+
+
+def _over_n(rows: list[ContextRow], keys: Keys, chosen: Latest) -> Drawn:
+    lines: list[Line] = []
+    for row in rows:
+        shared: Line = {"n": row.n, "run": row.run, "contexts": row.contexts, "wide": _width(row, chosen)}
+        lines.append(shared | {"value": row.value, "what": "measured"})
+        if row.null is not None:
+            lines.append(shared | {"value": row.null, "what": "exchanged"})
+    dashes = alt.StrokeDash(
+        "what:N", legend=None, scale=alt.Scale(domain=["measured", "exchanged"], range=[[1, 0], [4, 3]])
+    )
+    shared_axes = {"x": _lengths(), "y": _share(), "color": width_colour(keys)}
+    data = alt.Chart(alt.NamedData("contexts n"))
+    drawn = data.mark_line(strokeWidth=1.3, opacity=0.7).encode(**shared_axes, strokeDash=dashes, detail="run:N")
+    dots = data.mark_point(filled=True, size=20, opacity=0.85).encode(**shared_axes, tooltip=_hover("n"))
+    numbers = f"{WITHIN} over n, median of {len({row.run for row in rows})} runs: {_medians(rows, 'n')}."
+    return Panel("contexts-n", alt.layer(drawn, dots), "contexts n", numbers, name="over the length of contexts"), lines
+
+
+def _over_layers(rows: list[ContextRow], chosen: Latest) -> Drawn:
+    lines: list[Line] = []
+    for row in rows:
+        depth = chosen[row.run, row.checkpoint]["depth"]
+        if row.layer != LAST or depth is not None:
+            place = int(row.layer) if row.layer != LAST else int(depth or 0) + 1
+            lines.append({"place": place, "n": row.n, "value": row.value, "run": row.run, "contexts": row.contexts})
+    numbers = f"{WITHIN} from layer to layer, a line for each run and n; the last dot enters the output layer."
+    return _by_length("contexts layers", "place", "layer", "over layers", numbers), lines
+
+
+def _over_training(rows: list[ContextRow], story: Story) -> Drawn:
+    epochs = {(run["run"], run["checkpoint"]): run["epoch"] for run in story.runs}
+    lines: list[Line] = [
+        {"place": epoch, "n": row.n, "value": row.value, "run": row.run, "contexts": row.contexts}
+        for row in rows
+        if (epoch := epochs.get((row.run, row.checkpoint))) is not None
+    ]
+    numbers = f"{WITHIN} along training, a line for each run and n."
+    return _by_length("contexts training", "place", "epoch", "over training", numbers), lines
+
+
+def _by_length(table: str, place: str, title: str, name: str, numbers: str) -> Panel:
+    data = alt.Chart(alt.NamedData(table))
+    shared = {
+        "x": alt.X(f"{place}:Q", title=title, scale=alt.Scale(zero=False)),
+        "y": _share(),
+        "color": alt.Color("n:O", title="n", scale=alt.Scale(scheme="viridis")),
+    }
+    lines = data.mark_line(strokeWidth=1.3, opacity=0.7).encode(**shared, detail=["run:N", "n:O"])
+    dots = data.mark_point(filled=True, size=20, opacity=0.85).encode(**shared, tooltip=_hover(place))
+    return Panel(table.replace(" ", "-"), alt.layer(lines, dots), table, numbers, name=name)
+
+
+def _gaps(rows: list[ContextRow], view: View) -> list[Drawn]:
+    """A point for each checkpoint and n that has both numbers."""
+    within = {(row.run, row.checkpoint, row.n): row for row in rows if row.metric == WITHIN}
+    widths = {(run["run"], run["checkpoint"]): run["width"] for run in view.story.runs}
+    lines: list[Line] = []
+    for gap in (row for row in rows if row.metric == GAP):
+        beside = within.get((gap.run, gap.checkpoint, gap.n))
+        width = widths.get((gap.run, gap.checkpoint))
+        if beside is not None:
+            lines.append(
+                {"n": gap.n, "within": beside.value, "value": gap.value, "run": gap.run, "contexts": gap.contexts,
+                 "wide": label(None if width is None else float(width))}
+            )  # fmt: skip
+    if not lines:
+        return []
+    chart = alt.Chart(alt.NamedData("contexts gap")).mark_point(filled=True, size=26, opacity=0.8)
+    drawn = chart.encode(
+        x=alt.X("within:Q", title=WITHIN, scale=alt.Scale(zero=False)),
+        y=alt.Y("value:Q", title="entropy gap, nats", scale=alt.Scale(zero=False)),
+        color=width_colour(view.keys),
+        tooltip=_hover("within"),
+    )
+    numbers = f"Entropy gap against {WITHIN}: {len(lines)} points, one for each checkpoint and n."
+    return [(Panel("contexts-gap", drawn, "contexts gap", numbers, name="entropy gap against collapse"), lines)]
+
+
+def _lengths() -> alt.X:
+    return alt.X("n:Q", title="n, tokens back", axis=alt.Axis(format="d", tickMinStep=1))
+
+
+def _share() -> alt.Y:
+    return alt.Y("value:Q", title=WITHIN, scale=alt.Scale(zero=True))
+
+
+def _hover(place: str) -> list[Any]:
+    return [alt.Tooltip("run:N"), alt.Tooltip("n:O"), alt.Tooltip(f"{place}:Q"),
+            alt.Tooltip("contexts:Q", format=","), alt.Tooltip("value:Q", format=".4~g")]  # fmt: skip
+
+
+def _width(row: ContextRow, chosen: Latest) -> str:
+    width = chosen[row.run, row.checkpoint]["width"]
+    return label(None if width is None else float(width))
+
+
+def _medians(rows: list[ContextRow], by: str) -> str:
+    frame = pd.DataFrame([{by: getattr(row, by), "value": row.value} for row in rows])
+    return ", ".join(f"{place} {value:.3g}" for place, value in frame.groupby(by)["value"].median().items())

@@ -1,0 +1,83 @@
+"""The figure of contexts: every number of the table is drawn, and where nothing was measured it says how to."""
+
+from pathlib import Path
+
+import pytest
+
+from collapselab.records.tables import CONTEXTS, ContextRow
+from collapselab.report.data import Keys, View, lines
+from collapselab.report.figures.how_far_back import how_far_back
+from collapselab.report.report import report
+from collapselab.report.story import Story, load_story
+from report.suites import write_suite
+
+
+def context_rows(story: Story) -> list[ContextRow]:
+    rows = []
+    for run in story.runs:
+        if run["val_loss"] is None:
+            continue
+        for n in (1, 2, 3):
+            for layer in ("1", "last"):
+                for metric in ("context_within", "entropy_gap"):
+                    if layer == "last" or metric == "context_within":
+                        missing = n == 3 and run["checkpoint"] == "0"
+                        rows.append(
+                            ContextRow(
+                                run=run["run"], checkpoint=run["checkpoint"], layer=layer, n=n, metric=metric,
+                                value=None if missing else 1 / (n + float(run["epoch"] or 0)), null=None if missing else 0.9,
+                                contexts=10 * n, tokens=500, coverage=0.99, left_out=4, version=1,
+                                why="no context has 10 uses." if missing else None,
+                            )
+                        )  # fmt: skip
+    return rows
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_suite(
+        tmp_path / "suite", widths=(32, 64), depths=(1,), decays=(0.0,), seeds=2, metrics=("agreement",), inside=False
+    )
+
+
+def view_of(story: Story) -> View:
+    return View(story, Keys(["32", "64"], ["1"], []), {})
+
+
+def test_without_contexts_it_says_how_to_measure_them(folder: Path) -> None:
+    assert "--contexts 1,2,3" in str(how_far_back(view_of(load_story(folder))).missing)
+
+
+def test_every_value_of_the_last_checkpoint_is_drawn_over_n_and_all_of_them_over_training(folder: Path) -> None:
+    rows = context_rows(load_story(folder))
+    CONTEXTS.write(folder / "contexts.csv", rows)
+    figure = how_far_back(view_of(load_story(folder)))
+    assert [panel.key for panel in figure.panels] == [
+        "contexts-n",
+        "contexts-layers",
+        "contexts-training",
+        "contexts-gap",
+    ]
+    over_n = lines(figure.tables["contexts n"])
+    runs = {row.run for row in rows}
+    assert len(runs) == 3
+    assert len(over_n) == 2 * 3 * len(runs), "measured and exchanged"
+    for line in over_n:
+        if line["what"] == "measured":
+            assert line["value"] == pytest.approx(1 / (line["n"] + 4), rel=1e-5), "of the last checkpoint"
+    within = [row for row in rows if row.metric == "context_within" and row.layer == "last" and row.value is not None]
+    training = {
+        (line["run"], line["place"], line["n"]): line["value"] for line in lines(figure.tables["contexts training"])
+    }
+    assert len(training) == len(within)
+    for row in within:
+        assert training[row.run, int(row.checkpoint), row.n] == pytest.approx(row.value, rel=1e-5)
+    assert len(lines(figure.tables["contexts gap"])) == len(within)
+    assert "context_within over n, median of 3 runs: 1 0.2" in figure.panels[0].numbers
+
+
+def test_the_page_has_it(folder: Path) -> None:
+    CONTEXTS.write(folder / "contexts.csv", context_rows(load_story(folder)))
+    text = report(folder, out=folder / "page.html").page.read_text()
+    assert "How far back" in text
+    assert "context_within over n, median of 3 runs" in text
