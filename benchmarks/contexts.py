@@ -67,7 +67,8 @@ def _times(
     counts = samples.last.counts(model.classes)
     split = SplitPlan(samples, [], counts, ClassNumbers.every(model.classes))
     request = MeasureRequest(nowhere, options, quiet=True)
-    passes, sums, seconds = [], [Sums(), Sums()], [[], []]
+    passes, sums = [], [Sums(), Sums()]
+    seconds: list[list[float]] = [[], []]
     for some in ({}, found):
         plan = MeasurePlan(request, model, {"train": split}, ByLayer(counts, counts), {}, BATCH, some)
         passes.append(ForwardPass(plan, "train"))
@@ -94,7 +95,7 @@ def _metrics(found: Contexts, dim: int) -> None:
 def _bytes(moments: Any) -> float:
     tally = moments._tally
     held = (tally.counts, tally.sums, tally.squares, tally.direct, tally.reference, tally.directions)
-    return sum(tensor.numel() * tensor.element_size() for tensor in held)
+    return float(sum(tensor.numel() * tensor.element_size() for tensor in held))
 
 
 @final
