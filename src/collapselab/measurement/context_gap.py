@@ -1,8 +1,8 @@
 """How much more surprising the model finds tokens than their contexts do: sums behind `entropy_gap`.
 
 A token costs a product with the whole output layer, so only some are scored: runs that are chosen as those of the
-curvature are. Each is its own control: over the tokens of these contexts, log p̂_j(c) - log q(c) has the mean CE - Σ π_j H(p̂_j),
-and a small spread where the model is good, so that a few thousand tokens suffice.
+curvature are. Each is its own control: over the tokens of these contexts, log p̂_j(c) - log q(c) has the mean
+CE - Σ π_j H(p̂_j), and a small spread where the model is good, so that a few thousand tokens suffice.
 """
 
 import math
