@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from collapselab import cli
 from collapselab.corpus import markov
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
@@ -196,6 +198,17 @@ def test_show_says_and_draws_what_is_known(corpus: Corpus, tmp_path: Path) -> No
     json.dumps(known)
     draw(corpus, tmp_path / "figure.svg")
     assert "How often contexts of 2 tokens occur" in (tmp_path / "figure.svg").read_text()
+
+
+def test_the_command_builds_it_with_its_own_tokens_and_prints_what_is_known(tmp_path: Path) -> None:
+    folder = str(tmp_path / "chain")
+    source = "markov:order=1,types=6,support=2,tokens=2000,validation=500"
+    built = CliRunner().invoke(cli.app, ["corpus", "build", source, "--block", "32", "--out", folder])
+    assert built.exit_code == 0, built.output
+    shown = CliRunner().invoke(cli.app, ["corpus", "show", folder])
+    assert shown.exit_code == 0, shown.output
+    assert f"{read_chain(folder).entropy_rate:.6f}" in shown.output
+    assert "contexts, of them visited" in shown.output
 
 
 def test_a_corpus_of_stories_has_no_chain(tmp_path: Path) -> None:
