@@ -1,7 +1,7 @@
 """Outcomes: what a metric can be related to beside the validation loss, by name, each with its direction.
 
 `measure --outcomes` computes them; suites make them columns of `runs.csv`; `analyze --outcome` takes each of them.
-So it does of metrics of contexts, as in `context_within:2`: columns too, since they are about a length and not in
+So it does of metrics of contexts, as in `context_within_2`: columns too, since they are about a length and not in
 results.csv.
 """
 
@@ -47,13 +47,13 @@ def direction(name: str) -> int | None:
 
 
 def context_column(metric: str, n: int) -> str:
-    """The column of `runs.csv` for a metric of contexts of n tokens: `context_within:2`."""
-    return f"{metric}:{n}"
+    """The column of `runs.csv` for a metric of contexts of n tokens: `context_within_2`."""
+    return f"{metric}_{n}"
 
 
 def _of_contexts(name: str) -> int | None:
     """-1 where a metric of contexts falls toward collapse, 1 where it rises; None where it is none, or does neither."""
-    metric, _, length = name.partition(":")
+    metric, _, length = name.rpartition("_")
     if not (length.isascii() and length.isdigit()):
         return None
     from collapselab.core.context_metrics import CONTEXT_METRICS  # torch, which most callers do not need

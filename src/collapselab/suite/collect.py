@@ -114,7 +114,7 @@ def _checkpoint_rows(path: Path, tables: SuiteTables) -> list[Run]:
 
 
 def _context_columns(result: Result) -> dict[str, float | None]:
-    """Metrics of contexts at the last layer that collapse moves one way, as columns: `context_within:2`."""
+    """Metrics of contexts at the last layer that collapse moves one way, as columns: `context_within_2`."""
     rows: list[ContextRow] = result.tables.get("contexts", [])
     named = {context_column(row.metric, row.n): row.value for row in rows if row.layer == "last"}
     return {name: value for name, value in named.items() if direction(name) is not None}
