@@ -170,7 +170,16 @@ def _template(arms: tuple[str, ...]) -> Models:
             given: dict[str, Any] = {**usual, "run": f"{seed}-{arm}", "seed": seed}
             runs.append(cast(Run, {name: given.get(name) for name in RUNS.columns} | {"intervene": arm or None}))
     rows = [
-        Row(run["run"], "1", "train", "last", "all", "cdnv_log", 0.0, None, None, None, 100, 1000, 1, 0, 1, None)
+        Row(
+            run=run["run"],
+            checkpoint="1",
+            metric="cdnv_log",
+            value=0.0,
+            classes=100,
+            tokens=1000,
+            min_count=1,
+            left_out=0,
+        )
         for run in runs
     ]
     return combine(runs, rows)

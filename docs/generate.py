@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from error_rates import interval_table, verdict_table
 from file_tables import FILE_TABLES
+from reference import reference
 
 from collapselab.core.context_metrics import CONTEXT_METRICS
 from collapselab.core.metrics import METRICS
@@ -237,6 +238,7 @@ def interventions_table() -> str:
 
 
 TABLES = {
+    ROOT / "docs" / "api.md": {"reference": reference},
     ROOT / "docs" / "files.md": FILE_TABLES,
     ROOT / "README.md": {"catalogue": short_table},
     ROOT / "docs" / "metrics.md": {"catalogue": full_table},

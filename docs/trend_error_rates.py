@@ -136,7 +136,15 @@ def _run(name: str, **given: Any) -> Run:
 
 def _row(run: Run, metric: str, value: float, *, null: float | None = None) -> Row:
     return Row(
-        run["run"], run["checkpoint"], "train", "last", "all", metric, value, null, None, None, 9, 9, 1, 0, 1, None
+        run=run["run"],
+        checkpoint=run["checkpoint"],
+        metric=metric,
+        value=value,
+        null=null,
+        classes=9,
+        tokens=9,
+        min_count=1,
+        left_out=0,
     )
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -206,6 +207,31 @@ def test_a_lock_keeps_another_process_out_and_falls_with_it(tmp_path: Path) -> N
     assert not is_locked(tmp_path / "l")
     with locked(tmp_path / "l"):
         assert is_locked(tmp_path / "l")
+
+
+def test_a_file_system_without_locks_has_them_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "not implemented")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "flock not supported", UserWarning)
+        _lock_twice(tmp_path / "l")
+
+
+def _lock_twice(path: Path) -> None:
+    with locked(path):
+        assert is_locked(path)
+        with pytest.raises(Busy), locked(path):
+            pass
+    assert not is_locked(path)
+
+
+def test_a_lock_that_may_only_be_read_can_be_asked_for(tmp_path: Path) -> None:
+    with locked(tmp_path / "l"):
+        pass
+    (tmp_path / "l").chmod(0o444)
+    assert not is_locked(tmp_path / "l")
 
 
 def test_looking_at_a_lock_does_not_disturb_who_takes_it(tmp_path: Path) -> None:

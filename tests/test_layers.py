@@ -7,11 +7,13 @@ import pytest
 
 ORDER = [
     "errors",
+    "messages",
     "progress",
     "disk",
     "record",
     "signals",
     "hub",
+    "trackers",
     "core",
     "records",
     "corpus",

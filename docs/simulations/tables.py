@@ -32,22 +32,14 @@ def table_of(runs: Sequence[Run], metrics: Sequence[str]) -> Models:
     """Models with these metrics, every value still 1: `with_values` puts others there."""
     rows = [
         Row(
-            run["run"],
-            run["checkpoint"],
-            "train",
-            "last",
-            "all",
-            metric,
-            1.0,
-            None,
-            None,
-            None,
-            100,
-            1000,
-            1,
-            0,
-            1,
-            None,
+            run=run["run"],
+            checkpoint=run["checkpoint"],
+            metric=metric,
+            value=1.0,
+            classes=100,
+            tokens=1000,
+            min_count=1,
+            left_out=0,
         )
         for metric in metrics
         for run in runs

@@ -9,53 +9,114 @@ from importlib import import_module
 TYPE_CHECKING = False  # as in typing, whose import takes longer than all of this
 if TYPE_CHECKING:
     from collapselab.analysis.analyze import analyze
+    from collapselab.analysis.stored import Analysis
+    from collapselab.analysis.tokens import token_table
     from collapselab.core.decisions import Decider, Decisions
     from collapselab.core.metrics import METRICS, Measurement, collapse_metrics
     from collapselab.core.moments import ClassMoments
     from collapselab.corpus.blocks import Corpus
-    from collapselab.corpus.build import build_corpus
+    from collapselab.corpus.build import Recipe, build_corpus
+    from collapselab.corpus.sources import open_source
+    from collapselab.demo import demo as run_demo
     from collapselab.measurement.measure import measure
+    from collapselab.measurement.similarity import similarity
     from collapselab.records.find_results import load_results
-    from collapselab.records.measurement import Result
+    from collapselab.records.measurement import Result, Results
+    from collapselab.records.options import Options
+    from collapselab.records.published import import_published
+    from collapselab.records.tables import Row
     from collapselab.report.report import report
+    from collapselab.suite.by_name import cancel_suite, collect_suite, run_suite, suite_plan, suite_status
+    from collapselab.suite.recipe import Suite, load_suite
     from collapselab.training.callback import CollapseCallback
+    from collapselab.training.generate import sample
+    from collapselab.training.heads import HEADS
+    from collapselab.training.interventions import INTERVENTIONS
+    from collapselab.training.optimizers import OPTIMIZERS
+    from collapselab.training.settings import Settings
     from collapselab.training.train import train
 
 __version__ = "0.1.0"
 __all__ = [
+    "HEADS",
+    "INTERVENTIONS",
     "METRICS",
+    "OPTIMIZERS",
+    "Analysis",
     "ClassMoments",
     "CollapseCallback",
     "Corpus",
     "Decider",
     "Decisions",
     "Measurement",
+    "Options",
+    "Recipe",
     "Result",
+    "Results",
+    "Row",
+    "Settings",
+    "Suite",
     "__version__",
     "analyze",
     "build_corpus",
+    "cancel_suite",
     "collapse_metrics",
+    "collect_suite",
+    "import_published",
     "load_results",
+    "load_suite",
     "measure",
+    "open_source",
     "report",
+    "run_demo",
+    "run_suite",
+    "sample",
+    "similarity",
+    "suite_plan",
+    "suite_status",
+    "token_table",
     "train",
 ]
 _HOMES = {
+    "HEADS": "training.heads",
+    "INTERVENTIONS": "training.interventions",
     "METRICS": "core.metrics",
+    "OPTIMIZERS": "training.optimizers",
+    "Analysis": "analysis.stored",
     "ClassMoments": "core.moments",
     "CollapseCallback": "training.callback",
     "Corpus": "corpus.blocks",
     "Decider": "core.decisions",
     "Decisions": "core.decisions",
     "Measurement": "core.metrics",
+    "Options": "records.options",
+    "Recipe": "corpus.build",
     "Result": "records.measurement",
+    "Results": "records.measurement",
+    "Row": "records.tables",
+    "Settings": "training.settings",
+    "Suite": "suite.recipe",
     "analyze": "analysis.analyze",
     "build_corpus": "corpus.build",
+    "cancel_suite": "suite.by_name",
     "collapse_metrics": "core.metrics",
+    "collect_suite": "suite.by_name",
+    "import_published": "records.published",
     "load_results": "records.find_results",
+    "load_suite": "suite.recipe",
     "measure": "measurement.measure",
+    "open_source": "corpus.sources",
+    "run_demo": "demo",
+    "run_suite": "suite.by_name",
+    "sample": "training.generate",
+    "similarity": "measurement.similarity",
+    "suite_plan": "suite.by_name",
+    "suite_status": "suite.by_name",
+    "token_table": "analysis.tokens",
     "train": "training.train",
 }
+_NAMES = {"run_demo": "demo"}
+"""Where the module has another name for it: `collapselab.demo` is the module itself."""
 
 
 def __getattr__(name: str) -> object:
@@ -63,7 +124,8 @@ def __getattr__(name: str) -> object:
         return import_module("collapselab.report")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"collapselab.{_HOMES[name]}"), name)
+    module = import_module(f"collapselab.{_HOMES[name]}")
+    value: object = getattr(module, _NAMES.get(name, name))
     return value
 
 

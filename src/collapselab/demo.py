@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, final
 from pydantic import JsonValue
 
 from collapselab.analysis.stored import read_analysis
+from collapselab.messages import logger
 from collapselab.records.tables import read_tables
 from collapselab.report.answer import headline, opening, strip
 from collapselab.report.page import is_current
@@ -30,6 +31,8 @@ from collapselab.suite.show import duration, shown_live
 
 if TYPE_CHECKING:
     import pandas as pd
+
+log = logger(__name__)
 
 RECIPE = "demo"
 HEADLINE = ("cdnv_k2", "cosine_std", "duality_cos_mean", "agreement")
@@ -185,4 +188,4 @@ def _about(seconds: float) -> str:
 
 
 def _say(stage: int, what: str) -> None:
-    print(f"[{stage}/4] {what}", file=sys.stderr, flush=True)
+    log.info("[%d/4] %s", stage, what)

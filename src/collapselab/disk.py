@@ -7,7 +7,6 @@ never another number.
 """
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -21,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from filelock import FileLock, Timeout
+
 from collapselab.errors import Busy, DamagedError, DiskError
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ DOCUMENT_BYTES = 1 << 30
 FOREIGN_SECONDS = 24 * 3600
 """After this long, what a process of another machine was writing is taken for left behind."""
 
-LOCK_TRIES, LOCK_SECONDS = 3, 0.02
-"""More than one try: `is_locked` holds the lock for a moment."""
+LOCK_SECONDS, LOCK_POLL_SECONDS = 0.5, 0.02
+"""More than one try: `is_locked` holds the lock for a moment, on a busy machine for longer."""
 
 _LEFT = re.compile(r"\.(?P<name>.+)\.(?:(?P<host>[^.]+)-)?(?P<process>\d+)\.(?:tmp|partial)")
 _HOST = re.sub(r"[^A-Za-z0-9_]", "_", socket.gethostname()) or "localhost"
@@ -235,31 +236,49 @@ def locked(path: str | Path, *, wait: bool = False, busy: str = "another process
     """Hold the lock of a file while the block runs; `Busy` with this message if another process has it.
 
     `wait` waits for the other process instead. The system releases the lock when the process ends, however it ends.
-    Machines that share the folder share the lock.
+    Machines that share the folder share the lock. On a file system without locks, a file that names the process is one.
     """
     path = Path(path)
+    lock = FileLock(path)
     with disk_errors(path):
         make_folder(path.parent)
-        file = path.open("a")
-    with file:
-        for left in range(LOCK_TRIES, -1, -1):
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-                break
-            except BlockingIOError as error:
-                if not left:
-                    raise Busy(busy) from error
-                time.sleep(LOCK_SECONDS)
+        try:
+            lock.acquire(timeout=-1 if wait else LOCK_SECONDS, poll_interval=LOCK_POLL_SECONDS)
+        except Timeout as error:
+            raise Busy(busy) from error
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def is_locked(path: str | Path) -> bool:
-    """Whether a process holds the lock of a file."""
+    """Whether a process holds the lock of a file.
+
+    Where the system has shared locks, one is asked for: two that ask at once do not take each other for the holder, and
+    a file that may only be read will do.
+    """
     try:
         with Path(path).open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return _is_flocked(file.fileno())
     except FileNotFoundError:
         return False
+    except (ImportError, OSError):  # no such locks here, or not on this file system
+        pass
+    try:
+        FileLock(path).acquire(blocking=False).lock.release()
+    except Timeout:
+        return True
+    except OSError:  # may not be written, and so is no lock of ours
+        return False
+    return False
+
+
+def _is_flocked(file: int) -> bool:
+    import fcntl  # not on Windows
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     return False
@@ -273,7 +292,7 @@ def sha256(path: str | Path) -> str:
 
 def _flush(file: Path, mode: int) -> None:
     """Onto the disk, with the permissions of a new file: some libraries write theirs for the user alone."""
-    with file.open("rb") as opened:
+    with file.open("rb" if os.name == "posix" else "r+b") as opened:  # Windows flushes only what may be written
         os.fsync(opened.fileno())
     if stat.S_IMODE(file.stat().st_mode) != mode:
         file.chmod(mode)
@@ -289,6 +308,10 @@ def _is_left_behind(path: Path, host: str | None, process: int) -> bool:
 
 
 def _is_running(process: int) -> bool:
+    if os.name != "posix":  # there os.kill with signal 0 ends the process
+        import psutil
+
+        return bool(psutil.pid_exists(process))
     try:
         os.kill(process, 0)
     except ProcessLookupError:

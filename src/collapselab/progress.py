@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from collapselab.messages import is_quiet
+
 PLAIN_SECONDS = 60.0
 
 
@@ -37,6 +39,7 @@ class _Rate(ProgressColumn):
 @contextmanager
 def progress(what: str, *, total: float | None = None, unit: str, quiet: bool = False) -> Iterator[Advance]:
     """A bar on stderr while the block runs; call what it gives with every step's amount. `quiet` shows nothing."""
+    quiet = quiet or is_quiet()
     columns = (
         TextColumn("{task.description}", markup=False),  # users' text, such as a file's name
         TextColumn("{task.fields[note]}", markup=False),

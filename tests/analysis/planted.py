@@ -23,8 +23,9 @@ def run_of(name: str, **given: Any) -> Run:
 def row_of(run: Run, metric: str, value: float | None, *, null: float | None = None) -> Row:
     why = "it was not to be had." if value is None else None
     return Row(
-        run["run"], run["checkpoint"], "train", "last", "all", metric, value, null, None, None, 100, 1000, 1, 0, 1, why
-    )
+        run=run["run"], checkpoint=run["checkpoint"], metric=metric, value=value, null=null, classes=100, tokens=1000,
+        min_count=1, left_out=0, why=why,
+    )  # fmt: skip
 
 
 def table(runs: Sequence[Run], metrics: Mapping[str, Sequence[float | None]], **options: Any) -> Models:

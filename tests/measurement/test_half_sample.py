@@ -22,7 +22,9 @@ from collapselab.measurement.sums import Part
 from collapselab.records.measurement import Result
 from collapselab.records.tables import Row
 
-ROW = Row("a", "-", "train", "last", "all", "cdnv", 0.109, 0.5, None, None, 100, 5110, 1, 0, 1, None)
+ROW = Row(
+    run="a", checkpoint="-", metric="cdnv", value=0.109, null=0.5, classes=100, tokens=5110, min_count=1, left_out=0
+)
 
 
 def measured(model: nn.Module, corpus: Corpus, **options: Any) -> Result:

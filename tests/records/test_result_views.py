@@ -1,11 +1,14 @@
 """A result as a chart, as a table in a notebook, and in one line."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from analysis.test_tokens import facts
-from collapselab.records.measurement import Result
+from collapselab.errors import DamagedError
+from collapselab.records.measurement import Result, Results
 from records.test_tables import ROW
 
 
@@ -35,3 +38,43 @@ def test_names_are_escaped_in_a_notebook_and_one_line_is_short() -> None:
     assert "&lt;b&gt;m&lt;/b&gt;" in shown
     assert "cdnv" in shown
     assert repr(result({}, {"layer": "1"})) == "Result('<b>m</b>': 2 rows; tables results)"
+
+
+def test_several_are_drawn_side_by_side_and_over_layers() -> None:
+    two = Results([result({}), result({"value": 0.3})])
+    chart = two.plot("cdnv").to_dict()
+    (values,) = chart["datasets"].values()
+    assert {value["cdnv"] for value in values} == {0.1, 0.3, 0.2}
+    layers = Results([result({"layer": "10"}, {"layer": "2"}, {"layer": "last"})]).plot("cdnv").to_dict()
+    assert layers["encoding"]["x"]["sort"] == ["2", "10", "last"]
+    for nothing in (Results([]), two):
+        with pytest.raises(KeyError, match="no value of that name"):
+            nothing.plot("cdnw")
+
+
+def test_several_in_a_notebook_are_columns_and_failures_are_escaped() -> None:
+    shown = Results([result({})] * 10, {"<i>bad</i>": "<script>"})._repr_html_()
+    assert "<script>" not in shown
+    assert "<b>m</b>" not in shown
+    assert "&lt;i&gt;bad&lt;/i&gt;" in shown
+    assert "and 2 more" in shown
+    assert Results([])._repr_html_() == "<p>nothing was measured.</p>"
+
+
+def test_several_in_one_line() -> None:
+    assert repr(Results([])) == "Results(0 measured)"
+    four = Results([result({})] * 4, {"x": "why"})
+    assert repr(four) == f"Results(4 measured: {', '.join([repr('<b>m</b>')] * 3)} and 1 more; 1 failed)"
+
+
+def test_frames_have_every_table_of_all() -> None:
+    assert len(Results([result({}), result({})]).frames["results"]) == 2
+    assert list(result({}).frames) == ["results"]
+
+
+def test_a_stored_row_without_a_cell_is_refused(tmp_path: Path) -> None:
+    result({}).save(tmp_path / "r.json")
+    document = json.loads((tmp_path / "r.json").read_text())
+    del document["rows"][0]["layer"]
+    with pytest.raises(DamagedError, match="a row without layer"):
+        Result.of_document(document, tmp_path / "r.json")

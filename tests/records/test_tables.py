@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from collapselab.errors import RunError
 from collapselab.records.tables import RESULTS, RUNS, Row
 
-ROW = Row("a-1", "3", "train", "last", "all", "cdnv", 0.1, 0.2, 0.05, 0.15, 100, 1000, 1, 2, 1, None)
+ROW = Row(
+    run="a-1", checkpoint="3", metric="cdnv", value=0.1, null=0.2, low=0.05, high=0.15, classes=100, tokens=1000,
+    min_count=1, left_out=2,
+)  # fmt: skip
 RUN: dict[str, Any] = {
     "run": "a-1", "checkpoint": "3", "family": "gpt-neo", "width": 64, "depth": 2, "epochs": 3.0, "epoch": 3.0,
     "weight_decay": 5e-4, "lr": 5e-5, "seed": 0, "parameters": 1000, "tokens": None, "train_loss": 1.5, "val_loss": 1 / 3,

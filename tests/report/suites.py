@@ -108,8 +108,9 @@ def row_of(run: Run, metric: str, value: float, *, split: Any = "train", layer: 
            null: float | None = None) -> Row:  # fmt: skip
     spread = 0.03 * abs(value)
     return Row(
-        run["run"], run["checkpoint"], split, layer, bin, metric, float(value), null, float(value - spread),
-        float(value + spread), 900, 100_000, 1, 0, 1, None,
+        run=run["run"], checkpoint=run["checkpoint"], split=split, layer=layer, bin=bin, metric=metric,
+        value=float(value), null=null, low=float(value - spread), high=float(value + spread), classes=900,
+        tokens=100_000, min_count=1, left_out=0,
     )  # fmt: skip
 
 

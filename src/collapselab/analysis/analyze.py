@@ -24,6 +24,11 @@ def analyze(
 ) -> Analysis:
     """Relate every metric of `directory` to the outcome, in scale and apart from scale, and write what was found.
 
+    >>> from collapselab import analyze
+    >>> analysis = analyze("suites/tiny", permutations=99)
+    >>> analysis.outcome
+    'val_loss'
+
     Without an outcome it is `val_loss`, or `bits_per_byte` where the models have several tokenizers. The same tables,
     permutations and seed give the same numbers.
     """

@@ -30,6 +30,7 @@ from collapselab.records.table import Cell
 from collapselab.records.tables import RowsByTable, StoredTables
 
 if TYPE_CHECKING:
+    import altair as alt
     import pandas as pd
     from _typeshed import DataclassInstance
 
@@ -96,9 +97,21 @@ class SummaryRecord(Record):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Analysis:
-    """All that `analyze` found; `to_json()` is the whole of it, `frames` has each table as a DataFrame."""
+    """All that `analyze` found; `to_json()` is the whole of it, `frames` has each table as a DataFrame.
+
+    >>> from collapselab import analyze
+    >>> analysis = analyze("suites/tiny", permutations=99)
+    >>> repr(analysis).partition(",")[0]
+    "Analysis('suites/tiny': val_loss"
+    >>> len(analysis.sentences) > 1
+    True
+    >>> analysis.frames["relate"].columns[:3].tolist()
+    ['subset', 'metric', 'outcome']
+
+    In a notebook it is its sentences, and `analysis.plot()` a chart of the correlations.
+    """
 
     directory: Path
     outcome: str
@@ -131,6 +144,25 @@ class Analysis:
             name: pd.DataFrame([_cells(row) for row in rows], columns=_columns(STATEMENTS[name].row))
             for name, rows in self.tables.items()
         }
+
+    def plot(self, table: str = "relate") -> "alt.FacetChart":
+        """The table `relate` (correlations), `controls` (partial correlations) or `effects` (of arms) as a chart.
+
+        Each metric with its 95 % interval, coloured by the verdict.
+        """
+        from collapselab.analysis.plot_analysis import plot
+
+        return plot(table, self.frames, self.outcome)
+
+    def __repr__(self) -> str:
+        return f"Analysis({str(self.directory)!r}: {self.outcome}, {self.models:,} models; {len(self.tables)} tables)"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the sentences of the summary by topic, escaped, and the size of every table."""
+        from collapselab.analysis.plot_analysis import analysis_html
+
+        counts = {name: len(rows) for name, rows in self.tables.items()}
+        return analysis_html(f"{self.directory}: {self.outcome}, {self.models:,} models", self.sentences, counts)
 
     @property
     def relations(self) -> "Sequence[Relation]":

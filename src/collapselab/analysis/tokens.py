@@ -65,7 +65,14 @@ class TokenTable:
 def token_table(
     result: Result, *, split: str = "train", layer: str = "last", min_count: int = LEAST_COUNT
 ) -> TokenTable:
-    """The classes of a measurement; ConfigError where it was made without them."""
+    """The classes of a measurement; ConfigError where it was made without them.
+
+    >>> from collapselab import load_results, token_table
+    >>> table = token_table(load_results("runs/small")[-1])
+    >>> tightest = table.frame.sort_values("cdnv").head(3)  # the most collapsed tokens
+    >>> tightest[["text", "count", "cdnv"]].shape
+    (3, 3)
+    """
     facts = result.facts
     name = f"{facts['run']} {facts['checkpoint']}" if facts["in_a_run"] else facts["model"]
     if "classes" not in result.tables:

@@ -16,23 +16,26 @@ from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
-from typer.core import TyperGroup
 
 from collapselab import __version__
 from collapselab.cli import analyze, collect, corpus, demo, measure, report, similarity, suite, tokens, train
-from collapselab.cli.options import JsonOption
+from collapselab.cli.options import PREFIX, EnvironmentGroup, JsonOption, take_from_environment
 from collapselab.errors import Interrupted, UserError
 from collapselab.signals import interruptible
 
 START, MODELS, SUITES = "Start here", "One model", "Many models, and what they say"
 
 
-class InOrder(TyperGroup):
+class InOrder(EnvironmentGroup):
     """Lists the commands in the order in which one comes to need them, groups among them.
 
     The help is printed here, in typer's look: typer would import a Markdown parser and a syntax highlighter for it,
     which takes as long as all the rest.
     """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        take_from_environment(self, PREFIX)
 
     def list_commands(self, ctx: Any) -> list[str]:
         order = [
@@ -120,6 +123,7 @@ def main() -> None:
         print(f"collapselab: {error}", file=sys.stderr)
         sys.exit(128 + error.signal)
     except UserError as error:
+        _log_where(error)
         print(f"collapselab: {error}", file=sys.stderr)
         sys.exit(2)
     except OSError as error:
@@ -132,13 +136,28 @@ def main() -> None:
         sys.exit(2)
 
 
+def _log_where(error: Exception) -> None:
+    """With `-v`, the traceback of an error that is otherwise one message."""
+    from collapselab.messages import logger
+
+    logger(__name__).debug("where the error arose", exc_info=error)
+
+
 @app.callback(invoke_without_command=True)
 def root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Neither progress nor messages, only warnings.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Say more, with times, and where errors arose.")
+    ] = False,
 ) -> None:
     if version:
         print(__version__)
         raise typer.Exit
+    if quiet or verbose:
+        from collapselab.messages import set_verbosity
+
+        set_verbosity(quiet=quiet, verbose=verbose)
 
 
 @app.command(rich_help_panel=START)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from collapselab.cli.options import JsonOption, panel
+from collapselab.cli.options import EnvironmentGroup, JsonOption, panel
 from collapselab.errors import CorpusError, DiskError
 
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 split_option, reading_option = panel("Splits"), panel("Reading")
 
-app = typer.Typer(help="Turn text into blocks of tokens, and see what is in them.", no_args_is_help=True)
+app = typer.Typer(
+    cls=EnvironmentGroup, help="Turn text into blocks of tokens, and see what is in them.", no_args_is_help=True
+)
 
 
 @app.command()

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
-from collapselab.cli.options import JsonOption, count, panel
+from collapselab.cli.config_file import read_config
+from collapselab.cli.options import TRACKER_HELP, JsonOption, count, panel, tracker_names
 
 if TYPE_CHECKING:
     from collapselab.corpus.blocks import Corpus
@@ -135,6 +136,12 @@ def measure(
     split: Annotated[str | None, data_option(help="Of a data set of the hub. [default: train and validation]")] = None,
     revision: Annotated[str | None, data_option(help="Of a data set of the hub.")] = None,
     text_column: Annotated[str, data_option(help="Column of JSON lines, Parquet and data sets.")] = "text",
+    config: Annotated[
+        Path | None,
+        running_option(
+            metavar="FILE", help="A YAML file with options, as in `tokens: 2e6`.", callback=read_config, is_eager=True
+        ),
+    ] = None,
     out: Annotated[
         str | None,
         output_option(
@@ -143,6 +150,9 @@ def measure(
             "soon as it is finished; see `collapselab collect`.",
         ),
     ] = None,
+    report_to: Annotated[
+        str, output_option(metavar="TRACKER", help=TRACKER_HELP, autocompletion=tracker_names)
+    ] = "none",
     as_json: JsonOption = False,
 ) -> None:
     """Measure the collapse of any causal language model: every metric of the catalogue, each beside its null.
@@ -220,6 +230,7 @@ def measure(
         trust_code=trust_code,
         device_map=device_map,
         other_tokenizer=other_tokenizer,
+        report_to=report_to,
         processes=processes,
     )
     if not processes.first:

@@ -4,15 +4,50 @@ import math
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 from typer.models import OptionInfo
 
 SUITES = Path(__file__).parents[1] / "suite" / "recipes"
 LAUNCHER_FILES = Path(__file__).parents[1] / "suite" / "launchers"
 
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")]
+
+
+PREFIX = "COLLAPSELAB"
+
+
+class EnvironmentGroup(TyperGroup):
+    """Takes every option from the environment too: `suite run --jobs` from COLLAPSELAB_SUITE_RUN_JOBS.
+
+    The names are not in the help texts, where they would take more room than the options themselves.
+    """
+
+    prefix = PREFIX
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            prefix = f"{self.prefix}_{cmd_name.upper().replace('-', '_')}"
+            take_from_environment(command, prefix)
+            if isinstance(command, EnvironmentGroup):
+                command.prefix = prefix
+        return command
+
+
+def take_from_environment(command: Any, prefix: str) -> None:
+    """Name the environment variable of each option of a command."""
+    for parameter in command.params:
+        if parameter.param_type_name == "option" and parameter.name not in ("help", "version"):
+            parameter.envvar = f"{prefix}_{long_name(parameter).upper().replace('-', '_')}"
+            parameter.show_envvar = False
+
+
+def long_name(option: Any) -> str:
+    """The name of an option as it is written, without the dashes."""
+    return str(max(option.opts, key=len)).lstrip("-")
 
 
 def panel(title: str) -> Callable[..., OptionInfo]:
@@ -34,6 +69,16 @@ def count(text: str) -> int:
     if not number.is_integer():  # neither nan nor inf is one
         raise typer.BadParameter(f"{text!r} is not a number of tokens. Write 2000000 or 2e6.")
     return int(number)
+
+
+TRACKER_NAMES = ("tensorboard", "wandb", "trackio", "mlflow")
+"""Those of `collapselab.trackers`, which a help text need not import."""
+TRACKER_HELP = f"Where to follow it: {', '.join(f'`{name}`' for name in TRACKER_NAMES)}."
+
+
+def tracker_names(incomplete: str) -> list[str]:
+    """The trackers that begin so."""
+    return [name for name in TRACKER_NAMES if name.startswith(incomplete)]
 
 
 def beginning(names: Iterable[str]) -> Callable[[str], list[str]]:

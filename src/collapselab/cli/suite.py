@@ -11,12 +11,21 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from collapselab.cli.options import JsonOption, launcher_names, panel, suite_names
+from collapselab.cli.options import (
+    TRACKER_HELP,
+    EnvironmentGroup,
+    JsonOption,
+    launcher_names,
+    panel,
+    suite_names,
+    tracker_names,
+)
 
 if TYPE_CHECKING:
     from collapselab.suite.status import State
 
 app = typer.Typer(
+    cls=EnvironmentGroup,
     help="Plan, run and follow many models: one recipe, one folder, one table.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -65,6 +74,18 @@ def list_suites(as_json: JsonOption = False) -> None:
     console = Console()
     console.print(table)
     console.print("What a suite needs: collapselab suite plan demo", soft_wrap=True)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of recipes, with which editors complete a recipe and underline what is wrong in it.
+
+    Example: `collapselab suite schema > recipe.schema.json`, and in the recipe's first line
+    `# yaml-language-server: $schema=recipe.schema.json`
+    """
+    from collapselab.suite.schema import recipe_schema
+
+    print(json.dumps(recipe_schema(), indent=1, ensure_ascii=False))
 
 
 @app.command()
@@ -129,6 +150,9 @@ def run(
     accept_change: Annotated[
         bool, again_option("--accept-change", help="Continue in the same folder although the recipe has changed.")
     ] = False,
+    report_to: Annotated[
+        str, where_option(metavar="TRACKER", help=TRACKER_HELP, autocompletion=tracker_names)
+    ] = "none",
     dry_run: Annotated[
         bool, where_option("--dry-run", help="Show the script that the launcher would submit. Submit nothing.")
     ] = False,
@@ -159,6 +183,7 @@ def run(
             retry_failed=retry_failed,
             accept_change=accept_change,
             watch=watch,
+            report_to=report_to,
         )
     if not done.waited:
         submitted = f"{folder.path}: {len(done.jobs):,} jobs submitted"

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from collapselab.cli.options import JsonOption, beginning, panel
+from collapselab.cli.options import TRACKER_HELP, JsonOption, beginning, panel, tracker_names
 from collapselab.errors import ConfigError
 from collapselab.models.families import FAMILIES
 from collapselab.training.heads import HEADS
@@ -102,7 +102,9 @@ def train(
     accumulation: Annotated[int, running_option(help="Parts of a step, one after the other, to save memory.")] = 1,
     save_minutes: Annotated[float, running_option(help="How much work a crash may cost.")] = 10.0,
     log_every: Annotated[int | None, running_option(help="Steps a log line. [default: at most 2,000 lines]")] = None,
-    report_to: Annotated[str, running_option(help="`tensorboard`, `wandb` or `trackio`.")] = "none",
+    report_to: Annotated[
+        str, running_option(metavar="TRACKER", help=TRACKER_HELP, autocompletion=tracker_names)
+    ] = "none",
     as_json: JsonOption = False,
 ) -> None:
     """Train one model from scratch, in the paper's set-up where nothing else is said.

@@ -21,7 +21,7 @@ from collapselab.core.scale import binary_exponent, scaled
 
 @dataclass
 class Decisions:
-    """How often the two classifiers agreed and were right, by class of the label; can be merged.
+    """How often the two classifiers agreed and were right, by class of the label; can be merged. See `Decider`.
 
     All tensors are (classes,) and int64. Tokens whose label is not a kept class are in `left_out` and nowhere else.
     """
@@ -97,9 +97,15 @@ class Classifier(Protocol):
 class Decider:
     """The output layer beside the nearest class centre, both over the classes seen at least `min_count` times.
 
-        decider = Decider(moments, weight=W, bias=b)
-        decisions = decider.decide(features, labels)
-        decisions.merge(decider.decide(more_features, more_labels))
+    >>> import torch
+    >>> from collapselab import ClassMoments, Decider
+    >>> features, labels = torch.eye(3).repeat(4, 1), torch.arange(3).repeat(4)
+    >>> moments = ClassMoments.empty(classes=3, dim=3)
+    >>> moments.update(features, labels)
+    >>> decider = Decider(moments, weight=torch.eye(3))
+    >>> decisions = decider.decide(features, labels)
+    >>> decisions.merge(decider.decide(features, labels)).agreed.tolist()
+    [8, 8, 8]
 
     `Decider.of` takes two classifiers that exist already, as where one output layer is compared with the centres of
     several layers, or centres are spread over processes. `tally` counts choices that they have made.

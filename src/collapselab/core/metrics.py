@@ -69,7 +69,10 @@ class Metric:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A value, or the reason why there is none; never both. `left_out` counts pairs, or tokens for decisions."""
+    """A value, or the reason why there is none; never both. `left_out` counts pairs, or tokens for decisions.
+
+    `collapse_metrics` gives one for each metric.
+    """
 
     metric: str
     value: float | None
@@ -98,6 +101,16 @@ def collapse_metrics(
     progress: Progress | None = None,
 ) -> dict[str, Measurement]:
     """Every metric of the catalogue, by id.
+
+    >>> import torch
+    >>> from collapselab import ClassMoments, collapse_metrics
+    >>> moments = ClassMoments.empty(classes=3, dim=3)
+    >>> moments.update(torch.eye(3).repeat(4, 1), torch.arange(3).repeat(4))  # three points: collapsed
+    >>> values = collapse_metrics(moments)
+    >>> values["cdnv"].value, round(values["cosine_mean"].value, 6)
+    (0.0, -0.5)
+    >>> values["agreement"].value, values["agreement"].why
+    (None, 'no decisions were given; they are made on the validation split.')
 
     `weight` (classes, dim) and `bias` are the output layer as the model applies it; `decisions` come from a `Decider`
     on the validation split, `flatness` from an `OutputCurvature`. Metrics of what is not given have a reason in place of a value. `classes`, a mask, keeps

@@ -20,10 +20,17 @@ from collapselab.core.vectors import Vectors
 class ClassMoments:
     """Streaming, mergeable count, mean and scatter per class.
 
-        moments = ClassMoments.empty(classes=50257, dim=768)
-        moments.update(features, labels)        # (tokens, dim) floats, (tokens,) integers; -100 is skipped
-        moments.merge(other)                    # another shard of the stream
-        moments.counts, moments.means, moments.scatter
+    >>> import torch
+    >>> from collapselab import ClassMoments
+    >>> features, labels = torch.eye(3).repeat(4, 1), torch.arange(3).repeat(4)
+    >>> moments = ClassMoments.empty(classes=3, dim=3)
+    >>> moments.update(features, labels)  # (tokens, dim) floats, (tokens,) integers; -100 is skipped
+    >>> other = ClassMoments.empty(classes=3, dim=3)
+    >>> other.update(features, labels)
+    >>> moments.merge(other).counts.tolist()  # another shard of the stream
+    [8, 8, 8]
+    >>> moments.means[0].tolist(), moments.scatter.tolist()
+    ([1.0, 0.0, 0.0], [0.0, 0.0, 0.0])
 
     Any cut of the stream into batches and shards gives the same result but for rounding; the same stream cut in the
     same way gives the same bits.

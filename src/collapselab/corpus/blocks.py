@@ -27,6 +27,9 @@ from collapselab.errors import CorpusError
 from collapselab.records.corpus import LENGTHS, SPLITS, CorpusRecord, SplitName, check_counts, read_corpus_record
 
 if TYPE_CHECKING:
+    import altair as alt
+    import pandas as pd
+
     from collapselab.corpus.tokenizer import FastTokenizer
 
 VERIFIED_BYTES = 256 << 20
@@ -137,6 +140,17 @@ class Split:
 class Corpus:
     """An opened corpus: `corpus.train`, `corpus.validation`, `corpus.tokenizer()`, `corpus.record`.
 
+    >>> from collapselab import Corpus
+    >>> corpus = Corpus("corpora/stories")
+    >>> corpus
+    Corpus('corpora/stories': 173 + 31 blocks of 64 tokens; vocabulary 300)
+    >>> corpus.train[0].shape
+    torch.Size([64])
+    >>> corpus.frames["tokens"].columns.tolist()
+    ['token', 'text', 'train', 'validation']
+
+    In a notebook it is a table of its splits, and `corpus.plot()` a chart of how often its tokens occur.
+
     Opening checks corpus.json, the sizes of all files and the hashes of all but the token ids; of a small corpus, or
     with `verify=True`, of the token ids too.
     """
@@ -163,11 +177,41 @@ class Corpus:
     def splits(self) -> dict[str, Split]:
         return {"train": self.train, "validation": self.validation}
 
+    @property
+    def frames(self) -> "dict[str, pd.DataFrame]":
+        """`splits`, the numbers of each split, and `tokens`, how often each token occurs in their documents."""
+        from collapselab.corpus.corpus_views import splits_frame, tokens_frame
+
+        counts = {name: split.token_counts.numpy() for name, split in self.splits.items()}
+        return {"splits": splits_frame(self.record), "tokens": tokens_frame(self.token_texts(), counts)}
+
+    def plot(self) -> "alt.Chart":
+        """How often tokens occur against their rank, as an Altair chart."""
+        from collapselab.corpus.corpus_views import frequency_chart
+
+        return frequency_chart(str(self.path), self.frames["tokens"])
+
+    def __repr__(self) -> str:
+        blocks = f"{len(self.train):,} + {len(self.validation):,} blocks of {self.block:,} tokens"
+        return f"Corpus({str(self.path)!r}: {blocks}; vocabulary {self.vocabulary:,})"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the numbers of its splits; the path is escaped."""
+        from collapselab.corpus.corpus_views import corpus_html
+
+        return corpus_html(str(self.path), self.record)
+
     def tokenizer(self) -> "FastTokenizer":
         """The tokenizer the corpus was built with."""
         from collapselab.corpus.tokenizer import load_tokenizer
 
         return load_tokenizer(self.path / "tokenizer")
+
+    def token_texts(self) -> list[str]:
+        """Every token of the vocabulary as text."""
+        tokens = [[token] for token in range(self.vocabulary)]
+        texts: list[str] = self.tokenizer().backend_tokenizer.decode_batch(tokens, skip_special_tokens=False)
+        return texts
 
     def _split(self, name: SplitName, counts: NDArray[np.int64], lengths: NDArray[np.int32] | None) -> Split:
         numbers = self.record.numbers(name)

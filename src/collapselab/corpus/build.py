@@ -24,7 +24,7 @@ from tokenizers import Tokenizer
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.packing import DocumentPacker, IdType, Marks, Packer, StreamPacker
-from collapselab.corpus.sources import Documents, Source
+from collapselab.corpus.sources import Documents, Source, open_source
 from collapselab.corpus.tokenizer import SENTENCE, WORDS, FastTokenizer, end_of_text, tokenizer_for, tokenizer_hash
 from collapselab.disk import folder_written_whole, sha256
 from collapselab.errors import CorpusError
@@ -55,7 +55,12 @@ Request = dict[str, JsonValue]
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides the bytes of a corpus besides its source."""
+    """Everything that decides the bytes of a corpus besides its source.
+
+    >>> from collapselab import Recipe
+    >>> Recipe(tokenizer="bpe:1024").block
+    512
+    """
 
     tokenizer: str = "bpe:4096"
     block: int = 512
@@ -77,13 +82,28 @@ def default_tokenizer(sources: Sequence[str]) -> str:
     return {"tinystories": "gpt2", "markov": WORDS}.get(kind, Recipe.tokenizer)
 
 
-def build_corpus(source: Source, out: str | Path, recipe: Recipe | None = None, *, trust_code: bool = False) -> Corpus:
+def build_corpus(
+    source: Source | str | Sequence[str],
+    out: str | Path,
+    recipe: Recipe | None = None,
+    *,
+    trust_code: bool = False,
+) -> Corpus:
     """Build the corpus, or open it if the same corpus is there already.
 
-    Nothing is left behind by a failure, and nothing that was there before is touched. `trust_code` lets a tokenizer run
-    code that comes with it.
+    >>> from collapselab import Recipe, build_corpus
+    >>> recipe = Recipe(tokenizer="bpe:300", block=64)
+    >>> build_corpus("storyworld:stories=20,validation=4", "corpora/stories", recipe)
+    Corpus('corpora/stories': 173 + 31 blocks of 64 tokens; vocabulary 300)
+
+    `source` is what `collapselab corpus build` takes, one name or several, or the `Source` that `open_source` makes of
+    it. Nothing is left behind by a failure, and nothing that was there before is touched. `trust_code` lets a tokenizer
+    run code that comes with it.
     """
     recipe, out = recipe or Recipe(), Path(out)
+    if not isinstance(source, Source):
+        names = [source] if isinstance(source, str) else list(source)
+        source = open_source(names, validation_share=recipe.validation_share)
     request: Request = json.loads(json.dumps({"source": source.provenance, **asdict(recipe)}))
     if _is_built(out, request):
         return Corpus(out)

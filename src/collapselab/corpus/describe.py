@@ -89,7 +89,7 @@ def kind_of(text: str) -> str:
 
 def description(corpus: Corpus) -> Description:
     """Numbers of both splits, the largest classes, and the share of each kind of token."""
-    texts = token_texts(corpus)
+    texts = corpus.token_texts()
     kinds = [kind_of(text) for text in texts]
     chain = _chain(corpus)
     known: Description = {
@@ -122,13 +122,6 @@ def _chain_numbers(chain: Chain, block: int) -> ChainNumbers:
         "distributions": len(chain.successors),
         "supports": int(chain.supports.max()) + 1,
     }
-
-
-def token_texts(corpus: Corpus) -> list[str]:
-    """Every token of the vocabulary as text."""
-    backend = corpus.tokenizer().backend_tokenizer
-    texts: list[str] = backend.decode_batch([[token] for token in range(corpus.vocabulary)], skip_special_tokens=False)
-    return texts
 
 
 def _numbers(split: Split, record: SplitRecord) -> dict[str, int]:
@@ -165,7 +158,7 @@ def draw(corpus: Corpus, path: str | Path) -> None:
     """
     import altair as alt
 
-    texts = token_texts(corpus)
+    texts = corpus.token_texts()
     kinds = [kind_of(text) for text in texts]
     scale = alt.Scale(domain=KINDS, range=COLOURS)
     colour = alt.Color("kind:N", scale=scale, title=None, legend=alt.Legend(orient="top"))

@@ -82,6 +82,11 @@ def open_source(
 ) -> Source:
     """The source of that name: `storyworld[:…]`, `markov[:…]`, `hf:NAME[:CONFIG]`, an alias, or files and folders.
 
+    >>> from collapselab import open_source
+    >>> source = open_source(["storyworld:stories=20,validation=4"])
+    >>> len(list(source.train.open()))
+    20
+
     `validation_share` is the part of one text that is held out, where all the files hold is one text.
     """
     reading = reading or Reading()

@@ -4,7 +4,6 @@ Read it from top to bottom: the arguments; each model opened, or its result foun
 training pass, catalogue, validation pass with the nearest centres, result.
 """
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
@@ -36,11 +35,13 @@ from collapselab.measurement.open_model import OpenedModel, open_module, open_so
 from collapselab.measurement.outcomes import outcome_facts
 from collapselab.measurement.plan import MeasurePlan, MeasureRequest, Split, make_plan
 from collapselab.measurement.push import Push
+from collapselab.measurement.report_to import report_measurement
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sums import LAST, LayerKey, Sums
 from collapselab.measurement.tables import MeasuredLayer, fill_tables
 from collapselab.measurement.temperature import fitted_scale
 from collapselab.measurement.token_scores import Observe
+from collapselab.messages import logger
 from collapselab.models.find import LocalModel, ModelSource, checkpoint_model, find_models
 from collapselab.models.function_model import Forward, FunctionModel
 from collapselab.models.spread import DeviceMap, parsed_device_map
@@ -49,6 +50,9 @@ from collapselab.records.options import Options, parsed_contexts
 from collapselab.records.outcomes import parsed_outcomes
 from collapselab.records.result_folder import STATE, open_result_folder, out_folder
 from collapselab.records.run import Checkpoint
+from collapselab.trackers import check_tracker
+
+log = logger(__name__)
 
 
 def measure(
@@ -90,20 +94,23 @@ def measure(
     device_map: DeviceMap | None = None,
     other_tokenizer: bool = False,
     quiet: bool = False,
+    report_to: str = "none",
     processes: Processes | None = None,
     options: Options | None = None,
 ) -> Result | Results:
     """How far a causal language model has collapsed: every metric of the catalogue on a corpus, with its null.
 
-        result = measure("EleutherAI/pythia-70m", "corpora/mine", layers="all")
-        result.row("cdnv").value, result.row("cdnv").null
-        result.to_frame(), result.facts["splits"]["validation"]["loss"]
+    >>> from collapselab import measure
+    >>> results = measure("runs/small", "corpora/stories", classes=True, quiet=True)
+    >>> results
+    Results(2 measured: 'small, checkpoint 0', 'small, checkpoint 1')
+    >>> results[1].row("cdnv").value < results[1].row("cdnv").null
+    True
+    >>> list(results[1].frames)
+    ['results', 'classes']
 
-    Instead of a corpus, `data` gives text, and the corpus that the model's tokenizer makes of it is built and kept in
-    the user's cache:
-
-        measure("EleutherAI/pythia-70m", data="hf:roneneldan/TinyStories", tokens=2_000_000)
-
+    Instead of a corpus, `data` gives text, as in `measure("EleutherAI/pythia-70m", data="hf:roneneldan/TinyStories",
+    tokens=2_000_000)`, and the corpus that the model's tokenizer makes of it is built and kept in the user's cache.
     It takes what `corpus build` takes, a list of texts, or rows with a column `text`. Its blocks have `block` tokens
     (512, or the model's context if that is shorter); reading stops after `max_tokens` (`tokens`, where that is given).
 
@@ -135,8 +142,9 @@ def measure(
 
     A model whose tokenizer is not the corpus's is refused unless `other_tokenizer` allows it; so is a measurement that
     needs more memory than is free, unless `force` is set. `load_in` ("4bit", "8bit") rounds weights while they are
-    loaded; `device_map` ("auto", or a device for each module) spreads a model over devices, host and disk.
-    `options` replaces all arguments that `Options` has.
+    loaded; `device_map` ("auto", or a device for each module) spreads a model over devices, host and disk. `report_to`
+    names a tracker that gets the results: numbers as curves, rows as a table, and a page. `options` replaces all
+    arguments that `Options` has.
     """
     options = options or Options(
         layers=layers,
@@ -159,6 +167,7 @@ def measure(
         outcomes=parsed_outcomes(outcomes),
         load_in=load_in,
     )
+    check_tracker(report_to)
     model = _function_or_model(model, forward, head, bias)
     folder = out_folder(out)
     if folder is not None:
@@ -180,6 +189,7 @@ def measure(
         trust_code=trust_code,
         other_tokenizer=other_tokenizer,
         quiet=quiet,
+        report_to=report_to,
         folder=folder,
         device_map=parsed_device_map(device_map),
     )
@@ -190,7 +200,7 @@ def measure(
 
     def say(words: str) -> None:
         if is_first and not quiet:
-            print(words, file=sys.stderr)
+            log.warning("%s", words)
 
     by_corpus = [_measure_any(model, partial(request_on, text), say) for text in texts]
     measured = by_corpus[0] if len(by_corpus) == 1 else joined(by_corpus)
@@ -282,7 +292,10 @@ def _measure_any(
 
 def _measure_source(source: ModelSource, request_for: Callable[[ModelSource | None], MeasureRequest]) -> Result:
     request = request_for(source)
-    return _measure_opened(open_source(source, request), request)
+    result = _measure_opened(open_source(source, request), request)
+    if request.processes.first:
+        report_measurement(request.report_to, result, source.checkpoint)
+    return result
 
 
 def _measure_module(model: nn.Module, request_for: Callable[[ModelSource | None], MeasureRequest]) -> Result:

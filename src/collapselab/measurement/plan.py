@@ -1,6 +1,5 @@
 """What is asked of a measurement, and everything that follows from it before the model runs."""
 
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, final
@@ -18,9 +17,12 @@ from collapselab.measurement.memory import check_memory
 from collapselab.measurement.model import MeasuredModel
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sample import GROUPS, ByLayer, Sample
+from collapselab.messages import logger
 from collapselab.models.spread import DeviceMap
 from collapselab.records.facts import Identity
 from collapselab.records.options import Options
+
+log = logger(__name__)
 
 Split = Literal["train", "validation"]
 SPLITS: tuple[Split, ...] = ("train", "validation")
@@ -47,11 +49,13 @@ class MeasureRequest:
     """The folder that gets a file for each result."""
     device_map: DeviceMap | None = None
     """How the model is spread over devices."""
+    report_to: str = "none"
+    """The tracker that gets the results."""
 
     def say(self, text: str) -> None:
-        """Print a line to stderr, once for all processes."""
+        """Log a line, once for all processes."""
         if self.processes.first and not self.quiet:
-            print(text, file=sys.stderr)
+            log.info("%s", text)
 
     def identity(self, model: MeasuredModel) -> Identity:
         """What is measured, as the facts of the result have it."""

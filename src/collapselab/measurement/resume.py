@@ -9,7 +9,6 @@ plan, which says how the blocks are cut into batches, the others are useless: th
 """
 
 import signal
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +22,10 @@ from collapselab.disk import is_locked, locked, read_document, remove_folder, sw
 from collapselab.errors import DamagedError, DiskError, Interrupted
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.sums import Sums
+from collapselab.messages import logger
 from collapselab.signals import StopRequest, stop_requests
+
+log = logger(__name__)
 
 SAVE_SECONDS, SAVE_FACTOR = 60.0, 20
 """Time between two savings of the present group: a minute, or twenty times what a saving takes, if that is more."""
@@ -76,11 +78,11 @@ class ResumeFolder:
             stored = read_document(path)
             if set(stored) >= set(plan) and isinstance(stored["batch"], int):
                 return stored["batch"]
-            print(f"{path}: not a plan of this version. The measurement starts from the beginning.", file=sys.stderr)
+            log.warning("%s: not a plan of this version. The measurement starts from the beginning.", path)
         except FileNotFoundError:
             pass
         except DamagedError as error:
-            print(f"{error} The measurement starts from the beginning.", file=sys.stderr)
+            log.warning("%s The measurement starts from the beginning.", error)
         for part in self.folder.glob("*.safetensors"):
             part.unlink(missing_ok=True)
         write_document(path, plan)
@@ -148,7 +150,7 @@ class ResumeFolder:
         except FileNotFoundError:
             return None
         except ValueError as error:
-            print(f"{error} Continuing without it.", file=sys.stderr)
+            log.warning("%s Continuing without it.", error)
             path.unlink(missing_ok=True)
             return None
 

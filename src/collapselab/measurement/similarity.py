@@ -48,8 +48,12 @@ class _Source:
 def similarity(names: Sequence[str | Path], *, min_count: int = 1) -> Similarities:
     """The CKA of class means for every two of these measurements of one vocabulary.
 
-        found = similarity(["runs/a", "runs/b/checkpoints/1"])
-        found.names, found.at(0, 1).value
+    >>> from collapselab import similarity
+    >>> found = similarity(["runs/small"])
+    >>> found.names
+    ['small/0', 'small/1']
+    >>> 0 < found.at(0, 1).value <= 1
+    True
 
     ConfigError where two have different vocabularies or tokenizers: then a class is not the same in both.
     """

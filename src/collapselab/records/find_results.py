@@ -33,6 +33,10 @@ class StoredResult:
 def load_results(path: str | Path, *, cache: str | Path | None = None) -> Results:
     """The finished measurements of a file that `measure` wrote, or of a folder: of results, a run, a suite, a model.
 
+    >>> from collapselab import load_results
+    >>> load_results("runs/small")
+    Results(2 measured: 'small, checkpoint 0', 'small, checkpoint 1')
+
     Those of models that are no runs are in the folder `cache`, the `state` that they were measured with; by default
     the one that the command line uses.
     """

@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, final
 
@@ -42,7 +41,19 @@ class Key(NamedTuple):
 @final
 @dataclass(frozen=True, repr=False)
 class Result:
-    """One model's rows, and the facts about them: hashes, options, counts, dtype, versions, scores and seconds."""
+    """One model's rows, and the facts about them: hashes, options, counts, dtype, versions, scores and seconds.
+
+    >>> from collapselab import load_results
+    >>> result = load_results("runs/small")[-1]  # the last checkpoint
+    >>> result.row("cdnv").value < result.row("cdnv").null  # classes are tighter than with shuffled labels
+    True
+    >>> result.frames["results"].columns[:3].tolist()
+    ['run', 'checkpoint', 'split']
+    >>> result.plot("cdnv").to_dict()["title"]
+    'small, checkpoint 1'
+
+    In a notebook it is a table, and `result.plot("cdnv")` a chart.
+    """
 
     rows: list[Row]
     facts: Facts
@@ -100,11 +111,22 @@ class Result:
             raise KeyError(f"{table}: no table of this measurement. It has {', '.join(self.tables)}.")
         return TABLES[table].frame(self.tables[table])
 
+    @property
+    def frames(self) -> "dict[str, pd.DataFrame]":
+        """Every table of the measurement as a DataFrame, by its name."""
+        return {name: self.frame(name) for name in self.tables}
+
+    @property
+    def title(self) -> str:
+        """What it is called beside others: the run with its checkpoint, or the model."""
+        in_run = f"{self.facts['run']}, checkpoint {self.facts['checkpoint']}"
+        return in_run if self.facts["in_a_run"] else self.name
+
     def plot(self, metric: str) -> "alt.Chart":
         """A metric as an Altair chart: from layer to layer if these were measured, else over bins of counts."""
         from collapselab.records.plot_result import plot
 
-        return plot(self.name, self.to_frame(), metric)
+        return plot(self.title, self.to_frame(), metric)
 
     def __repr__(self) -> str:
         """Short: a list of thousands of rows helps nobody."""
@@ -112,12 +134,9 @@ class Result:
 
     def _repr_html_(self) -> str:
         """In a notebook: the metrics of the last layer, each beside its null; names are escaped."""
-        frame = self.to_frame()
-        last = frame[(frame["layer"] == "last") & (frame["bin"] == "all") & (frame["split"] == "train")]
-        table = last[["metric", "value", "null", "classes", "tokens"]].to_html(
-            index=False, float_format="{:.4g}".format
-        )
-        return f"<p><b>{escape(self.name)}</b></p>{table}"
+        from collapselab.records.result_html import result_html
+
+        return result_html(self.title, self.to_frame(), list(self.tables))
 
     def to_json(self) -> str:
         """One JSON document with a checksum; a number that JSON does not have (an infinite perplexity) is null."""
@@ -159,7 +178,7 @@ class Result:
                 for name, rows in stored.get("tables", {}).items()
                 if name in TABLES  # a later version may have more
             }
-            return cls([RESULTS.row(**cells) for cells in stored["rows"]], stored["facts"], further)
+            return cls([_stored_row(cells) for cells in stored["rows"]], stored["facts"], further)
         except (ValueError, TypeError) as error:
             what = str(error)
             if isinstance(error, ValidationError):
@@ -187,6 +206,14 @@ class _Stored(TypedDict):
     """Rows, or columns of a part of the rows; or the file beside that has them, and its sha256."""
 
 
+def _stored_row(cells: dict[str, JsonValue]) -> Row:
+    """A row of a document, which has every cell: only a row that is made by hand takes the usual ones."""
+    lacking = [name for name in RESULTS.columns if name not in cells]
+    if lacking:
+        raise ValueError(f"a row without {lacking[0]}")
+    return RESULTS.row(**cells)
+
+
 def _stored_rows(name: str, rows: list[dict[str, JsonValue]] | dict[str, str], document: Path) -> list[Any]:
     table = TABLES[name]
     if not isinstance(table, ColumnTable):
@@ -205,9 +232,17 @@ _loaded: dict[Path, tuple[tuple[int, int, int], Result]] = {}
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Results:
-    """Several models side by side, and those that could not be measured with the reason."""
+    """Several models side by side, and those that could not be measured with the reason.
+
+    >>> from collapselab import load_results
+    >>> results = load_results("runs/small")
+    >>> [result.facts["checkpoint"] for result in results]
+    ['0', '1']
+    >>> results.plot("cdnv").to_dict()["title"]
+    'cdnv'
+    """
 
     results: list[Result]
     failures: dict[str, str] = field(default_factory=dict)
@@ -234,6 +269,34 @@ class Results:
     def to_frame(self) -> "pd.DataFrame":
         """The rows of all models as one pandas table."""
         return RESULTS.frame(self.rows)
+
+    @property
+    def frames(self) -> "dict[str, pd.DataFrame]":
+        """Every table of all models as a DataFrame, by its name."""
+        rows: RowsByTable = {}
+        for result in self.results:
+            for name, own in result.tables.items():
+                rows.setdefault(name, []).extend(own)
+        return {name: TABLES[name].frame(all_rows) for name, all_rows in rows.items()}
+
+    def plot(self, metric: str) -> "alt.Chart":
+        """A metric of all models as an Altair chart: from layer to layer, or beside each other."""
+        from collapselab.records.plot_result import plot_several
+
+        return plot_several([(result.title, result.to_frame()) for result in self.results], metric)
+
+    def __repr__(self) -> str:
+        titles = [repr(result.title) for result in self.results]
+        listed = f": {', '.join(titles[:3])}" if titles else ""
+        listed += f" and {len(titles) - 3:,} more" if len(titles) > 3 else ""
+        failed = f"; {len(self.failures):,} failed" if self.failures else ""
+        return f"Results({len(titles):,} measured{listed}{failed})"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: a row for each metric of the last layer, a column for each model; names are escaped."""
+        from collapselab.records.result_html import results_html
+
+        return results_html([(result.title, result.to_frame()) for result in self.results], self.failures)
 
     def to_json(self) -> str:
         """One JSON document with all results."""

@@ -38,7 +38,12 @@ DTYPES = ("float32", "float64", "bfloat16", "float16")
 @final
 @dataclass(frozen=True)
 class Options:
-    """Settings of one measurement. Two measurements with the same settings, model and corpus give the same numbers."""
+    """Settings of one measurement. Two measurements with the same settings, model and corpus give the same numbers.
+
+    >>> from collapselab import Options
+    >>> Options(layers="all", bins=4).facts()["layers"]
+    'all'
+    """
 
     layers: Literal["last", "all"] = "last"
     bins: int = 0

@@ -1,5 +1,6 @@
-"""A metric of one result as a chart: from layer to layer, over bins of counts, or as one value beside its null."""
+"""A metric of results as a chart that holds its own data: over layers, over bins of counts, or from model to model."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from collapselab.core.metrics import METRICS
@@ -13,27 +14,72 @@ WIDTH, HEIGHT = 360, 220
 
 
 def plot(name: str, frame: "pd.DataFrame", metric: str) -> "alt.Chart":
-    """The chart; KeyError, with the nearest name, for a metric without a value."""
+    """The chart of one model; KeyError, with the nearest name, for a metric without a value."""
     import altair as alt
 
-    rows = frame[(frame["metric"] == metric) & (frame["split"] == "train") & frame["value"].notna()]
-    if rows.empty:
-        known = METRICS if metric not in METRICS else ()
-        raise KeyError(f"{metric}: no value of that name. {did_you_mean(metric, known)}".rstrip())
+    rows = _rows(frame, metric)
     layers, bins = rows[rows["bin"] == "all"], rows[rows["bin"] != "all"]
     if layers["layer"].nunique() > 1:
-        places, along = layers.assign(place=layers["layer"]), "layer"
-        order = [*sorted(set(layers["layer"]) - {"last"}, key=int), "last"]
+        places, along, order = layers.assign(place=layers["layer"]), "layer", _layer_order(layers)
     elif len(bins):
         places, along = bins.assign(place=bins["bin"]), "samples of the class"
         order = sorted(bins["bin"], key=lambda text: int(text.split("-")[0]))
     else:
         places, along, order = rows.assign(place=name), "model", [name]
-    long = places.melt(id_vars="place", value_vars=["value", "null"], var_name="labels", value_name=metric).dropna()
-    long["labels"] = long["labels"].map({"value": "as they are", "null": "shuffled"})
-    chart: alt.Chart = alt.Chart(long, title=name).mark_line(point=True)
+    chart: alt.Chart = alt.Chart(_with_null(places, ["place"], metric), title=name).mark_line(point=True)
     return chart.encode(
         x=alt.X("place:N", sort=order, title=along),
-        y=alt.Y(f"{metric}:Q", scale=alt.Scale(zero=False)),
+        y=_axis(metric),
         color=alt.Color("labels:N", title="labels"),
+        tooltip=["place:N", "labels:N", f"{metric}:Q"],
     ).properties(width=WIDTH, height=HEIGHT)
+
+
+def plot_several(measured: Sequence[tuple[str, "pd.DataFrame"]], metric: str) -> "alt.Chart":
+    """The chart of several models: a line each over the layers where these were measured, else a point each."""
+    import altair as alt
+    import pandas as pd
+
+    if not measured:
+        raise KeyError(f"{metric}: no value of that name. Nothing was measured.")
+    frame = pd.concat([frame.assign(model=title) for title, frame in measured], ignore_index=True)
+    rows = _rows(frame, metric)
+    rows = rows[rows["bin"] == "all"]
+    models = list(dict.fromkeys(rows["model"]))
+    if rows["layer"].nunique() > 1:
+        long = _with_null(rows, ["layer", "model"], metric)
+        x = alt.X("layer:N", sort=_layer_order(rows), title="layer")
+        colour, dash = alt.Color("model:N", sort=models, title="model"), alt.StrokeDash("labels:N", title="labels")
+    else:
+        long = _with_null(rows, ["model"], metric)
+        x = alt.X("model:N", sort=models, title="model")
+        colour, dash = alt.Color("labels:N", title="labels"), alt.StrokeDash("labels:N", legend=None)
+    chart: alt.Chart = alt.Chart(long, title=metric).mark_line(point=True)
+    tooltip = ["model:N", "labels:N", f"{metric}:Q"]
+    return chart.encode(x=x, y=_axis(metric), color=colour, strokeDash=dash, tooltip=tooltip).properties(
+        width=WIDTH, height=HEIGHT
+    )
+
+
+def _rows(frame: "pd.DataFrame", metric: str) -> "pd.DataFrame":
+    rows = frame[(frame["metric"] == metric) & (frame["split"] == "train") & frame["value"].notna()]
+    if rows.empty:
+        known = METRICS if metric not in METRICS else ()
+        raise KeyError(f"{metric}: no value of that name. {did_you_mean(metric, known)}".rstrip())
+    return rows
+
+
+def _layer_order(rows: "pd.DataFrame") -> list[str]:
+    return [*sorted(set(rows["layer"]) - {"last"}, key=int), "last"]
+
+
+def _with_null(rows: "pd.DataFrame", places: list[str], metric: str) -> "pd.DataFrame":
+    """A row for the value and one for its null, where there is one."""
+    long = rows.melt(id_vars=places, value_vars=["value", "null"], var_name="labels", value_name=metric).dropna()
+    return long.assign(labels=long["labels"].map({"value": "as they are", "null": "shuffled"}))
+
+
+def _axis(metric: str) -> "alt.Y":
+    import altair as alt
+
+    return alt.Y(f"{metric}:Q", scale=alt.Scale(zero=False))

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import final
 
 from collapselab.core.metrics import METRICS
+from collapselab.disk import sha256
 from collapselab.errors import RunError
 from collapselab.records.csv_file import parse_table, read_bytes, require_columns, shown
 from collapselab.records.published_columns import OUTCOMES, PublishedTable, Source, recognise
 from collapselab.records.table import LARGEST
-from collapselab.records.tables import Row, Run
+from collapselab.records.tables import Row, Run, write_tables
 
 NAME = re.compile(
     r"(?P<run>(?P<depth>[0-9]{1,9})x(?P<width>[0-9]{1,9})_(?P<epochs>[0-9]{1,9})(?P<decay>[dL])(?P<seed>[0-9]{0,9}))"
@@ -43,14 +44,21 @@ class Published:
     rows: list[Row]
 
 
-def import_published(*csvs: str | Path) -> tuple[list[Run], list[Row]]:
-    """The published models as rows of `runs.csv` and `results.csv`.
+def import_published(*csvs: str | Path, out: str | Path | None = None) -> tuple[list[Run], list[Row]]:
+    """The published models as rows of `runs.csv` and `results.csv`, which are written into the folder `out`.
+
+        import_published("lc-2024_05_18.csv", out="published")
+        analyze("published")
 
     A cell that is empty or not finite leaves a reason and no number. A column that is missing, a name that does not
     parse and a model that is there twice are errors. Of several tables, a metric comes from the first that has it; they
     have to be about the same models.
     """
-    return merge([read_published(csv) for csv in csvs])
+    runs, rows = merge([read_published(csv) for csv in csvs])
+    if out is not None:
+        made_from = [(Path(csv).name, sha256(csv)) for csv in csvs]
+        write_tables(out, {"runs": runs, "results": rows}, made_from=made_from)
+    return runs, rows
 
 
 def read_published(csv: str | Path) -> Published:
@@ -153,10 +161,15 @@ def _row(where: str, run: Run, metric: str, source: Source, cells: Mapping[str, 
     decisions = int(sum(inputs)) if metric == "agreement" and not bad else None
     try:
         return Row(
-            run["run"], run["checkpoint"], "train", "last", "all", metric, value,
-            null=None, low=None, high=None, classes=_classes(where, cells), tokens=decisions, min_count=None,
-            left_out=None, version=METRICS[metric].version, why=why,
-        )  # fmt: skip
+            run=run["run"],
+            checkpoint=run["checkpoint"],
+            metric=metric,
+            value=value,
+            classes=_classes(where, cells),
+            tokens=decisions,
+            version=METRICS[metric].version,
+            why=why,
+        )
     except ValueError as error:
         raise RunError(f"{where}: {metric}, from {' and '.join(source.columns)}: {error}") from error
 

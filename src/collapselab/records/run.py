@@ -15,7 +15,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,10 +26,13 @@ from torch import Tensor
 from collapselab.core.storage import load_tensors, save_tensors
 from collapselab.disk import folder_written_whole, locked, sha256, sweep, written_whole
 from collapselab.errors import DamagedError, RunError
+from collapselab.messages import logger
 from collapselab.records.run_documents import CheckpointRecord, LogEntry, RunRecord, log_entry
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+log = logger(__name__)
 
 RECORD, TRAINING = "run.json", "training.json"
 STATE = "training state"
@@ -184,7 +186,7 @@ class RunFolder:
         return [entry for line in lines if (entry := log_entry(line)) is not None]
 
     def say(self, text: str) -> None:
-        print(f"{self.name}: {text}", file=sys.stderr)
+        log.warning("%s: %s", self.name, text)
 
     def _verify(self, folder: Path, checkpoint: CheckpointRecord) -> None:
         run = self.record() if checkpoint.run is not None else None

@@ -56,9 +56,18 @@ class Run(TypedDict):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Row:
-    """One measured number, or the reason why there is none; never both. A count that nobody knows is None."""
+    """One measured number, or the reason why there is none; never both. A count that nobody knows is None.
+
+    >>> from collapselab import Row
+    >>> row = Row(run="a", checkpoint="1", metric="cdnv", value=0.25)
+    >>> row.split, row.layer, row.bin, row.version
+    ('train', 'last', 'all', 1)
+    >>> Row(run="a", checkpoint="1", metric="cdnv")
+    Traceback (most recent call last):
+    ValueError: cdnv has a value or a reason why not; found neither.
+    """
 
     run: Annotated[str, Column(Kind.NAME, "name of the run, or of the model")]
     checkpoint: Annotated[str, Column(Kind.NAME, "its name")]
@@ -69,22 +78,22 @@ class Row:
             "where the class means come from: `train` or `validation`; NC4, whose means are of the training split, "
             "is under `train`",
         ),
-    ]
+    ] = "train"
     layer: Annotated[
         str, Column(Kind.NAME, "`last` for the features that enter the output layer, else the number of the block")
-    ]
-    bin: Annotated[str, Column(Kind.NAME, "`all`, or `LOW-HIGH`, a range of class counts")]
+    ] = "last"
+    bin: Annotated[str, Column(Kind.NAME, "`all`, or `LOW-HIGH`, a range of class counts")] = "all"
     metric: Annotated[str, Column(Kind.NAME, "id in the [catalogue](metrics.md#the-catalogue)")]
-    value: Annotated[float | None, Column(Kind.NUMBER, "empty exactly where `why` is not")]
-    null: Annotated[float | None, Column(Kind.NUMBER, "the same with shuffled labels")]
-    low: Annotated[float | None, Column(Kind.NUMBER, "lower end of the 95 % interval, with `--bootstrap`")]
-    high: Annotated[float | None, Column(Kind.NUMBER, "upper end")]
-    classes: Annotated[int | None, Column(Kind.COUNT, "classes that were kept")]
-    tokens: Annotated[int | None, Column(Kind.COUNT, "samples behind the value; of NC4, decisions")]
-    min_count: Annotated[int | None, Column(Kind.COUNT, "samples that a class needed to be kept")]
-    left_out: Annotated[int | None, Column(Kind.COUNT, "pairs, classes or tokens that could not take part")]
-    version: Annotated[int, Column(Kind.VERSION, "of the metric; it rises when the number would change")]
-    why: Annotated[str | None, Column(Kind.TEXT, "why there is no value")]
+    value: Annotated[float | None, Column(Kind.NUMBER, "empty exactly where `why` is not")] = None
+    null: Annotated[float | None, Column(Kind.NUMBER, "the same with shuffled labels")] = None
+    low: Annotated[float | None, Column(Kind.NUMBER, "lower end of the 95 % interval, with `--bootstrap`")] = None
+    high: Annotated[float | None, Column(Kind.NUMBER, "upper end")] = None
+    classes: Annotated[int | None, Column(Kind.COUNT, "classes that were kept")] = None
+    tokens: Annotated[int | None, Column(Kind.COUNT, "samples behind the value; of NC4, decisions")] = None
+    min_count: Annotated[int | None, Column(Kind.COUNT, "samples that a class needed to be kept")] = None
+    left_out: Annotated[int | None, Column(Kind.COUNT, "pairs, classes or tokens that could not take part")] = None
+    version: Annotated[int, Column(Kind.VERSION, "of the metric; it rises when the number would change")] = 1
+    why: Annotated[str | None, Column(Kind.TEXT, "why there is no value")] = None
 
     def __post_init__(self) -> None:
         for name, column in RESULTS.columns.items():

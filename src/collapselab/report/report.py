@@ -34,6 +34,10 @@ def report(
 ) -> WrittenReport:
     """Write `DIR/report.html`, or `out`: one page that needs nothing else.
 
+    >>> from collapselab import report
+    >>> report("suites/tiny").page.name
+    'report.html'
+
     An `out` that is a folder gets `report.html`. `beside` is another folder, whose models and verdicts are shown too;
     `figures` a folder for every figure as SVG and PDF; `corpus` the one whose class frequencies are drawn, else that of
     the runs if it is still there.

@@ -7,8 +7,8 @@ folder.py      SuiteFolder: where everything is on disk, what failed, what is lo
 status.py      SuiteFolder × Entry → State: which checkpoints are made and measured, which are missing
 job.py         one run: train and measure what is missing; torchrun.py does it in several processes. LaunchRequest
 run.py         the verbs: plan, run, status, cancel. It gives the missing runs to a launcher
+by_name.py     the same by the name of a suite, for Python
 launchers/     where runs are performed: local (processes of this machine, worker.py), slurm (a cluster)
-
 collect.py     the folders of the runs → runs.csv and results.csv
 collect_models.py  the same from results of any origin; model_facts.py: what a model's name and a table say of it
 show.py        plan and states as tables on a terminal

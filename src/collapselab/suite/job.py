@@ -5,7 +5,6 @@
 
 import os
 import re
-import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Literal, final
 
 from collapselab.disk import disk_errors
 from collapselab.errors import Busy, ConfigError, DamagedError, DiskError, UserError
+from collapselab.messages import logger
 from collapselab.records.options import Options
 from collapselab.records.run import Checkpoint, RunFolder
 from collapselab.suite.folder import SuiteFolder
@@ -20,6 +20,8 @@ from collapselab.suite.model_entries import ModelEntry, is_measured, measure_ent
 from collapselab.suite.plan import AnyEntry, Entry
 from collapselab.suite.recipe import Suite
 from collapselab.suite.status import missing
+
+log = logger(__name__)
 
 StartMethod = Literal["forkserver", "fork"]
 
@@ -37,6 +39,8 @@ class LaunchRequest:
     retry_failed: bool = False
     start_method: StartMethod = "forkserver"
     """How multiprocessing starts a process."""
+    report_to: str = "none"
+    """The tracker that gets every run: its training, and the measurements of its checkpoints."""
 
 
 @final
@@ -60,6 +64,7 @@ class RunTask:
     device: str
     unmade: list[str]
     unmeasured: list[str]
+    report_to: str = "none"
 
 
 def train_and_measure(task: RunTask) -> None:
@@ -78,6 +83,7 @@ def perform(
     *,
     device: str = "auto",
     retry: bool = False,
+    report_to: str = "none",
     method: Callable[[RunTask], None] = train_and_measure,
 ) -> Outcome:
     """Do what is missing of a run, in no other process at the same time. A failure is kept, and tried again by `retry`.
@@ -97,7 +103,7 @@ def perform(
             if failure is not None and not retry:
                 return Outcome(entry.name, "failed", failure.why)
             unmade += [name for name in unmeasured if name not in unmade and _is_damaged(folder, entry, name)]
-            return _perform(RunTask(folder, entry, options, device, unmade, unmeasured), method)
+            return _perform(RunTask(folder, entry, options, device, unmade, unmeasured, report_to), method)
     except Busy:
         return Outcome(entry.name, "busy")
 
@@ -188,13 +194,21 @@ def _is_damaged(folder: SuiteFolder, entry: Entry, checkpoint: str) -> bool:
 def _train(task: RunTask) -> None:
     from collapselab.training.train import train
 
-    train(task.entry.settings, task.entry.corpus.path, task.folder.run(task.entry.name), device=task.device)
+    out = task.folder.run(task.entry.name)
+    train(task.entry.settings, task.entry.corpus.path, out, device=task.device, report_to=task.report_to)
 
 
 def _measure(task: RunTask, checkpoint: Checkpoint) -> None:
     from collapselab.measurement.distributed import Processes
     from collapselab.measurement.measure import measure
 
-    print(f"{task.entry.name}: measuring checkpoint {checkpoint.name}", file=sys.stderr, flush=True)
+    log.info("%s: measuring checkpoint %s", task.entry.name, checkpoint.name)
     corpus, processes = task.entry.corpus.path, Processes.joined()
-    measure(checkpoint, corpus, device=task.device, processes=processes, options=task.options)
+    measure(
+        checkpoint,
+        corpus,
+        device=task.device,
+        processes=processes,
+        options=task.options,
+        report_to=task.report_to,
+    )

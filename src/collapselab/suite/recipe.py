@@ -114,7 +114,13 @@ def shipped_names() -> list[str]:
 
 
 def load_suite(name: str | Path, *, scale: str = "full") -> Suite:
-    """The suite of a YAML file, or of a recipe that is shipped."""
+    """The suite of a YAML file, or of a recipe that is shipped.
+
+    >>> from collapselab import load_suite
+    >>> suite = load_suite("demo")
+    >>> suite.scale, suite.runs[0][0].width
+    ('full', 16)
+    """
     path, recipes = Path(name), shipped()
     if path.suffix in (".yaml", ".yml") or (path.is_file() and not is_shipped(name)):
         if not path.is_file():

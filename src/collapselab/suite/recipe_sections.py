@@ -10,7 +10,7 @@ from collapselab.corpus.build import Recipe, default_tokenizer
 from collapselab.records.options import Options
 from collapselab.suite.recipe_text import has_control_characters
 
-STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)
+STRICT = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
 ADDED_FIELDS = ("begin",)
 """Fields of CorpusSpec that its first version did not have: a corpus that does not use them keeps its folder's name."""

@@ -18,6 +18,7 @@ from collapselab.suite.model_entries import FOLDER
 from collapselab.suite.plan import AnyEntry, SuitePlan, plan_suite
 from collapselab.suite.recipe import Suite, is_shipped, load_suite
 from collapselab.suite.status import State, run_state
+from collapselab.trackers import check_tracker
 
 TABLE_SECONDS = 15.0
 """While a suite runs, the tables are written at most this often, when a run has ended; and once at the end."""
@@ -94,12 +95,15 @@ def run(
     accept_change: bool = False,
     watch: Watch | None = None,
     start_method: StartMethod = "forkserver",
+    report_to: str = "none",
 ) -> SuiteRun:
     """Train and measure what is missing, where `launcher` does it: prepare, submit, wait, collect.
 
-    Repeated, it continues; a second one on the same folder shares the work.
+    Repeated, it continues; a second one on the same folder shares the work. `report_to` names a tracker that gets every
+    run.
     """
-    request = LaunchRequest(suite, folder, jobs, device, retry_failed, start_method)
+    check_tracker(report_to)
+    request = LaunchRequest(suite, folder, jobs, device, retry_failed, start_method, report_to)
     chosen = find_launcher(launcher)
     chosen.check(request)
     planned = prepare(suite, folder, accept_change=accept_change)

@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Column, Table
 
+from collapselab.messages import is_quiet
 from collapselab.records.options import Options
 from collapselab.suite.calibrate import Pace
 from collapselab.suite.model_entries import ModelEntry
@@ -184,7 +185,7 @@ def summary(states: list[State]) -> str:
 def shown_live(*, quiet: bool = False) -> Iterator[Watch | None]:
     """On a terminal, the table as it changes; elsewhere, a line at every change."""
     console = Console(stderr=True)
-    if quiet:
+    if quiet or is_quiet():
         yield None
     elif console.is_terminal:
         with Live(console=console, refresh_per_second=2, transient=True) as live:

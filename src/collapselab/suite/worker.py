@@ -88,9 +88,10 @@ class Worker:
         (self._process.kill if kill else self._process.terminate)()
 
 
-def work(pipe: Connection, path: str, threads: int, device: str, retry: bool) -> None:
+def work(pipe: Connection, path: str, threads: int, device: str, retry: bool, report_to: str = "none") -> None:
     """What the process does: receive a run, perform it, send the outcome, until there is none or a signal comes."""
-    os.setsid()  # Ctrl-C reaches the parent process, which passes it on once
+    if hasattr(os, "setsid"):  # not on Windows
+        os.setsid()  # Ctrl-C reaches the parent process, which passes it on once
     import torch
 
     torch.set_num_threads(threads)
@@ -100,15 +101,17 @@ def work(pipe: Connection, path: str, threads: int, device: str, retry: bool) ->
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(EOFError, Interrupted), interruptible(signal.SIGTERM):
         while (task := pipe.recv()) is not None:
-            pipe.send(_outcome(folder, *task, device=device, retry=retry))
+            pipe.send(_outcome(folder, *task, device=device, retry=retry, report_to=report_to))
 
 
-def _outcome(folder: SuiteFolder, entry: AnyEntry, options: Options, *, device: str, retry: bool) -> Outcome:
+def _outcome(
+    folder: SuiteFolder, entry: AnyEntry, options: Options, *, device: str, retry: bool, report_to: str
+) -> Outcome:
     """The outcome of a run; "stopped" with the reason where it could not even be recorded, as on a full disk."""
     log = folder.log(entry.name)
     try:
         with disk_errors(log), _output_to(log):
-            return perform(folder, entry, options, device=device, retry=retry)
+            return perform(folder, entry, options, device=device, retry=retry, report_to=report_to)
     except Exception as error:  # noqa: BLE001  the parent process shows the reason
         return Outcome(entry.name, "stopped", reason(error))
 

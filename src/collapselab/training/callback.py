@@ -17,10 +17,12 @@ from transformers import Trainer, TrainerCallback
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
 from collapselab.measurement.measure import measure
+from collapselab.measurement.report_to import PREFIX, logged
+from collapselab.messages import logger
 from collapselab.records.measurement import Result
 from collapselab.training.sharded import check_not_sharded
 
-PREFIX = "collapse"
+log = logger(__name__)
 
 
 @final
@@ -77,7 +79,7 @@ class CollapseCallback(TrainerCallback):
         if state.is_world_process_zero:
             share = self.seconds / max(time.perf_counter() - self._began, 1e-9)
             times = f"{len(self.results)} times, {self.seconds:.1f} s, {share:.0%} of the training"
-            print(f"collapse: measured {times}.", file=sys.stderr)
+            log.info("collapse: measured %s.", times)
 
     def _measure(self, state: Any, control: Any, model: Any) -> None:
         step = state.global_step
@@ -93,20 +95,6 @@ class CollapseCallback(TrainerCallback):
         due = control.should_log  # logging would take it that the Trainer's own log of this step is done
         (self._trainer or _trainer_on_the_stack()).log({**logged(result), f"{PREFIX}/seconds": self.seconds})
         control.should_log = due
-
-
-def logged(result: Result) -> dict[str, float]:
-    """The values of a result under the names they are logged by; those without a value are left out."""
-    values: dict[str, float] = {}
-    for row in result.rows:
-        if row.split == "train" and row.bin == "all" and row.value is not None:
-            name = row.metric if row.layer == "last" else f"layer{row.layer}/{row.metric}"
-            values[f"{PREFIX}/{name}"] = row.value
-            if row.null is not None:
-                values[f"{PREFIX}/null/{name}"] = row.null
-    scores = result.facts["splits"]["validation"]
-    by_name = {"val_loss": scores.get("loss"), "val_accuracy": scores.get("accuracy")}
-    return values | {f"{PREFIX}/{name}": score for name, score in by_name.items() if score is not None}
 
 
 def _trainer_on_the_stack() -> Trainer:

@@ -24,7 +24,13 @@ def sample(
     checkpoint: str | None = None,
     device: str = "auto",
 ) -> list[str]:
-    """Texts that continue the prompt, up to the end-of-text token or `tokens` tokens in all."""
+    """Texts that continue the prompt, up to the end-of-text token or `tokens` tokens in all.
+
+    >>> from collapselab import sample
+    >>> texts = sample("runs/small", "Once upon a time", count=2, tokens=20)
+    >>> [text.startswith("Once upon a time") for text in texts]
+    [True, True]
+    """
     limits = {"count": (count, 1, 10**4), "tokens": (tokens, 1, 10**9), "top_k": (top_k, 0, 10**9),
               "seed": (seed, 0, 2**63 - 1)}  # fmt: skip
     for option, (value, least, most) in limits.items():

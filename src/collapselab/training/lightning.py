@@ -14,8 +14,8 @@ from torch import nn
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
 from collapselab.measurement.measure import measure
+from collapselab.measurement.report_to import PREFIX, logged
 from collapselab.records.measurement import Result
-from collapselab.training.callback import PREFIX, logged
 from collapselab.training.sharded import check_not_sharded
 
 try:

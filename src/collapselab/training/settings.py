@@ -35,9 +35,14 @@ MOST_PATH = 4096
 
 
 class Settings(BaseModel):
-    """What decides the weights of a run, given its corpus."""
+    """What decides the weights of a run, given its corpus: the options of `collapselab train`.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    >>> from collapselab import Settings
+    >>> Settings(width=64, depth=2).optimizer
+    'adamw'
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
     family: str = "gpt-neo"
     """A name of `FAMILIES`."""

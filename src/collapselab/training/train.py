@@ -4,11 +4,10 @@ import math
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +32,18 @@ from collapselab.records.run_documents import (
     identity,
 )
 from collapselab.signals import stop_requests
+from collapselab.trackers import NONE, TrackedRun, check_tracker, trainer_reports
 from collapselab.training.checkpointing import Checkpointing
 from collapselab.training.heads import make_head
 from collapselab.training.heads.check import check_head
-from collapselab.training.settings import Plan, Settings, model_config, plan, resolved
-from collapselab.training.trainer import PROJECT, LanguageTrainer, training_arguments
+from collapselab.training.settings import Plan, Settings, model_config, plan, resolved, settings_from
+from collapselab.training.trainer import LanguageTrainer, training_arguments
 
 LOG_LINES = 2000
-TRACKERS = ("tensorboard", "wandb", "trackio")
 
 
 def train(
-    settings: Settings,
+    settings: Settings | Mapping[str, Any],
     corpus: str | Path,
     out: str | Path,
     *,
@@ -56,10 +55,17 @@ def train(
 ) -> list[CheckpointRecord]:
     """Train the model of the settings into the folder `out`; its checkpoints, in order.
 
+    >>> from collapselab import Settings, train
+    >>> settings = Settings(width=16, depth=1, head_size=8, epochs=1, batch=16, lr=2e-3)
+    >>> [checkpoint.step for checkpoint in train(settings, "corpora/stories", "runs/small")]
+    [0, 11]
+
     Killed at any moment and called again, it ends with the same weights, bit for bit, on the same machine. Every
     process of a `torchrun` calls it alike. `accumulation` divides a step's batch to save memory; `log_every` counts
     steps, by default as few as give a log of at most 2,000 lines.
     """
+    if not isinstance(settings, Settings):
+        settings = settings_from(settings)
     if not 0 <= save_minutes < math.inf:
         raise ConfigError(f"save_minutes: {save_minutes} will not do. It is a number of minutes from 0 on.")
     if log_every is not None and log_every < 1:
@@ -75,11 +81,13 @@ def train(
     with _lock_by_first_process(folder, args), disk_errors(folder.path):
         missing = _decide_by_first_process(lambda: _missing(folder, record, planned), args)
         if missing:
-            trainer = _trainer(settings, planned, opened, folder, config, args)
-            if args.process_index == 0:  # after all that can be refused
-                folder.begin(record)
             lines = log_every or max(1, planned.steps // LOG_LINES)
-            _train(trainer, folder, opened, run=record.hash, missing=missing, minutes=save_minutes, log_every=lines)
+            reporting = report_to if args.process_index == 0 else NONE
+            with trainer_reports(reporting, TrackedRun(folder.name, folder.path)):
+                trainer = _trainer(settings, planned, opened, config, args)
+                if args.process_index == 0:  # after all that can be refused
+                    folder.begin(record)
+                _train(trainer, folder, opened, run=record.hash, missing=missing, minutes=save_minutes, log_every=lines)
             if args.process_index == 0:
                 folder.drop_states()
         if args.world_size > 1:
@@ -92,14 +100,12 @@ def _trainer(
     settings: Settings,
     planned: Plan,
     corpus: Corpus,
-    folder: RunFolder,
     config: PreTrainedConfig,
     args: TrainingArguments,
 ) -> LanguageTrainer:
     model = build_model(config, seed=settings.seed)
     upkeep = make_head(model, settings, counts=corpus.train.counts)
-    with _tensorboard_in(folder):
-        return LanguageTrainer(model, corpus.train, settings, planned, args, upkeep)
+    return LanguageTrainer(model, corpus.train, settings, planned, args, upkeep)
 
 
 def _train(
@@ -154,9 +160,7 @@ def _arguments(
     accumulation: int,
     report_to: str,
 ) -> TrainingArguments:
-    _check_tracker(report_to)
-    if report_to == "wandb":  # it takes its project from there alone
-        os.environ.setdefault("WANDB_PROJECT", PROJECT)
+    check_tracker(report_to)
     if device.type == "cuda":  # before anything runs there: equal configurations, equal bits
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True, warn_only=True)
@@ -171,13 +175,6 @@ def _arguments(
             f"accumulation step(s). Choose a multiple of {max(shares, 1)}."
         )
     return args
-
-
-def _check_tracker(name: str) -> None:
-    if name not in ("none", *TRACKERS):
-        raise ConfigError(f"report_to: {name} is not a tracker. There are {', '.join(TRACKERS)}, or none.")
-    if name != "none" and find_spec(name) is None:
-        raise ConfigError(f"report_to: {name} is not installed. Install it: pip install 'collapselab[{name}]'")
 
 
 def _missing(folder: RunFolder, record: RunRecord, planned: Plan) -> set[str]:
@@ -233,19 +230,6 @@ def _commit() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None if done.returncode == 0 else None
-
-
-@contextmanager
-def _tensorboard_in(folder: RunFolder) -> Iterator[None]:
-    """The library takes the place of TensorBoard's files from the environment alone."""
-    name, ours = "TENSORBOARD_LOGGING_DIR", "TENSORBOARD_LOGGING_DIR" not in os.environ
-    if ours:
-        os.environ[name] = str(folder.path / "tensorboard")
-    try:
-        yield
-    finally:
-        if ours:
-            del os.environ[name]
 
 
 @contextmanager

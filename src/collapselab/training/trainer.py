@@ -21,12 +21,12 @@ from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainingArgu
 from collapselab.corpus.blocks import Split
 from collapselab.models.scores import LogitSpace, mask_inputs
 from collapselab.models.taps import features, output_layer
+from collapselab.trackers import PROJECT
 from collapselab.training.heads.upkeep import Upkeep
 from collapselab.training.objective import Objective
 from collapselab.training.optimizers import OPTIMIZERS
 from collapselab.training.settings import Plan, Settings
 
-PROJECT = "collapselab"
 """What trackers file runs under, each by the name of its folder."""
 
 SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_warmup"}

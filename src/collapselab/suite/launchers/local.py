@@ -50,6 +50,7 @@ class LocalLauncher:
             device=request.device,
             retry=request.retry_failed,
             start_method=request.start_method,
+            report_to=request.report_to,
         )
         crew.run(entries, update)
         return {}
@@ -77,8 +78,10 @@ class Crew:
         device: str = "auto",
         retry: bool = False,
         start_method: StartMethod = "forkserver",
+        report_to: str = "none",
     ) -> None:
         self.folder, self.options, self.jobs, self.device, self.retry = folder, options, jobs, device, retry
+        self.report_to = report_to
         self.threads = threads_each(jobs)
         fork_server = multiprocessing.get_context("forkserver")
         fork_server.set_forkserver_preload(PRELOADED)
@@ -159,7 +162,7 @@ class Crew:
         return None
 
     def _start_worker(self, number: int) -> Worker:
-        arguments = (str(self.folder.path), self.threads, self._device(number), self.retry)
+        arguments = (str(self.folder.path), self.threads, self._device(number), self.retry, self.report_to)
         with self._guard:
             worker = Worker(self.context, f"suite {number}", *arguments)
             self._workers[number] = worker

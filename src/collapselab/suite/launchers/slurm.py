@@ -58,7 +58,13 @@ class SlurmLauncher:
         suite, folder = request.suite, request.folder
         executor = self._executor or _executor(suite, folder)
         processes = max(1, suite.resources.gpus)
-        job = SlurmJob(str(folder.path.resolve()), suite.measure, processes=processes, retry=request.retry_failed)
+        job = SlurmJob(
+            str(folder.path.resolve()),
+            suite.measure,
+            processes=processes,
+            retry=request.retry_failed,
+            report_to=request.report_to,
+        )
         submitted: dict[str, str] = {}
         with folder.locked("slurm", wait=True):
             queued = self.states(folder)
@@ -96,8 +102,9 @@ class SlurmLauncher:
 class SlurmJob:
     """A job of the cluster: it performs one run. submitit calls `checkpoint` for what is to be queued again."""
 
-    def __init__(self, path: str, options: Options, *, processes: int, retry: bool) -> None:
+    def __init__(self, path: str, options: Options, *, processes: int, retry: bool, report_to: str = "none") -> None:
         self.path, self.options, self.processes, self.retry = path, options, processes, retry
+        self.report_to = report_to
 
     def __call__(self, entry: AnyEntry) -> str:
         import torch
@@ -115,7 +122,9 @@ class SlurmJob:
         signal.signal(number, time_is_up)
         try:
             with interruptible(signal.SIGTERM):
-                outcome = perform(folder, entry, self.options, retry=self.retry, method=method)
+                outcome = perform(
+                    folder, entry, self.options, retry=self.retry, report_to=self.report_to, method=method
+                )
         except Interrupted:
             if signals and callable(requeue):
                 requeue(number, None)

@@ -1,0 +1,60 @@
+"""A measurement in a tracker: its numbers as curves, its rows as a table, and a page that can be opened alone."""
+
+from html import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from collapselab.records.measurement import Result
+from collapselab.records.run import Checkpoint
+from collapselab.trackers import NONE, TrackedRun, tracked
+
+PREFIX = "collapse"
+FOLDER = "tracked"
+"""Where models that are no runs have their folder, in the present one."""
+
+COLUMNS = ("split", "layer", "bin", "metric", "value", "null", "low", "high", "classes", "tokens", "why")
+
+
+def report_measurement(report_to: str, result: Result, checkpoint: Checkpoint | None) -> None:
+    """Log a result to a tracker: to the run that the checkpoint belongs to, at its step, or to one of its own."""
+    if report_to == NONE:
+        return
+    made = None if checkpoint is None else checkpoint.run.checkpoint(checkpoint.name)
+    step = 0 if made is None else made.step
+    with tracked(report_to, _run_of(result, checkpoint)) as tracker:
+        assert tracker is not None
+        tracker.scalars(logged(result), step)
+        rows = [[getattr(row, column) for column in COLUMNS] for row in result.rows]
+        tracker.table(f"{PREFIX}/results", COLUMNS, rows, step)
+        with TemporaryDirectory() as folder:
+            page = Path(folder) / f"{PREFIX}-{step}.html"
+            page.write_text(_page(result), "utf-8")
+            tracker.page(page)
+
+
+def logged(result: Result) -> dict[str, float]:
+    """The values of a result under the names they are logged by; those without a value are left out."""
+    values: dict[str, float] = {}
+    for row in result.rows:
+        if row.split == "train" and row.bin == "all" and row.value is not None:
+            name = row.metric if row.layer == "last" else f"layer{row.layer}/{row.metric}"
+            values[f"{PREFIX}/{name}"] = row.value
+            if row.null is not None:
+                values[f"{PREFIX}/null/{name}"] = row.null
+    scores = result.facts["splits"]["validation"]
+    by_name = {"val_loss": scores.get("loss"), "val_accuracy": scores.get("accuracy")}
+    return values | {f"{PREFIX}/{name}": score for name, score in by_name.items() if score is not None}
+
+
+def _run_of(result: Result, checkpoint: Checkpoint | None) -> TrackedRun:
+    if checkpoint is not None:
+        return TrackedRun(checkpoint.run.name, checkpoint.run.path)
+    name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in result.name).strip(".-")
+    return TrackedRun(result.name, Path(FOLDER) / (name or "model"))
+
+
+def _page(result: Result) -> str:
+    """The table and, where there are several layers, how the first metrics go through them, in one file."""
+    style = "body{font:14px system-ui;margin:2em}td,th{padding:.2em .8em;text-align:right}"
+    head = f"<!doctype html><meta charset=utf-8><title>{escape(result.title)}</title><style>{style}</style>"
+    return f"{head}{result._repr_html_()}"

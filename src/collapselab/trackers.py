@@ -1,0 +1,279 @@
+"""Trackers: where trainings and measurements are followed. A tracker is one class here and one entry of `TRACKERS`.
+
+A run has an identity that does not change when it is continued, so all that is logged of it is in one place: a training
+that was stopped, its continuation, and the measurements of its checkpoints.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol, final
+
+from collapselab.errors import ConfigError, did_you_mean
+
+PROJECT = "collapselab"
+NONE = "none"
+TAG = "collapselab.run"
+MOST_TEXT_ROWS = 200
+"""Rows of a table that a tracker which knows text alone is given."""
+
+Cell = str | float | int | None
+
+
+@final
+@dataclass(frozen=True)
+class TrackedRun:
+    """What a tracker calls a run: its name for people, its folder, and an identity of letters and digits."""
+
+    name: str
+    folder: Path
+
+    @property
+    def identity(self) -> str:
+        """The same for the same folder, however often the run is continued."""
+        return hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:16]
+
+
+class Tracker(Protocol):
+    """One run of a tracker, opened; `library` is the module that it needs."""
+
+    library: str
+
+    def __init__(self, run: TrackedRun) -> None: ...
+
+    def scalars(self, values: Mapping[str, float], step: int) -> None:
+        """Numbers at a step, which the tracker draws as curves."""
+
+    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], step: int) -> None:
+        """A table to read and sort."""
+
+    def page(self, path: Path) -> None:
+        """A file that belongs to the run."""
+
+    def close(self) -> None:
+        """Everything is written, and the next run can be opened."""
+
+
+@final
+class TensorBoard:
+    """Event files in the folder `tensorboard` of the run."""
+
+    library = "tensorboard"
+
+    def __init__(self, run: TrackedRun) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.writer: Any = SummaryWriter(log_dir=str(run.folder / "tensorboard"))
+
+    def scalars(self, values: Mapping[str, float], step: int) -> None:
+        for name, value in values.items():
+            self.writer.add_scalar(name, value, step)
+
+    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], step: int) -> None:
+        lines = [columns, ["---"] * len(columns), *rows[:MOST_TEXT_ROWS]]
+        self.writer.add_text(name, "\n".join(f"| {' | '.join(map(_cell_text, line))} |" for line in lines), step)
+
+    def page(self, path: Path) -> None:
+        self.writer.add_text("page", f"`{path}`")
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+@final
+class Wandb:
+    """Weights & Biases; with WANDB_MODE=offline in the run's folder `wandb`, to be synchronised later."""
+
+    library = "wandb"
+
+    def __init__(self, run: TrackedRun) -> None:
+        self.wandb = import_module("wandb")
+        project = os.environ.get("WANDB_PROJECT", PROJECT)
+        run.folder.mkdir(parents=True, exist_ok=True)
+        self.run: Any = self.wandb.init(
+            project=project,
+            id=run.identity,
+            name=run.name,
+            resume="allow",
+            dir=str(run.folder),
+            reinit="return_previous",
+        )
+
+    def scalars(self, values: Mapping[str, float], step: int) -> None:
+        self.run.log({**values, "train/global_step": step})
+
+    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], step: int) -> None:
+        data = [list(row) for row in rows]
+        self.run.log({name: self.wandb.Table(columns=list(columns), data=data, allow_mixed_types=True)})
+
+    def page(self, path: Path) -> None:
+        self.run.save(str(path), base_path=str(path.parent), policy="now")
+
+    def close(self) -> None:
+        self.run.finish()
+
+
+@final
+class Trackio:
+    """A local dashboard: `trackio show --project collapselab`."""
+
+    library = "trackio"
+
+    def __init__(self, run: TrackedRun) -> None:
+        self.trackio = import_module("trackio")
+        self.trackio.init(project=os.environ.get("TRACKIO_PROJECT", PROJECT), name=run.name, resume="allow")
+
+    def scalars(self, values: Mapping[str, float], step: int) -> None:
+        self.trackio.log(dict(values), step=step)
+
+    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], step: int) -> None:
+        import pandas as pd
+
+        frame = pd.DataFrame([list(row) for row in rows], columns=list(columns))
+        self.trackio.log({name: self.trackio.Table(dataframe=frame)}, step=step)
+
+    def page(self, path: Path) -> None:
+        if hasattr(self.trackio, "save"):
+            self.trackio.save(str(path))
+
+    def close(self) -> None:
+        self.trackio.finish()
+
+
+@final
+class MLflow:
+    """An MLflow server, or `mlruns` where MLFLOW_TRACKING_URI names none; the experiment is `collapselab`."""
+
+    library = "mlflow"
+
+    def __init__(self, run: TrackedRun) -> None:
+        self.mlflow = import_module("mlflow")
+        self.mlflow.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT))
+        self.run_id = mlflow_run(self.mlflow, run)
+        self.mlflow.start_run(run_id=self.run_id)
+
+    def scalars(self, values: Mapping[str, float], step: int) -> None:
+        self.mlflow.log_metrics({_mlflow_name(name): value for name, value in values.items()}, step=step)
+
+    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], step: int) -> None:
+        data = {column: [row[number] for row in rows] for number, column in enumerate(columns)}
+        self.mlflow.log_table(data, artifact_file=f"{name}-{step}.json")
+
+    def page(self, path: Path) -> None:
+        self.mlflow.log_artifact(str(path))
+
+    def close(self) -> None:
+        self.mlflow.end_run()
+
+
+def mlflow_run(mlflow: Any, run: TrackedRun) -> str:
+    """The id of the run in MLflow, which gives ids itself: found by a tag, or made."""
+    client = mlflow.MlflowClient()
+    experiment = mlflow.get_experiment_by_name(os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT))
+    found = client.search_runs([experiment.experiment_id], f"tags.`{TAG}` = '{run.identity}'", max_results=1)
+    if found:
+        return str(found[0].info.run_id)
+    made = client.create_run(experiment.experiment_id, run_name=run.name, tags={TAG: run.identity})
+    return str(made.info.run_id)
+
+
+TRACKERS: dict[str, type[Tracker]] = {
+    "tensorboard": TensorBoard,
+    "wandb": Wandb,
+    "trackio": Trackio,
+    "mlflow": MLflow,
+}
+"""The trackers by name, which is that of their extra too."""
+
+
+def check_tracker(name: str) -> None:
+    """ConfigError for a tracker that does not exist, or is not installed."""
+    if name == NONE:
+        return
+    if name not in TRACKERS:
+        hint = did_you_mean(name, TRACKERS)
+        raise ConfigError(
+            f"report_to: {name} is not a tracker. {hint} There are {', '.join(TRACKERS)}, or none.".replace("  ", " ")
+        )
+    if find_spec(TRACKERS[name].library) is None:
+        raise ConfigError(f"report_to: {name} is not installed. Install it: pip install 'collapselab[{name}]'")
+
+
+@contextmanager
+def tracked(name: str, run: TrackedRun) -> Iterator[Tracker | None]:
+    """The run in the tracker while the block runs; None where `name` is none."""
+    check_tracker(name)
+    if name == NONE:
+        yield None
+        return
+    tracker = TRACKERS[name](run)
+    try:
+        yield tracker
+    finally:
+        tracker.close()
+
+
+@contextmanager
+def trainer_reports(name: str, run: TrackedRun) -> Iterator[None]:
+    """While the block runs, a Trainer of the library that reports to this tracker does so under the run's identity.
+
+    The library takes it from the environment alone. Afterwards the environment is as before, and the tracker's run is
+    closed: the next training of this process has its own.
+    """
+    check_tracker(name)
+    wanted = _environment(name, run)
+    before = {key: os.environ.get(key) for key in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+        _finish(name)
+
+
+def _environment(name: str, run: TrackedRun) -> dict[str, str]:
+    if name == "tensorboard":
+        folder = os.environ.get("TENSORBOARD_LOGGING_DIR") or str(run.folder / "tensorboard")
+        return {"TENSORBOARD_LOGGING_DIR": folder}
+    if name == "wandb":
+        run.folder.mkdir(parents=True, exist_ok=True)
+        project = os.environ.get("WANDB_PROJECT", PROJECT)
+        own = {"WANDB_RUN_ID": run.identity, "WANDB_RESUME": "allow", "WANDB_NAME": run.name}
+        return {"WANDB_PROJECT": project, "WANDB_DIR": str(run.folder), **own}
+    if name == "mlflow":
+        mlflow = import_module("mlflow")
+        experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
+        mlflow.set_experiment(experiment)
+        return {"MLFLOW_EXPERIMENT_NAME": experiment, "MLFLOW_RUN_ID": mlflow_run(mlflow, run)}
+    return {}
+
+
+def _finish(name: str) -> None:
+    """Close what a Trainer has left open."""
+    if name == "wandb":
+        wandb = import_module("wandb")
+        if wandb.run is not None:
+            wandb.run.finish()
+    if name == "mlflow":
+        mlflow = import_module("mlflow")
+        if mlflow.active_run() is not None:
+            mlflow.end_run()
+
+
+def _cell_text(cell: Cell) -> str:
+    text = "–" if cell is None else f"{cell:.5g}" if isinstance(cell, float) else str(cell)
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _mlflow_name(name: str) -> str:
+    """MLflow takes letters, digits and some signs in a name."""
+    return "".join(letter if letter.isalnum() or letter in "_-. /" else "_" for letter in name)
