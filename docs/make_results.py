@@ -18,10 +18,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
-from result_questions import QUESTIONS, Question
+from result_questions import PUBLISHED_SEEDS, QUESTIONS, Question
 from result_tables import HERE, pack, unpack
 
 from collapselab.analysis.analyze import analyze
+from collapselab.analysis.stored import Analysis
+from collapselab.analysis.subsets import WITHIN
+from collapselab.core.metrics import METRICS
 from collapselab.records.tables import read_tables
 from collapselab.report.export import write_figures
 from collapselab.report.page import contents
@@ -49,6 +52,7 @@ def made(name: str, question: Question, folder: Path) -> tuple[str, dict[str, by
         f"{facts['runs']} runs, {hours}; {versions}. Recipe: [{name}.yaml](recipes/{name}.yaml). Tables: "
         f"[runs](tables/{name}/runs.csv.gz), [results](tables/{name}/results.csv.gz).",
         table(question, read_tables(folder).runs, [asdict(row) for row in read_tables(folder).rows]),
+        *([seeds_table(analysis)] if question.seeds else []),
         *(f"![{name}: {figure.removeprefix(f'{name}-').removesuffix('.svg')}](figures/{figure})" for figure in figures),
         "What the analysis says, word for word:",
         "\n".join(f"- {text}" for text in shown[:MOST_SENTENCES]),
@@ -70,6 +74,26 @@ def table(question: Question, runs: Sequence[Mapping[str, object]], rows: Sequen
         cells = [_cell(group[name]) for name in ("val_loss", *names)]
         lines.append(f"| {' | '.join([*settings, str(len(group)), *cells])} |")
     return "\n".join(lines)
+
+
+def seeds_table(analysis: Analysis) -> str:
+    """Each metric of the paper's Table 1: its correlation with the loss among seeds, here and as published."""
+    lines = [
+        "| metric | r among seeds | 95 % | p after correction | verdict | r of the 21 published seeds |",
+        "|---|---|---|---|---|---|",
+    ]
+    for metric, published in PUBLISHED_SEEDS.items():
+        for row in analysis.relations:
+            if (row.subset, row.metric, row.transform) == (WITHIN, metric, METRICS[metric].transform):
+                low, high = _signed(row.low), _signed(row.high)
+                p = "–" if row.p_holm is None else f"{row.p_holm:.2g}"
+                cells = (f"`{metric}`", _signed(row.r), f"{low} to {high}", p, row.verdict_code, _signed(published))
+                lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _signed(value: float | None) -> str:
+    return "–" if value is None else f"{value:+.2f}".replace("-", "−")
 
 
 def _values(question: Question, runs: pd.DataFrame, results: pd.DataFrame) -> pd.DataFrame:

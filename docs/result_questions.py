@@ -22,6 +22,8 @@ class Question:
     metrics: tuple[str, ...] = PRIMARY
     checkpoints: bool = False
     null: bool = False
+    seeds: bool = False
+    """Whether the page has each metric's correlation with the loss among seeds, beside that of the published ones."""
 
 
 QUESTIONS = {
@@ -37,7 +39,7 @@ QUESTIONS = {
         ("regularisation", "training"), ("models", "trends", "diagnosis"), checkpoints=True,
     ),
     "seeds": Question(
-        "At fixed scale", (), ("forest", "seeds"), ("models", "scale held fixed", "reversal"), metrics=PAPER
+        "At fixed scale", (), ("forest", "seeds"), ("models", "scale held fixed", "reversal"), metrics=PAPER, seeds=True
     ),
     "text": Question("Other text", ("corpus",), ("collapse",), ("models",)),
     "families": Question("Other models", ("family", "tied"), ("collapse",), ("models",)),
@@ -51,3 +53,10 @@ QUESTIONS = {
     ),
 }  # fmt: skip
 """By the name of the recipe in recipes/ and of the page."""
+
+PUBLISHED_SEEDS = {
+    "cdnv_k2": 0.441, "lognorm_cv": 0.162, "cosine_cv": -0.468, "logdist_uncentred_cv": -0.699,
+    "duality_cos_mean": -0.568, "duality_cos_cv": 0.006, "agreement": -0.700,
+}  # fmt: skip
+"""r with the validation loss over the 21 published seeds of 2 × 768 (of the logarithm for `cdnv_k2`), as `analyze`
+gives it for lc-2024_05_18.csv of github.com/rhubarbwu/linguistic-collapse (arXiv:2405.17767)."""
