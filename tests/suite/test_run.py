@@ -64,6 +64,22 @@ def copied(finished: tuple[Suite, SuiteFolder], tmp_path: Path) -> tuple[Suite, 
     return finished[0], SuiteFolder(tmp_path / "suite")
 
 
+def test_a_checkpoint_that_is_being_written_is_not_behind_the_tables(
+    copied: tuple[Suite, SuiteFolder],
+) -> None:
+    """Its folder has a temporary name, and another process may give it its own at any moment."""
+    _, folder = copied
+    before = collect(folder)
+    made_from = json.loads((folder.path / "tables.json").read_text())["made_from"]
+    written = next(folder.path.glob("*/checkpoints/*/training.json")).parent
+    partial = written.with_name(".0.5.elsewhere-1.partial")
+    partial.mkdir()
+    (partial / "training.json").write_text("unfinished")
+    assert collect(folder).rows == before.rows
+    assert json.loads((folder.path / "tables.json").read_text())["made_from"] == made_from
+    assert made_from
+
+
 def entries(suite: Suite, folder: SuiteFolder) -> list[Entry]:
     return suites.plan(suite, folder).entries
 

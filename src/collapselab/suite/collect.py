@@ -56,10 +56,15 @@ def collect(folder: SuiteFolder) -> SuiteTables:
     with folder.locked("tables", wait=True):
         tables = collected_rows(folder)
         with disk_errors(folder.path):
-            records = sorted(file for pattern in RECORDS for file in folder.path.glob(pattern))
-            made_from = hashed_files(folder.path, records)
+            made_from = hashed_files(folder.path, _records(folder.path))
             write_tables(folder.path, tables.rows, made_from=made_from)
     return tables
+
+
+def _records(folder: Path) -> list[Path]:
+    """The files behind the tables; not those in a folder that another process is writing, or a killed one left."""
+    found = (file for pattern in RECORDS for file in folder.glob(pattern))
+    return sorted(file for file in found if not any(part.startswith(".") for part in file.relative_to(folder).parts))
 
 
 def collected_rows(folder: SuiteFolder) -> SuiteTables:
