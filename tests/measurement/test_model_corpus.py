@@ -155,3 +155,29 @@ def test_a_split_of_what_has_none_is_refused() -> None:
 
     with pytest.raises(CorpusError, match="has no split or revision to choose"):
         open_source([STORIES], reading=Reading(split="test"))
+
+
+TEMPLATE = "{{ bos_token or '' }}{% for m in messages %}[{{ m.role }}] {{ m.content }} [/]{% endfor %}"
+
+
+def test_a_chat_is_written_in_the_models_own_template(corpus: Corpus, tmp_path: Path) -> None:
+    model = saved(tmp_path / "model", corpus)
+    with pytest.raises(CorpusError, match="its tokenizer has no chat template. Leave out --chat"):
+        measure(str(model), data=STORIES, chat=True)
+    tokenizer = corpus.tokenizer()
+    tokenizer.chat_template = TEMPLATE  # type: ignore[attr-defined]
+    tokenizer.save_pretrained(model)
+    result, plain = measure(str(model), data=STORIES, chat=True), measure(str(model), data=STORIES)
+    assert isinstance(result, Result)
+    assert isinstance(plain, Result)
+    written = Corpus(result.facts["corpus"])
+    text = tokenizer.decode(written.train.ids.reshape(-1).tolist())
+    first = next(iter(open_source([STORIES]).train.open()))
+    assert text.startswith(f"[user] {first[:40]}")
+    assert "[/]" in text
+    codes = [[warning["code"] for warning in one.facts["warnings"]] for one in (result, plain)]
+    assert ("chat-template" in codes[0], "chat" in codes[0]) == (True, False)
+    assert ("chat-template" in codes[1], "chat" in codes[1]) == (False, True)
+    assert result.facts["text_hash"] != plain.facts["text_hash"], "not the same text"
+    with pytest.raises(ConfigError, match="chat: a corpus that is built is as it is"):
+        measure(str(model), corpus, chat=True)

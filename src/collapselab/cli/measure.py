@@ -54,6 +54,12 @@ def measure(
         ),
     ] = None,
     min_count: Annotated[int, what_option(help="Keep only classes with at least this number of samples.")] = 1,
+    per_class: Annotated[
+        int | None,
+        what_option(
+            metavar="N", help="N samples of every class, drawn from the seed; classes with fewer are left out."
+        ),
+    ] = None,
     train_loss: Annotated[bool, what_option("--train-loss", help="The loss on the training split too.")] = False,
     strict: Annotated[
         bool, what_option("--strict", help="Refuse blocks longer than the context, not cut them.")
@@ -135,6 +141,10 @@ def measure(
     ] = None,
     split: Annotated[str | None, data_option(help="Of a data set of the hub. [default: train and validation]")] = None,
     revision: Annotated[str | None, data_option(help="Of a data set of the hub.")] = None,
+    chat: Annotated[
+        bool,
+        data_option("--chat", help="Each text as a user's turn, in the model's chat template; all its tokens count."),
+    ] = False,
     text_column: Annotated[str, data_option(help="Column of JSON lines, Parquet and data sets.")] = "text",
     config: Annotated[
         Path | None,
@@ -205,6 +215,7 @@ def measure(
         min_uses=min_uses,
         outcomes=outcomes,
         load_in=load_in,
+        per_class=per_class,
     )
     reading = Reading(text_column=text_column, split=split, revision=revision)
     source = open_source(data, reading=reading) if data else None
@@ -220,6 +231,7 @@ def measure(
         data=source,
         block=block,
         max_tokens=max_tokens,
+        chat=chat,
         options=options,
         on=on or (),
         device=device,

@@ -229,9 +229,12 @@ class _Labels:
         flat = self.own.reshape(-1)
         all_sampled = sample.split.lengths is None
         self._used = None if all_sampled else (flat != IGNORED).nonzero().squeeze(1)
-        self.counted = self._counted(flat)
-        null = sample.null_labels(blocks.start, blocks.stop) if forward.plan.options.null else None
-        self.null = None if null is None else self._counted(null.reshape(-1))
+        kept = None if forward.split.kept is None else forward.split.kept.of(layer)
+        self.counted = self._counted(flat if kept is None else kept.labels(blocks.start, blocks.stop, flat))
+        null = sample.null_labels(blocks.start, blocks.stop).reshape(-1) if forward.plan.options.null else None
+        if null is not None and kept is not None:
+            null = kept.labels(blocks.start, blocks.stop, null, null=True)
+        self.null = None if null is None else self._counted(null)
 
     def sampled(self, features: Tensor) -> Tensor:
         """The features that are samples; `features` are those of these blocks, and possibly more after them."""

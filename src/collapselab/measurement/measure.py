@@ -65,6 +65,7 @@ def measure(
     data: Text | None = None,
     block: int | None = None,
     max_tokens: int | None = None,
+    chat: bool = False,
     layers: Literal["last", "all"] = "last",
     bins: int = 0,
     null: bool = True,
@@ -74,6 +75,7 @@ def measure(
     batch: int | Literal["auto"] = "auto",
     tokens: int | None = None,
     min_count: int = 1,
+    per_class: int | None = None,
     train_loss: bool = False,
     strict: bool = False,
     seed: int = 0,
@@ -113,6 +115,7 @@ def measure(
     tokens=2_000_000)`, and the corpus that the model's tokenizer makes of it is built and kept in the user's cache.
     It takes what `corpus build` takes, a list of texts, or rows with a column `text`. Its blocks have `block` tokens
     (512, or the model's context if that is shorter); reading stops after `max_tokens` (`tokens`, where that is given).
+    With `chat` each text is a user's turn, in the model's chat template.
 
     `model` is a loaded model, or a folder, a .gguf file, an id on the hub, a run of ours. A run, or a list, gives
     `Results`: one `Result` for each checkpoint or model. Results of a run are stored in its folder `measure`. A name
@@ -130,15 +133,17 @@ def measure(
         measure("EleutherAI/pythia-70m@step*", ["corpora/one", "corpora/two"], out="pythia/")
 
     NC1-NC3 come from one pass over the training split, NC4 from one over validation. `tokens` measures a seeded sample
-    of the blocks of each split; `bins` adds rows for classes of similar frequency; `bootstrap` adds intervals. With
-    layers="all", the first `skip_positions` of every block are not samples below the last layer, where attention sinks
-    dominate. `push`, numbers as in "-0.3,0.3" (or "default"), moves features toward the class means that the model
-    expects: the table `push` says what loss, calibration and agreement then are. `classes` makes the table `classes`:
-    a row for each next token. `contexts`, as in (1, 2, 3), groups features by the last tokens before them too, in
-    contexts with at least `min_uses` uses: the table `contexts`. `outcomes`, as in ("ece", "macro_loss") or "all", adds
-    what collapse can be related to beside the loss, and `on` the loss on further corpora in bits per byte:
-    `result.facts["outcomes"]`. `state` is a folder for unfinished sums and for results: after an interruption the same
-    call continues and ends with the same bits; repeated, it returns the stored result, unless `again` is set.
+    of the blocks of each split; `per_class` keeps that number of samples of every class, drawn from the seed, and
+    leaves out classes with fewer, so that classes and models can be compared; `bins` adds rows for classes of similar
+    frequency; `bootstrap` adds intervals. With layers="all", the first `skip_positions` of every block are not samples
+    below the last layer, where attention sinks dominate. `push`, numbers as in "-0.3,0.3" (or "default"), moves
+    features toward the class means that the model expects: the table `push` says what loss, calibration and agreement
+    then are. `classes` makes the table `classes`: a row for each next token. `contexts`, as in (1, 2, 3), groups
+    features by the last tokens before them too, in contexts with at least `min_uses` uses: the table `contexts`.
+    `outcomes`, as in ("ece", "macro_loss") or "all", adds what collapse can be related to beside the loss, and `on` the
+    loss on further corpora in bits per byte: `result.facts["outcomes"]`. `state` is a folder for unfinished sums and
+    for results: after an interruption the same call continues and ends with the same bits; repeated, it returns the
+    stored result, unless `again` is set.
 
     A model whose tokenizer is not the corpus's is refused unless `other_tokenizer` allows it; so is a measurement that
     needs more memory than is free, unless `force` is set. `load_in` ("4bit", "8bit") rounds weights while they are
@@ -166,6 +171,7 @@ def measure(
         min_uses=min_uses,
         outcomes=parsed_outcomes(outcomes),
         load_in=load_in,
+        per_class=per_class,
     )
     check_tracker(report_to)
     model = _function_or_model(model, forward, head, bias)
@@ -177,7 +183,7 @@ def measure(
         check_suffix(out)
         check_writable(out)  # now, not after hours
     further = [Corpus(path) for path in ([on] if isinstance(on, str | Path) else on)]
-    texts = opened_texts(corpus, data, block, max_tokens or options.tokens)
+    texts = opened_texts(corpus, data, block, max_tokens or options.tokens, chat=chat)
     request = partial(
         MeasureRequest,
         options=options,
@@ -232,11 +238,15 @@ def opened_texts(
     data: Text | None,
     block: int | None,
     max_tokens: int | None,
+    *,
+    chat: bool = False,
 ) -> list[Corpus] | list[Data]:
     """The corpora, or the text that one is made of for each model; ConfigError unless one of the two is given."""
     corpora = [] if corpus is None else [corpus] if isinstance(corpus, str | Path | Corpus) else list(corpus)
     if data is not None and not corpora:
-        return [Data(open_data(data), block, max_tokens)]
+        return [Data(open_data(data), block, max_tokens, chat)]
+    if chat:
+        raise ConfigError("chat: a corpus that is built is as it is; conversations are made of data.")
     if not corpora or data is not None:
         found = "both" if corpora else "neither"
         raise ConfigError(f"measure: needs a corpus, or data to make one of; found {found}.")

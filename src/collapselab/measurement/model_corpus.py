@@ -7,14 +7,14 @@ recipe, so that checkpoints of one tokenizer share it, and a repeated command fi
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
-from collapselab.corpus.sources import Reading, Source, open_source, source_of_texts
+from collapselab.corpus.sources import Documents, Reading, Source, open_source, source_of_texts
 from collapselab.corpus.tokenizer import TOKENIZER_FILES, load_tokenizer, tokenizer_hash
 from collapselab.disk import locked, sha256, user_cache
 from collapselab.errors import ConfigError, CorpusError
@@ -25,6 +25,9 @@ from collapselab.records.corpus import CORPUS
 
 LONGEST_BLOCK = 512
 """Tokens of a block where nobody asks for another length, and the model can read them."""
+
+ROLE = "user"
+"""Whose turn a text is with `--chat`: a model that was trained on conversations reads it as it reads its users."""
 
 HELD_OUT = 0.2
 """Share of documents for validation where the source has none and is read only in part: NC4 needs decisions enough."""
@@ -41,6 +44,8 @@ class Data:
     source: Source
     block: int | None = None
     max_tokens: int | None = None
+    chat: bool = False
+    """Whether each text is a turn of a conversation, in the model's chat template."""
     cache: Path = field(default_factory=lambda: user_cache("corpora"))
 
 
@@ -72,11 +77,37 @@ def model_corpus(model: ModelSource, data: Data, *, trust_code: bool = False) ->
     block = data.block or min(LONGEST_BLOCK, context or LONGEST_BLOCK)
     share = HELD_OUT if data.max_tokens is not None else Recipe.validation_share
     recipe = Recipe(tokenizer=name, block=block, max_tokens=data.max_tokens, validation_share=share)
-    folder = data.cache / _key(_tokenizer_of(name, trust_code=trust_code), data.source, recipe)
+    source = (
+        in_turns(data.source, load_tokenizer(name, trust_code=trust_code), model.name) if data.chat else data.source
+    )
+    folder = data.cache / _key(_tokenizer_of(name, trust_code=trust_code), source, recipe)
     with locked(folder.with_suffix(".lock"), wait=True):
         if (folder / CORPUS).exists():
             return Corpus(folder)
-        return build_corpus(data.source, folder, recipe, trust_code=trust_code)
+        return build_corpus(source, folder, recipe, trust_code=trust_code)
+
+
+def in_turns(source: Source, tokenizer: Any, name: str) -> Source:
+    """The source with each text as what a user says, in the tokenizer's chat template; CorpusError without one.
+
+    The begin token that a template writes is left out: the corpus puts it where the tokenizer would.
+    """
+    template = getattr(tokenizer, "chat_template", None)
+    if not template:
+        raise CorpusError(f"{name}: its tokenizer has no chat template. Leave out --chat.")
+    begin = getattr(tokenizer, "bos_token", None) or ""
+
+    def turns(documents: Documents) -> Documents:
+        def read() -> Iterator[str]:
+            for text in documents.open():
+                written = str(tokenizer.apply_chat_template([{"role": ROLE, "content": text}], tokenize=False))
+                yield written.removeprefix(begin)
+
+        return replace(documents, open=read)
+
+    digest = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()
+    validation = None if source.validation is None else turns(source.validation)
+    return Source(turns(source.train), validation, {**source.provenance, "chat": f"{ROLE} {digest[:16]}"})
 
 
 _hashes: dict[tuple[str, ...], str] = {}

@@ -30,6 +30,15 @@ RULED_SHARE = 0.5
 """A handful of features that carries more of a layer's variance than this is worth a warning."""
 
 
+TURNS: list[WarningFacts] = [
+    {
+        "code": "chat-template",
+        "text": "Each text is a user’s turn in the model’s chat template; the tokens of the turn and those that the "
+        "template writes around it all count.",
+    }
+]
+
+
 @final
 @dataclass(frozen=True)
 class ModelFiles:
@@ -47,11 +56,15 @@ class ModelFiles:
             "tokenizer": self.tokenizers.facts(),
         }
 
-    def warnings(self, model: nn.Module, name: str, *, in_a_run: bool) -> list[WarningFacts]:
-        """The warnings about a model; none about conversations in a run, whose models know only their corpus."""
+    def warnings(self, model: nn.Module, name: str, *, in_a_run: bool, chat: bool = False) -> list[WarningFacts]:
+        """The warnings about a model; none about conversations in a run, whose models know only their corpus.
+
+        `chat`: the corpus is of conversations, in the model's template.
+        """
         quantised = quantised_as(getattr(model, "config", None), self.stored)
-        chat = [] if in_a_run else chat_warnings(name, chat_template=self.tokenizers.chat_template)
-        return [*tokenizer_warnings(self.tokenizers), *weight_warnings(model, quantised), *chat]
+        said = chat_warnings(name, chat_template=self.tokenizers.chat_template)
+        said = [] if in_a_run else TURNS if chat else said
+        return [*tokenizer_warnings(self.tokenizers), *weight_warnings(model, quantised), *said]
 
 
 def _sizes(model: nn.Module) -> ModelFacts:

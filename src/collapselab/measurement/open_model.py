@@ -84,7 +84,9 @@ def open_source(source: ModelSource, request: MeasureRequest) -> Result | Opened
         run=checkpoint.run.name if checkpoint else "",
         checkpoint=checkpoint.name if checkpoint else source.revision,
         facts={"files_hash": files, "commit": source.commit, **stored.facts(module)},
-        warnings=stored.warnings(module, source.name, in_a_run=checkpoint is not None),
+        warnings=stored.warnings(
+            module, source.name, in_a_run=checkpoint is not None, chat="chat" in corpus.record.request.source
+        ),
     )
     model.check(corpus)
     if (result := finished.find(source.name, model_hash=model.hash)) is not None:

@@ -15,6 +15,7 @@ from collapselab.measurement.distributed import ClassShards, Processes
 from collapselab.measurement.find_contexts import Contexts, find_contexts
 from collapselab.measurement.memory import check_memory
 from collapselab.measurement.model import MeasuredModel
+from collapselab.measurement.per_class import PerClass
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sample import GROUPS, ByLayer, Sample
 from collapselab.messages import logger
@@ -84,6 +85,8 @@ class SplitPlan:
     numbers: ClassNumbers
     """Which classes have rows in tables."""
     shards: ClassShards | None = None
+    kept: ByLayer[PerClass] | None = None
+    """Which samples are kept, where every class has the same number; None where all are."""
 
 
 @final
@@ -132,7 +135,12 @@ def make_plan(request: MeasureRequest, model: MeasuredModel, resume: ResumeFolde
     }
     splits = {
         split: SplitPlan(
-            samples[split], groups[split], split_counts[split], numbers[split], _shards(request, numbers[split])
+            samples[split],
+            groups[split],
+            split_counts[split],
+            numbers[split],
+            _shards(request, numbers[split]),
+            _kept(samples[split], options),
         )
         for split in SPLITS
     }
@@ -175,6 +183,15 @@ def _class_counts(samples: ByLayer[Sample], classes: int, options: Options) -> B
             f"the largest has {largest:,}."
         )
     return counts
+
+
+def _kept(samples: ByLayer[Sample], options: Options) -> ByLayer[PerClass] | None:
+    if options.per_class is None:
+        return None
+    last = PerClass(samples.last, options.per_class, seed=options.seed, null=options.null)
+    if samples.below is samples.last:
+        return ByLayer(last, last)
+    return ByLayer(last, PerClass(samples.below, options.per_class, seed=options.seed, null=options.null))
 
 
 def _shards(request: MeasureRequest, numbers: ClassNumbers) -> ClassShards | None:

@@ -19,6 +19,7 @@ MOST = {
     "tokens": 2**63 - 1,
     "min_count": 2**63 - 1,
     "min_uses": 2**63 - 1,
+    "per_class": 2**63 - 1,
 }
 """A larger number is a mistake: more bins or resamples than fit into any memory, or more than 64 bits."""
 
@@ -68,6 +69,8 @@ class Options:
     on: str | None = None
     """Further corpora for `loss_on:NAME`, as NAME=HASH with commas between."""
 
+    per_class: int | None = None
+    """Samples that are kept of every class; classes with fewer are left out."""
     load_in: Literal["4bit", "8bit"] | None = None
     """Bits that weights are rounded to while they are loaded."""
     contexts: str | None = None
@@ -83,10 +86,12 @@ class Options:
         if self.load_in not in (None, "4bit", "8bit"):
             raise ConfigError(f"load_in is {self.load_in!r}; it is 4bit or 8bit.")
         self._at_least(0, "bins", "bootstrap", "seed", "skip_positions")
-        self._at_least(1, "min_count", "tokens", "min_uses")
+        self._at_least(1, "min_count", "tokens", "min_uses", "per_class")
         for name, most in MOST.items():
             if (getattr(self, name) or 0) > most:
                 raise ConfigError(f"{name} is {getattr(self, name):,}; it is at most {most:,}.")
+        if self.per_class is not None:
+            object.__setattr__(self, "min_count", max(self.min_count, self.per_class))
         if self.batch != "auto":
             self._at_least(1, "batch")
         if self.bootstrap == 1:
