@@ -41,6 +41,7 @@ SUITES = {
     "interventions": "interventions",
     "collecting": "measure",
     "contexts": "contexts",
+    "measuring tables": "measure",
     "measuring memory": "measure",
     "cost": "cost",
     "planning": "suite",

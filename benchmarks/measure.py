@@ -5,14 +5,18 @@ Forward pass and collecting are timed inside the same pass over the same batches
 
 import statistics
 import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, final
 
 import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.timing import Line, at_most, in_a_process, peak_bytes, shown
+from benchmarks.timing import Line, at_most, in_a_process, in_turns, peak_bytes, shown
 from collapselab.corpus.blocks import Split
 from collapselab.measurement.classes import ClassNumbers
 from collapselab.measurement.cost import Job, measuring
@@ -58,6 +62,52 @@ def memory(quick: bool) -> list[Line]:
         sizes = {"ours": f"{found['peak'] / 1e6:,.0f} MB", "limit": f"formula {found['formula'] / 1e6:,.0f} MB"}
         lines.append(at_most(f"memory of measuring, layers {layers}: off the formula", figure, 20, "%", **sizes))
     return lines
+
+
+def tables(quick: bool) -> list[Line]:
+    """The tables `classes` and `deciders` on top of measuring all layers: ten training tokens to one of validation."""
+    vocabulary, blocks = 5_000 if quick else 20_000, 40 if quick else 160
+    model = MeasuredModel(model_of(vocabulary), name="gpt-neo")
+    corpus = _corpus(vocabulary, train=blocks, validation=blocks // 10)
+    plain = Options(layers="all", batch=8)
+    asked = {
+        "all layers": plain,
+        "classes": replace(plain, classes=True),
+        "deciders": replace(plain, deciders=True),
+        "both": replace(plain, classes=True, deciders=True),
+    }
+
+    def measured(options: Options) -> None:
+        request = MeasureRequest(corpus, options, quiet=True)
+        assert measure_model(OpenedModel(model, FinishedResult(None, request)), request) is not None
+
+    runs: dict[str, Callable[[], object]] = {name: partial(measured, options) for name, options in asked.items()}
+    seconds = in_turns(runs, turns=2 if quick else 3, warm_up=0, clock=time.process_time)
+    base = seconds.pop("all layers")
+    times = {name: {"ours": shown(more), "limit": f"without {shown(base)}"} for name, more in seconds.items()}
+    return [
+        at_most(f"measuring all layers, with {name}: on top", 100 * (more / base - 1), 10, "%", **times[name])
+        for name, more in seconds.items()
+    ]
+
+
+def _corpus(vocabulary: int, **blocks: int) -> Any:
+    """Random tokens as a corpus, with a tokenizer that has a text for each."""
+    backend = SimpleNamespace(
+        get_added_tokens_decoder=dict,
+        decode_batch=lambda rows, **_: [f" {row[0]}" for row in rows],
+        id_to_token=str,
+    )
+    splits = {name: _Text(count, block=128, vocabulary=vocabulary, name=name) for name, count in blocks.items()}
+    return SimpleNamespace(
+        splits=splits,
+        train=splits["train"],
+        block=128,
+        path=Path("text"),
+        hash="",
+        vocabulary=vocabulary,
+        tokenizer=lambda: SimpleNamespace(backend_tokenizer=backend),
+    )
 
 
 def memory_in_process(vocabulary: int, layers: str) -> dict[str, float]:
@@ -160,4 +210,4 @@ class _Text:
     read, samples = Split.read, Split.samples
 
 
-ALL = {"collecting": collecting, "measuring memory": memory}
+ALL = {"collecting": collecting, "measuring tables": tables, "measuring memory": memory}

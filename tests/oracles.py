@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 Array = NDArray[np.float64]
 
@@ -33,6 +34,7 @@ def catalogue(
     values = {
         **of_all_tokens(everything, sum(scatters)),
         **cdnv_family(means, variances),
+        **directional(groups, means, variances, tokens),
         **scatter_family(groups, means, centred, tokens),
         "norm_cv": variation(norms(centred)),
         "lognorm_cv": variation(np.log(norms(centred))),
@@ -44,6 +46,7 @@ def catalogue(
         "vci": vci(groups, means),
         **frequency([len(group) for group in groups], means, head),
         **angles("cosine", centred),
+        "cosine_error": cosine_error(centred),
         **log_distances("logdist", centred),
         **log_distances("logdist_uncentred", means),
         **duality(head, centred),
@@ -62,6 +65,8 @@ def catalogue(
     }
     if validation is not None:
         values |= decisions(*validation, kept, means, head, np.zeros(len(kept)) if bias is None else bias[kept])
+        offsets = np.zeros(len(weight)) if bias is None else bias
+        values["ncc_loss"] = ncc_loss(groups, kept, means, validation, weight, offsets)
     return values
 
 
@@ -95,6 +100,24 @@ def cdnv_family(means: Array, variances: list[float]) -> dict[str, float]:
         "cdnv_k2": math.fsum(squared) / len(squared),
         "cdnv_log": math.fsum(logs) / len(logs),
     }
+
+
+def directional(groups: list[Array], means: Array, variances: list[float], tokens: int) -> dict[str, float]:
+    dim = means.shape[1]
+    within = np.zeros((dim, dim))
+    for group, mean in zip(groups, means, strict=True):
+        for feature in group:
+            within += np.outer(feature - mean, feature - mean) / tokens
+    differences = [one - other for one, other in itertools.combinations(means, 2)]
+    terms = [float(d @ within @ d) / float(d @ d) ** 2 for d in differences if d.any()]
+    value = math.fsum(terms) / len(terms)
+    return {"directional_cdnv": value, "directional_gain": dim * value / cdnv_family(means, variances)["cdnv"]}
+
+
+def cosine_error(rows: Array) -> float:
+    units = rows / norms(rows)[:, None]
+    gaps = [abs(float(u @ v) + 1 / (len(rows) - 1)) for u, v in itertools.combinations(units, 2)]
+    return math.fsum(gaps) / len(gaps)
 
 
 def scatter_family(groups: list[Array], means: Array, centred: Array, tokens: int) -> dict[str, float]:
@@ -237,6 +260,45 @@ def effective_rank(rows: Array) -> float:
     singular = np.linalg.svd(rows, compute_uv=False)
     shares = [s / singular.sum() for s in singular if s > 1e-12 * singular.max()]
     return math.exp(-sum(p * math.log(p) for p in shares))
+
+
+def ncc_loss(
+    groups: list[Array],
+    kept: list[int],
+    means: Array,
+    validation: tuple[Array, NDArray[np.int64]],
+    weight: Array,
+    bias: Array,
+) -> float:
+    """τ where the derivative of the training loss is 0; then the loss on validation, less that of all logits."""
+    tokens = sum(len(group) for group in groups)
+    priors = [math.log(len(group) / tokens) for group in groups]
+
+    def scores(feature: Array) -> Array:
+        return np.array([-float(((feature - mean) ** 2).sum()) / 2 for mean in means])
+
+    trained = [(scores(feature), place) for place, group in enumerate(groups) for feature in group]
+
+    def slope(tau: float) -> float:
+        total = 0.0
+        for values, place in trained:
+            logits = tau * values + priors
+            chances = np.exp(logits - logits.max())
+            total += float(chances @ values / chances.sum()) - values[place]
+        return total / tokens
+
+    tau = brentq(slope, 1e-9, 1e3, xtol=1e-15, rtol=1e-14)
+    losses = []
+    for feature, label in zip(*validation, strict=True):
+        if label in kept:
+            logits = [tau * value + prior for value, prior in zip(scores(feature), priors, strict=True)]
+            own = [float(row @ feature) + b for row, b in zip(weight, bias, strict=True)]
+            losses.append(log_sum(logits) - logits[kept.index(label)] - log_sum(own) + own[label])
+    return math.fsum(losses) / len(losses)
+
+
+def log_sum(logits: list[float]) -> float:
+    return max(logits) + math.log(math.fsum(math.exp(logit - max(logits)) for logit in logits))
 
 
 def decisions(

@@ -13,15 +13,17 @@ from torch import Tensor
 
 import oracles
 from collapselab import METRICS, ClassMoments, Decider, Measurement, collapse_metrics
+from collapselab.core.centre_loss import CentreLoss, CentreScores
 from collapselab.core.flatness import OutputCurvature
 from collapselab.core.geometry import Geometry
-from collapselab.core.metrics import scatter_pinv
 from collapselab.core.needs import Need, ReasonCode
+from collapselab.core.variability import scatter_pinv
 from frames import around, orthoplex, rotation, simplex
 
 CLASSES = 14
 MADE = {"agreement", "ncc_accuracy", "model_accuracy"}
-OF_COVARIANCE = {"scatter_pinv", "participation", "vci", "spectral_entropy", "rankme", "alpha_req"}
+DIRECTIONAL = {"directional_cdnv", "directional_gain"}
+OF_COVARIANCE = {"scatter_pinv", "participation", "vci", "spectral_entropy", "rankme", "alpha_req", *DIRECTIONAL}
 OF_FREQUENCY = {"norm_frequency_r", "head_norm_frequency_r", "frequency_r2"}
 SMALL = [id for id in METRICS if id != "alpha_req"]
 """Metrics that exist in six dimensions: the decay of eigenvalues is that from rank 11 on."""
@@ -77,8 +79,17 @@ def measured(world: World, *, batch: int = 50, tile: int = 1024) -> dict[str, Me
         min_count=world.min_count,
         decisions=decisions,
         flatness=OutputCurvature(world.weight, world.bias).flatness(world.features),
+        centre_loss=by_centres(moments, world),
         tile=tile,
     )
+
+
+def by_centres(moments: ClassMoments, world: World) -> CentreLoss:
+    scores = CentreScores.of(moments, min_count=world.min_count)
+    scores.fit(world.features, world.labels)
+    logits = world.validation @ world.weight.T + world.bias
+    losses = torch.nn.functional.cross_entropy(logits, world.validation_labels, reduction="none")
+    return scores.loss(world.validation, world.validation_labels, losses)
 
 
 def expected(world: World) -> dict[str, float]:
@@ -187,9 +198,9 @@ ORIGIN = {
     "logdist_uncentred_std",
     "logdist_uncentred_cv",
 }
-HEAD_CHOICE = {"agreement", "model_accuracy"}
-UNIT = {"cdnv_k2", "lognorm_cv", "lognorm_mean", "flatness", "flatness_relative"}
-"""Of the last two, scaled features make other predictions."""
+HEAD_CHOICE = {"agreement", "model_accuracy", "ncc_loss"}
+UNIT = {"cdnv_k2", "lognorm_cv", "lognorm_mean", "flatness", "flatness_relative", "ncc_loss"}
+"""Of the last three, scaled features make other predictions."""
 
 
 def turned(world: World) -> World:
@@ -294,11 +305,14 @@ SIMPLEX = {
     "effective_rank": 7, "within_share": 0, "participation": 7, "anisotropy": 0, "vci": 0,
     "lognorm_mean": 0.5 * math.log(7 / 8), "duality_frobenius": 0, "head_etf_error": 0,
     "spectral_entropy": math.log(7) / math.log(12), "rankme": 7, "dispersion": 192 / 191,
+    "directional_cdnv": 0, "cosine_error": 0,
     "flatness": 7 / 8 * UNSURE, "flatness_relative": 8 / 7 * UNSURE,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("id", [id for id in SMALL if id != "cdnv_log" and id not in OF_FREQUENCY])
+@pytest.mark.parametrize(
+    "id", [id for id in SMALL if id not in OF_FREQUENCY | {"cdnv_log", "directional_gain", "ncc_loss"}]
+)
 def test_a_collapsed_simplex_is_ideal_in_every_metric(id: str) -> None:
     found = collapsed(simplex(8, 12) @ rotation(12))[id]
     assert found.why is None
@@ -321,6 +335,72 @@ def test_crosses_on_a_simplex_have_the_cdnv_of_their_radius() -> None:
     assert_value(found["cdnv_log"], math.log(variance / distance))
     assert_value(found["scatter_ratio"], variance / (4 / 5))
     assert_value(found["within_share"], variance / (variance + 4 / 5))
+
+
+def test_crosses_vary_alike_between_means_and_across() -> None:
+    found = collapsed(simplex(5), spread=0.3)
+    assert_value(found["directional_cdnv"], 0.3**2 / 2 / 5)
+    assert_value(found["directional_gain"], 1.0)
+    single = moments_of(simplex(5), torch.arange(5))
+    assert collapse_metrics(single)["directional_gain"].code is ReasonCode.ZERO
+
+
+def test_variance_along_one_direction_counts_where_class_means_differ_in_it() -> None:
+    frame, spread = simplex(3, 5), torch.zeros(5, 5, dtype=torch.float64)
+    spread[4, 4] = 0.7  # the simplex does not reach the last axis
+    features, labels = around(frame, spread)
+    across = collapse_metrics(moments_of(features, labels))
+    assert across["directional_cdnv"].value == pytest.approx(0, abs=1e-15)
+    assert across["cdnv"].value is not None
+    assert across["cdnv"].value > 0.01
+    line = torch.tensor([[0.0, 0], [2, 0]], dtype=torch.float64)
+    features, labels = around(line, torch.tensor([[0.5, 0], [0, 0]], dtype=torch.float64))
+    along = collapse_metrics(moments_of(features, labels))
+    assert_value(along["directional_gain"], 2.0)
+
+
+def test_the_distance_of_cosines_from_a_simplex_is_that_of_an_orthoplex() -> None:
+    # 11 pairs of a point are at 1/11 from the simplex's cosine, or at 1 - 1/11 with the opposite point.
+    assert_value(collapsed(orthoplex(6))["cosine_error"], (10 * 1 / 11 + 10 / 11) / 11)
+
+
+def test_a_model_that_predicts_by_the_nearest_centre_loses_nothing_to_it() -> None:
+    world = drawn(6, seed=3)
+    moments = moments_of(world.features, world.labels)
+    scores, kept = CentreScores.of(moments), (moments.counts > 0).nonzero().squeeze(1)
+    tau = scores.fit(world.features, world.labels)
+    means, priors = moments.means_of(kept), (moments.counts[kept].double() / moments.counts.sum()).log()
+    logits = tau * (world.features @ means.T - means.square().sum(1) / 2) + priors
+    places = torch.searchsorted(kept, world.labels)
+    own = torch.nn.functional.cross_entropy(logits, places, reduction="none")
+    loss = scores.loss(world.features, world.labels, own)
+    assert (loss.tokens, loss.left_out) == (124, 0)
+    assert_value(collapse_metrics(moments, centre_loss=loss)["ncc_loss"], 0.0)
+    best = scores.scale
+    for factor in (0.9, 1.1):  # the fitted τ is the best
+        scores.scale = factor * best
+        assert scores.loss(world.features, world.labels, own).centres > loss.centres
+
+
+def test_tau_of_gaussian_classes_is_one_over_their_variance() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(4, (4000,), generator=generator)
+    centres = torch.randn(4, 3, generator=generator, dtype=torch.float64)
+    features = centres[labels] + 0.7 * torch.randn(4000, 3, generator=generator, dtype=torch.float64)
+    assert CentreScores.of(moments_of(features, labels)).fit(features, labels) == pytest.approx(1 / 0.49, rel=0.05)
+
+
+def test_tokens_without_a_centre_are_left_out_of_both_losses() -> None:
+    world = drawn(6)
+    moments = moments_of(world.features, world.labels)
+    scores = CentreScores.of(moments, min_count=5)
+    scores.fit(world.features, world.labels)
+    rare = moments.counts[world.labels] < 5
+    loss = scores.loss(world.features, world.labels, torch.where(rare, torch.nan, 1.0))
+    assert (loss.tokens, loss.left_out, loss.model) == (int((~rare).sum()), int(rare.sum()), float((~rare).sum()))
+    none = scores.loss(world.features[rare], world.labels[rare], torch.ones(int(rare.sum())))
+    found = collapse_metrics(moments, centre_loss=none)["ncc_loss"]
+    assert (found.code, found.left_out) == (ReasonCode.NOTHING_LEFT, int(rare.sum()))
 
 
 def test_a_tight_frame_reaches_the_floor_and_nothing_goes_below() -> None:
@@ -359,7 +439,7 @@ def test_without_an_output_layer_only_its_metrics_are_missing() -> None:
     found = collapse_metrics(moments)
     missing = {id: found[id].why for id in found if found[id].value is None}
     head = {id for id, metric in METRICS.items() if Need.HEAD in metric.needs}
-    assert set(missing) == head | MADE | OF_COVARIANCE | OF_CURVATURE
+    assert set(missing) == head | MADE | OF_COVARIANCE | OF_CURVATURE | {"ncc_loss"}
     assert {missing[id] for id in head} == {"no output layer was given."}
     assert {missing[id] for id in MADE} == {"no decisions were given; they are made on the validation split."}
     assert missing["scatter_pinv"] == "the pooled covariance was not collected; ask for covariance=True."
@@ -454,7 +534,7 @@ def test_a_mask_of_classes_gives_the_metrics_of_those_classes_alone() -> None:
     found = collapse_metrics(moments, weight=world.weight, bias=world.bias, decisions=decisions, classes=chosen)
     some = chosen[world.labels]
     alone = oracles.catalogue(world.features[some].numpy(), world.labels[some].numpy(), weight=world.weight.numpy())
-    for id in set(METRICS) - MADE - OF_ALL_TOKENS - OF_CURVATURE:
+    for id in set(METRICS) - MADE - OF_ALL_TOKENS - OF_CURVATURE - {"ncc_loss"}:
         assert_value(found[id], alone[id])
     assert found["scatter_pinv"].why == "the pooled covariance was not collected; ask for covariance=True."
     head, nearest = decider.choices(world.validation)

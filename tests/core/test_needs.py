@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from collapselab.core.centre_loss import CentreLoss
 from collapselab.core.decisions import Decider
 from collapselab.core.flatness import OutputCurvature
 from collapselab.core.metrics import METRICS, Metric, collapse_metrics
@@ -24,7 +25,8 @@ def test_a_metric_needs_what_it_says(metric: Metric) -> None:
     whole = moments(covariance=True)
     decisions = Decider(whole, weight=WEIGHT).decide(FEATURES, LABELS)
     flatness = OutputCurvature(WEIGHT).flatness(FEATURES)
-    given = {"weight": WEIGHT, "decisions": decisions, "flatness": flatness}
+    loss = CentreLoss(centres=3.0, model=2.0, tokens=2)
+    given = {"weight": WEIGHT, "decisions": decisions, "flatness": flatness, "centre_loss": loss}
     undirected = ClassMoments(whole.counts, whole.sums, whole.scatter, pooled=whole.pooled)
     assert collapse_metrics(whole, only=[metric.id], **given)[metric.id].code is None
     for need, code, without in (
@@ -38,6 +40,11 @@ def test_a_metric_needs_what_it_says(metric: Metric) -> None:
             Need.CURVATURE,
             ReasonCode.NO_CURVATURE,
             collapse_metrics(whole, only=[metric.id], **given | {"flatness": None}),
+        ),
+        (
+            Need.CENTRE_LOSS,
+            ReasonCode.NO_CENTRE_LOSS,
+            collapse_metrics(whole, only=[metric.id], **given | {"centre_loss": None}),
         ),
         (Need.DIRECTIONS, ReasonCode.NO_DIRECTIONS, collapse_metrics(undirected, only=[metric.id], **given)),
         (

@@ -51,6 +51,12 @@ def spread(points: Tensor) -> Tensor:
     return torch.rand(len(points), generator=generator, dtype=torch.float64) * points.var()
 
 
+def within(dim: int) -> Tensor:
+    """A covariance within classes, with variances that fall as one over the rank."""
+    turn = rotation(dim, seed=7)
+    return turn @ torch.diag(1 / torch.arange(1, dim + 1, dtype=torch.float64)) @ turn.T
+
+
 def definition(points: Tensor, variances: Tensor) -> dict[str, float]:
     """From differences of points, pair by pair, in float64."""
     i, j = torch.triu_indices(len(points), len(points), offset=1)
@@ -71,6 +77,10 @@ def definition(points: Tensor, variances: Tensor) -> dict[str, float]:
     values["cdnv"] = float((terms / squares[apart]).mean())
     values["cdnv_k2"] = float((terms / squares[apart].square()).mean())
     values["cdnv_log"] = float((terms / squares[apart]).log().mean())
+    values["cosine_error"] = float((cosines + 1 / (len(points) - 1)).abs().mean())
+    differences = (points[i] - points[j])[apart]
+    along = ((differences @ within(points.shape[1])) * differences).sum(1)
+    values["directional"] = float((along / squares[apart].square()).mean())
     return values
 
 
@@ -79,13 +89,17 @@ def values_of(found: PairStatistics) -> dict[str, float]:
     for name in ("cosine", "logdist", "logdist_uncentred"):
         summary = getattr(found, name)
         values |= {f"{name}_mean": summary.mean, f"{name}_std": summary.std}
-    return values | {name: getattr(found, name).mean for name in ("cdnv", "cdnv_k2", "cdnv_log")}
+    others = ("cdnv", "cdnv_k2", "cdnv_log", "cosine_error", "directional")
+    return values | {name: getattr(found, name).mean for name in others}
 
 
 def ours(points: Tensor, variances: Tensor) -> dict[str, float]:
     """With points and variances over their largest, as in `definition`."""
     points = points / points.abs().max()
-    return values_of(pair_statistics(points, variances / variances.max(), uncentred=True, tile=128))
+    covariance = within(points.shape[1])
+    return values_of(
+        pair_statistics(points, variances / variances.max(), uncentred=True, covariance=covariance, tile=128)
+    )
 
 
 def naive(points: Tensor, variances: Tensor) -> dict[str, float]:
@@ -101,7 +115,13 @@ def naive(points: Tensor, variances: Tensor) -> dict[str, float]:
     for name, values_squared in (("logdist", 2 - 2 * cosines), ("logdist_uncentred", chords)):
         logs = -values_squared.log() / 2
         values |= {f"{name}_mean": float(logs.mean()), f"{name}_std": float(logs.std(correction=0))}
+    factor = torch.linalg.cholesky(within(points.shape[1])).float()
+    projected = centred @ factor
+    reach = projected.square().sum(1)
+    along = (reach[:, None] + reach - 2 * projected @ projected.T)[i, j]
     return values | {
+        "cosine_error": float((cosines + 1 / (len(points) - 1)).abs().mean()),
+        "directional": float((along / squares.square()).mean()),
         "cdnv": float(terms.mean()),
         "cdnv_k2": float((terms / squares).mean()),
         "cdnv_log": float(terms.log().mean()),

@@ -31,6 +31,9 @@ OF_SCATTER = {
     "anisotropy",
     "flatness",
     "flatness_relative",
+    "ncc_loss",
+    "directional_cdnv",
+    "directional_gain",
     "vci",
     "spectral_entropy",
     "rankme",
@@ -90,7 +93,7 @@ def test_every_metric_keeps_its_value_at_any_scale_or_says_why_not(scale: str, w
     for id, metric in found.items():
         if id == "alpha_req":  # six dimensions are too few
             continue
-        if id in OF_CURVATURE and which != "against each other":  # other logits make other predictions
+        if id in OF_CURVATURE | {"ncc_loss"} and which != "against each other":  # other logits make other predictions
             assert metric.value is None or math.isfinite(metric.value)
             continue
         before = plain[id].value
@@ -106,7 +109,7 @@ def test_every_metric_keeps_its_value_at_any_scale_or_says_why_not(scale: str, w
 def test_a_power_of_two_changes_no_bit_of_a_metric_that_has_no_unit(power: int) -> None:
     world = drawn(6, seed=4)
     plain, found = measured(world), measured(rescaled(world, 2.0**power, 1.0, 2.0**power))
-    for id in set(METRICS) - {"cdnv_k2", "lognorm_cv", "lognorm_mean", "alpha_req"} - OF_CURVATURE:
+    for id in set(METRICS) - {"cdnv_k2", "lognorm_cv", "lognorm_mean", "alpha_req", "ncc_loss"} - OF_CURVATURE:
         assert found[id].value == plain[id].value is not None, id
 
 
@@ -142,7 +145,9 @@ def test_sums_beyond_float64_are_a_reason() -> None:
     moments = ClassMoments.empty(3, 2, covariance=True)
     moments.update(torch.full((6, 2), 1.5e308, dtype=torch.float64), torch.arange(6) % 3)
     reasons = {
-        found.why for id, found in collapse_metrics(moments).items() if id in OF_SCATTER - OF_CURVATURE | {"norm_cv"}
+        found.why
+        for id, found in collapse_metrics(moments).items()
+        if id in OF_SCATTER - OF_CURVATURE - {"ncc_loss"} | {"norm_cv"}
     }
     assert reasons == {"class 0: the sum of its features leaves the range of float64 (3 classes in all)."}
     with pytest.raises(ValueError, match="class 0: the sum of its features leaves the range of float64"):

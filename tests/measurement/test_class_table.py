@@ -127,6 +127,7 @@ def test_the_table_has_a_file_of_its_own_beside_the_measurement(
 
 def test_two_processes_and_one_that_is_killed_find_the_same(corpus: Corpus, tmp_path: Path) -> None:
     options: dict[str, Any] = {"tokens": 700, "batch": 3, "classes": True, "outcomes": "all"}
+    options |= {"layers": "all", "deciders": True}
     state = {"state": str(tmp_path / "state")}
     jobs = [
         ("one", 1, options),
@@ -141,6 +142,8 @@ def test_two_processes_and_one_that_is_killed_find_the_same(corpus: Corpus, tmp_
     one, two, again = (Result.load(tmp_path / f"{name}.json") for name in ("one", "two", "going on"))
     pd.testing.assert_frame_equal(again.frame("classes"), two.frame("classes"), check_exact=True)
     assert again.facts["outcomes"] == two.facts["outcomes"]
+    assert again.rows == two.rows
+    assert one.tables["deciders"] == two.tables["deciders"] == again.tables["deciders"] != []
     assert len(one.facts["outcomes"]) == 6
     for name, outcome in one.facts["outcomes"].items():
         assert outcome["value"] == pytest.approx(two.facts["outcomes"][name]["value"], rel=1e-9), name
@@ -154,7 +157,8 @@ from collapselab.core.sweep import Table
 from collapselab.core.vectors import Vectors
 K = 262_144
 points = torch.randn(K, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-cloud = Cloud.of(Vectors(points), torch.ones(K, dtype=torch.float64), uncentred=True)
+covariance = torch.eye(4, dtype=torch.float64)
+cloud = Cloud.of(Vectors(points), torch.ones(K, dtype=torch.float64), uncentred=True, covariance=covariance)
 table = Table(cloud, torch.float32, tile=1024, with_rows=True)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 rows = table.sums_of(slice(0, 512)).rows

@@ -57,6 +57,10 @@ def worlds(corpus: Corpus, documents: Corpus, tmp_path_factory: pytest.TempPathF
 def assert_same(one: Result, other: Result, *, rel: float) -> None:
     assert [row.key for row in one.rows] == [row.key for row in other.rows]
     for left, right in zip(one.rows, other.rows, strict=True):
+        if left.metric == "ncc_loss" and other.facts["options"].get("shard_classes"):
+            assert right.why is not None
+            assert "spread over processes" in right.why
+            continue
         assert (left.classes, left.tokens, left.left_out) == (right.classes, right.tokens, right.left_out), left
         assert (left.value is None, left.null is None) == (right.value is None, right.null is None), left
         assert right.value is None or right.value == pytest.approx(left.value, rel=rel, abs=1e-12), left

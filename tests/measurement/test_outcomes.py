@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from collapselab.core.batch import IGNORED
+from collapselab.core.fit_scale import fit_scale
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
@@ -16,7 +17,7 @@ from collapselab.errors import ConfigError
 from collapselab.measurement import further_scores
 from collapselab.measurement.measure import measure
 from collapselab.measurement.outcomes import calibration_error, macro_loss, rare_loss, slope
-from collapselab.measurement.temperature import _derivatives, fit_scale
+from collapselab.measurement.temperature import _derivatives
 from collapselab.models.taps import OutputLayer, features, output_layer
 from collapselab.records.measurement import Result
 from collapselab.records.options import Options

@@ -86,16 +86,19 @@ def watch_moments() -> list[int]:
 
 def die_after(batches: int, rank: int, number: int) -> None:
     """Kill one process at a batch, as a machine would; or send it a signal once."""
-    real, ran = walk.features, 0
+    ran = 0
 
-    def features(*args: Any, **inputs: Any) -> Any:
-        nonlocal ran
-        ran += 1
-        if ran == batches + 1 and rank == 1:
-            os.kill(os.getpid(), number)
-        return real(*args, **inputs)
+    def counting(real: Any) -> Any:
+        def features(*args: Any, **inputs: Any) -> Any:
+            nonlocal ran
+            ran += 1
+            if ran == batches + 1 and rank == 1:
+                os.kill(os.getpid(), number)
+            return real(*args, **inputs)
 
-    walk.features = features
+        return features
+
+    walk.features, walk.layer_features = counting(walk.features), counting(walk.layer_features)
 
 
 def peak_bytes() -> int:

@@ -87,6 +87,13 @@ def measure(
         ),
     ] = None,
     min_uses: Annotated[int, what_option(help="Uses that a context needs.")] = 10,
+    deciders: Annotated[
+        bool,
+        what_option(
+            "--deciders",
+            help="On how many tokens output layer, nearest centres and logit lens of every layer agree, two by two.",
+        ),
+    ] = False,
     outcomes: Annotated[
         str | None,
         what_option(
@@ -213,6 +220,7 @@ def measure(
         classes=classes,
         contexts=contexts,
         min_uses=min_uses,
+        deciders=deciders,
         outcomes=outcomes,
         load_in=load_in,
         per_class=per_class,

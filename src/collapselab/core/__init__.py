@@ -8,17 +8,19 @@
     tally.py      count, sum and scatter of every class; the update formulas
     moments.py    ClassMoments: the tally of a stream, which can be merged, saved and loaded
     decisions.py  Decider: the output layer's choice and the nearest class mean, for each token
+    centre_loss.py  CentreScores: the nearest centre as a prediction, and its loss beside the model's
     flatness.py   OutputCurvature: how the loss bends in the output layer, from some tokens
     vectors.py    class means and output rows as float64, some at a time
-    pairs.py      statistics over all pairs of classes (cloud: the points, sweep: the tiles, pair_sums: the sums)
+    pairs.py      statistics over all pairs of classes (cloud and projection: the points, sweep: the tiles, pair_sums)
     geometry.py   quantities that several metrics share, each computed once
-    spectrum.py, frequency.py   metrics of the features' covariance, and of how often a class occurs
+    variability.py, spectrum.py, frequency.py   metrics of variance within classes, of the features' covariance, and
+                  of how often a class occurs
     metrics.py    METRICS, the catalogue, and collapse_metrics, which computes it
     similarity.py CKA of the class means of two moments
     scale.py      lengths and squares of very large and very small numbers
     storage.py    tensors on disk with a checksum
 
 A module imports only from modules above it in this order: scale, vectors, batch, parts, tally, storage, moments,
-decisions, flatness, pair_sums, cloud, sweep, pairs, geometry, spectrum, frequency, metrics; similarity
-after moments.
+decisions, fit_scale, centre_loss, flatness, pair_sums, projection, cloud, sweep, pairs, geometry, variability,
+spectrum, frequency, metrics; similarity after moments.
 """

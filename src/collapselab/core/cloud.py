@@ -9,7 +9,8 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from collapselab.core.pair_sums import PairRows, PairStatistics, RowSums, Sums
+from collapselab.core.pair_sums import PairRows, PairStatistics, RowSums, Summary, Sums, Total
+from collapselab.core.projection import Projection
 from collapselab.core.scale import SMALLEST, lengths, scaled, times_power_of_two
 from collapselab.core.vectors import Vectors
 
@@ -62,10 +63,13 @@ class Cloud:
     centred: bool
     uncentred: bool
     varied: bool
+    projection: Projection | None = None
 
     @classmethod
-    def of(cls, points: Vectors, variances: Tensor | None, *, uncentred: bool) -> "Cloud":
-        """The cloud of all points."""
+    def of(
+        cls, points: Vectors, variances: Tensor | None, *, uncentred: bool, covariance: Tensor | None = None
+    ) -> "Cloud":
+        """The cloud of all points; with a covariance, also in the coordinates of `Projection`."""
         given, points = points, points.over_unit()
         exponent = points.exponent - given.exponent
         centre = points.mean()
@@ -93,6 +97,7 @@ class Cloud:
             centred=bool((norm > 0).all()),
             uncentred=uncentred and bool((length > 0).all()),
             varied=variances is not None,
+            projection=None if covariance is None else Projection.of(points, centre, scaled(covariance, -2 * exponent)),
         )
 
     def __len__(self) -> int:
@@ -112,6 +117,11 @@ class Cloud:
     def border(self) -> int:
         """Points with variance."""
         return int((self.facts.variance > 0).sum())
+
+    @property
+    def simplex(self) -> float:
+        """(1 - cos) / typical of the pairs of a simplex of as many points."""
+        return (1 + 1 / (len(self.points) - 1)) / self.typical
 
     @cached_property
     def longest(self) -> float:
@@ -157,8 +167,16 @@ class Cloud:
             cdnv=sums.cdnv.summary(scale=0.5) if self.varied else None,
             cdnv_k2=squared if self.varied else None,
             cdnv_log=sums.cdnv_log.summary(shift=-math.log(2)) if self.varied else None,
+            cosine_error=sums.cosine_error.summary(scale=self.typical) if self.centred else None,
+            directional=self._directional(sums.directional),
             rows=None if sums.rows is None else self._rows(sums.rows),
         )
+
+    def _directional(self, total: Total) -> Summary | None:
+        if self.projection is None:
+            return None
+        summary = total.summary()
+        return replace(summary, mean=times_power_of_two(summary.mean, 2 * self.projection.exponent))
 
     def _rows(self, sums: RowSums) -> PairRows:
         """The sums by position as means by row of the points; a sample has those of its own points."""

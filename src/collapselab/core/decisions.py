@@ -202,6 +202,11 @@ class LinearClassifier:
             exponent = binary_exponent(offset)
             self.offset, self._offset_exponent = offset * 2.0**-exponent, offset_exponent + exponent
 
+    def table(self, dtype: torch.dtype) -> tuple[Tensor, int]:
+        """The rows over 2^k, and k: in float32 those that choices are made with, so that they take no more memory."""
+        wide = dtype == torch.float64
+        return scaled(self.rows, -self._row_exponent) if wide else self._narrow[0], self._row_exponent
+
     def choices(self, features: Tensor) -> Tensor:
         """The class of the best row for each feature, on the device of the rows."""
         best = self.best_rows(features.to(self.rows.device))

@@ -15,6 +15,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from collapselab.core.centre_loss import CentreLoss
 from collapselab.core.decisions import Decisions, check_head
 from collapselab.core.flatness import Flatness
 from collapselab.core.moments import ClassMoments
@@ -37,6 +38,7 @@ class Geometry:
         min_count: int = 1,
         decisions: Decisions | None = None,
         flatness: Flatness | None = None,
+        centre_loss: CentreLoss | None = None,
         classes: Tensor | None = None,
         rows: bool = False,
         tile: int = 1024,
@@ -58,11 +60,14 @@ class Geometry:
             what = f"{classes.dtype} of shape {tuple(classes.shape)}"
             raise ValueError(f"classes are {what}; a mask over {moments.classes:,} classes is needed.")
         self.moments, self.weight, self.decided, self.flatness = moments, weight, decisions, flatness
+        self.centre_loss = centre_loss
         self.min_count, self.rows, self.tile, self.progress = min_count, rows, tile, progress
         kept = moments.counts >= min_count
         if classes is not None:
             kept &= classes.to(kept.device)
             self.decided = None if decisions is None else decisions.of(classes)
+        self.variance_along_pairs = True
+        """Whether `pairs` has the variance between two class means, for one more product; only if it exists."""
         self.kept = kept.nonzero().squeeze(1)
         self.classes, self.dim = len(self.kept), moments.dim
         self.counts = moments.counts[self.kept]
@@ -247,8 +252,18 @@ class Geometry:
             variances: Tensor | None = self.variances
         except Missing:  # which concerns the CDNV alone
             variances = None
+        try:
+            covariance = self.within_covariance if self.variance_along_pairs else None
+        except Missing:  # which concerns the directional CDNV alone
+            covariance = None
         return pair_statistics(
-            self.means, variances, uncentred=True, rows=self.rows, tile=self.tile, progress=self.progress
+            self.means,
+            variances,
+            uncentred=True,
+            covariance=covariance if variances is not None else None,
+            rows=self.rows,
+            tile=self.tile,
+            progress=self.progress,
         )
 
     @cached_property
@@ -317,11 +332,23 @@ class Geometry:
             raise Missing(ReasonCode.NO_CURVATURE, "the curvature of the loss was not computed; it takes a pass.")
         return self.flatness
 
+    @property
+    def loss_by_centres(self) -> CentreLoss:
+        if self.centre_loss is None:
+            raise Missing(ReasonCode.NO_CENTRE_LOSS, "the loss by class centres was not computed.")
+        if not self.centre_loss.tokens:
+            left_out = self.centre_loss.left_out
+            why = f"no token was scored; {left_out:,} have a label that is not kept."
+            raise Missing(ReasonCode.NOTHING_LEFT, why, left_out=left_out)
+        return self.centre_loss
+
     def summary(self, family: str, *, head: bool = False) -> Summary:
         """A family of pair statistics, or the reason why there is none."""
         summary: Summary | None = getattr(self.head_pairs if head else self.pairs, family)
         if summary is None:
-            if family.startswith("cdnv"):
+            if family == "directional":
+                _ = self.within_covariance  # raises the reason
+            if family in ("directional", "cdnv", "cdnv_k2", "cdnv_log"):
                 _ = self.variances  # raises the reason
             if family == "logdist_uncentred":
                 self._directed(self.means.lengths(), "mean")

@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from collapselab.core.centre_loss import CentreLoss
 from collapselab.core.decisions import Decisions
 from collapselab.core.flatness import Flatness
 from collapselab.core.frequency import frequency_r2, head_norm_frequency_r, norm_frequency_r
@@ -19,8 +20,16 @@ from collapselab.core.geometry import Geometry, frame_error, ratio, variation
 from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Missing, Need, ReasonCode
 from collapselab.core.pairs import Progress
-from collapselab.core.scale import SMALLEST, times_power_of_two
+from collapselab.core.scale import SMALLEST
 from collapselab.core.spectrum import alpha_req, rankme, spectral_entropy, vci
+from collapselab.core.variability import (
+    cdnv_k2,
+    directional_cdnv,
+    directional_gain,
+    scatter_pinv,
+    scatter_ratio,
+    within_share,
+)  # fmt: skip
 from collapselab.core.vectors import add_gram
 
 Direction = Literal["falls", "rises", "approaches"]
@@ -95,6 +104,7 @@ def collapse_metrics(
     min_count: int = 1,
     decisions: Decisions | None = None,
     flatness: Flatness | None = None,
+    centre_loss: CentreLoss | None = None,
     classes: Tensor | None = None,
     only: Collection[str] | None = None,
     tile: int = 1024,
@@ -113,8 +123,9 @@ def collapse_metrics(
     (None, 'no decisions were given; they are made on the validation split.')
 
     `weight` (classes, dim) and `bias` are the output layer as the model applies it; `decisions` come from a `Decider`
-    on the validation split, `flatness` from an `OutputCurvature`. Metrics of what is not given have a reason in place of a value. `classes`, a mask, keeps
-    only those classes and the decisions on tokens labelled with them; `only` computes just these metrics.
+    on the validation split, `flatness` from an `OutputCurvature`, `centre_loss` from `CentreScores`. Metrics of what is
+    not given have a reason in place of a value. `classes`, a mask, keeps only those classes and the decisions on tokens
+    labelled with them; `only` computes just these metrics.
     """
     geometry = Geometry(
         moments,
@@ -123,6 +134,7 @@ def collapse_metrics(
         min_count=min_count,
         decisions=decisions,
         flatness=flatness,
+        centre_loss=centre_loss,
         classes=classes,
         tile=tile,
         progress=progress,
@@ -135,6 +147,7 @@ def metrics_of(geometry: Geometry, *, only: Collection[str] | None = None) -> di
     if unknown := [id for id in only or () if id not in METRICS]:
         raise ValueError(f"{unknown[0]} is not a metric of the catalogue.")
     wanted = [metric for metric in METRICS.values() if only is None or metric.id in only]
+    geometry.variance_along_pairs = any({Need.PAIRS, Need.COVARIANCE} <= metric.needs for metric in wanted)
     return {metric.id: _measurement(metric, geometry, geometry.min_count) for metric in wanted}
 
 
@@ -168,6 +181,8 @@ def _measurement(metric: Metric, geometry: Geometry, min_count: int) -> Measurem
 def _tokens(metric: Metric, geometry: Geometry) -> int:
     if Need.DECISIONS in metric.needs and geometry.decided is not None:
         return int(geometry.decided.tokens.sum())
+    if Need.CENTRE_LOSS in metric.needs and geometry.centre_loss is not None:
+        return geometry.centre_loss.tokens
     if Need.CURVATURE in metric.needs and geometry.flatness is not None:
         return geometry.flatness.tokens
     return geometry.tokens
@@ -197,12 +212,6 @@ def _cv(family: str, *, head: bool = False) -> Callable[[Geometry], Result]:
     return function
 
 
-def cdnv_k2(geometry: Geometry) -> Result:
-    """The one of the three with a unit, that of 1 / |h|²."""
-    summary = geometry.summary("cdnv_k2")
-    return times_power_of_two(summary.mean, -2 * geometry.exponent), summary.left_out
-
-
 def lognorm_cv(geometry: Geometry) -> float:
     """Of norms in the unit of the features, on which a logarithm depends."""
     norms = geometry.positive_norms * 2.0**geometry.exponent
@@ -212,32 +221,6 @@ def lognorm_cv(geometry: Geometry) -> float:
 def lognorm_mean(geometry: Geometry) -> float:
     """In the unit of the features, as `lognorm_cv`."""
     return float(geometry.positive_norms.log().mean()) + geometry.exponent * math.log(2)
-
-
-def scatter_ratio(geometry: Geometry) -> float:
-    """tr Σ_W / tr Σ_B."""
-    within = float(geometry.scatter.sum()) / geometry.tokens
-    return ratio(within, float(geometry.norms.square().mean()), "the between-class scatter")
-
-
-def scatter_pinv(geometry: Geometry) -> float:
-    """tr(Σ_W Σ_B⁺) / K = tr(Σ_W (Mᵀ M)⁺).
-
-    Where Mᵀ M = L Lᵀ has a sound inverse, this is tr(L⁻¹ Σ_W L⁻ᵀ); elsewhere the pseudo-inverse needs the eigenvectors.
-    """
-    covariance = geometry.within_covariance
-    inverse = geometry.inverse_factor
-    if inverse is not None:
-        return max(0.0, float(torch.sum((inverse @ covariance).mul_(inverse))))  # rounding may take it below
-    values, vectors = geometry.spectrum
-    along = torch.linalg.vecdot(vectors, covariance @ vectors, dim=0).clamp_(min=0)
-    return float((along[values > 0] / values[values > 0]).sum())
-
-
-def within_share(geometry: Geometry) -> float:
-    """tr Σ_W / tr Σ_T, a class counting by its tokens."""
-    within = float(geometry.scatter.sum()) / geometry.tokens
-    return ratio(within, within + geometry.between_tokens, "the variance of the features")
 
 
 def participation(geometry: Geometry) -> float:
@@ -259,6 +242,12 @@ def dispersion(geometry: Geometry) -> float:
     geometry.at_least(2)
     n = geometry.tokens
     return max(0.0, 1 - (float(geometry.direction_sum.square().sum()) - n) / (n * (n - 1)))
+
+
+def ncc_loss(geometry: Geometry) -> Result:
+    """The loss of predicting by the nearest centre, less the model's, on the same tokens."""
+    sums = geometry.loss_by_centres
+    return (sums.centres - sums.model) / sums.tokens, sums.left_out
 
 
 def flatness(geometry: Geometry) -> float:
@@ -372,6 +361,7 @@ UNIFORM = "Liu et al. (2023), arXiv:2303.06484"
 ROY = "Roy & Vetterli (2007), EUSIPCO, 606-610"
 ZHAO = "Zhao, Cheng, Masarczyk & Lucchi (2026), arXiv:2602.16642"
 FLAT = "relative flatness, arXiv:2509.17738, in closed form"
+DIRECTIONAL = "after arXiv:2603.03530, with the pooled covariance"
 XU = "Xu & Liu (2023), arXiv:2306.03440"
 RANKME = "Garrido et al. (2023), arXiv:2210.02885"
 ALPHA = "Agrawal et al. (2022), arXiv:2202.05808"
@@ -423,6 +413,7 @@ _DUAL = _MEANS | {Need.HEAD}
 _ROWS = frozenset({Need.HEAD})
 _ROW_PAIRS = _ROWS | {Need.PAIRS}
 _DECIDED = frozenset({Need.DECISIONS})
+_BY_CENTRES = frozenset({Need.CENTRE_LOSS})
 _CURVED = frozenset({Need.CURVATURE})
 
 # fmt: off
@@ -434,12 +425,15 @@ _CATALOGUE = [
     _entry("scatter_pinv", "NC1", "tr(Σ_W Σ_B⁺) / K", "falls", 0, PAPYAN, scatter_pinv, _MEANS | {Need.COVARIANCE}, version=2, transform="log"),
     _entry("within_share", "NC1", "tr Σ_W / tr Σ_T, Σ_T = Σ_W + Σ_c (n_c/N)(μ_c − h̄)(μ_c − h̄)ᵀ", "falls", 0, HERE, within_share, _SPREAD, since="0.2.0"),
     _entry("vci", "NC1", "1 − tr(Σ_T⁺ Σ_B) / rank Σ_B, both with a class counted by its tokens", "falls", 0, XU, vci, _COVARIANCE, since="0.2.0"),
+    _entry("directional_cdnv", "NC1", "pair mean of δᵀΣ_Wδ/‖δ‖⁴, δ = μ_i − μ_j, Σ_W pooled over classes", "falls", 0, DIRECTIONAL, directional_cdnv, _PAIRS | _COVARIANCE, since="0.2.0", transform="log"),
+    _entry("directional_gain", "NC1", "D · `directional_cdnv` / `cdnv`: 1 where the variance within classes is the same in all directions", None, None, DIRECTIONAL, directional_gain, _PAIRS_SPREAD | _COVARIANCE, since="0.2.0", transform="log"),
     _entry("norm_cv", _NORMS, "CoV of ‖m_c‖", "falls", 0, PAPYAN, lambda g: variation(g.norms, "the norms"), _MEANS),
     _entry("lognorm_cv", _NORMS, "CoV of log‖m_c‖", "falls", 0, PAPER, lognorm_cv, _MEANS, in_paper=True),
     _entry("lognorm_mean", "norms", "class mean of log‖m_c‖", None, None, PAPER, lognorm_mean, _MEANS, since="0.2.0"),
     _entry("cosine_mean", _ANGLES, "pair mean of ⟨û_i, û_j⟩", "approaches", _SIMPLEX, PAPYAN, _mean("cosine"), _PAIRS),
     _entry("cosine_std", _ANGLES, "pair standard deviation of ⟨û_i, û_j⟩", "falls", 0, PAPYAN, _std("cosine"), _PAIRS),
     _entry("cosine_cv", _ANGLES, "`cosine_std` / `cosine_mean`", None, None, PAPER, _cv("cosine"), _PAIRS, in_paper=True, parts=("cosine_std", "cosine_mean")),
+    _entry("cosine_error", _ANGLES, "pair mean of |⟨û_i, û_j⟩ + 1/(K−1)|", "falls", 0, PAPYAN, _mean("cosine_error"), _PAIRS, since="0.2.0"),
     _entry("etf_error", "NC2", "‖G/‖G‖_F − (I − 11ᵀ/K)/√(K−1)‖_F with G = M Mᵀ, rows m_c", "falls", _FLOOR, ZHU, etf_error, _MEANS),
     _entry("etf_floor", "NC2", "√(2 − 2√(D/(K−1))) for K − 1 > D, else 0", None, None, HERE, _existing_floor, _MEANS),
     _entry("logdist_mean", _UNIFORM, "pair mean of log(1/‖û_i − û_j‖)", "approaches", _SPHERE, UNIFORM, _mean("logdist"), _PAIRS),
@@ -456,6 +450,7 @@ _CATALOGUE = [
     _entry("agreement", "NC4", "share of validation tokens where argmax_c(⟨w_c, h⟩ + b_c) = argmin_c ‖h − μ_c‖", "rises", 1, PAPER, _share("agreed"), _DECIDED, in_paper=True),
     _entry("ncc_accuracy", "NC4", "share of validation tokens whose nearest centre is the next token's", "rises", 1, PAPYAN, _share("nearest_right"), _DECIDED),
     _entry("model_accuracy", "NC4", "share of validation tokens where the output layer is right", "rises", 1, PAPYAN, _share("head_right"), _DECIDED),
+    _entry("ncc_loss", "NC4", "cross-entropy of softmax_c(−τ‖h − μ_c‖²/2 + log π_c) on validation, τ fitted to training tokens, minus the model's", "falls", 0, HERE, ncc_loss, _BY_CENTRES, since="0.2.0"),
     _entry("head_norm_cv", _HEAD, "as `norm_cv` with w_c", "falls", 0, PAPYAN, lambda g: variation(g.head_norms, "the output rows' norms"), _ROWS),
     _entry("head_cosine_mean", _HEAD, "as `cosine_mean` with w_c", "approaches", _SIMPLEX, PAPYAN, _mean("cosine", head=True), _ROW_PAIRS),
     _entry("head_cosine_std", _HEAD, "as `cosine_std` with w_c", "falls", 0, PAPYAN, _std("cosine", head=True), _ROW_PAIRS),

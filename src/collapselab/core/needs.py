@@ -15,6 +15,7 @@ class Need(Enum):
     PAIRS = "all pairs of classes"
     HEAD = "the output layer"
     DECISIONS = "decisions on validation tokens"
+    CENTRE_LOSS = "losses of validation tokens by class centres and by the model"
     CURVATURE = "the curvature of the loss in the output layer, on some tokens"
 
 
@@ -28,6 +29,7 @@ class ReasonCode(Enum):
     NO_DIRECTIONS = "the directions of the features were not collected"
     NO_HEAD = "there is no output layer"
     NO_DECISIONS = "there are no decisions"
+    NO_CENTRE_LOSS = "the loss by class centres was not computed"
     NO_CURVATURE = "the curvature of the loss was not computed"
     NOTHING_LEFT = "every pair or token was left out"
     COINCIDENT = "class means coincide"

@@ -30,12 +30,19 @@ class PairStatistics:
     cdnv: Summary | None
     cdnv_k2: Summary | None
     cdnv_log: Summary | None
+    cosine_error: Summary | None = None
+    """Of |cos + 1/(K - 1)|; without a standard deviation, like the next."""
+    directional: Summary | None = None
+    """Of the variance within classes along the line between two class means, over their distance to the fourth."""
     rows: "PairRows | None" = None
     """What each point has over its own pairs, where that was asked for."""
 
     def values(self) -> list[float]:
         """Every mean and standard deviation there is."""
-        families = (self.cosine, self.logdist, self.logdist_uncentred, self.cdnv, self.cdnv_k2, self.cdnv_log)
+        families = (
+            self.cosine, self.logdist, self.logdist_uncentred, self.cdnv, self.cdnv_k2, self.cdnv_log,
+            self.cosine_error, self.directional,
+        )  # fmt: skip
         return [value for family in families if family for value in (family.mean, family.std) if not math.isnan(value)]
 
 
@@ -166,11 +173,14 @@ class Sums:
     cdnv: Total = field(default_factory=Total)
     cdnv_k2: Total = field(default_factory=Total)
     cdnv_log: Total = field(default_factory=Total)
+    cosine_error: Total = field(default_factory=Total)
+    directional: Total = field(default_factory=Total)
     pairs: int = 0
     rows: RowSums | None = None
 
     def totals(self) -> tuple[Total, ...]:
-        return self.cosine, self.logdist, self.logdist_uncentred, self.cdnv, self.cdnv_k2, self.cdnv_log
+        of_directions = self.cosine, self.logdist, self.logdist_uncentred
+        return *of_directions, self.cdnv, self.cdnv_k2, self.cdnv_log, self.cosine_error, self.directional
 
     def merge(self, other: "Sums") -> None:
         for ours, theirs in zip(self.totals(), other.totals(), strict=True):
@@ -181,8 +191,10 @@ class Sums:
 
     def halved(self) -> "Sums":
         """Of pairs that were each added twice."""
-        cosine, logdist, uncentred, cdnv, cdnv_k2, cdnv_log = (total.halved() for total in self.totals())
-        return Sums(cosine, logdist, uncentred, cdnv, cdnv_k2, cdnv_log, self.pairs // 2)
+        halves = Sums(pairs=self.pairs // 2)
+        for ours, theirs in zip(halves.totals(), self.totals(), strict=True):
+            ours.merge(theirs.halved())
+        return halves
 
 
 def sum_of(values: Tensor) -> float:

@@ -55,6 +55,7 @@ def pair_statistics(
     variances: Tensor | None = None,
     *,
     uncentred: bool = False,
+    covariance: Tensor | None = None,
     rows: bool = False,
     tile: int = 1024,
     progress: Progress | None = None,
@@ -62,9 +63,9 @@ def pair_statistics(
     """All pair statistics of points (classes, dim) about their unweighted mean, within a millionth of the definition.
 
     `variances` (classes,) adds the CDNV family, whose standard deviations are not computed and are nan;
-    `uncentred` adds the log distances of the directions from the origin, `rows` what each point has over its own pairs.
-    `tile` bounds memory at a few tile² numbers
-    and changes nothing else.
+    `uncentred` adds the log distances of the directions from the origin, `covariance` (dim, dim), the one within
+    classes, its variance along the line between two points, and `rows` what each point has over its own pairs. `tile`
+    bounds memory at a few tile² numbers and changes nothing else.
     """
     if isinstance(points, Tensor):
         if points.ndim != 2 or len(points) < 2:
@@ -76,7 +77,7 @@ def pair_statistics(
         raise ValueError(
             f"{bad:,} of {len(points):,} variances are nan, infinite or negative; each must be a number ≥ 0."
         )
-    cloud = Cloud.of(points, variances, uncentred=uncentred)
+    cloud = Cloud.of(points, variances, uncentred=uncentred, covariance=covariance)
     statistics = _in_float32(cloud, tile, rows, progress) if len(cloud) > FEW_POINTS else None
     return _swept(cloud, torch.float64, tile, rows, progress) if statistics is None else statistics
 

@@ -47,6 +47,7 @@ class Table:
         self.exponent = binary_exponent(cloud.facts.norm) if self.narrow else 0
         self.facts = cloud.facts.narrow(self.exponent) if self.narrow else cloud.facts
         self.directions = cloud.table(dtype)
+        self.projected = None if cloud.projection is None else cloud.projection.right(cloud.facts.row).to(dtype)
         self._of_thread = threading.local()
         self.columns, self.rows = max(1, tile), max(1, tile // 2)
 
@@ -111,6 +112,8 @@ class _Sweep:
         self.left = _followed_by_one(self.cloud.directions(rows) * (-1 / self.cloud.typical))
         self.left[:, -1] = 1 / self.cloud.typical  # (-u/t, 1/t) · (u, 1) is (1 - cos) / t
         self.narrow_left = self.left.to(table.directions.dtype)
+        projection = self.cloud.projection
+        self.projected = None if projection is None else projection.left(self.cloud.facts.row[rows])
 
     def sums(self) -> Sums:
         for columns in (self.rows, *self.cloud.blocks(self.rows.stop, self.table.columns)):
@@ -164,7 +167,9 @@ class _Sweep:
             torch.log(tile.x, out=tile.scratch)
             sums.logdist.add(sum_of(tile.scratch), pairs, sum_of_squares(tile.scratch))
             sums.cosine.add(0.0, pairs, sum_of_squares(tile.x.sub_(1)))  # the mean is known
-        if self.cloud.varied or self.totals.rows is not None:
+            _fill(tile.x, at, self.cloud.simplex - 1)
+            sums.cosine_error.add(sum_of(tile.x.sub_(self.cloud.simplex - 1).abs_()), pairs)
+        if self.cloud.varied or self.totals.rows is not None or self.projected is not None:
             inverse_squares = tile.squares.reciprocal_()
             terms = torch.add(tile.left.variance, tile.right.variance, out=tile.scratch).mul_(inverse_squares)
             unit = 2.0 ** (-2 * tile.exponent)
@@ -175,8 +180,22 @@ class _Sweep:
                 self.totals.rows.add_tile(self.rows, columns, terms, inverse_squares, self.cloud.facts.row, unit)
             if self.cloud.varied:
                 self._add_cdnv(sums, terms, inverse_squares, at, unit)
+            if self.projected is not None:
+                along = self._along(tile, self.projected)
+                total = sum_of(along.mul_(inverse_squares).mul_(inverse_squares))
+                sums.directional.add(total * unit**2, pairs)
         self.totals.merge(sums.halved() if tile.twice else sums)
         return True
+
+    def _along(self, tile: _Tile, left: Tensor) -> Tensor:
+        """The variance within classes along the difference of each pair; in the memory of the chords, used up."""
+        table, projection = self.table, self.cloud.projection
+        columns = slice(tile.corner[1], tile.corner[1] + tile.x.shape[1])
+        assert table.projected is not None
+        assert projection is not None
+        same = table.projected.dtype == tile.x.dtype
+        right = table.projected[columns] if same else projection.right(self.cloud.facts.row[columns])
+        return torch.mm(left.to(tile.x.dtype), right.T, out=tile.chords)
 
     def _set_distances(self, tile: _Tile) -> None:
         """d² = 2 x r_i r_j + (r_i - r_j)², and the chords from the origin but for their divisors l_i l_j."""
@@ -238,7 +257,8 @@ class _Sweep:
         """
         cloud, totals, left, right = self.cloud, self.totals, self.cloud.facts.at(i), self.cloud.facts.at(j)
         totals.pairs += len(left.row)
-        squares = squared_lengths(cloud.points.at(left.row).sub_(cloud.points.at(right.row)))
+        differences = cloud.points.at(left.row).sub_(cloud.points.at(right.row))
+        squares = squared_lengths(differences)
         if cloud.centred:
             products = 2 * left.norm * right.norm
             x = (squares - (left.norm - right.norm).square()) / products
@@ -246,6 +266,7 @@ class _Sweep:
             x /= cloud.typical
             _add_logs(totals.logdist, x)
             totals.cosine.add(0.0, len(x), sum_of_squares(x - 1))
+            totals.cosine_error.add(sum_of((x - cloud.simplex).abs()), len(x))
         if cloud.uncentred:
             chords = squares - (left.excess - right.excess).square()
             doubtful = chords < cloud.doubtful * (left.norm.square() + right.norm.square())
@@ -255,8 +276,13 @@ class _Sweep:
         if totals.rows is not None:
             closeness = squares.reciprocal()
             totals.rows.add_pairs(i, j, (left.variance + right.variance) * closeness, closeness, cloud.facts.row)
+        apart = squares > 0  # coincident points have no CDNV
+        if cloud.projection is not None:
+            norms = left.norm.square() + right.norm.square()
+            along = cloud.projection.along(left.row, right.row, differences, norms)[apart]
+            totals.directional.left_out += int((~apart).sum())
+            totals.directional.add(sum_of(along / squares[apart].square()), len(along))
         if cloud.varied:
-            apart = squares > 0  # coincident points have no CDNV
             for total in (totals.cdnv, totals.cdnv_k2, totals.cdnv_log):
                 total.left_out += int((~apart).sum())
             inverse_squares = squares[apart].reciprocal_()

@@ -3,7 +3,7 @@
 A resample draws as many groups as there are, with replacement, and merges their sums. Resampling adds noise to every
 class mean, which moves many metrics in one direction in all resamples; that shift is not uncertainty. So the interval
 is that of the resamples, moved until their median is the value. Decisions, which are shares of tokens, have no such
-shift: their interval is not moved.
+shift, nor have losses: their interval is not moved.
 """
 
 import math
@@ -17,9 +17,11 @@ import torch
 from collapselab.measurement.catalogue import (
     ALL,
     Measurements,
+    centre_loss_values,
     curvature_values,
     decision_values,
     layer_values,
+    of_centre_loss,
     of_decisions,
     of_features,
 )
@@ -70,7 +72,7 @@ class Resamples:
         low, middle, high = torch.tensor(resampled, dtype=torch.float64).quantile(
             torch.tensor([0.025, 0.5, 0.975], dtype=torch.float64)
         )
-        shift = 0.0 if key.metric in of_decisions() else value - float(middle)
+        shift = 0.0 if key.metric in of_decisions() | of_centre_loss() else value - float(middle)
         return float(low) + shift, float(high) + shift
 
     def halves(self, key: Key) -> list[tuple[float, float]]:
@@ -98,6 +100,8 @@ def resample(plan: MeasurePlan, resume: ResumeFolder) -> Resamples:
             measured |= layer_values(plan, moments, split, key.layer, with_head=with_head)
         measured |= decision_values(plan, sums.decisions)
         measured |= curvature_values(plan, split, sums.flatness)
+        if split == "validation":
+            measured |= centre_loss_values(plan, sums.centre_losses)
         return {key: measurement.value for key, measurement in measured.items() if measurement.value is not None}
 
     def read(split: Split, number: int) -> Sums:
@@ -156,4 +160,5 @@ def _without_nulls(group: Sums) -> Sums:
         group.scores,
         group.batches,
         flatness=group.flatness,
+        centre_losses=group.centre_losses,
     )

@@ -10,6 +10,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from collapselab.core.centre_loss import CentreLoss
 from collapselab.core.class_rows import class_rows
 from collapselab.core.decisions import Decisions
 from collapselab.core.flatness import Flatness
@@ -41,9 +42,14 @@ def of_curvature() -> frozenset[str]:
     return frozenset(id for id, metric in METRICS.items() if Need.CURVATURE in metric.needs)
 
 
+def of_centre_loss() -> frozenset[str]:
+    """Metrics of the loss by class centres."""
+    return frozenset(id for id, metric in METRICS.items() if Need.CENTRE_LOSS in metric.needs)
+
+
 def of_the_head() -> frozenset[str]:
     """Metrics of the output layer alone, which do not depend on labels."""
-    return frozenset(METRICS) - of_decisions() - of_features() - of_curvature()
+    return frozenset(METRICS) - of_decisions() - of_features() - of_curvature() - of_centre_loss()
 
 
 Measurements = dict[Key, Measurement]
@@ -118,6 +124,19 @@ def curvature_values(plan: MeasurePlan, split: Split, flatness: Flatness) -> Mea
     counts = _only_counts(plan.counts.last)
     measured = collapse_metrics(counts, min_count=plan.options.min_count, flatness=flatness, only=of_curvature())
     return {Key(split, "last", ALL, id): value for id, value in measured.items()}
+
+
+def centre_loss_values(plan: MeasurePlan, losses: dict[LayerKey, CentreLoss], *, null: bool = False) -> Measurements:
+    """The loss by the centres of the last layer, or of its null; under the training split, where these come from."""
+    loss = losses.get(LayerKey("last", null=null))
+    measured = collapse_metrics(
+        _only_counts(plan.counts.last), min_count=plan.options.min_count, centre_loss=loss, only=of_centre_loss()
+    )
+    why = "centres that are spread over processes (--shard-classes) make no probabilities."
+    return {
+        Key("train", "last", ALL, id): replace(value, why=why) if loss is None else value
+        for id, value in measured.items()
+    }
 
 
 def _only_counts(counts: Tensor) -> ClassMoments:

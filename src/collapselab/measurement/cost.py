@@ -10,6 +10,7 @@ beside them. The constants at the top are the ones that come from a clock or a m
 from dataclasses import dataclass, field
 from typing import Literal, final
 
+from collapselab.core.centre_loss import LEAST_TOKENS, SCORES_BYTES
 from collapselab.core.contexts import MOST_KERNEL
 from collapselab.core.parts import PART_BYTES
 from collapselab.measurement.find_contexts import PART_TOKEN_BYTES, PART_TOKENS
@@ -38,8 +39,11 @@ DECISION_TILE, PAIR_ROWS = 2048, 512
 """LinearClassifier: classes of a tile. Pairs: rows of a block, whose square is computed whole."""
 LEVERAGE_OPERATIONS = 1
 """Solving with a triangle, for each class and dim²: the leverage of a class in a regression on the means."""
-CATALOGUE_TABLES, CATALOGUE_SQUARES = 1, 8
-"""Geometry at its largest: directions, classes × dim, half as large in float32; and matrices of dim × dim."""
+CATALOGUE_TABLES, CATALOGUE_SQUARES = 2, 10
+"""Geometry at its largest: directions and projections, classes × dim, in float32, the latter also in float64; and
+matrices of dim × dim."""
+CENTRE_FITS, CENTRE_BUFFERS = 10, 4
+"""CentreScores: steps of Newton's method, and copies of the scores of some tokens."""
 CLASS_COLUMNS, ROW_SUMS = 10, 20
 """ClassRows: numbers of a class that are kept until the table is made. RowSums and PairRows: while pairs are swept."""
 TOKEN_BYTES = 5
@@ -227,6 +231,7 @@ class _Sizes:
         self.tables = self.layers * self.labellings
         self.tokens = job.train_tokens + job.validation_tokens
         self.several = job.processes > 1
+        self.fitted = min(job.train_tokens, curved_tokens(max(self.kept, 1), self.dim))
 
     def memory(self) -> Memory:
         job, a = self.job, self.architecture
@@ -238,7 +243,7 @@ class _Sizes:
         around = self.work() + OVERHEAD_BYTES + job.batch_tokens * self.dim * 2 * job.number_bytes
         deciding = self.classifiers() + self.tallies() + self.token_scores()
         rows = self.class_columns()
-        running = max(forward, self.sweep(), curvature) + self.widened()
+        running = max(forward, self.sweep(), curvature, self.by_centres()) + self.widened()
         return Memory(
             model=a.parameters * job.number_bytes,
             forward=forward,
@@ -341,24 +346,37 @@ class _Sizes:
 
     def operations(self) -> Operations:
         a, job, options = self.architecture, self.job, self.options
-        run = self.tokens * job.block / (job.block - 1)  # the last of a block has no next token
+        fitted = 0 if options.shard_classes else self.fitted  # run once more
+        run = (self.tokens + fitted) * job.block / (job.block - 1)  # the last of a block has no next token
         scored = job.validation_tokens + (job.train_tokens if options.train_loss else 0)
         most = curved_tokens(self.classes, self.dim)
         curved = min(job.train_tokens, most) + min(job.validation_tokens, most)
         choice = 2 * self.kept * (self.dim + 1)
+        lens = job.validation_tokens * choice * (self.layers - 1) * options.deciders
         ranges = 2 if options.bins else 1  # at most once more: pairs within a bin
         pairs, squares = self.catalogues(self.labellings, ranges)
         again = sum(self.catalogues(1, ranges)) if options.bootstrap else 0
         half_pairs, half_squares = self.half_catalogue()
         return Operations(
             forward=run * a.forward_flops(job.block),
-            output_layer=(2 * scored + 4 * curved) * self.classes * self.dim + job.validation_tokens * choice,
-            nearest=job.validation_tokens * choice * self.tables,
+            output_layer=lens + (2 * scored + 4 * curved) * self.classes * self.dim + job.validation_tokens * choice,
+            nearest=job.validation_tokens * choice * self.tables + self.scored_by_centres() * choice,
             covariance=2 * self.tokens * self.dim**2,
             pairs=pairs + half_pairs,
             squares=squares + half_squares,
             resampling=(options.bootstrap + 2 * HALVES) * again,
         )
+
+    def scored_by_centres(self) -> float:
+        """Tokens that the centres of the last layer score, with those that their scale is fitted to."""
+        if self.options.shard_classes:
+            return 0
+        return (self.job.validation_tokens + CENTRE_FITS * self.fitted) * self.labellings
+
+    def by_centres(self) -> float:
+        """Scores of some tokens by all centres, and what becomes of them; features in float64."""
+        scores = min(self.job.batch_tokens, max(LEAST_TOKENS, SCORES_BYTES // (4 * max(self.kept, 1)))) * 4 * self.kept
+        return CENTRE_BUFFERS * scores + self.job.batch_tokens * self.dim * (DOUBLE + 4)
 
     def catalogues(self, labellings: int, ranges: int) -> tuple[float, float]:
         """Pairs, and what grows with dim² and dim³: all tables of both splits, the output layer, bins."""
@@ -366,21 +384,24 @@ class _Sizes:
         rows = _pairs(self.kept, self.dim, beside=OUTPUT_PAIR_OPERATIONS)
         training = ranges * (tables * _pairs(self.kept, self.dim) + rows)
         validation = tables * _pairs(self.kept_validation, self.dim)
+        # Where there is a covariance, a second product for a tile of pairs: the variance between two class means.
+        along = labellings * (pair_flops(self.kept, self.dim + 1) + pair_flops(self.kept_validation, self.dim + 1))
         # Of means and output rows; where there is a covariance, twice more: it is read, and that of all tokens is made.
         grams = 2 * kept * self.dim**2 * (2 * tables + 2 * labellings) + 2 * ranges * self.kept * self.dim**2
+        grams += 2 * labellings * (self.kept + self.kept_validation) * self.dim**2  # class means in its coordinates
         leverages = LEVERAGE_OPERATIONS * kept * self.dim**2 * tables
         # Of the means' Gram matrix; where there is a covariance, of it and of that of class means; of output rows.
-        spectra = EIGEN_OPERATIONS * self.dim**3 * (tables * (ranges + 1) + 4 * labellings + ranges)
+        spectra = EIGEN_OPERATIONS * self.dim**3 * (tables * (ranges + 1) + 6 * labellings + ranges)
         spectra += 2 * self.dim**3 * 2 * labellings  # the covariance of class means along the eigenvectors, both splits
-        return training + validation, grams + leverages + spectra
+        return training + validation + along, grams + leverages + spectra
 
     def half_catalogue(self) -> tuple[float, float]:
         """Of the last layer at half the training split; resamples and sharded classes have none."""
         kept = self.kept if self.job.kept_half is None else self.job.kept_half
         if self.options.bootstrap or self.options.shard_classes or not kept:
             return 0, 0
-        squares = (8 + LEVERAGE_OPERATIONS) * kept * self.dim**2
-        return _pairs(kept, self.dim), squares + 3 * EIGEN_OPERATIONS * self.dim**3
+        squares = (10 + LEVERAGE_OPERATIONS) * kept * self.dim**2
+        return _pairs(kept, self.dim) + pair_flops(kept, self.dim + 1), squares + 4 * EIGEN_OPERATIONS * self.dim**3
 
     def state(self) -> float:
         """Two savings and the finished file of the present pass, beside the finished file of the pass before."""

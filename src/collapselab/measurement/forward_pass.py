@@ -10,6 +10,7 @@ from torch import Tensor
 from collapselab.core.batch import IGNORED
 from collapselab.core.moments import ClassMoments, update_all
 from collapselab.errors import ModelError
+from collapselab.measurement.centre_loss import CentreLosses
 from collapselab.measurement.context_gap import ContextGaps
 from collapselab.measurement.curvature import Curvature
 from collapselab.measurement.half_sample import Halfway
@@ -29,7 +30,8 @@ from collapselab.progress import progress
 class ForwardPass:
     """The pass of this process over a split: `ForwardPass(plan, "train").run()` are its sums.
 
-    With `centres` every token is also decided by the nearest centre, with `push` its moved features are scored, with
+    With `centres` every token is also decided by the nearest centre, with `centre_losses` the centres of the last layer
+    score it too, with `push` its moved features are scored, with
     `observe` losses are also added up by class, and whatever else options ask of single tokens.
     `halfway` says when the values of half the sample are computed; `resume` is the folder to continue from.
     """
@@ -42,10 +44,11 @@ class ForwardPass:
         resume: ResumeFolder | None = None,
         centres: NearestCentres | None = None,
         push: Push | None = None,
+        centre_losses: CentreLosses | None = None,
         observe: Observe | None = None,
         halfway: Halfway | None = None,
     ) -> None:
-        self.push, self.observe = push, observe
+        self.push, self.centre_losses, self.observe = push, centre_losses, observe
         self.plan, self.name, self.resume, self.centres, self.halfway = plan, split, resume, centres, halfway
         self.split, self.shards = plan.splits[split], plan.splits[split].shards
         scored = centres is not None or plan.options.train_loss or plan.options.asks("gap")
@@ -140,7 +143,11 @@ class Batch:
                 self.forward.gaps.add(self.sums, own, cells, self.blocks)
             if self.forward.scorer is not None:
                 scored = labels.own[labels.own != IGNORED]
-                self.sums.scores += self.forward.scorer.scores(labels.sampled(own), scored, observe=self._observer())
+                losses: list[Tensor] = []
+                observer = self._observer(losses)
+                self.sums.scores += self.forward.scorer.scores(labels.sampled(own), scored, observe=observer)
+                if self.forward.centre_losses is not None and losses:
+                    self.forward.centre_losses.add(self.sums, labels.sampled(own), scored, torch.cat(losses))
                 if self.forward.push is not None:
                     self.forward.push.add(self.sums, labels.sampled(own), scored)
         if centres is not None:
@@ -148,15 +155,17 @@ class Batch:
         else:
             self.sums.spread(layer).add(labels.sampled(own))
 
-    def _observer(self) -> Observer | None:
+    def _observer(self, losses: list[Tensor]) -> Observer | None:
+        """What is done with each chunk of scored tokens; their losses are appended to the list."""
         observe, sums = self.forward.observe, self.sums
-        if observe is None or not observe.wanted:
+        if observe is None:
             return None
-        sums.scored = sums.scored or observe.none()
+        sums.scored = sums.scored or (observe.none() if observe.wanted else None)
 
         def add(chunk: ScoredChunk) -> None:
-            assert sums.scored is not None
-            observe.add(sums.scored, chunk)
+            losses.append(chunk.losses)
+            if sums.scored is not None:
+                observe.add(sums.scored, chunk)
 
         return add
 

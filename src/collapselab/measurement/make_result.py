@@ -11,7 +11,15 @@ from collapselab.measurement.half_sample import compare
 from collapselab.measurement.model_warnings import loss_warnings, spread_warnings
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sums import LAST, Part, Sums
-from collapselab.records.facts import BootstrapFacts, Facts, OutcomesFacts, Seconds, SplitFacts, WarningFacts
+from collapselab.records.facts import (
+    BootstrapFacts,
+    Facts,
+    LaterFacts,
+    OutcomesFacts,
+    Seconds,
+    SplitFacts,
+    WarningFacts,
+)
 from collapselab.records.measurement import Key, Result
 from collapselab.records.tables import Row
 
@@ -29,6 +37,7 @@ def make_result(
     tokens, part = int(plan.counts.last.sum()), sums["train"].part
     if resamples is not None:
         part = Part(tokens // 2, resamples.half_values("train", "last"))
+    nothing_added: LaterFacts = {}
     facts: Facts = {
         **plan.request.identity(plan.model),
         **plan.model.facts,
@@ -48,13 +57,14 @@ def make_result(
         "seconds": seconds,
         **_bootstrap_facts(values, resamples),
         **outcomes,
+        **nothing_added,
     }
     return Result(rows, facts, {name: table for name, table in values.tables.items() if table})
 
 
 def _rows(plan: MeasurePlan, values: Values, resamples: Resamples | None) -> list[Row]:
     rows = []
-    for key in sorted(values.measured, key=_order):
+    for key in sorted(values.measured, key=row_order):
         measured, null = values.measured[key], values.nulls.get(key)
         low, high = (None, None) if resamples is None else resamples.interval(key, measured.value)
         rows.append(
@@ -80,11 +90,12 @@ def _rows(plan: MeasurePlan, values: Values, resamples: Resamples | None) -> lis
     return rows
 
 
-def _order(key: Key) -> tuple[str, tuple[int, int], int, int]:
+def row_order(key: Key | Row) -> tuple[str, tuple[int, int], int, int]:
     """Rows in the order of splits, layers, bins and the catalogue."""
     layer = (1, 0) if key.layer == "last" else (0, int(key.layer))
     low = -1 if key.bin == ALL else int(key.bin.split("-")[0])
-    return key.split, layer, low, list(METRICS).index(key.metric)
+    known = list(METRICS)
+    return key.split, layer, low, known.index(key.metric) if key.metric in known else len(known)
 
 
 def _split_facts(plan: MeasurePlan, split: Split, sums: Sums) -> SplitFacts:

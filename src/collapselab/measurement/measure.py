@@ -21,7 +21,15 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.disk import check_writable
 from collapselab.errors import ConfigError, DiskError, Interrupted, UserError
 from collapselab.measurement.bootstrap import resample
-from collapselab.measurement.catalogue import Values, curvature_values, decision_values, layer_values, of_the_head
+from collapselab.measurement.catalogue import (
+    Values,
+    centre_loss_values,
+    curvature_values,
+    decision_values,
+    layer_values,
+    of_the_head,
+)  # fmt: skip
+from collapselab.measurement.centre_loss import CentreLosses
 from collapselab.measurement.class_table import class_chunks
 from collapselab.measurement.context_rows import ContextTables
 from collapselab.measurement.distributed import Processes
@@ -85,6 +93,7 @@ def measure(
     classes: bool = False,
     contexts: str | Sequence[int] | None = None,
     min_uses: int = 10,
+    deciders: bool = False,
     outcomes: str | Sequence[str] | None = None,
     load_in: Literal["4bit", "8bit"] | None = None,
     on: str | Path | Sequence[str | Path] = (),
@@ -132,18 +141,19 @@ def measure(
 
         measure("EleutherAI/pythia-70m@step*", ["corpora/one", "corpora/two"], out="pythia/")
 
-    NC1-NC3 come from one pass over the training split, NC4 from one over validation. `tokens` measures a seeded sample
-    of the blocks of each split; `per_class` keeps that number of samples of every class, drawn from the seed, and
-    leaves out classes with fewer, so that classes and models can be compared; `bins` adds rows for classes of similar
-    frequency; `bootstrap` adds intervals. With layers="all", the first `skip_positions` of every block are not samples
-    below the last layer, where attention sinks dominate. `push`, numbers as in "-0.3,0.3" (or "default"), moves
-    features toward the class means that the model expects: the table `push` says what loss, calibration and agreement
-    then are. `classes` makes the table `classes`: a row for each next token. `contexts`, as in (1, 2, 3), groups
-    features by the last tokens before them too, in contexts with at least `min_uses` uses: the table `contexts`.
-    `outcomes`, as in ("ece", "macro_loss") or "all", adds what collapse can be related to beside the loss, and `on` the
-    loss on further corpora in bits per byte: `result.facts["outcomes"]`. `state` is a folder for unfinished sums and
-    for results: after an interruption the same call continues and ends with the same bits; repeated, it returns the
-    stored result, unless `again` is set.
+    NC1-NC3 come from one pass over the training split, NC4 from one over validation. `tokens` measures a seeded
+    sample of the blocks of each split; `per_class` keeps that number of samples of every class, drawn from the seed,
+    and leaves out classes with fewer, so that classes and models can be compared; `bins` adds rows for classes of
+    similar frequency; `bootstrap` adds intervals. With layers="all", the first `skip_positions` of every block are
+    not samples below the last layer, where attention sinks dominate. `push`, numbers as in "-0.3,0.3" (or "default"),
+    moves features toward the class means that the model expects: the table `push` says what loss, calibration and
+    agreement then are. `classes` makes the table `classes`: a row for each next token. `deciders` makes the table
+    `deciders`: on how many tokens the output layer, the nearest centre and the logit lens of each layer agree.
+    `contexts`, as in (1, 2, 3), groups features by the last tokens before them too, in contexts with at least
+    `min_uses` uses: the table `contexts`. `outcomes`, as in ("ece", "macro_loss") or "all", adds what collapse can be
+    related to beside the loss, and `on` the loss on further corpora in bits per byte: `result.facts["outcomes"]`.
+    `state` is a folder for unfinished sums and for results: after an interruption the same call continues and ends
+    with the same bits; repeated, it returns the stored result, unless `again` is set.
 
     A model whose tokenizer is not the corpus's is refused unless `other_tokenizer` allows it; so is a measurement that
     needs more memory than is free, unless `force` is set. `load_in` ("4bit", "8bit") rounds weights while they are
@@ -169,6 +179,7 @@ def measure(
         classes=classes,
         contexts=None if contexts is None else ",".join(map(str, parsed_contexts(contexts))),
         min_uses=min_uses,
+        deciders=deciders,
         outcomes=parsed_outcomes(outcomes),
         load_in=load_in,
         per_class=per_class,
@@ -356,22 +367,29 @@ def _measure(opened: OpenedModel, request: MeasureRequest) -> Result | None:
 
     centres = NearestCentres(plan, trained)
     push = Push(plan, centres) if plan.options.push is not None else None
+    losses = CentreLosses(plan, centres)
     scale = fitted_scale(plan) if plan.options.asks("loss_after_temperature") else None
     observe = Observe(plan.options, plan.model.classes, scale)
     with resume.stoppable() if resume is not None else nullcontext():
-        own = ForwardPass(plan, "validation", resume=resume, centres=centres, push=push, observe=observe).run()
-    del centres  # as large as the moments
+        own = ForwardPass(
+            plan, "validation", resume=resume, centres=centres, push=push, centre_losses=losses, observe=observe
+        ).run()
+    matrix = centres.matrix
+    del centres, losses  # as large as the moments
     validated = _add_values(plan, "validation", own, values)
     further = further_scores(plan)
     if not plan.processes.first:
         return None
     if push is not None:
         values.tables["push"] = list(push.rows(validated))
+    if matrix is not None:
+        values.tables["deciders"] = list(matrix.rows(validated))
     if plan.options.classes:
         values.tables["classes"] = class_chunks(plan, values.classes, validated)
-    values.measured |= decision_values(plan, validated.decisions)
+    values.measured |= decision_values(plan, validated.decisions) | centre_loss_values(plan, validated.centre_losses)
     if plan.options.null:
         values.nulls |= decision_values(plan, validated.decisions, null=True)
+        values.nulls |= centre_loss_values(plan, validated.centre_losses, null=True)
 
     resamples = resample(plan, resume) if plan.options.bootstrap and resume is not None else None
     seconds = time.perf_counter() - start
@@ -392,7 +410,9 @@ def _add_values(plan: MeasurePlan, split: Split, own: Sums, values: Values, mome
             scores=own.scores,
             spreads=own.spreads,
             push=own.push,
+            deciders=own.deciders,
             flatness=own.flatness,
+            centre_losses=own.centre_losses,
             scored=own.scored,
             gaps=own.gaps,
         )

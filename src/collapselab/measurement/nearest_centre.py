@@ -8,6 +8,7 @@ from torch import Tensor
 from collapselab.core.batch import IGNORED
 from collapselab.core.decisions import Classifier, Decider, LinearClassifier, nearest_centre, output_classifier
 from collapselab.core.moments import ClassMoments
+from collapselab.measurement.deciders import AgreementMatrix
 from collapselab.measurement.distributed import ShardedCentres
 from collapselab.measurement.plan import MeasurePlan
 from collapselab.measurement.sample import ByLayer
@@ -37,6 +38,7 @@ class NearestCentres:
             moments, mask, head = trained.moments.pop(key), kept.of(key.layer), self.head.of(key.layer)
             nearest, min_count = self._centres(moments, mask), plan.options.min_count
             self.deciders[key] = Decider.of(mask, moments.dim, head=head, nearest=nearest, min_count=min_count)
+        self.matrix = AgreementMatrix(plan, self.head.below, kept.below) if plan.options.deciders else None
         self._nearest: dict[LayerKey, Tensor] = {}
         self._heads: ByLayer[Tensor] | None = None
 
@@ -45,6 +47,8 @@ class NearestCentres:
         for key in (LayerKey(layer), LayerKey(layer, null=True)):
             if key in self.deciders:
                 self._nearest[key] = self.deciders[key].nearest.choices(features if self.shards is None else everyones)
+        if self.matrix is not None:
+            self.matrix.look(layer, features)
         if layer == "last":
             chosen = self.head.last.choices(features)
             self._heads = ByLayer(chosen.cpu(), self._among_classes_below(chosen, features).cpu())
@@ -63,7 +67,22 @@ class NearestCentres:
             without_row = int(((label != IGNORED) & ~has_row).sum())
             decisions = self.deciders[key].tally(row[has_row], head[has_row], nearest[has_row], left_out=without_row)
             sums.add_decisions(key, decisions)
+        if self.matrix is not None:
+            self._add_to_matrix(self.matrix, sums, heads, labels)
         self._nearest, self._heads = {}, None
+
+    def _add_to_matrix(
+        self, matrix: AgreementMatrix, sums: Sums, heads: ByLayer[Tensor], labels: ByLayer[Tensor]
+    ) -> None:
+        """The choices of all, at the positions that layers below have; the last layer may have more before them."""
+        (blocks, width), columns = labels.below.shape, labels.last.shape[1]
+        nearest = {
+            key.layer: chosen.cpu().view(-1, columns if key.layer == "last" else width)[:blocks, -width:]
+            for key, chosen in self._nearest.items()
+            if not key.null
+        }
+        head = heads.below.view(-1, columns)[:blocks, columns - width :]
+        matrix.add(sums, self.numbers.of(labels.below.cpu()), head, nearest)
 
     def _head(self, layer: OutputLayer, kept: Tensor) -> LinearClassifier:
         classes = kept.nonzero().squeeze(1)

@@ -19,6 +19,7 @@ from torch import nn
 
 from collapselab.disk import disk_errors, sha256
 from collapselab.errors import ConfigError, DamagedError
+from collapselab.measurement.add_metrics import lacking_metrics, load_moments, with_added_metrics
 from collapselab.measurement.compare_tokenizers import compare_tokenizers
 from collapselab.measurement.model import MeasuredModel
 from collapselab.measurement.model_warnings import ModelFiles
@@ -91,15 +92,15 @@ def open_source(source: ModelSource, request: MeasureRequest) -> Result | Opened
     model.check(corpus)
     if (result := finished.find(source.name, model_hash=model.hash)) is not None:
         return result
-    moments_file = checkpoint.moments if checkpoint and request.folder is None else finished.moments_file
-    return OpenedModel(model, finished, _resume(model, request, finished.state), moments_file)
+    return OpenedModel(model, finished, _resume(model, request, finished.state), finished.moments_file)
 
 
 def _finished_of(source: ModelSource, request: MeasureRequest, *, device: str) -> "FinishedResult":
     """Where the result of a model is, or will be."""
     checkpoint = source.checkpoint
     if checkpoint is not None and request.folder is None:
-        return FinishedResult(checkpoint.measurement, request, state=checkpoint.run.measurements / ".state")
+        state = checkpoint.run.measurements / ".state"
+        return FinishedResult(checkpoint.measurement, request, state=state, moments_file=checkpoint.moments)
     named = {"model": source.name, "revision": source.revision, "device": device}
     if request.folder is not None and source.path is not None:  # the same place, by whichever name
         place = source.path.resolve()
@@ -113,7 +114,7 @@ def _found(source: ModelSource, finished: "FinishedResult", files: str | None) -
     result = finished.find(source.name, files_hash=files, commit=source.commit)
     if result is not None or source.checkpoint is None or finished.request.folder is None:
         return result
-    own = FinishedResult(source.checkpoint.measurement, finished.request)
+    own = FinishedResult(source.checkpoint.measurement, finished.request, moments_file=source.checkpoint.moments)
     result = own.find(source.name, files_hash=files)
     if result is not None and finished.request.processes.first:
         finished.write(result)
@@ -150,9 +151,21 @@ def _check_loaded(model: nn.Module, request: MeasureRequest) -> None:
 class FinishedResult:
     """The file of one result; without a path nothing is read or written."""
 
-    def __init__(self, path: Path | None, request: MeasureRequest, *, state: str | Path | None = None) -> None:
-        """`state` is the folder with the sums of its measurement, while that is not finished."""
+    def __init__(
+        self,
+        path: Path | None,
+        request: MeasureRequest,
+        *,
+        state: str | Path | None = None,
+        moments_file: Path | None = None,
+    ) -> None:
+        """`state` is the folder with the sums of its measurement, while that is not finished.
+
+        `moments_file` is for its class moments; without one they are beside the result, where classes are asked for.
+        """
         self.path, self.request, self.state = path, request, state
+        beside = path.with_suffix(".safetensors") if path is not None and request.options.classes else None
+        self.moments_file = moments_file or beside
 
     def find(
         self, name: str, *, files_hash: str | None = None, model_hash: str | None = None, commit: str | None = None
@@ -173,16 +186,11 @@ class FinishedResult:
             result = result if same_model and is_asked else None
             if result is not None and self.state is not None:
                 remove_finished(self.state, result.facts)
+            result = None if result is None else self._completed(result)
         result = self.request.processes.broadcast(result)
         if result is not None:
             self.request.say(f"{name}: measured already; {self.path}. With --again it is measured again.")
         return result
-
-    @property
-    def moments_file(self) -> Path | None:
-        """Where class moments go of a model that is no checkpoint: beside its result, where classes are asked for."""
-        wanted = self.path is not None and self.request.options.classes
-        return self.path.with_suffix(".safetensors") if self.path is not None and wanted else None
 
     def write(self, result: Result) -> None:
         """Write a result, in place of the file that is there."""
@@ -191,6 +199,22 @@ class FinishedResult:
                 other = "was measured with other options, or of another model or corpus; now replaced."
                 self.request.say(f"{self.path}: {other}")
             result.save(self.path)
+
+    def _completed(self, result: Result) -> Result:
+        """The result with metrics that came later, if its moments were kept; then it is written with them."""
+        assert self.path is not None
+        lacking = lacking_metrics(result)
+        moments = load_moments(self.moments_file) if lacking else None
+        if moments is None:
+            return result
+        try:
+            completed = with_added_metrics(result, moments, lacking)
+        except ValueError as error:
+            self.request.say(f"{self.moments_file}: {error} Measure with --again to have {', '.join(lacking)}.")
+            return result
+        completed.save(self.path)
+        self.request.say(f"{self.path}: added {', '.join(lacking)} from its kept class moments.")
+        return completed
 
     @cached_property
     def _result(self) -> Result | None:

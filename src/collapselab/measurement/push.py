@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 
 from collapselab.core.decisions import LinearClassifier
+from collapselab.core.fit_scale import fit_scale
 from collapselab.measurement.nearest_centre import NearestCentres
 from collapselab.measurement.plan import MeasurePlan
 from collapselab.measurement.sums import LAST, Sums
-from collapselab.measurement.temperature import FITTED_TOKENS, fit_scale
+from collapselab.measurement.temperature import FITTED_TOKENS
 from collapselab.models.scores import LogitSpace, in_chunks, in_dtype, losses_of, mask_inputs
 from collapselab.models.taps import OutputLayer, features
 from collapselab.records.tables import PushRow

@@ -17,7 +17,7 @@ from collapselab.measurement.null_words import null_words
 from collapselab.records.facts import SplitFacts
 from collapselab.records.measurement import Key, Result, Results
 from collapselab.records.suite import DEFAULT_METRICS
-from collapselab.records.tables import ContextRow, PushRow, Row
+from collapselab.records.tables import ContextRow, DeciderRow, PushRow, Row
 
 MOST_COLUMNS = 6
 """Of a table of layers or bins: what a terminal of 80 columns has room for."""
@@ -132,6 +132,8 @@ def _model(result: Result, initial: Result | None) -> RenderableType:
         if rows:
             parts += [Text(""), Text(title, style="bold")]
             parts += [_with_nulls(rows)] if title.startswith("validation") else _grids(rows)
+    if compared := result.tables.get("deciders"):
+        parts.append(_compared(compared))
     if pushed := result.tables.get("push"):
         parts += [Text(""), Text("features moved by α toward the class means that the model expects", style="bold")]
         parts += [_pushed(pushed), Text(_heads_of_push(pushed), style="dim")]
@@ -243,6 +245,18 @@ def _grids(rows: list[Row]) -> list[Table]:
 def _right_aligned(table: Table) -> Table:
     for column in table.columns[1:]:
         column.justify = "right"
+    return table
+
+
+def _compared(rows: list[DeciderRow]) -> Table:
+    """Each decider beside the next token and beside the output layer."""
+    shares = {(row.first, row.second): row.agreement for row in rows}
+    table = Table(title="deciders", title_justify="left", box=None)
+    for name in ("decider", "is right", "agrees with the output layer"):
+        table.add_column(name, justify="left" if name == "decider" else "right")
+    for name in dict.fromkeys(row.second for row in rows):
+        with_head = shares.get(("head", name))
+        table.add_row(name, f"{shares['token', name]:.4f}", "–" if with_head is None else f"{with_head:.4f}")
     return table
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
+from collapselab.core.centre_loss import CentreLoss
 from collapselab.core.context_metrics import Gap
 from collapselab.core.decisions import Decisions
 from collapselab.core.flatness import Flatness
@@ -87,8 +88,12 @@ class Sums:
     """The values of about half of the sample, once the pass has seen that much."""
     push: Tensor | None = None
     """(heads, alphas, sums) of pushed features: see `push.py`."""
+    deciders: Tensor | None = None
+    """(deciders, deciders) tokens on which two of them agree: see `deciders.py`."""
     flatness: Flatness = field(default_factory=Flatness)
     """Of the tokens that `curvature.py` chose."""
+    centre_losses: dict[LayerKey, CentreLoss] = field(default_factory=dict)
+    """Of validation tokens, by the centres of the last layer and of its null."""
     scored: TokenScores | None = None
     """Losses by class and what else single tokens give, where it was asked for."""
 
@@ -129,8 +134,12 @@ class Sums:
         self.batches += times * other.batches
         self.part = self.part or other.part
         self.flatness = self.flatness.merge(other.flatness, times=times)
+        for key, loss in other.centre_losses.items():
+            self.centre_losses[key] = self.centre_losses.get(key, CentreLoss()).merge(loss, times=times)
         if other.push is not None:
             self.push = times * other.push + (0 if self.push is None else self.push)
+        if other.deciders is not None:
+            self.deciders = times * other.deciders + (0 if self.deciders is None else self.deciders)
         if other.scored is not None:
             start = self.scored or TokenScores.none(len(other.scored.tokens))
             self.scored = start.merge(other.scored, times=times)
@@ -145,6 +154,8 @@ class Sums:
             tensors |= {f"decisions/{key}/{name}": getattr(decisions, name) for name in TALLIES}
         for layer, spread in self.spreads.items():
             tensors |= {f"spreads/{layer}/counts": spread.counts, f"spreads/{layer}/sums": spread.sums}
+        if self.deciders is not None:
+            tensors["deciders"] = self.deciders
         if self.scored is not None:
             tensors |= {f"scored/{name}": tensor for name, tensor in self.scored.tensors().items()}
         return tensors
@@ -159,6 +170,7 @@ class Sums:
             "part": None if self.part is None else asdict(self.part),
             "push": None if self.push is None else self.push.tolist(),
             "flatness": asdict(self.flatness),
+            "centre_losses": {str(key): asdict(loss) for key, loss in self.centre_losses.items()},
             "scored": self.scored is not None,
             "contexts": {str(key): moments.facts() for key, moments in self.contexts.items()},
             "gaps": {str(n): asdict(gap) for n, gap in self.gaps.items()},
@@ -187,13 +199,30 @@ class Sums:
         push = torch.tensor(facts["push"], dtype=torch.float64) if facts.get("push") else None
         flatness = Flatness(**facts.get("flatness", {}))  # of the tokens since, if an earlier version began
         scored = TokenScores.from_tensors(tensors.under("scored/")) if facts.get("scored") else None
+        centre_losses = {
+            LayerKey.stored(key): CentreLoss(**loss) for key, loss in facts.get("centre_losses", {}).items()
+        }
         scores, batches = Scores(**facts["scores"]), facts["batches"]
         contexts = {
             ContextKey.stored(key): ClassMoments.from_tensors(tensors.under(f"contexts/{key}/"), stored, device)
             for key, stored in facts.get("contexts", {}).items()
         }
         gaps = {int(n): Gap(**gap) for n, gap in facts.get("gaps", {}).items()}
-        return cls(moments, decisions, scores, batches, spreads, part, push, flatness, scored, contexts, gaps)
+        return cls(
+            moments,
+            decisions,
+            scores,
+            batches,
+            spreads,
+            part,
+            push,
+            tensors["deciders"].clone() if "deciders" in tensors else None,
+            flatness,
+            centre_losses,
+            scored,
+            contexts,
+            gaps,
+        )
 
 
 def _zeros(dtype: torch.dtype) -> Tensor:

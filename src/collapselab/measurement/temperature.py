@@ -1,24 +1,19 @@
-"""The temperature of the least cross-entropy on training tokens, and Newton's method for scales of scores.
+"""The temperature of the least cross-entropy on training tokens.
 
 Guo, Pleiss, Sun & Weinberger (2017), arXiv:1706.04599. The cross-entropy of softmax(s z) is convex in the scale
 s = 1/T, with first and second derivative E[E_p z - z_y] and E[Var_p z].
 """
 
-import math
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
+from collapselab.core.fit_scale import fit_scale
 from collapselab.measurement.plan import MeasurePlan
 from collapselab.models.scores import LogitSpace, common_dtype, in_chunks, in_dtype, mask_inputs
 from collapselab.models.taps import OutputLayer, features
 
 FITTED_TOKENS = 4096
 """Training tokens, at least, that a scale is fitted to: whole blocks, the first of the sample."""
-
-MOST_STEPS, LARGEST_STEP, PRECISION = 30, 4.0, 1e-6
-"""Of Newton's method: at most a factor of 4 at once, until the relative change is this small."""
 
 
 @torch.no_grad()
@@ -29,18 +24,6 @@ def fitted_scale(plan: MeasurePlan) -> float:
     x, labels = _training_tokens(plan)
     head = in_dtype(plan.model.head, common_dtype(x, plan.model.head.weight))
     return plan.processes.broadcast(fit_scale(lambda scale: _derivatives(head, x, labels, scale), 1.0))
-
-
-def fit_scale(derivatives: Callable[[float], tuple[float, float]], start: float) -> float:
-    """The scale at which a function, convex in it, is least: by its first and second derivative, from `start` on."""
-    scale = start
-    for _ in range(MOST_STEPS):
-        slope, curvature = derivatives(scale)
-        step = scale - slope / curvature if curvature > 0 else (math.inf if slope < 0 else 0.0)
-        before, scale = scale, min(max(step, scale / LARGEST_STEP), scale * LARGEST_STEP)
-        if abs(scale - before) <= PRECISION * scale or not 1e-9 * start < scale < 1e9 * start:
-            break
-    return scale
 
 
 def _derivatives(head: OutputLayer, x: Tensor, labels: Tensor, scale: float) -> tuple[float, float]:

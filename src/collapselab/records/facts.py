@@ -171,7 +171,24 @@ class OutcomesFacts(TypedDict):
 
 
 @with_config(KEEP_UNKNOWN)
-class Facts(PassFacts, BootstrapFacts, OutcomesFacts):
+class AddedFacts(TypedDict):
+    """Metrics that were added to a finished measurement."""
+
+    metrics: Annotated[list[str], "their ids"]
+    version: NotRequired[Annotated[str, "of collapselab, when the last was added"]]
+
+
+@with_config(KEEP_UNKNOWN)
+class LaterFacts(TypedDict):
+    """Where something was added later."""
+
+    added: NotRequired[
+        Annotated[AddedFacts, "metrics that came later, from the kept class moments: they have no null and no interval"]
+    ]
+
+
+@with_config(KEEP_UNKNOWN)
+class Facts(PassFacts, BootstrapFacts, OutcomesFacts, LaterFacts):
     """`Result.facts`."""
 
 

@@ -64,6 +64,8 @@ class Options:
     """How far features are moved toward expected class means, as in -0.3,0.3; `default` for seven from -0.3 to 0.3."""
     classes: bool = False
     """Whether the table `classes` is made: a row for each class."""
+    deciders: bool = False
+    """Whether the table `deciders` is made: on how many tokens each two of them agree."""
     outcomes: str | None = None
     """Names of outcomes with commas between, or `all`."""
     on: str | None = None

@@ -138,6 +138,27 @@ class PushRow:
     ]
 
 
+@final
+@dataclass(frozen=True)
+class DeciderRow:
+    """On how many validation tokens two deciders agree."""
+
+    run: Annotated[str, Column(Kind.NAME, "name of the run, or of the model")]
+    checkpoint: Annotated[str, Column(Kind.NAME, "its name")]
+    first: Annotated[
+        str,
+        Column(
+            Kind.NAME,
+            "`token` for the next token, `head` for the output layer, `nearest L` for the nearest centre of layer L, "
+            "`lens L` for the logit lens of block L",
+        ),
+    ]
+    second: Annotated[str, Column(Kind.NAME, "the other, of the same names")]
+    tokens: Annotated[int, Column(Kind.COUNT, "validation tokens that are samples at every layer and have a centre")]
+    agreed: Annotated[int, Column(Kind.COUNT, "those on which both choose the same class")]
+    agreement: Annotated[float, Column(Kind.AMOUNT, "their share")]
+
+
 class ClassRow(TypedDict):
     """One class of a layer: the columns of `classes.parquet`. What does not exist is missing."""
 
@@ -290,8 +311,15 @@ TOKEN_CONTEXTS = ColumnTable(
     columns=columns_of(TokenContextRow),
     key=("run", "checkpoint", "split", "layer", "n", "token"),
 )
+DECIDERS: Table[DeciderRow] = Table(
+    name="deciders",
+    about="With `--deciders`, one row for each two deciders: on how many validation tokens they choose alike.",
+    columns=columns_of(DeciderRow),
+    key=("run", "checkpoint", "first", "second"),
+    row=DeciderRow,
+)
 TABLES: dict[str, Table[Any] | ColumnTable] = {
-    table.name: table for table in (RUNS, RESULTS, PUSH, CLASSES, CONTEXTS, TOKEN_CONTEXTS)
+    table.name: table for table in (RUNS, RESULTS, PUSH, DECIDERS, CLASSES, CONTEXTS, TOKEN_CONTEXTS)
 }
 """Every table, by its name, in the order in which they are read."""
 

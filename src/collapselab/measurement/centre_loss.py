@@ -1,0 +1,77 @@
+"""The loss by class centres (`core/centre_loss.py`) in the validation pass: of the last layer, and of its null.
+
+τ is fitted in the first process, to the first tokens of the training sample, and is the same in all.
+"""
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+from collapselab.core.centre_loss import CentreLoss, CentreScores
+from collapselab.core.decisions import LinearClassifier
+from collapselab.measurement.nearest_centre import NearestCentres
+from collapselab.measurement.plan import MeasurePlan
+from collapselab.measurement.sample import curved_tokens
+from collapselab.measurement.sums import LAST, LayerKey, Sums
+from collapselab.models.scores import common_dtype, mask_inputs
+from collapselab.models.taps import features
+
+
+@final
+class CentreLosses:
+    """Scores the tokens of a validation pass: `add` for each batch, with what the model lost on them."""
+
+    def __init__(self, plan: MeasurePlan, centres: NearestCentres) -> None:
+        self.numbers = plan.splits["train"].numbers
+        head = plan.model.head.weight
+        dtype = common_dtype(head, head)
+        self.scores: dict[LayerKey, CentreScores] = {}
+        for key in (LAST, LayerKey("last", null=True)):
+            nearest = centres.deciders[key].nearest if key in centres.deciders else None
+            if isinstance(nearest, LinearClassifier):  # centres spread over processes have no probabilities
+                self.scores[key] = CentreScores(nearest, plan.counts.last, dtype=dtype)
+        if self.scores:
+            fitted = self._fitted(plan) if plan.processes.first else {}
+            for key, scale in plan.processes.broadcast(fitted).items():
+                self.scores[key].scale = scale
+
+    def add(self, sums: Sums, features: Tensor, labels: Tensor, model_losses: Tensor) -> None:
+        """Add a batch (tokens, dim) with its next tokens and their losses."""
+        rows = self.numbers.of(labels.cpu())
+        for key, scores in self.scores.items():
+            loss = scores.loss(features, rows, model_losses)
+            sums.centre_losses[key] = sums.centre_losses.get(key, CentreLoss()).merge(loss)
+
+    def _fitted(self, plan: MeasurePlan) -> dict[LayerKey, float]:
+        states, labels, null = _training_tokens(plan)
+        by_key = {LAST: labels, LayerKey("last", null=True): null}
+        for key, scores in self.scores.items():
+            scores.fit(states, self.numbers.of(by_key[key]))
+        return {key: scores.scale for key, scores in self.scores.items()}
+
+
+@torch.no_grad()
+def _training_tokens(plan: MeasurePlan) -> tuple[Tensor, Tensor, Tensor]:
+    """Features, next tokens and those of the null, of the first tokens of the training sample.
+
+    As many as the products with all class means allow: Newton's method takes some ten of them.
+    """
+    model, sample = plan.model, plan.splits["train"].samples.last
+    most = curved_tokens(plan.splits["train"].numbers.classes, model.head.weight.shape[1])
+    parts: list[Tensor] = []
+    labels: list[Tensor] = []
+    nulls: list[Tensor] = []
+    start = 0
+    while start < len(sample) and sum(map(len, labels)) < most:
+        stop = min(start + plan.batch, len(sample))
+        read = sample.read(start, stop)
+        mask = mask_inputs(model.model, read.attention, model.device)
+        states = features(model.model, read.ids.to(model.device), **mask)[:, sample.first : -1]
+        next_tokens = read.labels[:, sample.first :].reshape(-1)
+        used = (next_tokens >= 0).nonzero().squeeze(1)
+        parts.append(states.reshape(-1, states.shape[-1])[used.to(model.device)])
+        labels.append(next_tokens[used])
+        nulls.append(sample.null_labels(start, stop).reshape(-1)[used])
+        start = stop
+    return torch.cat(parts)[:most], torch.cat(labels)[:most], torch.cat(nulls)[:most]
