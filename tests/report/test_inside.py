@@ -7,9 +7,10 @@ import pytest
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
-from collapselab.records.tables import PUSH, PushRow
+from collapselab.records.tables import DECIDERS, PUSH, DeciderRow, PushRow
 from collapselab.report.data import Keys, View, lines, plain
 from collapselab.report.figures.classes import class_frequencies
+from collapselab.report.figures.deciders import deciders
 from collapselab.report.figures.push import push
 from collapselab.report.provenance import corpus_of, provenance
 from collapselab.report.report import report
@@ -81,3 +82,27 @@ def test_pushed_features_are_drawn_where_they_were_measured(tmp_path: Path) -> N
     assert losses == pytest.approx([0.09, 0, 0.09] * 4)
     assert "median of 2 runs: α -0.3 0, α 0 0.3, α 0.3 0.6" in drawn.panels[2].numbers
     assert "push-agreement" in report(folder).page.read_text(encoding="utf-8")
+
+
+def test_deciders_are_drawn_as_a_square_for_each_depth(tmp_path: Path) -> None:
+    folder = write_suite(tmp_path / "suite")
+    assert "--deciders" in deciders(View(load_story(folder), Keys([], [], []), {})).missing
+    names = ["token", "head", "nearest 1", "nearest last", "lens 1"]
+    rows = [
+        DeciderRow(run, "4", first, second, 200, agreed, agreed / 200)
+        for run, more in (("01x0032-wd0-s0", 0), ("01x0064-wd0-s0", 20))
+        for i, first in enumerate(names)
+        for j, second in enumerate(names)
+        for agreed in [10 * (i + j) + more]
+        if i < j
+    ]
+    DECIDERS.write(folder / "deciders.csv", rows)
+    drawn = deciders(View(load_story(folder), Keys(["32", "64"], ["1"], []), {}))
+    (panel,) = drawn.panels
+    assert panel.heading == "1 block, 2 runs"
+    cells = {(line["down"], line["across"]): line for line in lines(drawn.tables["deciders 5"])}
+    assert len(cells) == 10
+    assert cells["output layer", "next token"]["share"] == pytest.approx((10 + 30) / 2 / 200)
+    assert cells["lens 1", "nearest last"]["text"] == "0.40"
+    report(folder)
+    assert "Which deciders agree" in (folder / "report.html").read_text()

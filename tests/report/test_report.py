@@ -149,6 +149,7 @@ def test_every_table_can_be_saved_as_it_is_on_disk(suite: Path, page: Page) -> N
         "effects.csv",
         "doses.csv",
         "instruments.csv",
+        "phases.csv",
     }
     for name, packed in saved.items():
         path = suite / name if (suite / name).exists() else suite / "analysis" / name

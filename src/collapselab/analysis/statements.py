@@ -16,6 +16,7 @@ from collapselab.analysis import (
     effect_words,
     effects,
     instruments,
+    phases,
     prediction,
     relate,
     relate_words,
@@ -87,5 +88,6 @@ STATEMENTS: dict[str, Statement[Any]] = {
         ),
         effect_words.of_instruments,
     ),
+    "phases": Statement(phases.Phase, lambda given: phases.phases(given.models, seed=given.seed), phases.sentences),
     "diagnosis": Statement(diagnosis.Finding, lambda given: diagnosis.diagnose(given.models), diagnosis.sentences),
 }

@@ -81,12 +81,16 @@ def token_table(
             f"--corpus {facts['corpus']} --classes"
         )
     whole = result.frame("classes")
-    frame = (
-        whole[(whole["split"] == split) & (whole["layer"] == layer)].set_index("token", drop=False).rename_axis(None)
-    )
+    frame = whole[(whole["split"] == split) & (whole["layer"] == layer)]
     if frame.empty:
         layers = ", ".join(dict.fromkeys(whole["layer"]))
         raise ConfigError(f"{name}: no classes of layer {layer!r}, split {split!r}. It has the layers {layers}.")
+    return tokens_of_frame(name, frame, min_count=min_count)
+
+
+def tokens_of_frame(name: str, frame: pd.DataFrame, *, min_count: int = LEAST_COUNT) -> TokenTable:
+    """The classes of one layer of a split, whose rows these are."""
+    frame = frame.set_index("token", drop=False).rename_axis(None)
     frame["text"] = frame["text"].fillna("")
     frame["nearest_text"] = frame["nearest"].map(frame["text"]).fillna("")
     kept = frame[frame["count"] >= min_count]

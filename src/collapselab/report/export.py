@@ -48,7 +48,7 @@ def write_figures(folder: str | Path, shown: Contents) -> list[Path]:
 def composed(figure: Figure, shown: Contents) -> Spec:
     """The figure as one Vega-Lite specification with its data."""
     cards = [[_unit(panel, alone=len(figure.cards) == 1) for panel in card] for card in figure.cards]
-    used = {panel.table for panel in figure.panels}
+    used = {panel.table for panel in figure.panels} | set(figure.tables)
     links = [param for units in cards for unit in units for param in unit.pop("params", [])]
     spec = {
         "concat": [units[0] if len(units) == 1 else {"vconcat": units, "spacing": 10} for units in cards],

@@ -129,7 +129,7 @@ def render(shown: Contents) -> str:
 def _sections(shown: Contents) -> list[tuple[str, Section, list[tuple[FigureEntry, Figure]]]]:
     """Every section with its figures, in their order; an optional one only where something is drawn in it."""
     ordered = sorted(shown.figures, key=lambda key: FIGURES[key].order)
-    filled = {FIGURES[key].section for key, figure in shown.figures.items() if figure.panels}
+    filled = {FIGURES[key].section for key, figure in shown.figures.items() if figure.panels or figure.lists}
     return [
         (name, section, [(FIGURES[key], shown.figures[key]) for key in ordered if FIGURES[key].section == name])
         for name, section in SECTIONS.items()
@@ -195,7 +195,7 @@ def saved_tables(shown: Contents) -> dict[str, bytes]:
         if story is not None:
             contents = story.tables.contents | (story.analysis.contents() if story.analysis else {})
             saved |= {prefix + name: content for name, content in contents.items() if name.endswith(".csv")}
-    return saved
+    return saved | {name: content for figure in shown.figures.values() for name, content in figure.saved.items()}
 
 
 def fingerprint(story: Story, beside: Story | None = None) -> str:

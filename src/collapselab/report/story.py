@@ -15,11 +15,12 @@ import numpy as np
 from collapselab.analysis.analyze import current_analysis
 from collapselab.analysis.models import NOT_TESTED, Models, NothingToRelate, combine
 from collapselab.analysis.relate import Relation
-from collapselab.analysis.stored import Analysis
+from collapselab.analysis.stored import Analysis, stored_scores
 from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.analysis.trends import Trend
 from collapselab.core.metrics import METRICS, Transform
 from collapselab.errors import RunError
+from collapselab.records.scores import with_scores
 from collapselab.records.tables import HASHES, Row, Run, StoredTables, read_tables, required_files
 
 Latest = dict[tuple[str, str], Run]
@@ -119,7 +120,8 @@ def load_story(directory: str | Path) -> Story:
     if problem is None:
         try:
             analysis = current_analysis(directory, tables)
-            models = combine(tables.runs, tables.rows, outcome=analysis.outcome)
+            runs = with_scores(tables.runs, stored_scores(directory))
+            models = combine(runs, tables.rows, outcome=analysis.outcome)
             return Story(directory, tables, models, analysis, None)
         except NothingToRelate as error:
             problem = str(error)

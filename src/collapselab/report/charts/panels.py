@@ -4,7 +4,7 @@ A panel does not know its place. The page draws each into its own frame, which l
 a file gets them side by side, with the legend that the page writes itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -61,6 +61,16 @@ class Numbers:
 
 @final
 @dataclass(frozen=True)
+class Listing:
+    """A table of words under a figure's caption."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+@final
+@dataclass(frozen=True)
 class Figure:
     """Panels that belong together, and the tables that they draw. Without panels `missing` says why there are none."""
 
@@ -76,6 +86,11 @@ class Figure:
     numbers: Numbers | None = None
     series: tuple[str, ...] = ()
     """Names that the colours c0, c1, … stand for, in a figure whose colours are no widths."""
+    lists: list[Listing] = field(default_factory=list)
+    saved: Mapping[str, bytes] = field(default_factory=dict)
+    """CSV tables that belong to it and are not in the folder, by their name: to be searched and saved."""
+    search: str = ""
+    """The table of tokens that the form above the panels searches, if there is one."""
     filters: bool = False
     """Whether the form that filters and marks models is above the panels."""
     regimes: tuple[str, ...] = ()

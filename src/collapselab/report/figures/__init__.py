@@ -15,6 +15,7 @@ from collapselab.report.figures.atlas import atlas_layers, atlas_models, atlas_t
 from collapselab.report.figures.atlas_tokens import atlas_tokens
 from collapselab.report.figures.by_regime import by_regime
 from collapselab.report.figures.classes import classes
+from collapselab.report.figures.deciders import deciders
 from collapselab.report.figures.development import training
 from collapselab.report.figures.dose_response import dose_response
 from collapselab.report.figures.effects import effects
@@ -28,11 +29,14 @@ from collapselab.report.figures.loss_and_scale import loss_and_scale
 from collapselab.report.figures.manipulation import manipulation
 from collapselab.report.figures.metric_map import metric_map
 from collapselab.report.figures.pace import pace
+from collapselab.report.figures.phases import phases
 from collapselab.report.figures.push import push
 from collapselab.report.figures.regularisation import regularisation
 from collapselab.report.figures.seeds import seeds
 from collapselab.report.figures.shams import shams
 from collapselab.report.figures.specifications import specifications
+from collapselab.report.figures.token_lists import first_names, token_ends, token_moves
+from collapselab.report.figures.tokens import token_frequency, token_kinds
 from collapselab.report.figures.width_lines import width_lines
 
 
@@ -55,6 +59,7 @@ SECTIONS = {
     "fixed": Section("At fixed scale", "At fixed scale"),
     "cause": Section("As a cause", "As a cause", optional=True),
     "inside": Section("Inside the model", "Inside", needs_analysis=False),
+    "tokens": Section("Tokens", "Tokens", needs_analysis=False, optional=True),
 }
 
 
@@ -86,6 +91,7 @@ FIGURES = {
     "width_lines": FigureEntry("development", 3, width_lines),
     "loss_and_scale": FigureEntry("development", 4, loss_and_scale),
     "regularisation": FigureEntry("development", 5, regularisation, topics=("trends",)),
+    "phases": FigureEntry("development", 6, phases, topics=("phases",)),
     "forest": FigureEntry("fixed", 1, forest),
     "seeds": FigureEntry("fixed", 2, seeds, topics=("scale held fixed",), topics_open=True),
     "controls": FigureEntry("fixed", 3, specifications, topics=("controls",)),
@@ -98,6 +104,12 @@ FIGURES = {
     "layers": FigureEntry("inside", 1, layers),
     "bins": FigureEntry("inside", 2, bins),
     "push": FigureEntry("inside", 3, push),
-    "classes": FigureEntry("inside", 4, classes),
-    "how_far_back": FigureEntry("inside", 5, how_far_back),
+    "deciders": FigureEntry("inside", 4, deciders),
+    "classes": FigureEntry("inside", 5, classes),
+    "how_far_back": FigureEntry("inside", 6, how_far_back),
+    "token_frequency": FigureEntry("tokens", 1, token_frequency),
+    "token_ends": FigureEntry("tokens", 2, token_ends),
+    "token_kinds": FigureEntry("tokens", 3, token_kinds),
+    "first_names": FigureEntry("tokens", 4, first_names),
+    "token_moves": FigureEntry("tokens", 5, token_moves),
 }

@@ -26,7 +26,7 @@
 
   async function drawn(place) {
     const key = place.dataset.panel, panel = data.panels[key];
-    const filled = table => table.name === panel.table ? { ...table, values: tableOf(table.name) } : table;
+    const filled = table => table.name === panel.table || table.name in data.tables ? { ...table, values: tableOf(table.name) } : table;
     const spec = { ...panel.spec, data: panel.spec.data.map(filled) };
     const { view } = await vegaEmbed(place, spec, {
       mode: "vega", renderer: "svg", actions: false, defaultStyle: false, config: data.config,
@@ -303,6 +303,91 @@
     return open();
   }
 
+  /* ---- tokens: searched among all of them, marked in every panel; neighbours of a chosen one ---- */
+
+  function tokenSearch(root) {
+    const find = root.find, order = root.order, count = root.count, [list, near] = root.querySelectorAll(".scroll > table");
+    const SHOWN = 50, MARKED = 300, SKIPPED = new Set(["token", "nearest"]);
+    let tokens = null, byId = new Map();
+
+    async function open() {
+      const table = parsed(await textOf(root.dataset.table));
+      const texts = new Set(["text", "kind"]);
+      tokens = table.lines.map(line => Object.fromEntries(table.names.map((name, i) =>
+        [name, texts.has(name) ? line[i] : line[i] === "" ? null : Number(line[i])])));
+      byId = new Map(tokens.map(token => [token.token, token]));
+      order.replaceChildren(...table.names.filter(name => !texts.has(name) && !SKIPPED.has(name)).flatMap(name =>
+        [1, -1].map(way => {
+          const option = document.createElement("option");
+          option.value = `${name} ${way}`; option.textContent = `${name}, ${way > 0 ? "smallest" : "largest"} first`;
+          option.selected = name === "count" && way < 0;
+          return option;
+        })));
+    }
+
+    function fill(table, lines, names) {
+      const row = document.createElement("tr");
+      row.append(...names.map(name => { const cell = document.createElement("th"); cell.scope = "col"; cell.textContent = name === "text" ? "token" : name; return cell; }));
+      table.tHead.replaceChildren(row);
+      table.tBodies[0].replaceChildren(...lines.map(token => {
+        const row = document.createElement("tr");
+        row.append(...names.map(name => {
+          const cell = document.createElement("td");
+          if (name === "text") {
+            const button = document.createElement("button");
+            button.type = "button"; button.textContent = token.text;
+            button.addEventListener("click", () => choose(token));
+            cell.append(button);
+          } else {
+            cell.textContent = token[name] === null ? "–" : typeof token[name] === "number" ? written(token[name], name === "count" ? "," : ".4g") : token[name];
+            if (typeof token[name] === "number") cell.className = "number";
+          }
+          return cell;
+        }));
+        return row;
+      }));
+    }
+
+    async function search() {
+      if (!tokens) await open();
+      const text = find.value.toLowerCase(), [name, way] = order.value.split(" ");
+      const found = text ? tokens.filter(token => token.text.toLowerCase().includes(text)) : [];
+      found.sort((a, b) => a[name] === null || b[name] === null ? (a[name] === null) - (b[name] === null) : way * (a[name] - b[name]));
+      list.parentElement.hidden = !text;
+      count.value = text ? `${found.length.toLocaleString("en")} of ${tokens.length.toLocaleString("en")} tokens` + (found.length > SHOWN ? `, ${SHOWN} listed` : "") : "";
+      fill(list, found.slice(0, SHOWN), ["text", "kind", "count", ...Object.keys(tokens[0]).filter(key => !["text", "kind", "count"].includes(key) && !SKIPPED.has(key))]);
+      markTokens(found.slice(0, MARKED));
+    }
+
+    let marking = 0;
+
+    async function markTokens(lines) {
+      const mine = ++marking, panels = [...root.closest("figure").querySelectorAll("[data-panel]")];
+      panels.sort((a, b) => inSight.has(b.dataset.panel) - inSight.has(a.dataset.panel));
+      for (const place of panels) {
+        if (!inSight.has(place.dataset.panel)) await idle();
+        await draw(place);
+        if (mine !== marking) return; // another search came
+        views.get(place.dataset.panel).data("tokens found", lines.map(line => ({ ...line }))).runAsync();
+      }
+    }
+
+    function choose(token) {
+      const around = tokens.filter(other => other !== token && (other.token === token.nearest || other.nearest === token.token));
+      const lines = around.map(other => ({ ...other, why: other.token === token.nearest ? "its nearest" : "nearest to it", distance: other.token === token.nearest ? token.distance : other.distance }));
+      lines.sort((a, b) => (a.distance ?? Infinity) - (b.distance ?? Infinity));
+      near.closest(".near").hidden = false;
+      near.closest(".near").querySelector("h4").textContent = `Neighbours of ${token.text} (${token.kind})` + (lines.length ? "" : ": none among these classes");
+      fill(near, lines.map(line => byId.get(line.token) ? { ...line } : line), ["text", "why", "distance", "kind", "count", "cdnv"]);
+      markTokens([token, ...around]);
+    }
+
+    find.addEventListener("input", () => later(search));
+    order.addEventListener("change", () => later(search));
+    root.addEventListener("submit", event => event.preventDefault());
+    return open();
+  }
+
   /* ---- the page ---- */
 
   function theme() {
@@ -362,6 +447,7 @@
     });
     const tables = document.getElementById("tables");
     if (tables) await tableViewer(tables);
+    for (const search of document.querySelectorAll(".token-search")) await tokenSearch(search);
     await drawTheRest();
   }
 
