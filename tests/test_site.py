@@ -244,6 +244,8 @@ NOT_WRITTEN_HERE = {
     "<run>/state/<step>.safetensors",  # of a training that was stopped
     "<suite>/classes.parquet",  # of measurements with `--classes`
     "<suite>/push.csv",  # of measurements with `--push`
+    "<suite>/deciders.csv",  # of measurements with `--deciders`
+    "<suite>/analysis/scores.csv",  # of an analysis with `--scores`
     "<suite>/slurm/<file>",  # of a cluster
     "<suite>/logs/<run>.log",  # of a process of its own
     "<suite>/report.html",  # of a report, which takes its time: tests/report

@@ -9,12 +9,15 @@ import pytest
 from analysis.planted import drawn, row_of, run_of, seeds_study
 from collapselab.analysis.analyze import analyze
 from collapselab.analysis.controls import SEEDS
+from collapselab.analysis.models import NothingToRelate
 from collapselab.analysis.stored import Analysis
 from collapselab.analysis.subsets import WITHIN
 from collapselab.analysis.verdict import Verdict, is_shown
 from collapselab.errors import ConfigError, RunError
 from collapselab.records.published import import_published
-from collapselab.records.tables import RESULTS, RUNS, Row, Run
+from collapselab.records.tables import RESULTS, RUNS, Row, Run, read_runs
+from collapselab.report.story import load_story
+from report.suites import write_suite
 
 PUBLISHED = Path(__file__).parents[2].parent / "shared" / "reference" / "lc-2024_05_18.csv"
 needs_published = pytest.mark.skipif(not PUBLISHED.is_file(), reason="the published table is not beside this checkout")
@@ -355,3 +358,21 @@ def test_wrong_arguments_and_folders_are_the_users_to_mend(tmp_path: Path) -> No
         analyze(tmp_path, permutations=10)
     with pytest.raises(ConfigError, match="outcome: 'loss'"):
         analyze(tmp_path, outcome="loss")
+
+
+def test_scores_of_the_user_are_outcomes_and_are_kept(tmp_path: Path) -> None:
+    folder = write_suite(tmp_path / "suite", seeds=2, failures=0, inside=False)
+    runs = read_runs(folder / "runs.csv")
+    names = sorted({run["run"] for run in runs})
+    lines = [f"{name},{0.5 + 0.01 * number}" for number, name in enumerate(names[1:])]
+    (tmp_path / "scores.csv").write_text("\n".join(["run,blimp", *lines, "other,0.9"]) + "\n")
+    analysis = analyze(folder, outcome="score:blimp", scores=tmp_path / "scores.csv", permutations=99)
+    said = [sentence.text for sentence in analysis.sentences if sentence.topic == "scores"]
+    assert "'other'" in said[1]
+    assert names[0] in said[2]
+    assert analysis.models == len([run for run in runs if run["epoch"] != 0])
+    again = analyze(folder, outcome="score:blimp", permutations=99)
+    assert again.tables["relate"] == analysis.tables["relate"]
+    with pytest.raises(NothingToRelate, match="They are score:blimp"):
+        analyze(folder, outcome="score:blump", permutations=99)
+    assert load_story(folder).outcome == "score:blimp"

@@ -3,7 +3,7 @@ from typing import Any
 from analysis.planted import row_of, run_of
 from collapselab.analysis.diagnosis import Finding, diagnose
 from collapselab.analysis.models import combine
-from collapselab.records.tables import Row, Run
+from collapselab.records.tables import RUNS, Row, Run
 
 
 def findings(runs: list[Run], rows: list[Row]) -> dict[tuple[str, str], Finding]:
@@ -104,3 +104,37 @@ def test_an_initialisation_alone_is_no_patient() -> None:
     run = run_of("a", checkpoint="0", epoch=0.0, val_loss=8.0)
     other = run_of("b", val_loss=2.0)
     assert {name for name, _ in findings([run, other], [row_of(run, "cdnv", 1.0, null=1.0)])} == {"b"}
+
+
+def test_few_directions_and_a_worse_loss_beside_its_like_are_dimension_collapse() -> None:
+    losses = {"a": 2.0, "b": 2.02, "c": 1.98, "flat": 3.0, "odd": 2.0}
+    runs = [run_of(name, val_loss=loss, seed=seed) for seed, (name, loss) in enumerate(losses.items())]
+    ranks = {"a": 20.0, "b": 21.0, "c": 19.0, "flat": 4.0, "odd": 4.0}
+    found = findings(runs, [row_of(run, "participation", ranks[run["run"]]) for run in runs])
+    assert found["flat", "dimension collapse"].found == "yes"
+    assert "participation 4, 0.21 times the median of 4 other runs" in found["flat", "dimension collapse"].evidence
+    assert found["odd", "dimension collapse"].found == "no", "its loss is no worse"
+    assert found["a", "dimension collapse"].found == "no"
+    few = findings(runs[:3], [row_of(run, "participation", 1.0) for run in runs[:3]])
+    assert few["a", "dimension collapse"].found == "unknown"
+    none = findings(runs, [row_of(run, "cdnv", 1.0) for run in runs])
+    assert none["flat", "dimension collapse"].found == "unknown"
+
+
+def test_row_norms_that_follow_frequency_and_rare_tokens_that_pay_rule_the_head() -> None:
+    given = {"ruled": (0.9, 6.0), "paid for": (0.9, 2.5), "even": (0.3, 6.0), "unmeasured": (0.9, None)}
+    runs = [RUNS.row(**run_of(name, val_loss=2.0), rare_loss=rare) for name, (_, rare) in given.items()]
+    rows = [row_of(run, "head_norm_frequency_r", given[run["run"]][0]) for run in runs]
+    found = findings(runs, rows)
+    answers = {name: found[name, "frequency-ruled head"].found for name in given}
+    assert answers == {"ruled": "yes", "paid for": "no", "even": "no", "unmeasured": "unknown"}
+    evidence = found["ruled", "frequency-ruled head"].evidence
+    assert "81% of the variance of row norms" in evidence
+    assert "rare_loss 6" in evidence
+
+
+def test_outcomes_that_were_measured_are_part_of_the_evidence() -> None:
+    runs = [RUNS.row(**run, gap=0.25) for run in checkpoints("risen", 5.0, 3.0, 2.0, 2.1, 2.2, 2.3, 2.4)]
+    found = findings(runs, [row_of(run, "cdnv", 0.3, null=1.1) for run in runs])
+    assert found["risen", "over-fitted"].evidence.endswith("Measured too: gap 0.25.")
+    assert "gap" not in found["risen", "dimension collapse"].evidence

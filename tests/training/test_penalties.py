@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from collapselab.core.flatness import OutputCurvature
 from collapselab.core.metrics import METRICS
 from collapselab.models.taps import OutputLayer
 from collapselab.training.interventions import INTERVENTIONS, Penalty, Step, flat
@@ -300,13 +301,18 @@ def test_flat_sees_the_output_layer_as_the_model_applies_it() -> None:
     for head in (OutputLayer(given.weight, bias, 0.5), OutputLayer(given.weight, bias, 0.5, 2.0)):
         features, weight = given.features.clone().requires_grad_(), given.weight.clone().requires_grad_()
         chances = OutputLayer(weight, bias, head.scale, head.softcap).logits(features).softmax(1)
-        mixed = chances @ weight
-        parts = chances @ weight.square().sum(1) - mixed.square().sum(1)
+        plain = head.scale * (features @ weight.T + bias)
+        slopes = 1.0 if head.softcap is None else 1 - torch.tanh(plain / head.softcap).square()
+        mixed = (chances * slopes) @ weight
+        parts = (chances * slopes * slopes) @ weight.square().sum(1) - mixed.square().sum(1)
         squares = features.square().sum(1)
         value = (squares * parts).mean() / (squares.mean() * weight.square().sum() / CLASSES)
         in_features, in_head = torch.autograd.grad(value, [features, weight])
         found = penalty("flat", replace(given, head=head, kept={}))
         assert_close(found.value, value.detach())
+        sums = OutputCurvature(given.weight, bias, scale=head.scale, softcap=head.softcap).flatness(given.features)
+        metric = sums.total / sums.squares / sums.row_square
+        assert float(found.value) == pytest.approx(metric, rel=1e-9), "what it penalises is what is measured"
         assert_close(of_features(found, given), in_features)
         assert_close(of_head(found, given), in_head)
 

@@ -13,14 +13,21 @@ from pathlib import Path
 from collapselab.analysis.models import Models, combine, default_outcome, is_comparable, tables_of
 from collapselab.analysis.registered import registered_in
 from collapselab.analysis.statements import STATEMENTS, Given
-from collapselab.analysis.stored import Analysis, Request, last_request, read_analysis
+from collapselab.analysis.stored import Analysis, Request, last_request, read_analysis, scores_hash, stored_scores
 from collapselab.analysis.words import REVERSAL, Sentence, many
 from collapselab.progress import progress
+from collapselab.records.csv_file import write_bytes
+from collapselab.records.scores import STORED, JoinedScores, join_scores, read_scores, scores_bytes, with_scores
 from collapselab.records.tables import RowsByTable, StoredTables
 
 
 def analyze(
-    directory: str | Path, *, outcome: str | None = None, permutations: int = 10_000, seed: int = 0
+    directory: str | Path,
+    *,
+    outcome: str | None = None,
+    permutations: int = 10_000,
+    seed: int = 0,
+    scores: str | Path | None = None,
 ) -> Analysis:
     """Relate every metric of `directory` to the outcome, in scale and apart from scale, and write what was found.
 
@@ -29,12 +36,16 @@ def analyze(
     >>> analysis.outcome
     'val_loss'
 
-    Without an outcome it is `val_loss`, or `bits_per_byte` where the models have several tokenizers. The same tables,
-    permutations and seed give the same numbers.
+    Without an outcome it is `val_loss`, or `bits_per_byte` where the models have several tokenizers. `scores` is a
+    table of the user's own (`records/scores.py`), whose numbers are outcomes as well: `score:NAME` and `cost:NAME`; it
+    is kept, so later calls have them too. The same tables, permutations and seed give the same numbers.
     """
-    tables = tables_of(directory)
+    directory, tables = Path(directory), tables_of(directory)
     request = Request(outcome or default_outcome(tables.runs), permutations, seed)
-    return _analyze(Path(directory), tables, request)
+    joined = None if scores is None else join_scores(read_scores(scores), tables.runs)
+    if joined is not None:
+        write_bytes(directory / "analysis" / STORED, scores_bytes(joined))
+    return _analyze(directory, tables, request, joined)
 
 
 def current_analysis(directory: str | Path, tables: StoredTables) -> Analysis:
@@ -49,11 +60,13 @@ def current_analysis(directory: str | Path, tables: StoredTables) -> Analysis:
     return _analyze(directory, tables, request)
 
 
-def _analyze(directory: Path, tables: StoredTables, request: Request) -> Analysis:
-    models = combine(tables.runs, tables.rows, outcome=request.outcome)
+def _analyze(directory: Path, tables: StoredTables, request: Request, joined: JoinedScores | None = None) -> Analysis:
+    stored = stored_scores(directory)
+    models = combine(with_scores(tables.runs, stored), tables.rows, outcome=request.outcome)
     registered = registered_in(directory)
     rows: RowsByTable = {}
     sentences = [Sentence("models", "runs", _models_words(models))]
+    sentences += [Sentence("scores", "runs", text) for text in (joined.report() if joined else ())]
     with progress("analysing", total=len(STATEMENTS), unit="tables") as advance:
         for name, statement in STATEMENTS.items():
             rows[name] = statement.rows(Given(models, request.permutations, request.seed, rows, registered))
@@ -61,7 +74,8 @@ def _analyze(directory: Path, tables: StoredTables, request: Request) -> Analysi
             advance(1)
     sentences.sort(key=lambda sentence: sentence.topic != REVERSAL)  # stable: all others stay in their order
     asked = (request.outcome, request.permutations, request.seed)
-    analysis = Analysis(directory, *asked, len(models.known), rows, sentences, tables.hashes, registered.hash)
+    hashes = (tables.hashes, registered.hash, scores_hash(stored))
+    analysis = Analysis(directory, *asked, len(models.known), rows, sentences, *hashes)
     analysis.write(directory / "analysis")
     return analysis
 

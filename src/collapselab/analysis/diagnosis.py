@@ -5,8 +5,12 @@
   of evaluations: in most seeds of the cell alike, or steadily over the checkpoints after the best.
 - *over-regularised*: with strong decay the class means span far fewer directions, or vary far less in norm, than in the
   twin with weak decay, and validation is worse.
+- *dimension collapse*: features vary in fewer than half the directions of other models of the architecture, and
+  validation is worse than theirs.
+- *frequency-ruled head*: the norms of output rows follow how often their token occurs, and rare tokens pay for it.
 
-What was not measured is said to be unknown, never taken for health.
+Outcomes that were measured (`measure --outcomes all`) are part of the evidence: the gap between both losses, the loss
+of rare tokens, calibration. What was not measured is said to be unknown, never taken for health.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,8 +27,20 @@ from collapselab.analysis.models import ARCHITECTURE, Floats, Models
 from collapselab.analysis.words import Sentence, many
 from collapselab.core.metrics import METRICS
 
-TIGHTNESS = tuple(metric.id for metric in METRICS.values() if metric.property == "NC1")
+TIGHTNESS = tuple(metric.id for metric in METRICS.values() if (metric.property, metric.direction) == ("NC1", "falls"))
 COLLAPSING = ("effective_rank", "norm_cv", "head_norm_cv")
+DIRECTIONS = ("participation", "rankme")
+RARE = ("rare_loss", "macro_loss")
+EVIDENCE = {
+    "under-fitted": ("gap",),
+    "over-fitted": ("gap", "ece", "loss_after_temperature"),
+    "over-regularised": ("gap", "rare_loss"),
+    "dimension collapse": ("rare_loss", "corruption_slope"),
+    "frequency-ruled head": ("rare_loss", "macro_loss", "ece"),
+}
+"""Outcomes that are named with a signature where they were measured."""
+RULED = 0.7
+"""Correlation from which on frequency is about half of the variance."""
 LARGE = 0.5
 """A spectrum or spread under this share of the twin's has collapsed."""
 NAMED = 5
@@ -59,7 +75,7 @@ class Finding:
     checkpoint: str
     """Its last one."""
     signature: str
-    """`under-fitted`, `over-fitted` or `over-regularised`."""
+    """`under-fitted`, `over-fitted`, `over-regularised`, `dimension collapse` or `frequency-ruled head`."""
     found: Found
     """`yes`, `no` or `unknown`."""
     evidence: str
@@ -67,7 +83,7 @@ class Finding:
 
 
 def diagnose(models: Models) -> list[Finding]:
-    """Three findings for every run that was trained."""
+    """Five findings for every run that was trained."""
     frame = models.frame
     findings = []
     for run, checkpoints in frame.groupby("run", sort=False):
@@ -80,8 +96,11 @@ def diagnose(models: Models) -> list[Finding]:
             "under-fitted": (None if tight is None else not tight, evidence),
             "over-fitted": _over_fitted(ordered, _same_cell(models, ordered), tight, evidence),
             "over-regularised": _over_regularised(models, last),
+            "dimension collapse": _dimension_collapse(models, last),
+            "frequency-ruled head": _frequency_ruled(models, last),
         }
         for signature, (found, text) in answers.items():
+            text += _outcomes(last, EVIDENCE[signature])
             findings.append(Finding(str(run), str(last["checkpoint"]), signature, ANSWERS[found], text))
     return findings
 
@@ -138,6 +157,48 @@ def _p_of_rise(values: Floats, cell: pd.DataFrame) -> tuple[float | None, str]:
         return None, f"one run with few checkpoints cannot tell a rise from noise. {few} could."
     p = float(kendalltau(np.arange(len(after)), after, alternative="greater").pvalue)
     return p, f"over {len(after)} checkpoints after the best"
+
+
+def _dimension_collapse(models: Models, last: pd.Series) -> tuple[bool | None, str]:
+    """Against the median of the other trained models of the architecture, at the end of their runs."""
+    measured = [metric for metric in DIRECTIONS if metric in models.metrics and not pd.isna(last[metric])]
+    if not measured:
+        return None, f"none of {', '.join(DIRECTIONS)} was measured."
+    frame = models.trained
+    others = frame[(frame["architecture"] == last["architecture"]) & frame["last"] & (frame["run"] != last["run"])]
+    others = others.dropna(subset=[*measured, "val_loss"])
+    if others["run"].nunique() < FEWEST_SEEDS or pd.isna(last["val_loss"]):
+        return None, f"fewer than {FEWEST_SEEDS} other runs of the architecture to compare with."
+    median = others[[*measured, "val_loss"]].median()
+    ratios = {metric: float(last[metric] / median[metric]) for metric in measured if median[metric] > 0}
+    if not ratios:
+        return None, "the other runs of the architecture have no directions to compare with."
+    worse = bool(last["val_loss"] > median["val_loss"] * (1 + RISE))
+    text = ", ".join(f"{metric} {last[metric]:.3g}, {ratio:.2f} times the median" for metric, ratio in ratios.items())
+    text += (
+        f" of {others['run'].nunique()} other runs; val_loss {last['val_loss']:.4g} against {median['val_loss']:.4g}."
+    )
+    return worse and min(ratios.values()) < LARGE, text
+
+
+def _frequency_ruled(models: Models, last: pd.Series) -> tuple[bool | None, str]:
+    """Whether most of the variance of row norms is that of log frequency, and rare tokens cost a factor of e more."""
+    name = "head_norm_frequency_r"
+    if name not in models.metrics or pd.isna(last[name]):
+        return None, f"{name} was not measured."
+    text = f"{name} {last[name]:+.2f}: {last[name] ** 2:.0%} of the variance of row norms follows log frequency."
+    if abs(last[name]) < RULED:
+        return False, text
+    rare = next((last[one] for one in RARE if one in last and not pd.isna(last[one])), None)
+    if rare is None or pd.isna(last["val_loss"]):
+        return None, f"{text} Whether rare tokens pay for it was not measured (`--outcomes rare_loss`)."
+    return bool(rare - last["val_loss"] > 1), text
+
+
+def _outcomes(last: pd.Series, names: Sequence[str]) -> str:
+    """Outcomes of the checkpoint that belong to a signature, in words; nothing where none was measured."""
+    known = [f"{name} {last[name]:.4g}" for name in names if name in last and not pd.isna(last[name])]
+    return f" Measured too: {', '.join(known)}." if known else ""
 
 
 def _same_cell(models: Models, ordered: pd.DataFrame) -> pd.DataFrame:

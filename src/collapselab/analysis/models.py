@@ -21,7 +21,7 @@ from collapselab.analysis.regime import Regime
 from collapselab.analysis.verdict import Cause, Reason
 from collapselab.core.metrics import METRICS, Transform
 from collapselab.errors import ConfigError, RunError, did_you_mean
-from collapselab.records.outcomes import BITS_PER_BYTE, ON, OUTCOMES, direction
+from collapselab.records.outcomes import BITS_PER_BYTE, COST, ON, OUTCOMES, SCORE, direction
 from collapselab.records.table import Cell
 from collapselab.records.tables import RESULTS, RUNS, Row, Run, StoredTables, read_tables, required_files
 
@@ -157,6 +157,10 @@ def combine(runs: Iterable[Run], rows: Iterable[Row], *, outcome: str = "val_los
     frame = pd.DataFrame(runs)
     if frame.empty:
         raise NothingToRelate("runs.csv: no models in it.")
+    if outcome not in frame and outcome.startswith((SCORE, COST)):
+        there = [name for name in map(str, frame) if name.startswith((SCORE, COST))]
+        known = f"They are {', '.join(there[:8])}." if there else "Give them: analyze DIR --scores FILE."
+        raise NothingToRelate(f"scores: no model has a {outcome}. {known}")
     if outcome not in frame:
         if outcome == BITS_PER_BYTE:
             raise NothingToRelate("runs.csv: no model has bits_per_byte. Measure the models again, and collect them.")
@@ -176,7 +180,8 @@ def better(outcome: str) -> int:
     known = BETTER.get(outcome) or direction(outcome)
     if known is None:
         names = [*BETTER, *OUTCOMES, BITS_PER_BYTE]
-        hint = did_you_mean(outcome, names, otherwise=f"It is one of {', '.join(names)}, or {ON}NAME.")
+        further = f"{ON}NAME, {SCORE}NAME or {COST}NAME"
+        hint = did_you_mean(outcome, names, otherwise=f"It is one of {', '.join(names)}, {further}.")
         raise ConfigError(f"outcome: {outcome!r} is not one. {hint}")
     return known
 
@@ -224,7 +229,7 @@ def default_outcome(runs: Iterable[Run]) -> str:
 
 def is_comparable(outcome: str, runs: Iterable[Run]) -> bool:
     """Whether models may be compared by the outcome: per byte always, per token where all have one tokenizer."""
-    return outcome == BITS_PER_BYTE or outcome.startswith(ON) or _tokenizers(runs) < 2
+    return outcome == BITS_PER_BYTE or outcome.startswith((ON, SCORE, COST)) or _tokenizers(runs) < 2
 
 
 def _tokenizers(runs: Iterable[Run]) -> int:

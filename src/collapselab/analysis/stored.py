@@ -26,6 +26,7 @@ from collapselab.disk import read_document
 from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.record import Record
 from collapselab.records.csv_file import parse_table, read_bytes, shown, table_bytes, write_bytes
+from collapselab.records.scores import STORED
 from collapselab.records.table import Cell
 from collapselab.records.tables import RowsByTable, StoredTables
 
@@ -94,6 +95,8 @@ class SummaryRecord(Record):
     """Each has a `topic`, the `table` it comes from, and a `text`."""
     registered: str | None = None
     """Hash of what was registered before the first run, as in suite.json; empty where nothing was."""
+    scores: str | None = None
+    """The sha256 of scores.csv, the scores that the user brought; empty where there are none."""
 
 
 @final
@@ -125,6 +128,8 @@ class Analysis:
     """sha256 of `runs.csv` and `results.csv`."""
     registered: str | None = None
     """Hash of what was registered before the first run."""
+    scores: str | None = None
+    """sha256 of the user's own scores."""
 
     def to_json(self) -> dict[str, JsonValue]:
         """The summary and every table, ready for `json.dumps`."""
@@ -222,6 +227,7 @@ class Analysis:
             tables=self.sources,
             sentences=[asdict(row) for row in self.sentences],
             registered=self.registered,
+            scores=self.scores,
         )
 
 
@@ -233,8 +239,9 @@ def read_analysis(directory: Path, tables: StoredTables) -> Analysis | None:
         contents = {f"{name}.csv": read_bytes(folder / f"{name}.csv") for name in STATEMENTS}
     except (FileNotFoundError, DamagedError, RunError):
         return None
-    made_from = (program_version(), tables.hashes, _hashes(contents), registered_in(directory).hash)
-    if (summary.program, summary.tables, summary.files, summary.registered) != made_from:
+    scores = scores_hash(stored_scores(directory))
+    made_from = (program_version(), tables.hashes, _hashes(contents), registered_in(directory).hash, scores)
+    if (summary.program, summary.tables, summary.files, summary.registered, summary.scores) != made_from:
         return None
     rows: RowsByTable = {
         name: _parsed(contents[f"{name}.csv"], folder / f"{name}.csv", statement.row)
@@ -242,7 +249,18 @@ def read_analysis(directory: Path, tables: StoredTables) -> Analysis | None:
     }
     sentences = [Sentence(**sentence) for sentence in summary.sentences]
     request = (summary.outcome, summary.permutations, summary.seed)
-    return Analysis(directory, *request, summary.models, rows, sentences, tables.hashes, summary.registered)
+    hashes = (tables.hashes, summary.registered, summary.scores)
+    return Analysis(directory, *request, summary.models, rows, sentences, *hashes)
+
+
+def stored_scores(directory: Path) -> bytes | None:
+    """The scores that the user brought to an analysis of this folder; None where there are none."""
+    path = directory / "analysis" / STORED
+    return read_bytes(path) if path.is_file() else None
+
+
+def scores_hash(stored: bytes | None) -> str | None:
+    return None if stored is None else hashlib.sha256(stored).hexdigest()
 
 
 def last_request(directory: Path, *, outcome: str = "val_loss") -> Request:

@@ -50,9 +50,17 @@ def analyze(
     outcome: Annotated[
         str | None,
         typer.Option(
-            help="`val_loss`, `train_loss`, `perplexity`, `val_accuracy`, `bits_per_byte`, or one of `measure "
-            "--outcomes`, as in `ece`.",
+            help="`val_loss`, `train_loss`, `perplexity`, `val_accuracy`, `bits_per_byte`, one of `measure "
+            "--outcomes`, as in `ece`, or one of --scores, as in `score:arc_easy/acc`.",
             show_default="val_loss; bits_per_byte for several tokenizers",
+        ),
+    ] = None,
+    scores: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Scores of your own as further outcomes: a CSV with a column `run` or `model`, or result files of "
+            "lm-evaluation-harness.",
         ),
     ] = None,
     permutations: Annotated[int, typer.Option(help="Of every test; resamples of every interval.")] = 10_000,
@@ -65,11 +73,13 @@ def analyze(
 
     A suite of yours: `collapselab analyze runs/tiny`
 
+    Scores of benchmarks: `collapselab analyze runs/tiny --scores results/ --outcome score:arc_easy/acc`
+
     Its accuracy, for a program: `collapselab analyze runs/tiny --outcome val_accuracy --json | jq '.relate[]'`
     """
     from collapselab.analysis.analyze import analyze as run_analysis
 
-    analysis = run_analysis(directory, outcome=outcome, permutations=permutations, seed=seed)
+    analysis = run_analysis(directory, outcome=outcome, permutations=permutations, seed=seed, scores=scores)
     if as_json:
         print(json.dumps(analysis.to_json(), ensure_ascii=False))
         return

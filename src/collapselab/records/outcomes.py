@@ -14,6 +14,9 @@ from collapselab.errors import ConfigError, did_you_mean
 ON = "loss_on:"
 """What the names of losses on further corpora begin with."""
 
+SCORE, COST = "score:", "cost:"
+"""What the names of scores that the user brings begin with: a high one is good, and a low one."""
+
 
 BITS_PER_BYTE = "bits_per_byte"
 """The validation loss of a collected model over the bytes of the text: comparable between tokenizers."""
@@ -41,8 +44,10 @@ OUTCOMES: dict[str, Outcome] = {
 
 def direction(name: str) -> int | None:
     """-1 where a good model has a low one, 1 where it has a high one; None for a name that is no outcome."""
-    if name.startswith(ON) or name == BITS_PER_BYTE:
+    if name.startswith((ON, COST)) or name == BITS_PER_BYTE:
         return -1
+    if name.startswith(SCORE):
+        return 1
     return OUTCOMES[name].better if name in OUTCOMES else _of_contexts(name)
 
 
