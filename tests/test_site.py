@@ -213,8 +213,8 @@ def keys(path: Path) -> list[str]:
     return list(document)
 
 
-WHEN_ASKED = (*BootstrapFacts.__annotations__, "outcomes", "temperature")
-"""Keys that a measurement has with `--bootstrap` or `--outcomes` alone."""
+WHEN_ASKED = (*BootstrapFacts.__annotations__, "outcomes", "temperature", "added")
+"""Keys that a measurement has with `--bootstrap` or `--outcomes` alone, or once metrics were added to it."""
 
 
 def test_the_keys_of_every_document_are_told(suite: Path) -> None:
