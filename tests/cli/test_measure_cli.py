@@ -112,3 +112,18 @@ def test_a_batch_that_is_no_number_is_refused(place: Path) -> None:
     result = invoked(place, place / "one", "--batch", "many")
     assert result.exit_code == 2
     assert "neither auto nor a number" in result.stderr
+
+
+def test_a_plan_loads_no_weight_and_says_what_it_takes(place: Path) -> None:
+    (place / "one" / "model.safetensors").rename(place / "one" / "weights")
+    try:
+        table = invoked(place, place / "one", "--plan")
+        assert table.exit_code == 0
+        for word in ("parameters", "memory", "FLOPs", "time", "MB"):
+            assert word in table.stdout
+        facts = json.loads(invoked(place, place / "one", "--plan", "--json").stdout)
+        assert facts[0]["parameters"] > 100
+        assert facts[0]["memory_bytes"] > facts[0]["weight_bytes"] > 0
+        assert facts[0]["operations"] > 0
+    finally:
+        (place / "one" / "weights").rename(place / "one" / "model.safetensors")

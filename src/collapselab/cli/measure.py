@@ -279,6 +279,7 @@ def _print_plan(
     from collapselab.measurement.show import plan_facts, plan_table
     from collapselab.models.find import find_models
     from collapselab.models.load import find_device
+    from collapselab.suite.show import wide_console
 
     machine = this_machine(find_device(device))
     estimates = [
@@ -289,7 +290,7 @@ def _print_plan(
     if as_json:
         print(json.dumps([plan_facts(one) for one in estimates]))
     else:
-        Console().print(plan_table(estimates))
+        wide_console().print(plan_table(estimates))
 
 
 def _batch(text: str) -> int | Literal["auto"]:

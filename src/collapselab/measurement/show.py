@@ -93,6 +93,7 @@ def plan_table(estimates: list[Estimate]) -> RenderableType:
     """A line for each model: sizes, memory, operations, time; and what takes most of the time."""
     names = ("model", "parameters", "tokens", "classes", "weights", "memory", "FLOPs", "time", "most of it")
     table = Table(*names, box=None, header_style="bold")
+    table.columns[0].no_wrap = True
     for column in table.columns[1:-1]:
         column.justify = "right"
     for one in estimates:
@@ -100,12 +101,16 @@ def plan_table(estimates: list[Estimate]) -> RenderableType:
         most = max(one.seconds, key=one.seconds.__getitem__)
         table.add_row(
             escape(one.model), f"{one.architecture.parameters:,}", f"{job.train_tokens + job.validation_tokens:,}",
-            f"{job.kept or 0:,}", f"{one.weights / 1e9:,.2f} GB", f"{one.memory / 1e9:,.2f} GB",
+            f"{job.kept or 0:,}", _size(one.weights), _size(one.memory),
             f"{one.cost.operations.total:.3g}", _time(seconds),
             f"{most} ({one.seconds[most] / max(seconds, 1e-9):.0%})",
         )  # fmt: skip
     note = "By the cost model, with products and copies timed on this machine now; loading is not included."
     return Group(table, Text(note, style="dim"))
+
+
+def _size(size: float) -> str:
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
 
 
 def _time(seconds: float) -> str:
