@@ -1,5 +1,6 @@
 """The figure of contexts: every number of the table is drawn, and where nothing was measured it says how to."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,9 @@ def test_every_value_of_the_last_checkpoint_is_drawn_over_n_and_all_of_them_over
     for row in within:
         assert training[row.run, int(row.checkpoint), row.n] == pytest.approx(row.value, rel=1e-5)
     assert len(lines(figure.tables["contexts gap"])) == len(within)
+    colours = {json.dumps(panel.chart.to_dict()["layer"][0]["encoding"]["color"]) for panel in figure.panels[:3]}
+    assert len(colours) == 1, "panels side by side share the scale of colours; another would leave some without any"
+    assert all("wide" in table for table in figure.tables.values())
     assert "context_within over n, median of 3 runs: 1 0.2" in figure.panels[0].numbers
 
 

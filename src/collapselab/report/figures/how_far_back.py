@@ -8,7 +8,7 @@ import pandas as pd
 from collapselab.records.tables import ContextRow
 from collapselab.report.charts.panels import Figure, Panel, width_colour
 from collapselab.report.data import Keys, Line, View, columns, label
-from collapselab.report.story import Latest, Story
+from collapselab.report.story import Latest
 
 TITLE = "How far back"
 WITHIN, GAP, LAST = "context_within", "entropy_gap", "last"
@@ -24,16 +24,16 @@ def how_far_back(view: View) -> Figure:
     caption = (
         "context_within is the share of variance that is left among tokens with the same last n tokens: near 0 from "
         "the n on that the model looks back to. A line is a run at its last measured checkpoint; dashed, what "
-        "exchanged contexts give. Then the same from layer to layer and along training for every n, and the gap "
-        "between cross-entropy and the entropy of what follows these contexts."
+        "exchanged contexts give. Then the same from layer to layer and along training, the numbers being n, and the "
+        "gap between cross-entropy and the entropy of what follows these contexts."
     )
     now = [row for row in within if (row.run, row.checkpoint) in chosen]
     panels = [_over_n([row for row in now if row.layer == LAST], view.keys, chosen)]
     if any(row.layer != LAST for row in now):
-        panels.append(_over_layers(now, chosen))
+        panels.append(_over_layers(now, view.keys, chosen))
     last = [row for row in within if row.layer == LAST]
     if len({row.checkpoint for row in last}) > 1:
-        panels.append(_over_training(last, view.story))
+        panels.append(_over_training(last, view))
     panels += _gaps([row for row in rows if row.layer == LAST], view)
     tables = {panel.table: columns(lines) for panel, lines in panels}
     return Figure("how_far_back", TITLE, caption, [panel for panel, _ in panels], ("width",), tables=tables)
@@ -61,37 +61,43 @@ def _over_n(rows: list[ContextRow], keys: Keys, chosen: Latest) -> Drawn:
     return Panel("contexts-n", alt.layer(drawn, dots), "contexts n", numbers, name="over the length of contexts"), lines
 
 
-def _over_layers(rows: list[ContextRow], chosen: Latest) -> Drawn:
+def _over_layers(rows: list[ContextRow], keys: Keys, chosen: Latest) -> Drawn:
     lines: list[Line] = []
     for row in rows:
         depth = chosen[row.run, row.checkpoint]["depth"]
         if row.layer != LAST or depth is not None:
             place = int(row.layer) if row.layer != LAST else int(depth or 0) + 1
-            lines.append({"place": place, "n": row.n, "value": row.value, "run": row.run, "contexts": row.contexts})
+            lines.append(_line(row, place, _width(row, chosen)))
     numbers = f"{WITHIN} from layer to layer, a line for each run and n; the last dot enters the output layer."
-    return _by_length("contexts layers", "place", "layer", "over layers", numbers), lines
+    return _by_length("contexts layers", keys, "layer", "over layers", numbers), lines
 
 
-def _over_training(rows: list[ContextRow], story: Story) -> Drawn:
-    epochs = {(run["run"], run["checkpoint"]): run["epoch"] for run in story.runs}
+def _over_training(rows: list[ContextRow], view: View) -> Drawn:
+    runs: Latest = {(run["run"], run["checkpoint"]): run for run in view.story.runs}
     lines: list[Line] = [
-        {"place": epoch, "n": row.n, "value": row.value, "run": row.run, "contexts": row.contexts}
+        _line(row, epoch, _width(row, runs))
         for row in rows
-        if (epoch := epochs.get((row.run, row.checkpoint))) is not None
+        if (row.run, row.checkpoint) in runs and (epoch := runs[row.run, row.checkpoint]["epoch"]) is not None
     ]
     numbers = f"{WITHIN} along training, a line for each run and n."
-    return _by_length("contexts training", "place", "epoch", "over training", numbers), lines
+    return _by_length("contexts training", view.keys, "epoch", "over training", numbers), lines
 
 
-def _by_length(table: str, place: str, title: str, name: str, numbers: str) -> Panel:
+def _line(row: ContextRow, place: float, width: str) -> Line:
+    shared: Line = {"n": row.n, "value": row.value, "run": row.run, "contexts": row.contexts}
+    return shared | {"place": place, "wide": width}
+
+
+def _by_length(table: str, keys: Keys, title: str, name: str, numbers: str) -> Panel:
+    """Colour is the width, as in the other panels; the numbers on a line are its n."""
     data = alt.Chart(alt.NamedData(table))
     shared = {
-        "x": alt.X(f"{place}:Q", title=title, scale=alt.Scale(zero=False)),
+        "x": alt.X("place:Q", title=title, scale=alt.Scale(zero=False)),
         "y": _share(),
-        "color": alt.Color("n:O", title="n", scale=alt.Scale(scheme="viridis")),
+        "color": width_colour(keys),
     }
     lines = data.mark_line(strokeWidth=1.3, opacity=0.7).encode(**shared, detail=["run:N", "n:O"])
-    dots = data.mark_point(filled=True, size=20, opacity=0.85).encode(**shared, tooltip=_hover(place))
+    dots = data.mark_text(fontSize=9, dy=-5).encode(**shared, text="n:N", tooltip=_hover("place"))
     return Panel(table.replace(" ", "-"), alt.layer(lines, dots), table, numbers, name=name)
 
 
