@@ -5,7 +5,8 @@ STAMP  := .venv/.installed
 AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo)
 INSTALL := $(AS_ROOT) sh -c 'apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "$$@"' install
 
-.PHONY: setup demo test test-effects test-browser test-slurm check format bench docs results clean
+.PHONY: setup demo test test-effects test-browser test-slurm test-notebooks test-lowest test-newest check format bench docs \
+	results notebooks release clean
 
 setup: $(STAMP)
 
@@ -37,6 +38,24 @@ test-slurm: setup
 	@command -v slurmctld >/dev/null && command -v munged >/dev/null || $(INSTALL) slurm-wlm munge
 	COLLAPSELAB_SLURM=1 $(BIN)/python -m pytest -k on_a_real_slurm tests/suite/test_slurm.py $(ARGS)
 
+# The notebooks of the documentation, from the first cell to the last
+test-notebooks: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m notebooks tests/test_notebooks.py $(ARGS)
+
+# The same code with other versions of what it uses: the lowest that pyproject.toml allows, and the newest there are
+OTHERS := tests/core/test_metrics.py tests/records tests/analysis tests/report tests/corpus tests/suite/test_recipe.py \
+	tests/suite/test_schema.py tests/measurement/test_measure_pass.py tests/cli tests/test_examples.py tests/test_trackers.py
+
+test-lowest:
+	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet -c constraints-lowest.txt . tensorboard hypothesis pytest scikit-learn
+	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -p no:anyio $(OTHERS) $(ARGS)
+
+test-newest:
+	test -x .venv-newest/bin/python || $(PYTHON) -m venv .venv-newest
+	.venv-newest/bin/python -m pip install --quiet --upgrade '.[tensorboard,trackio,mlflow]' hypothesis pytest scikit-learn
+	OMP_NUM_THREADS=1 .venv-newest/bin/python -m pytest -p no:anyio $(OTHERS) tests/test_real_trackers.py $(ARGS)
+
 check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -61,5 +80,21 @@ docs: setup
 	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --site-dir site
 
+# The notebooks with what they show now
+notebooks: setup
+	$(BIN)/python docs/notebooks/run.py
+
+# Wheel and sdist in dist/; the wheel is installed into an empty environment and does the demo's small version there.
+release:
+	rm -rf dist build
+	$(PYTHON) -m venv build/tools
+	build/tools/bin/python -m pip install --quiet build
+	build/tools/bin/python -m build --outdir dist .
+	$(PYTHON) -m venv build/empty
+	build/empty/bin/python -m pip install --quiet -c constraints.txt dist/collapselab-*.whl
+	cd build && empty/bin/collapselab suite run demo --scale small --out demo
+	cd build && empty/bin/collapselab analyze demo --permutations 200 && empty/bin/collapselab report demo
+	test -s build/demo/report.html
+
 clean:
-	rm -rf .venv site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-lowest .venv-newest build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -4,11 +4,14 @@
 """
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from error_rates import interval_table, verdict_table
 from file_tables import FILE_TABLES
+from notebooks.run import NAMES, page
 from reference import reference
 
 from collapselab.core.context_metrics import CONTEXT_METRICS
@@ -237,8 +240,9 @@ def interventions_table() -> str:
     return "\n".join(rows)
 
 
-TABLES = {
+TABLES: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "docs" / "api.md": {"reference": reference},
+    **{ROOT / "docs" / f"notebook_{name}.md": {"notebook": partial(page, name)} for name in NAMES},
     ROOT / "docs" / "files.md": FILE_TABLES,
     ROOT / "README.md": {"catalogue": short_table},
     ROOT / "docs" / "metrics.md": {"catalogue": full_table},

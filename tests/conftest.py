@@ -16,7 +16,11 @@ LONGEST = ("test_docs.py", "test_train.py", "test_demo.py")
 """Files that take minutes. They come first, so that no worker is left with one when the others are done."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "notebooks" not in config.option.markexpr:  # they take minutes, and run when they are asked for
+        asked_for = [item for item in items if "notebooks" in item.keywords and item.get_closest_marker("notebooks")]
+        config.hook.pytest_deselected(items=asked_for)
+        items[:] = [item for item in items if item not in asked_for]
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 

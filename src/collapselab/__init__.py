@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collapselab.corpus.build import Recipe, build_corpus
     from collapselab.corpus.sources import open_source
     from collapselab.demo import demo as run_demo
+    from collapselab.measurement.compare_results import compare
     from collapselab.measurement.measure import measure
     from collapselab.measurement.similarity import similarity
     from collapselab.records.find_results import load_results
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collapselab.records.options import Options
     from collapselab.records.published import import_published
     from collapselab.records.tables import Row
+    from collapselab.report.publish import publish
     from collapselab.report.report import report
     from collapselab.suite.by_name import cancel_suite, collect_suite, run_suite, suite_plan, suite_status
     from collapselab.suite.recipe import Suite, load_suite
@@ -62,11 +64,13 @@ __all__ = [
     "cancel_suite",
     "collapse_metrics",
     "collect_suite",
+    "compare",
     "import_published",
     "load_results",
     "load_suite",
     "measure",
     "open_source",
+    "publish",
     "report",
     "run_demo",
     "run_suite",
@@ -101,11 +105,13 @@ _HOMES = {
     "cancel_suite": "suite.by_name",
     "collapse_metrics": "core.metrics",
     "collect_suite": "suite.by_name",
+    "compare": "measurement.compare_results",
     "import_published": "records.published",
     "load_results": "records.find_results",
     "load_suite": "suite.recipe",
     "measure": "measurement.measure",
     "open_source": "corpus.sources",
+    "publish": "report.publish",
     "run_demo": "demo",
     "run_suite": "suite.by_name",
     "sample": "training.generate",

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from collapselab import __version__
-from collapselab.cli import analyze, collect, corpus, demo, measure, report, similarity, suite, tokens, train
+from collapselab.cli import analyze, collect, corpus, demo, measure, report, share, similarity, suite, tokens, train
 from collapselab.cli.options import PREFIX, EnvironmentGroup, JsonOption, take_from_environment
 from collapselab.errors import Interrupted, UserError
 from collapselab.signals import interruptible
@@ -53,6 +53,8 @@ class InOrder(EnvironmentGroup):
             "import",
             "analyze",
             "report",
+            "publish",
+            "compare",
         ]
         return sorted(super().list_commands(ctx), key=order.index)
 
@@ -109,6 +111,8 @@ app.command(rich_help_panel=SUITES)(collect.collect)
 app.command("import", rich_help_panel=SUITES)(analyze.import_published)
 app.command(rich_help_panel=SUITES)(analyze.analyze)
 app.command(rich_help_panel=SUITES)(report.report)
+app.command(rich_help_panel=SUITES)(share.publish)
+app.command(rich_help_panel=SUITES)(share.compare)
 
 
 def main() -> None:

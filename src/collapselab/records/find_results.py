@@ -11,6 +11,9 @@ from collapselab.records.measurement import Result, Results
 from collapselab.records.result_folder import result_files
 from collapselab.records.run import Checkpoint, RunFolder, checkpoint_at
 
+MEASUREMENTS = "measurements.json"
+"""The measurements of a folder that was published."""
+
 FINISHED = "finished"
 """The folder of finished results inside the folder of the measurements of other models."""
 
@@ -46,6 +49,8 @@ def load_results(path: str | Path, *, cache: str | Path | None = None) -> Result
 def find_results(path: str | Path, *, cache: str | Path | None = None) -> list[StoredResult]:
     """As `load_results`, with the files; RunError if there is none."""
     path = Path(path)
+    if (path / MEASUREMENTS).is_file():
+        path = path / MEASUREMENTS
     if path.is_file():
         return _in_file(path)
     found = [StoredResult(Result.load(file), file) for file in _files_of(path)]

@@ -1,0 +1,108 @@
+"""`collapselab publish` and `collapselab compare`: results for others, and theirs beside one's own."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from collapselab.cli.options import JsonOption
+
+
+def publish(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR|RESULT", help="A suite that has run; or one measured model, for its card.")
+    ],
+    to: Annotated[str, typer.Option(metavar="hf:USER/NAME", help="Where it goes on the hub.")],
+    out: Annotated[Path | None, typer.Option(help="The folder to make. [default: DIR/published]")] = None,
+    license: Annotated[str, typer.Option(help="Of the numbers, for the card.")] = "mit",
+    upload: Annotated[bool, typer.Option("--upload", help="Upload it; else it is only made, to be looked at.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a dataset with a card of a suite's results, and upload it if asked; or the card's section of one model.
+
+    Nothing leaves the machine without `--upload`.
+
+    See what it would be: `collapselab publish suites/scale --to hf:me/scale`
+
+    For a model's card: `collapselab publish result.json --to hf:me/my-model`
+    """
+    if (directory / "results.csv").is_file() or not _is_one_model(directory):
+        _publish_dataset(directory, to, out, license, upload=upload, as_json=as_json)
+    else:
+        _show_card(directory, to, as_json=as_json)
+
+
+def compare(
+    mine: Annotated[str, typer.Argument(metavar="MINE", help="A measurement, a run, a suite, or a published folder.")],
+    theirs: Annotated[str, typer.Argument(metavar="THEIRS", help="Another.")],
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Compare although corpus, versions or options differ.")
+    ] = False,
+    top: Annotated[int, typer.Option(help="Rows that are shown, those that differ most first.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Set two measurements side by side, after checking corpus, metric versions and options.
+
+    Example: `collapselab compare suites/scale published/measurements.json`
+    """
+    from collapselab.measurement.compare_results import compare as compared
+    from collapselab.records.find_results import load_results
+
+    found = compared(load_results(mine), load_results(theirs), anyway=anyway)
+    if as_json:
+        print(found.to_json())
+        return
+    for warning in found.warnings:
+        print(f"collapselab: {warning}", file=sys.stderr)
+    table = Table("model", "layer", "bin", "metric", "mine", "theirs", "difference", box=None, header_style="bold")
+    rows = sorted(found.rows, key=lambda row: -1 if row.relative is None else row.relative, reverse=True)
+    for row in rows[:top]:
+        numbers = ("–" if value is None else f"{value:.6g}" for value in (row.mine, row.theirs))
+        share = "–" if row.relative is None else f"{row.relative:.2g}"
+        table.add_row(escape(row.model), row.layer, row.bin, row.metric, *numbers, share)
+    Console().print(table)
+    same = sum(row.relative == 0 for row in found.rows)
+    print(f"{len(found.rows):,} numbers compared, {same:,} of them equal to the last bit.")
+    if found.unmatched:
+        print(f"{len(found.unmatched):,} models are in one of the two alone: {', '.join(found.unmatched[:6])}.")
+
+
+def _is_one_model(path: Path) -> bool:
+    from collapselab.records.find_results import load_results
+
+    return len({result.facts["run"] for result in load_results(path)}) == 1
+
+
+def _publish_dataset(directory: Path, to: str, out: Path | None, license: str, *, upload: bool, as_json: bool) -> None:
+    from collapselab.report.publish import publish as make
+
+    made = make(directory, to=to, out=out, license=license, upload=upload)
+    if as_json:
+        print(json.dumps(made.to_json(), ensure_ascii=False))
+        return
+    print(f"{made.folder}: {len(made.files):,} files, README.md among them.")
+    where = f"uploaded to {made.address}" if made.address else f"not uploaded. Upload it to {made.target}: --upload"
+    print(f"{where}.")
+
+
+def _show_card(path: Path, to: str, *, as_json: bool) -> None:
+    import yaml  # type: ignore[import-untyped]
+
+    from collapselab.records.find_results import load_results
+    from collapselab.report.model_card import card_section, eval_results
+    from collapselab.report.publish import checked_target
+
+    checked_target(to)
+    result = load_results(path)[-1]
+    section, index = card_section(result), eval_results(result, dataset=str(result.facts["corpus"]))
+    if as_json:
+        print(json.dumps({"section": section, "model-index": index}, ensure_ascii=False))
+        return
+    print(yaml.safe_dump({"model-index": index}, sort_keys=False, allow_unicode=True))
+    print(section)
+    print("For the model's README.md: the first part between its --- lines, the second below.", file=sys.stderr)

@@ -1,0 +1,132 @@
+"""`compare`: two sets of measurements, metric by metric, if they can be compared at all.
+
+Numbers are comparable where they were measured on the same text, by the same definitions, with the same options. That
+is checked first, and every difference is named.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import final
+
+from collapselab.errors import ConfigError
+from collapselab.records.measurement import Result, Results
+from collapselab.records.tables import Row
+
+MOST_NAMED = 6
+RUNNING = ("batch", "shard_classes")
+"""Options that say how a measurement was run, and change no number."""
+
+
+@final
+@dataclass(frozen=True)
+class Difference:
+    """One number of both; `relative` is over the larger of the two, None where either is missing."""
+
+    model: str
+    split: str
+    layer: str
+    bin: str
+    metric: str
+    mine: float | None
+    theirs: float | None
+    relative: float | None
+
+
+@final
+@dataclass(frozen=True)
+class Comparison:
+    """Every number that both have, why they may not be comparable, and the models that only one of them has."""
+
+    rows: list[Difference]
+    warnings: list[str]
+    unmatched: list[str]
+
+    @property
+    def largest(self) -> Difference | None:
+        """The number that differs most."""
+        known = [row for row in self.rows if row.relative is not None]
+        return max(known, key=lambda row: row.relative or 0.0, default=None)
+
+    def to_json(self) -> str:
+        """One JSON document."""
+        return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False)
+
+
+def compare(mine: Results, theirs: Results, *, anyway: bool = False) -> Comparison:
+    """The numbers of the same models side by side.
+
+    >>> from collapselab import compare, load_results
+    >>> mine = load_results("runs/small")
+    >>> compare(mine, mine).largest.relative
+    0.0
+
+    ConfigError where corpus, metric versions or options differ, unless `anyway` turns that into warnings. Where both
+    have one model, these two are compared whatever their names; else models are matched by run and checkpoint.
+    """
+    pairs, unmatched = _pairs(list(mine), list(theirs))
+    if not pairs:
+        raise ConfigError(
+            f"compare: no model is in both. Mine are {_named(mine)}; theirs are {_named(theirs)}. Name one of each."
+        )
+    warnings = list(dict.fromkeys(why for pair in pairs for why in obstacles(*pair)))
+    if warnings and not anyway:
+        raise ConfigError(
+            f"compare: not comparable. {' '.join(warnings)} With --anyway they are compared all the same."
+        )
+    rows = [row for pair in pairs for row in _differences(*pair)]
+    return Comparison(rows, warnings, unmatched)
+
+
+def obstacles(mine: Result, theirs: Result) -> Iterator[str]:
+    """Why two measurements cannot be compared, a sentence each."""
+    if mine.facts["corpus_hash"] != theirs.facts["corpus_hash"]:
+        yield f"The corpora differ: {mine.facts['corpus_hash']} and {theirs.facts['corpus_hash']}."
+    ours, others = (_versions(result.rows) for result in (mine, theirs))
+    changed = [metric for metric in ours if metric in others and ours[metric] != others[metric]]
+    if changed:
+        named = ", ".join(f"{metric} ({ours[metric]} and {others[metric]})" for metric in changed[:MOST_NAMED])
+        yield f"Metrics follow different versions of their definition: {named}."
+    options, other_options = (dict(result.facts["options"]) for result in (mine, theirs))
+    names = [name for name in {**options, **other_options} if name not in RUNNING]
+    different = [name for name in names if options.get(name) != other_options.get(name)]
+    if different:
+        listed = ", ".join(f"{name} ({options.get(name)!r} and {other_options.get(name)!r})" for name in different)
+        yield f"The options differ: {listed}."
+
+
+def _versions(rows: Sequence[Row]) -> dict[str, int]:
+    return {row.metric: row.version for row in rows}
+
+
+def _pairs(mine: list[Result], theirs: list[Result]) -> tuple[list[tuple[Result, Result]], list[str]]:
+    if len(mine) == len(theirs) == 1:
+        return [(mine[0], theirs[0])], []
+    ours, others = ({_key(result): result for result in results} for results in (mine, theirs))
+    unmatched = [" ".join(key) for key in ours.keys() ^ others.keys()]
+    return [(ours[key], others[key]) for key in ours if key in others], sorted(unmatched)
+
+
+def _key(result: Result) -> tuple[str, str]:
+    return result.facts["run"], result.facts["checkpoint"]
+
+
+def _differences(mine: Result, theirs: Result) -> Iterator[Difference]:
+    others = {(row.split, row.layer, row.bin, row.metric): row for row in theirs.rows}
+    for row in mine.rows:
+        other = others.get((row.split, row.layer, row.bin, row.metric))
+        if other is not None:
+            place = (row.split, row.layer, row.bin, row.metric)
+            yield Difference(mine.title, *place, row.value, other.value, _relative(row.value, other.value))
+
+
+def _relative(mine: float | None, theirs: float | None) -> float | None:
+    if mine is None or theirs is None:
+        return None
+    largest = max(abs(mine), abs(theirs))
+    return abs(mine - theirs) / largest if largest else 0.0
+
+
+def _named(results: Results) -> str:
+    names = [result.title for result in results]
+    return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else "")

@@ -1,0 +1,176 @@
+"""A suite's results as a dataset: what is in it, what is refused, and the upload to a stand-in of the hub."""
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from analysis.test_tokens import facts
+from collapselab.errors import ConfigError, RunError
+from collapselab.measurement.compare_results import compare
+from collapselab.records.find_results import load_results
+from collapselab.records.measurement import Result, Results
+from collapselab.records.tables import write_results, write_runs
+from collapselab.report import publish as publishing
+from collapselab.report.model_card import BEGIN, END, card_section, eval_results, with_section
+from collapselab.report.publish import publish
+from records.test_tables import ROW, RUN
+
+
+def result(value: float = 0.1, **changed: Any) -> Result:
+    return Result([replace(ROW, value=value)], facts(**changed))
+
+
+@pytest.fixture
+def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "suite"
+    write_runs(folder / "runs.csv", [RUN])
+    write_results(folder / "results.csv", [ROW])
+    (folder / "report.html").write_text("<p>page</p>")
+    monkeypatch.setattr(publishing, "load_results", lambda _: Results([result()]))
+    return folder
+
+
+def test_the_folder_is_a_dataset_with_a_card(suite: Path) -> None:
+    made = publish(suite, to="hf:me/my-suite")
+    assert made.address is None
+    assert made.files == ["README.md", "measurements.json", "report.html", "results.csv", "runs.csv"]
+    card = (made.folder / "README.md").read_text()
+    front = yaml.safe_load(card.split("---")[1])
+    assert {config["config_name"]: config["data_files"] for config in front["configs"]} == {
+        "runs": "runs.csv",
+        "results": "results.csv",
+    }
+    assert 'load_dataset("me/my-suite", "results")' in card
+    assert result().facts["corpus_hash"] in card
+    again = load_results(made.folder)
+    assert again[0].rows == [ROW]
+    assert compare(again, again).largest is not None
+
+
+def test_it_can_be_made_again_and_replaces_nothing_else(suite: Path, tmp_path: Path) -> None:
+    assert publish(suite, to="hf:me/a").files == publish(suite, to="hf:me/a").files
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(ConfigError, match="not a folder that `publish` made"):
+        publish(suite, to="hf:me/a", out=tmp_path / "mine")
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+
+
+@pytest.mark.parametrize("to", ["me/a", "hf:a", "hf:me/", "hf:me/a/b", "hf:../a", "https://x.y/z", "hf:me/a\n", ""])
+def test_a_place_that_is_none_is_refused(suite: Path, to: str) -> None:
+    with pytest.raises(ConfigError, match="Write hf:USER/NAME"):
+        publish(suite, to=to)
+
+
+def test_a_folder_without_tables_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no results.csv"):
+        publish(tmp_path, to="hf:me/a")
+
+
+class Hub(BaseHTTPRequestHandler):
+    """As much of the hub as an upload of small files needs. `server.files` is what it was given."""
+
+    def do_POST(self) -> None:
+        server: Any = self.server
+        body = (
+            self.rfile.read(int(self.headers["Content-Length"] or 0))
+            if self.headers["Content-Length"]
+            else self.chunks()
+        )
+        server.requests.append(self.path)
+        if server.refuses:
+            self.answer({"error": "no"}, 403)
+        elif self.path == "/api/repos/create":
+            server.created.append(json.loads(body))
+            self.answer({"url": f"{server.address}/datasets/me/a", "id": "me/a"})
+        elif self.path == "/api/validate-yaml":
+            self.answer({"errors": [], "warnings": []})
+        elif "/preupload/" in self.path:
+            files = json.loads(body)["files"]
+            self.answer({"files": [{"path": f["path"], "uploadMode": "regular", "shouldIgnore": False} for f in files]})
+        else:
+            lines = [json.loads(line) for line in body.splitlines()]
+            server.files |= {line["value"]["path"] for line in lines if line["key"] == "file"}
+            address = f"{server.address}/datasets/me/a/commit/{'1' * 40}"
+            self.answer({"commitUrl": address, "commitOid": "1" * 40, "success": True})
+
+    def do_GET(self) -> None:
+        server: Any = self.server
+        server.requests.append(self.path)
+        self.answer({"id": "me/a", "sha": "0" * 40, "siblings": []})
+
+    def chunks(self) -> bytes:
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        return body
+
+    def answer(self, document: dict[str, Any], status: int = 200) -> None:
+        body = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    server.address = f"http://127.0.0.1:{server.server_address[1]}"
+    server.requests, server.created, server.files, server.refuses = [], [], set(), False
+    monkeypatch.setenv("HF_ENDPOINT", server.address)
+    monkeypatch.setenv("HF_TOKEN", "hf_stand_in")
+    monkeypatch.setenv("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def test_nothing_leaves_the_machine_unless_asked_for(suite: Path, hub: Any) -> None:
+    publish(suite, to="hf:me/a")
+    assert hub.requests == []
+
+
+def test_an_upload_takes_every_file_to_the_hub(suite: Path, hub: Any) -> None:
+    made = publish(suite, to="hf:me/a", upload=True)
+    assert made.address == f"{hub.address}/datasets/me/a"
+    assert hub.created[0]["type"] == "dataset"
+    assert hub.files == set(made.files)
+
+
+def test_a_hub_that_refuses_is_one_message(suite: Path, hub: Any) -> None:
+    hub.refuses = True
+    with pytest.raises(RunError, match="me/a: the hub did not take it"):
+        publish(suite, to="hf:me/a", upload=True)
+
+
+def test_a_models_card_has_a_section_that_can_be_replaced() -> None:
+    section = card_section(result())
+    assert "| NC1 | `cdnv` | 0.1 | 0.2 |" in section
+    card = with_section("---\nlicense: mit\n---\n# Mine\n", section)
+    assert card.startswith("---\nlicense: mit")
+    newer = with_section(card, card_section(result(0.3)))
+    assert newer.count(BEGIN) == newer.count(END) == 1
+    assert "0.3" in newer
+    assert "# Mine" in newer
+
+
+def test_metadata_has_every_value() -> None:
+    ((entry,),) = ([one["results"][0]["metrics"] for one in eval_results(result(), dataset="stories")],)
+    assert [(metric["type"], metric["value"]) for metric in entry] == [("cdnv", 0.1)]

@@ -1,0 +1,65 @@
+"""The trackers themselves, offline: a run that is continued is one run. `make test-newest` installs them."""
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collapselab.trackers import PROJECT, TrackedRun, tracked
+
+STEPS = (0, 5)
+TABLE: tuple[list[str], list[list[Any]]] = (["metric", "value"], [["cdnv", 0.5]])
+
+
+@pytest.fixture(autouse=True)
+def libraries_may_warn() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def report(name: str, folder: Path) -> None:
+    for step in STEPS:  # stopped, and continued
+        with tracked(name, TrackedRun("a", folder / "run")) as tracker:
+            assert tracker is not None
+            tracker.scalars({"collapse/cdnv": 0.5 + step}, step)
+            tracker.table("collapse/results", *TABLE, step)
+            (folder / "page.html").write_text("<p>page</p>")
+            tracker.page(folder / "page.html")
+
+
+def test_mlflow_has_one_run_with_both_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mlflow = pytest.importorskip("mlflow", reason="runs where mlflow is installed: make test-newest")
+    monkeypatch.chdir(tmp_path)
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    report("mlflow", tmp_path)
+    client = mlflow.MlflowClient()
+    experiment = client.get_experiment_by_name(PROJECT)
+    (run,) = client.search_runs([experiment.experiment_id])
+    history = client.get_metric_history(run.info.run_id, "collapse/cdnv")
+    assert [(one.step, one.value) for one in history] == [(0, 0.5), (5, 5.5)]
+    assert run.info.run_name == "a"
+
+
+def test_wandb_keeps_one_identity_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb", reason="runs where wandb is installed: make test-newest")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    monkeypatch.chdir(tmp_path)
+    report("wandb", tmp_path)
+    written = list((tmp_path / "run").glob("wandb/offline-run-*"))
+    identity = TrackedRun("a", tmp_path / "run").identity
+    assert written
+    assert all(folder.name.endswith(identity) for folder in written)
+
+
+def test_trackio_has_one_run_with_both_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    pytest.importorskip("trackio", reason="runs where trackio is installed: make test-newest")
+    monkeypatch.chdir(tmp_path)
+    report("trackio", tmp_path)
+    api = pytest.importorskip("trackio.api", reason="runs where trackio can be read back").Api()
+    runs = list(api.runs(PROJECT))
+    assert [run.name for run in runs] == ["a"]
