@@ -106,6 +106,7 @@ def _corpus(vocabulary: int, **blocks: int) -> Any:
         path=Path("text"),
         hash="",
         vocabulary=vocabulary,
+        record=SimpleNamespace(text_name="text", text_hash=""),
         tokenizer=lambda: SimpleNamespace(backend_tokenizer=backend),
     )
 
@@ -116,7 +117,8 @@ def memory_in_process(vocabulary: int, layers: str) -> dict[str, float]:
 
     blocks = 128
     model = MeasuredModel(model_of(vocabulary), name="gpt-neo")
-    corpus: Any = type("Text", (), {"splits": {}, "block": 128, "path": Path("text"), "hash": ""})()
+    record = SimpleNamespace(text_name="text", text_hash="")
+    corpus: Any = SimpleNamespace(splits={}, block=128, path=Path("text"), hash="", record=record)
     for name in ("train", "validation"):
         corpus.splits[name] = _Text(blocks, block=128, vocabulary=vocabulary, name=name)
     options = Options(layers=layers, batch=16)  # type: ignore[arg-type]
