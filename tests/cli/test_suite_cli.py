@@ -14,7 +14,7 @@ from collapselab.corpus.sources import open_source
 from collapselab.errors import RunError
 from collapselab.suite.recipe import load_suite, shipped
 
-COMMANDS = ["list", "plan", "run", "status", "collect", "cancel"]
+COMMANDS = ["list", "plan", "run", "status", "collect", "cancel", "schema"]
 
 
 def invoked(*words: str | Path) -> Result:

@@ -120,6 +120,7 @@ def test_every_panel_states_its_numbers_in_words(page: Page) -> None:
 def test_every_figure_of_the_story_is_there(page: Page) -> None:
     keys = {key.split("-")[0] for key in page.data["panels"]}
     assert keys == {
+        "by_regime",
         "collapse",
         "further",
         "training",

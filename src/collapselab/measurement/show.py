@@ -19,7 +19,7 @@ from collapselab.records.measurement import Key, Result, Results
 from collapselab.records.suite import DEFAULT_METRICS
 from collapselab.records.tables import ContextRow, DeciderRow, PushRow, Row
 
-MOST_COLUMNS = 6
+MOST_COLUMNS = 5
 """Of a table of layers or bins: what a terminal of 80 columns has room for."""
 CHANGING = "†"
 """The mark of a value that twice the tokens would change too much."""
