@@ -31,7 +31,7 @@ from collapselab.report.page import contents
 from collapselab.report.story import load_story
 
 FIGURES = HERE / "figures"
-MOST_SENTENCES = 16
+MOST_SENTENCES = 20
 BEGIN, END = "<!-- made by docs/make_results.py -->", "<!-- end of what is made -->"
 
 
