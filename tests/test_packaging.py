@@ -63,7 +63,7 @@ def test_pictures_and_links_of_the_readme_are_whole_on_a_package_index() -> None
         text = re.sub(change["pattern"], change["replacement"], text)
     assert re.findall(r"\]\((?!https?:|#)[^)]*\)", text) == []
     pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text)
-    assert len(pictures) == 2
+    assert len(pictures) == 3
     assert all(picture.startswith("https://raw.githubusercontent.com/") for picture in pictures)
 
 
