@@ -1,4 +1,4 @@
-"""demo: everything once, small and offline: text, 23 models, measurements, statements, a page.
+"""demo: everything once, small and offline: text, 26 models, measurements, statements, a page.
 
 All of it goes by what is in the folder: interrupted, the same call continues; finished, it reads what is there. An
 analysis or a page that was made from other tables, or by another version of the program, is made again.

@@ -33,7 +33,7 @@ def demo(
     ] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Do everything once, small and offline, in about four minutes: stories, 23 models, their collapse, a page.
+    """Do everything once, small and offline, in about four minutes: stories, 26 models, their collapse, a page.
 
     Interrupted, the same command continues; finished, it says again what came out.
 
