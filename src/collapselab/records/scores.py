@@ -25,7 +25,7 @@ STORED = "scores.csv"
 NAMED = 5
 """Names that a message lists."""
 LOW_IS_GOOD = re.compile(r"loss|perplexity|ppl|bits_per_byte|bpb|brier|ece|error|nll|surprisal", re.IGNORECASE)
-NAME = re.compile(r"[^\s,=]{1,120}")
+NAME = re.compile(r"[^\s,='\"\\<>]{1,120}")
 MOST_BYTES = 1 << 28
 
 
@@ -205,7 +205,9 @@ def outcome_name(label: str, *, high: bool | None = None) -> str:
     if label.startswith((SCORE, COST)):
         return label
     if not NAME.fullmatch(label) or not label.isprintable():
-        raise ConfigError(f"scores: {shown(label)} is not a name of a score: no spaces, commas or = in it.")
+        raise ConfigError(
+            f"scores: {shown(label)} is not a name of a score: no spaces, commas, quotes or any of = < > \\ in it."
+        )
     good = not LOW_IS_GOOD.search(label) if high is None else high
     return f"{SCORE if good else COST}{label}"
 

@@ -17,7 +17,7 @@ from collapselab.analysis.regime import Regime
 from collapselab.records.table import Cell
 from collapselab.report.charts.style import SHAPES
 from collapselab.report.story import Story
-from collapselab.report.words import regime_name
+from collapselab.report.words import outcome_column, regime_name
 
 Line = dict[str, Cell]
 Columns = dict[str, list[Cell]]
@@ -70,6 +70,7 @@ def models_table(stories: Iterable[Story]) -> Columns:
         trainings, regimes = training_labels(story), _named_regimes(story)
         for index, line in enumerate(story.models.frame.to_dict("records")):
             lines.append({name: plain(line[name]) for name in copied} | {
+                outcome_column(story.outcome): plain(line[story.outcome]),
                 "id": len(lines), "source": source, "wide": label(line["width"]), "deep": label(line["depth"]),
                 "training": trainings[index], "regime": regime_name(regimes[index]),
                 "trained": bool(line["epoch"] != 0), "last": bool(line["last"]),
@@ -78,9 +79,9 @@ def models_table(stories: Iterable[Story]) -> Columns:
 
 
 def _further_facts(story: Story) -> list[str]:
-    """An outcome that not every table has, and what is known of collected models."""
+    """What is known of collected models."""
     assert story.models is not None
-    wanted = (story.outcome, "step", "vocabulary", "tokenizer", "corpus")
+    wanted = ("step", "vocabulary", "tokenizer", "corpus")
     return [name for name in dict.fromkeys(wanted) if name in story.models.frame and name not in FACTS]
 
 

@@ -174,7 +174,7 @@ def _as_parsed(text: str) -> str:
 
 def _data(shown: Contents) -> dict[str, object]:
     return {
-        "outcome": shown.story.outcome,
+        "outcome": words.outcome_column(shown.story.outcome),
         "config": drawn_config(),
         "models": shown.tables["models"],
         "tables": {name: table for name, table in shown.tables.items() if name != "models"},

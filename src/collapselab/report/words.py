@@ -141,6 +141,12 @@ def property_name(metric: str) -> str:
     return PROPERTY_NAMES.get(METRICS[metric].property, METRICS[metric].property) if metric in METRICS else ""
 
 
+def outcome_column(outcome: str) -> str:
+    """The column of the table `models` that holds the outcome: its name, or `outcome` for a name of a user's own, such
+    as score:arc.easy, which charts would take apart."""
+    return outcome if outcome.isidentifier() else "outcome"
+
+
 def outcome_name(outcome: str) -> str:
     return OUTCOME_NAMES.get(outcome, outcome)
 

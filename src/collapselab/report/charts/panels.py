@@ -13,7 +13,7 @@ import altair as alt
 from collapselab.report.charts.style import SHAPES
 from collapselab.report.data import Columns, Keys
 from collapselab.report.story import Story
-from collapselab.report.words import metric_name, outcome_name, property_code, property_name
+from collapselab.report.words import metric_name, outcome_column, outcome_name, property_code, property_name
 
 DrawnChart = alt.Chart | alt.LayerChart | alt.FacetChart
 ARROWS = {-1: "falls toward collapse", 1: "rises toward collapse", 0: ""}
@@ -143,7 +143,7 @@ def tooltip(outcome: str, metrics: list[str]) -> list[alt.Tooltip]:
                 ("regime", "training", "N"), ("seed", "seed", "N")]  # fmt: skip
     shown = [alt.Tooltip(f"{name}:{kind}", title=title) for name, title, kind in settings]
     shown.append(alt.Tooltip("parameters:Q", title="parameters", format=","))
-    shown.append(alt.Tooltip(f"{outcome}:Q", title=outcome_name(outcome), format=".4f"))
+    shown.append(alt.Tooltip(f"{outcome_column(outcome)}:Q", title=outcome_name(outcome), format=".4f"))
     return shown + [alt.Tooltip(f"{metric}:Q", title=metric, format=".4~g") for metric in metrics]
 
 

@@ -17,7 +17,7 @@ from collapselab.report.charts.panels import DrawnChart, Figure, Panel
 from collapselab.report.charts.style import CATEGORIES, SHAPES
 from collapselab.report.data import Columns, Line, View, columns, lines, plain
 from collapselab.report.story import Story
-from collapselab.report.words import metric_name, outcome_name
+from collapselab.report.words import metric_name, outcome_column, outcome_name
 
 Draw = Callable[[Story, str, pd.DataFrame, str, tuple[str, ...]], Panel]
 """What draws a panel: of a story, the name of a table, its lines, a metric or the outcome, and the coloured series."""
@@ -59,7 +59,7 @@ def atlas_models(view: View) -> Figure:
             "that values are of other classes, and of another number of them."
         )
     figure = Figure("atlas_models", title, caption, series=tuple(series))
-    names = [story.outcome, *story.main]
+    names = [outcome_column(story.outcome), *story.main]
     return _with_panels(figure, view, known, names, _point_panel)
 
 
@@ -76,7 +76,7 @@ def atlas_training(view: View) -> Figure:
     known, along = _along(known)
     caption = f"A line is a model, a dot one of its checkpoints. Across: {along}."
     figure = Figure("atlas_training", title, caption, series=tuple(_series(known)))
-    names = [view.story.outcome, *view.story.main]
+    names = [outcome_column(view.story.outcome), *view.story.main]
     return _with_panels(figure, view, known.assign(along=along), names, _training_panel)
 
 
@@ -210,7 +210,7 @@ def _near(values: "pd.Series", *, log: bool) -> tuple[float, float]:
 
 def _y(story: Story, part: pd.DataFrame, name: str) -> alt.Y:
     values = _values_on_log(story, part, name)
-    title = outcome_name(name) if name == story.outcome else name
+    title = outcome_name(story.outcome) if name == outcome_column(story.outcome) else name
     return value_axis(name, None if values is None else values.to_numpy(dtype=float)).title(title)
 
 

@@ -20,7 +20,7 @@ from collapselab.report.charts.panels import (
 from collapselab.report.charts.style import WHERE_CHOSEN, WHERE_SHOWN
 from collapselab.report.data import View
 from collapselab.report.figures.generalisation import known_models, least_squares_line
-from collapselab.report.words import metric_name, outcome_name
+from collapselab.report.words import metric_name, outcome_column, outcome_name
 
 HEIGHT, LAST = 74, 104
 """Of a strip, and of the last one, which has the metric's axis."""
@@ -55,7 +55,7 @@ def _strip(view: View, metric: str, training: str, *, first: bool, last: bool) -
         axis=alt.Axis(labels=last, ticks=last, tickCount=4),
     )
     losses = drawn_values(story, outcome)
-    y = alt.Y(f"{outcome}:Q", title=None, scale=_scale(losses, log=False), axis=alt.Axis(tickCount=3))
+    y = alt.Y(f"{outcome_column(outcome)}:Q", title=None, scale=_scale(losses, log=False), axis=alt.Axis(tickCount=3))
     inside = f"datum.trained && datum.source === 0 && datum.training === {json.dumps(training)}"
     models = known_models(metric, outcome).transform_filter(inside)
     points = models.mark_point(filled=True, opacity=0.85).encode(

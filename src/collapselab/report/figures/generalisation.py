@@ -18,7 +18,7 @@ from collapselab.report.charts.panels import (
 from collapselab.report.charts.style import WHERE_CHOSEN, WHERE_SHOWN
 from collapselab.report.data import Keys, View
 from collapselab.report.story import Story
-from collapselab.report.words import metric_name, outcome_name
+from collapselab.report.words import metric_name, outcome_column, outcome_name
 
 BRUSH = "brush"
 PAPER = "In the paper (Wu & Papyan 2024, arXiv:2405.17767) these are the panels of Figures 1 to 3, for its 230 models."
@@ -94,7 +94,7 @@ def _against_outcome(view: View, metric: str, *, key: str) -> Panel:
     story, outcome, values_on_log = view.story, view.story.outcome, logarithmic_values(view.story, metric)
     log = values_on_log is not None
     x = value_axis_below(metric, values_on_log)
-    y = alt.Y(f"{outcome}:Q", title=outcome_name(outcome), scale=alt.Scale(zero=False))
+    y = alt.Y(f"{outcome_column(outcome)}:Q", title=outcome_name(outcome), scale=alt.Scale(zero=False))
     hover = tooltip(outcome, [metric])
     layers = [*null_level_below(story, metric, drawn_values(story, metric), log=log)]
     if view.beside is not None:
@@ -152,16 +152,16 @@ def has_initial(story: Story) -> bool:
 def known_models(metric: str, outcome: str) -> alt.Chart:
     """The models that have both numbers, as far as the page shows them."""
     chart = alt.Chart(alt.NamedData("models")).transform_filter(f"isValid(datum['{metric}'])")
-    return chart.transform_filter(f"isValid(datum['{outcome}'])").transform_filter(WHERE_SHOWN)
+    return chart.transform_filter(f"isValid(datum.{outcome_column(outcome)})").transform_filter(WHERE_SHOWN)
 
 
 def least_squares_line(models: alt.Chart, metric: str, outcome: str, *, log: bool) -> alt.Chart:
     """The line of least squares, of the logarithm where that is what is drawn."""
     models = models.transform_calculate(drawn=f"log(datum['{metric}'])" if log else f"datum['{metric}']")
-    line = models.transform_filter("isFinite(datum.drawn)").transform_regression("drawn", outcome)
+    line = models.transform_filter("isFinite(datum.drawn)").transform_regression("drawn", outcome_column(outcome))
     line = line.transform_calculate(**{metric: "exp(datum.drawn)" if log else "datum.drawn"})
     line = line.mark_line(color="var(--ink)", strokeWidth=1.4, opacity=0.75, clip=True)
-    fit: alt.Chart = line.encode(x=f"{metric}:Q", y=f"{outcome}:Q")
+    fit: alt.Chart = line.encode(x=f"{metric}:Q", y=f"{outcome_column(outcome)}:Q")
     return fit
 
 

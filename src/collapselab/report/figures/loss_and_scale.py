@@ -6,7 +6,7 @@ import pandas as pd
 from collapselab.report.charts.axes import log_ticks
 from collapselab.report.charts.panels import Figure, Panel, depth_size, tooltip, width_colour
 from collapselab.report.data import View
-from collapselab.report.words import outcome_name
+from collapselab.report.words import outcome_column, outcome_name
 
 MOST = 8
 """Regimes that get a panel; the legend of trainings has no more names either."""
@@ -33,10 +33,10 @@ def _panel(view: View, training: str, spans: dict[str, tuple[float, float]]) -> 
     least, most = spans[outcome]
     margin = 0.04 * (most - least) or 0.01
     span = alt.Scale(domain=[least - margin, most + margin], nice=False, zero=False)
-    y = alt.Y(f"{outcome}:Q", title=outcome_name(outcome), scale=span)
+    y = alt.Y(f"{outcome_column(outcome)}:Q", title=outcome_name(outcome), scale=span)
     chart = alt.Chart(alt.NamedData("models"))
     mine = chart.transform_filter(alt.FieldEqualPredicate(field="training", equal=training))
-    mine = mine.transform_filter(f"datum.source === 0 && datum.trained && isValid(datum['{outcome}'])")
+    mine = mine.transform_filter(f"datum.source === 0 && datum.trained && isValid(datum.{outcome_column(outcome)})")
     points = mine.mark_point(filled=True, opacity=0.85).encode(
         x=x, y=y, color=width_colour(view.keys), size=depth_size(view.keys), tooltip=tooltip(outcome, [])
     )

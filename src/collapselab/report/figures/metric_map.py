@@ -1,5 +1,7 @@
 """How the metrics hang together: the rank correlation of each with each, across trained models."""
 
+import json
+
 import altair as alt
 import numpy as np
 
@@ -48,7 +50,7 @@ def _table(story: Story, names: list[str]) -> Columns:
 
 def _panel(story: Story, names: list[str], table: Columns) -> Panel:
     levels = list(range(DEPTH_OF_HEAT))
-    label = f"datum.value === '{story.outcome}' ? '{outcome_name(story.outcome)}' : datum.value"
+    label = f"datum.value === {json.dumps(story.outcome)} ? {json.dumps(outcome_name(story.outcome))} : datum.value"
     numbers = f"indexof({names!r}, datum.value) + 1"
     cells = alt.Chart(alt.NamedData("metric map"))
     place = {

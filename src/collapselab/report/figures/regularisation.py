@@ -13,7 +13,7 @@ from collapselab.report.charts.axes import NUMBER
 from collapselab.report.charts.panels import Figure, Panel, depth_size, width_colour
 from collapselab.report.data import Columns, Keys, Line, View, columns, label
 from collapselab.report.story import Story
-from collapselab.report.words import outcome_name, regime_name, setting_name, trend_note, trend_words
+from collapselab.report.words import outcome_column, outcome_name, regime_name, setting_name, trend_note, trend_words
 
 
 def regularisation(view: View) -> Figure:
@@ -60,25 +60,27 @@ def _pairs(story: Story, column: str) -> tuple[Columns, tuple[str, str]]:
         where = regime_name(Regime.of(settings, (strong[name] for name in settings))) if settings else ""
         lines.append({"pair": number, "wide": label(strong["width"]), "deep": label(strong["depth"]), "where": where})
         for name in measured:
-            lines[-1][f"{name} weak"], lines[-1][f"{name} strong"] = weak[name], strong[name]
+            key = outcome_column(name)
+            lines[-1][f"{key} weak"], lines[-1][f"{key} strong"] = weak[name], strong[name]
             factor = name in story.logarithmic
-            lines[-1][f"{name} change"] = strong[name] / weak[name] if factor else strong[name] - weak[name]
+            lines[-1][f"{key} change"] = strong[name] / weak[name] if factor else strong[name] - weak[name]
     return columns(lines), (ends[values[0]], ends[values[-1]])
 
 
 def _differences(story: Story, keys: Keys, metric: str, column: str) -> Panel:
-    pairs = alt.Chart(alt.NamedData("pairs")).transform_filter(f"isValid(datum['{metric} change'])")
+    key = outcome_column(metric)
+    pairs = alt.Chart(alt.NamedData("pairs")).transform_filter(f"isValid(datum['{key} change'])")
     name = outcome_name(metric) if metric == story.outcome else metric
     factor = metric in story.logarithmic
     scale = alt.Scale(type="log", nice=False, padding=8) if factor else alt.Scale(padding=8)
-    x = alt.X(f"{metric} change:Q", title=f"{'×' if factor else 'Δ'} {name}", scale=scale,
+    x = alt.X(f"{key} change:Q", title=f"{'×' if factor else 'Δ'} {name}", scale=scale,
               axis=alt.Axis(labelExpr=NUMBER, tickCount=4))  # fmt: skip
     y = alt.Y("wide:N", sort=keys.widths, title="width", axis=alt.Axis(domain=False, ticks=False))
     hover = [alt.Tooltip("wide:N", title="width"), alt.Tooltip("deep:N", title="depth"),
              alt.Tooltip("where:N", title="training"),
-             alt.Tooltip(f"{metric} weak:Q", title="weak", format=".4~g"),
-             alt.Tooltip(f"{metric} strong:Q", title="strong", format=".4~g"),
-             alt.Tooltip(f"{metric} change:Q", title="factor" if factor else "difference", format=".3~g")]  # fmt: skip
+             alt.Tooltip(f"{key} weak:Q", title="weak", format=".4~g"),
+             alt.Tooltip(f"{key} strong:Q", title="strong", format=".4~g"),
+             alt.Tooltip(f"{key} change:Q", title="factor" if factor else "difference", format=".3~g")]  # fmt: skip
     none = alt.Chart(alt.InlineData(values=[{"none": 1 if factor else 0}]))
     level = none.mark_rule(color="var(--soft)", strokeWidth=1.2).encode(x="none:Q")
     dots = pairs.mark_point(filled=True, opacity=0.75).encode(
@@ -86,6 +88,6 @@ def _differences(story: Story, keys: Keys, metric: str, column: str) -> Panel:
     )
     words = f"Difference of {name} under {setting_name(column)}. {trend_words(story.trends(column, metric))}"
     return Panel(
-        f"regularisation-{metric}", alt.layer(level, dots), "pairs", words, metric,
+        f"regularisation-{key}", alt.layer(level, dots), "pairs", words, metric,
         note=trend_note(story.trends(column, metric)),
     )  # fmt: skip
