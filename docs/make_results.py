@@ -26,8 +26,8 @@ from collapselab.analysis.stored import Analysis
 from collapselab.analysis.subsets import WITHIN
 from collapselab.core.metrics import METRICS
 from collapselab.records.tables import read_tables
-from collapselab.report.export import write_figures
 from collapselab.report.page import contents
+from collapselab.report.report import write_figures
 from collapselab.report.story import load_story
 
 FIGURES = HERE / "figures"

@@ -13,7 +13,7 @@ from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.corpus.storyworld.stories import stories
 from collapselab.models.build import build_config, build_model
-from collapselab.records.published_columns import FIRST
+from collapselab.records.published import FIRST
 
 ROOT = Path(__file__).parents[1]
 SMALL = "storyworld:stories=1500,validation=100"

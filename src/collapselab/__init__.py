@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from collapselab.measurement.compare_results import compare
     from collapselab.measurement.measure import measure
     from collapselab.measurement.similarity import similarity
-    from collapselab.records.find_results import load_results
     from collapselab.records.measurement import Result, Results
     from collapselab.records.options import Options
     from collapselab.records.published import import_published
+    from collapselab.records.result_folder import load_results
     from collapselab.records.tables import Row
     from collapselab.report.publish import publish
     from collapselab.report.report import report
-    from collapselab.suite.by_name import cancel_suite, collect_suite, run_suite, suite_plan, suite_status
     from collapselab.suite.recipe import Suite, load_suite
+    from collapselab.suite.run import cancel_suite, collect_suite, run_suite, suite_plan, suite_status
     from collapselab.training.callback import CollapseCallback
     from collapselab.training.generate import sample
     from collapselab.training.heads import HEADS
@@ -102,22 +102,22 @@ _HOMES = {
     "Suite": "suite.recipe",
     "analyze": "analysis.analyze",
     "build_corpus": "corpus.build",
-    "cancel_suite": "suite.by_name",
+    "cancel_suite": "suite.run",
     "collapse_metrics": "core.metrics",
-    "collect_suite": "suite.by_name",
+    "collect_suite": "suite.run",
     "compare": "measurement.compare_results",
     "import_published": "records.published",
-    "load_results": "records.find_results",
+    "load_results": "records.result_folder",
     "load_suite": "suite.recipe",
     "measure": "measurement.measure",
     "open_source": "corpus.sources",
     "publish": "report.publish",
     "run_demo": "demo",
-    "run_suite": "suite.by_name",
+    "run_suite": "suite.run",
     "sample": "training.generate",
     "similarity": "measurement.similarity",
-    "suite_plan": "suite.by_name",
-    "suite_status": "suite.by_name",
+    "suite_plan": "suite.run",
+    "suite_status": "suite.run",
     "token_table": "analysis.tokens",
     "train": "training.train",
 }

@@ -15,8 +15,8 @@ from collapselab.core.class_rows import class_rows
 from collapselab.core.geometry import Geometry
 from collapselab.core.moments import ClassMoments
 from collapselab.errors import ConfigError, DamagedError, RunError, UserError
-from collapselab.records.find_results import find_results, load_results
 from collapselab.records.measurement import Result
+from collapselab.records.result_folder import find_results, load_results
 from collapselab.records.tables import CLASSES
 
 TEXTS = [" Lily", " Tom", " the", "ing", ".", "\x1b[31m[bold]x‮", None]

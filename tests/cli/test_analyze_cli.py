@@ -17,7 +17,7 @@ app.command("analyze")(commands.analyze)
 
 @pytest.fixture
 def published(tmp_path: Path) -> Path:
-    from collapselab.records.published_columns import FIRST
+    from collapselab.records.published import FIRST
 
     lines = [",".join([*FIRST.columns, "dists_mean"])]
     for depth in (1, 2):

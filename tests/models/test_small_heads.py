@@ -9,10 +9,9 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from torch.testing import assert_close
 
-from collapselab.models import small_heads
+from collapselab.models import fused_kernels
 from collapselab.models.build import build_config, build_model
-from collapselab.models.fused_kernels import FusedSelfAttention
-from collapselab.models.small_heads import causal_attention, suits_small_heads
+from collapselab.models.fused_kernels import FusedSelfAttention, causal_attention, suits_small_heads
 
 SHAPES = [(2, 3, 1, 4), (1, 2, 7, 1), (2, 4, 64, 2), (3, 2, 65, 8), (1, 16, 200, 4)]
 
@@ -46,7 +45,7 @@ def test_every_query_is_the_mean_of_the_values_up_to_it_weighted_by_softmax(shap
 def test_values_and_gradients_are_the_fused_kernels(
     shape: tuple[int, ...], group: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(small_heads, "GROUP", group)
+    monkeypatch.setattr(fused_kernels, "GROUP", group)
     ours, kernel = _gradients(causal_attention, shape), _gradients(_kernel, shape)
     assert len(ours) == 4
     for one, other in zip(ours, kernel, strict=True):

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from collapselab.errors import RunError
-from collapselab.records.published import import_published
-from collapselab.records.published_columns import FIRST, SECOND, TABLES
+from collapselab.records.published import FIRST, SECOND, TABLES, import_published
 from collapselab.records.tables import Row
 
 PUBLISHED = Path(__file__).parents[2].parent / "shared" / "reference" / "lc-2024_05_18.csv"

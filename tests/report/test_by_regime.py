@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from collapselab.analysis.analyze import analyze
-from collapselab.report.charts.vega import bare_spec
+from collapselab.report.charts.panels import bare_spec
 from collapselab.report.data import View, keys, models_table
 from collapselab.report.figures.by_regime import by_regime
 from collapselab.report.figures.generalisation import collapse

@@ -16,11 +16,11 @@ from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.records.tables import RESULTS
 from collapselab.report.charts import style
 from collapselab.report.charts.axes import log_ticks, null_level, null_level_below, null_of
-from collapselab.report.charts.vega import drawn_panel
+from collapselab.report.charts.panels import drawn_panel
 from collapselab.report.data import lines
-from collapselab.report.export import composed, write_figures
 from collapselab.report.figures.forest import _critical
 from collapselab.report.page import Contents, contents
+from collapselab.report.report import composed, write_figures
 from collapselab.report.story import load_story
 from report.suites import write_suite
 

@@ -14,12 +14,11 @@ import yaml
 from analysis.test_tokens import facts
 from collapselab.errors import ConfigError, RunError
 from collapselab.measurement.compare_results import compare
-from collapselab.records.find_results import load_results
 from collapselab.records.measurement import Result, Results
+from collapselab.records.result_folder import load_results
 from collapselab.records.tables import write_results, write_runs
 from collapselab.report import publish as publishing
-from collapselab.report.model_card import BEGIN, END, card_section, eval_results, with_section
-from collapselab.report.publish import publish
+from collapselab.report.publish import BEGIN, END, card_section, eval_results, publish, with_section
 from records.test_tables import ROW, RUN
 
 

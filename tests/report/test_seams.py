@@ -11,10 +11,10 @@ from collapselab.analysis.statements import STATEMENTS, Statement
 from collapselab.analysis.words import Sentence
 from collapselab.report.charts.panels import Figure, Panel
 from collapselab.report.data import View, lines
-from collapselab.report.export import write_figures
 from collapselab.report.figures import FIGURES, FigureEntry
 from collapselab.report.figures.specifications import specifications
 from collapselab.report.page import contents, render
+from collapselab.report.report import write_figures
 from collapselab.report.story import Story, load_story
 from report.suites import write_suite
 from report.test_report import Page

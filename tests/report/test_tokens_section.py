@@ -12,7 +12,7 @@ import pytest
 
 from collapselab.analysis.analyze import analyze
 from collapselab.analysis.tokens import bins
-from collapselab.records.csv_file import parse_table
+from collapselab.records.table import parse_table
 from collapselab.records.tables import CLASSES
 from collapselab.report.data import Keys, View, lines
 from collapselab.report.figures import FIGURES

@@ -14,7 +14,7 @@ from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError, RunError
 from collapselab.models.build import build_config, build_model
-from collapselab.records.find_results import load_results
+from collapselab.records.result_folder import load_results
 from collapselab.records.tables import read_tables
 from collapselab.suite.collect_models import collect_models
 from collapselab.suite.model_facts import GivenFacts, Place, place_of, seed_of, training_tokens

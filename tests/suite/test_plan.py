@@ -10,10 +10,10 @@ import pytest
 from collapselab.errors import ConfigError
 from collapselab.records.options import Options
 from collapselab.records.suite import CorpusOfRun
-from collapselab.suite import calibrate, collect
-from collapselab.suite.calibrate import Pace, pace
+from collapselab.suite import collect
+from collapselab.suite import plan as planning
 from collapselab.suite.corpora import CorpusFacts, corpus_facts
-from collapselab.suite.plan import Entry, SuitePlan, plan_suite, run_name
+from collapselab.suite.plan import Entry, Pace, SuitePlan, pace, plan_suite, run_name
 from collapselab.suite.recipe import load_suite, parse_suite, shipped
 from collapselab.training.heads import HEADS
 from collapselab.training.interventions import INTERVENTIONS, Intervention
@@ -121,9 +121,9 @@ def test_time_is_found_from_two_models(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def step_seconds(one: Entry, _: str) -> float:
         timed.append(one.settings.width)
-        return 0.01 + 1e-9 * calibrate._timed_flops(one)
+        return 0.01 + 1e-9 * planning._timed_flops(one)
 
-    monkeypatch.setattr(calibrate, "_step_seconds", step_seconds)
+    monkeypatch.setattr(planning, "_step_seconds", step_seconds)
     found = planned("base: {depth: 1}\ngrid: {width: [8, 16, 64, 4096]}").entries
     measured = pace(found)
     assert timed == [8, 64], "the largest would take too long"
@@ -131,7 +131,7 @@ def test_time_is_found_from_two_models(monkeypatch: pytest.MonkeyPatch) -> None:
     assert measured.flops_per_second == pytest.approx(1e9)
     options, one = Options(tokens=1000), found[0]
     training = one.planned.steps * (0.01 + 1e-9 * one.step_flops)
-    each = calibrate.CHECKPOINT_SECONDS + 1e-9 * one.measure_flops(options)
+    each = planning.CHECKPOINT_SECONDS + 1e-9 * one.measure_flops(options)
     assert measured.seconds(one, options) == pytest.approx(training + 2 * each)
 
 
@@ -194,7 +194,7 @@ def test_a_recipe_takes_interventions_as_a_list_or_an_axis(monkeypatch: pytest.M
     found = planned(recipe)
     assert not found.impossible
     assert [one.settings.intervene for one in found.entries] == [(), ("within:+0.1",), ("within:-0.1:sham",)]
-    assert calibrate._step_seconds(found.entries[1], "cpu") > 0  # fewer steps than a dose needs to act
+    assert planning._step_seconds(found.entries[1], "cpu") > 0  # fewer steps than a dose needs to act
     with pytest.raises(
         ConfigError, match=r"line \d+: base.intervene: withn is not an intervention. Did you mean within"
     ):

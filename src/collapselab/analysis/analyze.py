@@ -16,8 +16,8 @@ from collapselab.analysis.statements import STATEMENTS, Given
 from collapselab.analysis.stored import Analysis, Request, last_request, read_analysis, scores_hash, stored_scores
 from collapselab.analysis.words import REVERSAL, Sentence, many
 from collapselab.progress import progress
-from collapselab.records.csv_file import write_bytes
 from collapselab.records.scores import STORED, JoinedScores, join_scores, read_scores, scores_bytes, with_scores
+from collapselab.records.table import write_bytes
 from collapselab.records.tables import RowsByTable, StoredTables
 
 

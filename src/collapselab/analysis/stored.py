@@ -25,9 +25,8 @@ from collapselab.analysis.words import Sentence
 from collapselab.disk import read_document
 from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.record import Record
-from collapselab.records.csv_file import parse_table, read_bytes, shown, table_bytes, write_bytes
 from collapselab.records.scores import STORED
-from collapselab.records.table import Cell
+from collapselab.records.table import Cell, parse_table, read_bytes, shown, table_bytes, write_bytes
 from collapselab.records.tables import RowsByTable, StoredTables
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import torch
 
 from collapselab.core.moments import ClassMoments
 from collapselab.errors import ConfigError, DamagedError, did_you_mean
-from collapselab.records.find_results import StoredResult
 from collapselab.records.measurement import Result
+from collapselab.records.result_folder import StoredResult
 
 SORTABLE = {
     "cdnv": "mean CDNV term with all other classes: small is collapsed",

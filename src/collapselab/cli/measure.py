@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
-from collapselab.cli.config_file import read_config
-from collapselab.cli.options import TRACKER_HELP, JsonOption, count, panel, tracker_names
+from collapselab.cli.options import TRACKER_HELP, JsonOption, count, panel, read_config, tracker_names
 
 if TYPE_CHECKING:
     from collapselab.corpus.blocks import Corpus

@@ -51,7 +51,7 @@ def compare(
     Example: `collapselab compare suites/scale published/measurements.json`
     """
     from collapselab.measurement.compare_results import compare as compared
-    from collapselab.records.find_results import load_results
+    from collapselab.records.result_folder import load_results
 
     found = compared(load_results(mine), load_results(theirs), anyway=anyway)
     if as_json:
@@ -73,7 +73,7 @@ def compare(
 
 
 def _is_one_model(path: Path) -> bool:
-    from collapselab.records.find_results import load_results
+    from collapselab.records.result_folder import load_results
 
     return len({result.facts["run"] for result in load_results(path)}) == 1
 
@@ -93,9 +93,8 @@ def _publish_dataset(directory: Path, to: str, out: Path | None, license: str, *
 def _show_card(path: Path, to: str, *, as_json: bool) -> None:
     import yaml  # type: ignore[import-untyped]
 
-    from collapselab.records.find_results import load_results
-    from collapselab.report.model_card import card_section, eval_results
-    from collapselab.report.publish import checked_target
+    from collapselab.records.result_folder import load_results
+    from collapselab.report.publish import card_section, checked_target, eval_results
 
     checked_target(to)
     result = load_results(path)[-1]

@@ -102,8 +102,7 @@ def plan(
 
     Example: `collapselab suite plan scale --scale small`
     """
-    from collapselab.suite.calibrate import pace
-    from collapselab.suite.plan import Entry
+    from collapselab.suite.plan import Entry, pace
     from collapselab.suite.run import open_suite
     from collapselab.suite.run import plan as planned_suite
     from collapselab.suite.show import plan_facts, plan_table, wide_console

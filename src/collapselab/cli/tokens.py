@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from collapselab.analysis.tokens import TokenTable
-    from collapselab.records.find_results import StoredResult
+    from collapselab.records.result_folder import StoredResult
 
 Tables = dict[str, "pd.DataFrame"]
 """What is shown, by its title."""
@@ -138,7 +138,7 @@ def safe(text: object, *, quotes: bool = True) -> str:
 def _one_result(path: str) -> "StoredResult":
     """The measurement of that name that has classes; of a run the last checkpoint that has."""
     from collapselab.errors import ConfigError
-    from collapselab.records.find_results import find_results
+    from collapselab.records.result_folder import find_results
 
     found = find_results(Path(path))
     runs = list(dict.fromkeys(stored.result.facts["run"] for stored in found))

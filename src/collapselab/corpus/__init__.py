@@ -1,7 +1,7 @@
 """Text in, blocks of token ids on disk out.
 
     sources.py      SOURCES: where documents come from, by name; `open_source`: a name → streams of documents
-    readers.py      files of text, JSON lines and Parquet → documents; file_kinds.py refuses what is not text
+    readers.py      files of text, JSON lines and Parquet → documents; what is not text is refused
     storyworld/     an embedded source: small English stories, generated from a seed
     markov.py       another: a chain whose next-token distributions are known;  hashing.py: its draws, and all orders
     tokenizer.py    a tokenizer trained on the documents, or loaded from a folder, a GGUF file or the hub

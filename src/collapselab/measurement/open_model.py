@@ -26,9 +26,8 @@ from collapselab.measurement.model_warnings import ModelFiles
 from collapselab.measurement.plan import MeasureRequest
 from collapselab.measurement.resume import TASK, ResumeFolder, remove_finished
 from collapselab.models.find import AdaptedModel, HubModel, ModelSource, place_of, weights_on_disk
-from collapselab.records.find_results import FINISHED
 from collapselab.records.measurement import Result
-from collapselab.records.result_folder import result_file
+from collapselab.records.result_folder import FINISHED, result_file
 from collapselab.records.run import verify_checkpoint
 
 OFFLOADED = "offloaded"

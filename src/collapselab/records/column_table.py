@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from collapselab.errors import DamagedError, RunError
-from collapselab.records.csv_file import nearest, read_bytes, shown, write_bytes
-from collapselab.records.table import COUNTS, TEXTS, Column, Kind
+from collapselab.records.table import COUNTS, TEXTS, Column, Kind, nearest, read_bytes, shown, write_bytes
 
 if TYPE_CHECKING:
     import pandas as pd

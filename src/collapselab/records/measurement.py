@@ -14,14 +14,16 @@ from collapselab.core.metrics import FIRST, METRICS
 from collapselab.disk import document_text, read_document, sha256, write_document, written_whole
 from collapselab.errors import ConfigError, DamagedError
 from collapselab.records.column_table import ColumnTable, StoredChunk
-from collapselab.records.csv_file import shown
 from collapselab.records.facts import Facts
-from collapselab.records.result_folder import SUFFIXES
+from collapselab.records.table import shown
 from collapselab.records.tables import RESULTS, TABLES, Row, RowsByTable
 
 if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
+
+SUFFIXES = (".csv", ".json", ".parquet")
+"""Of the files that results can be written to."""
 
 
 class Key(NamedTuple):
@@ -124,7 +126,7 @@ class Result:
 
     def plot(self, metric: str) -> "alt.Chart":
         """A metric as an Altair chart: from layer to layer if these were measured, else over bins of counts."""
-        from collapselab.records.plot_result import plot
+        from collapselab.records.result_views import plot
 
         return plot(self.title, self.to_frame(), metric)
 
@@ -134,7 +136,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """In a notebook: the metrics of the last layer, each beside its null; names are escaped."""
-        from collapselab.records.result_html import result_html
+        from collapselab.records.result_views import result_html
 
         return result_html(self.title, self.to_frame(), list(self.tables))
 
@@ -281,7 +283,7 @@ class Results:
 
     def plot(self, metric: str) -> "alt.Chart":
         """A metric of all models as an Altair chart: from layer to layer, or beside each other."""
-        from collapselab.records.plot_result import plot_several
+        from collapselab.records.result_views import plot_several
 
         return plot_several([(result.title, result.to_frame()) for result in self.results], metric)
 
@@ -294,7 +296,7 @@ class Results:
 
     def _repr_html_(self) -> str:
         """In a notebook: a row for each metric of the last layer, a column for each model; names are escaped."""
-        from collapselab.records.result_html import results_html
+        from collapselab.records.result_views import results_html
 
         return results_html([(result.title, result.to_frame()) for result in self.results], self.failures)
 

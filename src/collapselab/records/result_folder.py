@@ -1,19 +1,25 @@
-"""A folder of results: one finished file for each model and corpus, written as soon as it is measured.
+"""Finished measurements on disk: a folder of results, and where else results are found.
 
     pythia/EleutherAI--pythia-70m@step1000.0123456789abcdef.json    named after the model, and a hash of what is asked
     pythia/.state/                                                  sums of what is not finished
 
-The same command finds its own files again by their names; whether each is what was asked, the facts inside say.
+Each result is one file for a model and a corpus, written as soon as it is measured. The same command finds its files
+again by their names; whether each is what was asked, the facts inside say. `find_results` reads those of a folder, a
+file, a run, a checkpoint, a suite or the user's cache.
 """
 
+import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
+from typing import final
 
-from collapselab.disk import check_writable, disk_errors, make_folder
-from collapselab.errors import ConfigError
+from collapselab.disk import check_writable, disk_errors, make_folder, user_cache
+from collapselab.errors import ConfigError, DamagedError, RunError
+from collapselab.records.measurement import SUFFIXES, Result, Results
+from collapselab.records.run import Checkpoint, RunFolder, checkpoint_at
 
 STATE = ".state"
-SUFFIXES = (".csv", ".json", ".parquet")
 LONGEST = 100
 """Characters of a model's name in the name of its file."""
 
@@ -54,3 +60,96 @@ def result_file(folder: str | Path, model: str, digest: str) -> Path:
 def result_files(folder: str | Path) -> list[Path]:
     """The results in a folder that `measure` wrote, in the order of their names."""
     return sorted(path for path in Path(folder).glob("*.json") if FILE.fullmatch(path.name))
+
+
+MEASUREMENTS = "measurements.json"
+"""The measurements of a folder that was published."""
+
+FINISHED = "finished"
+"""The folder of finished results inside the folder of the measurements of other models."""
+
+
+@final
+@dataclass(frozen=True)
+class StoredResult:
+    """A measurement, and the file that it is in."""
+
+    result: Result
+    path: Path
+
+    @property
+    def moments(self) -> Path | None:
+        """The file of the class moments of its last layer, if it is there."""
+        beside = self.path.with_suffix(".safetensors")
+        return beside if beside.is_file() else None
+
+
+def load_results(path: str | Path, *, cache: str | Path | None = None) -> Results:
+    """The finished measurements of a file that `measure` wrote, or of a folder: of results, a run, a suite, a model.
+
+    >>> from collapselab import load_results
+    >>> load_results("runs/small")
+    Results(2 measured: 'small, checkpoint 0', 'small, checkpoint 1')
+
+    Those of models that are no runs are in the folder `cache`, the `state` that they were measured with; by default
+    the one that the command line uses.
+    """
+    return Results([stored.result for stored in find_results(path, cache=cache)])
+
+
+def find_results(path: str | Path, *, cache: str | Path | None = None) -> list[StoredResult]:
+    """As `load_results`, with the files; RunError if there is none."""
+    path = Path(path)
+    if (path / MEASUREMENTS).is_file():
+        path = path / MEASUREMENTS
+    if path.is_file():
+        return _in_file(path)
+    found = [StoredResult(Result.load(file), file) for file in _files_of(path)]
+    if not found:
+        found = _in_cache(path, Path(cache) if cache else user_cache("measure"))
+    if not found:
+        what = "nothing that was measured" if path.exists() else "no such file or folder, nor a model that was measured"
+        raise RunError(f"{path}: {what}. Measure it: collapselab measure {path} --corpus DIR --classes")
+    return found
+
+
+def _in_file(path: Path) -> list[StoredResult]:
+    if path.suffix != ".json":
+        raise RunError(f"{path}: not a measurement; a .json file that `collapselab measure --out` wrote is needed.")
+    with disk_errors(path, reading=True):
+        try:
+            document = json.loads(path.read_text("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise DamagedError(f"{path}: not a measurement; it is not JSON. Measure again.") from error
+    if not (isinstance(document, dict) and isinstance(document.get("results"), list)):
+        return [StoredResult(Result.load(path), path)]
+    parts = [part for part in document["results"] if isinstance(part, dict)]
+    return [StoredResult(Result.of_document(part, path), path) for part in parts]
+
+
+def _files_of(path: Path) -> list[Path]:
+    """The measurements of a run, a checkpoint or all runs of a suite, or those in a folder of results."""
+    if (path / "run.json").is_file():
+        checkpoints = RunFolder(path).checkpoints()
+    elif (checkpoint := checkpoint_at(path)) is not None:
+        checkpoints = [checkpoint]
+    else:
+        runs = sorted(record.parent for record in path.glob("*/run.json")) if path.is_dir() else []
+        checkpoints = [one for run in runs for one in RunFolder(run).checkpoints()]
+    of_runs = [one.measurement for one in checkpoints if isinstance(one, Checkpoint) and one.measurement.is_file()]
+    return of_runs or result_files(path)
+
+
+def _in_cache(path: Path, cache: Path) -> list[StoredResult]:
+    """The measurements of a model of this name or in this folder, the latest last."""
+    files = sorted((cache / FINISHED).glob("*.json"), key=lambda file: file.stat().st_mtime)
+    found = []
+    for file in files:
+        try:
+            result = Result.load(file)
+        except DamagedError:
+            continue
+        name = result.facts["model"]
+        if name == str(path) or (path.exists() and Path(name).exists() and Path(name).samefile(path)):
+            found.append(StoredResult(result, file))
+    return found

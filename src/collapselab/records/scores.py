@@ -16,8 +16,8 @@ from typing import Any, final
 
 from collapselab.disk import disk_errors
 from collapselab.errors import ConfigError, RunError
-from collapselab.records.csv_file import parse_table, read_bytes, shown, table_bytes
 from collapselab.records.outcomes import COST, SCORE
+from collapselab.records.table import parse_table, read_bytes, shown, table_bytes
 from collapselab.records.tables import Run
 
 COLUMNS = ("run", "checkpoint", "outcome", "value")

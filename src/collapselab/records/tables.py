@@ -20,9 +20,8 @@ from pydantic import JsonValue
 from collapselab.disk import read_document, sha256, write_document
 from collapselab.errors import DamagedError
 from collapselab.records.column_table import ColumnTable
-from collapselab.records.csv_file import read_bytes, shown, write_bytes
 from collapselab.records.outcomes import direction
-from collapselab.records.table import Column, Kind, Table, check_cell
+from collapselab.records.table import Column, Kind, Table, check_cell, read_bytes, shown, write_bytes
 
 HASHES = "tables.json"
 FORMAT = 1

@@ -22,8 +22,7 @@ from collapselab.analysis.verdict import Verdict
 from collapselab.disk import checksum_of, written_whole
 from collapselab.report import answer, provenance, words
 from collapselab.report.charts import style
-from collapselab.report.charts.panels import Figure, Panel, depth_areas
-from collapselab.report.charts.vega import drawn_config, drawn_panel
+from collapselab.report.charts.panels import Figure, Panel, depth_areas, drawn_config, drawn_panel
 from collapselab.report.data import Columns, Keys, View, epochs, filters, keys, models_table
 from collapselab.report.figures import FIGURES, SECTIONS, FigureEntry, Section
 from collapselab.report.figures.generalisation import has_initial

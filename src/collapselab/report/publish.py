@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, final
 
 from collapselab import __version__
+from collapselab.core.metrics import METRICS
 from collapselab.disk import folder_written_whole, remove_folder
 from collapselab.errors import ConfigError, RunError
-from collapselab.records.find_results import MEASUREMENTS, load_results
-from collapselab.records.measurement import Results
+from collapselab.records.measurement import Result, Results
+from collapselab.records.result_folder import MEASUREMENTS, load_results
 from collapselab.records.tables import TABLES
 
 TARGET = re.compile(r"hf:(?P<name>[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95})")
@@ -166,3 +167,50 @@ def _sentences(directory: Path) -> list[str]:
 def _plain(text: str) -> str:
     """Users' text on one line, without what Markdown or HTML would make of it."""
     return " ".join(text.split()).replace("<", "&lt;").replace("`", "'")
+
+
+BEGIN, END = "<!-- collapselab -->", "<!-- end of collapselab -->"
+"""Around the section, so that it can be replaced."""
+
+
+def card_section(result: Result) -> str:
+    """Markdown for a model card: every metric of the last layer beside its null, and how it was measured."""
+    facts = result.facts
+    rows = ["| property | metric | value | shuffled labels |", "|---|---|---|---|"]
+    for row in _last_layer(result):
+        null = "–" if row.null is None else f"{row.null:.4g}"
+        rows.append(f"| {METRICS[row.metric].property} | `{row.metric}` | {row.value:.4g} | {null} |")
+    tokens = facts["splits"]["train"]["tokens"]
+    how = f"Measured on {tokens:,} tokens of a corpus with hash `{facts['corpus_hash']}`, {facts['classes']:,} classes."
+    return (
+        "\n".join([BEGIN, "## Neural collapse", "", *rows, "", f"{how} Weights: `{facts['model_hash']}`.", END]) + "\n"
+    )
+
+
+def with_section(card: str, section: str) -> str:
+    """A card with the section, in place of the one that it may have."""
+    if BEGIN in card and END in card:
+        before, rest = card.split(BEGIN, 1)
+        return f"{before}{section.rstrip()}{rest.split(END, 1)[1]}"
+    return f"{card.rstrip()}\n\n{section}"
+
+
+def eval_results(result: Result, *, dataset: str) -> list[dict[str, Any]]:
+    """`model-index` of the hub: the values under the name of the model, on the dataset that they were measured on."""
+    metrics = [
+        {"type": row.metric, "name": f"{METRICS[row.metric].property}: {row.metric}", "value": row.value}
+        for row in _last_layer(result)
+    ]
+    task = {"type": "text-generation", "name": "neural collapse"}
+    about = {"type": dataset, "name": dataset, "revision": result.facts["corpus_hash"]}
+    return [{"name": result.name, "results": [{"task": task, "dataset": about, "metrics": metrics}]}]
+
+
+def _last_layer(result: Result) -> list[Any]:
+    return [
+        row
+        for row in result.rows
+        if (row.split, row.layer, row.bin) == ("train", "last", "all")
+        and row.value is not None
+        and row.metric in METRICS
+    ]

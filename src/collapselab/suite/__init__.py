@@ -2,12 +2,11 @@
 
 recipe.py      YAML → Suite, through recipe_text.py (values with their lines) and recipe_sections.py (its parts)
 corpora.py     what is known of a suite's corpora, and building them
-plan.py        Suite × corpora → one Entry for each run: name, size, cost; calibrate.py estimates the time
+plan.py        Suite × corpora → one Entry for each run: name, size, cost; `pace` times a few steps
 folder.py      SuiteFolder: where everything is on disk, what failed, what is locked
 status.py      SuiteFolder × Entry → State: which checkpoints are made and measured, which are missing
 job.py         one run: train and measure what is missing; torchrun.py does it in several processes. LaunchRequest
-run.py         the verbs: plan, run, status, cancel. It gives the missing runs to a launcher
-by_name.py     the same by the name of a suite, for Python
+run.py         the verbs: plan, run, status, cancel. It gives the missing runs to a launcher; the same by a suite's name
 launchers/     where runs are performed: local (processes of this machine, worker.py), slurm (a cluster)
 collect.py     the folders of the runs → runs.csv and results.csv
 collect_models.py  the same from results of any origin; model_facts.py: what a model's name and a table say of it

@@ -14,9 +14,8 @@ from typing import Literal, final
 from collapselab.disk import sha256
 from collapselab.errors import ConfigError, RunError, did_you_mean
 from collapselab.records.column_table import ColumnTable
-from collapselab.records.find_results import StoredResult, find_results
 from collapselab.records.measurement import Result
-from collapselab.records.result_folder import OTHERS
+from collapselab.records.result_folder import OTHERS, StoredResult, find_results
 from collapselab.records.run import RunFolder
 from collapselab.records.table import Cell
 from collapselab.records.tables import RUNS, TABLES, RowsByTable, Run, write_tables

@@ -16,9 +16,8 @@ from pathlib import Path, PurePath
 from typing import final
 
 from collapselab.errors import ConfigError, did_you_mean
-from collapselab.records.csv_file import parse_table, read_bytes
 from collapselab.records.facts import Facts
-from collapselab.records.table import Cell, Kind, cell_of, check_cell
+from collapselab.records.table import Cell, Kind, cell_of, check_cell, parse_table, read_bytes
 from collapselab.records.tables import RUNS, further_kind
 
 TOKENS_A_STEP = {"EleutherAI/pythia-*": 2_097_152}

@@ -1,10 +1,14 @@
-"""The verbs of a suite: plan, run, status, cancel. All start from what is in the folder, so each can be repeated."""
+"""The verbs of a suite: plan, run, status, cancel. All start from what is in the folder, so each can be repeated.
+
+The first five take a suite and its folder; `suite_plan`, `run_suite` and the others below take the name of a suite: a
+shipped recipe, a YAML file, or the folder of a suite that was run.
+"""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from collapselab.errors import ConfigError, RunError
 from collapselab.records.result_folder import result_files
@@ -197,3 +201,51 @@ def _collect(suite: Suite, folder: SuiteFolder) -> SuiteTables:
 
 def _ended(states: list[State]) -> set[tuple[str, str]]:
     return {(state.run, state.stage) for state in states if state.stage in ("done", "failed")}
+
+
+def suite_plan(name: str | Path, *, scale: str | None = None, out: str | Path | None = None) -> SuitePlan:
+    """All runs of a suite with their sizes and costs, and warnings; nothing is built or trained.
+
+    >>> from collapselab import suite_plan
+    >>> plan = suite_plan("demo")
+    >>> plan.entries[0].settings.width, plan.impossible
+    (16, [])
+    """
+    return plan(*open_suite(name, scale=scale, out=out))
+
+
+def run_suite(name: str | Path, *, scale: str | None = None, out: str | Path | None = None, **options: Any) -> SuiteRun:
+    """Train and measure what is missing of a suite; `options` are those of `suite.run.run`, such as `jobs`.
+
+    >>> from collapselab import run_suite
+    >>> done = run_suite("demo", scale="small", out="suites/tiny")
+    >>> {state.stage for state in done.states}, done.failed
+    ({'done'}, [])
+    """
+    return run(*open_suite(name, scale=scale, out=out), **options)
+
+
+def suite_status(name: str | Path, *, scale: str | None = None, out: str | Path | None = None) -> list[State]:
+    """The state of every run of a suite.
+
+    >>> from collapselab import suite_status
+    >>> {state.stage for state in suite_status("suites/tiny")}
+    {'done'}
+    """
+    suite, folder = open_suite(name, scale=scale, out=out)
+    return status(suite, folder, jobs=job_states(folder))
+
+
+def collect_suite(name: str | Path, *, scale: str | None = None, out: str | Path | None = None) -> SuiteTables:
+    """Rebuild the tables of a suite from the folders of its runs.
+
+    >>> from collapselab import collect_suite
+    >>> sorted({run["checkpoint"] for run in collect_suite("suites/tiny").runs})
+    ['0', '1']
+    """
+    return collect(open_suite(name, scale=scale, out=out)[1])
+
+
+def cancel_suite(name: str | Path, *, scale: str | None = None, out: str | Path | None = None) -> int:
+    """Cancel the jobs of a suite that are in a cluster's queue; how many there were."""
+    return cancel(open_suite(name, scale=scale, out=out)[1])

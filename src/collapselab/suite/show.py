@@ -13,9 +13,8 @@ from rich.table import Column, Table
 
 from collapselab.messages import is_quiet
 from collapselab.records.options import Options
-from collapselab.suite.calibrate import Pace
 from collapselab.suite.model_entries import ModelEntry
-from collapselab.suite.plan import AnyEntry, SuitePlan
+from collapselab.suite.plan import AnyEntry, Pace, SuitePlan
 from collapselab.suite.run import Watch
 from collapselab.suite.status import STAGES, Stage, State
 

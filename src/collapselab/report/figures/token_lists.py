@@ -10,8 +10,17 @@ from collapselab.errors import ConfigError
 from collapselab.report.charts.panels import Figure, Listing
 from collapselab.report.data import View
 from collapselab.report.figures.tokens import MISSING
-from collapselab.report.first_names import FIRST_NAMES
 from collapselab.report.token_frame import ModelTokens, model_tokens, quoted
+
+FIRST_NAMES = frozenset({
+    "Alice", "Amy", "Anna", "Annie", "Ben", "Benny", "Betty", "Bill", "Billy", "Bob", "Bobby", "Charlie", "Daisy",
+    "Dan", "David", "Ella", "Emily", "Emma", "Eve", "Fred", "George", "Grace", "Jack", "James", "Jane", "Jenny", "Jill",
+    "Jim", "Jimmy", "Joe", "Joey", "John", "Johnny", "Kate", "Katie", "Kim", "Kitty", "Leo", "Lila", "Lily", "Lisa",
+    "Lola", "Lucy", "Mandy", "Maria", "Mark", "Mary", "Max", "Mia", "Mike", "Molly", "Nick", "Nina", "Peter", "Polly",
+    "Rosie", "Ruby", "Sally", "Sam", "Sammy", "Sara", "Sarah", "Sophie", "Sue", "Susie", "Ted", "Tim", "Timmy", "Toby",
+    "Tom", "Tommy", "Tony", "Will", "Zoe",
+})  # fmt: skip
+
 
 TOP = 5
 MOST_NAMES, MOST_MOVED = 40, 15

@@ -14,7 +14,7 @@ import pandas as pd
 from collapselab.analysis.models import Floats
 from collapselab.analysis.tokens import SORTABLE, bins
 from collapselab.corpus.token_kinds import KINDS
-from collapselab.records.csv_file import table_bytes
+from collapselab.records.table import table_bytes
 from collapselab.report.charts.axes import value_axis, value_axis_below
 from collapselab.report.charts.panels import Figure, Panel
 from collapselab.report.data import Columns, View, columns, plain
