@@ -18,12 +18,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
-from result_questions import PUBLISHED_SEEDS, QUESTIONS, Question
+from result_questions import PUBLISHED, PUBLISHED_MODELS, QUESTIONS, Question
 from result_tables import HERE, pack, unpack
 
 from collapselab.analysis.analyze import analyze
 from collapselab.analysis.stored import Analysis
-from collapselab.analysis.subsets import WITHIN
 from collapselab.core.metrics import METRICS
 from collapselab.records.tables import read_tables
 from collapselab.report.page import contents
@@ -52,7 +51,7 @@ def made(name: str, question: Question, folder: Path) -> tuple[str, dict[str, by
         f"{facts['runs']} runs, {hours}; {versions}. Recipe: [{name}.yaml](recipes/{name}.yaml). Tables: "
         f"[runs](tables/{name}/runs.csv.gz), [results](tables/{name}/results.csv.gz).",
         table(question, read_tables(folder).runs, [asdict(row) for row in read_tables(folder).rows]),
-        *([seeds_table(analysis)] if question.seeds else []),
+        *([published_table(analysis, question.published)] if question.published else []),
         *(f"![{name}: {figure.removeprefix(f'{name}-').removesuffix('.svg')}](figures/{figure})" for figure in figures),
         "What the analysis says, word for word:",
         "\n".join(f"- {text}" for text in shown[:MOST_SENTENCES]),
@@ -62,29 +61,29 @@ def made(name: str, question: Question, folder: Path) -> tuple[str, dict[str, by
 
 
 def table(question: Question, runs: Sequence[Mapping[str, object]], rows: Sequence[Mapping[str, object]]) -> str:
-    """A row for each setting of the question: mean ± standard deviation over seeds."""
+    """A row for each setting of the question: mean ± standard deviation over seeds, the null in brackets."""
     values = _values(question, pd.DataFrame(runs), pd.DataFrame(rows))
     by = [column for column in question.by if column in values]
-    names = [name for name in (*question.metrics, *(f"{m} null" for m in question.metrics)) if name in values]
+    names = [name for name in question.metrics if name in values]
     header = [*by, "models", "validation loss", *(f"`{name}`" for name in names)]
     lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
     groups = values.groupby(by, sort=True, dropna=False) if by else [((), values)]
     for key, group in groups:
         settings = [_setting(column, value) for column, value in zip(by, key, strict=True)]
-        cells = [_cell(group[name]) for name in ("val_loss", *names)]
+        cells = [f"{_cell(group[name])}{_null(group, name)}" for name in ("val_loss", *names)]
         lines.append(f"| {' | '.join([*settings, str(len(group)), *cells])} |")
     return "\n".join(lines)
 
 
-def seeds_table(analysis: Analysis) -> str:
-    """Each metric of the paper's Table 1: its correlation with the loss among seeds, here and as published."""
+def published_table(analysis: Analysis, subset: str) -> str:
+    """Each metric of the paper's Table 1: its correlation with the loss in a subset, here and as published."""
     lines = [
-        "| metric | r among seeds | 95 % | p after correction | verdict | r of the 21 published seeds |",
+        f"| metric | r, {subset} | 95 % | p after correction | verdict | r of the {PUBLISHED_MODELS[subset]} |",
         "|---|---|---|---|---|---|",
     ]
-    for metric, published in PUBLISHED_SEEDS.items():
+    for metric, published in PUBLISHED[subset].items():
         for row in analysis.relations:
-            if (row.subset, row.metric, row.transform) == (WITHIN, metric, METRICS[metric].transform):
+            if (row.subset, row.metric, row.transform) == (subset, metric, METRICS[metric].transform):
                 low, high = _signed(row.low), _signed(row.high)
                 p = "–" if row.p_holm is None else f"{row.p_holm:.2g}"
                 cells = (f"`{metric}`", _signed(row.r), f"{low} to {high}", p, row.verdict_code, _signed(published))
@@ -126,6 +125,11 @@ def _cell(values: "pd.Series[float]") -> str:
     digits = 3 if not deviation else max(0, 1 - math.floor(math.log10(deviation)))
     spread = f" ± {deviation:.{digits}f}" if deviation else ""
     return f"{mean:.{digits}f}{spread}".replace("-", "−")
+
+
+def _null(group: pd.DataFrame, name: str) -> str:
+    nulls = group.get(f"{name} null")
+    return "" if nulls is None or not nulls.count() else f" ({nulls.mean():.2g})".replace("-", "−")
 
 
 def make(names: list[str], *, check: bool) -> list[str]:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import final
 
+from collapselab.analysis.subsets import ALL, WITHIN
+
 PAPER = ("cdnv_k2", "logdist_uncentred_cv", "duality_cos_mean", "duality_cos_cv", "agreement")
 """One metric of the paper's Table 1 for each property."""
 PRIMARY = ("cdnv_log", "logdist_std", "duality_cos_mean", "duality_cos_std", "agreement")
@@ -22,30 +24,37 @@ class Question:
     metrics: tuple[str, ...] = PRIMARY
     checkpoints: bool = False
     null: bool = False
-    seeds: bool = False
-    """Whether the page has each metric's correlation with the loss among seeds, beside that of the published ones."""
+    published: str = ""
+    """The subset (of `PUBLISHED`) in which the page sets correlations with the loss beside the paper's."""
 
 
 QUESTIONS = {
     "initialisation": Question(
-        "At initialisation", ("tokens",), ("training", "layers", "bins"), ("models",), checkpoints=True, null=True
+        "At initialisation", ("tokens",), ("training", "phases", "layers", "bins"), ("models", "phases"),
+        checkpoints=True, null=True,
     ),
     "scale": Question(
         "With scale", ("width", "depth"), ("collapse", "width_lines", "loss_and_scale"),
         ("models", "reversal", "across models", "trends", "controls", "prediction"), metrics=PAPER,
+        published=ALL,
     ),
     "training": Question(
         "With regularisation and training length", ("weight_decay", "dropout", "label_smoothing", "epoch"),
         ("regularisation", "training"), ("models", "trends", "diagnosis"), checkpoints=True,
     ),
     "seeds": Question(
-        "At fixed scale", (), ("forest", "seeds"), ("models", "scale held fixed", "reversal"), metrics=PAPER, seeds=True
+        "At fixed scale", (), ("forest", "seeds"), ("models", "scale held fixed", "reversal"), metrics=PAPER,
+        published=WITHIN,
     ),
     "text": Question("Other text", ("corpus",), ("collapse",), ("models",)),
     "families": Question("Other models", ("family", "tied"), ("collapse",), ("models",)),
     "coupling": Question(
         "Other optimisers", ("tied", "optimizer", "coupling"), ("manipulation", "effects"),
         ("models", "as a cause"), metrics=(*PRIMARY, "head_sum"),
+    ),
+    "longer": Question(
+        "As a cause, five times as long", ("intervene", "tokens"), ("effects", "pace"), ("models", "as a cause"),
+        checkpoints=True,
     ),
     "cause": Question(
         "As a cause", ("intervene",), ("manipulation", "effects", "instruments", "shams", "pace"),
@@ -54,9 +63,16 @@ QUESTIONS = {
 }  # fmt: skip
 """By the name of the recipe in recipes/ and of the page."""
 
-PUBLISHED_SEEDS = {
-    "cdnv_k2": 0.441, "lognorm_cv": 0.162, "cosine_cv": -0.468, "logdist_uncentred_cv": -0.699,
-    "duality_cos_mean": -0.568, "duality_cos_cv": 0.006, "agreement": -0.700,
+PUBLISHED = {
+    ALL: {
+        "cdnv_k2": 0.957, "lognorm_cv": 0.930, "cosine_cv": -0.593, "logdist_uncentred_cv": -0.852,
+        "duality_cos_mean": -0.558, "duality_cos_cv": 0.833, "agreement": -0.944,
+    },
+    WITHIN: {
+        "cdnv_k2": 0.441, "lognorm_cv": 0.162, "cosine_cv": -0.468, "logdist_uncentred_cv": -0.699,
+        "duality_cos_mean": -0.568, "duality_cos_cv": 0.006, "agreement": -0.700,
+    },
 }  # fmt: skip
-"""r with the validation loss over the 21 published seeds of 2 × 768 (of the logarithm for `cdnv_k2`), as `analyze`
-gives it for lc-2024_05_18.csv of github.com/rhubarbwu/linguistic-collapse (arXiv:2405.17767)."""
+"""r with the validation loss over the 230 published models, and over their 21 seeds of 2 × 768 (of the logarithm
+for `cdnv_k2`), as `analyze` gives it for lc-2024_05_18.csv of rhubarbwu/linguistic-collapse (arXiv:2405.17767)."""
+PUBLISHED_MODELS = {ALL: "230 published models", WITHIN: "21 published seeds"}

@@ -26,6 +26,8 @@ HEIGHT = 0.8
 TITLE, BELOW = 27, 40
 """Letters that fit on a line of a panel's title, and of the note below it."""
 FORMATS = ("svg", "pdf")
+PADDING = {"left": 18, "right": 12, "top": 6, "bottom": 6}
+"""Room for labels at the edges: a reader's font may be wider than the one they were measured with."""
 
 
 @final
@@ -118,7 +120,7 @@ def composed(figure: Figure, shown: Contents) -> Spec:
 
 
 def _print_config() -> Spec:
-    config = style.config() | {"background": "#ffffff"}
+    config = style.config() | {"background": "#ffffff", "padding": PADDING}
     config["title"] |= {"fontSize": 11, "subtitleFontSize": 9.5, "offset": 6}
     config["axis"] |= {"labelFontSize": 10, "titleFontSize": 10.5, "titlePadding": 5}
     config["legend"] |= {"orient": "bottom", "direction": "horizontal", "columns": 2, "labelLimit": 0,

@@ -1,5 +1,6 @@
 """Axes of a metric: linear or logarithmic, with few readable ticks, and the level that shuffled labels give."""
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Literal
 
@@ -12,6 +13,8 @@ from collapselab.report.story import Story
 NUMBER = "replace(format(datum.value, '.4~g'), '-', '\u2212')"
 """A tick as it is: formats that take their digits from the step between ticks write 0.12 as 0.1."""
 FEW_DECADES = 1.6
+MOST_WHOLE = 8
+"""Ticks of an axis of whole numbers."""
 WIDE = 10
 """Values this many times as large as their median are drawn on a logarithmic axis, of both signs too."""
 FAR = 2
@@ -50,6 +53,12 @@ def log_ticks(low: float, high: float) -> list[float]:
     factors = (1, 2, 5) if np.log10(high / low) < FEW_DECADES else (1,)
     step = max(1, len(powers) // 6)
     return [float(f"{factor}e{power}") for power in powers[::step] for factor in factors]
+
+
+def whole_ticks(values: Iterable[int]) -> list[int]:
+    """Whole numbers from the least to the largest, thinned to at most `MOST_WHOLE`."""
+    low, high = min(values := list(values)), max(values)
+    return list(range(low, high + 1, 1 + (high - low) // MOST_WHOLE))
 
 
 def drawn_values(story: Story, metric: str, *, from_initialisation: bool = False) -> Floats:

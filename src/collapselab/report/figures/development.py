@@ -2,7 +2,15 @@
 
 import altair as alt
 
-from collapselab.report.charts.axes import NUMBER, drawn_values, logarithmic_values, null_level, null_of, value_axis
+from collapselab.report.charts.axes import (
+    NUMBER,
+    drawn_values,
+    log_ticks,
+    logarithmic_values,
+    null_level,
+    null_of,
+    value_axis,
+)
 from collapselab.report.charts.panels import (
     Figure,
     Panel,
@@ -41,7 +49,8 @@ def training(view: View) -> Figure:
 def _along_training(story: Story, keys: Keys, metric: str) -> Panel:
     known = alt.Chart(alt.NamedData("models")).transform_filter(f"datum.source === 0 && isValid(datum['{metric}'])")
     known = known.transform_filter(WHERE_SHOWN)
-    x = alt.X("epoch:Q", title="epoch", scale=_epochs(story), axis=alt.Axis(labelExpr=NUMBER, tickCount=5))
+    scale, axis = _epochs(story)
+    x = alt.X("epoch:Q", title="epoch", scale=scale, axis=axis)
     values_on_log = logarithmic_values(story, metric, from_initialisation=True)
     y = value_axis(metric, values_on_log)
     lit = alt.condition(WHERE_CHOSEN, alt.value(0.7), alt.value(0.05))
@@ -61,13 +70,17 @@ def _along_training(story: Story, keys: Keys, metric: str) -> Panel:
     )  # fmt: skip
 
 
-def _epochs(story: Story) -> alt.Scale:
+def _epochs(story: Story) -> tuple[alt.Scale, alt.Axis]:
+    """Logarithmic from the first checkpoint after initialisation on where checkpoints are spaced so."""
     assert story.models is not None
     epochs = story.models.frame["epoch"]
     later = epochs[epochs > 0]
     if len(later) and later.max() >= DECADES * later.min():
-        return alt.Scale(type="symlog", constant=float(later.min()), nice=False)
-    return alt.Scale(zero=True, nice=True)
+        first, last = float(later.min()), float(later.max())
+        ticks = [0.0, *(tick for tick in log_ticks(first, last) if first <= tick <= last)]
+        axis = alt.Axis(labelExpr=NUMBER, values=ticks, labelOverlap=True)
+        return alt.Scale(type="symlog", constant=first, nice=False), axis
+    return alt.Scale(zero=True, nice=True), alt.Axis(labelExpr=NUMBER, tickCount=5)
 
 
 def _along(story: Story, metric: str) -> str:

@@ -9,7 +9,7 @@ import altair as alt
 import pandas as pd
 
 from collapselab.records.tables import Row
-from collapselab.report.charts.axes import value_axis
+from collapselab.report.charts.axes import value_axis, whole_ticks
 from collapselab.report.charts.panels import Figure, Panel, width_colour
 from collapselab.report.data import Keys, View, columns, label
 from collapselab.report.story import Latest
@@ -40,7 +40,8 @@ def layers(view: View) -> Figure:
                 places.append((int(row.layer), row))
             elif run["depth"] is not None:  # the output layer's input comes after the last block
                 places.append((int(run["depth"]) + 1, row))
-    axis = alt.X("place:Q", title="layer", axis=alt.Axis(format="d", tickMinStep=1), scale=alt.Scale(zero=False))
+    ticks = alt.Axis(format="d", values=whole_ticks(int(place) for place, _ in places))
+    axis = alt.X("place:Q", title="layer", axis=ticks, scale=alt.Scale(zero=False))
     return _curves(view, Figure("layers", title, caption), places, axis, chosen)
 
 
