@@ -46,7 +46,7 @@ QUESTIONS = {
         "At fixed scale", (), ("forest", "seeds"), ("models", "scale held fixed", "reversal"), metrics=PAPER,
         published=WITHIN,
     ),
-    "text": Question("Other text", ("corpus",), ("collapse",), ("models",)),
+    "text": Question("Other text", ("corpus",), (), ("models",), null=True),  # losses of several texts share no axis
     "families": Question("Other models", ("family", "tied"), ("collapse",), ("models",)),
     "coupling": Question(
         "Other optimisers", ("tied", "optimizer", "coupling"), ("manipulation", "effects"),
