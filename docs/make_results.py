@@ -99,7 +99,8 @@ def _values(question: Question, runs: pd.DataFrame, results: pd.DataFrame) -> pd
     """A row for each model: its settings, its validation loss and its metrics."""
     models = runs[runs["why"].isna() & runs["val_loss"].notna()].copy()
     if not question.checkpoints:
-        models = models[models["tokens"] == models.groupby("run")["tokens"].transform("max")]
+        tokens = models["tokens"].fillna(0)  # unknown of models that were not trained here
+        models = models[tokens == tokens.groupby(models["run"]).transform("max")]
     models["intervene"] = models["intervene"].fillna("none") if "intervene" in models else "none"
     models["corpus"] = models["corpus"].str.partition(" ")[0] if "corpus" in models else ""
     chosen = results[(results["split"] == "train") & (results["layer"] == "last") & (results["bin"] == "all")]

@@ -47,6 +47,7 @@ QUESTIONS = {
         published=WITHIN,
     ),
     "text": Question("Other text", ("corpus",), (), ("models",), null=True),  # losses of several texts share no axis
+    "real": Question("Real models", ("run",), ("atlas_layers",), ("models",), null=True),
     "families": Question("Other models", ("family", "tied"), ("collapse",), ("models",)),
     "coupling": Question(
         "Other optimisers", ("tied", "optimizer", "coupling"), ("manipulation", "effects"),
