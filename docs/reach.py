@@ -5,8 +5,8 @@
 
 Every cell is the mean over seeds, ± their standard deviation; – where it was not measured. An arm *reaches* its
 property if its primary metric moved the way it must, in every pair of arm and control with the same seed, and on
-average by more than the range of that metric over the seeds of the control. Beside a sham is how much of its arm's
-movement it has.
+average by more than the range of that metric over the seeds of the control; `floor` must also end above the value
+that it is to keep. Beside a sham is how much of its arm's movement it has.
 """
 
 import sys
@@ -18,6 +18,7 @@ import pandas as pd
 from collapselab.records.tables import read_tables
 from collapselab.training.interventions import INTERVENTIONS
 from collapselab.training.interventions.dose import Dose, parse_doses
+from collapselab.training.interventions.floor import TARGET
 
 PAGE = Path(__file__).parent / "interventions.md"
 BEGIN, END = "<!-- reach: made by docs/reach.py -->", "<!-- end of reach -->"
@@ -73,6 +74,8 @@ def reached(dose: Dose | None, values: pd.DataFrame, control: pd.DataFrame) -> s
         return f"sham: {moved}, {differences.mean() / real.mean():.0%} of its arm".replace("-", "−")
     way = (1 if entry.plus == "rises" else -1) * (1 if dose.dose > 0 else -1)
     yes = way * differences.mean() > spread and (way * differences > 0).all()
+    if dose.name == "floor":
+        yes = yes and values[values["arm"] == str(dose)][metric].min() >= TARGET
     return f"{'yes' if yes else '**no**'}: {moved}, range of the control {spread:.2g}"
 
 

@@ -44,7 +44,7 @@ def test_interventions_lists_all_of_them_with_what_each_must_move() -> None:
     assert "floor:0.1" in table
     assert "cdnv_log falls for +, rises for −" in table
     assert "--head sphere" in table
-    assert "head_norm_cv falls" in table
+    assert "head_norm_cv approaches 0" in table
     assert "--optimizer coupled-adam" in table
     assert "--coupling 0.5" in table
 

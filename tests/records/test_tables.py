@@ -52,7 +52,7 @@ def test_the_columns_are_those_of_the_design() -> None:
     )
     assert ", ".join(RUNS.columns) == (
         "run, checkpoint, family, width, depth, epochs, epoch, weight_decay, lr, seed, parameters, tokens, train_loss, "
-        "val_loss, val_accuracy, perplexity, seconds, why"
+        "val_loss, val_accuracy, perplexity, seconds, clipped, why"
     )
 
 
@@ -129,6 +129,18 @@ def test_a_wrong_cell_of_results_is_named_with_its_line(results: Path, column: s
         RESULTS.read(changed(results, column, text))
     assert message in str(error.value)
     assert str(results) in str(error.value)
+
+
+def test_a_column_that_came_later_is_written_where_a_run_has_it_and_not_needed_to_read(tmp_path: Path) -> None:
+    RUNS.write(tmp_path / "before.csv", [RUN])
+    assert "clipped" not in (tmp_path / "before.csv").read_text(), "what was written before has the same bytes"
+    rows = [RUN, RUN | {"run": "a-2", "clipped": 0.25}]
+    RUNS.write(tmp_path / "after.csv", rows)
+    assert RUNS.read(tmp_path / "after.csv") == [RUN | {"clipped": None}, rows[1]]
+    for file in ("before", "after"):
+        assert RUNS.frame(RUNS.read(tmp_path / f"{file}.csv"))["clipped"].isna()[0]
+    with pytest.raises(RunError, match="clipped is 'half', not a number"):
+        RUNS.read(changed(tmp_path / "after.csv", "clipped", "half"))
 
 
 def test_a_misspelt_column_is_named_with_the_nearest(results: Path, runs: Path) -> None:

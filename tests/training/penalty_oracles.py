@@ -45,8 +45,8 @@ def floor(features: Tensor, labels: Tensor, *_: object) -> Tensor:
     total, terms = total_variance(features, labels), []
     for places in repeated(labels):
         share = scatter(features[places]) / (len(places) - 1) / total
-        terms.append(torch.clamp(0.8 - share, min=0))
-    return sum(terms) / len(terms)
+        terms.append((len(places) - 1) * torch.clamp(0.85 - share, min=0))
+    return sum(terms) / sum(len(places) - 1 for places in repeated(labels))
 
 
 def cdnv(features: Tensor, labels: Tensor, *_: object) -> Tensor:

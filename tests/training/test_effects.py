@@ -79,7 +79,7 @@ def test_flat_moves_the_flatness_of_the_steps(trained: Trained) -> None:
 
 def test_sphere_makes_the_rows_of_the_output_layer_alike_in_length(trained: Trained) -> None:
     none, sphere = (trained(tied=False, head=head)["head_norm_cv"] for head in ("learned", "sphere"))
-    assert sphere < 0.6 * none, "not 0: the metric is of rows about their mean"
+    assert sphere < 0.05 * none, "0 over all trained tokens; some of them are not among those measured"
 
 
 def test_class_means_are_the_rows_of_their_head(trained: Trained) -> None:

@@ -61,6 +61,16 @@ def test_sphere_has_rows_of_one_length_that_is_learned(corpus_folder: Path, tmp_
     assert abs(lengths[1] / lengths[0] - 1) > 0.01
 
 
+def test_rows_of_sphere_are_of_one_length_about_their_mean_too(corpus_folder: Path, tmp_path: Path) -> None:
+    """`head_norm_cv` is of these lengths. Rows of one length that share a vector differ in them."""
+    run(corpus_folder, tmp_path, head="sphere", tied=False, steps=10)
+    rows = weights(tmp_path)[HEAD][Corpus(corpus_folder).train.counts > 0].double()
+    about = (rows - rows.mean(0)).norm(dim=1)
+    assert 16 < len(rows) < 300
+    assert float(rows.sum(0).norm() / rows.norm()) < 1e-3
+    assert float(about.std() / about.mean()) < 1e-4
+
+
 def test_features_of_sphere_are_of_one_length(corpus_folder: Path, tmp_path: Path) -> None:
     run(corpus_folder, tmp_path, head="sphere", tied=False, steps=20)
     model = AutoModelForCausalLM.from_pretrained(RunFolder(tmp_path).checkpoints()[-1].path).eval()

@@ -246,7 +246,15 @@ def test_stopped_among_its_first_steps_or_while_it_acts_it_goes_on_to_the_same_b
         assert logged(tmp_path / "whole", name) == logged(tmp_path / "stopped", name) != []
     assert logged(tmp_path / "whole", "clipped") == logged(tmp_path / "stopped", "clipped")
     assert set(logged(tmp_path / "whole", "clipped")) > {0.0}
+    shares = [_clipped_of_last(tmp_path / name) for name in ("whole", "stopped")]
+    assert shares[0] == shares[1]
+    assert shares[0]
     assert logged(tmp_path / "whole", "rows/lambda")[-1] != 0
+
+
+def _clipped_of_last(out: Path) -> float | None:
+    record = RunFolder(out).checkpoint(RunFolder(out).checkpoint_names()[-1])
+    return None if record is None else record.clipped
 
 
 @pytest.mark.usefixtures("one_thread")

@@ -253,7 +253,7 @@ def test_collapsed_classes_have_nothing_within_them() -> None:
     collapsed = replace(given, features=given.table[given.labels])
     assert float(penalty("within", collapsed).value) == pytest.approx(0, abs=1e-12)
     assert float(penalty("cdnv", collapsed).value) == pytest.approx(0, abs=1e-12)
-    assert float(penalty("floor", collapsed).value) == pytest.approx(0.8, abs=1e-12)
+    assert float(penalty("floor", collapsed).value) == pytest.approx(0.85, abs=1e-12)
 
 
 def test_classes_without_difference_have_a_within_of_about_one() -> None:
@@ -405,6 +405,36 @@ def test_a_mean_is_used_from_five_tokens_on(name: str) -> None:
     assert acted == [False, True, True, True]
     assert kept["means"].dtype == torch.float32
     assert kept["counts"].tolist() == [12, 12, 8, 8, 4, 8, 4, 4, 0]
+
+
+def test_the_share_of_a_class_in_floor_is_a_moving_average_over_its_tokens() -> None:
+    """The plain mean of all steps at first; what is far back counts less. The gradient is of classes below on average."""
+    kept: dict[str, Tensor] = {}
+    averages, freedoms = torch.zeros(CLASSES, dtype=torch.float64), torch.zeros(CLASSES)
+    for seed in range(12):
+        given = world(seed)
+        found = INTERVENTIONS["floor"].penalty(replace(given.step("floor"), kept=kept))
+        total = sum_of_squares(given.features[given.labels.bincount()[given.labels] >= 2])
+        value = 0.0
+        for c in range(CLASSES):
+            own = given.features[given.labels == c]
+            if len(own) >= 2:
+                freedoms[c] += len(own) - 1
+                share = float(sum_of_squares(own) / (len(own) - 1) / (total / 11))
+                moved = max((len(own) - 1) / float(freedoms[c]), 1 - 0.95 ** (len(own) - 1))
+                averages[c] += moved * (share - averages[c])
+                value += (len(own) - 1) * max(0.0, 0.85 - float(averages[c])) / 7
+        assert isinstance(found, Penalty)
+        assert float(found.value) == pytest.approx(value, rel=1e-9)
+        touched = of_features(found, given)[given.labels == 0] - of_features(found, given)[given.labels == 0].mean(0)
+        spread = given.features[given.labels == 0] - given.features[given.labels == 0].mean(0)
+        below = bool(averages[0] < 0.85)
+        assert bool(float((touched * spread).sum()) < 0) == below
+    assert kept["shares"].shape == (2, CLASSES)
+
+
+def sum_of_squares(rows: Tensor) -> Tensor:
+    return (rows - rows.mean(0)).square().sum()
 
 
 def test_features_that_are_all_equal_are_nothing_to_act_on() -> None:

@@ -520,3 +520,12 @@ def test_the_share_of_clipped_steps_is_logged(clip: float, corpus_folder: Path, 
         sum(clipped[10:]) / 2,
     ]
     assert sum(clipped) == (0 if clip != 0.5 else 12)
+
+
+def test_a_checkpoint_says_the_share_of_its_steps_that_were_clipped(corpus_folder: Path, tmp_path: Path) -> None:
+    options = {"log_every": 1}
+    made = run(corpus_folder, tmp_path, clip=0.9, steps=40, checkpoints="log:4", options=options)
+    clipped = logged(tmp_path, "clipped")
+    assert 0 < sum(clipped) < len(clipped) == 40
+    assert [one.clipped for one in made] == [None, *(sum(clipped[: one.step]) / one.step for one in made[1:])]
+    assert len(made) == 5

@@ -129,6 +129,8 @@ class CheckpointRecord(Record):
     """Exp of `val_loss`."""
     seconds: float
     """Time of training so far, over all sittings."""
+    clipped: FiniteOrNone = None
+    """Share of the steps so far whose gradient was longer than `clip`, and was shortened to it."""
     files: dict[str, str] = Field(default_factory=dict)
     """SHA-256 of every other file of its folder; `train`, `measure`, `sample` and `suite run` verify them."""
 

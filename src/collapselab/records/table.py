@@ -123,6 +123,8 @@ class Column:
 
     kind: Kind
     meaning: str
+    later: bool = False
+    """Whether tables of earlier versions lack it: it is empty there, and written where some row has a value."""
 
 
 @final
@@ -165,13 +167,13 @@ class Table(Generic[RowT]):
             self.check_row(row)
         lines = [self.cells(row) for row in rows]
         self._refuse_duplicates(lines, where)
-        columns = self._ordered(lines)
+        columns = [name for name in self._ordered(lines) if name not in self.columns or self._is_written(name, lines)]
         return table_bytes(columns, ([cells.get(column) for column in columns] for cells in lines))
 
     def parse(self, content: bytes, where: str | Path) -> list[RowT]:
         """The rows of a file with these contents."""
         header, lines = parse_table(content, where)
-        require_columns(where, header, tuple(self.columns))
+        require_columns(where, header, tuple(name for name, column in self.columns.items() if not column.later))
         unknown = [column for column in header if column not in self.columns]
         if unknown and self.further is None:
             hint = nearest(unknown[0], self.columns)
@@ -198,6 +200,8 @@ class Table(Generic[RowT]):
             return
         cells = self.cells(row)
         for name, column in self.columns.items():
+            if name not in cells and column.later:
+                continue
             if name not in cells:
                 whose = cells.get(self.key[0])
                 raise ValueError(f"{whose}: no {name}; a row of {self.file} has every column, None where unknown.")
@@ -223,6 +227,9 @@ class Table(Generic[RowT]):
             return list(self.columns)
         place = list(self.columns).index(self.further) + 1
         return [*list(self.columns)[:place], *further, *list(self.columns)[place:]]
+
+    def _is_written(self, name: str, lines: Iterable[Cells]) -> bool:
+        return not self.columns[name].later or any(cells.get(name) is not None for cells in lines)
 
     def _refuse_duplicates(
         self, lines: Sequence[Cells], where: str | Path, numbers: Sequence[int] | None = None

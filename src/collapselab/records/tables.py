@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict, final, get_args, get_type_hints
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, final, get_args, get_origin, get_type_hints
 
 from pydantic import JsonValue
 
@@ -51,6 +51,16 @@ class Run(TypedDict):
     val_accuracy: Annotated[float | None, Column(Kind.NUMBER, "on the validation split")]
     perplexity: Annotated[float | None, Column(Kind.NUMBER, "exp of `val_loss`")]
     seconds: Annotated[float | None, Column(Kind.AMOUNT, "of training up to here")]
+    clipped: NotRequired[
+        Annotated[
+            float | None,
+            Column(
+                Kind.AMOUNT,
+                "share of the steps up to here whose gradient was shortened to `clip`; earlier versions lack it",
+                later=True,
+            ),
+        ]
+    ]
     why: Annotated[str | None, Column(Kind.TEXT, "what failed, if something did")]
 
 
@@ -239,7 +249,9 @@ class TokenContextRow(TypedDict):
 
 def columns_of(row: type) -> dict[str, Column]:
     """The columns of a table whose rows are a dataclass or TypedDict with `Annotated[type, Column(…)]` fields."""
-    return {name: get_args(hint)[1] for name, hint in get_type_hints(row, include_extras=True).items()}
+    hints = get_type_hints(row, include_extras=True)
+    annotated = {name: get_args(hint)[0] if get_origin(hint) is NotRequired else hint for name, hint in hints.items()}
+    return {name: get_args(hint)[1] for name, hint in annotated.items()}
 
 
 def _mixed_versions(rows: Sequence[Row]) -> tuple[int, int, str] | None:

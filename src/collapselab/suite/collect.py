@@ -25,7 +25,7 @@ RECORDS = ("*/run.json", "*/checkpoints/*/training.json", "*/measure/*.json", "*
 """What the tables are made from."""
 NOT_COLUMNS = ("checkpoints", "epochs", "family", "width", "depth", "weight_decay", "lr", "seed")
 """Settings that get no column of their own: every table has one, or they decide only which checkpoints are kept."""
-OF_CHECKPOINT = {"epoch", "tokens", "train_loss", "val_loss", "val_accuracy", "perplexity", "seconds"}
+OF_CHECKPOINT = {"epoch", "tokens", "train_loss", "val_loss", "val_accuracy", "perplexity", "seconds", "clipped"}
 """Columns of `runs.csv` that the record of a checkpoint has under the same names."""
 
 

@@ -49,6 +49,8 @@ class Checkpointing(TrainerCallback):
         self.recent: deque[float] = deque(maxlen=RECENT)
         self.unlogged: list[float] = []
         self.unlogged_clipped = 0
+        self.clipped_steps: int | None = 0
+        """Of the whole training so far; None where it goes on from a state that did not count them."""
         self.seconds_before, self.started = 0.0, time.monotonic()
         self.last_save = self.last_log = self.started
         self.request = StopRequest()
@@ -62,6 +64,7 @@ class Checkpointing(TrainerCallback):
             restore(self.trainer, tensors, step)
             self.recent.extend(facts["recent"])
             self.unlogged, self.unlogged_clipped = list(facts["unlogged"]), facts.get("unlogged_clipped", 0)
+            self.clipped_steps = facts.get("clipped_steps")
             self.seconds_before = facts["seconds"]
             self.advance(self.trainer.tokens_after(step))
             state.global_step = self.trainer.start = step
@@ -95,7 +98,10 @@ class Checkpointing(TrainerCallback):
         self._check_finite("the gradient's norm", self.trainer.grad_norm, state.global_step)
         self.recent.append(loss)
         self.unlogged.append(loss)
-        self.unlogged_clipped += 0 < args.max_grad_norm < (self.trainer.grad_norm or 0.0)
+        clipped = 0 < args.max_grad_norm < (self.trainer.grad_norm or 0.0)
+        self.unlogged_clipped += clipped
+        if self.clipped_steps is not None:
+            self.clipped_steps += clipped
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         step = state.global_step
@@ -163,10 +169,11 @@ class Checkpointing(TrainerCallback):
             val_accuracy=scores.accuracy if scores.tokens else None,
             perplexity=scores.perplexity if scores.tokens else None,
             seconds=round(self._seconds(), 3),
+            clipped=self.clipped_steps / step if step and self.clipped_steps is not None else None,
         )
         if self.writes:
             self.folder.write_checkpoint(self.trainer.bare, self.corpus.path / "tokenizer", known)
-            self.folder.log(known.model_dump(exclude={"format", "run", "files"}))
+            self.folder.log(known.model_dump(exclude={"format", "run", "files", "clipped"}))
         if step:
             self.trainer.log(known.model_dump(include={"val_loss", "val_accuracy", "perplexity"}))
         self.missing.discard(name)
@@ -189,6 +196,7 @@ class Checkpointing(TrainerCallback):
                 "recent": list(self.recent),
                 "unlogged": self.unlogged,
                 "unlogged_clipped": self.unlogged_clipped,
+                "clipped_steps": self.clipped_steps,
                 "seconds": self._seconds(),
             }
             self.folder.save_state(step, state_tensors(self.trainer), facts)

@@ -69,7 +69,7 @@ MUST_MOVE: dict[str, str] = {
     "frozen-etf": "etf_error of the output layer is 0",
     "frozen-donor": "duality_cos_mean and agreement, against frozen-donor-permuted",
     "class-means": "duality_cos_mean approaches 1",
-    "sphere": "head_norm_cv falls",
+    "sphere": "head_norm_cv approaches 0",
 }
 """What a head is to move, against `learned` with an output layer of its own; heads that are baselines are not here."""
 

@@ -4,8 +4,10 @@ Features are normalised by the last norm of the model. LayerNorm or RMSNorm with
 for its ε. So τ⟨ĥ, ŵ⟩ is a plain output layer on such features, and a checkpoint is an ordinary one: nothing is computed
 that its weights do not say.
 
-    sphere        gain frozen at 1, bias at 0. After every update the rows are set to one length, the mean of their
-                  lengths: that is the nearest layer with rows of equal length. τ = that length · √D.
+    sphere        gain frozen at 1, bias at 0. After every update the mean of the rows is subtracted, and they are set
+                  to one length, the mean of their lengths. τ = that length · √D. A vector that all rows share changes
+                  no prediction. Without the subtraction rows of one length could differ in their length about such a
+                  vector, which is the length that `head_norm_cv` compares.
 
     class-means   gain g, one number for all dimensions (after every update its mean), bias frozen at b in all of them:
                   h = g x + b 1, with x orthogonal to 1. Rows are m̂_c + (log π_c − mean) / (b D) · 1, so that
@@ -29,23 +31,27 @@ BIAS = 4.0
 WINDOW = 100
 """Samples after which older ones count less: a mean of all up to then, an exponential one from there on."""
 
+ROUNDS = 2
+"""How often a mean is subtracted and lengths are made equal after an update: each undoes a small part of the other, and
+what is left is undone after the next update."""
+
 TOLERANCE = 0.1
 """How far the length of a normalised feature may be from √D: ε of the norm counts where features are still small."""
 
 
 class CountedInputs(Protocol):
-    """What `class-means` is made from."""
+    """What both are made from."""
 
     @property
     def counts(self) -> "Tensor": ...
 
 
-def sphere(model: Any, inputs: object, generator: "Generator") -> Upkeep:
-    """Rows of one length, which is learned, and features of one length."""
+def sphere(model: Any, inputs: CountedInputs, generator: "Generator") -> Upkeep:
+    """Rows of one length about their mean, which is learned, and features of one length."""
     norm = _normalising(model, "sphere")
     for parameter in norm.parameters():
         parameter.requires_grad_(False)
-    kept = EqualRows(model.get_output_embeddings())
+    kept = EqualRows(model.get_output_embeddings(), inputs.counts > 0)
     kept.after_step(lambda tensor: tensor)
     return kept
 
@@ -89,18 +95,22 @@ def _normalising(model: Any, head: str) -> "nn.Module":
 
 @final
 class EqualRows:
-    """Sets the rows of an output layer to one length after every update."""
+    """Sets the rows of an output layer to one length and their mean, over tokens that are trained, to zero."""
 
-    def __init__(self, layer: Any) -> None:
-        self.layer = layer
+    def __init__(self, layer: Any, trained: "Tensor") -> None:
+        self.layer, self.trained = layer, trained
 
     def observe(self, features: "Tensor", labels: "Tensor") -> None:
         """Nothing depends on the tokens."""
 
     def after_step(self, total: "Callable[[Tensor], Tensor]") -> None:
         weight = self.layer.weight.data
-        lengths = weight.norm(dim=1, keepdim=True)
-        weight.mul_(lengths.mean() / lengths)
+        trained = self.trained.to(weight.device, weight.dtype)
+        share = trained / trained.sum()
+        for _ in range(ROUNDS):
+            weight.sub_(share @ weight)
+            lengths = weight.norm(dim=1, keepdim=True)
+            weight.mul_(share @ lengths / lengths)
 
     def state_tensors(self) -> "dict[str, Tensor]":
         return {}
