@@ -25,8 +25,8 @@ from collapselab.analysis.analyze import analyze
 from collapselab.analysis.stored import Analysis
 from collapselab.core.metrics import METRICS
 from collapselab.records.tables import read_tables
-from collapselab.report.page import contents
-from collapselab.report.report import write_figures
+from collapselab.report.export import write_figures
+from collapselab.report.report import contents
 from collapselab.report.story import load_story
 
 FIGURES = HERE / "figures"
@@ -39,7 +39,8 @@ def made(name: str, question: Question, folder: Path) -> tuple[str, dict[str, by
     facts = unpack(name, folder)
     analysis = analyze(folder)
     shown = [sentence.text for topic in question.topics for sentence in analysis.sentences if sentence.topic == topic]
-    write_figures(folder / "figures", contents(load_story(folder)))
+    shown = contents(load_story(folder))
+    write_figures(folder / "figures", shown.figures.values(), shown.tables, shown.keys)
     figures = {
         f"{name}-{figure}.svg": (folder / "figures" / f"{figure}.svg").read_bytes()
         for figure in question.figures

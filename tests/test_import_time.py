@@ -49,7 +49,7 @@ def test_every_public_name_is_there_and_does_what_it_says() -> None:
     code = """
     import collapselab
     from collapselab import Corpus, Result, analyze, build_corpus, load_results, measure, report, train
-    import collapselab.report.page
+    import collapselab.report.report
     from collapselab import report as again
     assert again is report and callable(report)
     assert all(getattr(collapselab, name) is not None for name in collapselab.__all__)

@@ -64,7 +64,7 @@ def test_core_imports_nothing_of_ours_but_the_disk() -> None:
 
 def test_an_import_from_below_is_found() -> None:
     assert violations("core", "from collapselab.cli import main") == {"cli"}
-    assert violations("core", "def f():\n    import collapselab.report.page") == {"report"}
+    assert violations("core", "def f():\n    import collapselab.report.report") == {"report"}
     assert violations("cli", "from collapselab.core import moments") == set()
 
 

@@ -19,8 +19,7 @@ from collapselab.analysis.stored import read_analysis
 from collapselab.messages import logger
 from collapselab.records.tables import read_tables
 from collapselab.report.answer import headline, opening, strip
-from collapselab.report.page import is_current
-from collapselab.report.report import report
+from collapselab.report.report import is_current, report
 from collapselab.report.story import Story, load_story
 from collapselab.suite import run as suites
 from collapselab.suite.corpora import corpus_facts

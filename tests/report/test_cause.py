@@ -11,7 +11,7 @@ from analysis.planted_arms import Planted, arms_table
 from collapselab.records.tables import Run, write_tables
 from collapselab.report.charts.panels import Figure
 from collapselab.report.figures import FIGURES
-from collapselab.report.page import contents, render
+from collapselab.report.report import contents, render
 from collapselab.report.story import load_story
 from collapselab.report.words import in_words
 from report.suites import write_suite

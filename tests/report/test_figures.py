@@ -18,9 +18,9 @@ from collapselab.report.charts import style
 from collapselab.report.charts.axes import log_ticks, null_level, null_level_below, null_of
 from collapselab.report.charts.panels import drawn_panel
 from collapselab.report.data import lines
+from collapselab.report.export import composed, write_figures
 from collapselab.report.figures.forest import _critical
-from collapselab.report.page import Contents, contents
-from collapselab.report.report import composed, write_figures
+from collapselab.report.report import Contents, contents
 from collapselab.report.story import load_story
 from report.suites import write_suite
 
@@ -225,7 +225,7 @@ def test_every_figure_is_written_as_svg_and_pdf(shown: Contents, tmp_path: Path)
         shown.tables,
         shown.keys,
     )
-    paths = write_figures(tmp_path, few)
+    paths = write_figures(tmp_path, few.figures.values(), few.tables, few.keys)
     assert {path.name for path in paths} == {f"{key}.{kind}" for key in few.figures for kind in ("svg", "pdf")}
     for path in paths:
         start = path.read_bytes()[:5]
@@ -243,7 +243,7 @@ def test_every_figure_is_written_as_svg_and_pdf(shown: Contents, tmp_path: Path)
 
 
 def test_a_file_draws_every_model_that_the_page_draws(shown: Contents) -> None:
-    spec = composed(shown.figures["collapse"], shown)
+    spec = composed(shown.figures["collapse"], shown.tables, shown.keys)
     assert len(spec["datasets"]["models"]) == len(shown.tables["models"]["id"])
     assert len(spec["concat"]) == len(shown.story.main)
 

@@ -11,10 +11,10 @@ from collapselab.analysis.statements import STATEMENTS, Statement
 from collapselab.analysis.words import Sentence
 from collapselab.report.charts.panels import Figure, Panel
 from collapselab.report.data import View, lines
+from collapselab.report.export import write_figures
 from collapselab.report.figures import FIGURES, FigureEntry
 from collapselab.report.figures.specifications import specifications
-from collapselab.report.page import contents, render
-from collapselab.report.report import write_figures
+from collapselab.report.report import contents, render
 from collapselab.report.story import Story, load_story
 from report.suites import write_suite
 from report.test_report import Page
@@ -46,7 +46,8 @@ def test_a_figure_from_outside_is_on_the_page_and_among_the_files(
     assert page.data["panels"]["toy-runs"]["table"] == "toy"
     assert page.data["tables"]["toy"] == {"runs": [len(story.runs)]}
     only = replace(shown, figures={"toy": shown.figures["toy"]})
-    assert {path.name for path in write_figures(tmp_path, only)} == {"toy.svg", "toy.pdf"}
+    written = write_figures(tmp_path, only.figures.values(), only.tables, only.keys)
+    assert {path.name for path in written} == {"toy.svg", "toy.pdf"}
 
 
 @pytest.mark.parametrize(("key", "section"), [("toys", "inside"), ("toy", "outside")])

@@ -18,7 +18,7 @@ from collapselab.report.data import Keys, View, lines
 from collapselab.report.figures import FIGURES
 from collapselab.report.figures.token_lists import first_names, token_ends, token_moves
 from collapselab.report.figures.tokens import DRAWN, METRICS, thinned, token_frequency, token_kinds
-from collapselab.report.page import contents, render
+from collapselab.report.report import contents, render
 from collapselab.report.story import load_story
 from collapselab.report.token_frame import model_tokens, quoted
 from report.suites import write_suite

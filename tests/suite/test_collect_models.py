@@ -102,7 +102,7 @@ def test_a_loss_per_token_of_several_tokenizers_is_refused(place: Path, tmp_path
 
 
 def test_the_page_of_an_atlas_draws_every_figure_of_it(place: Path, tmp_path: Path) -> None:
-    from collapselab.report.page import contents
+    from collapselab.report.report import contents
     from collapselab.report.story import load_story
 
     collect_models([place / "results-neo", place / "results-llama"], tmp_path / "atlas")
@@ -149,7 +149,7 @@ def test_a_mix_of_corpora_is_refused_unless_it_is_asked_for(place: Path, tmp_pat
     runs = {run for run, _ in rows_of(tmp_path / "atlas")}
     assert len(runs) == 2
     assert all(run.startswith("neo on storyworld ") for run in runs)
-    from collapselab.report.page import contents
+    from collapselab.report.report import contents
     from collapselab.report.story import load_story
 
     analyze(tmp_path / "atlas", permutations=99)
@@ -224,7 +224,7 @@ def test_a_table_of_facts_says_what_names_do_not(place: Path, tmp_path: Path) ->
     assert rows["neo", "step100"]["tokens"] == 100_000
     assert rows["llama", "step2000"]["tokens"] == 4_000_000
     assert (rows["neo", "step0"]["seed"], rows["neo", "step0"]["data"]) == (7, "mine")
-    from collapselab.report.page import contents
+    from collapselab.report.report import contents
     from collapselab.report.story import load_story
 
     analyze(tmp_path / "atlas", permutations=99)

@@ -2,8 +2,8 @@
 
 story.py reads a folder's tables and their analysis. data.py makes the tables that figures draw, and `View`, all that a
 figure is given. charts/ is how we draw, figures/ what we draw: each figure is one entry of `FIGURES`. answer.py has the
-verdicts at the top of the page, provenance.py its last section, words.py the words of all. page.py puts them into web/
-as one HTML file; report.py is the call, and writes the figures as SVG and PDF.
+verdicts at the top of the page, provenance.py its last section, words.py the words of all. report.py is the
+call, and puts them into web/ as one HTML file; export.py writes the figures as SVG and PDF.
 """
 
 import sys

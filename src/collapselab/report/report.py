@@ -1,33 +1,41 @@
-"""report: from the tables of a folder to a page, and to figures for a paper, as SVG and PDF.
+"""report: from the tables of a folder to a page, and to figures for a paper.
 
-Figures in files are made for print: panels side by side, in the light colours, with the legend in the picture. Set as
-wide as a page of text, about seven inches, three panels are side by side and the smallest type is of seven points; a
-panel by itself fits a column.
+The page is one HTML file that holds its scripts, its data and its style, and asks for nothing from anywhere. Every
+table is in it once. What the figures draw is JSON; the tables as they are on disk are compressed, for the reader to
+search and to save. Text of others (names of runs, reasons, settings) passes through the template's escaping, or through
+`script_json`, in which no tag can begin. A policy (CSP) in the page names its two scripts by their hash: the browser
+runs no other, none that is made from text at run time, and asks nothing of the network.
 """
 
+import base64
+import gzip
+import hashlib
+import json
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import final
 
-from collapselab.disk import written_whole
+from collapselab import __version__
+from collapselab.analysis.stored import program_version
+from collapselab.analysis.verdict import Verdict
+from collapselab.disk import checksum_of, written_whole
 from collapselab.errors import ConfigError
+from collapselab.report import answer, provenance, words
 from collapselab.report.charts import style
-from collapselab.report.charts.panels import Figure, Panel, bare_spec
-from collapselab.report.charts.style import Spec
-from collapselab.report.data import lines
-from collapselab.report.page import Contents, contents, write_page
-from collapselab.report.story import load_story
+from collapselab.report.charts.panels import Figure, Panel, depth_areas, drawn_config, drawn_panel
+from collapselab.report.data import Columns, Keys, View, epochs, filters, keys, models_table
+from collapselab.report.export import write_figures
+from collapselab.report.figures import FIGURES, SECTIONS, FigureEntry, Section
+from collapselab.report.figures.generalisation import has_initial
+from collapselab.report.figures.specifications import VERDICT_COLOURS, VERDICT_SHAPES
+from collapselab.report.story import Story, load_story
 
-COLUMNS = 3
-WIDTH, WIDE = 168, 250
-"""Of a panel among others, and of one by itself; in pixels of 96 to the inch, which a PDF takes for points."""
-HEIGHT = 0.8
-"""Of a panel, as a share of its height on the page."""
-TITLE, BELOW = 27, 40
-"""Letters that fit on a line of a panel's title, and of the note below it."""
-FORMATS = ("svg", "pdf")
-PADDING = {"left": 18, "right": 12, "top": 6, "bottom": 6}
-"""Room for labels at the edges: a reader's font may be wider than the one they were measured with."""
+PLACED = {"diagnosis"}
+"""Topics of the summary that the page itself has a place for; all others follow a figure."""
+HEAD = 1 << 16
+"""Bytes of a page within which it says what it was made from."""
 
 
 @final
@@ -67,7 +75,7 @@ def report(
     other = None if beside is None else load_story(beside)
     shown = contents(story, beside=other, corpus=None if corpus is None else Path(corpus))
     write_page(page, shown)
-    written = write_figures(figures, shown) if figures is not None else []
+    written = write_figures(figures, shown.figures.values(), shown.tables, shown.keys) if figures is not None else []
     notes = [source.problem for source in (story, other) if source is not None and source.problem]
     return WrittenReport(page, written, notes)
 
@@ -81,68 +89,201 @@ def _page_path(out: str | Path, *, is_folder: bool) -> Path:
     return out / "report.html" if is_folder or out.is_dir() else out
 
 
-def write_figures(folder: str | Path, shown: Contents) -> list[Path]:
-    """Write every figure that has panels, each file whole or not at all."""
+@final
+@dataclass(frozen=True)
+class Contents:
+    """All that is on the page: the figures by their key, the tables that they draw, and what the legend means."""
+
+    story: Story
+    beside: Story | None
+    figures: dict[str, Figure]
+    tables: dict[str, Columns]
+    keys: Keys
+
+    @property
+    def names(self) -> list[str]:
+        """Of the story, and of the one beside it."""
+        return [self.story.name, *([f"{self.beside.name} (beside)"] if self.beside else [])]
+
+    @property
+    def panels(self) -> list[Panel]:
+        return [panel for figure in self.figures.values() for panel in figure.panels]
+
+
+def contents(story: Story, *, beside: Story | None = None, corpus: Path | None = None) -> Contents:
+    """Every figure that the tables allow; one that they do not says why."""
+    models = models_table([story, *([beside] if beside else [])])
+    view = View(story, keys(models), models, beside, corpus)
+    figures = {key: _drawn(key, entry, view) for key, entry in FIGURES.items()}
+    tables = {"models": models} | {name: table for figure in figures.values() for name, table in figure.tables.items()}
+    return Contents(story, beside, figures, tables, view.keys)
+
+
+def _drawn(key: str, entry: FigureEntry, view: View) -> Figure:
+    figure = entry.draw(view)
+    if figure.key != key or entry.section not in SECTIONS:
+        raise ValueError(
+            f"FIGURES[{key!r}]: the figure calls itself {figure.key!r} and is in section {entry.section!r}. It needs "
+            f"the key of its entry, and one of the sections {', '.join(SECTIONS)}."
+        )
+    return figure
+
+
+def write_page(path: str | Path, shown: Contents) -> None:
+    """Write the page, whole or not at all."""
+    with written_whole(path) as temporary:
+        temporary.write_text(render(shown), encoding="utf-8")
+
+
+def render(shown: Contents) -> str:
+    """The page as text."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("collapselab.report", "web"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {"in_words": words.in_words, "metric_name": words.metric_name, "coded": words.coded}
+    lines = answer.strip(shown.story)
+    scripts = {"vega": _vega(), "script": _own("page.js")}
+    return environment.get_template("page.html").render(
+        story=shown.story,
+        beside=shown.beside,
+        comparison=_comparison(shown),
+        keys=shown.keys,
+        sections=_sections(shown),
+        unplaced=answer.unplaced(shown.story, PLACED | {topic for entry in FIGURES.values() for topic in entry.topics}),
+        areas=depth_areas(len(shown.keys.depths)),
+        shapes=style.SHAPES,
+        answers=_test_legend(),
+        heat_levels=range(style.DEPTH_OF_HEAT),
+        filters=filters(shown.tables["models"], shown.keys, shown.names),
+        epochs=epochs(shown.tables["models"]),
+        initial=has_initial(shown.story),
+        outcome=words.outcome_name(shown.story.outcome),
+        names=words,
+        answer=answer,
+        lines=lines,
+        headline=answer.headline(shown.story, lines),
+        saved=list(saved_tables(shown)),
+        drawn=[name for name, table in shown.tables.items() if table],
+        provenance=provenance.provenance(shown.story),
+        version=__version__,
+        made_from=fingerprint(shown.story, shown.beside),
+        light=style.variables(len(shown.keys.widths), dark=False),
+        dark=style.variables(len(shown.keys.widths), dark=True),
+        css=_own("page.css"),
+        **scripts,
+        policy=policy(*scripts.values()),
+        data=script_json(_data(shown)),
+    )
+
+
+def _sections(shown: Contents) -> list[tuple[str, Section, list[tuple[FigureEntry, Figure]]]]:
+    """Every section with its figures, in their order; an optional one only where something is drawn in it."""
+    ordered = sorted(shown.figures, key=lambda key: FIGURES[key].order)
+    filled = {FIGURES[key].section for key, figure in shown.figures.items() if figure.panels or figure.lists}
+    return [
+        (name, section, [(FIGURES[key], shown.figures[key]) for key in ordered if FIGURES[key].section == name])
+        for name, section in SECTIONS.items()
+        if name in filled or not section.optional
+    ]
+
+
+def _test_legend() -> list[tuple[str, str, bool, str]]:
+    """For every verdict of a test its shape, its colour, whether it is hollow, and its words."""
+    hollow = (Verdict.NOT_SHOWN, Verdict.CANNOT_TELL, Verdict.DESCRIPTION)
+    return [
+        (VERDICT_SHAPES[code], VERDICT_COLOURS[code], code in hollow, text) for code, text in words.TEST_WORDS.items()
+    ]
+
+
+def policy(*scripts: str) -> str:
+    """What the browser may do with the page: run these scripts, use its own styles and drawn pictures; nothing else."""
+    hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+
+
+@cache
+def _vega() -> str:
+    """Vega and its embedding as one script; bundling it takes seconds."""
     import vl_convert
 
-    makers = {
-        "svg": lambda spec: vl_convert.vegalite_to_svg(spec).encode(),
-        "pdf": vl_convert.vegalite_to_pdf,
+    return _as_parsed(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+
+
+def _own(name: str) -> str:
+    return _as_parsed((files("collapselab.report") / "web" / name).read_text(encoding="utf-8"))
+
+
+def _as_parsed(text: str) -> str:
+    """With the line ends that a browser makes of it, which is what it hashes."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _data(shown: Contents) -> dict[str, object]:
+    return {
+        "outcome": words.outcome_column(shown.story.outcome),
+        "config": drawn_config(),
+        "models": shown.tables["models"],
+        "tables": {name: table for name, table in shown.tables.items() if name != "models"},
+        "panels": {
+            panel.key: drawn_panel(panel, log=panel.metric in shown.story.logarithmic) for panel in shown.panels
+        },
+        "saved": {
+            name: base64.b64encode(gzip.compress(content, mtime=0)).decode()
+            for name, content in saved_tables(shown).items()
+        },
     }
-    written = []
-    for figure in shown.figures.values():
-        if not figure.panels:
-            continue
-        spec = composed(figure, shown)
-        for kind in FORMATS:
-            path = Path(folder) / f"{figure.key}.{kind}"
-            with written_whole(path) as temporary:
-                temporary.write_bytes(makers[kind](spec))
-            written.append(path)
-    return written
 
 
-def composed(figure: Figure, shown: Contents) -> Spec:
-    """The figure as one Vega-Lite specification with its data."""
-    cards = [[_unit(panel, alone=len(figure.cards) == 1) for panel in card] for card in figure.cards]
-    used = {panel.table for panel in figure.panels} | set(figure.tables)
-    links = [param for units in cards for unit in units for param in unit.pop("params", [])]
-    spec = {
-        "concat": [units[0] if len(units) == 1 else {"vconcat": units, "spacing": 10} for units in cards],
-        "columns": COLUMNS,
-        "spacing": {"row": 22, "column": 14},
-        "params": list({param["name"]: param for param in links if param["name"] != "brush"}.values()),
-        "datasets": {name: lines(shown.tables[name]) for name in used},
-        "config": _print_config(),
-        "resolve": {"scale": {"color": "shared" if figure.legend else "independent"}},
-    }
-    return style.resolved(spec, len(shown.keys.widths))
+def saved_tables(shown: Contents) -> dict[str, bytes]:
+    """Every CSV table of the folder as it was read, by the name it has there; those of many rows stay on disk."""
+    saved: dict[str, bytes] = {}
+    for story, prefix in ((shown.story, ""), (shown.beside, "beside-")):
+        if story is not None:
+            contents = story.tables.contents | (story.analysis.contents() if story.analysis else {})
+            saved |= {prefix + name: content for name, content in contents.items() if name.endswith(".csv")}
+    return saved | {name: content for figure in shown.figures.values() for name, content in figure.saved.items()}
 
 
-def _print_config() -> Spec:
-    config = style.config() | {"background": "#ffffff", "padding": PADDING}
-    config["title"] |= {"fontSize": 11, "subtitleFontSize": 9.5, "offset": 6}
-    config["axis"] |= {"labelFontSize": 10, "titleFontSize": 10.5, "titlePadding": 5}
-    config["legend"] |= {"orient": "bottom", "direction": "horizontal", "columns": 2, "labelLimit": 0,
-                         "labelFontSize": 10, "titleFontSize": 10.5, "symbolSize": 55}  # fmt: skip
-    return config
+def fingerprint(story: Story, beside: Story | None = None) -> str:
+    """sha256 of what a page is made from: the program, the tables, and what the analysis made of them."""
+    parts: dict[str, object] = {"program": program_version()}
+    for name, source in (("story", story), ("beside", beside)):
+        if source is not None:
+            analysis = source.analysis.summary | {"directory": source.name} if source.analysis else None
+            parts[name] = {"tables": source.tables.hashes, "analysis": analysis}
+    return checksum_of(parts)
 
 
-def _unit(panel: Panel, *, alone: bool) -> Spec:
-    spec = bare_spec(panel, legends=True)
-    spec |= {"width": WIDE if alone else WIDTH, "height": round(HEIGHT * panel.height)}
-    if panel.heading:
-        title = f"{panel.code} {panel.heading}".strip()
-        below = " · ".join(filter(None, (panel.fit, panel.note)))
-        spec["title"] = {"text": _broken(title, TITLE), **({"subtitle": _broken(below, BELOW)} if below else {})}
-    return spec
+def is_current(path: Path, story: Story) -> bool:
+    """Whether the file is a page that was made from this very story by this very program."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return f'<meta name="made-from" content="{fingerprint(story)}">'.encode() in file.read(HEAD)
 
 
-def _broken(title: str, longest: int) -> list[str]:
-    """A title on as many lines as the panel's width needs."""
-    lines = [""]
-    for word in title.split(" "):
-        if len(lines[-1]) + len(word) > longest:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return lines
+def script_json(value: object) -> str:
+    """JSON that can be inside a script element: no `<`, so no tag can end or begin there."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _comparison(shown: Contents) -> list[tuple[str, list[answer.Cell]]]:
+    """Verdicts of both stories side by side, for every metric that either has."""
+    if shown.beside is None:
+        return []
+    mine, theirs = ({line.metric: line for line in answer.strip(story)} for story in (shown.story, shown.beside))
+    return [
+        (metric, [getattr(lines[metric], column) if metric in lines else answer.NOT_MEASURED
+                  for column in ("scale", "outcome", "fixed") for lines in (mine, theirs)])
+        for metric in dict.fromkeys([*mine, *theirs])
+    ]  # fmt: skip

@@ -1,0 +1,94 @@
+"""Every figure as SVG and PDF: its panels side by side, in the light colours, with the legend in the picture.
+
+They are made for print: set as wide as a page of text, about seven inches, three panels are side by side and the
+smallest type is of seven points; a panel by itself fits a column.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from collapselab.disk import written_whole
+from collapselab.report.charts import style
+from collapselab.report.charts.panels import Figure, Panel, bare_spec
+from collapselab.report.charts.style import Spec
+from collapselab.report.data import Columns, Keys, lines
+
+COLUMNS = 3
+WIDTH, WIDE = 168, 250
+"""Of a panel among others, and of one by itself; in pixels of 96 to the inch, which a PDF takes for points."""
+HEIGHT = 0.8
+"""Of a panel, as a share of its height on the page."""
+TITLE, BELOW = 27, 40
+"""Letters that fit on a line of a panel's title, and of the note below it."""
+FORMATS = ("svg", "pdf")
+PADDING = {"left": 18, "right": 12, "top": 6, "bottom": 6}
+"""Room for labels at the edges: a reader's font may be wider than the one they were measured with."""
+
+
+def write_figures(
+    folder: str | Path, figures: Iterable[Figure], tables: Mapping[str, Columns], keys: Keys
+) -> list[Path]:
+    """Write every figure that has panels, each file whole or not at all."""
+    import vl_convert
+
+    makers = {
+        "svg": lambda spec: vl_convert.vegalite_to_svg(spec).encode(),
+        "pdf": vl_convert.vegalite_to_pdf,
+    }
+    written = []
+    for figure in figures:
+        if not figure.panels:
+            continue
+        spec = composed(figure, tables, keys)
+        for kind in FORMATS:
+            path = Path(folder) / f"{figure.key}.{kind}"
+            with written_whole(path) as temporary:
+                temporary.write_bytes(makers[kind](spec))
+            written.append(path)
+    return written
+
+
+def composed(figure: Figure, tables: Mapping[str, Columns], keys: Keys) -> Spec:
+    """The figure as one Vega-Lite specification with its data."""
+    cards = [[_unit(panel, alone=len(figure.cards) == 1) for panel in card] for card in figure.cards]
+    used = {panel.table for panel in figure.panels} | set(figure.tables)
+    links = [param for units in cards for unit in units for param in unit.pop("params", [])]
+    spec = {
+        "concat": [units[0] if len(units) == 1 else {"vconcat": units, "spacing": 10} for units in cards],
+        "columns": COLUMNS,
+        "spacing": {"row": 22, "column": 14},
+        "params": list({param["name"]: param for param in links if param["name"] != "brush"}.values()),
+        "datasets": {name: lines(tables[name]) for name in used},
+        "config": _print_config(),
+        "resolve": {"scale": {"color": "shared" if figure.legend else "independent"}},
+    }
+    return style.resolved(spec, len(keys.widths))
+
+
+def _print_config() -> Spec:
+    config = style.config() | {"background": "#ffffff", "padding": PADDING}
+    config["title"] |= {"fontSize": 11, "subtitleFontSize": 9.5, "offset": 6}
+    config["axis"] |= {"labelFontSize": 10, "titleFontSize": 10.5, "titlePadding": 5}
+    config["legend"] |= {"orient": "bottom", "direction": "horizontal", "columns": 2, "labelLimit": 0,
+                         "labelFontSize": 10, "titleFontSize": 10.5, "symbolSize": 55}  # fmt: skip
+    return config
+
+
+def _unit(panel: Panel, *, alone: bool) -> Spec:
+    spec = bare_spec(panel, legends=True)
+    spec |= {"width": WIDE if alone else WIDTH, "height": round(HEIGHT * panel.height)}
+    if panel.heading:
+        title = f"{panel.code} {panel.heading}".strip()
+        below = " · ".join(filter(None, (panel.fit, panel.note)))
+        spec["title"] = {"text": _broken(title, TITLE), **({"subtitle": _broken(below, BELOW)} if below else {})}
+    return spec
+
+
+def _broken(title: str, longest: int) -> list[str]:
+    """A title on as many lines as the panel's width needs."""
+    lines = [""]
+    for word in title.split(" "):
+        if len(lines[-1]) + len(word) > longest:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    return lines
