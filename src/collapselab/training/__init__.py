@@ -3,7 +3,7 @@
     settings.py        what decides the weights of a run, checked; `plan` turns it into steps on a corpus
     train.py           `train`: starts a run, continues it, or finds it finished
     trainer.py         the library's Trainer with our data and our loss; all randomness follows from (seed, step)
-    objective.py       the loss of a step: cross-entropy (loss.py), and the gradients that interventions add
+    objective.py       the loss of a step: cross-entropy, and the gradients that interventions add
     interventions/     INTERVENTIONS: penalties by name, their doses, and the factor that holds a dose
     heads/             HEADS: what becomes of the output layer once the model is built
     optimizers.py      OPTIMIZERS: how weights are updated
