@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from collapselab.core import pairs, sweep
+from collapselab.core import pairs, tiles
 from collapselab.core.pairs import PairStatistics, pair_statistics
 from frames import rotation, simplex
 
@@ -29,14 +29,14 @@ def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 def tiles(monkeypatch: pytest.MonkeyPatch) -> dict[torch.dtype, int]:
     """Tiles of all points, by precision, that were added."""
     counts = {torch.float32: 0, torch.float64: 0}
-    add = sweep._Sweep._add
+    add = pairs._Sweep._add
 
-    def counting(self: sweep._Sweep, tile: sweep._Tile) -> bool:
+    def counting(self: pairs._Sweep, tile: tiles.Tile) -> bool:
         added = add(self, tile)
         counts[tile.x.dtype] += added and len(self.cloud) > 64
         return added
 
-    monkeypatch.setattr(sweep._Sweep, "_add", counting)
+    monkeypatch.setattr(pairs._Sweep, "_add", counting)
     return counts
 
 

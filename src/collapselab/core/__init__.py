@@ -11,7 +11,7 @@
     centre_loss.py  CentreScores: the nearest centre as a prediction, and its loss beside the model's
     flatness.py   OutputCurvature: how the loss bends in the output layer, from some tokens
     vectors.py    class means and output rows as float64, some at a time
-    pairs.py      statistics over all pairs of classes (cloud and projection: the points, sweep: the tiles, pair_sums)
+    pairs.py      statistics over all pairs of classes (cloud: the points, tiles, pair_sums)
     geometry.py   quantities that several metrics share, each computed once
     variability.py, spectrum.py, frequency.py   metrics of variance within classes, of the features' covariance, and
                   of how often a class occurs
@@ -21,6 +21,6 @@
     storage.py    tensors on disk with a checksum
 
 A module imports only from modules above it in this order: scale, vectors, batch, parts, tally, storage, moments,
-decisions, fit_scale, centre_loss, flatness, pair_sums, projection, cloud, sweep, pairs, geometry, variability,
+decisions, fit_scale, centre_loss, flatness, pair_sums, cloud, tiles, pairs, geometry, variability,
 spectrum, frequency, metrics; similarity after moments.
 """
