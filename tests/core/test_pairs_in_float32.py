@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from collapselab.core import pairs, tiles
+from collapselab.core import pairs
 from collapselab.core.pairs import PairStatistics, pair_statistics
+from collapselab.core.tiles import Tile
 from frames import rotation, simplex
 
 POINTS = 300
@@ -31,7 +32,7 @@ def tiles(monkeypatch: pytest.MonkeyPatch) -> dict[torch.dtype, int]:
     counts = {torch.float32: 0, torch.float64: 0}
     add = pairs._Sweep._add
 
-    def counting(self: pairs._Sweep, tile: tiles.Tile) -> bool:
+    def counting(self: pairs._Sweep, tile: Tile) -> bool:
         added = add(self, tile)
         counts[tile.x.dtype] += added and len(self.cloud) > 64
         return added

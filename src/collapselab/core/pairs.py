@@ -143,7 +143,7 @@ def _swept(cloud: Cloud, dtype: torch.dtype, tile: int, rows: bool, progress: Pr
     total = len(cloud) * (len(cloud) - 1) // 2
     with _full_float32():
         for some in _in_threads(
-            lambda rows: _Sweep(table, rows).sums(), list(cloud.blocks(0, table.rows)), cloud.points.device
+            lambda block: _Sweep(table, block).sums(), list(cloud.blocks(0, table.rows)), cloud.points.device
         ):
             sums.merge(some)
             if progress is not None:

@@ -10,7 +10,7 @@
     curvature.py           the tokens of a pass that the flatness of the loss is computed from
     nearest_centre.py      NC4: the output layer beside the nearest centre of every layer
     centre_loss.py         the nearest centre as a prediction: its loss beside the model's
-    catalogue.py           sums → the metrics of every layer, split and bin
+    catalogue.py           sums → the metrics of every layer, split and bin, and their rows
     find_contexts.py       which contexts, the last n tokens, are measured;  context_gap.py, context_rows.py: their rows
     deciders.py            the table `deciders`: who agrees with whom
     class_table.py         the table `classes`;  outcomes.py (token_scores.py, temperature.py, further_scores.py) what
@@ -20,7 +20,7 @@
     similarity.py          `similarity`: class means of several measurements compared, from their kept moments
     add_metrics.py         metrics that came after a measurement, from its kept moments
     bootstrap.py           intervals from the sums of groups of blocks
-    make_result.py         values → rows and facts;  show.py prints them
+    result_facts.py        the facts of a result;  show.py prints both
     resume.py              sums on disk, to continue from;  distributed.py several processes
 
 Blocks go through the model to sums; those of the training split to the catalogue and to centres; the validation split

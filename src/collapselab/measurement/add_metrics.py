@@ -13,7 +13,7 @@ from pathlib import Path
 from collapselab.core.metrics import METRICS, collapse_metrics
 from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Need
-from collapselab.measurement.make_result import row_order
+from collapselab.measurement.catalogue import row_order
 from collapselab.records.measurement import Result
 from collapselab.records.tables import Row
 

@@ -1,9 +1,10 @@
-"""From sums to measurements: the catalogue of every layer, split and frequency bin.
+"""From sums to rows: the catalogue of every layer, split and frequency bin.
 
 Decisions (NC4) are listed under the training split, which their centres come from. Metrics of the output layer alone
 are listed with the last layer.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
@@ -22,6 +23,7 @@ from collapselab.measurement.class_table import LayerRows
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sums import LayerKey
 from collapselab.records.measurement import Key
+from collapselab.records.tables import Row
 
 ALL = "all"
 """The bin that has all classes."""
@@ -53,6 +55,8 @@ def of_the_head() -> frozenset[str]:
 
 
 Measurements = dict[Key, Measurement]
+Interval = Callable[[Key, float | None], tuple[float | None, float | None]]
+"""Both ends of the interval of a value."""
 
 
 @final
@@ -137,6 +141,43 @@ def centre_loss_values(plan: MeasurePlan, losses: dict[LayerKey, CentreLoss], *,
         Key("train", "last", ALL, id): replace(value, why=why) if loss is None else value
         for id, value in measured.items()
     }
+
+
+def value_rows(plan: MeasurePlan, values: Values, interval: Interval | None) -> list[Row]:
+    """A row for each value, beside its null and its interval, in order."""
+    rows = []
+    for key in sorted(values.measured, key=row_order):
+        measured, null = values.measured[key], values.nulls.get(key)
+        low, high = (None, None) if interval is None else interval(key, measured.value)
+        rows.append(
+            Row(
+                run=plan.model.run or plan.model.name,
+                checkpoint=plan.model.checkpoint or "-",
+                split="train" if key.split == "train" else "validation",
+                layer=key.layer,
+                bin=key.bin,
+                metric=key.metric,
+                value=measured.value,
+                null=None if null is None else null.value,
+                low=low,
+                high=high,
+                classes=measured.classes,
+                tokens=measured.tokens,
+                min_count=measured.min_count,
+                left_out=measured.left_out,
+                version=measured.version,
+                why=measured.why,
+            )
+        )
+    return rows
+
+
+def row_order(key: Key | Row) -> tuple[str, tuple[int, int], int, int]:
+    """Rows in the order of splits, layers, bins and the catalogue."""
+    layer = (1, 0) if key.layer == "last" else (0, int(key.layer))
+    low = -1 if key.bin == ALL else int(key.bin.split("-")[0])
+    known = list(METRICS)
+    return key.split, layer, low, known.index(key.metric) if key.metric in known else len(known)
 
 
 def _only_counts(counts: Tensor) -> ClassMoments:

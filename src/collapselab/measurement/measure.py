@@ -28,6 +28,7 @@ from collapselab.measurement.catalogue import (
     decision_values,
     layer_values,
     of_the_head,
+    value_rows,
 )  # fmt: skip
 from collapselab.measurement.centre_loss import CentreLosses
 from collapselab.measurement.class_table import class_chunks
@@ -36,7 +37,6 @@ from collapselab.measurement.distributed import Processes
 from collapselab.measurement.forward_pass import ForwardPass
 from collapselab.measurement.further_scores import further_scores, named_corpora
 from collapselab.measurement.half_sample import halfway, own_part
-from collapselab.measurement.make_result import make_result
 from collapselab.measurement.model_corpus import Data, Text, model_corpus, open_data
 from collapselab.measurement.nearest_centre import NearestCentres
 from collapselab.measurement.open_model import OpenedModel, open_module, open_source
@@ -44,6 +44,7 @@ from collapselab.measurement.outcomes import outcome_facts
 from collapselab.measurement.plan import MeasurePlan, MeasureRequest, Split, make_plan
 from collapselab.measurement.push import Push
 from collapselab.measurement.report_to import report_measurement
+from collapselab.measurement.result_facts import result_facts
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sums import LAST, LayerKey, Sums
 from collapselab.measurement.tables import MeasuredLayer, fill_tables
@@ -395,7 +396,9 @@ def _measure(opened: OpenedModel, request: MeasureRequest) -> Result | None:
     seconds = time.perf_counter() - start
     sums: dict[Split, Sums] = {"train": trained, "validation": validated}
     outcomes = outcome_facts(plan, sums, further, scale)
-    return make_result(plan, values, sums, resamples, outcomes, {"train": train_seconds, "all": seconds})
+    rows = value_rows(plan, values, None if resamples is None else resamples.interval)
+    facts = result_facts(plan, rows, sums, resamples, outcomes, {"train": train_seconds, "all": seconds})
+    return Result(rows, facts, {name: table for name, table in values.tables.items() if table})
 
 
 def _add_values(plan: MeasurePlan, split: Split, own: Sums, values: Values, moments_file: Path | None = None) -> Sums:

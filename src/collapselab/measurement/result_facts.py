@@ -1,11 +1,9 @@
-"""From the values of a measurement to its `Result`: rows in order, and the facts about them."""
+"""The facts of a result: what was measured, with which options, on which machine, and what to know about it."""
 
 import math
 from importlib.metadata import version
 
-from collapselab.core.metrics import METRICS
 from collapselab.measurement.bootstrap import Resamples, difference
-from collapselab.measurement.catalogue import ALL, Values
 from collapselab.measurement.further_scores import predicted_bytes
 from collapselab.measurement.half_sample import compare
 from collapselab.measurement.model_warnings import loss_warnings, spread_warnings
@@ -20,25 +18,24 @@ from collapselab.records.facts import (
     SplitFacts,
     WarningFacts,
 )
-from collapselab.records.measurement import Key, Result
+from collapselab.records.measurement import Key
 from collapselab.records.tables import Row
 
 
-def make_result(
+def result_facts(
     plan: MeasurePlan,
-    values: Values,
+    rows: list[Row],
     sums: dict[Split, Sums],
     resamples: Resamples | None,
     outcomes: OutcomesFacts,
     seconds: Seconds,
-) -> Result:
-    """The result; `sums` are those of all processes, whose moments are not needed any more."""
-    rows = _rows(plan, values, resamples)
+) -> Facts:
+    """All facts about the rows; `sums` are those of all processes, whose moments are not needed any more."""
     tokens, part = int(plan.counts.last.sum()), sums["train"].part
     if resamples is not None:
         part = Part(tokens // 2, resamples.half_values("train", "last"))
     nothing_added: LaterFacts = {}
-    facts: Facts = {
+    return {
         **plan.request.identity(plan.model),
         **plan.model.facts,
         "splits": {split: _split_facts(plan, split, sums[split]) for split in plan.splits},
@@ -55,47 +52,10 @@ def make_result(
         "versions": {name: version(name) for name in ("collapselab", "torch", "transformers")},
         "warnings": _warnings(plan, sums),
         "seconds": seconds,
-        **_bootstrap_facts(values, resamples),
+        **_bootstrap_facts(rows, resamples),
         **outcomes,
         **nothing_added,
     }
-    return Result(rows, facts, {name: table for name, table in values.tables.items() if table})
-
-
-def _rows(plan: MeasurePlan, values: Values, resamples: Resamples | None) -> list[Row]:
-    rows = []
-    for key in sorted(values.measured, key=row_order):
-        measured, null = values.measured[key], values.nulls.get(key)
-        low, high = (None, None) if resamples is None else resamples.interval(key, measured.value)
-        rows.append(
-            Row(
-                run=plan.model.run or plan.model.name,
-                checkpoint=plan.model.checkpoint or "-",
-                split="train" if key.split == "train" else "validation",
-                layer=key.layer,
-                bin=key.bin,
-                metric=key.metric,
-                value=measured.value,
-                null=None if null is None else null.value,
-                low=low,
-                high=high,
-                classes=measured.classes,
-                tokens=measured.tokens,
-                min_count=measured.min_count,
-                left_out=measured.left_out,
-                version=measured.version,
-                why=measured.why,
-            )
-        )
-    return rows
-
-
-def row_order(key: Key | Row) -> tuple[str, tuple[int, int], int, int]:
-    """Rows in the order of splits, layers, bins and the catalogue."""
-    layer = (1, 0) if key.layer == "last" else (0, int(key.layer))
-    low = -1 if key.bin == ALL else int(key.bin.split("-")[0])
-    known = list(METRICS)
-    return key.split, layer, low, known.index(key.metric) if key.metric in known else len(known)
 
 
 def _split_facts(plan: MeasurePlan, split: Split, sums: Sums) -> SplitFacts:
@@ -123,10 +83,11 @@ def _split_facts(plan: MeasurePlan, split: Split, sums: Sums) -> SplitFacts:
     return facts
 
 
-def _bootstrap_facts(values: Values, resamples: Resamples | None) -> BootstrapFacts:
+def _bootstrap_facts(rows: list[Row], resamples: Resamples | None) -> BootstrapFacts:
     if resamples is None:
         return {}
-    halves = {key.name: resamples.halves(key) for key in values.measured}
+    keys = [Key(row.split, row.layer, row.bin, row.metric) for row in rows]
+    halves = {key.name: resamples.halves(key) for key in keys}
     return {"halves": halves, "half_difference": {name: difference(pairs) for name, pairs in halves.items()}}
 
 
