@@ -9,7 +9,7 @@ import re
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import final
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -47,9 +47,12 @@ class Pretrained:
     """The folder of an adapter that goes on top of it."""
 
     @property
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, str | bool | None]:
         """The arguments of the library's `from_pretrained`."""
-        arguments = {"pretrained_model_name_or_path": self.path, "local_files_only": self.is_local}
+        arguments: dict[str, str | bool | None] = {
+            "pretrained_model_name_or_path": self.path,
+            "local_files_only": self.is_local,
+        }
         if self.gguf_file is not None:
             return arguments | {"gguf_file": self.gguf_file}
         return arguments if self.is_local else arguments | {"revision": self.revision}

@@ -7,7 +7,7 @@ punctuation and all else (digits, pieces of words in mixed case, bytes).
 import unicodedata
 from collections import Counter
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import torch
 from pydantic import JsonValue
@@ -16,6 +16,9 @@ from collapselab.corpus.blocks import Corpus, Split
 from collapselab.corpus.markov import Chain, read_chain
 from collapselab.disk import written_whole
 from collapselab.records.corpus import MARKOV, SPLITS, SplitRecord
+
+if TYPE_CHECKING:
+    import altair as alt
 
 KINDS = ["lower-case word", "capitalised word", "punctuation", "other"]
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#999999"]  # Okabe and Ito: also colour-blind readers can distinguish them
@@ -195,7 +198,7 @@ def draw(corpus: Corpus, path: str | Path) -> None:
         chart.save(str(temporary), format="svg")
 
 
-def _chain_panels(chain: Chain) -> Any:
+def _chain_panels(chain: Chain) -> "alt.HConcatChart":
     import altair as alt
 
     often = sorted((float(share) for share in chain.stationary if share > 0), reverse=True)

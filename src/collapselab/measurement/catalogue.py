@@ -6,7 +6,7 @@ are listed with the last layer.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from collapselab.measurement.class_table import LayerRows
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sums import LayerKey
 from collapselab.records.measurement import Key
-from collapselab.records.tables import Row
+from collapselab.records.tables import Row, RowsByTable
 
 ALL = "all"
 """The bin that has all classes."""
@@ -66,7 +66,7 @@ class Values:
 
     measured: Measurements = field(default_factory=dict)
     nulls: Measurements = field(default_factory=dict)
-    tables: dict[str, list[Any]] = field(default_factory=dict)
+    tables: RowsByTable = field(default_factory=dict)
     classes: list[LayerRows] = field(default_factory=list)
     """What each class has by itself, layer by layer, where the table `classes` was asked for."""
 

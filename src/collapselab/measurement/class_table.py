@@ -5,16 +5,22 @@ validation pass is done.
 """
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from collapselab.core.class_rows import ClassRows
 from collapselab.corpus.token_kinds import token_kinds
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sums import LayerKey, Sums
+from collapselab.records.column_table import Chunk
 from collapselab.records.tables import CLASSES
+
+Cells = NDArray[np.generic] | list[None]
+"""A column; nothing but None where it is missing."""
 
 
 @final
@@ -27,20 +33,20 @@ class LayerRows:
     rows: ClassRows
 
 
-def class_chunks(plan: MeasurePlan, layers: list[LayerRows], validated: Sums) -> list[Any]:
+def class_chunks(plan: MeasurePlan, layers: list[LayerRows], validated: Sums) -> list[Chunk]:
     """The chunks of the table, in the order of the layers; `validated` are the sums of all processes."""
     kinds = token_kinds(plan.request.corpus, plan.model.classes)
     texts, names = [one.text or None for one in kinds], [one.kind for one in kinds]
     return [_chunk(plan, layer, validated, texts, names) for layer in layers]
 
 
-def _chunk(plan: MeasurePlan, layer: LayerRows, validated: Sums, texts: list[str | None], kinds: list[str]) -> Any:
+def _chunk(plan: MeasurePlan, layer: LayerRows, validated: Sums, texts: list[str | None], kinds: list[str]) -> Chunk:
     rows, model = layer.rows, plan.model
     ids = plan.splits[layer.split].numbers.ids[rows.classes.cpu()]
     nearest = None if rows.nearest is None else plan.splits[layer.split].numbers.ids[rows.nearest.cpu()].numpy()
-    missing = [None] * len(ids)
+    missing: list[None] = [None] * len(ids)
 
-    def column(values: Tensor | None) -> Any:
+    def column(values: Tensor | None) -> Cells:
         return missing if values is None else values.cpu().numpy()
 
     tokens = ids.tolist()
@@ -64,7 +70,7 @@ def _chunk(plan: MeasurePlan, layer: LayerRows, validated: Sums, texts: list[str
     )
 
 
-def _validation_columns(plan: MeasurePlan, layer: str, validated: Sums, ids: Tensor) -> dict[str, Any]:
+def _validation_columns(plan: MeasurePlan, layer: str, validated: Sums, ids: Tensor) -> dict[str, Cells]:
     """Tokens of the validation split with these labels, and what became of them."""
     scored, decisions = validated.scored, validated.decisions[LayerKey(layer)]
     assert scored is not None

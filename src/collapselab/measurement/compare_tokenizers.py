@@ -6,10 +6,10 @@ vocabulary. So the two are compared by what they do, through `tokenizer_hash`, b
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 from collapselab.corpus.blocks import Corpus
-from collapselab.corpus.tokenizer import PROBES, TOKENIZER_FILES, load_tokenizer, tokenizer_hash
+from collapselab.corpus.tokenizer import PROBES, TOKENIZER_FILES, FastTokenizer, load_tokenizer, tokenizer_hash
 from collapselab.errors import CorpusError
 from collapselab.hub import Pretrained
 from collapselab.models.find import ModelSource
@@ -94,7 +94,7 @@ def _hash_of(corpus: Corpus) -> str | None:
         return None
 
 
-def _refusal(source: ModelSource, tokenizer: Any, corpus: Corpus) -> CorpusError:
+def _refusal(source: ModelSource, tokenizer: FastTokenizer, corpus: Corpus) -> CorpusError:
     own = corpus.tokenizer()
     return CorpusError(
         f"{source.name}: its tokenizer is not the one of {corpus.path}. {_example(tokenizer, own)} Build a corpus with "
@@ -103,7 +103,7 @@ def _refusal(source: ModelSource, tokenizer: Any, corpus: Corpus) -> CorpusError
     )
 
 
-def _example(model: Any, corpus: Any) -> str:
+def _example(model: FastTokenizer, corpus: FastTokenizer) -> str:
     """The sizes of two tokenizers that differ, and the first text that they encode differently."""
     sizes = f"The model's has {len(model):,} tokens, the corpus's {len(corpus):,}"
     for text in PROBES:

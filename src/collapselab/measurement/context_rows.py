@@ -1,7 +1,7 @@
 """The tables `contexts` and `token_contexts`: metrics of contexts, and within-token variance against its floor."""
 
 from collections.abc import Iterator
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -11,7 +11,8 @@ from collapselab.core.moments import ClassMoments
 from collapselab.measurement.find_contexts import Contexts
 from collapselab.measurement.plan import MeasurePlan
 from collapselab.models.taps import OutputLayer
-from collapselab.records.tables import TOKEN_CONTEXTS, ContextRow
+from collapselab.records.column_table import Chunk
+from collapselab.records.tables import TOKEN_CONTEXTS, ContextRow, RowsByTable
 
 
 @final
@@ -21,7 +22,7 @@ class ContextTables:
     def __init__(self, plan: MeasurePlan) -> None:
         self.plan = plan
         self.rows: list[ContextRow] = []
-        self.chunks: list[Any] = []
+        self.chunks: list[Chunk] = []
 
     def add(self, layer: str, contexts: Contexts, moments: ClassMoments, gap: Gap) -> None:
         """The metrics of one layer and length, from the moments of all processes."""
@@ -35,7 +36,7 @@ class ContextTables:
         if self.plan.options.classes:
             self.chunks.append(self._chunk(layer, contexts, geometry))
 
-    def filled(self) -> dict[str, list[Any]]:
+    def filled(self) -> RowsByTable:
         """The rows of each table, in the order of layers and lengths."""
         return {"contexts": self.rows, "token_contexts": self.chunks}
 
@@ -63,7 +64,7 @@ class ContextTables:
             why=value.why,
         )
 
-    def _chunk(self, layer: str, contexts: Contexts, geometry: ContextGeometry) -> Any:
+    def _chunk(self, layer: str, contexts: Contexts, geometry: ContextGeometry) -> Chunk:
         split, model = geometry.split, self.plan.model
         rows, counts = len(split.tokens), split.counts.double()
         return TOKEN_CONTEXTS.chunk(

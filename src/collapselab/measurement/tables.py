@@ -12,7 +12,7 @@ from torch import Tensor
 
 from collapselab.core.moments import ClassMoments
 from collapselab.measurement.plan import MeasurePlan, Split
-from collapselab.records.tables import TABLES
+from collapselab.records.tables import TABLES, RowsByTable
 
 
 @final
@@ -48,7 +48,7 @@ FILLERS: dict[str, Callable[[MeasuredLayer], Iterable[Any]]] = {}
 """By the name of a table, the function that makes its rows of one layer; none where an option did not ask for it."""
 
 
-def fill_tables(tables: dict[str, list[Any]], layer: MeasuredLayer) -> None:
+def fill_tables(tables: RowsByTable, layer: MeasuredLayer) -> None:
     """Add the rows of a layer to every table that has a filler."""
     for name, rows in FILLERS.items():
         table = TABLES[name]

@@ -11,7 +11,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from pydantic import JsonValue
+from torch import Tensor, nn
 
 from collapselab.errors import ModelError
 from collapselab.models.patterns import first_of
@@ -19,7 +20,7 @@ from collapselab.models.patterns import first_of
 CONFIG = "adapter_config.json"
 
 
-def adapter_settings(folder: Path) -> dict[str, Any]:
+def adapter_settings(folder: Path) -> dict[str, JsonValue]:
     """What adapter_config.json says; nothing where it cannot be read."""
     try:
         settings = json.loads((folder / CONFIG).read_text("utf-8"))
@@ -65,8 +66,8 @@ def _check_weights(adapted: Any, folder: Path, *, name: str) -> None:
     from peft import get_peft_model_state_dict
     from peft.utils.save_and_load import load_peft_weights
 
-    stored: dict[str, Any] = load_peft_weights(str(folder), device="cpu")
-    own: dict[str, Any] = get_peft_model_state_dict(adapted, save_embedding_layers=False)
+    stored: dict[str, Tensor] = load_peft_weights(str(folder), device="cpu")
+    own: dict[str, Tensor] = get_peft_model_state_dict(adapted, save_embedding_layers=False)
     missing = sorted(own.keys() - stored.keys())
     left = sorted(stored.keys() - own.keys() - adapted.state_dict().keys())
     for what, names in (("are missing in its folder", missing), ("have no place in the base", left)):

@@ -16,7 +16,8 @@ from collapselab.errors import ConfigError, ModelError
 
 STRATEGIES = ("auto", "balanced", "balanced_low_0", "sequential")
 
-DeviceMap = str | dict[str, Any]
+Place = str | int | torch.device
+DeviceMap = str | dict[str, Place]
 """One of `STRATEGIES`, or a device for each module by its name: a GPU's number, "cpu" or "disk"."""
 
 
@@ -73,7 +74,7 @@ def check_whole(weight: Tensor, *, name: str) -> None:
 
 def check_tied(model: Any, *, name: str) -> None:
     """ModelError if an output layer that shares its weight with the input embedding is in another place than that."""
-    places: dict[str, Any] = getattr(model, "hf_device_map", {})
+    places: dict[str, Place] = getattr(model, "hf_device_map", {})
     if not getattr(model.config.get_text_config(), "tie_word_embeddings", False) or len(places) < 2:
         return
     modules = {id(module): path for path, module in model.named_modules()}
@@ -86,7 +87,7 @@ def check_tied(model: Any, *, name: str) -> None:
         )
 
 
-def _place(places: dict[str, Any], path: str) -> Any:
+def _place(places: dict[str, Place], path: str) -> Place | None:
     """The place of a module: that of the longest name in the map that it is, or is in."""
     inside = [name for name in places if not name or path == name or path.startswith(f"{name}.")]
     return places[max(inside, key=len)] if inside else None

@@ -8,16 +8,18 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, TypeAlias, final
 
 from collapselab.errors import DamagedError, RunError
 from collapselab.records.table import COUNTS, TEXTS, Column, Kind, nearest, read_bytes, shown, write_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
-Chunk = Any
-"""A `pyarrow.Table`, which has no types of its own, or a `StoredChunk`."""
+Chunk: TypeAlias = "pa.Table"
+"""Rows of a table; a `StoredChunk` is one that is on disk."""
+CellValue = str | int | float | None
 
 
 @final
@@ -133,16 +135,16 @@ class ColumnTable:
         if strangers := [name for name in chunk.column_names if name not in self.columns]:
             raise ValueError(f"{shown(strangers[0])} is not a column of {self.file}.")
 
-    def cells(self, chunk: Chunk) -> dict[str, list[Any]]:
+    def cells(self, chunk: Chunk) -> dict[str, list[CellValue]]:
         """The columns of a chunk as lists."""
-        columns: dict[str, list[Any]] = self.whole([chunk]).to_pydict()
+        columns: dict[str, list[CellValue]] = self.whole([chunk]).to_pydict()
         return columns
 
-    def schema(self) -> Any:
+    def schema(self) -> "pa.Schema":
         """The names and types of the columns, as Arrow has them."""
         import pyarrow as pa
 
-        def type_of(kind: Kind) -> Any:
+        def type_of(kind: Kind) -> "pa.DataType":
             return pa.string() if kind in TEXTS else pa.int64() if kind in COUNTS else pa.float64()
 
         return pa.schema([(name, type_of(column.kind)) for name, column in self.columns.items()])
@@ -158,7 +160,7 @@ class ColumnTable:
         raise RunError(f"{where}: two rows for {named}. Each may be there once.")
 
 
-def _check_values(kind: Kind, name: str, values: Any) -> None:
+def _check_values(kind: Kind, name: str, values: "pa.ChunkedArray") -> None:
     import pyarrow.compute as pc
 
     if values.null_count and kind in (Kind.NAME, Kind.VERSION):

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 from collapselab.disk import disk_errors
 from collapselab.errors import ConfigError, RunError
@@ -186,7 +186,7 @@ def _harness_scores(path: Path) -> list[Score]:
     return scores
 
 
-def _model_of(document: dict[str, Any], path: Path) -> str:
+def _model_of(document: dict[str, object], path: Path) -> str:
     config = document.get("config") if isinstance(document.get("config"), dict) else {}
     arguments = config.get("model_args") if isinstance(config, dict) else None
     if isinstance(arguments, str):

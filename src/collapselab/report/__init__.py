@@ -9,14 +9,14 @@ call, and puts them into web/ as one HTML file; export.py writes the figures as 
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import Any
 
 
 class _Callable(ModuleType):
     """`collapselab.report` is this package and, by its public name, the function: calling the one calls the other."""
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        return import_module("collapselab.report.report").report(*args, **options)
+    def __call__(self, *args: object, **options: object) -> object:
+        written: object = import_module("collapselab.report.report").report(*args, **options)
+        return written
 
 
 sys.modules[__name__].__class__ = _Callable

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 from collapselab import __version__
 from collapselab.core.metrics import METRICS
@@ -22,7 +22,7 @@ from collapselab.disk import folder_written_whole, remove_folder
 from collapselab.errors import ConfigError, RunError
 from collapselab.records.measurement import Result, Results
 from collapselab.records.result_folder import MEASUREMENTS, load_results
-from collapselab.records.tables import TABLES
+from collapselab.records.tables import TABLES, Row
 
 TARGET = re.compile(r"hf:(?P<name>[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95})")
 COPIED = ("tables.json", "suite.json", "report.html")
@@ -40,7 +40,7 @@ class Published:
     address: str | None
     """Where it is, once it was uploaded."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Ready for `json.dumps`."""
         return {"folder": str(self.folder), "target": self.target, "files": self.files, "address": self.address}
 
@@ -195,7 +195,7 @@ def with_section(card: str, section: str) -> str:
     return f"{card.rstrip()}\n\n{section}"
 
 
-def eval_results(result: Result, *, dataset: str) -> list[dict[str, Any]]:
+def eval_results(result: Result, *, dataset: str) -> list[dict[str, object]]:
     """`model-index` of the hub: the values under the name of the model, on the dataset that they were measured on."""
     metrics = [
         {"type": row.metric, "name": f"{METRICS[row.metric].property}: {row.metric}", "value": row.value}
@@ -206,7 +206,7 @@ def eval_results(result: Result, *, dataset: str) -> list[dict[str, Any]]:
     return [{"name": result.name, "results": [{"task": task, "dataset": about, "metrics": metrics}]}]
 
 
-def _last_layer(result: Result) -> list[Any]:
+def _last_layer(result: Result) -> list[Row]:
     return [
         row
         for row in result.rows

@@ -5,7 +5,7 @@ what is left as text, never as HTML.
 """
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, final
 
 import pandas as pd
 
@@ -13,6 +13,9 @@ from collapselab.analysis.tokens import LEAST_COUNT, TokenTable, tokens_of_frame
 from collapselab.records.column_table import ColumnTable
 from collapselab.records.tables import CLASSES, Run
 from collapselab.report.story import Story
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 LONGEST = 40
 """Signs of a token that are shown."""
@@ -54,7 +57,7 @@ def quoted(text: object) -> str:
     return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1]}…"
 
 
-def _checkpoints(whole: Any) -> set[tuple[str, str]]:
+def _checkpoints(whole: "pa.Table") -> set[tuple[str, str]]:
     groups = whole.group_by(["run", "checkpoint"]).aggregate([])
     return set(zip(groups["run"].to_pylist(), groups["checkpoint"].to_pylist(), strict=True))
 
@@ -64,7 +67,7 @@ def _loss(run: Run) -> tuple[bool, float]:
     return loss is None, 0.0 if loss is None else float(loss)
 
 
-def _table(whole: Any, run: str, checkpoint: str) -> TokenTable:
+def _table(whole: "pa.Table", run: str, checkpoint: str) -> TokenTable:
     import pyarrow.compute as pc
 
     wanted = {"run": run, "checkpoint": checkpoint, "split": "train", "layer": "last"}

@@ -174,7 +174,7 @@ def _field(schema: dict[str, Any]) -> Schema:
     return {**described, "allOf": parts} if parts else described
 
 
-def _said(error: str, **context: Any) -> str:
+def _said(error: str, **context: object) -> str:
     """What pydantic says, as a message of ours has it in the middle of a sentence."""
     text = PydanticKnownError(error, context or None).message()  # type: ignore[arg-type]
     return text[0].lower() + text[1:]

@@ -9,10 +9,11 @@ that was added with trainer.add_callback alone finds its Trainer among its calle
 import sys
 import time
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Literal, final
 
 import torch
-from transformers import Trainer, TrainerCallback
+from torch import nn
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
@@ -20,6 +21,7 @@ from collapselab.measurement.measure import measure
 from collapselab.measurement.report_to import PREFIX, logged
 from collapselab.messages import logger
 from collapselab.records.measurement import Result
+from collapselab.records.options import Options
 from collapselab.training.sharded import check_not_sharded
 
 log = logger(__name__)
@@ -50,9 +52,9 @@ class CollapseCallback(TrainerCallback):
             raise ConfigError(f"every is {every}; a whole number of steps from 1 on is needed.")
         self.corpus = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
         self.every = every
-        self.options: dict[str, Any] = {
-            "tokens": tokens, "layers": layers, "null": null, "min_count": min_count, "seed": seed, "batch": batch
-        }  # fmt: skip
+        self.options = Options(
+            tokens=tokens, layers=layers, null=null, min_count=min_count, seed=seed, batch=batch
+        )  # fmt: skip
         self.results: dict[int, Result] = {}
         """What was measured, by step."""
         self.seconds = 0.0
@@ -65,30 +67,56 @@ class CollapseCallback(TrainerCallback):
         trainer.add_callback(self)
         return self
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, *, model: Any = None, **_: Any) -> None:
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        *,
+        model: nn.Module | None = None,
+        **_: object,
+    ) -> None:
         self._began = time.perf_counter()
+        assert model is not None, "the library passes it"
         check_not_sharded(model, what="CollapseCallback")
         self._measure(state, control, model)
 
-    def on_step_end(self, args: Any, state: Any, control: Any, *, model: Any = None, **_: Any) -> None:
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        *,
+        model: nn.Module | None = None,
+        **_: object,
+    ) -> None:
         if state.global_step % self.every == 0:
             self._measure(state, control, model)
 
-    def on_train_end(self, args: Any, state: Any, control: Any, *, model: Any = None, **_: Any) -> None:
+    def on_train_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        *,
+        model: nn.Module | None = None,
+        **_: object,
+    ) -> None:
         self._measure(state, control, model)
         if state.is_world_process_zero:
             share = self.seconds / max(time.perf_counter() - self._began, 1e-9)
             times = f"{len(self.results)} times, {self.seconds:.1f} s, {share:.0%} of the training"
             log.info("collapse: measured %s.", times)
 
-    def _measure(self, state: Any, control: Any, model: Any) -> None:
+    def _measure(self, state: TrainerState, control: TrainerControl, model: nn.Module | None) -> None:
+        assert model is not None, "the library passes it"
         step = state.global_step
         if step in self.results or not state.is_world_process_zero:
             return
         start = time.perf_counter()
         devices = sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})
         with torch.random.fork_rng(devices=devices):
-            result = measure(model, self.corpus, quiet=True, **self.options)
+            result = measure(model, self.corpus, quiet=True, options=self.options)
         assert isinstance(result, Result)
         self.results[step] = result
         self.seconds += time.perf_counter() - start

@@ -9,7 +9,7 @@ from typing import Any, final
 
 import torch
 import torch.distributed as dist
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import Interrupted, RunError
@@ -57,7 +57,9 @@ class Checkpointing(TrainerCallback):
         """Set by `train`: once a signal is noted in it, the training ends after its step."""
         self.stop = False
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
         earliest = min((step for step, name in self.plan.checkpoints.items() if name in self.missing), default=0)
         step, tensors, facts = self.folder.load_state(up_to=earliest)
         if step:
@@ -75,12 +77,14 @@ class Checkpointing(TrainerCallback):
         self.started = self.last_save = self.last_log = time.monotonic()
         self._checkpoint(step)
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         self.trainer.step_loss = None
         self.trainer.step_objective.begin_step(state.global_step)
         seed_step(self.trainer.settings.seed, state.global_step, args.process_index)
 
-    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
         """The last moment before the update: a loss or gradient that is not finite goes no further."""
         assert self.trainer.step_loss is not None
         loss, stop = _reduce_step(float(self.trainer.step_loss), self.request.number is not None, args)
@@ -103,7 +107,7 @@ class Checkpointing(TrainerCallback):
         if self.clipped_steps is not None:
             self.clipped_steps += clipped
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         step = state.global_step
         taken = self.trainer.tokens_after(step) - self.trainer.tokens_after(step - 1)
         interventions = "".join(f"  {text}" for text in self.trainer.step_objective.live_texts())
@@ -250,7 +254,7 @@ def restore(trainer: LanguageTrainer, tensors: Mapping[str, torch.Tensor], step:
     scheduler.last_epoch, scheduler._step_count, scheduler._last_lr = step, step + 1, rates
 
 
-def _reduce_step(loss: float, stop: bool, args: Any) -> tuple[float, bool]:
+def _reduce_step(loss: float, stop: bool, args: TrainingArguments) -> tuple[float, bool]:
     """The mean loss of all processes, and whether any of them was asked to stop."""
     if args.world_size == 1:
         return loss, stop
@@ -259,7 +263,7 @@ def _reduce_step(loss: float, stop: bool, args: Any) -> tuple[float, bool]:
     return float(both[0]) / args.world_size, bool(both[1])
 
 
-def _reduce_scores(scores: Scores, args: Any) -> Scores:
+def _reduce_scores(scores: Scores, args: TrainingArguments) -> Scores:
     if args.world_size == 1:
         return scores
     sums = torch.tensor([scores.total_loss, scores.correct, scores.tokens], dtype=torch.float64, device=args.device)

@@ -16,6 +16,7 @@ from collapselab.errors import ConfigError
 from collapselab.measurement.measure import measure
 from collapselab.measurement.report_to import PREFIX, logged
 from collapselab.records.measurement import Result
+from collapselab.records.options import Options
 from collapselab.training.sharded import check_not_sharded
 
 try:
@@ -49,7 +50,7 @@ class CollapseMonitor(Callback):
             raise ConfigError(f"every is {every}; a whole number of steps from 1 on is needed.")
         self.corpus = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
         self.every, self.model = every, model
-        self.options: dict[str, Any] = {"tokens": tokens, "layers": layers, "null": null, "seed": seed}
+        self.options = Options(tokens=tokens, layers=layers, null=null, seed=seed)
         self.results: dict[int, Result] = {}
         """What was measured, by step."""
         self.seconds = 0.0
@@ -60,7 +61,7 @@ class CollapseMonitor(Callback):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self._measure(trainer, pl_module)
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any, **__: Any) -> None:
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: object, **__: object) -> None:
         if trainer.global_step % self.every == 0:
             self._measure(trainer, pl_module)
 
@@ -75,7 +76,7 @@ class CollapseMonitor(Callback):
         model = self.model(module)
         devices = sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})
         with torch.random.fork_rng(devices=devices):
-            result = measure(model, self.corpus, quiet=True, **self.options)
+            result = measure(model, self.corpus, quiet=True, options=self.options)
         assert isinstance(result, Result)
         self.results[step] = result
         self.seconds += time.perf_counter() - start

@@ -123,7 +123,7 @@ class Settings(BaseModel):
 
     @field_validator("intervene", mode="before")
     @classmethod
-    def _known_doses(cls, texts: Any) -> tuple[str, ...]:
+    def _known_doses(cls, texts: object) -> tuple[str, ...]:
         listed = [texts] if isinstance(texts, str) else texts
         if not isinstance(listed, list | tuple) or not all(isinstance(text, str) for text in listed):
             raise ValueError("A list of texts as in within:+0.1 is needed")
@@ -158,10 +158,10 @@ def _known(name: str, table: Mapping[str, object]) -> str:
     raise ValueError(f"{hint}It is {', '.join(others)}{' or ' if others else ''}{last}")
 
 
-def settings_from(values: Mapping[str, Any]) -> Settings:
+def settings_from(values: Mapping[str, object]) -> Settings:
     """Settings from a mapping; ConfigError that names the setting, and the nearest one where it does not exist."""
     try:
-        return Settings(**values)
+        return Settings.model_validate(dict(values))
     except ValidationError as error:
         raise ConfigError("; ".join(_message(one) for one in error.errors())) from error
 
@@ -275,7 +275,7 @@ def resolved(settings: Settings) -> dict[str, JsonValue]:
     """The settings that identify a run: by name, what follows from others filled in, files by their contents."""
     later = (name for name in type(settings).model_fields if name not in FIRST)
     changed = [name for name in later if getattr(settings, name) != type(settings).model_fields[name].default]
-    values: dict[str, Any] = settings.model_dump(mode="json", include={*FIRST, *changed})
+    values: dict[str, JsonValue] = settings.model_dump(mode="json", include={*FIRST, *changed})
     if MEANING > 1:
         values["meaning"] = MEANING
     if settings.epochs is None and settings.steps is None:

@@ -4,12 +4,12 @@ import math
 import os
 import platform
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -40,10 +40,11 @@ from collapselab.training.settings import Plan, Settings, model_config, plan, re
 from collapselab.training.trainer import LanguageTrainer, training_arguments
 
 LOG_LINES = 2000
+Decision = TypeVar("Decision")
 
 
 def train(
-    settings: Settings | Mapping[str, Any],
+    settings: Settings | Mapping[str, object],
     corpus: str | Path,
     out: str | Path,
     *,
@@ -242,9 +243,9 @@ def _lock_by_first_process(folder: RunFolder, args: TrainingArguments) -> Iterat
             yield
 
 
-def _decide_by_first_process(decide: Any, args: TrainingArguments) -> Any:
+def _decide_by_first_process(decide: Callable[[], Decision], args: TrainingArguments) -> Decision:
     """What the first process decides, for all: later its files are there, and others would decide otherwise."""
     decided = [decide() if args.process_index == 0 else None]
     if args.world_size > 1:
         dist.broadcast_object_list(decided)
-    return decided[0]
+    return cast(Decision, decided[0])

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainingArguments
+from transformers.trainer_utils import TrainOutput
 
 from collapselab.corpus.blocks import Split
 from collapselab.models.scores import LogitSpace, mask_inputs
@@ -58,14 +59,14 @@ class LanguageTrainer(Trainer):
         self._samples = split.samples()
         self._add_up_tied_gradients()
 
-    def train(self, *args: Any, **kwargs: Any) -> Any:
+    def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
         with _known_parameters(self.bare):
             return super().train(*args, **kwargs)
 
     def get_train_dataloader(self) -> Any:
         return self
 
-    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+    def __iter__(self) -> Iterator[dict[str, Tensor | float]]:
         """Micro-batches of this process. It is asked for after the state is restored, so `start` is known."""
         args = self.args
         for positions in micro_batches(
@@ -83,7 +84,7 @@ class LanguageTrainer(Trainer):
         inputs: dict[str, Tensor],
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
-    ) -> Any:
+    ) -> Tensor:
         ids = inputs["input_ids"]
         mask = mask_inputs(model, inputs.get("attention_mask"), ids.device)
         entering, labels = features(model, ids, **mask)[:, :-1], inputs["next_tokens"]
@@ -92,8 +93,10 @@ class LanguageTrainer(Trainer):
         loss = self.step_objective(entering, labels)
         return loss * inputs["share"] if "share" in inputs else loss
 
-    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
-        loss = super().training_step(*args, **kwargs)
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, Tensor], num_items_in_batch: Tensor | int | None = None
+    ) -> Tensor:
+        loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
         self.step_loss = loss if self.step_loss is None else self.step_loss + loss
         return loss
 
@@ -113,11 +116,11 @@ class LanguageTrainer(Trainer):
             self.optimizer.register_step_post_hook(lambda *_: upkeep.after_step(self._total))
         return self.optimizer
 
-    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
+    def floating_point_ops(self, inputs: dict[str, Tensor]) -> int:
         return 0  # the library counts all parameters again at every step
 
-    def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
-        norm = super()._get_grad_norm(model, grad_norm=grad_norm)  # type: ignore[no-untyped-call]
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Tensor | float | None = None) -> Tensor | float:
+        norm: Tensor | float = super()._get_grad_norm(model, grad_norm=grad_norm)  # type: ignore[no-untyped-call]
         self.grad_norm = float(norm)
         return norm
 
@@ -144,14 +147,14 @@ class LanguageTrainer(Trainer):
         begun = int(self._epoch(epochs).ends[rest - 1]) if rest else 0
         return epochs * int(self._samples.sum()) + begun
 
-    def _inputs(self, positions: range) -> dict[str, Any]:
+    def _inputs(self, positions: range) -> dict[str, Tensor | float]:
         """Blocks of a micro-batch with their labels.
 
         The loss of a micro-batch is the mean of its labels. Where blocks differ in how many they have, it is weighted
         by its share of the step's, so that a step is the mean of its labels however it is divided.
         """
         blocks = self.split.read(self._numbers(positions))
-        inputs: dict[str, Any] = {"input_ids": blocks.ids, "next_tokens": blocks.labels}
+        inputs: dict[str, Tensor | float] = {"input_ids": blocks.ids, "next_tokens": blocks.labels}
         if blocks.attention is None:
             return inputs
         step, parts = positions.start // self.plan.batch, self.plan.batch // len(positions)
