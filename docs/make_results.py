@@ -39,8 +39,8 @@ def made(name: str, question: Question, folder: Path) -> tuple[str, dict[str, by
     facts = unpack(name, folder)
     analysis = analyze(folder)
     shown = [sentence.text for topic in question.topics for sentence in analysis.sentences if sentence.topic == topic]
-    shown = contents(load_story(folder))
-    write_figures(folder / "figures", shown.figures.values(), shown.tables, shown.keys)
+    drawn = contents(load_story(folder))
+    write_figures(folder / "figures", drawn.figures.values(), drawn.tables, drawn.keys)
     figures = {
         f"{name}-{figure}.svg": (folder / "figures" / f"{figure}.svg").read_bytes()
         for figure in question.figures

@@ -9,7 +9,7 @@ import re
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import NotRequired, TypedDict, final
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -33,6 +33,15 @@ class Revisions:
 _IDENTITY = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 
 
+class PretrainedArguments(TypedDict):
+    """Arguments of the library's `from_pretrained`."""
+
+    pretrained_model_name_or_path: str
+    local_files_only: bool
+    gguf_file: NotRequired[str]
+    revision: NotRequired[str | None]
+
+
 @final
 @dataclass(frozen=True)
 class Pretrained:
@@ -47,15 +56,12 @@ class Pretrained:
     """The folder of an adapter that goes on top of it."""
 
     @property
-    def arguments(self) -> dict[str, str | bool | None]:
+    def arguments(self) -> PretrainedArguments:
         """The arguments of the library's `from_pretrained`."""
-        arguments: dict[str, str | bool | None] = {
-            "pretrained_model_name_or_path": self.path,
-            "local_files_only": self.is_local,
-        }
+        arguments: PretrainedArguments = {"pretrained_model_name_or_path": self.path, "local_files_only": self.is_local}
         if self.gguf_file is not None:
-            return arguments | {"gguf_file": self.gguf_file}
-        return arguments if self.is_local else arguments | {"revision": self.revision}
+            return {**arguments, "gguf_file": self.gguf_file}
+        return arguments if self.is_local else {**arguments, "revision": self.revision}
 
     @property
     def file(self) -> Path:

@@ -13,7 +13,7 @@ nothing to save for resuming.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -225,10 +225,10 @@ class Corpus:
             first=self.record.first,
         )
 
-    def _array(self, name: str) -> NDArray[np.int64]:
+    def _array(self, name: str) -> NDArray[Any]:
         try:
             with disk_errors(self.path / name, reading=True):
-                array: NDArray[np.int64] = np.load(self.path / name, allow_pickle=False)
+                array: NDArray[Any] = np.load(self.path / name, allow_pickle=False)
         except (ValueError, EOFError) as error:
             raise CorpusError(f"{self.path / name}: not an array of numbers. Build the corpus again.") from error
         return array

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, cast, final
 
 from torch import Tensor
 
@@ -27,7 +27,7 @@ from collapselab.core.storage import load_tensors, save_tensors
 from collapselab.disk import folder_written_whole, locked, sha256, sweep, written_whole
 from collapselab.errors import DamagedError, RunError
 from collapselab.messages import logger
-from collapselab.records.run_documents import CheckpointRecord, LogEntry, RunRecord, log_entry
+from collapselab.records.run_documents import CheckpointRecord, LogEntry, RunRecord, StateFacts, log_entry
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -138,18 +138,19 @@ class RunFolder:
             files = {file.relative_to(folder).as_posix(): sha256(file) for file in _files(folder)}
             known.model_copy(update={"files": files}).write(folder / TRAINING)
 
-    def save_state(self, step: int, tensors: dict[str, Tensor], facts: dict[str, object]) -> None:
-        save_tensors(self._state(step), tensors, kind=STATE, facts=facts)
+    def save_state(self, step: int, tensors: dict[str, Tensor], facts: StateFacts) -> None:
+        save_tensors(self._state(step), tensors, kind=STATE, facts=dict(facts))
         for old in self._states()[KEPT_STATES:]:
             self._state(old).unlink(missing_ok=True)
 
-    def load_state(self, *, up_to: int) -> tuple[int, Mapping[str, Tensor], dict[str, Any]]:
+    def load_state(self, *, up_to: int) -> tuple[int, Mapping[str, Tensor], StateFacts]:
         """The last whole state that is not after step `up_to`; step 0 and nothing where there is none."""
         for step in self._states():
             if step > up_to:
                 continue
             try:
-                return step, *load_tensors(self._state(step), kind=STATE)
+                tensors, facts = load_tensors(self._state(step), kind=STATE)
+                return step, tensors, cast(StateFacts, facts)
             except ValueError as error:
                 self.say(f"{error} Going back to the one before.")
         return 0, {}, {}

@@ -54,6 +54,19 @@ class Provenance(Part):
     threads: int
 
 
+class StateFacts(TypedDict, total=False):
+    """What is kept with the tensors of an unfinished training."""
+
+    recent: list[float]
+    """Losses of the last steps."""
+    unlogged: list[float]
+    """Losses of the steps since the last line of the log."""
+    unlogged_clipped: int
+    """Of these steps, how many had their gradient clipped."""
+    seconds: float
+    """Time of all steps so far."""
+
+
 class StepEntry(TypedDict, total=False):
     """A line of log.jsonl for a step; each intervention adds keys of its own."""
 

@@ -16,7 +16,7 @@ from collapselab.errors import Interrupted, RunError
 from collapselab.models.scores import Scores, split_scores
 from collapselab.progress import Advance
 from collapselab.records.run import RunFolder
-from collapselab.records.run_documents import CheckpointRecord, StepEntry
+from collapselab.records.run_documents import CheckpointRecord, StateFacts, StepEntry
 from collapselab.signals import StopRequest
 from collapselab.training.trainer import LanguageTrainer, seed_step
 
@@ -196,7 +196,7 @@ class Checkpointing(TrainerCallback):
 
     def _save(self, step: int) -> None:
         if self.writes:
-            facts = {
+            facts: StateFacts = {
                 "recent": list(self.recent),
                 "unlogged": self.unlogged,
                 "unlogged_clipped": self.unlogged_clipped,
