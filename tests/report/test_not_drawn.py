@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from collapselab.report.figures import FIGURES
-from collapselab.report.page import contents, render
+from collapselab.report.report import contents, render
 from collapselab.report.story import load_story
 from report.suites import write_suite
 
