@@ -1,7 +1,9 @@
-"""The table of interventions.md that shows what each intervention moved, from the tables of the suite reach.yaml.
+"""The tables of interventions.md that show what each arm moved, from those of the suites reach.yaml and heads.yaml.
 
     collapselab suite run docs/reach.yaml --out suites/reach
     python docs/reach.py suites/reach
+    collapselab suite run docs/heads.yaml --out suites/heads
+    python docs/reach.py suites/heads
 
 Every cell is the mean over seeds, ± their standard deviation; – where it was not measured. An arm *reaches* its
 property if its primary metric moved the way it must, in every pair of arm and control with the same seed, and on
@@ -16,17 +18,31 @@ from pathlib import Path
 import pandas as pd
 
 from collapselab.records.tables import read_tables
+from collapselab.training.heads import HEADS
 from collapselab.training.interventions import INTERVENTIONS
 from collapselab.training.interventions.dose import Dose, parse_doses
 from collapselab.training.interventions.floor import TARGET
 
 PAGE = Path(__file__).parent / "interventions.md"
-BEGIN, END = "<!-- reach: made by docs/reach.py -->", "<!-- end of reach -->"
+BEGIN, END = "<!-- {}: made by docs/reach.py -->", "<!-- end of {} -->"
 METRICS = {
     "cdnv_log": 2, "within_share": 3, "logdist_std": 3, "head_logdist_std": 3, "duality_cos_mean": 3,
     "duality_cos_std": 3, "participation": 1, "dispersion": 3, "flatness_relative": 3, "agreement": 3,
 }  # fmt: skip
 """Columns after the validation loss, with their digits."""
+OF_HEADS = {
+    "head_norm_cv": 3, "norm_cv": 3, "head_logdist_std": 3, "duality_cos_mean": 3, "head_sum": 2, "agreement": 3,
+}  # fmt: skip
+"""The same of heads and optimisers."""
+SETTINGS = {"head": "learned", "optimizer": "adamw", "coupling": "0"}
+"""Those that make an arm of heads.yaml, with their defaults."""
+MUST_MOVE = {
+    "--head sphere": ("head_norm_cv", -1),
+    "--head class-means": ("duality_cos_mean", 1),
+    "--coupling 0.5": ("head_sum", -1),
+    "--coupling 1": ("head_sum", -1),
+}
+"""The metric that an arm of heads.yaml must move, and which way."""
 
 
 def values_of_runs(folder: Path) -> pd.DataFrame:
@@ -38,44 +54,42 @@ def values_of_runs(folder: Path) -> pd.DataFrame:
     chosen = results[(results["split"] == "train") & (results["layer"] == "last") & (results["bin"] == "all")]
     validation = results[(results["split"] == "validation") & (results["metric"] == "agreement")]
     wide = pd.concat([chosen, validation]).pivot_table(index=["run", "checkpoint"], columns="metric", values="value")
-    arms = last.assign(arm=last["intervene"].fillna("none").replace("", "none"))
+    arms = last.assign(arm=[_arm(run) for run in last.to_dict("records")])
     return arms[["run", "checkpoint", "arm", "seed", "val_loss"]].merge(wide, on=["run", "checkpoint"])
 
 
 def table(values: pd.DataFrame) -> str:
     """The table in Markdown."""
-    shown = {name: digits for name, digits in METRICS.items() if name in values}
+    columns = OF_HEADS if _is_of_heads(values) else METRICS
+    shown = {name: digits for name, digits in columns.items() if name in values}
     names = ["arm", "seeds", "validation loss", *(f"`{name}`" for name in shown), "reaches its property"]
     rows = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     control = values[values["arm"] == "none"].set_index("seed")
     for arm in sorted(values["arm"].unique(), key=_order):
-        runs, dose = values[values["arm"] == arm].set_index("seed"), _dose(arm)
-        primary = dose and INTERVENTIONS[dose.name].primary
+        runs, (primary, _) = values[values["arm"] == arm].set_index("seed"), _must_move(arm)
         cells = [_cell(runs["val_loss"], 3)]
         cells += [
             f"**{_cell(runs[name], d)}**" if name == primary else _cell(runs[name], d) for name, d in shown.items()
         ]
-        named = arm if dose is None else f"`{arm}`"
-        rows.append(f"| {' | '.join([named, str(len(runs)), *cells, reached(dose, values, control)])} |")
+        named = arm if arm == "none" else f"`{arm}`"
+        rows.append(f"| {' | '.join([named, str(len(runs)), *cells, reached(arm, values, control)])} |")
     return "\n".join(rows)
 
 
-def reached(dose: Dose | None, values: pd.DataFrame, control: pd.DataFrame) -> str:
+def reached(arm: str, values: pd.DataFrame, control: pd.DataFrame) -> str:
     """Whether an arm moved its primary metric, with the mean difference and the control's range."""
-    entry = dose and INTERVENTIONS[dose.name]
-    metric = entry and entry.primary
-    if not dose or not entry or not metric or metric not in values or not dose.dose:
+    dose, (metric, way) = _dose(arm), _must_move(arm)
+    if metric is None or metric not in values or not way:
         return "–"
-    differences = _differences(str(dose), metric, values, control)
+    differences = _differences(arm, metric, values, control)
     spread = control[metric].max() - control[metric].min()
     moved = f"{differences.mean():+.3g}".replace("-", "−")
-    if dose.sham:
+    if dose is not None and dose.sham:
         real = _differences(str(replace(dose, sham=False)), metric, values, control)
         return f"sham: {moved}, {differences.mean() / real.mean():.0%} of its arm".replace("-", "−")
-    way = (1 if entry.plus == "rises" else -1) * (1 if dose.dose > 0 else -1)
     yes = way * differences.mean() > spread and (way * differences > 0).all()
-    if dose.name == "floor":
-        yes = yes and values[values["arm"] == str(dose)][metric].min() >= TARGET
+    if dose is not None and dose.name == "floor":
+        yes = yes and values[values["arm"] == arm][metric].min() >= TARGET
     return f"{'yes' if yes else '**no**'}: {moved}, range of the control {spread:.2g}"
 
 
@@ -84,13 +98,45 @@ def _differences(arm: str, metric: str, values: pd.DataFrame, control: pd.DataFr
     return (values[values["arm"] == arm].set_index("seed")[metric] - control[metric]).dropna()
 
 
+def _arm(run: dict[str, object]) -> str:
+    """The dose of a run, or how its head or optimiser is asked for on the command line."""
+    if isinstance(dose := run.get("intervene"), str) and dose:
+        return dose
+    given = {name: str(run[name]) for name in SETTINGS if isinstance(run.get(name), str) and run[name]}
+    words = [f"--{name} {value.removesuffix('.0')}" for name, value in given.items()]
+    words = [word for word in words if word not in {f"--{name} {value}" for name, value in SETTINGS.items()}]
+    return " ".join(words) or "none"
+
+
+def _is_of_heads(values: pd.DataFrame) -> bool:
+    return bool(values["arm"].str.startswith("--").any())
+
+
 def _dose(arm: str) -> Dose | None:
-    return None if arm == "none" else parse_doses([arm])[0]
+    return None if arm == "none" or arm.startswith("--") else parse_doses([arm])[0]
+
+
+def _must_move(arm: str) -> tuple[str | None, int]:
+    """The metric that an arm must move, and which way: 1 up, -1 down, 0 where it has a dose of 0 or no metric."""
+    dose = _dose(arm)
+    if dose is None:
+        return MUST_MOVE.get(arm, (None, 0))
+    entry = INTERVENTIONS[dose.name]
+    sign = 0 if not dose.dose or entry.primary is None else 1 if dose.dose > 0 else -1
+    return entry.primary, sign * (1 if entry.plus == "rises" else -1)
 
 
 def _order(arm: str) -> tuple[float, ...]:
     dose = _dose(arm)
-    return (-1,) if dose is None else (list(INTERVENTIONS).index(dose.name), abs(dose.dose), dose.sham, -dose.dose)
+    if dose is None:
+        named = arm.split()
+        return (-1.0,) if arm == "none" else (0.0, list(SETTINGS).index(named[0].removeprefix("--")), *_place(named[1]))
+    return (list(INTERVENTIONS).index(dose.name), abs(dose.dose), dose.sham, -dose.dose)
+
+
+def _place(value: str) -> tuple[float, ...]:
+    """Of heads in their order, of other values as numbers."""
+    return (float(list(HEADS).index(value)),) if value in HEADS else (float(value),) if value[0].isdigit() else (0.0,)
 
 
 def _cell(values: "pd.Series[float]", digits: int) -> str:
@@ -101,7 +147,8 @@ def _cell(values: "pd.Series[float]", digits: int) -> str:
 
 
 if __name__ == "__main__":
-    text = PAGE.read_text(encoding="utf-8")
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    made = table(values_of_runs(Path(sys.argv[1])))
-    PAGE.write_text(f"{before}{BEGIN}\n{made}\n{END}{after}", encoding="utf-8")
+    text, values = PAGE.read_text(encoding="utf-8"), values_of_runs(Path(sys.argv[1]))
+    name = "heads" if _is_of_heads(values) else "reach"
+    begin, end = BEGIN.format(name), END.format(name)
+    before, after = text.split(begin)[0], text.split(end)[1]
+    PAGE.write_text(f"{before}{begin}\n{table(values)}\n{end}{after}", encoding="utf-8")

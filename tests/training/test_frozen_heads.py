@@ -110,6 +110,17 @@ def test_few_rows_that_are_spread_are_a_simplex_frame() -> None:
     torch.testing.assert_close(cosines, torch.full_like(cosines, -1 / 8), rtol=0, atol=0.01)
 
 
+def test_many_rows_that_are_spread_are_as_even_as_a_code_can_be() -> None:
+    """Welch's bound: no K rows of length 1 in D dimensions have a smaller mean of squared cosines over pairs."""
+    start = torch.nn.functional.normalize(torch.randn(200, 16, generator=Generator().manual_seed(0)), dim=1)
+    rows = spread_rows(start, Generator().manual_seed(1))
+    bound = (200 - 16) / (16 * 199)
+    drawn, spread = (float((one @ one.T)[~torch.eye(200, dtype=torch.bool)].square().mean()) for one in (start, rows))
+    assert bound < spread < 1.005 * bound
+    assert drawn > 1.05 * bound
+    assert float(rows.sum(0).norm()) < 0.01 * float(start.sum(0).norm())
+
+
 def test_rows_are_spread_in_subsets_and_follow_from_the_generator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("collapselab.training.heads.frozen.ROWS_AT_ONCE", 16)
     start = torch.nn.functional.normalize(torch.randn(60, 8, generator=Generator().manual_seed(0)), dim=1)
