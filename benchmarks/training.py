@@ -19,6 +19,7 @@ from transformers import AutoModelForCausalLM, PrinterCallback, Trainer, Trainer
 from benchmarks.timing import Line, at_least, at_most, in_a_process, peak_bytes, shown
 from collapselab.corpus.blocks import Split
 from collapselab.models.build import build_config, build_model
+from collapselab.models.scores import LogitSpace
 from collapselab.training.settings import Plan, Settings
 from collapselab.training.trainer import LanguageTrainer, training_arguments
 
@@ -182,11 +183,11 @@ def _products(vocabulary: int, steps: int) -> list[float]:
     tokens, seconds = BATCH * BLOCK, []
     shapes = [(WIDTH, vocabulary)] + DEPTH * [*4 * [(WIDTH, WIDTH)], (WIDTH, 4 * WIDTH), (4 * WIDTH, WIDTH)]
     inputs = [(torch.randn(tokens, k), torch.randn(n, k)) for k, n in shapes]
-    space = torch.empty(tokens * max(vocabulary, 4 * WIDTH))
+    space = LogitSpace()  # aligned rows: without, the product with the output layer is slower
     for _ in range(steps):
         start = time.perf_counter()
         for x, weight in inputs:
-            y = torch.mm(x, weight.T, out=space[: tokens * len(weight)].view(tokens, len(weight)))
+            y = torch.mm(x, weight.T, out=space.of(tokens, len(weight), like=x))
             torch.mm(y, weight)
             torch.mm(y.T, x)
         seconds.append(time.perf_counter() - start)

@@ -352,6 +352,28 @@ def test_logits_memory_is_new_only_where_it_must_be() -> None:
     assert space.of(1, 1, like=like.double()).dtype == torch.float64
 
 
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("softcap", [None, 3.0])
+def test_rows_of_logits_are_aligned_and_the_gaps_between_them_change_nothing(
+    biased: bool, softcap: float | None
+) -> None:
+    tokens, vocab, space = 9, 1027, LogitSpace()
+    features, weight, bias, labels = batch(tokens, 5, vocab)
+    rows = space.of(tokens, vocab, like=features)
+    assert rows.stride(0) * rows.element_size() % 64 == 0
+    rows.as_strided((tokens, rows.stride(0)), (rows.stride(0), 1)).fill_(torch.nan)  # what another use may leave
+    given = bias if biased else None
+    ours = next_token_loss(features, weight, labels, bias=given, softcap=softcap, chunk=4, space=space)
+    theirs = F.cross_entropy(plain_logits(features, weight, given, softcap=softcap), labels)
+    assert ours.item() == pytest.approx(theirs.item(), rel=1e-12)
+    for one, other in zip(gradients(ours, features, weight), gradients(theirs, features, weight), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+    scores = Scorer(OutputLayer(weight.detach(), None if given is None else given.detach(), softcap=softcap)).scores(
+        features.detach(), labels
+    )
+    assert scores.loss == pytest.approx(theirs.item(), rel=1e-12)
+
+
 def test_no_chunk_is_a_mere_remainder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BUFFER_BYTES, "cpu", 4 * 11 * 200)
     features, weight, _, _ = batch(401, 5, 11, dtype=torch.float32)

@@ -27,6 +27,10 @@ TOKENS_AT_ONCE = 8192
 LEAST_ROWS = 128
 """Tokens below which the products slow down, however large the vocabulary."""
 
+ALIGNED_BYTES, LEAST_ALIGNED = 64, 1024
+"""Rows of at least so many logits begin at a multiple of so many bytes: a product whose rows of 50,257 numbers follow
+each other without a gap takes 1.7 times as long."""
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -81,13 +85,18 @@ class LogitSpace:
         self._buffer: Tensor | None = None
 
     def of(self, rows: int, vocab: int, *, like: Tensor) -> Tensor:
-        """(rows, vocab) numbers of the kind of `like`, with anything in them; the next call gives the same memory."""
-        buffer, size = self._buffer, rows * vocab
+        """(rows, vocab) numbers of the kind of `like`, with anything in them; the next call gives the same memory.
+
+        Between rows there may be some unused numbers, so that every row is aligned.
+        """
+        numbers = ALIGNED_BYTES // like.element_size() if vocab >= LEAST_ALIGNED else 1
+        stride = math.ceil(vocab / numbers) * numbers
+        buffer, size = self._buffer, rows * stride
         if buffer is None or buffer.numel() < size or buffer.dtype != like.dtype or buffer.device != like.device:
             self._buffer = None  # before the next is made, so that there are never two
             with torch.inference_mode(False):  # or a gradient could not be formed in it later
                 buffer = self._buffer = torch.empty(size, dtype=like.dtype, device=like.device)
-        return buffer[:size].view(rows, vocab)
+        return buffer[:size].view(rows, stride)[:, :vocab]
 
 
 @final
@@ -172,7 +181,7 @@ def in_chunks(
 
 def losses_of(head: OutputLayer, features: Tensor, labels: Tensor, logits: Tensor) -> Tensor:
     """Cross-entropy of each token; the logits become probabilities."""
-    torch.softmax(logits, 1, out=logits)
+    _softmax(logits)
     chances = logits.gather(1, labels[:, None]).squeeze(1)
     losses = chances.log().neg_()
     faint = (chances < torch.finfo(chances.dtype).tiny).nonzero().squeeze(1)
@@ -180,6 +189,14 @@ def losses_of(head: OutputLayer, features: Tensor, labels: Tensor, logits: Tenso
         again = _logits(head, features[faint], logits.new_empty(len(faint), len(head.weight)))
         losses[faint] = F.cross_entropy(again, labels[faint], reduction="none")
     return losses
+
+
+def _softmax(logits: Tensor) -> None:
+    """In place, of logits in a `LogitSpace`. torch would copy rows with a gap between them, so the gap takes part."""
+    vocab, stride = logits.shape[1], logits.stride(0)
+    with_gaps = logits.as_strided((len(logits), stride), (stride, 1))
+    with_gaps[:, vocab:] = -torch.inf
+    torch.softmax(with_gaps, 1, out=with_gaps)
 
 
 def _logits(head: OutputLayer, features: Tensor, out: Tensor) -> Tensor:
