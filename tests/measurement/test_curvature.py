@@ -33,7 +33,7 @@ def test_a_small_sample_takes_part_whole(model: nn.Module, corpus: Corpus, split
     result, head = measured(model, corpus, tokens=4000), output_layer(model)
     chosen = np.sort(corpus.splits[split].order(seed=0)[: -(-4000 // 31)])
     blocks = corpus.splits[split].read(chosen)
-    assert 0 < blocks.ids[:, 1:].numel() <= curved_tokens(*head.weight.shape)
+    assert 0 < blocks.ids[:, 1:].numel() <= curved_tokens(*head.weight.shape, sample=4000)
     with torch.no_grad():
         entering = features(model, blocks.ids)[:, :-1].reshape(-1, head.weight.shape[1])
     few = entering[:: max(1, len(entering) // 40)]
@@ -99,8 +99,11 @@ def test_chosen_runs_are_bounded_and_cover_all_positions(blocks: int, width: int
 
 
 def test_a_large_output_layer_has_fewer_tokens() -> None:
-    sizes = [curved_tokens(classes, dim) for classes, dim in ((1024, 64), (50257, 256), (50257, 768), (262144, 2304))]
-    assert sizes == [MOST_CURVED, 667, FEW_CURVED, FEW_CURVED]
+    layers = ((1024, 64), (20000, 256), (50257, 256), (50257, 768), (262144, 2304))
+    small = [curved_tokens(*layer, sample=100_000) for layer in layers]
+    large = [curved_tokens(*layer, sample=2_000_000) for layer in layers]
+    assert small == [MOST_CURVED, 419, FEW_CURVED, FEW_CURVED, FEW_CURVED]
+    assert large == [MOST_CURVED, MOST_CURVED, 2546, 848, FEW_CURVED]
 
 
 def test_which_tokens_are_chosen_does_not_depend_on_batches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from collapselab.core.aligned import aligned_rows, aligned_stride, softmax_of_aligned
 from collapselab.core.scale import binary_exponent, scaled, times_power_of_two
 
 TOKENS_AT_ONCE = 128
@@ -67,6 +68,7 @@ class OutputCurvature:
         self.weight = scaled(weight.detach().to(dtype), -self._exponent)
         self.bias = None if bias is None else bias.detach().to(dtype)
         self.scale, self.softcap = scale, softcap
+        self._logits = self.weight.new_empty(0)  # memory that is used again: new pages take as long as a softmax
         # Squares are taken about the mean row, where that changes nothing: less is lost in their difference.
         parts = torch.split(self.weight, ROWS_AT_ONCE)
         mean = torch.stack([part.double().sum(0) for part in parts]).sum(0) / len(weight)
@@ -101,13 +103,21 @@ class OutputCurvature:
         )
 
     def _chances(self, features: Tensor, unit: float) -> tuple[Tensor, Tensor | None]:
-        """p and g (tokens, vocab); no g where there is no cap."""
-        logits = (features @ self.weight.T).mul_(unit)
+        """p and g (tokens, vocab), in memory that the next call overwrites; no g where there is no cap."""
+        size = len(features) * aligned_stride(len(self.weight), features.element_size())
+        if len(self._logits) < size:
+            self._logits = features.new_empty(size)
+        logits = aligned_rows(self._logits, len(features), len(self.weight))
+        torch.mm(features, self.weight.T, out=logits)
+        if unit != 1:
+            logits *= unit
         if self.bias is not None:
             logits += self.bias
-        logits *= self.scale
+        if self.scale != 1:
+            logits *= self.scale
         if self.softcap is None:
-            return torch.softmax(logits, 1), None
+            softmax_of_aligned(logits)
+            return logits, None
         bent = logits.div_(self.softcap).tanh_()
         return torch.softmax(self.softcap * bent, 1), 1 - bent.square_()
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from collapselab.core.scale import direction_sum, lengths, squared_lengths
+from collapselab.core.vectors import gram_of
 
 PART_BYTES = {"cpu": 12 << 20, "cuda": 256 << 20}
 """Size in float64 of the part of a batch that is processed at once: on a CPU it should stay in the cache."""
@@ -54,7 +55,7 @@ class Workspace:
             wide,
             offsets,
             squares,
-            offsets.T @ offsets if product else None,
+            gram_of(offsets) if product else None,
             None if norms is None else direction_sum(wide, norms),
         )
 

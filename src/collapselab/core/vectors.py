@@ -16,7 +16,7 @@ BLOCK_BYTES = 4 << 20
 """Size of the blocks of rows that are taken at once."""
 
 PANEL = 128
-"""Columns of a product of rows with themselves that are computed at once; below four of them the whole is faster."""
+"""Columns of a product of rows with themselves that are computed at once; below two of them the whole is faster."""
 
 
 @final
@@ -73,10 +73,17 @@ class Vectors:
         return torch.cat([lengths(block) for _, block in self.blocks()])
 
 
+def gram_of(rows: Tensor) -> Tensor:
+    """rowsᵀ rows (dim, dim)."""
+    gram = rows.new_zeros(rows.shape[1], rows.shape[1])
+    add_gram(gram, rows)
+    return gram
+
+
 def add_gram(gram: Tensor, rows: Tensor, *, alpha: float = 1.0) -> None:
     """gram += alpha · rowsᵀ rows for a symmetric matrix (dim, dim), of which half is computed and copied."""
     dim = len(gram)
-    if dim < 4 * PANEL:
+    if dim < 2 * PANEL:
         gram.addmm_(rows.T, rows, alpha=alpha)
         return
     for start in range(0, dim, PANEL):

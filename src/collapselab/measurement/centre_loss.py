@@ -12,7 +12,7 @@ from collapselab.core.centre_loss import CentreLoss, CentreScores
 from collapselab.core.decisions import LinearClassifier
 from collapselab.measurement.nearest_centre import NearestCentres
 from collapselab.measurement.plan import MeasurePlan
-from collapselab.measurement.sample import curved_tokens
+from collapselab.measurement.sample import fitted_tokens
 from collapselab.measurement.sums import LAST, LayerKey, Sums
 from collapselab.models.scores import common_dtype, mask_inputs
 from collapselab.models.taps import features
@@ -58,7 +58,7 @@ def _training_tokens(plan: MeasurePlan) -> tuple[Tensor, Tensor, Tensor]:
     As many as the products with all class means allow: Newton's method takes some ten of them.
     """
     model, sample = plan.model, plan.splits["train"].samples.last
-    most = curved_tokens(plan.splits["train"].numbers.classes, model.head.weight.shape[1])
+    most = fitted_tokens(plan.splits["train"].numbers.classes, model.head.weight.shape[1])
     parts: list[Tensor] = []
     labels: list[Tensor] = []
     nulls: list[Tensor] = []

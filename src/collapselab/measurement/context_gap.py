@@ -18,7 +18,7 @@ from collapselab.corpus.hashing import uniform
 from collapselab.measurement.curvature import chosen_runs, step_for
 from collapselab.measurement.find_contexts import Contexts
 from collapselab.measurement.plan import MeasurePlan
-from collapselab.measurement.sample import MOST_CURVED, RUN, curved_tokens
+from collapselab.measurement.sample import MOST_CURVED, RUN, fitted_tokens
 from collapselab.measurement.sums import Sums
 from collapselab.models.scores import LogitSpace, in_chunks, in_dtype
 
@@ -30,7 +30,7 @@ class ContextGaps:
     def __init__(self, plan: MeasurePlan) -> None:
         self.contexts, self.seed = plan.contexts, plan.options.seed
         sample, weight = plan.splits["train"].samples.last, plan.model.head.weight
-        most = min(MOST_CURVED, 4 * curved_tokens(*weight.shape))  # one product a token, and no more
+        most = min(MOST_CURVED, 4 * fitted_tokens(*weight.shape))  # one product a token, and no more
         self.runs = max(1, math.ceil(sample.labels_per_block / RUN))
         self.step = step_for(len(sample) * sample.labels_per_block, self.runs, most)
         self.dtype = torch.promote_types(weight.dtype, torch.float32)

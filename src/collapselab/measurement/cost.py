@@ -14,7 +14,7 @@ from collapselab.core.centre_loss import LEAST_TOKENS, SCORES_BYTES
 from collapselab.core.contexts import MOST_KERNEL
 from collapselab.core.parts import PART_BYTES
 from collapselab.measurement.find_contexts import PART_TOKEN_BYTES, PART_TOKENS
-from collapselab.measurement.sample import GROUPS, HALVES, HELD_BYTES, RUN, curved_tokens
+from collapselab.measurement.sample import GROUPS, HALVES, HELD_BYTES, RUN, curved_tokens, fitted_tokens
 from collapselab.measurement.token_scores import OF_CLASSES
 from collapselab.models.scores import rows_at_once
 from collapselab.models.sizes import Architecture
@@ -231,7 +231,7 @@ class _Sizes:
         self.tables = self.layers * self.labellings
         self.tokens = job.train_tokens + job.validation_tokens
         self.several = job.processes > 1
-        self.fitted = min(job.train_tokens, curved_tokens(max(self.kept, 1), self.dim))
+        self.fitted = min(job.train_tokens, fitted_tokens(max(self.kept, 1), self.dim))
 
     def memory(self) -> Memory:
         job, a = self.job, self.architecture
@@ -336,8 +336,8 @@ class _Sizes:
         return 4 * self.classes * self.dim if self.job.number_bytes < 4 else 0
 
     def curvature(self) -> float:
-        """Logits, chances and what becomes of them, for one run of tokens; the squares of all rows."""
-        return 4 * self.classes * (3 * RUN + 1)
+        """Logits that become chances, for one run of tokens; the squares of all rows."""
+        return 4 * self.classes * (RUN + 1)
 
     def resampling(self) -> float:
         """Resamples side by side, a group as it is read and as tables, and a catalogue."""
@@ -349,8 +349,8 @@ class _Sizes:
         fitted = 0 if options.shard_classes else self.fitted  # run once more
         run = (self.tokens + fitted) * job.block / (job.block - 1)  # the last of a block has no next token
         scored = job.validation_tokens + (job.train_tokens if options.train_loss else 0)
-        most = curved_tokens(self.classes, self.dim)
-        curved = min(job.train_tokens, most) + min(job.validation_tokens, most)
+        samples = (job.train_tokens, job.validation_tokens)
+        curved = sum(min(tokens, curved_tokens(self.classes, self.dim, sample=tokens)) for tokens in samples)
         choice = 2 * self.kept * (self.dim + 1)
         lens = job.validation_tokens * choice * (self.layers - 1) * options.deciders
         ranges = 2 if options.bins else 1  # at most once more: pairs within a bin

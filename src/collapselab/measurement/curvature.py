@@ -1,9 +1,9 @@
 """Which tokens of a pass the curvature of the loss is computed from, and their sums (`core/flatness.py`).
 
 A token costs two products with the whole output layer, so of a large sample only some are used, fewer where that layer
-is large: blocks are cut into runs of tokens, and every n-th run of the sample is taken, wherever its block is
-processed. The choice, and the shape of every product, do not depend on batches or processes, so neither does the value.
-n has no factor in common with the number of runs of a block, so that all positions take part alike.
+is large and the sample is small: blocks are cut into runs of tokens, and every n-th run of the sample is taken, wherever
+its block is processed. The choice, and the shape of every product, do not depend on batches or processes, so neither does
+the value. n has no factor in common with the number of runs of a block, so that all positions take part alike.
 """
 
 import math
@@ -26,7 +26,8 @@ class Curvature:
     def __init__(self, plan: MeasurePlan, split: Split) -> None:
         sample, head = plan.splits[split].samples.last, plan.model.head
         self.runs = max(1, math.ceil(sample.labels_per_block / RUN))  # of a block
-        self.step = step_for(len(sample) * sample.labels_per_block, self.runs, curved_tokens(*head.weight.shape))
+        tokens = len(sample) * sample.labels_per_block
+        self.step = step_for(tokens, self.runs, curved_tokens(*head.weight.shape, sample=tokens))
         self.layer = OutputCurvature(head.weight, head.bias, scale=head.scale, softcap=head.softcap)
 
     def add(self, sums: Sums, features: Tensor, labels: Tensor, blocks: range) -> None:

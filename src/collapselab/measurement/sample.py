@@ -28,8 +28,11 @@ HALVES = 8
 
 FEW_CURVED, MOST_CURVED, RUN = 256, 4096, 64
 """Tokens of a split whose curvature is computed, at least and at most, and those of a run: fewer make products slow."""
-CURVED_PRODUCTS = 2**33
-"""Multiplications that each of their two products may take: about a third of a second on two cores."""
+CURVED_PRODUCTS, CURVED_PRODUCTS_OF_TOKEN = 2**31, 2**14
+"""Multiplications that each of their two products may take: so many in all, or so many for a token of the sample if that
+is more. The latter is half a hundredth of what a model of three million parameters takes for a token."""
+FITTED_PRODUCTS = 2**33
+"""Multiplications of a product with all classes of the tokens that a scale is fitted to."""
 
 HELD_BYTES = 1 << 30
 """Resamples are merged side by side while their moments take no more than this; each sweep reads every part."""
@@ -40,9 +43,15 @@ ROUNDS = 6
 T = TypeVar("T")
 
 
-def curved_tokens(classes: int, dim: int) -> int:
-    """Tokens of a split whose curvature is computed: fewer where the output layer is large."""
-    return max(FEW_CURVED, min(MOST_CURVED, CURVED_PRODUCTS // (classes * dim)))
+def curved_tokens(classes: int, dim: int, *, sample: int) -> int:
+    """Of a sample of so many tokens, those whose curvature is computed: fewer where the output layer is large."""
+    products = max(CURVED_PRODUCTS, CURVED_PRODUCTS_OF_TOKEN * sample)
+    return max(FEW_CURVED, min(MOST_CURVED, products // (classes * dim)))
+
+
+def fitted_tokens(classes: int, dim: int) -> int:
+    """Tokens that a scale is fitted to: fewer where there are many classes."""
+    return max(FEW_CURVED, min(MOST_CURVED, FITTED_PRODUCTS // (classes * dim)))
 
 
 @final

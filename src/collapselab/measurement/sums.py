@@ -26,6 +26,9 @@ LOWEST, HIGHEST = -300, 300
 ROWS = 1024
 """Features whose distances are computed at once, in float64."""
 
+SHORT = 1e-15
+"""Lengths below this lose digits in float32: their squares are near the smallest number it has."""
+
 HANDFUL, HANDFUL_SHARE = 10, 0.002
 """A handful of features: ten, or this share of all if it is more."""
 
@@ -225,6 +228,17 @@ class Sums:
         )
 
 
+def _squared_distances(features: Tensor) -> Tensor:
+    """Of each feature from the mean of all (tokens,), in float64; computed in float32 where that holds the squares."""
+    if features.dtype == torch.float32:
+        lengths = torch.linalg.vector_norm(features - features.mean(0), dim=1)
+        if lengths.amin() >= SHORT and lengths.amax() < torch.inf:
+            return lengths.double().square_()
+    parts = torch.split(features, ROWS)
+    mean = torch.stack([part.double().sum(0) for part in parts]).sum(0) / len(features)
+    return torch.cat([(part.double() - mean).square_().sum(1) for part in parts])
+
+
 def _zeros(dtype: torch.dtype) -> Tensor:
     return torch.zeros(HIGHEST - LOWEST + 1, dtype=dtype)
 
@@ -245,9 +259,7 @@ class Spread:
         """Count a batch (tokens, dim)."""
         if not len(features):
             return
-        parts = torch.split(features.detach().cpu(), ROWS)
-        mean = torch.stack([part.double().sum(0) for part in parts]).sum(0) / len(features)
-        squares = torch.cat([(part.double() - mean).square_().sum(1) for part in parts])
+        squares = _squared_distances(features.detach().cpu())
         exponents = torch.where(squares > 0, torch.frexp(squares).exponent.long(), LOWEST).clamp(LOWEST, HIGHEST)
         self.counts += torch.bincount(exponents - LOWEST, minlength=len(self.counts))
         self.sums.index_add_(0, exponents - LOWEST, squares)

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from collapselab.core.aligned import aligned_rows, aligned_stride, softmax_of_aligned
 from collapselab.core.batch import IGNORED
 from collapselab.corpus.blocks import Split
 from collapselab.models import taps
@@ -26,10 +27,6 @@ TOKENS_AT_ONCE = 8192
 
 LEAST_ROWS = 128
 """Tokens below which the products slow down, however large the vocabulary."""
-
-ALIGNED_BYTES, LEAST_ALIGNED = 64, 1024
-"""Rows of at least so many logits begin at a multiple of so many bytes: a product whose rows of 50,257 numbers follow
-each other without a gap takes 1.7 times as long."""
 
 
 @dataclass(frozen=True)
@@ -87,16 +84,14 @@ class LogitSpace:
     def of(self, rows: int, vocab: int, *, like: Tensor) -> Tensor:
         """(rows, vocab) numbers of the kind of `like`, with anything in them; the next call gives the same memory.
 
-        Between rows there may be some unused numbers, so that every row is aligned.
+        Between rows there may be a gap, so that every row is aligned.
         """
-        numbers = ALIGNED_BYTES // like.element_size() if vocab >= LEAST_ALIGNED else 1
-        stride = math.ceil(vocab / numbers) * numbers
-        buffer, size = self._buffer, rows * stride
+        buffer, size = self._buffer, rows * aligned_stride(vocab, like.element_size())
         if buffer is None or buffer.numel() < size or buffer.dtype != like.dtype or buffer.device != like.device:
             self._buffer = None  # before the next is made, so that there are never two
             with torch.inference_mode(False):  # or a gradient could not be formed in it later
                 buffer = self._buffer = torch.empty(size, dtype=like.dtype, device=like.device)
-        return buffer[:size].view(rows, stride)[:, :vocab]
+        return aligned_rows(buffer, rows, vocab)
 
 
 @final
@@ -181,7 +176,7 @@ def in_chunks(
 
 def losses_of(head: OutputLayer, features: Tensor, labels: Tensor, logits: Tensor) -> Tensor:
     """Cross-entropy of each token; the logits become probabilities."""
-    _softmax(logits)
+    softmax_of_aligned(logits)
     chances = logits.gather(1, labels[:, None]).squeeze(1)
     losses = chances.log().neg_()
     faint = (chances < torch.finfo(chances.dtype).tiny).nonzero().squeeze(1)
@@ -189,14 +184,6 @@ def losses_of(head: OutputLayer, features: Tensor, labels: Tensor, logits: Tenso
         again = _logits(head, features[faint], logits.new_empty(len(faint), len(head.weight)))
         losses[faint] = F.cross_entropy(again, labels[faint], reduction="none")
     return losses
-
-
-def _softmax(logits: Tensor) -> None:
-    """In place, of logits in a `LogitSpace`. torch would copy rows with a gap between them, so the gap takes part."""
-    vocab, stride = logits.shape[1], logits.stride(0)
-    with_gaps = logits.as_strided((len(logits), stride), (stride, 1))
-    with_gaps[:, vocab:] = -torch.inf
-    torch.softmax(with_gaps, 1, out=with_gaps)
 
 
 def _logits(head: OutputLayer, features: Tensor, out: Tensor) -> Tensor:
