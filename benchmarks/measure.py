@@ -168,7 +168,7 @@ class _Clock:
 
 
 def _times(model: MeasuredModel, sample: Sample, options: Options) -> tuple[float, float]:
-    """Mean seconds a batch of the forward pass, and of all else: only some batches have tokens whose curvature counts."""
+    """Mean seconds a batch of the forward pass, and of all else: only some batches have tokens of the flatness."""
     nowhere: Any = None  # a plan that is made by hand needs no corpus
     counts = sample.counts(model.classes)
     split = SplitPlan(ByLayer(sample, sample), [], counts, ClassNumbers.every(model.classes))

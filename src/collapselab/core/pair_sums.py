@@ -9,6 +9,9 @@ from torch import Tensor
 GROUPS = 8, 4, 2
 """Numbers whose product is formed before a logarithm is taken: one logarithm costs as much as eight products."""
 
+STRIP = 64
+"""Values side by side whose maximum is taken at once, where the place of the largest is looked for."""
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -119,16 +122,32 @@ class RowSums:
     def _add_side(self, at: slice, terms: Tensor, closeness: Tensor, others: Tensor, unit: float) -> None:
         start, stop = at.start - self.start, at.stop - self.start
         self.cdnv[start:stop] += terms
-        closest = closeness.amax(1).double() * unit
+        maxima = _strip_maxima(closeness)
+        closest = maxima.amax(1).double() * unit
         better = (closest > self.closeness[start:stop]).nonzero().squeeze(1)
         if len(better):
-            places = closeness.index_select(0, better).argmax(1)
-            self._closer(better + start, closest[better], others[places])
+            self._closer(better + start, closest[better], others[_places(closeness, maxima, better)])
 
     def _closer(self, at: Tensor, closeness: Tensor, nearest: Tensor) -> None:
         better = closeness > self.closeness[at]
         self.closeness[at[better]] = closeness[better]
         self.nearest[at[better]] = nearest[better]
+
+
+def _strip_maxima(values: Tensor) -> Tensor:
+    """The largest of every STRIP neighbours in each row (rows, strips); the last strip may be shorter."""
+    strips = values.shape[1] // STRIP
+    maxima = values[:, : strips * STRIP].unflatten(1, (strips, STRIP)).amax(2)
+    rest = values[:, strips * STRIP :]
+    return torch.cat([maxima, rest.amax(1, keepdim=True)], 1) if rest.shape[1] else maxima
+
+
+def _places(values: Tensor, maxima: Tensor, rows: Tensor) -> Tensor:
+    """Where these rows have their largest value, the first of equals: `argmax` of one strip, as that of all is slow."""
+    strip = maxima.index_select(0, rows).argmax(1)
+    columns = strip[:, None] * STRIP + torch.arange(STRIP, device=values.device)
+    columns.clamp_(max=values.shape[1] - 1)
+    return columns.gather(1, values[rows[:, None], columns].argmax(1, keepdim=True)).squeeze(1)
 
 
 @dataclass

@@ -1,9 +1,10 @@
 """Which tokens of a pass the curvature of the loss is computed from, and their sums (`core/flatness.py`).
 
 A token costs two products with the whole output layer, so of a large sample only some are used, fewer where that layer
-is large and the sample is small: blocks are cut into runs of tokens, and every n-th run of the sample is taken, wherever
-its block is processed. The choice, and the shape of every product, do not depend on batches or processes, so neither does
-the value. n has no factor in common with the number of runs of a block, so that all positions take part alike.
+is large and the sample is small: blocks are cut into runs of tokens, and every n-th run of the sample is taken,
+wherever its block is processed. The choice, and the shape of every product, do not depend on batches or processes, so
+neither does the value. n has no factor in common with the number of runs of a block, so that all positions take part
+alike.
 """
 
 import math

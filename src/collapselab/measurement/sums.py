@@ -231,7 +231,7 @@ class Sums:
 def _squared_distances(features: Tensor) -> Tensor:
     """Of each feature from the mean of all (tokens,), in float64; computed in float32 where that holds the squares."""
     if features.dtype == torch.float32:
-        lengths = torch.linalg.vector_norm(features - features.mean(0), dim=1)
+        lengths: Tensor = torch.linalg.vector_norm(features - features.mean(0), dim=1)
         if lengths.amin() >= SHORT and lengths.amax() < torch.inf:
             return lengths.double().square_()
     parts = torch.split(features, ROWS)
