@@ -137,7 +137,7 @@ class RowSums:
 def _strip_maxima(values: Tensor) -> Tensor:
     """The largest of every STRIP neighbours in each row (rows, strips); the last strip may be shorter."""
     strips = values.shape[1] // STRIP
-    maxima = values[:, : strips * STRIP].unflatten(1, (strips, STRIP)).amax(2)
+    maxima = values[:, : strips * STRIP].view(len(values), strips, STRIP).amax(2)
     rest = values[:, strips * STRIP :]
     return torch.cat([maxima, rest.amax(1, keepdim=True)], 1) if rest.shape[1] else maxima
 
