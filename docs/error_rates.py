@@ -2,15 +2,21 @@
 
 An entry is one verdict that the analysis can give: `claims` makes a table, with the effect or without it, and says
 whether the verdict was given. `INTERVALS` are the same for intervals, whose `covers` says whether the truth was inside.
-The entries are in simulations/, a file for each statement. `python docs/error_rates.py [NAME…]` runs the entries (or
-these alone), each at its full size, and keeps the counts in error_rates.json, from which `make docs` makes the tables
-of statistics.md. `--tables N` makes fewer. A test runs every entry at small size.
+The entries are in simulations/, a file for each statement. error_rates.json keeps the counts, from which `make docs`
+makes the tables of statistics.md.
+
+    python docs/error_rates.py [NAME…]         counts these entries, or all, up to their full size, from where they are
+    python docs/error_rates.py --tables 100    up to 100 tables each
+    python docs/error_rates.py --again NAME    from nothing, as after a change of the test
+
+Every table has a number and is the same whenever it is drawn. A test runs every entry at small size.
 """
 
 import argparse
 import json
 import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -25,17 +31,47 @@ Counts = dict[str, dict[str, tuple[int, int]]]
 """By entry, and in it by `null`, `planted` or `covered`: how often, and in how many tables."""
 
 
+BATCH = 20
+"""Tables after which the counts are kept."""
+
+
 def run(name: str, entry: Verdict | Interval, tables: int | None = None) -> dict[str, tuple[int, int]]:
-    """The counts of one entry; the same name and number of tables give the same ones."""
+    """The counts of one entry, from nothing."""
+    counts: dict[str, tuple[int, int]] = {}
+    while not is_complete(counts, entry, tables):
+        counts = more(name, entry, counts, tables)
+    return counts
+
+
+def is_complete(counts: dict[str, tuple[int, int]], entry: Verdict | Interval, tables: int | None = None) -> bool:
+    """Whether as many tables were counted as there should be."""
+    return all(counts.get(kind, (0, 0))[1] >= size for kind, (_, size) in _kinds(entry, tables).items())
+
+
+def more(
+    name: str, entry: Verdict | Interval, counts: dict[str, tuple[int, int]], tables: int | None = None
+) -> dict[str, tuple[int, int]]:
+    """The counts of an entry after a batch more of tables."""
+    counts = dict(counts)
+    for kind, (holds, size) in _kinds(entry, tables).items():
+        count, start = counts.get(kind, (0, 0))
+        end = max(start, min(size, start + BATCH))
+        rngs = (np.random.default_rng([zlib.crc32(f"{name}, {kind}".encode()), table]) for table in range(start, end))
+        counts[kind] = (count + sum(bool(holds(rng)) for rng in rngs), end)
+    return counts
+
+
+def _kinds(
+    entry: Verdict | Interval, tables: int | None
+) -> dict[str, tuple[Callable[[np.random.Generator], bool], int]]:
+    """What is counted of an entry: how one table is judged, and how many there should be."""
     size = tables or entry.tables
-    rng = np.random.default_rng(zlib.crc32(name.encode()))
     if isinstance(entry, Interval):
-        return {"covered": (sum(bool(entry.covers(rng)) for _ in range(size)), size)}
-    few = max(1, size // 4)
-    return {
-        "null": (sum(bool(entry.claims(rng, False)) for _ in range(size)), size),
-        "planted": (sum(bool(entry.claims(rng, True)) for _ in range(few)), few),
-    }
+        return {"covered": (entry.covers, size)}
+    kinds = {"null": (lambda rng: entry.claims(rng, False), size)}
+    if entry.planted:
+        kinds["planted"] = (lambda rng: entry.claims(rng, True), max(1, size // 4))
+    return kinds
 
 
 def is_too_often(wrong: int, tables: int) -> bool:
@@ -62,7 +98,8 @@ def verdict_table() -> str:
     counts = stored()
     for name, entry in VERDICTS.items():
         wrong, right = (counts.get(name, {}).get(kind) for kind in ("null", "planted"))
-        rows.append(f"| {entry.says} | {entry.null} | {_rate(wrong)} | {entry.planted} | {_rate(right)} |")
+        power = f"{entry.planted} | {_rate(right)}" if entry.planted else "– | –"
+        rows.append(f"| {entry.says} | {entry.null} | {_rate(wrong)} | {power} |")
     return "\n".join(rows)
 
 
@@ -83,27 +120,31 @@ def _rate(counts: tuple[int, int] | None) -> str:
     return f"{100 * count / tables:.1f} % [{100 * low:.1f}, {100 * high:.1f}] of {tables:,}"
 
 
-def main() -> int:
-    """Run the entries that are named, or all, and keep their counts."""
+def main(arguments: list[str] | None = None) -> int:
+    """Count the entries that are named, or all, and keep the counts."""
     entries: dict[str, Verdict | Interval] = {**VERDICTS, **INTERVALS}
     parser = argparse.ArgumentParser(
         description="How often each verdict of the analysis is wrong, and how often right."
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(entries)}")
     parser.add_argument("--tables", type=int, help="tables of each entry, in place of its full size")
-    given = parser.parse_args()
+    parser.add_argument("--again", action="store_true", help="forget what was counted of these entries")
+    given = parser.parse_args(arguments)
     if unknown := [name for name in given.names if name not in entries]:
         parser.error(f"{unknown[0]} is not an entry. Entries: {', '.join(entries)}.")
     for name in given.names or entries:
-        needs = getattr(entries[name], "needs", None)
+        entry = entries[name]
+        needs = getattr(entry, "needs", None)
         if needs is not None and not needs.is_file():
             print(f"{name}: {needs} is not there; its counts stay as they are.", file=sys.stderr)
             continue
-        counts = run(name, entries[name], given.tables)
+        counts = {} if given.again else stored().get(name, {})
+        while not is_complete(counts, entry, given.tables):
+            counts = more(name, entry, counts, given.tables)
+            latest = stored() | {name: counts}
+            ordered = {known: latest[known] for known in entries if known in latest}
+            RESULTS.write_text(json.dumps(ordered, indent=1) + "\n")
         print(name, {kind: f"{count} of {tables}" for kind, (count, tables) in counts.items()}, flush=True)
-        latest = stored() | {name: counts}
-        ordered = {known: latest[known] for known in entries if known in latest}
-        RESULTS.write_text(json.dumps(ordered, indent=1) + "\n")
     return 0
 
 

@@ -1,14 +1,69 @@
-"""The error rates of statistics.md: every entry runs, at small size, and what was counted at full size is within 5 %."""
+"""The error rates of statistics.md: every verdict has an entry, every entry runs at small size, and none is above 5 %."""
+
+import json
+import types
+import typing
+from enum import StrEnum
+from pathlib import Path
 
 import error_rates
+import numpy as np
 import pytest
-from simulations import INTERVALS, VERDICTS
+from simulations import INTERVALS, SILENT, VERDICTS
 from simulations.entry import Interval, Verdict
+
+from collapselab.analysis.diagnosis import EVIDENCE, Found
+from collapselab.analysis.statements import STATEMENTS
+from collapselab.analysis.words import REVERSAL
 
 ENTRIES: dict[str, Verdict | Interval] = {**VERDICTS, **INTERVALS}
 COUNTED = error_rates.stored()
 """What was counted at full size; the document says of all others that they were not."""
 SMALL = 6
+NO_VERDICTS = {
+    "relate": {"goes", "why_code", "subset_kind"},
+    "controls": {"goes", "why_code"},
+    "trends": {"toward", "why_code"},
+    "prediction": {"why_code"},
+    "effects": {"role", "why_code"},
+    "doses": {"why_code"},
+    "instruments": {"why_code"},
+}
+"""Columns of codes that say what a row is, and not what is found."""
+WITHOUT_CODES = {
+    f"relate: {REVERSAL}",
+    "effects: reached",
+    "phases: a break",
+}
+"""What is claimed by a sentence, a truth value or a number."""
+
+
+def codes(kind: object) -> list[str]:
+    """The values of a code, optional or not; none of another column."""
+    inner = [one for one in typing.get_args(kind) if one is not types.NoneType] or [kind]
+    return [value for one in inner if isinstance(one, type) and issubclass(one, StrEnum) for value in one]
+
+
+def claims() -> set[str]:
+    """Everything that a row of a table of the analysis can claim, as `table: answer`."""
+    found = set(WITHOUT_CODES)
+    for table, statement in STATEMENTS.items():
+        for column, kind in typing.get_type_hints(statement.row).items():
+            if column not in NO_VERDICTS.get(table, set()):
+                found |= {f"{table}: {value}" for value in codes(kind)}
+    signatures = {f"diagnosis: {signature}" for signature in EVIDENCE}
+    found = (found | signatures) - {f"diagnosis: {Found.YES}"}
+    return {claim for claim in found if claim.partition(": ")[2] not in SILENT}
+
+
+def test_every_verdict_that_the_analysis_can_give_has_a_simulation() -> None:
+    counted = frozenset[str]().union(*(entry.gives for entry in VERDICTS.values()))
+    assert len(claims()) > 20
+    assert claims() == counted
+
+
+def test_every_verdict_was_counted() -> None:
+    assert set(COUNTED) == set(ENTRIES)
 
 
 @pytest.mark.parametrize("name", ENTRIES)
@@ -32,6 +87,13 @@ def test_no_verdict_is_given_too_often_where_there_is_nothing(name: str) -> None
     assert not error_rates.is_too_often(wrong, tables)
 
 
+@pytest.mark.parametrize("name", [name for name in VERDICTS if name in COUNTED and VERDICTS[name].planted])
+def test_every_verdict_is_found_where_it_is_planted(name: str) -> None:
+    found, tables = COUNTED[name]["planted"]
+    assert tables >= 10
+    assert found >= (0.1 if name == "over-fitted, 6 checkpoints" else 0.4) * tables, "no power was shown"
+
+
 @pytest.mark.parametrize("name", [name for name in INTERVALS if name in COUNTED])
 def test_no_interval_covers_too_seldom(name: str) -> None:
     covered, tables = COUNTED[name]["covered"]
@@ -39,9 +101,34 @@ def test_no_interval_covers_too_seldom(name: str) -> None:
     assert not error_rates.is_too_seldom(covered, tables)
 
 
-def test_only_known_entries_are_stored() -> None:
-    assert COUNTED
-    assert set(COUNTED) <= set(ENTRIES)
+def test_a_count_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(error_rates, "RESULTS", tmp_path / "rates.json")
+    monkeypatch.setattr(error_rates, "BATCH", 3)
+    entry = Verdict("", "", "planted", lambda rng, planted: planted or rng.random() < 0.5, frozenset(), tables=40)
+    monkeypatch.setattr(error_rates, "VERDICTS", {"coin": entry})
+    monkeypatch.setattr(error_rates, "INTERVALS", {"always": Interval("", "", lambda rng: True, tables=8)})
+    error_rates.main(["coin", "--tables", "8"])
+    first = json.loads((tmp_path / "rates.json").read_text())
+    assert first["coin"]["null"][1] == 8
+    error_rates.main([])
+    whole = json.loads((tmp_path / "rates.json").read_text())
+    assert whole["coin"] == {"null": list(error_rates.run("coin", entry)["null"]), "planted": [10, 10]}
+    assert whole["always"] == {"covered": [8, 8]}
+    error_rates.main([])
+    assert json.loads((tmp_path / "rates.json").read_text()) == whole
+    error_rates.main(["--again", "--tables", "8", "coin"])
+    assert json.loads((tmp_path / "rates.json").read_text())["coin"] == first["coin"]
+
+
+def test_tables_without_and_with_an_effect_are_not_the_same_draws() -> None:
+    seen: dict[bool, list[float]] = {False: [], True: []}
+
+    def claims_of(rng: np.random.Generator, planted: bool) -> bool:
+        seen[planted].append(float(rng.random()))
+        return False
+
+    error_rates.run("any", Verdict("", "", "planted", claims_of, frozenset()), 8)
+    assert len({*seen[False], *seen[True]}) == 10
 
 
 def test_a_rate_far_above_its_level_is_noticed() -> None:

@@ -2,7 +2,8 @@
 
 The same is done with the published table where it is there (`COLLAPSELAB_PUBLISHED` is its path): the loss is the real
 one, the metric's smooth part a cubic in log width and log depth in every regime, and what that leaves of it changes
-places between architectures.
+places between architectures. Rough functions of scale, which no polynomial follows, are drawn from Gaussian processes
+over the grid of widths and depths: the correlation of neighbours falls off over one to three steps.
 """
 
 import os
@@ -18,13 +19,16 @@ from collapselab.analysis.multiverse import smooth_function
 from collapselab.analysis.verdict import is_shown
 from collapselab.core.metrics import METRICS
 from collapselab.records.published import import_published
-from simulations.entry import Interval, Verdict
+from simulations.entry import SHOWN, Interval, Verdict, answers
 from simulations.tables import PAPER, Floats, grid, seeds, with_values
 
 PUBLISHED = Path(os.environ.get("COLLAPSELAB_PUBLISHED", "lc-2024_05_18.csv"))
 PERMUTATIONS = 399
-EFFECT = 0.6
-"""Of what is planted: the standard deviation of the metric's own part in units of the loss' chance."""
+EFFECT, STRONG = 0.6, 0.9
+"""Of what is planted: the share of the loss' chance in the metric's own part."""
+STEPS = (1.0, 1.5, 2.0, 3.0)
+"""Over how many steps of the grid a rough function is alike."""
+JOINTLY = answers("controls", *SHOWN)
 
 
 def scale_of(models: Models) -> tuple[Floats, Floats, Floats]:
@@ -49,8 +53,8 @@ def bending(models: Models) -> Floats:
 
 
 def smooth_tables(rng: np.random.Generator, models: Models, planted: bool) -> Models:
-    """Every metric is a random cubic function of scale in every regime and chance; planted: agreement carries some of
-    the loss' chance."""
+    """Every metric is a random cubic function of scale in every regime and chance; planted: agreement has some of the
+    loss' chance."""
     width, depth, epochs = scale_of(models)
     powers = [width**i * depth**j for i in range(4) for j in range(4 - i)]
     smooth = np.stack([*powers, *(power * epochs for power in powers)], axis=1)
@@ -62,6 +66,39 @@ def smooth_tables(rng: np.random.Generator, models: Models, planted: bool) -> Mo
         own[:, agreement] = -EFFECT * luck + np.sqrt(1 - EFFECT**2) * own[:, agreement]
     values = 20 + smooth @ weights + 0.3 * own
     return with_values(models, loss, dict(zip(models.metrics, values.T, strict=True)))
+
+
+def rough(rng: np.random.Generator, models: Models, columns: int) -> Floats:
+    """Functions of scale that are alike over a few steps of the grid, and in all regimes, hardly, or in between."""
+    ranks = [np.unique(models.trained[name], return_inverse=True)[1] for name in ("width", "depth")]
+    regimes = np.unique(models.trained["regime"], return_inverse=True)[1]
+    squares = sum((rank[:, None] - rank) ** 2 for rank in ranks)
+    kernel = np.exp(-squares / (2 * rng.choice(STEPS) ** 2))
+    kernel = kernel * np.where(regimes[:, None] == regimes, 1.0, rng.choice([0.0, 0.5, 0.9]))
+    values, vectors = np.linalg.eigh(kernel)
+    drawn: Floats = vectors @ (np.sqrt(np.maximum(values, 0))[:, None] * rng.standard_normal((len(values), columns)))
+    return drawn
+
+
+def _rough(rng: np.random.Generator, planted: bool) -> bool:
+    """Metrics and loss are rough functions of scale, with some chance."""
+    assert not planted
+    models = grid()
+    noise = rng.choice([0.03, 0.3])
+    drawn = rough(rng, models, 1 + len(PAPER)) + noise * rng.standard_normal((len(models.trained), 1 + len(PAPER)))
+    loss, values = drawn[:, 0], drawn[:, 1:]
+    return bool(shown_jointly(with_values(models, 5 + loss, dict(zip(PAPER, 20 + values.T, strict=True))), rng))
+
+
+def _rough_published(rng: np.random.Generator, planted: bool) -> bool:
+    assert not planted
+    models, _ = published()
+    drawn = rough(rng, models, len(PAPER))
+    drawn += rng.choice([0.03, 0.3]) * rng.standard_normal(drawn.shape)
+    columns = {
+        m: np.exp(drawn[:, i]) if METRICS[m].transform == "log" else 20 + drawn[:, i] for i, m in enumerate(PAPER)
+    }
+    return bool(shown_jointly(Models(models.frame.assign(**columns), PAPER, "val_loss"), rng))
 
 
 def shown_jointly(models: Models, rng: np.random.Generator) -> set[str]:
@@ -110,7 +147,8 @@ def published_tables(rng: np.random.Generator, planted: bool) -> Models:
         spanned = orth(rough)
         luck = loss - spanned @ (spanned.T @ loss)
         agreement = PAPER.index("agreement")
-        left[:, agreement] -= EFFECT * luck / luck.std() * left[:, agreement].std()
+        own = np.sqrt(1 - STRONG**2) * left[:, agreement]
+        left[:, agreement] = own - STRONG * luck / luck.std() * left[:, agreement].std()
     drawn = smooth + left
     columns = {m: np.exp(drawn[:, i]) if METRICS[m].transform == "log" else drawn[:, i] for i, m in enumerate(PAPER)}
     return Models(models.frame.assign(**columns), PAPER, "val_loss")
@@ -141,24 +179,34 @@ def _covers(rng: np.random.Generator, *, architectures: int, each: int) -> bool:
 
 VERDICTS = {
     "joint": Verdict(
-        "a metric of the seven says something beyond scale, all specifications jointly",
+        "a metric of the seven says something beyond a smooth function of scale, in every specification",
         "30 architectures × 7 regimes: each metric a cubic function of scale by regime and chance; the loss bends",
-        f"the same, {EFFECT} of the loss' chance in one", _joint, tables=600,
+        f"the same, {EFFECT} of the loss' chance in one", _joint, JOINTLY, tables=400,
+    ),
+    "joint, rough": Verdict(
+        "… where scale is rough", "metrics and loss are functions of scale that no polynomial follows, and chance",
+        "", _rough, JOINTLY, tables=400,
     ),
     "joint, published": Verdict(
         "… of the published models",
         "the real loss; each metric its own smooth part, and what that leaves of it from another architecture",
-        f"the same, with {EFFECT} of what the loss has beyond scale in one", _published, tables=600, needs=PUBLISHED,
+        f"the same, with {STRONG} of what the loss has beyond scale in one", _published, JOINTLY, tables=400,
+        needs=PUBLISHED,
+    ),
+    "joint, published, rough": Verdict(
+        "… of the published models, where scale is rough",
+        "the real loss; each metric a function of scale that no polynomial follows, and chance", "",
+        _rough_published, JOINTLY, tables=400, needs=PUBLISHED,
     ),
     "joint, few architectures": Verdict(
-        "… of few architectures: no verdict is given", "6 architectures × 3 seeds", "the same", _few, tables=200,
+        "… of few architectures: cannot tell", "6 architectures × 3 seeds", "", _few, JOINTLY, tables=40,
     ),
 }  # fmt: skip
 
 INTERVALS = {
     "partial r of 12": Interval(
         "partial r (architectures left out in turn)", "12 architectures of 4 models that are alike, r 0.5",
-        partial(_covers, architectures=12, each=4),
+        partial(_covers, architectures=12, each=4), tables=1000,
     ),
     "partial r of 30": Interval(
         "partial r (architectures left out in turn)", "30 architectures of 7 models that are alike, r 0.5",

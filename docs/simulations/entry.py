@@ -15,9 +15,13 @@ class Verdict:
 
     says: str
     null: str
+    """Tables in which the verdict is false."""
     planted: str
+    """Tables in which it is true; empty where another entry has them."""
     claims: Callable[[np.random.Generator, bool], bool]
-    """Whether the verdict is given on one new table; the flag says if the effect is planted in it."""
+    """Whether the verdict is given on one new table; the flag says if it is true of it."""
+    gives: frozenset[str]
+    """The answers of the analysis that this entry counts, as `table: answer`."""
     tables: int = 1000
     """At full size; of those with an effect a quarter."""
     needs: Path | None = None
@@ -34,3 +38,11 @@ class Interval:
     covers: Callable[[np.random.Generator], bool]
     """Whether the interval of one new table holds the truth."""
     tables: int = 2000
+
+
+def answers(table: str, *names: str) -> frozenset[str]:
+    """Answers of one table of the analysis."""
+    return frozenset(f"{table}: {name}" for name in names)
+
+
+SHOWN = ("as predicted", "opposite direction", "no direction predicted")

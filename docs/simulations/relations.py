@@ -1,5 +1,6 @@
 """Simulations of relate.csv: seeds of one cell, of several, shared by all; reversals; intervals of r and slope."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -10,11 +11,12 @@ from collapselab.analysis.relate_words import reversals
 from collapselab.analysis.subsets import SubsetKind, subsets, within_cells
 from collapselab.analysis.verdict import is_shown
 from collapselab.core.metrics import METRICS
-from simulations.entry import Interval, Verdict
+from simulations.entry import SHOWN, Interval, Verdict, answers
 from simulations.tables import PAPER, Floats, grid, seeds, with_values
 
 FURTHER = ("cdnv", "cosine_mean", "cosine_std", "logdist_std", "duality_cos_std", "head_norm_cv", "head_sum", "norm_cv")
 PERMUTATIONS = 999
+RELATED = answers("relate", *SHOWN)
 PLANTED = 0.75
 """|r| of agreement and the loss at fixed scale, where an effect is planted."""
 
@@ -69,6 +71,18 @@ def _claims(
     return any(is_shown(row) for row in judged)
 
 
+def _accuracy(rng: np.random.Generator, planted: bool) -> bool:
+    """An outcome that is better where it is higher and has ties: right answers to 50 questions, as a score."""
+    models = _drawn(rng, seeds(1, 21, PAPER), -PLANTED if planted else 0.0)
+    luck = models.frame["val_loss"].to_numpy()
+    right = np.round(30 - 4 * (luck - luck.mean()) / luck.std())
+    scored = replace(models, frame=models.frame.assign(**{"score:quiz": right / 50}), outcome="score:quiz")
+    judged = [row for row in _within(scored, rng) if row.transform == METRICS[row.metric].transform]
+    if planted:
+        return any(row.metric == "agreement" and row.verdict_code == "as predicted" for row in judged)
+    return any(is_shown(row) for row in judged)
+
+
 def _reverses(rng: np.random.Generator, planted: bool) -> bool:
     """Across models the loss falls with agreement; planted: at fixed scale it rises."""
     models = _drawn(rng, seeds(6, 7, PAPER), PLANTED if planted else 0.0)
@@ -110,23 +124,29 @@ def _across(rng: np.random.Generator) -> bool:
 VERDICTS = {
     "seeds": Verdict(
         "a metric of the seven is shown among seeds of one cell", "21 seeds, no metric related to the loss",
-        f"the same, r {PLANTED} for one", partial(_claims, cells=1, each=21),
+        f"the same, r {PLANTED} for one", partial(_claims, cells=1, each=21), RELATED,
     ),
     "seeds of several cells": Verdict(
         "… among seeds of several cells", "4 cells of 6 seeds of their own, scale moves everything",
-        f"the same, r {PLANTED} for one", partial(_claims, cells=4, each=6),
+        f"the same, r {PLANTED} for one", partial(_claims, cells=4, each=6), RELATED,
     ),
     "seeds shared by cells": Verdict(
         "… among seeds that all cells share", "4 cells of the same 9 seeds, which have half of the variance in common",
-        f"the same, r {PLANTED} for one", partial(_claims, cells=4, each=9, shared=0.5),
+        f"the same, r {PLANTED} for one", partial(_claims, cells=4, each=9, shared=0.5), RELATED, tables=600,
     ),
     "further metrics": Verdict(
         "a further metric is shown among seeds", f"21 seeds, {len(FURTHER)} metrics, none related to the loss",
-        f"the same, r {PLANTED} for one", partial(_claims, cells=1, each=21, metrics=FURTHER),
+        f"the same, r {PLANTED} for one", partial(_claims, cells=1, each=21, metrics=FURTHER), RELATED, tables=600,
+    ),
+    "score": Verdict(
+        "… with a score of one's own, which is better where it is higher",
+        "21 seeds, right answers to 50 questions, no metric related to them", f"the same, r about {PLANTED} for one",
+        _accuracy, RELATED, tables=600,
     ),
     "reversal": Verdict(
         "a metric reverses between models and seeds", "6 cells of 7 seeds, related across cells alone",
         f"the same, r {PLANTED} of the other sign within cells", _reverses,
+        answers("relate", "reversal"), tables=600,
     ),
 }  # fmt: skip
 

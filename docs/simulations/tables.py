@@ -19,8 +19,9 @@ PAPER = tuple(metric.id for metric in METRICS.values() if metric.in_paper)
 def run_of(name: str, **given: Any) -> Run:
     """A row of runs.csv; what is not given is of a small model after one epoch."""
     usual = {
-        "run": name, "checkpoint": "1", "family": "gpt-neo", "width": 64, "depth": 2, "epochs": 1.0, "epoch": 1.0,
-        "weight_decay": 0.0, "lr": 1e-3, "seed": 0, "parameters": 1000, "tokens": 10_000, "val_loss": 1.0,
+        "run": name, "checkpoint": f"{given.get('epoch', 1.0):g}", "family": "gpt-neo", "width": 64, "depth": 2,
+        "epochs": 1.0, "epoch": 1.0, "weight_decay": 0.0, "lr": 1e-3, "seed": 0, "parameters": 1000, "tokens": 10_000,
+        "val_loss": 1.0,
     }  # fmt: skip
     extra = {key: value for key, value in given.items() if key not in RUNS.columns}
     columns: Any = {column: {**usual, **given}.get(column) for column in RUNS.columns} | extra
@@ -28,22 +29,24 @@ def run_of(name: str, **given: Any) -> Run:
     return run
 
 
+def value_of(run: Run, metric: str, value: float = 1.0, *, null: float | None = None) -> Row:
+    """A row of results.csv."""
+    return Row(
+        run=run["run"],
+        checkpoint=run["checkpoint"],
+        metric=metric,
+        value=value,
+        null=null,
+        classes=100,
+        tokens=1000,
+        min_count=1,
+        left_out=0,
+    )
+
+
 def table_of(runs: Sequence[Run], metrics: Sequence[str]) -> Models:
     """Models with these metrics, every value still 1: `with_values` puts others there."""
-    rows = [
-        Row(
-            run=run["run"],
-            checkpoint=run["checkpoint"],
-            metric=metric,
-            value=1.0,
-            classes=100,
-            tokens=1000,
-            min_count=1,
-            left_out=0,
-        )
-        for metric in metrics
-        for run in runs
-    ]
+    rows = [value_of(run, metric) for metric in metrics for run in runs]
     return combine(runs, rows)
 
 

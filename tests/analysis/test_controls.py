@@ -17,6 +17,7 @@ from collapselab.analysis.controls import (
     least_squares,
 )
 from collapselab.analysis.models import Models
+from collapselab.analysis.multiverse import ROUGH
 from collapselab.analysis.relate import relate
 from collapselab.analysis.subsets import WITHIN
 from collapselab.analysis.verdict import Verdict
@@ -207,6 +208,41 @@ def test_a_smooth_function_of_scale_is_not_taken_for_more_and_what_is_more_is_fo
     assert naive > 50
     assert joint[0.0] <= 9  # 5 % of 60 is 3; nine are more than three standard errors above
     assert joint[0.8] >= 50
+
+
+def test_where_scale_is_rough_in_metric_and_loss_no_test_is_made_and_where_in_one_alone_it_is() -> None:
+    """Two rough functions of scale, another in every regime, would be found too often; against noise they are not."""
+    rng, models = np.random.default_rng(1), scales()
+    w, d, r = (np.unique(models.frame[name], return_inverse=True)[1] for name in ("width", "depth", "weight_decay"))
+    kernel = np.exp(-((w[:, None] - w) ** 2 + (d[:, None] - d) ** 2) / 4) * (r[:, None] == r)
+    values, vectors = np.linalg.eigh(kernel)
+    rough = vectors @ (np.sqrt(np.maximum(values, 0))[:, None] * rng.standard_normal((90, 2)))
+    noise = 0.01 * rng.standard_normal((90, 2))
+
+    def joint(metric: np.ndarray, loss: np.ndarray) -> Control:
+        (row,) = joint_tests(
+            replace(models, frame=models.frame.assign(agreement=5 + metric, val_loss=5 + loss)),
+            permutations=199,
+            seed=0,
+        )
+        return row
+
+    both = joint(rough[:, 0] + noise[:, 0], rough[:, 1] + noise[:, 1])
+    assert (both.verdict_code, both.p) == (Verdict.CANNOT_TELL, None)
+    assert both.why == ROUGH
+    assert joint(rough[:, 0] + noise[:, 0], 100 * noise[:, 1]).verdict_code is Verdict.NOT_SHOWN
+
+
+def test_what_one_specification_lacks_is_not_shown() -> None:
+    """Metric and loss share the luck of architectures alone: beyond a level for each of them nothing is left."""
+    rng, models = np.random.default_rng(2), scales()
+    codes = pd.factorize(models.frame["architecture"])[0]
+    luck = rng.standard_normal(30)[codes]
+    own = 0.1 * rng.standard_normal((90, 2))
+    frame = models.frame.assign(agreement=5 + luck + own[:, 0], val_loss=5 - luck + own[:, 1])
+    (row,) = joint_tests(replace(models, frame=frame), permutations=199, seed=0)
+    assert row.verdict_code is Verdict.NOT_SHOWN
+    assert abs(row.partial_r or 0) < 0.5
 
 
 def test_the_joint_test_needs_architectures_beyond_the_smooth_function() -> None:

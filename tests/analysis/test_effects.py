@@ -193,7 +193,8 @@ def test_effects_around_the_metric_are_those_of_the_interventions() -> None:
     losses = {"within:+0.1": 0.1, "within:-0.1": 0.1, "uniform_means:+0.3": 0.0, "dual:+0.3": -0.05, "simreg:0.1": 0.02}
     row, text = carried(losses)
     assert row.verdict is Carried.INTERVENTIONS
-    assert "it is the interventions, not the property" in text
+    assert "off one line (Q" in text
+    assert "the interventions, not the property" in text
 
 
 def test_a_metric_that_moves_without_the_outcome_is_not_needed() -> None:

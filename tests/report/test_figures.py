@@ -62,6 +62,8 @@ def test_the_forest_has_both_correlations_and_fills_what_leaves_out_zero(shown: 
         assert line["r"] == pytest.approx(relation.r, rel=1e-5)
         beyond = relation.low is not None and relation.high is not None and relation.low * relation.high > 0
         assert line["filled"] == int(beyond)
+        assert line["slope"] == pytest.approx(relation.slope, rel=1e-5)
+    assert all(" / " in str(line["slopes"]) for line in rows if line["where"] == "at fixed scale"), "side by side"
 
 
 def test_beyond_the_critical_line_an_r_of_seeds_is_significant(shown: Contents) -> None:

@@ -14,7 +14,6 @@ from typing import TypedDict, final
 
 import numpy as np
 import pandas as pd
-import statsmodels.api as sm  # type: ignore[import-untyped]
 from scipy.linalg import orth
 from scipy.stats import t as student
 
@@ -42,6 +41,8 @@ from collapselab.analysis.words import (
     SHOWN,
     Sentence,
     by_metric,
+    listed,
+    many,
     metric_label,
     relation_column,
 )
@@ -143,7 +144,7 @@ def _joint(
     universe = universes[key]
     result = universe if isinstance(universe, Reason) else universe.test(cells["x"].to_numpy(), cells["y"].to_numpy())
     if isinstance(result, Reason):
-        return replace(row, **result.columns)
+        return replace(row, n=len(cells), **result.columns)
     goes = direction_of(result.partial_r, models.expected(row.metric))
     return replace(row, n=len(cells), partial_r=result.partial_r, p=result.p, goes=goes)
 
@@ -324,7 +325,7 @@ def _mixed(models: Models, variable: Variable) -> Control:
         architectures = frame["architecture"].nunique()
         if architectures < FEWEST_CLUSTERS:
             raise _Unavailable(
-                Cause.TOO_FEW, f"{architectures} architectures; random intercepts need {FEWEST_CLUSTERS}."
+                Cause.TOO_FEW, f"{many(architectures, 'architecture')}; random intercepts need {FEWEST_CLUSTERS}."
             )
         if len(y) - architectures < FEWEST_FREEDOM:
             raise _Unavailable(
@@ -338,6 +339,8 @@ def _mixed(models: Models, variable: Variable) -> Control:
 
 
 def _with_mixed(row: Control, frame: pd.DataFrame, x: Floats, y: Floats) -> Control:
+    from statsmodels.regression.mixed_linear_model import MixedLM  # type: ignore[import-untyped]
+
     parameters = np.log(_complete(frame, "parameters"))
     table = pd.DataFrame({
         "x": (x - x.mean()) / x.std(),
@@ -351,7 +354,7 @@ def _with_mixed(row: Control, frame: pd.DataFrame, x: Floats, y: Floats) -> Cont
     intercepts = {"architecture": "0 + C(architecture)", "seed": "0 + C(seed)"}
     if table["seed"].nunique() < 2:
         del intercepts["seed"]
-    model = sm.MixedLM.from_formula(fixed, table, groups=np.ones(len(table)), re_formula="0", vc_formula=intercepts)
+    model = MixedLM.from_formula(fixed, table, groups=np.ones(len(table)), re_formula="0", vc_formula=intercepts)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a variance at 0 is an answer; what did not converge is refused below
         try:
@@ -432,23 +435,23 @@ def _curve(models: Models, rows: Sequence[Control]) -> Iterable[str]:
 
 
 def _joint_words(models: Models, rows: Sequence[Control]) -> Iterable[str]:
-    tested = [row for row in rows if row.p is not None]
-    if not tested:
-        why = next((row.why for row in rows if row.verdict_code is Verdict.CANNOT_TELL), None)
-        if why:
-            yield f"Beyond a smooth function of scale: {CANNOT_TELL}; {why}"
-        return
-    for row in tested:
+    for row in rows:
         if row.verdict_code in SHOWN:
             yield (
-                f"Beyond a smooth function of scale in every regime, {metric_label(row)} has a partial r of "
-                f"{row.partial_r:+.2f} with {models.outcome}, {SHOWN[row.verdict_code]} (all specifications jointly, "
-                f"Holm p {row.p_holm:.2g})."
+                f"{metric_label(row)}: partial r {row.partial_r:+.2f} with {models.outcome} where weakest, beyond a "
+                f"smooth function of scale in every specification, {SHOWN[row.verdict_code]} "
+                f"(Holm p {row.p_holm:.2g})."
             )
-    rest = [row for row in tested if row.verdict_code is Verdict.NOT_SHOWN]
-    if rest:
-        listed = ", ".join(f"{metric_label(row)} ({row.partial_r:+.2f})" for row in rest)
-        yield f"Not shown beyond a smooth function of scale, with their partial r: {listed}."
+    if rest := [row for row in rows if row.verdict_code is Verdict.NOT_SHOWN]:
+        names = listed([f"{metric_label(row)} {row.partial_r:+.2f}" for row in rest], room=125)
+        yield f"Not shown beyond a smooth function of scale (partial r where it is weakest): {names}."
+    untold: dict[str, list[Control]] = {}
+    for row in rows:
+        if row.verdict_code is Verdict.CANNOT_TELL and row.why:
+            untold.setdefault(row.why, []).append(row)
+    for why, of_metrics in untold.items():
+        names = "" if len(untold) == 1 and not rest else f" for {listed([*map(metric_label, of_metrics)], room=50)}"
+        yield f"Beyond a smooth function of scale{names}: {CANNOT_TELL}; {why}"
 
 
 def _metric_words(rows: Sequence[Control]) -> str:
@@ -457,5 +460,5 @@ def _metric_words(rows: Sequence[Control]) -> str:
     turns = "its sign turns" if (least.partial_r or 0) * (most.partial_r or 0) < 0 else "of one sign"
     return (
         f"{metric_label(least)}: partial r from {least.partial_r:+.2f} (beyond {least.controls}) to "
-        f"{most.partial_r:+.2f} (beyond {most.controls}) in {len(rows)} specifications, {turns}; each describes."
+        f"{most.partial_r:+.2f} (beyond {most.controls}), {turns} in {len(rows)} specifications; each describes."
     )

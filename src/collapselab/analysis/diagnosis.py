@@ -24,7 +24,7 @@ from scipy.stats import kendalltau, ttest_1samp
 
 from collapselab.analysis.attainable import LEVEL
 from collapselab.analysis.models import ARCHITECTURE, Floats, Models
-from collapselab.analysis.words import Sentence, many
+from collapselab.analysis.words import Sentence, listed, many
 from collapselab.core.metrics import METRICS
 
 TIGHTNESS = tuple(metric.id for metric in METRICS.values() if (metric.property, metric.direction) == ("NC1", "falls"))
@@ -43,8 +43,6 @@ RULED = 0.7
 """Correlation from which on frequency is about half of the variance."""
 LARGE = 0.5
 """A spectrum or spread under this share of the twin's has collapsed."""
-NAMED = 5
-"""Runs that a sentence names; more are counted."""
 RISE = 0.01
 """Relative: a validation loss that has risen by less is not called risen."""
 FEWEST_SEEDS = 3
@@ -94,7 +92,7 @@ def diagnose(models: Models) -> list[Finding]:
         tight, evidence = _tight(models, last)
         answers = {
             "under-fitted": (None if tight is None else not tight, evidence),
-            "over-fitted": _over_fitted(ordered, _same_cell(models, ordered), tight, evidence),
+            "over-fitted": _over_fitted(models, ordered, tight, evidence),
             "over-regularised": _over_regularised(models, last),
             "dimension collapse": _dimension_collapse(models, last),
             "frequency-ruled head": _frequency_ruled(models, last),
@@ -119,9 +117,7 @@ def _tight(models: Models, last: pd.Series) -> tuple[bool | None, str]:
     return below > len(pairs) / 2, f"{below} of {len(pairs)} NC1 metrics below their null: {text}."
 
 
-def _over_fitted(
-    ordered: pd.DataFrame, cell: pd.DataFrame, tight: bool | None, evidence: str
-) -> tuple[bool | None, str]:
+def _over_fitted(models: Models, ordered: pd.DataFrame, tight: bool | None, evidence: str) -> tuple[bool | None, str]:
     """The lowest of noisy losses is below the last one by chance alone, so a rise must be more than noise."""
     losses = ordered[ordered["epoch"] != 0].dropna(subset=["val_loss"])
     if len(losses) < 2 or pd.isna(ordered.iloc[-1]["val_loss"]):
@@ -134,7 +130,7 @@ def _over_fitted(
         return False, f"{text}."
     if tight is not None and not tight:
         return False, f"{text}; {evidence}"
-    p, how = _p_of_rise(values, cell)
+    p, how = _p_of_rise(values, _same_cell(models, ordered))
     if p is None:
         return None, f"{text}; {how}"
     if p >= LEVEL:
@@ -243,6 +239,6 @@ def sentences(models: Models, findings: Sequence[Finding]) -> Iterable[Sentence]
         answers = [finding for finding in findings if finding.signature == signature]
         runs = [finding.run for finding in answers if finding.found is Found.YES]
         unknown = sum(finding.found is Found.UNKNOWN for finding in answers)
-        names = f" ({', '.join(runs[:NAMED])}{', …' if len(runs) > NAMED else ''})" if runs else ""
+        names = f" ({listed(runs, room=110)})" if runs else ""
         text = f"{signature}: {len(runs)} of {many(len(answers), 'run')}{names}, {unknown} unknown."
         yield Sentence("diagnosis", "diagnosis", text)

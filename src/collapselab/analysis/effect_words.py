@@ -149,9 +149,9 @@ def of_instruments(models: Models, rows: Sequence[Instrument]) -> Iterable[Sente
 
 def _carried_words(models: Models, row: Instrument) -> str:
     ends = f"[{_signed(row.low)}, {_signed(row.high)}]{_unit(models.outcome)}"
-    per = f"{models.outcome} changes by {_signed(row.slope)} {ends}"
+    per = f"{models.outcome} by {_signed(row.slope)} {ends}"
     arms = f"{row.arms} arms of {many(row.interventions, 'intervention')}, {row.n} seeds"
-    start = f"{row.metric} as carrier: {per} per unit over {arms}"
+    start = f"{row.metric} as carrier: {per} a unit over {arms}"
     return {
         Carried.CARRIED: f"{start} (p {_p(row.p_holm)}), one line through 0: the property carries the effect.",
         Carried.NOT_NEEDED: (
@@ -159,8 +159,8 @@ def _carried_words(models: Models, row: Instrument) -> str:
             f"{_signed(row.largest_y)}, all within ±{row.margin or 0:.2g}: this much collapse is not needed."
         ),
         Carried.INTERVENTIONS: (
-            f"{start}, but the arms are off one line (Q {row.q or 0:.3g}, p {_p(row.q_p)}): it is the interventions, "
-            "not the property, or the effect is not proportional to it."
+            f"{start}; off one line (Q {row.q or 0:.3g}, p {_p(row.q_p)}): the interventions, not the property, "
+            "or not in proportion."
         ),
         Carried.UNDECIDED: f"{start} (p {_p(row.p_holm)}; Q {row.q or 0:.3g}, p {_p(row.q_p)}): undecided.",
     }[row.verdict]

@@ -220,20 +220,20 @@ def _weights(x: Floats, y: Floats, slope: float) -> Floats:
 
 def weighted_slope(x: Floats, y: Floats) -> float:
     """Inverse-variance weighted, through 0; the weights are those of the distance from the line, found in two steps."""
-    import statsmodels.api as sm  # type: ignore[import-untyped]
+    from statsmodels.regression.linear_model import WLS  # type: ignore[import-untyped]
 
     slope = 0.0
     for _ in range(2):
-        slope = float(sm.WLS(y.mean(1), x.mean(1), weights=_weights(x, y, slope)).fit().params[0])
+        slope = float(WLS(y.mean(1), x.mean(1), weights=_weights(x, y, slope)).fit().params[0])
     return slope
 
 
 def _egger(x: Floats, y: Floats) -> float:
-    import statsmodels.api as sm
+    from statsmodels.regression.linear_model import WLS
 
     signs = np.sign(x.mean(1))
     design = np.column_stack([np.ones(len(x)), np.abs(x.mean(1))])
-    return float(sm.WLS(signs * y.mean(1), design, weights=_weights(x, y, weighted_slope(x, y))).fit().params[0])
+    return float(WLS(signs * y.mean(1), design, weights=_weights(x, y, weighted_slope(x, y))).fit().params[0])
 
 
 def _weighted_median(x: Floats, y: Floats) -> float:

@@ -1,15 +1,15 @@
 """The joint test of all specifications: does a metric say anything of the outcome beyond a smooth function of scale?
 
 A specification alone finds the bend that it lacks. So a smooth function of scale, another one in every regime (a
-polynomial of the fourth degree in log width and log depth), is added to each; and all of them are tested at once, by
-one permutation: what that function leaves of the metric changes places between architectures, all regimes of an
-architecture together, and every specification is computed again (Freedman & Lane 1983,
-doi:10.1080/07350015.1983.10509354; jointly as in Simonsohn, Simmons & Nelson 2020, doi:10.1038/s41562-020-0912-z).
+polynomial of the fourth degree in log width and log depth), is added to each. Permutations are the same for all: what
+that function leaves of the metric changes places between architectures, all regimes of an architecture together
+(Freedman & Lane 1983, doi:10.1080/07350015.1983.10509354). Only what every specification shows, with one sign, is
+shown: p is the largest of theirs. That holds its level as long as one of the specifications has all that it needs (an
+intersection-union test; Berger 1982, doi:10.1080/00401706.1982.10487790), and the mean over them does not.
 
-    T = |mean over specifications of r_s / (its standard deviation over permutations)|
-
-The test holds its level where the metric is a function of scale that smooth and chance. A metric that is a rougher
-function of scale may be found: then it says what a smooth law of scale does not, and no more.
+What is left must be exchangeable between architectures, of the metric or of the outcome. Where neighbours in width and
+depth are still alike in both (Moran's I), a function of scale rougher than the polynomial would be found too: then no
+test is made.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,22 +19,26 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import orth
 
-from collapselab.analysis.attainable import FEWEST_FREEDOM, permutations_can_show, why_no_permutation
+from collapselab.analysis.attainable import FEWEST_FREEDOM, LEVEL, permutations_can_show, why_no_permutation
 from collapselab.analysis.models import Floats, Models
 from collapselab.analysis.resampling import TIE, jointly
 from collapselab.analysis.subsets import codes_of, count_of, exchangeable
 from collapselab.analysis.verdict import Cause, Reason
+from collapselab.analysis.words import many
 
 DEGREE = 4
 MOST_PERMUTATIONS = 1999
 """Enough for a p of 0.0005; more would take the time of all other statements together."""
+
+MOST_FOR_LIKENESS = 499
+ROUGH = "what a smooth function leaves of metric and outcome still follows scale: the test would find scale itself."
 
 Terms = Callable[[pd.DataFrame], list[Floats]]
 
 
 @final
 class Joint(NamedTuple):
-    """The joint test of one metric: the mean partial r over specifications, its p, and how many there were."""
+    """The joint test of one metric: p and partial r of the specification that shows it least, and their number."""
 
     partial_r: float
     p: float
@@ -53,33 +57,41 @@ class Multiverse:
         bases = [orth(np.concatenate([self.smooth, *term(frame)], axis=1)) for term in terms]
         enough = [basis for basis in bases if len(frame) - basis.shape[1] >= FEWEST_FREEDOM]
         self.bases = _distinct([self.smooth, *enough])
+        self.neighbours = _neighbours(frame)
         blocks = exchangeable(codes_of(frame["regime"]), codes_of(frame["architecture"]))
         rng = np.random.default_rng(seed)
         self.orders = jointly(blocks, len(frame), min(permutations, MOST_PERMUTATIONS), rng)
 
     def test(self, x: Floats, y: Floats) -> Joint | Reason:
-        """Metric x against the outcome y; a reason where the smooth function determines one of them."""
-        left = x - self.smooth @ (self.smooth.T @ x)
-        if left @ left <= 1e-9 * ((x - x.mean()) ** 2).sum():
-            return Reason(Cause.NO_VARIATION, "a smooth function of scale and regime determines the metric entirely.")
-        shuffled = left[self.orders]
-        observed, deviations = [], []
-        total = np.zeros(len(shuffled))
+        """Metric x against the outcome y; a reason where the smooth function determines one, or describes neither."""
+        left, left_y = (values - self.smooth @ (self.smooth.T @ values) for values in (x, y))
+        for name, rest, values in (("metric", left, x), ("outcome", left_y, y)):
+            if rest @ rest <= 1e-9 * ((values - values.mean()) ** 2).sum():
+                text = f"a smooth function of scale and regime determines the {name} entirely."
+                return Reason(Cause.NO_VARIATION, text)
+        if max(self.likeness_p(left), self.likeness_p(left_y)) < LEVEL:
+            return Reason(Cause.NO_FIT, ROUGH)
+        shuffled, found = left[self.orders], []
         for basis in self.bases:
-            left_y = y - basis @ (basis.T @ y)
-            if left_y @ left_y <= 1e-9 * ((y - y.mean()) ** 2).sum():
+            rest = y - basis @ (basis.T @ y)
+            if rest @ rest <= 1e-9 * ((y - y.mean()) ** 2).sum():
                 continue
-            r, permuted = _partial(left, left_y, basis), _partial(shuffled, left_y, basis)
-            deviation = float(np.sqrt((permuted**2).mean()))
-            if deviation > 0:
-                observed.append(float(r[0]))
-                deviations.append(deviation)
-                total += permuted / deviation
-        if not observed:
-            return Reason(Cause.NO_VARIATION, "a smooth function of scale and regime determines the outcome entirely.")
-        found = abs(sum(r / deviation for r, deviation in zip(observed, deviations, strict=True)))
-        as_large = int((np.abs(total) >= found * (1 - TIE)).sum())
-        return Joint(float(np.mean(observed)), (1 + as_large) / (1 + len(shuffled)), len(observed))
+            r, permuted = float(_partial(left, rest, basis)[0]), np.abs(_partial(shuffled, rest, basis))
+            found.append((_p_of(int((permuted >= abs(r) * (1 - TIE)).sum()), len(shuffled)), r))
+        p, weakest = max(found, key=lambda pair: (pair[0], -abs(pair[1])))
+        one_sign = len({r > 0 for _, r in found}) == 1
+        return Joint(weakest, p if one_sign else 1.0, len(found))
+
+    def likeness_p(self, left: Floats) -> float:
+        """p of Moran's I: that neighbours in scale are no more alike in these residuals than shuffled architectures.
+
+        Residuals of a fit are never quite independent, so what is shuffled is fitted again.
+        """
+        shuffled = left[self.orders[:MOST_FOR_LIKENESS]]
+        shuffled = shuffled - (shuffled @ self.smooth) @ self.smooth.T
+        observed = left @ self.neighbours @ left / (left @ left)
+        drawn = ((shuffled @ self.neighbours) * shuffled).sum(1) / (shuffled**2).sum(1)
+        return _p_of(int((drawn >= observed - TIE).sum()), len(drawn))
 
 
 def smooth_function(frame: pd.DataFrame) -> Floats:
@@ -100,7 +112,7 @@ def why_no_joint_test(frame: pd.DataFrame) -> Reason | None:
     smallest = min((group for _, group in frame.groupby("regime")), key=len)
     needed = np.linalg.matrix_rank(smooth_function(smallest)) + FEWEST_FREEDOM
     if len(smallest) < needed:
-        text = f"{len(smallest)} architectures in one regime; beyond a smooth function of scale takes {needed}."
+        text = f"{many(len(smallest), 'architecture')} in one regime; beyond a smooth function of scale takes {needed}."
         return Reason(Cause.TOO_FEW, text)
     sizes = [block.shape[1] for block in exchangeable(codes_of(frame["regime"]), codes_of(frame["architecture"]))]
     if not permutations_can_show(sizes):
@@ -114,6 +126,20 @@ def cells_of(models: Models, values: Floats) -> pd.DataFrame:
     frame = models.trained[columns].assign(x=values, y=models.trained[models.outcome]).dropna(subset=["x", "y"])
     keys = ["family", "architecture", "regime"]
     return frame.groupby(keys, dropna=False, sort=False).mean().reset_index()
+
+
+def _neighbours(frame: pd.DataFrame) -> Floats:
+    """1 for cells of one family and regime that are nearest in the order of widths and depths; 0 for all others."""
+    ranks = [np.unique(frame[name], return_inverse=True)[1] for name in ("width", "depth")]
+    together = codes_of(frame["family"].astype(str) + " " + frame["regime"].astype(str))
+    distance = sum(np.abs(rank[:, None] - rank) for rank in ranks).astype(float)
+    distance[(together[:, None] != together) | (distance == 0)] = np.inf
+    nearest = (distance == distance.min(1, keepdims=True)) & np.isfinite(distance)
+    return (nearest | nearest.T).astype(float)
+
+
+def _p_of(as_large: int, permutations: int) -> float:
+    return (1 + as_large) / (1 + permutations)
 
 
 def _standard_log(values: Floats) -> Floats:

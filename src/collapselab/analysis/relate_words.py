@@ -10,10 +10,22 @@ from collapselab.analysis.models import Models
 from collapselab.analysis.relate import Relation
 from collapselab.analysis.subsets import SubsetKind, within_cells
 from collapselab.analysis.verdict import Verdict
-from collapselab.analysis.words import CANNOT_TELL, NOT_MEASURED, REVERSAL, SHOWN, Sentence, amount, many, metric_label
+from collapselab.analysis.words import (
+    CANNOT_TELL,
+    NOT_MEASURED,
+    REVERSAL,
+    SHOWN,
+    Sentence,
+    amount,
+    listed,
+    many,
+    metric_label,
+)
 from collapselab.core.metrics import METRICS
 
 ACROSS, FIXED = "across models", "scale held fixed"
+EXPLORED = 3
+"""Further metrics that have a sentence each; more are named together."""
 
 
 def sentences(models: Models, relations: Sequence[Relation]) -> Iterable[Sentence]:
@@ -40,8 +52,8 @@ def reversals(relations: Sequence[Relation]) -> list[tuple[Relation, Relation]]:
 def _reversals(relations: Sequence[Relation]) -> Iterable[str]:
     for across, within in reversals(relations):
         yield (
-            f"{metric_label(within)} reverses: with one standard deviation more, {within.outcome} is {_effect(within)} "
-            f"at fixed scale (Holm p {within.p_holm:.2g}), and {_effect(across)} across models, where size differs too."
+            f"{metric_label(within)} reverses: one standard deviation more comes with {_effect(within)} of "
+            f"{within.outcome} at fixed scale (Holm p {within.p_holm:.2g}), and with {_effect(across)} across models."
         )
 
 
@@ -50,11 +62,13 @@ def _across_models(models: Models, relations: Sequence[Relation]) -> Iterable[st
     if not rows:
         yield f"No metric can be related to {models.outcome} across all models; relate.csv says why for each."
         return
+    if models.trained["cell"].nunique() == 1:
+        return  # seeds alone: what there is to say is said at fixed scale
     strongest = max(rows, key=lambda row: abs(row.r or 0.0))
+    differ = "size and training" if models.trained["architecture"].nunique() > 1 else "training"
     yield (
-        f"Across all models, which differ in size and training: one standard deviation more of "
-        f"{metric_label(strongest)} comes with {_effect(strongest)} of {models.outcome} (r {strongest.r:+.2f}), the "
-        "strongest. This describes them."
+        f"Across all models, which differ in {differ}: one standard deviation more of {metric_label(strongest)} comes "
+        f"with {_effect(strongest)} of {models.outcome} (r {strongest.r:+.2f}), the strongest. This describes them."
     )
     fixed = {row.metric: row for row in _main(relations, SubsetKind.WITHIN)}
     for row in rows:
@@ -83,16 +97,21 @@ def _fixed_scale(models: Models, relations: Sequence[Relation]) -> Iterable[str]
     yield from (f"There too, {_shown_words(models, row)}" for row in shown[1:])
     rest = [row for row in tested if row.verdict_code is Verdict.NOT_SHOWN]
     if rest:
-        listed = ", ".join(f"{metric_label(row)} (r {row.r:+.2f})" for row in rest)
-        yield f"Not shown at fixed scale, which is not absent: {listed}."
+        yield f"Not shown at fixed scale, which is not absent: {listed(_with_r(rest), room=140)}."
     yield from _power(tested[0])
     yield from _described(main)
     if tested[0].cells == 1:
         cell = models.trained["cell"].iloc[within_cells(models.trained).members[0]]
         yield f"All of that is one architecture in one regime ({cell}): whether it holds elsewhere is not known."
     explored = [row for row in rows if row.family == "exploration" and row not in main and row.verdict_code in SHOWN]
-    for row in _strongest_first(explored):
-        yield f"Exploring, corrected among further metrics: {_shown_words(models, row)}"
+    explored = _strongest_first(explored)
+    yield from (f"Exploring: {_shown_words(models, row)}" for row in explored[:EXPLORED])
+    if more := explored[EXPLORED:]:
+        yield f"Exploring, {len(more)} more are shown (`relate.csv`): {listed(_with_r(more), room=130)}."
+
+
+def _with_r(rows: Iterable[Relation]) -> list[str]:
+    return [f"{metric_label(row)} (r {row.r:+.2f})" for row in rows]
 
 
 def _strongest_first(rows: Iterable[Relation]) -> list[Relation]:
@@ -103,7 +122,7 @@ def _first(models: Models, tested: Sequence[Relation], shown: Sequence[Relation]
     """The first sentence: which models these are, and what is shown first, or that nothing is."""
     first = tested[0]
     where = "one cell" if first.cells == 1 else f"{first.cells} cells"
-    start = f"With scale held fixed ({first.n} models of {where}, which differ in their seed)"
+    start = f"With scale held fixed ({first.n} models of {where})"
     if shown:
         return f"{start}: {_shown_words(models, shown[0])}"
     largest = max(tested, key=lambda row: abs(row.r or 0.0))
@@ -136,8 +155,8 @@ def _described(rows: Sequence[Relation]) -> Iterable[str]:
             yield f"{row.metric} (r {row.r:+.2f}) has no verdict: {row.why}"
     few = [row for row in rows if row.verdict_code is Verdict.CANNOT_TELL]
     if few:
-        listed = ", ".join(f"{metric_label(row)} (r {row.r:+.2f})" for row in few)
-        yield f"At fixed scale, {CANNOT_TELL} for {many(len(few), 'metric')}, with too few models: {listed}."
+        names = listed(_with_r(few))
+        yield f"At fixed scale, {CANNOT_TELL} for {many(len(few), 'metric')}, with too few models: {names}."
 
 
 def _main(relations: Iterable[Relation], kind: SubsetKind) -> list[Relation]:

@@ -18,6 +18,8 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm
+from scipy.stats import t as student
 
 Floats = NDArray[np.float64]
 
@@ -97,7 +99,11 @@ def fit_segments(t: Floats, y: Floats) -> Segments:
 
 
 def resampled_main_breaks(t: Floats, y: Floats, fit: Segments, *, resamples: int, rng: np.random.Generator) -> Floats:
-    """The place of the main break in fits to resampled residuals, the number of breaks kept (resamples,)."""
+    """The place of the main break in fits to resampled residuals, the number of breaks kept (resamples,).
+
+    The noise is known from few points, so distances from the place that was found are widened as Student's t is wider
+    than the normal distribution.
+    """
     grid, breaks = grid_of(tuple(t)), len(fit.places)
     residuals = (y - fit.fitted) * np.sqrt(len(t) / max(1, len(t) - 2 - 2 * breaks))
     drawn = fit.fitted + rng.choice(residuals, (resamples, len(t)))
@@ -107,7 +113,11 @@ def resampled_main_breaks(t: Floats, y: Floats, fit: Segments, *, resamples: int
         places = grid.choices[breaks][choice]
         coefficients, *_ = np.linalg.lstsq(_design(t, places), drawn[row], rcond=None)
         found[row] = places[int(np.abs(coefficients[2:]).argmax())]
-    return found
+    main = fit.main
+    assert main is not None
+    wider = student.isf(0.025, max(1, len(t) - 2 - 2 * breaks)) / norm.isf(0.025)
+    widened: Floats = np.clip(fit.places[main] + wider * (found - fit.places[main]), t[0], t[-1])
+    return widened
 
 
 @lru_cache(maxsize=64)

@@ -72,7 +72,7 @@ STATEMENTS: dict[str, Statement[Any]] = {
     ),
     "prediction": Statement(
         prediction.Prediction,
-        lambda given: prediction.predictions(given.models, permutations=given.permutations, seed=given.seed),
+        lambda given: prediction.predictions(given.models, seed=given.seed),
         prediction.sentences,
     ),
     "effects": Statement(

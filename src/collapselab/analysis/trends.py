@@ -20,7 +20,7 @@ from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, Floats, Models
 from collapselab.analysis.regime import Regime
 from collapselab.analysis.trend_test import Group, Places, Tested, flip_signs, one_way, permute_levels, rho
 from collapselab.analysis.verdict import Cause, Reason, Verdict, direction_of, verdict_of
-from collapselab.analysis.words import ALONG, CANNOT_TELL, Sentence, trend_column
+from collapselab.analysis.words import ALONG, CANNOT_TELL, LONGEST, Sentence, listed, trend_column
 from collapselab.core.metrics import METRICS
 
 AXES = ("width", "depth", "epochs", "epoch")
@@ -279,13 +279,44 @@ def _with_verdict(row: Trend) -> Trend:
 
 
 def sentences(models: Models, rows: Sequence[Trend]) -> Iterable[Sentence]:
-    """One sentence for every axis and regulariser."""
+    """For every axis and regulariser what is shown, then what is not, then of what nothing can be told."""
     for axis, where in dict.fromkeys((row.axis, row.where) for row in rows):
         along = [row for row in rows if (row.axis, row.where) == (axis, where) and row.groups]
-        if along:
-            untested = (row.why for row in along if row.verdict_code is Verdict.CANNOT_TELL)
-            why = next((f" Cannot tell: {why}" for why in untested), "")
-            yield Sentence("trends", "trends", f"{_axis_words(along)}: {_by_verdict(along)}.{why}")
+        yield from (Sentence("trends", "trends", text) for text in _words(along))
+
+
+def _words(rows: Sequence[Trend]) -> Iterable[str]:
+    """The outcome with the first direction that is shown, then a sentence for each other answer."""
+    if not rows:
+        return
+    start, again = _axis_words(rows), AXIS_NAMES.get(rows[0].axis) or _axis_words(rows).partition(", in ")[0]
+    outcome = "".join(f"{words}; " for row in rows if row.of_outcome and (words := _outcome_words(row)))
+    if outcome and not any(row.verdict_code in ALONG for row in rows if not row.of_outcome):
+        yield f"{start}: {outcome[:-2]}."
+        start = again
+    for code, words in ALONG.items():
+        if chosen := [row for row in rows if row.verdict_code is code and not row.of_outcome]:
+            begin = f"{start}: {outcome}{words} "
+            yield f"{begin}{_names(chosen, rows, len(begin))}."
+            start, outcome = again, ""
+    if rest := [row for row in rows if row.verdict_code is Verdict.NOT_SHOWN]:
+        begin = f"{start}: not shown for "
+        yield f"{begin}{_names(rest, rows, len(begin))}."
+        start = again
+    if untold := [row for row in rows if row.verdict_code is Verdict.CANNOT_TELL]:
+        why = untold[0].why or ""
+        names = f" for {_names(untold, rows, len(start) + len(why) + 20)}" if len(untold) < len(rows) else ""
+        yield f"{start}: {CANNOT_TELL}{names}; {why}"
+
+
+def _names(chosen: Sequence[Trend], rows: Sequence[Trend], used: int) -> str:
+    """The paper's metrics and the outcome by name, the others counted; where the paper has none here, all by name."""
+    metrics = [row for row in rows if not row.of_outcome]
+    named = [row for row in metrics if METRICS[row.metric].in_paper] or metrics
+    others = [row for row in metrics if row not in named]
+    names = [f"{row.metric}{_effect(row)}" for row in chosen if row in named or row.of_outcome]
+    count = sum(row in others for row in chosen)
+    return listed([*names, *([f"{count} of {len(others)} others"] if count else [])], room=LONGEST - used - 13)
 
 
 def _axis_words(rows: Sequence[Trend]) -> str:
@@ -294,23 +325,8 @@ def _axis_words(rows: Sequence[Trend]) -> str:
     if row.axis not in AXES:
         where = f" ({row.where})" if row.where else ""
         return f"{row.axis} {levels[-1]} against {levels[0]}{where}, in {_units(row)}"
-    listed = ", ".join(levels) if len(levels) <= LEVELS else f"{levels[0]} to {levels[-1]} in {len(levels)} levels"
-    return f"{AXIS_NAMES[row.axis]} ({listed}), in {_units(row)}"
-
-
-def _by_verdict(rows: Sequence[Trend]) -> str:
-    """The paper's metrics by name, the others counted; where none of the paper's was measured, all by name."""
-    metrics = [row for row in rows if not row.of_outcome]
-    named = [row for row in metrics if METRICS[row.metric].in_paper] or metrics
-    others = [row for row in metrics if row not in named]
-    parts = []
-    for code, words in ALONG.items():
-        listed = [", ".join(f"{row.metric}{_effect(row)}" for row in named if row.verdict_code is code)]
-        if count := sum(row.verdict_code is code for row in others):
-            listed.append(f"{count} of {len(others)} others")
-        if any(listed):
-            parts.append(f"{words} {' and '.join(filter(None, listed))}")
-    return "; ".join([*parts, *(_outcome_words(row) for row in rows if row.of_outcome)])
+    span = ", ".join(levels) if len(levels) <= LEVELS else f"{levels[0]} to {levels[-1]} in {len(levels)} levels"
+    return f"{AXIS_NAMES[row.axis]} ({span}), in {_units(row)}"
 
 
 def _effect(row: Trend) -> str:
@@ -321,9 +337,5 @@ def _effect(row: Trend) -> str:
 
 
 def _outcome_words(row: Trend) -> str:
-    return {
-        Verdict.AS_PREDICTED: f"{row.metric} gets better{_effect(row)}",
-        Verdict.OPPOSITE: f"{row.metric} gets worse{_effect(row)}",
-        Verdict.NO_DIRECTION: f"{row.metric} changes{_effect(row)}",
-        Verdict.NOT_SHOWN: f"{row.metric} not shown to change",
-    }.get(row.verdict_code, f"{CANNOT_TELL} for {row.metric}")
+    better = {Verdict.AS_PREDICTED: "gets better", Verdict.OPPOSITE: "gets worse", Verdict.NO_DIRECTION: "changes"}
+    return f"{row.metric} {better[row.verdict_code]}{_effect(row)}" if row.verdict_code in better else ""

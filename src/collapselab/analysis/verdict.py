@@ -27,7 +27,8 @@ class Verdict(StrEnum):
     NOT_SHOWN = "not shown"
     """Tested and not significant, which does not mean absent."""
     CANNOT_TELL = "cannot tell"
-    """No result could have been significant with so few models or groups; the row's reason says why."""
+    """No result could have been significant with so few models or groups, or no test of them would hold its level; the
+    row's reason says why."""
     DESCRIPTION = "description"
     """A number about these models that no test judges: its error rate is not known, or it has no direction."""
 

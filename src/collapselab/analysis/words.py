@@ -14,6 +14,8 @@ NO_DIRECTION = "collapse predicts no direction"
 NOT_MEASURED = "no metric was measured."
 REVERSAL = "reversal"
 """The topic that is said before all others."""
+LONGEST = 200
+"""Characters of a sentence: two lines."""
 UNITS = {"val_loss": " nats", "train_loss": " nats"}
 """Of the outcomes that have one."""
 
@@ -27,11 +29,8 @@ ALONG = {
     Verdict.AS_PREDICTED: "toward collapse",
     Verdict.OPPOSITE: "away from collapse",
     Verdict.NO_DIRECTION: "one way, where collapse predicts none,",
-    Verdict.NOT_SHOWN: "neither way shown for",
-    Verdict.CANNOT_TELL: f"{CANNOT_TELL} for",
-    Verdict.DESCRIPTION: "described alone",
 }
-"""How the part of a sentence begins that lists the metrics of a trend with this verdict."""
+"""How the part of a sentence begins that lists the metrics with a trend."""
 
 
 @final
@@ -82,6 +81,17 @@ def trend_column(verdict: Verdict, way: str, *, of_outcome: bool) -> str | None:
 def many(number: int, noun: str) -> str:
     """`1 run`, `2 runs`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(names: Sequence[str], *, room: int = 90) -> str:
+    """The first names that fit into this many characters, at least one; the others are counted."""
+    kept: list[str] = []
+    for name in names:
+        if kept and len(", ".join([*kept, name])) > room:
+            break
+        kept.append(name)
+    more = len(names) - len(kept)
+    return f"{', '.join(kept)} and {more} more" if more else ", ".join(kept)
 
 
 def amount(value: float, low: float | None, high: float | None, outcome: str) -> str:

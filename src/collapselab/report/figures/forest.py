@@ -1,4 +1,4 @@
-"""Between models and at fixed scale: every metric's correlation with the outcome, both with their interval.
+"""Between models and at fixed scale: every metric's correlation with the outcome, with interval and slope of both.
 
 What a test at fixed scale could have shown is drawn too: beyond the dashed lines an r is significant by itself, beyond
 the dotted ones also as the strictest of all that are tested together. A point is filled where its interval leaves out
@@ -39,11 +39,17 @@ def forest(view: View) -> Figure:
         for metric, across, fixed in known for where, row in ((BETWEEN, across), (FIXED, fixed))
         if row is not None and row.r is not None
     ]  # fmt: skip
+    for line in lines:
+        if line["where"] == FIXED:
+            both = [one["slope"] for one in lines if one["metric"] == line["metric"] and one["slope"] is not None]
+            line["slopes"] = " / ".join(f"{slope:+.2g}".replace("-", "\N{MINUS SIGN}") for slope in both)
     caption = (
         f"r of each metric with {outcome_name(story.outcome)}, with its 95 % interval: above, square, {BETWEEN}, where "
         f"size differs too; below, round, {FIXED}, where the seed alone does. Filled: the interval leaves out 0. "
-        "Colour is the verdict after correction. Beyond the dashed lines an r at fixed scale is significant by itself, "
-        "beyond the dotted ones after the strictest correction. Points on different sides of 0 are a reversal."
+        "Colour is the verdict after correction. At the right the slopes, in the same order: the change of "
+        f"{outcome_name(story.outcome)} with one standard deviation of the metric among those models. Beyond the "
+        "dashed lines an r at fixed scale is significant by itself, beyond the dotted ones after the strictest "
+        "correction. Points on different sides of 0 are a reversal."
     )
     panel = _panel(story, [metric for metric, _, _ in known], lines, _critical([row for _, _, row in known if row]))
     return Figure("forest", title, caption, [panel], ("answers",), tables={"forest": columns(lines)})
@@ -55,7 +61,7 @@ def _line(story: Story, metric: str, row: Relation, where: str) -> Line:
     return {
         "row": story.main.index(metric), "metric": metric, "name": f"{property_code(metric)} {metric_name(metric)}",
         "where": where, "r": row.r, "low": row.low, "high": row.high, "models": row.n, "answer": answer,
-        "filled": int(left_out),
+        "filled": int(left_out), "slope": row.slope, "slopes": None,
     }  # fmt: skip
 
 
@@ -90,7 +96,8 @@ def _panel(story: Story, metrics: list[str], lines: list[Line], critical: list[L
     halo, names = name(stroke="var(--paper)", strokeWidth=4), name(color="var(--soft)")
     hover = [alt.Tooltip("name:N", title="metric"), alt.Tooltip("where:N", title="compared"),
              alt.Tooltip("r:Q", format="+.3f"), alt.Tooltip("low:Q", format="+.2f"),
-             alt.Tooltip("high:Q", format="+.2f"), alt.Tooltip("models:Q", title="models"),
+             alt.Tooltip("high:Q", format="+.2f"), alt.Tooltip("slope:Q", format="+.3g"),
+             alt.Tooltip("models:Q", title="models"),
              alt.Tooltip("answer:N", title="verdict")]  # fmt: skip
     for where, shape, offset in ((BETWEEN, "square", 3), (FIXED, "circle", 11)):
         part = data.transform_filter(f"datum.where === '{where}'")
@@ -104,6 +111,9 @@ def _panel(story: Story, metrics: list[str], lines: list[Line], critical: list[L
             fillOpacity=alt.condition("datum.filled === 1", alt.value(1), alt.value(0)),
         ))  # fmt: skip
     layers += [text.encode(y=y, text="name:N") for text in (halo, names)]
+    slope = partial(named.mark_text, align="right", x="width", dx=-2, dy=-ROW / 2 + 7, fontSize=10.5)
+    halo, slopes = slope(stroke="var(--paper)", strokeWidth=4), slope(color="var(--ink)")
+    layers += [text.encode(y=y, text="slopes:N") for text in (halo, slopes)]
     return Panel("forest-all", alt.layer(*layers), "forest", _words(lines), height=ROW * len(metrics) + 10)
 
 
@@ -111,5 +121,6 @@ def _words(lines: list[Line]) -> str:
     parts = []
     for line in lines:
         interval = "" if line["low"] is None else f" [{line['low']:+.2f}, {line['high']:+.2f}]"
-        parts.append(f"{line['name']} {line['where']} {line['r']:+.2f}{interval}, {line['answer']}")
+        slope = "" if line["slope"] is None else f", slope {line['slope']:+.2g}"
+        parts.append(f"{line['name']} {line['where']} {line['r']:+.2f}{interval}{slope}, {line['answer']}")
     return f"Correlations: {'; '.join(parts)}."

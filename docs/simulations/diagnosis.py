@@ -1,0 +1,113 @@
+"""Simulations of diagnosis.csv: single runs with a signature, and runs that only look like it by chance."""
+
+from functools import partial
+
+import numpy as np
+
+from collapselab.analysis.diagnosis import COLLAPSING, DIRECTIONS, TIGHTNESS, Found, diagnose
+from collapselab.analysis.models import combine
+from collapselab.records.tables import Row, Run
+from simulations.entry import Verdict, answers
+from simulations.tables import run_of, value_of
+
+NOISE = 0.01
+"""Of a loss, relative."""
+
+
+def _says(runs: list[Run], rows: list[Row], signature: str, run: str) -> bool:
+    found = {finding.run: finding.found for finding in diagnose(combine(runs, rows)) if finding.signature == signature}
+    return found[run] is Found.YES
+
+
+def _under_fitted(rng: np.random.Generator, planted: bool) -> bool:
+    """Every NC1 metric is a tenth below its null, or at it; both are known to 3 %."""
+    run = run_of("one", val_loss=2.0)
+    truth = 1.0 if planted else 0.9
+    rows = [
+        value_of(run, metric, truth * (1 + 0.03 * rng.standard_normal()), null=1 + 0.03 * rng.standard_normal())
+        for metric in TIGHTNESS
+    ]
+    return _says([run], rows, "under-fitted", "one")
+
+
+def _over_fitted(rng: np.random.Generator, planted: bool, *, seeds: int = 1, checkpoints: int = 12) -> bool:
+    """A loss that is flat, or rises by 3 % a checkpoint in the second half; what is said of the first seed's run."""
+    rise = 0.03 * planted * np.maximum(0, np.arange(checkpoints) - checkpoints // 2)
+    losses = 2 * (1 + NOISE * rng.standard_normal((seeds, checkpoints)) + rise)
+    runs = [
+        run_of(f"s{s}", epoch=float(e + 1), epochs=float(checkpoints), seed=s, val_loss=float(losses[s, e]))
+        for s in range(seeds) for e in range(checkpoints)
+    ]  # fmt: skip
+    return _says(runs, [value_of(run, "cdnv", 0.3, null=1.0) for run in runs], "over-fitted", "s0")
+
+
+def _over_regularised(rng: np.random.Generator, planted: bool) -> bool:
+    """A run and its twin with weaker decay."""
+    runs = [
+        run_of(name, weight_decay=decay, val_loss=2 * (1 + NOISE * rng.standard_normal() + extra))
+        for name, decay, extra in (("weak", 0.0, 0.0), ("strong", 0.1, 0.1 * planted))
+    ]
+    rows = [
+        value_of(run, metric, (0.25 if planted and run["run"] == "strong" else 1) * (1 + 0.2 * rng.standard_normal()))
+        for run in runs for metric in COLLAPSING
+    ]  # fmt: skip
+    return _says(runs, rows, "over-regularised", "strong")
+
+
+def _dimension_collapse(rng: np.random.Generator, planted: bool) -> bool:
+    """One run beside five others of the architecture."""
+    runs = [
+        run_of(f"{i}", seed=i, val_loss=2 * (1 + NOISE * rng.standard_normal() + 0.05 * (planted and i == 0)))
+        for i in range(6)
+    ]
+    rows = [
+        value_of(run, metric, (0.25 if planted and i == 0 else 1) * (1 + 0.2 * rng.standard_normal()))
+        for i, run in enumerate(runs) for metric in DIRECTIONS
+    ]  # fmt: skip
+    return _says(runs, rows, "dimension collapse", "0")
+
+
+def _frequency_ruled(rng: np.random.Generator, planted: bool) -> bool:
+    """A correlation over 300 tokens; frequency has a third of the variance, or 0.8 of it. Rare tokens cost 2 more."""
+    r = np.tanh(np.arctanh(np.sqrt(0.8 if planted else 1 / 3)) + rng.standard_normal() / np.sqrt(297))
+    run = run_of("one", val_loss=2.0, rare_loss=4.0)
+    return _says([run], [value_of(run, "head_norm_frequency_r", float(r))], "frequency-ruled head", "one")
+
+
+def _signature(name: str) -> frozenset[str]:
+    return answers("diagnosis", name)
+
+
+BY_CHANCE = "runs differ by chance: 1 % in the loss, 20 % in"
+VERDICTS = {
+    "under-fitted": Verdict(
+        "a run is under-fitted", "every NC1 metric is a tenth below its null, both known to 3 %", "each is at its null",
+        _under_fitted, _signature("under-fitted"),
+    ),
+    "over-fitted, 6 checkpoints": Verdict(
+        "a run is over-fitted, one run of 6 checkpoints", "a flat loss, noise of 1 %",
+        "3 % a checkpoint in the second half (mostly too few after the best: unknown)",
+        partial(_over_fitted, checkpoints=6), _signature("over-fitted"), tables=600,
+    ),
+    "over-fitted, 12 checkpoints": Verdict(
+        "… one run of 12 checkpoints", "the same", "3 % a checkpoint in the second half", _over_fitted,
+        _signature("over-fitted"), tables=600,
+    ),
+    "over-fitted, 5 seeds": Verdict(
+        "… 5 seeds of 6 checkpoints", "the same", "the same", partial(_over_fitted, seeds=5, checkpoints=6),
+        _signature("over-fitted"), tables=400,
+    ),
+    "over-regularised": Verdict(
+        "a run is over-regularised", f"{BY_CHANCE} rank and norms", "a quarter of the rank, a loss worse by 10 %",
+        _over_regularised, _signature("over-regularised"), tables=600,
+    ),
+    "dimension collapse": Verdict(
+        "the dimensions of a run have collapsed", f"{BY_CHANCE} `participation` and `rankme`",
+        "a quarter of the directions, a loss worse by 5 %", _dimension_collapse, _signature("dimension collapse"),
+        tables=400,
+    ),
+    "frequency-ruled head": Verdict(
+        "frequency rules the head", "frequency has a third of the variance of row norms; rare tokens cost 2 nats more",
+        "it has 0.8 of it", _frequency_ruled, _signature("frequency-ruled head"), tables=400,
+    ),
+}  # fmt: skip

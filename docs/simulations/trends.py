@@ -1,0 +1,104 @@
+"""Simulations of trends.csv: tables of 6 widths, 5 depths and up to 5 regimes, eight tests in the family.
+
+A table counts if anything at all is claimed in it.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from itertools import product
+
+import numpy as np
+
+from collapselab.analysis.models import Models
+from collapselab.analysis.trends import trends
+from simulations.entry import SHOWN, Verdict, answers
+from simulations.tables import PAPER, Floats, run_of, table_of
+
+WIDTHS, DEPTHS = (64, 128, 256, 512, 768, 1024), (1, 2, 4, 8, 12)
+FIVE = ((1.0, 0.0), (1.0, 0.1), (3.0, 0.0), (10.0, 0.0), (10.0, 0.1))
+SHAPE = (1 + len(PAPER), len(WIDTHS), len(DEPTHS))
+PERMUTATIONS = 499
+Claims = Callable[[np.random.Generator, bool], bool]
+
+
+def _along(axis: str) -> Claims:
+    """Most of what differs is the architecture's, in all five regimes; some is a model's own."""
+
+    def claims(rng: np.random.Generator, planted: bool) -> bool:
+        own = rng.standard_normal(SHAPE)[..., None] + 0.3 * rng.standard_normal((*SHAPE, len(FIVE)))
+        levels = np.arange(len(WIDTHS))[:, None] if axis == "width" else np.arange(len(DEPTHS))[None]
+        return _claimed(_models(own + planted * levels[None, :, :, None], regimes=FIVE), axis)
+
+    return claims
+
+
+def _with_epochs(rng: np.random.Generator, planted: bool) -> bool:
+    """Runs of one, three and ten epochs that differ by their architecture, and each by its own luck."""
+    luck = rng.standard_normal((*SHAPE, 3)) + planted * np.arange(3)
+    values = rng.standard_normal((*SHAPE, 1)) + luck
+    return _claimed(_models(values, regimes=((1.0, 0.1), (3.0, 0.1), (10.0, 0.1))), "epochs")
+
+
+def _along_checkpoints(rng: np.random.Generator, planted: bool) -> bool:
+    """Checkpoints that wander from one to the next."""
+    steps = rng.standard_normal((*SHAPE, 4)) + planted
+    return _claimed(_models(np.cumsum(steps, axis=-1), checkpoints=(1, 2, 3, 4)), "epoch")
+
+
+def _under_decay(rng: np.random.Generator, planted: bool) -> bool:
+    """Thirty pairs under weak and strong decay; half of the variance of its effect is shared within a width."""
+    shared = rng.standard_normal((*SHAPE[:2], 1)) + rng.standard_normal(SHAPE)
+    difference = np.stack([np.zeros_like(shared), shared / 2**0.5 + 3 * planted], axis=-1)
+    values = 3 * rng.standard_normal((*SHAPE, 1)) + difference
+    return _claimed(_models(values, regimes=((1.0, 0.0), (1.0, 0.1))), "weight_decay")
+
+
+def _models(
+    values: Floats, *, regimes: tuple[tuple[float, float], ...] = ((1.0, 0.0),), checkpoints: tuple[int, ...] = ()
+) -> Models:
+    """The outcome and the paper's seven metrics (8, widths, depths, regimes or checkpoints) as models."""
+    study = _study(regimes, checkpoints)
+    columns = dict(zip(("val_loss", *PAPER), values.reshape(len(values), -1), strict=True))
+    return replace(study, frame=study.frame.assign(**columns))
+
+
+@cache
+def _study(regimes: tuple[tuple[float, float], ...], checkpoints: tuple[int, ...]) -> Models:
+    runs = []
+    for width, depth in product(WIDTHS, DEPTHS):
+        for epochs, decay in regimes:
+            for at in checkpoints or (epochs,):
+                settings = {"width": width, "depth": depth, "weight_decay": decay, "epoch": float(at)}
+                length = float(checkpoints[-1]) if checkpoints else epochs
+                runs.append(run_of(f"{width}-{depth}-{epochs}-{decay}", **settings, epochs=length))
+    return table_of(runs, PAPER)
+
+
+def _claimed(models: Models, axis: str) -> bool:
+    rows = trends(models, axes=[axis], permutations=PERMUTATIONS)
+    assert rows
+    return any(row.family == "paper" and row.verdict_code in SHOWN for row in rows)
+
+
+GIVES = answers("trends", *SHOWN)
+LEVEL = "1 standard deviation of architectures a level"
+VERDICTS = {
+    "width": Verdict(
+        "a metric or the outcome has a trend with width", "architectures differ, each in all its regimes alike", LEVEL,
+        _along("width"), GIVES, tables=600,
+    ),
+    "depth": Verdict("… with depth", "the same", LEVEL, _along("depth"), GIVES, tables=400),
+    "epochs": Verdict(
+        "… with longer training", "runs differ by architecture and luck", "1 standard deviation a level",
+        _with_epochs, GIVES, tables=400,
+    ),
+    "checkpoints": Verdict(
+        "… along checkpoints", "checkpoints wander", "1 standard deviation a checkpoint", _along_checkpoints, GIVES,
+        tables=400,
+    ),
+    "regulariser": Verdict(
+        "… under a regulariser", "half of the variance of its effect is shared within a width",
+        "3 standard deviations", _under_decay, GIVES, tables=400,
+    ),
+}  # fmt: skip
