@@ -69,6 +69,24 @@ def test_a_user_error_is_one_message_and_exit_2(
     assert capsys.readouterr().err == "collapselab: corpus: no such folder.\n"
 
 
+def test_half_a_character_is_a_message_and_is_printed_escaped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file in YAML can name it, no disk can; and the bytes of a file's name need not be text."""
+
+    def make() -> None:
+        os.mkdir("\ud800")
+
+    monkeypatch.setattr(cli, "app", make)
+    with pytest.raises(SystemExit) as exit:
+        cli.main()
+    assert exit.value.code == 2
+    assert capsys.readouterr().err == "collapselab: '\\ud800' holds a character that cannot be written.\n"
+    program = "from collapselab import cli; cli.app = lambda: print('a\\udc80b'); cli.main()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "a\\udc80b\n"
+
+
 def commands(group: Any, *words: str) -> Iterator[tuple[str, Any]]:
     for name, command in group.commands.items():
         if hasattr(command, "commands"):

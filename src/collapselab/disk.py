@@ -163,7 +163,12 @@ def read_document(path: str | Path, *, unchecked: bool = False) -> "dict[str, Js
         if path.stat().st_size > DOCUMENT_BYTES:
             raise DamagedError(f"{path}: {path.stat().st_size:,} bytes, more than a document of ours ever has.")
         raw = path.read_bytes()
-    document = parsed_object(raw, path)
+    return verified(parsed_object(raw, path), path, unchecked=unchecked)
+
+
+def verified(document: "dict[str, JsonValue]", path: str | Path, *, unchecked: bool = False) -> "dict[str, JsonValue]":
+    """A document, or a part of one that has a checksum of its own, without it; DamagedError if it does not fit."""
+    document = dict(document)
     expected = document.pop(CHECKSUM, None)
     if expected is None and unchecked and document.get("format", 1) == 1:
         return document

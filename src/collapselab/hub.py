@@ -31,6 +31,8 @@ class Revisions:
 
 
 _IDENTITY = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
+LONGEST_NAME = 500
+"""More than an owner, a model and a revision of the hub ever have."""
 
 
 class PretrainedArguments(TypedDict):
@@ -91,6 +93,8 @@ def hub_answers() -> bool:
 def hub_id(name: str) -> tuple[str, str | None] | None:
     """Id and revision of a name such as `owner/model@revision`; None if it cannot be a name on the hub."""
     identity, at, revision = name.partition("@")
+    if len(name) > LONGEST_NAME or not name.isprintable():
+        return None
     if not _IDENTITY.fullmatch(identity) or (at and not revision):
         return None
     return identity, revision or None

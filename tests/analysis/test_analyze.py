@@ -13,7 +13,7 @@ from collapselab.analysis.models import NothingToRelate
 from collapselab.analysis.stored import Analysis
 from collapselab.analysis.subsets import WITHIN
 from collapselab.analysis.verdict import Verdict, is_shown
-from collapselab.errors import ConfigError, RunError
+from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.records.published import import_published
 from collapselab.records.tables import RESULTS, RUNS, Row, Run, read_runs
 from collapselab.report.story import load_story
@@ -386,3 +386,22 @@ def test_scores_of_the_user_are_outcomes_and_are_kept(tmp_path: Path) -> None:
     with pytest.raises(NothingToRelate, match="They are score:blimp"):
         analyze(folder, outcome="score:blump", permutations=99)
     assert load_story(folder).outcome == "score:blimp"
+    kept = folder / "analysis" / "scores.csv"
+    kept.write_text(kept.read_text().replace("0.51", "0.99"))
+    for stage in (load_story, analyze):
+        with pytest.raises(DamagedError, match=r"scores\.csv: not the scores that were analysed last"):
+            stage(folder)
+    analyze(folder, outcome="score:blimp", scores=tmp_path / "scores.csv", permutations=99)
+    assert "0.99" not in kept.read_text()
+
+
+def test_scores_are_not_replaced_by_those_of_an_analysis_that_failed(tmp_path: Path) -> None:
+    folder = write_suite(tmp_path / "suite", seeds=1, failures=0, inside=False)
+    names = sorted({run["run"] for run in read_runs(folder / "runs.csv")})
+    for name in ("good", "bad"):
+        lines = [f"{run},{0.5 + 0.01 * number}" for number, run in enumerate(names)]
+        (tmp_path / f"{name}.csv").write_text("\n".join([f"run,{name}", *lines]) + "\n")
+    analyze(folder, outcome="score:good", scores=tmp_path / "good.csv", permutations=99)
+    with pytest.raises(NothingToRelate):
+        analyze(folder, outcome="score:good", scores=tmp_path / "bad.csv", permutations=99)
+    assert load_story(folder).outcome == "score:good"

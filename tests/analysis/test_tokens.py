@@ -167,7 +167,7 @@ def test_a_measurement_without_the_table_says_how_to_make_it(tmp_path: Path) -> 
     with pytest.raises(RunError, match="Measure it: collapselab measure .*nothing --corpus DIR --classes"):
         run(tmp_path / "nothing")
     (tmp_path / "x.json").write_text("{")
-    with pytest.raises(DamagedError, match="it is not JSON"):
+    with pytest.raises(DamagedError, match="not a JSON document"):
         run(tmp_path / "x.json")
     (tmp_path / "x.csv").write_text("a")
     with pytest.raises(RunError, match=r"a \.json file"):
@@ -181,6 +181,10 @@ def test_results_are_found_in_files_of_several_models_and_in_the_cache(tmp_path:
     assert [found.facts["run"] for found in load_results(tmp_path / "both.json")] == ["m", "n"]
     with pytest.raises(ConfigError, match=r"measurements of 2 models \(m, n\). Name one"):
         run(tmp_path / "both.json")
+    both["results"][1]["facts"]["run"] = "o"
+    (tmp_path / "both.json").write_text(json.dumps(both))
+    with pytest.raises(DamagedError, match=r"both\.json: damaged or edited"):
+        load_results(tmp_path / "both.json")
     folder = tmp_path / "model"
     folder.mkdir()
     result(model=str(folder)).save(tmp_path / "finished" / "a.json")

@@ -3,21 +3,25 @@
 import json
 import math
 from collections import Counter, defaultdict
+from dataclasses import asdict, replace
 from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from collapselab import cli
+from collapselab.core.storage import save_tensors
 from collapselab.corpus import markov
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.describe import description, draw
-from collapselab.corpus.markov import Chain, Settings, read_chain
+from collapselab.corpus.markov import KIND, Chain, Settings, read_chain
 from collapselab.corpus.sources import open_source
 from collapselab.errors import CorpusError
+from collapselab.records.corpus import MARKOV
 
 SMALL = Settings(order=2, types=6, support=3, zipf=1, sharing=0.5, tokens=60_000, validation=4_000)
 
@@ -234,11 +238,35 @@ def test_a_corpus_of_stories_has_no_chain(tmp_path: Path) -> None:
         ("markov:order=2.5", "'order=2.5' is not a setting"),
         ("markov:tipes=4", "'tipes=4' is not a setting"),
         ("markov:tokens=2", "2 and 100,000 tokens"),
+        ("markov:order=1,types=1000000,support=1000000", "1,000,000,000,000 successors"),
+        ("markov:order=1,types=1000000,support=5", "250,000,000,000 draws"),
     ],
 )
 def test_what_is_impossible_is_refused_with_the_value(name: str, message: str) -> None:
     with pytest.raises(CorpusError, match=message):
         open_source([name])
+
+
+def test_tables_that_are_not_of_one_chain_are_refused(tmp_path: Path) -> None:
+    """Whoever makes a corpus for others can make its checksums too."""
+    chain = Chain.drawn(Settings(order=1, types=6, support=2, tokens=50, validation=50))
+    faults = {
+        "shapes": (chain.settings, chain.classes[:-1], chain.successors, chain.stationary),
+        "does not have": (chain.settings, chain.classes, chain.successors + 6, chain.stationary),
+        "a context or": (chain.settings, chain.classes + 100, chain.successors, chain.stationary),
+        "order is 0": (replace(chain.settings, order=0), chain.classes, chain.successors, chain.stationary),
+    }
+    for message, parts in faults.items():
+        Chain(chain.settings, chain.classes, chain.successors, chain.stationary).write(tmp_path)
+        read_chain(tmp_path)
+        forged = {
+            name: torch.from_numpy(part)
+            for name, part in zip(("classes", "successors", "stationary"), parts[1:], strict=True)
+        }
+        facts = {"settings": asdict(parts[0]), "entropies": []}
+        save_tensors(tmp_path / MARKOV, forged, kind=KIND, facts=facts)
+        with pytest.raises(CorpusError, match=f"damaged.*{message}"):
+            read_chain(tmp_path)
 
 
 def test_tokens_of_its_own_need_the_tokenizer_words_and_no_other_source_has_them(tmp_path: Path) -> None:

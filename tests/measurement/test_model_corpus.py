@@ -181,3 +181,29 @@ def test_a_chat_is_written_in_the_models_own_template(corpus: Corpus, tmp_path: 
     assert result.facts["text_hash"] != plain.facts["text_hash"], "not the same text"
     with pytest.raises(ConfigError, match="chat: a corpus that is built is as it is"):
         measure(str(model), corpus, chat=True)
+
+
+def test_whose_turn_a_text_is_can_be_chosen_and_is_said(corpus: Corpus, tmp_path: Path) -> None:
+    model = saved(tmp_path / "model", corpus)
+    tokenizer = corpus.tokenizer()
+    tokenizer.chat_template = TEMPLATE  # type: ignore[attr-defined]
+    tokenizer.save_pretrained(model)
+    result = measure(str(model), data=STORIES, chat="assistant")
+    assert isinstance(result, Result)
+    text = tokenizer.decode(Corpus(result.facts["corpus"]).train.ids.reshape(-1).tolist())
+    assert text.startswith("[assistant] ")
+    (said,) = [warning["text"] for warning in result.facts["warnings"] if warning["code"] == "chat-template"]
+    assert "a turn of the assistant" in said
+    assert "all count" in said
+    with pytest.raises(ConfigError, match="chat: 'system' is not a role. It is user or assistant"):
+        measure(str(model), data=STORIES, chat="system")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("template", ["{{ raise_exception('users come first') }}", "{% for %}", "{{ 1 / 0 }}"])
+def test_a_template_that_refuses_the_turn_is_a_message(template: str, corpus: Corpus, tmp_path: Path) -> None:
+    model = saved(tmp_path / "model", corpus)
+    tokenizer = corpus.tokenizer()
+    tokenizer.chat_template = template  # type: ignore[attr-defined]
+    tokenizer.save_pretrained(model)
+    with pytest.raises(CorpusError, match="its chat template does not take a single turn of the assistant"):
+        measure(str(model), data=STORIES, chat="assistant")

@@ -183,3 +183,72 @@ def test_an_adapter_without_peft_names_the_extra(tmp_path: Path, monkeypatch: py
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(ModelError, match=r"needs the package peft. Install collapselab\[peft\]"):
         loaded(f"{base}+{adapter}")
+
+
+class Payload:
+    """A pickle that makes a file, if it is ever read as one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+def test_a_pickled_adapter_never_runs(tmp_path: Path) -> None:
+    base = base_of(tmp_path / "base")
+    adapter = adapted(tmp_path / "adapter", base, target_modules=["q_proj"])
+    weights = load_file(adapter / "adapter_model.safetensors")
+    (adapter / "adapter_model.safetensors").unlink()
+    torch.save(weights | {"x": Payload(tmp_path / "ran")}, adapter / "adapter_model.bin")
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        loaded(f"{base}+{adapter}")
+    assert not (tmp_path / "ran").exists()
+    torch.save(weights, adapter / "adapter_model.bin")
+    loaded(f"{base}+{adapter}")
+
+
+def test_an_adapter_without_weights_is_not_looked_for_on_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base_of(tmp_path / "base")
+    adapter = adapted(tmp_path / "owner" / "adapter", tmp_path / "base", target_modules=["q_proj"])
+    (adapter / "adapter_model.safetensors").unlink()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("peft.utils.save_and_load.file_exists", lambda **_: pytest.fail("the hub was asked"))
+    with pytest.raises(
+        ModelError, match=r"an adapter \(LORA\) of .* without weights; owner/adapter has no adapter_model"
+    ):
+        loaded("base+owner/adapter")
+
+
+ODD: dict[str, tuple[Any, str]] = {
+    "a rank that fills the memory": ({"r": 10**12}, "asks for the rank 1,000,000,000,000"),
+    "a pattern of ranks": ({"rank_pattern": {"q_proj": 10**12}}, "asks for the rank 1,000,000,000,000"),
+    "no kind": ({"peft_type": "NOTHING"}, "cannot be loaded"),
+    "a kind that is a list": ({"peft_type": ["LORA"]}, "cannot be loaded"),
+    "targets that are no names": ({"target_modules": 3}, "cannot be loaded"),
+    "a pattern that is none": ({"target_modules": "(((("}, "cannot be loaded"),
+    "targets that are not there": ({"target_modules": ["nothing"]}, "cannot be loaded"),
+    "a scale that is text": ({"lora_alpha": "much"}, "cannot be loaded"),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_an_odd_configuration_of_an_adapter_is_one_message(case: str, tmp_path: Path) -> None:
+    changes, message = ODD[case]
+    base = base_of(tmp_path / "base")
+    adapter = adapted(tmp_path / "adapter", base, target_modules=["q_proj"])
+    settings = json.loads((adapter / "adapter_config.json").read_text())
+    (adapter / "adapter_config.json").write_text(json.dumps(settings | changes))
+    with pytest.raises(ModelError, match=message):
+        loaded(f"{base}+{adapter}")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", "{", '{"base_model_name_or_path": "' + "a" * 5000 + '"}', ""])
+def test_a_configuration_that_is_none_is_one_message(text: str, tmp_path: Path) -> None:
+    folder = tmp_path / "adapter"
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(text)
+    with pytest.raises(ModelError, match="Name its base"):
+        find_models([str(folder)])

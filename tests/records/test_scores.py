@@ -113,3 +113,23 @@ def test_names_say_their_direction() -> None:
     assert outcome_name("val ppl") == "cost:val_ppl"
     assert outcome_name("cost:mine") == "cost:mine"
     assert outcome_name("accuracy") == "score:accuracy"
+
+
+@pytest.mark.parametrize("odd", [{"higher_is_better": {"arc_easy": True}}, {"higher_is_better": {"arc_easy": [1]}}])
+def test_a_result_file_with_directions_of_another_form_is_read_without_them(odd: Any, tmp_path: Path) -> None:
+    scores = read_scores(harness(tmp_path / "r.json", {"pretrained": "a"}, **odd))
+    assert "score:arc_easy/acc" in {score.outcome for score in scores}
+
+
+def test_numbers_beyond_floats_are_no_scores(tmp_path: Path) -> None:
+    path = harness(tmp_path / "r.json", {"pretrained": "a"})
+    path.write_text(path.read_text().replace("0.31", "1" + "0" * 400).replace("0.29", "NaN"))
+    outcomes = {score.outcome for score in read_scores(path)}
+    assert not {"score:arc_easy/acc", "score:arc_easy/acc_norm"} & outcomes
+    assert outcomes
+
+
+@pytest.mark.parametrize("label", ["score:<script>", "cost:a,b", "score:", "score:a\x1b[31m", "cost:\u202eabc"])
+def test_a_name_that_says_its_direction_is_checked_too(label: str) -> None:
+    with pytest.raises(ConfigError, match="not a name of a score"):
+        outcome_name(label)

@@ -4,6 +4,9 @@ The stage must refuse (an error that the user can mend), repair, or give the sam
 (another number, a traceback) is a finding.
 
     python tests/reliability/damage.py --flips 20 --edits 40
+
+`--world DIR` keeps the suite that is damaged, or takes the one that is there; with `--kinds` several processes share the
+work. What is damaged in a kind does not depend on the other kinds.
 """
 
 import argparse
@@ -15,15 +18,17 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import torch
+
 from collapselab.errors import UserError
-from reliability.world import KINDS, Refused, make
+from reliability.world import KINDS, Kind, Refused, make
 
 REFUSED, SAME, WRONG = "refused", "same", "wrong"
 
@@ -41,18 +46,29 @@ class Tally:
             self.findings.append(what)
 
 
-def damage_all(world: Path, place: Path, *, flips: int, edits: int, seed: int = 0) -> Tally:
-    """Damage copies of a world: so many flips and edits for each kind of file."""
-    chance, tally = random.Random(seed), Tally()
+def damage_all(
+    world: Path,
+    place: Path,
+    *,
+    flips: int,
+    edits: int,
+    seed: int = 0,
+    kinds: Sequence[Kind] = KINDS,
+    finished: Callable[[str, Tally], object] = lambda kind, tally: None,
+) -> Tally:
+    """Damage copies of a world: so many flips and edits for each kind of file; `finished` is called after each kind."""
+    tally = Tally()
     expected = {
-        read: read(_copy(world, place)) for read in dict.fromkeys(read for kind in KINDS for read in kind.reads)
+        read: read(_copy(world, place)) for read in dict.fromkeys(read for kind in kinds for read in kind.reads)
     }
-    for kind in KINDS:
+    for kind in kinds:
+        chance = random.Random(f"{seed} {kind.name}")
         for what, relative, contents in _damages(world, kind.files(world), flips, edits, chance):
             read = chance.choice(kind.reads)
             copy = _copy(world, place)
             (copy / relative).write_bytes(contents)
             tally.add(kind.name, _outcome(read, copy, expected[read]), f"{relative}: {what}, then {read.__name__}")
+        finished(kind.name, tally)
     return tally
 
 
@@ -137,15 +153,25 @@ def main() -> None:
     parser.add_argument("--flips", type=int, default=20, help="bits to flip in each kind of file")
     parser.add_argument("--edits", type=int, default=40, help="values to edit in each kind of file, at most")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--world", type=Path, help="the suite to damage copies of; it is made if it is not there")
+    parser.add_argument("--kinds", nargs="*", help="kinds of files, by their names in the table; all of them if none")
     chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    kinds = [kind for kind in KINDS if not chosen.kinds or kind.name in chosen.kinds]
     with tempfile.TemporaryDirectory() as folder:
-        world = make(Path(folder) / "world")
-        tally = damage_all(world, Path(folder) / "copy", flips=chosen.flips, edits=chosen.edits, seed=chosen.seed)
-    print("| kind of file | damaged | refused | same result | not noticed |\n|---|---|---|---|---|")
-    for kind, counts in tally.counts.items():
-        print(f"| {kind} | {sum(counts.values())} | {counts[REFUSED]} | {counts[SAME]} | {counts[WRONG]} |")
+        world = chosen.world or Path(folder) / "world"
+        if not world.exists():
+            make(world)
+        print("| kind of file | damaged | refused | same result | not noticed |\n|---|---|---|---|---|")
+        asked = {"flips": chosen.flips, "edits": chosen.edits, "seed": chosen.seed, "kinds": kinds}
+        tally = damage_all(world, Path(folder) / "copy", finished=_print_row, **asked)
     print("\n".join(tally.findings))
     sys.exit(bool(tally.findings))
+
+
+def _print_row(kind: str, tally: Tally) -> None:
+    counts = tally.counts[kind]
+    print(f"| {kind} | {sum(counts.values())} | {counts[REFUSED]} | {counts[SAME]} | {counts[WRONG]} |", flush=True)
 
 
 if __name__ == "__main__":

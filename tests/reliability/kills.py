@@ -33,8 +33,10 @@ from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.measurement.measure import measure
 from collapselab.models.build import build_config, build_model
+from collapselab.report.publish import publish
 from collapselab.report.report import report
 from collapselab.suite import run as suites
+from collapselab.suite.collect_models import collect_models
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.recipe import load_suite
 from collapselab.training.settings import Settings
@@ -79,6 +81,26 @@ def measure_pushed(place: Path, world: Path) -> None:
     measure(place / "run", corpus_of(world), push="-0.3,0.3", tokens=4000, batch=8, quiet=True)
 
 
+def measure_tables(place: Path, world: Path) -> None:
+    """With tables of classes, contexts and deciders, which have files of their own."""
+    _copy_run(place, world)
+    further: dict[str, Any] = {"classes": True, "contexts": "1,2", "min_uses": 3, "deciders": True}
+    measure(place / "run", corpus_of(world), layers="all", tokens=4000, batch=8, quiet=True, **further)
+
+
+def measure_text(place: Path, world: Path) -> None:
+    """On text, whose corpus is made and kept in the user's cache."""
+    os.environ["XDG_CACHE_HOME"] = str(place / "cache")
+    texts = [f"One day, a bird number {number} sang a song to a friend." for number in range(200)]
+    measure(world / "models" / "step0", data=texts, block=32, classes=True, out=place / "out", tokens=2000, quiet=True)
+
+
+def share(place: Path, world: Path) -> None:
+    """Results collected into tables, and those of a suite made ready for others."""
+    collect_models([world / "results"], place / "atlas")
+    publish(world / "suite", to="hf:me/tiny", out=place / "published")
+
+
 def measure_sweep(place: Path, world: Path) -> None:
     """Twenty models, one file each."""
     models = place.parent / "models"
@@ -108,11 +130,12 @@ def run_suite(place: Path, world: Path) -> None:
 def analyse(place: Path, world: Path) -> None:
     folder = place / "tables"  # the page has its name
     folder.mkdir(exist_ok=True)
-    for name in ("runs.csv", "results.csv", "push.csv", "tables.json"):
-        if (world / "suite" / name).exists() and not (folder / name).exists():
-            shutil.copy(world / "suite" / name, place / f"copied-{name}")
-            os.replace(place / f"copied-{name}", folder / name)
-    analyze(folder, permutations=PERMUTATIONS)
+    tables = [file for pattern in ("*.csv", "*.parquet", "*.json") for file in (world / "suite").glob(pattern)]
+    for table in tables:
+        if not (folder / table.name).exists():
+            shutil.copy(table, place / f"copied-{table.name}")
+            os.replace(place / f"copied-{table.name}", folder / table.name)
+    analyze(folder, permutations=PERMUTATIONS, scores=world / "scores.csv")
     report(folder)
 
 
@@ -122,9 +145,12 @@ STAGES: dict[str, Callable[[Path, Path], None]] = {
     "train with interventions": train_with_interventions,
     "measure": measure_one,
     "measure --push": measure_pushed,
+    "measure --classes --contexts --deciders": measure_tables,
+    "measure --data": measure_text,
     "measure a sweep": measure_sweep,
     "suite run": run_suite,
     "analyze and report": analyse,
+    "collect and publish": share,
 }
 
 

@@ -19,27 +19,52 @@ import yaml  # type: ignore[import-untyped]
 from collapselab.analysis.analyze import analyze
 from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
+from collapselab.corpus.build import Recipe, build_corpus
+from collapselab.corpus.markov import read_chain
+from collapselab.corpus.sources import open_source
+from collapselab.measurement.compare_results import compare
 from collapselab.measurement.measure import measure
-from collapselab.records.measurement import Result
-from collapselab.records.tables import PUSH, RESULTS, RUNS
+from collapselab.records.column_table import ColumnTable
+from collapselab.records.result_folder import load_results
+from collapselab.records.measurement import Result, Results, write
+from collapselab.records.tables import RUNS, TABLES
+from collapselab.report.publish import publish
 from collapselab.report.report import report
 from collapselab.suite import run as suites
 from collapselab.suite.collect import collect
+from collapselab.suite.collect_models import collect_models
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.recipe import load_suite
 from collapselab.suite.run import open_suite
 from collapselab.training.settings import Settings
 from collapselab.training.train import train
 
-RECIPE = {
+STEPS = 24
+"""A penalty acts after 20, in which gradients are compared."""
+
+RECIPE: dict[str, Any] = {
     "question": "Does it survive?",
     "corpus": {"source": "storyworld:stories=24,validation=8", "tokenizer": "bpe:300", "block": 32},
-    "base": {"depth": 1, "width": 16, "lr": 3e-3, "batch": 8, "steps": 6},
+    "base": {"depth": 1, "width": 16, "lr": 3e-3, "batch": 8, "steps": STEPS},
+    "arms": ["none", "within:+0.1"],
     "grid": {"seed": [0, 1]},
+    "primary": {"metrics": ["cdnv_log"], "seeds": 2},
     "checkpoints": [0],
-    "measure": {"tokens": 600, "bins": 2, "push": "-0.3,0.3"},
-}
+    "measure": {
+        "tokens": 600, "bins": 2, "push": "-0.3,0.3", "classes": True, "contexts": "1,2", "min_uses": 3,
+        "deciders": True,
+    },
+}  # fmt: skip
 PERMUTATIONS = 99
+
+
+CORPORA = {
+    "documents": ("storyworld:stories=24,validation=8", Recipe(tokenizer="bpe:300", block=64, packing="document")),
+    "markov": ("markov:order=1,types=10,support=3,tokens=2000,validation=500", Recipe(tokenizer="words", block=32)),
+}
+"""Kinds of corpora that have a file of their own."""
+
+QUICK: dict[str, Any] = {"tokens": 400, "classes": True, "quiet": True}
 
 
 class Refused(Exception):
@@ -54,8 +79,22 @@ def make(folder: Path) -> Path:
     suite = SuiteFolder(folder / "suite")
     done = suites.run(load_suite(recipe), suite)
     assert not done.failed
-    analyze(suite.path, permutations=PERMUTATIONS)
+    scores = folder / "scores.csv"
+    scores.write_text("run,quiz\n" + "".join(f"{run.name},0.{40 + i}\n" for i, run in enumerate(runs_of(folder))))
+    analyze(suite.path, permutations=PERMUTATIONS, scores=scores)
     report(suite.path)
+    publish(suite.path, to="hf:me/tiny", out=folder / "published")
+    suite.record_jobs({runs_of(folder)[0].name: "17"})
+    for kind, (source, recipe_) in CORPORA.items():
+        build_corpus(open_source([source]), folder / kind, recipe_)
+    for number, run in enumerate(runs_of(folder)[:2]):
+        shutil.copytree(run / "checkpoints" / "0", folder / "models" / f"step{number}")
+    swept(folder)
+    atlas(folder)
+    several = measure([folder / "models" / "step0", folder / "models" / "step1"], corpus_of(folder), **QUICK)
+    assert isinstance(several, Results)
+    write(folder / "several.json", several)
+    on_text(folder)
     kill_when(lambda: train_more(folder), lambda: len(list((folder / "stopped" / "state").glob("[0-9]*"))) > 1)
     kill_when(lambda: measure_more(folder), lambda: len(list((folder / "state").glob("*/train-*.safetensors"))) > 3)
     return folder
@@ -99,6 +138,69 @@ def measure_more(world: Path) -> Any:
     return result.rows
 
 
+def swept(world: Path) -> Any:
+    """Two models, a file each in a folder of results, and both found again."""
+    results = measure(str(world / "models" / "step*"), corpus_of(world), out=world / "results", **QUICK)
+    assert isinstance(results, Results)
+    if results.failures:
+        raise Refused("; ".join(results.failures.values()))
+    return rows_of(results)
+
+
+def atlas(world: Path) -> Any:
+    """Their tables, collected from these files."""
+    collect_models([world / "results"], world / "atlas")
+    return tables_in(world / "atlas")
+
+
+def on_text(world: Path) -> Any:
+    """A model on text: its corpus is kept in the user's cache, its result in a folder of states."""
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = str(world / "cache")
+    try:
+        texts = [f"One day, a bird number {number} sang a song to a friend." for number in range(60)]
+        model = world / "models" / "step0"
+        result = measure(model, data=texts, block=32, state=world / "cache" / "results", **QUICK)
+    finally:
+        os.environ.pop("XDG_CACHE_HOME") if before is None else os.environ.update(XDG_CACHE_HOME=before)
+    assert isinstance(result, Result)
+    return rows_of([result])
+
+
+def measured_on_text(world: Path) -> Any:
+    """The same, measured again on the corpus that is in the cache."""
+    shutil.rmtree(world / "cache" / "results")
+    return on_text(world)
+
+
+def compared(world: Path) -> Any:
+    """What was published, beside the suite that it was made of."""
+    return compare(load_results(world / "suite"), load_results(world / "published")).to_json()
+
+
+def loaded(world: Path) -> Any:
+    """A file with several results."""
+    return rows_of(load_results(world / "several.json"))
+
+
+def published(world: Path) -> Any:
+    """The summary of an analysis of what was published."""
+    return analysed(world, "published")
+
+
+def atlas_analysed(world: Path) -> Any:
+    """The page of the collected models."""
+    return report(world / "atlas").page.read_text()
+
+
+def open_kinds(world: Path) -> Any:
+    """What is special in corpora of documents and of chains."""
+    found = [open_corpus(world, world / kind) for kind in CORPORA]
+    lengths = [split.lengths for split in Corpus(world / "documents").splits.values()]
+    chain = read_chain(world / "markov")
+    return found, [own.tolist() for own in lengths if own is not None], chain.successors.tolist(), chain.optimum(32)
+
+
 def moments(world: Path) -> Any:
     """The class moments that a measurement keeps."""
     try:
@@ -113,13 +215,18 @@ def corpus_of(world: Path) -> Path:
     return found
 
 
+def runs_of(world: Path) -> list[Path]:
+    return sorted(path.parent for path in (world / "suite").glob("*/run.json"))
+
+
 def run_of(world: Path) -> Path:
-    return min(path.parent for path in (world / "suite").glob("*/run.json"))
+    """A run without an intervention."""
+    return next(path for path in runs_of(world) if "within" not in path.name)
 
 
-def open_corpus(world: Path) -> Any:
+def open_corpus(world: Path, folder: Path | None = None) -> Any:
     """What training and measuring see of the corpus."""
-    corpus = Corpus(corpus_of(world), verify=True)
+    corpus = Corpus(folder or corpus_of(world), verify=True)
     tokenizer = corpus.tokenizer()
     ids = [(split.ids.tobytes(), split.counts.tolist()) for split in corpus.splits.values()]
     return corpus.hash, corpus.block, corpus.vocabulary, ids, tokenizer("One day, a bird sang.")["input_ids"]
@@ -129,16 +236,16 @@ def measured(world: Path) -> Any:
     """The rows of a checkpoint that is measured from nothing."""
     run = run_of(world)
     shutil.rmtree(run / "measure")
-    result = measure(run / "checkpoints" / "0", corpus_of(world), tokens=600, bins=2, push="-0.3,0.3", quiet=True)
+    result = measure(run / "checkpoints" / "0", corpus_of(world), **RECIPE["measure"], quiet=True)
     assert isinstance(result, Result)
-    return result.rows, result.tables
+    return rows_of([result])
 
 
 def trained(world: Path) -> Any:
     """The weights of a run that the same call finds finished, or repairs."""
     run = run_of(world)
     seed = 1 if "-s1-" in run.name else 0
-    settings = Settings(width=16, depth=1, lr=3e-3, batch=8, steps=6, seed=seed)
+    settings = Settings(width=16, depth=1, lr=3e-3, batch=8, steps=STEPS, seed=seed)
     train(settings, corpus_of(world), run)
     return {path.name: (path / "model.safetensors").read_bytes() for path in sorted((run / "checkpoints").iterdir())}
 
@@ -149,8 +256,7 @@ def collected(world: Path) -> Any:
     tables = collect(folder)
     if tables.refused:
         raise Refused("; ".join(tables.refused))
-    suite = world / "suite"
-    return without_times(suite / "runs.csv"), RESULTS.read(suite / "results.csv"), PUSH.read(suite / "push.csv")
+    return tables_in(world / "suite")
 
 
 def status(world: Path) -> Any:
@@ -162,15 +268,33 @@ def status(world: Path) -> Any:
     return [(state.run, state.step) for state in states]
 
 
-def analysed(world: Path) -> Any:
+def analysed(world: Path, folder: str = "suite") -> Any:
     """The summary of an analysis of the tables."""
-    found = analyze(world / "suite", permutations=PERMUTATIONS).to_json()
+    found = analyze(world / folder, permutations=PERMUTATIONS).to_json()
     return json.loads(json.dumps({name: value for name, value in found.items() if name != "directory"}))
 
 
 def reported(world: Path) -> Any:
     """The page."""
     return report(world / "suite").page.read_text()
+
+
+def tables_in(folder: Path) -> Any:
+    """Every table of a folder; large ones as lists."""
+    found: dict[str, Any] = {"runs": without_times(folder / "runs.csv")}
+    for name, table in TABLES.items():
+        if name != "runs" and (folder / table.file).exists():
+            rows = table.read(folder / table.file)
+            found[name] = table.whole(rows).to_pylist() if isinstance(table, ColumnTable) else rows
+    return found
+
+
+def rows_of(results: Any) -> Any:
+    """Every table of results, large ones read from their files."""
+    return [
+        {name: [getattr(row, "to_pylist", lambda row=row: row)() for row in rows] for name, rows in tables.items()}
+        for tables in (result.loaded_tables() for result in results)
+    ]
 
 
 def without_times(table: Path) -> list[dict[str, Any]]:
@@ -198,6 +322,9 @@ KINDS = (
     Kind("blocks", "suite/corpora/*/*.bin", (open_corpus,)),
     Kind("class counts", "suite/corpora/*/counts.npy", (open_corpus,)),
     Kind("tokenizer", "suite/corpora/*/tokenizer/*", (open_corpus,)),
+    Kind("lengths of documents", "documents/lengths.npy", (open_kinds,)),
+    Kind("chain behind a corpus", "markov/markov.safetensors", (open_kinds,)),
+    Kind("corpus in the user's cache", "cache/collapselab/corpora/*/*.*", (measured_on_text,)),
     Kind("run record", "RUN/run.json", (measured, trained, collected)),
     Kind("checkpoint record", "RUN/checkpoints/0/training.json", (measured, trained, collected)),
     Kind("weights", "RUN/checkpoints/0/model.safetensors", (measured, trained)),
@@ -209,9 +336,20 @@ KINDS = (
     Kind("class moments", "RUN/measure/0.safetensors", (moments,)),
     Kind("log", "suite/*/log.jsonl", (status, collected)),
     Kind("measurement", "suite/*/measure/*.json", (collected, status)),
-    Kind("suite record", "suite/suite.json", (status,)),
+    Kind("table of a measurement", "suite/*/measure/*.parquet", (collected,)),
+    Kind("result in a folder", "results/*.json", (swept, atlas)),
+    Kind("table of a result", "results/*.parquet", (swept, atlas)),
+    Kind("result in the user's cache", "cache/results/finished/*", (on_text,)),
+    Kind("several results in a file", "several.json", (loaded,)),
+    Kind("suite record", "suite/suite.json", (status, analysed)),
+    Kind("jobs of a cluster", "suite/slurm/jobs.json", (status,)),
     Kind("table", "suite/*.csv", (analysed, reported)),
+    Kind("large table", "suite/*.parquet", (reported,)),
     Kind("record of the tables", "suite/tables.json", (analysed, reported)),
-    Kind("analysis", "suite/analysis/*.csv", (reported,)),
+    Kind("collected table", "atlas/*.[cp]*", (atlas_analysed,)),
+    Kind("published measurements", "published/measurements.json", (compared,)),
+    Kind("published table", "published/*.csv", (published,)),
+    Kind("scores of the user", "suite/analysis/scores.csv", (analysed, reported)),
+    Kind("analysis", "suite/analysis/[!s]*.csv", (reported,)),
     Kind("summary", "suite/analysis/summary.json", (reported,)),
 )

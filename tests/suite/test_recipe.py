@@ -153,6 +153,17 @@ def test_a_large_recipe_within_the_limits_is_read(tmp_path: Path) -> None:
         load_suite(tmp_path / "huge.yaml")
 
 
+@pytest.mark.parametrize(
+    ("folder", "message"), [("a\\nb", "control character is not allowed"), ("x" * 100_000, "100,000 characters; 4,096")]
+)
+@pytest.mark.parametrize("section", ["corpus: {}", "corpora: {{a: {}}}", "data: {{source: {}}}\nmodels: [m]"])
+def test_a_folder_that_is_none_is_one_short_message(section: str, folder: str, message: str) -> None:
+    text = section.format(f'"{folder}"')
+    with pytest.raises(ConfigError, match=message) as error:
+        parse_suite(f"question: Why?\n{text}", name="mine", where="mine.yaml")
+    assert len(str(error.value)) < 1000
+
+
 @pytest.mark.parametrize("name", ["../../evil", "/evil", "..", "a/b", "a\\nb", "", "-x", "a" * 200])
 def test_the_name_of_a_corpus_is_no_path(name: str) -> None:
     text = f'question: Why?\ncorpora: {{"{name}": {{source: storyworld}}}}\nbase: {{width: 8, depth: 1}}'

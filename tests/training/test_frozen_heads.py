@@ -15,7 +15,7 @@ from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError
 from collapselab.records.run import RunFolder
-from collapselab.records.run_documents import identity
+from collapselab.records.run_documents import RunRecord, identity
 from collapselab.suite.plan import run_name
 from collapselab.training.heads import HEADS
 from collapselab.training.heads.donor import permutation_within_bins
@@ -224,6 +224,23 @@ def test_an_unfinished_donor_is_refused(donor: Path, corpus_folder: Path, tmp_pa
     shutil.rmtree(tmp_path / "half" / "checkpoints" / last)
     message = f"half is not finished: its checkpoint {last} is not there"
     refused(corpus_folder, tmp_path / "run", message, **given("frozen-donor", tmp_path / "half"))
+
+
+@pytest.mark.parametrize("change", ["no width", "a width that is text", "no checkpoints"])
+def test_a_donor_whose_record_is_made_up_is_refused(
+    change: str, donor: Path, corpus_folder: Path, tmp_path: Path
+) -> None:
+    """With a checksum that fits: whoever makes a folder for others can make that too."""
+    shutil.copytree(donor, tmp_path / "forged")
+    record = RunRecord.read(donor / "run.json")
+    if change == "no checkpoints":
+        record = record.model_copy(update={"plan": record.plan.model_copy(update={"checkpoints": {}})})
+    else:
+        settings = {name: value for name, value in record.settings.items() if name != "width"}
+        record = record.model_copy(update={"settings": settings | ({} if change == "no width" else {"width": "x"})})
+    record.write(tmp_path / "forged" / "run.json")
+    message = "without checkpoints" if change == "no checkpoints" else "does not say its width"
+    refused(corpus_folder, tmp_path / "run", message, **given("frozen-donor", tmp_path / "forged"))
 
 
 def test_a_donor_that_is_no_run_is_refused(corpus_folder: Path, tmp_path: Path) -> None:

@@ -43,8 +43,6 @@ def analyze(
     directory, tables = Path(directory), tables_of(directory)
     request = Request(outcome or default_outcome(tables.runs), permutations, seed)
     joined = None if scores is None else join_scores(read_scores(scores), tables.runs)
-    if joined is not None:
-        write_bytes(directory / "analysis" / STORED, scores_bytes(joined))
     return _analyze(directory, tables, request, joined)
 
 
@@ -61,7 +59,7 @@ def current_analysis(directory: str | Path, tables: StoredTables) -> Analysis:
 
 
 def _analyze(directory: Path, tables: StoredTables, request: Request, joined: JoinedScores | None = None) -> Analysis:
-    stored = stored_scores(directory)
+    stored = stored_scores(directory) if joined is None else scores_bytes(joined)
     models = combine(with_scores(tables.runs, stored), tables.rows, outcome=request.outcome)
     registered = registered_in(directory)
     rows: RowsByTable = {}
@@ -76,6 +74,8 @@ def _analyze(directory: Path, tables: StoredTables, request: Request, joined: Jo
     asked = (request.outcome, request.permutations, request.seed)
     hashes = (tables.hashes, registered.hash, scores_hash(stored))
     analysis = Analysis(directory, *asked, len(models.known), rows, sentences, *hashes)
+    if joined is not None:
+        write_bytes(directory / "analysis" / STORED, scores_bytes(joined))
     analysis.write(directory / "analysis")
     return analysis
 

@@ -253,9 +253,27 @@ def read_analysis(directory: Path, tables: StoredTables) -> Analysis | None:
 
 
 def stored_scores(directory: Path) -> bytes | None:
-    """The scores that the user brought to an analysis of this folder; None where there are none."""
+    """The scores that the user brought to an analysis of this folder; None where there are none.
+
+    DamagedError where they are not those that the last analysis had: nothing else says what they were.
+    """
     path = directory / "analysis" / STORED
-    return read_bytes(path) if path.is_file() else None
+    if not path.is_file():
+        return None
+    content, analysed = read_bytes(path), _analysed_scores(directory)
+    if analysed is not None and analysed != scores_hash(content):
+        raise DamagedError(
+            f"{path}: not the scores that were analysed last. Run `collapselab analyze {directory} --scores FILE` "
+            "again; or delete it, to go on without scores."
+        )
+    return content
+
+
+def _analysed_scores(directory: Path) -> str | None:
+    try:
+        return SummaryRecord.read(directory / "analysis" / SUMMARY).scores
+    except (FileNotFoundError, DamagedError):
+        return None
 
 
 def scores_hash(stored: bytes | None) -> str | None:

@@ -5,6 +5,7 @@ change something; 128 + n: stopped by signal n, with everything saved.
 """
 
 import inspect
+import io
 import json
 import os
 import sys
@@ -120,6 +121,8 @@ def main() -> None:
     # OpenMP's threads spin while they wait for each other, and on a busy machine take the cores from those they wait
     # for. It reads this when torch is imported; processes that are started from here inherit it.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be text; as stderr has it
     try:
         with interruptible():
             app()
@@ -137,6 +140,9 @@ def main() -> None:
             raise
         place = f"{error.filename}: " if error.filename is not None else ""
         print(f"collapselab: {place}{disk_trouble(error, reading=True) or error.strerror}.", file=sys.stderr)
+        sys.exit(2)
+    except UnicodeEncodeError as error:  # half a character, which a file in YAML can name and no disk can write
+        print(f"collapselab: {error.object[:100]!r} holds a character that cannot be written.", file=sys.stderr)
         sys.exit(2)
 
 

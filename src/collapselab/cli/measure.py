@@ -151,6 +151,9 @@ def measure(
         bool,
         data_option("--chat", help="Each text as a user's turn, in the model's chat template; all its tokens count."),
     ] = False,
+    chat_role: Annotated[
+        Literal["user", "assistant"] | None, data_option(help="With `--chat`: whose turn it is. [default: user]")
+    ] = None,
     text_column: Annotated[str, data_option(help="Column of JSON lines, Parquet and data sets.")] = "text",
     config: Annotated[
         Path | None,
@@ -238,7 +241,7 @@ def measure(
         data=source,
         block=block,
         max_tokens=max_tokens,
-        chat=chat,
+        chat=chat_role or chat,
         options=options,
         on=on or (),
         device=device,

@@ -34,6 +34,8 @@ KIND = "a markov source"
 PIECE = 1000
 """Tokens that are read as one document; documents follow one another without a mark."""
 MOST_CONTEXTS, MOST_TOKENS = 1 << 20, 10**12
+MOST_SUCCESSORS, MOST_DRAWS = 1 << 25, 1 << 31
+"""Limits of the table of all successors, which is in memory, and of what is drawn for it, which takes time."""
 ROWS = 1 << 22
 """Numbers of a part of a table of draws, which bounds memory."""
 STEPS, CLOSE = 20_000, 1e-15
@@ -94,6 +96,13 @@ class Settings:
             return f"support is {self.support}; with fewer than 2 successors a chain repeats itself."
         if not 0 <= self.zipf <= 10 or not 0 <= self.sharing < 1:
             return f"zipf is {self.zipf:g}, sharing {self.sharing:g}; 0 to 10 and 0 to below 1 are possible."
+        successors, draws = self.contexts * self.support, (1 - self.sharing) ** 2 * self.contexts * self.types
+        if successors > MOST_SUCCESSORS or draws > MOST_DRAWS:
+            return (
+                f"{self.contexts:,} contexts with {self.support:,} successors each, drawn from {self.types:,} types, "
+                f"are too many: {successors:,} successors ({MOST_SUCCESSORS:,} are possible), {round(draws):,} draws "
+                f"({MOST_DRAWS:,}). Choose fewer types, a smaller support or more sharing."
+            )
         if not all(self.order < count <= MOST_TOKENS for count in (self.tokens, self.validation)):
             return f"{self.tokens:,} and {self.validation:,} tokens; each split needs more than a context."
         return None
@@ -230,11 +239,26 @@ def read_chain(folder: str | Path) -> Chain:
         known = facts["settings"]
         assert isinstance(known, dict)
         classes, successors = (tensors[name].numpy().astype(np.int64) for name in ("classes", "successors"))
-        return Chain(Settings(**known), classes, successors, tensors["stationary"].numpy().copy())
+        settings, stationary = Settings(**known), tensors["stationary"].numpy().copy()
+        _check_chain(settings, classes, successors, stationary)
+        return Chain(settings, classes, successors, stationary)
     except FileNotFoundError as error:
         raise CorpusError(f"{folder}: not made from a markov source; it has no {MARKOV}.") from error
     except (ValueError, TypeError, KeyError) as error:
         raise CorpusError(f"{path}: damaged ({error}). Build the corpus again.") from error
+
+
+def _check_chain(settings: Settings, classes: Any, successors: Any, stationary: Any) -> None:
+    """ValueError unless settings and tables belong to one chain: a corpus may come from a stranger."""
+    wrong = settings.wrong()
+    if wrong is not None:
+        raise ValueError(wrong)
+    shapes = (classes.shape, successors.shape[1:], stationary.shape)
+    if shapes != ((settings.contexts,), (settings.support,), (settings.contexts,)):
+        raise ValueError(f"its tables have the shapes {shapes}, which are not those of its settings")
+    inside = (classes >= 0) & (classes < len(successors))
+    if not inside.all() or not ((successors >= 0) & (successors < settings.types)).all():
+        raise ValueError("a context or a successor that the chain does not have")
 
 
 def words(settings: Settings) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ from collapselab.measurement.distributed import Processes
 from collapselab.measurement.forward_pass import ForwardPass
 from collapselab.measurement.further_scores import further_scores, named_corpora
 from collapselab.measurement.half_sample import halfway, own_part
-from collapselab.measurement.model_corpus import Data, Text, model_corpus, open_data
+from collapselab.measurement.model_corpus import Data, Role, Text, model_corpus, open_data, role_of
 from collapselab.measurement.nearest_centre import NearestCentres
 from collapselab.measurement.open_model import OpenedModel, open_module, open_source
 from collapselab.measurement.outcomes import outcome_facts
@@ -74,7 +74,7 @@ def measure(
     data: Text | None = None,
     block: int | None = None,
     max_tokens: int | None = None,
-    chat: bool = False,
+    chat: bool | Role = False,
     layers: Literal["last", "all"] = "last",
     bins: int = 0,
     null: bool = True,
@@ -125,7 +125,7 @@ def measure(
     tokens=2_000_000)`, and the corpus that the model's tokenizer makes of it is built and kept in the user's cache.
     It takes what `corpus build` takes, a list of texts, or rows with a column `text`. Its blocks have `block` tokens
     (512, or the model's context if that is shorter); reading stops after `max_tokens` (`tokens`, where that is given).
-    With `chat` each text is a user's turn, in the model's chat template.
+    With `chat` each text is a user's turn, in the model's chat template, or with chat="assistant" one of its own.
 
     `model` is a loaded model, or a folder, a .gguf file, an id on the hub, a run of ours. A run, or a list, gives
     `Results`: one `Result` for each checkpoint or model. Results of a run are stored in its folder `measure`. A name
@@ -251,12 +251,12 @@ def opened_texts(
     block: int | None,
     max_tokens: int | None,
     *,
-    chat: bool = False,
+    chat: bool | Role = False,
 ) -> list[Corpus] | list[Data]:
     """The corpora, or the text that one is made of for each model; ConfigError unless one of the two is given."""
     corpora = [] if corpus is None else [corpus] if isinstance(corpus, str | Path | Corpus) else list(corpus)
     if data is not None and not corpora:
-        return [Data(open_data(data), block, max_tokens, chat)]
+        return [Data(open_data(data), block, max_tokens, role_of(chat))]
     if chat:
         raise ConfigError("chat: a corpus that is built is as it is; conversations are made of data.")
     if not corpora or data is not None:

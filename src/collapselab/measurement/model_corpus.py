@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final, get_args
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
@@ -22,12 +22,15 @@ from collapselab.measurement.compare_tokenizers import tokenizer_name
 from collapselab.measurement.model import context_of
 from collapselab.models.find import ModelSource, place_of
 from collapselab.records.corpus import CORPUS
+from collapselab.records.table import shown
 
 LONGEST_BLOCK = 512
 """Tokens of a block where nobody asks for another length, and the model can read them."""
 
-ROLE = "user"
-"""Whose turn a text is with `--chat`: a model that was trained on conversations reads it as it reads its users."""
+Role = Literal["user", "assistant"]
+ROLES: tuple[Role, ...] = get_args(Role)
+"""Whose turn a text can be with `--chat`. A user's, where nothing else is said: the model reads it as it reads its
+users; an assistant's: as what it would write itself."""
 
 HELD_OUT = 0.2
 """Share of documents for validation where the source has none and is read only in part: NC4 needs decisions enough."""
@@ -44,8 +47,8 @@ class Data:
     source: Source
     block: int | None = None
     max_tokens: int | None = None
-    chat: bool = False
-    """Whether each text is a turn of a conversation, in the model's chat template."""
+    chat: Role | None = None
+    """Whose turn of a conversation each text is, in the model's chat template; None: plain text."""
     cache: Path = field(default_factory=lambda: user_cache("corpora"))
 
 
@@ -78,7 +81,9 @@ def model_corpus(model: ModelSource, data: Data, *, trust_code: bool = False) ->
     share = HELD_OUT if data.max_tokens is not None else Recipe.validation_share
     recipe = Recipe(tokenizer=name, block=block, max_tokens=data.max_tokens, validation_share=share)
     source = (
-        in_turns(data.source, load_tokenizer(name, trust_code=trust_code), model.name) if data.chat else data.source
+        in_turns(data.source, load_tokenizer(name, trust_code=trust_code), model.name, data.chat)
+        if data.chat
+        else data.source
     )
     folder = data.cache / _key(_tokenizer_of(name, trust_code=trust_code), source, recipe)
     with locked(folder.with_suffix(".lock"), wait=True):
@@ -87,8 +92,17 @@ def model_corpus(model: ModelSource, data: Data, *, trust_code: bool = False) ->
         return build_corpus(source, folder, recipe, trust_code=trust_code)
 
 
-def in_turns(source: Source, tokenizer: Any, name: str) -> Source:
-    """The source with each text as what a user says, in the tokenizer's chat template; CorpusError without one.
+def role_of(chat: bool | str) -> Role | None:
+    """Whose turn each text is: a user's where `chat` is just True, nobody's where it is False."""
+    if isinstance(chat, bool):
+        return ROLES[0] if chat else None
+    if chat not in ROLES:
+        raise ConfigError(f"chat: {shown(chat)} is not a role. It is {' or '.join(ROLES)}.")
+    return chat
+
+
+def in_turns(source: Source, tokenizer: Any, name: str, role: Role = "user") -> Source:
+    """The source with each text as what this role says, in the tokenizer's chat template; CorpusError without one.
 
     The begin token that a template writes is left out: the corpus puts it where the tokenizer would.
     """
@@ -100,14 +114,23 @@ def in_turns(source: Source, tokenizer: Any, name: str) -> Source:
     def turns(documents: Documents) -> Documents:
         def read() -> Iterator[str]:
             for text in documents.open():
-                written = str(tokenizer.apply_chat_template([{"role": ROLE, "content": text}], tokenize=False))
-                yield written.removeprefix(begin)
+                yield turn(text).removeprefix(begin)
 
         return replace(documents, open=read)
 
+    def turn(text: str) -> str:
+        try:
+            return str(tokenizer.apply_chat_template([{"role": role, "content": text}], tokenize=False))
+        except Exception as error:  # whatever the template raises: it is a program of the model's maker
+            words = " ".join(str(error).split())[:200]
+            raise CorpusError(
+                f"{name}: its chat template does not take a single turn of the {role} ({words}). Take another role, or "
+                "leave out --chat."
+            ) from error
+
     digest = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()
     validation = None if source.validation is None else turns(source.validation)
-    return Source(turns(source.train), validation, {**source.provenance, "chat": f"{ROLE} {digest[:16]}"})
+    return Source(turns(source.train), validation, {**source.provenance, "chat": f"{role} {digest[:16]}"})
 
 
 _hashes: dict[tuple[str, ...], str] = {}

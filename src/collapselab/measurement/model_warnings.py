@@ -30,15 +30,6 @@ RULED_SHARE = 0.5
 """A handful of features that carries more of a layer's variance than this is worth a warning."""
 
 
-TURNS: list[WarningFacts] = [
-    {
-        "code": "chat-template",
-        "text": "Each text is a user’s turn in the model’s chat template; the tokens of the turn and those that the "
-        "template writes around it all count.",
-    }
-]
-
-
 @final
 @dataclass(frozen=True)
 class ModelFiles:
@@ -56,14 +47,14 @@ class ModelFiles:
             "tokenizer": self.tokenizers.facts(),
         }
 
-    def warnings(self, model: nn.Module, name: str, *, in_a_run: bool, chat: bool = False) -> list[WarningFacts]:
+    def warnings(self, model: nn.Module, name: str, *, in_a_run: bool, role: str | None = None) -> list[WarningFacts]:
         """The warnings about a model; none about conversations in a run, whose models know only their corpus.
 
-        `chat`: the corpus is of conversations, in the model's template.
+        `role`: the texts of the corpus are turns of this one, in the model's template.
         """
         quantised = quantised_as(getattr(model, "config", None), self.stored)
         said = chat_warnings(name, chat_template=self.tokenizers.chat_template)
-        said = [] if in_a_run else TURNS if chat else said
+        said = [] if in_a_run else said if role is None else [turns_warning(role)]
         return [*tokenizer_warnings(self.tokenizers), *weight_warnings(model, quantised), *said]
 
 
@@ -117,6 +108,15 @@ def weight_warnings(model: nn.Module, quantised: str | None) -> list[WarningFact
         )
         warnings.append(warning("untied", text))
     return warnings
+
+
+def turns_warning(role: str) -> WarningFacts:
+    """That a corpus is of turns, and which tokens count."""
+    return warning(
+        "chat-template",
+        f"Each text is a turn of the {role} in the model’s chat template; the tokens of the turn and those that the "
+        "template writes around it all count.",
+    )
 
 
 def chat_warnings(name: str, *, chat_template: bool) -> list[WarningFacts]:

@@ -17,6 +17,7 @@ from typing import final
 
 from torch import nn
 
+from collapselab.corpus.blocks import Corpus
 from collapselab.disk import disk_errors, sha256
 from collapselab.errors import ConfigError, DamagedError
 from collapselab.measurement.add_metrics import lacking_metrics, load_moments, with_added_metrics
@@ -84,14 +85,18 @@ def open_source(source: ModelSource, request: MeasureRequest) -> Result | Opened
         run=checkpoint.run.name if checkpoint else "",
         checkpoint=checkpoint.name if checkpoint else source.revision,
         facts={"files_hash": files, "commit": source.commit, **stored.facts(module)},
-        warnings=stored.warnings(
-            module, source.name, in_a_run=checkpoint is not None, chat="chat" in corpus.record.request.source
-        ),
+        warnings=stored.warnings(module, source.name, in_a_run=checkpoint is not None, role=_role_in(corpus)),
     )
     model.check(corpus)
     if (result := finished.find(source.name, model_hash=model.hash)) is not None:
         return result
     return OpenedModel(model, finished, _resume(model, request, finished.state), finished.moments_file)
+
+
+def _role_in(corpus: Corpus) -> str | None:
+    """Whose turns the texts of a corpus of conversations are."""
+    said = corpus.record.request.source.get("chat")
+    return str(said).partition(" ")[0] if said else None
 
 
 def _finished_of(source: ModelSource, request: MeasureRequest, *, device: str) -> "FinishedResult":

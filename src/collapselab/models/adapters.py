@@ -16,15 +16,18 @@ from torch import Tensor, nn
 
 from collapselab.errors import ModelError
 from collapselab.models.patterns import first_of
+from collapselab.records.table import shown
 
 CONFIG = "adapter_config.json"
+WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+RANKS = ("r", "init_r", "target_r")
 
 
 def adapter_settings(folder: Path) -> dict[str, JsonValue]:
     """What adapter_config.json says; nothing where it cannot be read."""
     try:
         settings = json.loads((folder / CONFIG).read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return settings if isinstance(settings, dict) else {}
 
@@ -33,7 +36,8 @@ def described(folder: Path) -> str:
     """An adapter in words: its kind, and the base that it names."""
     settings = adapter_settings(folder)
     kind, base = settings.get("peft_type"), settings.get("base_model_name_or_path")
-    return f"an adapter ({kind or 'of an unknown kind'}) of {base or 'an unnamed model'}"
+    named = [shown(text)[1:-1] if isinstance(text, str) and text else None for text in (kind, base)]
+    return f"an adapter ({named[0] or 'of an unknown kind'}) of {named[1] or 'an unnamed model'}"
 
 
 def with_adapter(base: nn.Module, folder: Path, *, name: str, keep_apart: bool) -> nn.Module:
@@ -52,21 +56,46 @@ def with_adapter(base: nn.Module, folder: Path, *, name: str, keep_apart: bool) 
     task = getattr(config.task_type, "value", config.task_type)
     if task not in (None, "CAUSAL_LM"):
         raise ModelError(f"{name}: an adapter for {task}. A causal language model is needed.")
+    stored = _stored_weights(folder, name=name)
+    _check_ranks(config, stored, name=name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # missing weights are refused below
         adapted = library.from_pretrained(base, str(folder), config=config, is_trainable=False)
-    _check_weights(adapted, folder, name=name)
+    _check_weights(adapted, stored, name=name)
     if keep_apart or not _is_mergeable(adapted):
         return adapted.eval()  # type: ignore[no-any-return]
     merged: nn.Module = adapted.merge_and_unload(safe_merge=True)
     return merged
 
 
-def _check_weights(adapted: Any, folder: Path, *, name: str) -> None:
-    from peft import get_peft_model_state_dict
+def _stored_weights(folder: Path, *, name: str) -> dict[str, Tensor]:
+    """The tensors in the adapter's folder. Where it has none, the library would ask the hub for a model of its name."""
     from peft.utils.save_and_load import load_peft_weights
 
-    stored: dict[str, Tensor] = load_peft_weights(str(folder), device="cpu")
+    if not any((folder / file).is_file() for file in WEIGHTS):
+        raise ModelError(f"{name}: {described(folder)} without weights; {folder} has no {WEIGHTS[0]}.")
+    stored: dict[str, Tensor] = load_peft_weights(str(folder), device="cpu")  # a pickle: with weights_only
+    return stored
+
+
+def _check_ranks(config: Any, stored: dict[str, Tensor], *, name: str) -> None:
+    """ModelError where the configuration asks for more than the weights have, before memory is taken for it."""
+    pattern = getattr(config, "rank_pattern", None)
+    ranks = [getattr(config, rank, None) for rank in RANKS] + list(
+        pattern.values() if isinstance(pattern, dict) else []
+    )
+    largest = max((size for tensor in stored.values() for size in tensor.shape), default=0)
+    for rank in ranks:
+        if isinstance(rank, int) and rank > largest:
+            raise ModelError(
+                f"{name}: its {CONFIG} asks for the rank {rank:,}; none of its weights has more than {largest:,} rows "
+                "or columns. The adapter is damaged, or not complete."
+            )
+
+
+def _check_weights(adapted: Any, stored: dict[str, Tensor], *, name: str) -> None:
+    from peft import get_peft_model_state_dict
+
     own: dict[str, Tensor] = get_peft_model_state_dict(adapted, save_embedding_layers=False)
     missing = sorted(own.keys() - stored.keys())
     left = sorted(stored.keys() - own.keys() - adapted.state_dict().keys())

@@ -209,7 +209,7 @@ def _named_base(folder: Path) -> LocalModel | HubModel:
     if not isinstance(base, str) or not base:
         raise ModelError(f"{folder}: {described(folder)}. Name its base: BASE+{folder}.")
     for place in (Path(base), folder / base, folder.parent / base):
-        if (place / "config.json").is_file():
+        if _holds_model(place):
             return LocalModel(place)
     known = hub_id(base)
     if known is None:
@@ -218,6 +218,13 @@ def _named_base(folder: Path) -> LocalModel | HubModel:
             f"BASE+{folder}."
         )
     return HubModel(known[0], revision if isinstance(revision, str) else known[1])
+
+
+def _holds_model(place: Path) -> bool:
+    try:
+        return (place / "config.json").is_file()
+    except OSError:  # a name that no file can have
+        return False
 
 
 def _matched(match: Match) -> list[ModelSource]:

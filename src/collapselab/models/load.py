@@ -286,7 +286,8 @@ def _in_one_message(source: ModelSource) -> Iterator[None]:
 
     refusals = (
         OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError, ImportError, EOFError,
-        AssertionError, ArithmeticError, MemoryError, pickle.UnpicklingError, SafetensorError, StrictDataclassError
+        AssertionError, ArithmeticError, MemoryError, pickle.UnpicklingError, re.error, SafetensorError,
+        StrictDataclassError,
     )  # fmt: skip
     try:
         yield

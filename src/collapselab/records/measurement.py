@@ -301,9 +301,10 @@ class Results:
         return results_html([(result.title, result.to_frame()) for result in self.results], self.failures)
 
     def to_json(self) -> str:
-        """One JSON document with all results."""
-        whole = {"results": [json.loads(result.to_json()) for result in self.results], "failures": self.failures}
-        return json.dumps(whole, ensure_ascii=False, allow_nan=False)
+        """One JSON document with all results and a checksum; each result has one of its own too."""
+        results = [json.loads(result.to_json()) for result in self.results]
+        whole = {"format": 2, "results": results, "failures": self.failures}
+        return document_text(whole, compact=True).rstrip("\n")
 
 
 def joined(parts: Sequence[Result | Results]) -> Results:

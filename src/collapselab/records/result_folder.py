@@ -8,13 +8,12 @@ again by their names; whether each is what was asked, the facts inside say. `fin
 file, a run, a checkpoint, a suite or the user's cache.
 """
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from collapselab.disk import check_writable, disk_errors, make_folder, user_cache
+from collapselab.disk import check_writable, disk_errors, make_folder, read_document, user_cache, verified
 from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.records.measurement import SUFFIXES, Result, Results
 from collapselab.records.run import Checkpoint, RunFolder, checkpoint_at
@@ -116,15 +115,11 @@ def find_results(path: str | Path, *, cache: str | Path | None = None) -> list[S
 def _in_file(path: Path) -> list[StoredResult]:
     if path.suffix != ".json":
         raise RunError(f"{path}: not a measurement; a .json file that `collapselab measure --out` wrote is needed.")
-    with disk_errors(path, reading=True):
-        try:
-            document = json.loads(path.read_text("utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise DamagedError(f"{path}: not a measurement; it is not JSON. Measure again.") from error
-    if not (isinstance(document, dict) and isinstance(document.get("results"), list)):
+    parts = read_document(path, unchecked=True).get("results")
+    if not isinstance(parts, list):
         return [StoredResult(Result.load(path), path)]
-    parts = [part for part in document["results"] if isinstance(part, dict)]
-    return [StoredResult(Result.of_document(part, path), path) for part in parts]
+    documents = [verified(part, path, unchecked=True) for part in parts if isinstance(part, dict)]
+    return [StoredResult(Result.of_document(document, path), path) for document in documents]
 
 
 def _files_of(path: Path) -> list[Path]:

@@ -9,6 +9,7 @@ perplexities and the like, or what lm-evaluation-harness says). Scores are kept 
 import json
 import math
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -179,9 +180,10 @@ def _harness_scores(path: Path) -> list[Score]:
             metric, _, kind = str(key).partition(",")
             if isinstance(value, bool) or not isinstance(value, int | float) or metric.endswith("_stderr"):
                 continue
-            high = directions.get(task, {}).get(metric) if isinstance(directions, dict) else None
+            known = directions.get(task) if isinstance(directions, dict) else None
+            high = known.get(metric) if isinstance(known, dict) else None
             label = f"{task}/{metric}" + (f"/{kind}" if kind not in ("", "none") else "")
-            if math.isfinite(value) and metric != "sample_len":
+            if abs(value) <= sys.float_info.max and metric != "sample_len":  # nan, infinity, 400 digits are no scores
                 scores.append(Score(name, None, outcome_name(label, high=high), float(value)))
     return scores
 
@@ -202,12 +204,14 @@ def _model_of(document: dict[str, object], path: Path) -> str:
 def outcome_name(label: str, *, high: bool | None = None) -> str:
     """`score:LABEL` or `cost:LABEL`; `high` says whether a high one is good, where it is known."""
     label = label.strip().replace(" ", "_")
-    if label.startswith((SCORE, COST)):
-        return label
-    if not NAME.fullmatch(label) or not label.isprintable():
+    is_whole = label.startswith((SCORE, COST))
+    name = label.partition(":")[2] if is_whole else label
+    if not NAME.fullmatch(name) or not name.isprintable():
         raise ConfigError(
             f"scores: {shown(label)} is not a name of a score: no spaces, commas, quotes or any of = < > \\ in it."
         )
+    if is_whole:
+        return label
     good = not LOW_IS_GOOD.search(label) if high is None else high
     return f"{SCORE if good else COST}{label}"
 

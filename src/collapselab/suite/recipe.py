@@ -33,6 +33,7 @@ from collapselab.records.options import Options
 from collapselab.records.suite import Primary
 from collapselab.suite.arms import Arm, parse_arms
 from collapselab.suite.recipe_sections import (
+    LONGEST_LINE,
     CorpusSpec,
     DataSpec,
     Measure,
@@ -245,7 +246,7 @@ class _Recipe:
 
     def _corpus(self, path: Place, spec: JsonValue) -> CorpusSpec:
         if isinstance(spec, str):
-            return CorpusSpec(folder=spec)
+            spec = {"folder": spec}
         corpus = self.written.model(CorpusSpec, path, spec, "a setting of a corpus")
         if (corpus.folder is None) == (not corpus.sources):
             self.written.fail(path, "a corpus is a folder, or has a source.")
@@ -263,7 +264,7 @@ class _Recipe:
         if not isinstance(names, list) or not names:
             self.written.fail(("models",), f"{short(names)} will not do: a list with at least one model is needed.")
         for number, name in enumerate(names):
-            if not isinstance(name, str) or not name or has_control_characters(name):
+            if not isinstance(name, str) or not 0 < len(name) <= LONGEST_LINE or has_control_characters(name):
                 self.written.fail(("models", number), f"{short(name)} is not the name of a model.")
         return tuple(str(name) for name in names)
 

@@ -66,6 +66,8 @@ def find_donor(path: str) -> "Checkpoint":
             raise ConfigError(f"donor: {path} is neither a run nor a checkpoint of one. Name a run that is trained.")
         return checkpoint
     planned = sorted(record.plan.checkpoints, key=record.plan.checkpoints.__getitem__)
+    if not planned:
+        raise ConfigError(f"donor: {path} is a run without checkpoints. Name one that is trained.")
     missing = [name for name in planned if not Checkpoint(folder, name).exists()]
     if missing:
         raise ConfigError(
@@ -88,8 +90,10 @@ def check_donor(path: str, *, classes: int, dim: int, tokenizer: Path | None) ->
     """ConfigError where the donor's output layer is of another shape, or its rows are of other tokens."""
     checkpoint = find_donor(path)
     record = checkpoint.run.record()
-    assert record is not None
-    found = (record.corpus.vocabulary, int(str(record.settings["width"])))
+    width = None if record is None else record.settings.get("width")
+    if record is None or not isinstance(width, int):
+        raise ConfigError(f"donor: {path} does not say its width in run.json. Name a run that was trained here.")
+    found = (record.corpus.vocabulary, width)
     if found != (classes, dim):
         raise ConfigError(
             f"donor: {path} has an output layer of {found[0]:,} tokens × {found[1]:,}, but this model needs "
