@@ -25,8 +25,8 @@ from collapselab.corpus.sources import open_source
 from collapselab.measurement.compare_results import compare
 from collapselab.measurement.measure import measure
 from collapselab.records.column_table import ColumnTable
-from collapselab.records.result_folder import load_results
 from collapselab.records.measurement import Result, Results, write
+from collapselab.records.result_folder import load_results
 from collapselab.records.tables import RUNS, TABLES
 from collapselab.report.publish import publish
 from collapselab.report.report import report
