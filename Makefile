@@ -42,18 +42,22 @@ test-slurm: setup
 test-notebooks: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m notebooks tests/test_notebooks.py $(ARGS)
 
-# The same code with other versions of what it uses: the lowest that pyproject.toml allows, and the newest there are
+# The same code with other versions of what it uses: the lowest that pyproject.toml allows, and the newest there are.
+# torch is named apart, as its builds with CUDA are gigabytes: TORCH=torch is the newest, TORCH=torch==2.6.0 the lowest.
+# A build for processors alone comes from the index that PIP_EXTRA_INDEX_URL names (pytorch.org, "Get started", lists them).
+TORCH ?= $(shell grep '^torch==' constraints.txt)
 OTHERS := tests/core/test_metrics.py tests/records tests/analysis tests/report tests/corpus tests/suite/test_recipe.py \
 	tests/suite/test_schema.py tests/measurement/test_measure_pass.py tests/cli tests/test_examples.py tests/test_trackers.py
 
 test-lowest:
 	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
-	.venv-lowest/bin/python -m pip install --quiet -c constraints-lowest.txt . tensorboard hypothesis pytest scikit-learn
+	.venv-lowest/bin/python -m pip install --quiet -c constraints-lowest.txt '$(TORCH)' '.[gguf,tensorboard]' hypothesis pytest scikit-learn
 	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -p no:anyio $(OTHERS) $(ARGS)
 
 test-newest:
 	test -x .venv-newest/bin/python || $(PYTHON) -m venv .venv-newest
-	.venv-newest/bin/python -m pip install --quiet --upgrade '.[tensorboard,trackio,mlflow]' hypothesis pytest scikit-learn
+	.venv-newest/bin/python -m pip install --quiet --upgrade '$(TORCH)' \
+		'.[gguf,tensorboard,trackio,mlflow,wandb]' hypothesis pytest scikit-learn
 	OMP_NUM_THREADS=1 .venv-newest/bin/python -m pytest -p no:anyio $(OTHERS) tests/test_real_trackers.py $(ARGS)
 
 check: setup
@@ -75,26 +79,30 @@ bench: setup
 results: setup
 	$(BIN)/python docs/make_results.py $(ARGS)
 
-# The documentation as a site, in site/
+# The documentation as a site, in site/, with the page of the demo where that was made
 docs: setup
 	$(BIN)/python docs/generate.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --site-dir site
+	$(BIN)/zensical build --clean --strict
+	test ! -f demo/report.html || cp demo/report.html site/demo.html
 
 # The notebooks with what they show now
 notebooks: setup
 	$(BIN)/python docs/notebooks/run.py
 
-# Wheel and sdist in dist/; the wheel is installed into an empty environment and does the demo's small version there.
+# Wheel and sdist in dist/; the wheel is installed into an empty environment and does the demo's small version and a notebook
+# there.
 release:
 	rm -rf dist build
 	$(PYTHON) -m venv build/tools
-	build/tools/bin/python -m pip install --quiet build
+	build/tools/bin/python -m pip install --quiet build twine
 	build/tools/bin/python -m build --outdir dist .
+	build/tools/bin/python -m twine check --strict dist/*
 	$(PYTHON) -m venv build/empty
 	build/empty/bin/python -m pip install --quiet -c constraints.txt dist/collapselab-*.whl
 	cd build && empty/bin/collapselab suite run demo --scale small --out demo
 	cd build && empty/bin/collapselab analyze demo --permutations 200 && empty/bin/collapselab report demo
 	test -s build/demo/report.html
+	cd build && empty/bin/python ../docs/notebooks/run.py --only-run measure
 
 clean:
-	rm -rf .venv .venv-lowest .venv-newest build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-lowest .venv-newest build dist site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

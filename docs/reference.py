@@ -15,12 +15,14 @@ PUBLIC = {
     "Text": ["open_source", "Recipe", "build_corpus", "Corpus"],
     "One model": ["Settings", "train", "sample", "CollapseCallback", "INTERVENTIONS", "HEADS", "OPTIMIZERS"],
     "What a model is like": [
-        "measure", "Options", "load_results", "Result", "Results", "Row", "token_table", "similarity", "compare",
+        "measure", "measure_plan", "Options", "load_results", "Result", "Results", "Row", "token_table", "TokenTable",
+        "similarity", "compare",
     ],
     "Many models": [
-        "load_suite", "Suite", "suite_plan", "run_suite", "suite_status", "collect_suite", "cancel_suite",
+        "shipped_recipes", "recipe_schema", "load_suite", "Suite", "suite_plan", "suite_script", "run_suite",
+        "suite_status", "collect_suite", "cancel_suite", "collect_models",
     ],
-    "What they say": ["import_published", "analyze", "Analysis", "report", "publish", "run_demo"],
+    "What they say": ["import_published", "analyze", "Analysis", "report", "publish", "model_card", "run_demo"],
 }  # fmt: skip
 """Every public name, in the order of work: an example may use what those before it have made."""
 

@@ -142,9 +142,9 @@ def test_the_shell_is_offered_commands_options_and_suites(words: str, offered: l
 
 def test_the_names_of_suites_that_the_shell_is_offered_are_those_that_are_shipped() -> None:
     from collapselab.cli.options import suite_names
-    from collapselab.suite.recipe import shipped
+    from collapselab.suite.recipe import shipped_recipes
 
-    assert suite_names("") == list(shipped())
+    assert suite_names("") == list(shipped_recipes())
 
 
 def test_the_launchers_that_the_shell_is_offered_are_those_that_there_are() -> None:

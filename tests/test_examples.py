@@ -1,20 +1,20 @@
 """The examples of the public names run, in the order in which the reference shows them, in one folder."""
 
 import doctest
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from reference import CONSTANTS, PUBLIC, examples, public_object
+from typer.main import get_command
 
 import collapselab
+from collapselab.cli import app
 
 WITHOUT = {
     "CollapseCallback": "needs a Trainer: tests/training/test_callback.py",
-    "Decisions": "shown with Decider",
-    "Measurement": "shown with collapse_metrics",
-    "Suite": "shown with load_suite",
-    "cancel_suite": "needs a cluster",
     "import_published": "needs the published table",
     "run_demo": "takes minutes",
 }
@@ -24,6 +24,47 @@ WITHOUT = {
 def test_every_public_name_is_in_the_reference() -> None:
     named = [name for names in PUBLIC.values() for name in names]
     assert sorted(named) == sorted(set(collapselab.__all__) - {"__version__"})
+
+
+COMMANDS = {
+    "demo": ["run_demo"],
+    "metrics": ["METRICS"],
+    "corpus build": ["build_corpus", "open_source", "Recipe"],
+    "corpus show": ["Corpus"],
+    "train": ["train", "Settings"],
+    "interventions": ["INTERVENTIONS", "HEADS", "OPTIMIZERS"],
+    "sample": ["sample"],
+    "measure": ["measure", "measure_plan", "Options"],
+    "tokens": ["token_table", "TokenTable", "load_results"],
+    "similarity": ["similarity"],
+    "suite list": ["shipped_recipes", "load_suite"],
+    "suite schema": ["recipe_schema"],
+    "suite plan": ["suite_plan"],
+    "suite run": ["run_suite", "suite_script"],
+    "suite status": ["suite_status"],
+    "suite collect": ["collect_suite"],
+    "suite cancel": ["cancel_suite"],
+    "collect": ["collect_models"],
+    "import": ["import_published"],
+    "analyze": ["analyze"],
+    "report": ["report"],
+    "publish": ["publish", "model_card"],
+    "compare": ["compare"],
+}
+"""What each command is in Python."""
+
+
+def test_every_command_has_its_public_names() -> None:
+    assert sorted(commands(get_command(app))) == sorted(COMMANDS)
+    assert {name for names in COMMANDS.values() for name in names} <= set(collapselab.__all__)
+
+
+def commands(group: Any, before: str = "") -> Iterator[str]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}"
 
 
 def test_every_public_name_has_an_example_or_a_reason() -> None:

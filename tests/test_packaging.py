@@ -1,6 +1,8 @@
 """What an installer, a package index and CI are told: versions that fit, pictures that show, targets that exist."""
 
+import os
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from collapselab.trackers import TRACKERS
 ROOT = Path(__file__).parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 NEEDED = [Requirement(text) for text in PROJECT["project"]["dependencies"]]
+REPOSITORY = "https://repository.example"
 ANY_TORCH = {"torch"}
 """Installed as the machine needs it: with or without a GPU."""
 
@@ -38,6 +41,15 @@ def test_the_lowest_versions_are_those_of_the_package() -> None:
         if one.name not in ANY_TORCH:
             assert one.specifier.contains(pinned[one.name.lower().replace("_", "-")]), one.name
             assert str(pinned[one.name.lower()]).startswith(str(lowest(one))), one.name
+
+
+def test_ci_tries_the_lowest_and_the_newest_torch() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text())["jobs"]
+    (torch,) = [one for one in NEEDED if one.name == "torch"]
+    assert jobs["lowest"]["steps"][-1]["run"] == f"make test-lowest TORCH=torch=={lowest(torch)}.0"
+    assert jobs["newest"]["steps"][-1]["run"] == "make test-newest TORCH=torch"
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        assert yaml.safe_load(path.read_text())["env"] == {"PIP_EXTRA_INDEX_URL": "${{ vars.TORCH_INDEX }}"}, path.name
 
 
 def test_the_tested_versions_are_allowed() -> None:
@@ -64,7 +76,25 @@ def test_pictures_and_links_of_the_readme_are_whole_on_a_package_index() -> None
     assert re.findall(r"\]\((?!https?:|#)[^)]*\)", text) == []
     pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text)
     assert len(pictures) == 3
-    assert all(picture.startswith("https://raw.githubusercontent.com/") for picture in pictures)
+    assert all(picture.startswith(f"{REPOSITORY}/raw/main/docs/") for picture in pictures)
+
+
+def test_the_project_has_one_address_and_the_release_puts_the_real_one_in_its_place(tmp_path: Path) -> None:
+    text = (ROOT / "pyproject.toml").read_text("utf-8")
+    urls = PROJECT["project"]["urls"]
+    assert {url.split("/")[2] for url in urls.values()} == {"repository.example", "documentation.example"}
+    (tmp_path / "pyproject.toml").write_text(text, "utf-8")
+    release = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
+    (script,) = [step["run"] for step in release["jobs"]["release"]["steps"] if "addresses" in step.get("name", "")]
+    known = {"SERVER_URL": "https://github.com", "REPOSITORY": "me/lab", "REPOSITORY_OWNER": "me"}
+    environment = {**os.environ, **{f"GITHUB_{name}": value for name, value in known.items()}}
+    subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, env=environment, check=True)
+    changed = tomllib.loads((tmp_path / "pyproject.toml").read_text("utf-8"))["project"]["urls"]
+    assert changed["Issues"] == "https://github.com/me/lab/issues"
+    assert changed["Documentation"] == "https://me.github.io/lab"
+    assert text.count(REPOSITORY) == 5
+    other = [*ROOT.glob("*.md"), *ROOT.glob("*.cff"), *(ROOT / "docs").rglob("*.md"), ROOT / "mkdocs.yml"]
+    assert [path.name for path in other if REPOSITORY in path.read_text("utf-8")] == ["CONTRIBUTING.md"]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.name)

@@ -1,6 +1,8 @@
 """Every module can be imported on Linux, macOS and Windows: what only some systems have is used inside functions."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,3 +47,49 @@ def test_what_only_some_systems_have_is_found() -> None:
     assert not_everywhere("import fcntl\nfrom resource import getrusage") == ["fcntl", "resource"]
     assert not_everywhere("import os\nclass A:\n    user = os.getuid()") == ["os.getuid"]
     assert not_everywhere("def f():\n    import fcntl\n    os.fork()") == []
+
+
+IMPORT_ALL = """
+import builtins, pkgutil, sys
+from importlib import import_module
+
+import collapselab
+
+missing, real = set(sys.argv[1].split()), builtins.__import__
+
+def blocked(name, globals=None, *rest, **more):
+    if (globals or {}).get("__name__", "").startswith("collapselab") and name.split(".")[0] in missing:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    return real(name, globals, *rest, **more)
+
+builtins.__import__ = blocked
+optional, done = {"torchmetrics", "lightning", "pytorch_lightning"}, 0
+for module in pkgutil.walk_packages(collapselab.__path__, "collapselab."):
+    if module.name == "collapselab.__main__":
+        continue
+    try:
+        import_module(module.name)
+        done += 1
+    except ModuleNotFoundError as error:
+        if error.name not in optional:
+            raise
+print(done)
+"""
+
+
+def imported(*missing: str) -> subprocess.CompletedProcess[str]:
+    """Import every module of the package in a process where the package itself cannot have these modules."""
+    command = [sys.executable, "-c", IMPORT_ALL, " ".join(missing)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_every_module_is_imported_where_those_of_some_systems_are_missing() -> None:
+    done = imported(*sorted(MODULES))
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 150
+
+
+def test_a_module_that_is_missing_ends_the_import() -> None:
+    done = imported("hashlib")
+    assert done.returncode != 0
+    assert "No module named 'hashlib'" in done.stderr

@@ -62,4 +62,4 @@ def test_trackio_has_one_run_with_both_steps(tmp_path: Path, monkeypatch: pytest
     report("trackio", tmp_path)
     api = pytest.importorskip("trackio.api", reason="runs where trackio can be read back").Api()
     runs = list(api.runs(PROJECT))
-    assert [run.name for run in runs] == ["a"]
+    assert [run.name for run in runs] == [TrackedRun("a", tmp_path / "run").own_name]

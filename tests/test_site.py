@@ -1,6 +1,7 @@
 """The documentation as a site: it builds without a warning, its links lead somewhere, and it needs no other host."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -33,19 +34,26 @@ ROOT = Path(__file__).parents[1]
 FILES = (ROOT / "docs" / "files.md").read_text()
 
 
-def build(root: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    """Build the site of a tree, with warnings as errors."""
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict"]  # --quiet would hide warnings from --strict
-    where = ["--config-file", str(root / "mkdocs.yml"), "--site-dir", str(out)]
-    return subprocess.run([*command, *where], capture_output=True, text=True, check=False)
+def build(root: Path) -> subprocess.CompletedProcess[str]:
+    """Build the site of a tree into its folder `site`, with warnings as errors."""
+    command = [str(Path(sys.executable).with_name("zensical")), "build", "--clean", "--strict"]
+    environment = {**os.environ, "NO_COLOR": "1"}
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+
+
+def tree(folder: Path) -> Path:
+    """A copy of all that the site is built of."""
+    shutil.copytree(ROOT / "docs", folder / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", folder)
+    return folder
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("site")
-    built = build(ROOT, out)
-    assert built.returncode == 0, built.stderr
-    return out
+    root = tree(tmp_path_factory.mktemp("tree"))
+    built = build(root)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return root / "site"
 
 
 def test_every_page_is_in_the_site(site: Path) -> None:
@@ -55,14 +63,27 @@ def test_every_page_is_in_the_site(site: Path) -> None:
 
 
 def test_a_broken_link_and_a_broken_anchor_fail_the_build(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "docs", tmp_path / "docs")
-    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
-    page = tmp_path / "docs" / "design.md"
+    page = tree(tmp_path) / "docs" / "design.md"
     page.write_text(page.read_text() + "\n[one](nowhere.md) [two](files.md#no-such-place) [three](../README.md)\n")
-    built = build(tmp_path, tmp_path / "site")
+    built = build(tmp_path)
     assert built.returncode != 0
-    for target in ("nowhere.md", "no-such-place", "../README.md"):
-        assert target in built.stderr
+    said = re.sub(r"\x1b\[[0-9;]*m", "", built.stdout + built.stderr)
+    assert "3 issues found" in said
+    assert said.count("page does not exist") >= 2
+    assert "anchor does not exist" in said
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    def pages(entry: Any) -> Iterator[str]:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            for part in entry.values() if isinstance(entry, dict) else entry:
+                yield from pages(part)
+
+    named = sorted(pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
+    docs = ROOT / "docs"
+    assert named == sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
 
 
 LOADED = {

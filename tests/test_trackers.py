@@ -10,10 +10,13 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from collapselab.cli.options import TRACKER_NAMES
 from collapselab.errors import ConfigError
 from collapselab.trackers import TRACKERS, TrackedRun, check_tracker, tracked, trainer_reports
+from collapselab.training.settings import Settings, plan
+from collapselab.training.trainer import training_arguments
 
 VALUES = {"collapse/cdnv": 0.5}
 TABLE: tuple[list[str], list[list[Any]]] = (["metric", "value"], [["cdnv", 0.5], ["a|b", None]])
@@ -114,6 +117,29 @@ def test_a_trainer_finds_the_identity_in_the_environment_for_as_long_as_it_train
     assert wandb.run is None, "the next training has a run of its own"
     assert os.environ["WANDB_NAME"] == "mine"
     assert "WANDB_RUN_ID" not in os.environ
+
+
+def test_trackio_which_knows_names_alone_keeps_runs_of_one_name_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[dict[str, Any]] = []
+    trackio = ModuleType("trackio")
+    trackio.__dict__.update(init=lambda **given: calls.append(given), finish=lambda: None)
+    monkeypatch.setitem(sys.modules, "trackio", trackio)
+    monkeypatch.setattr("collapselab.trackers.find_spec", lambda _: True)
+    monkeypatch.setenv("TRACKIO_PROJECT", "mine")
+    for suite in ("one", "two", "one"):
+        with tracked("trackio", TrackedRun("02x0128", tmp_path / suite / "02x0128")):
+            pass
+    first, other, again = (call["name"] for call in calls)
+    assert first == again != other
+    assert first.startswith("02x0128-")
+    assert {call["project"] for call in calls} == {"mine"}
+    settings = Settings(width=8, depth=1, steps=1)
+    planned = plan(settings, blocks=8, block=8, samples=64)
+    cpu, folder = torch.device("cpu"), str(tmp_path / "one" / "02x0128")
+    args = training_arguments(settings, planned, folder=folder, device=cpu, bf16=False, parts=1, report_to="trackio")
+    assert (args.project, args.run_name) == ("mine", first), "the training has the same run"
 
 
 def test_the_users_folder_of_tensorboard_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
     python docs/notebooks/run.py            # run all, and write the outputs into them
     python docs/notebooks/run.py measure    # one of them
+    python docs/notebooks/run.py --only-run measure
 
 A cell is run as IPython would: its statements, and then the value of its last expression is shown.
 `page` makes the Markdown that the documentation shows from a notebook and its stored outputs.
@@ -133,5 +134,10 @@ def _title(source: str) -> str:
 
 if __name__ == "__main__":
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    for chosen in sys.argv[1:] or NAMES:
-        store(chosen)
+    only_run = "--only-run" in sys.argv
+    for chosen in [name for name in sys.argv[1:] if name != "--only-run"] or NAMES:
+        if only_run:
+            with tempfile.TemporaryDirectory() as folder:
+                print(f"{chosen}: {len(run(chosen, Path(folder))):,} cells ran.")
+        else:
+            store(chosen)

@@ -10,7 +10,7 @@ TYPE_CHECKING = False  # as in typing, whose import takes longer than all of thi
 if TYPE_CHECKING:
     from collapselab.analysis.analyze import analyze
     from collapselab.analysis.stored import Analysis
-    from collapselab.analysis.tokens import token_table
+    from collapselab.analysis.tokens import TokenTable, token_table
     from collapselab.core.decisions import Decider, Decisions
     from collapselab.core.metrics import METRICS, Measurement, collapse_metrics
     from collapselab.core.moments import ClassMoments
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collapselab.corpus.sources import open_source
     from collapselab.demo import demo as run_demo
     from collapselab.measurement.compare_results import compare
+    from collapselab.measurement.estimate import measure_plan
     from collapselab.measurement.measure import measure
     from collapselab.measurement.similarity import similarity
     from collapselab.records.measurement import Result, Results
@@ -26,10 +27,19 @@ if TYPE_CHECKING:
     from collapselab.records.published import import_published
     from collapselab.records.result_folder import load_results
     from collapselab.records.tables import Row
-    from collapselab.report.publish import publish
+    from collapselab.report.publish import model_card, publish
     from collapselab.report.report import report
-    from collapselab.suite.recipe import Suite, load_suite
-    from collapselab.suite.run import cancel_suite, collect_suite, run_suite, suite_plan, suite_status
+    from collapselab.suite.collect_models import collect_models
+    from collapselab.suite.recipe import Suite, load_suite, shipped_recipes
+    from collapselab.suite.run import (
+        cancel_suite,
+        collect_suite,
+        run_suite,
+        suite_plan,
+        suite_script,
+        suite_status,
+    )
+    from collapselab.suite.schema import recipe_schema
     from collapselab.training.callback import CollapseCallback
     from collapselab.training.generate import sample
     from collapselab.training.heads import HEADS
@@ -58,25 +68,32 @@ __all__ = [
     "Row",
     "Settings",
     "Suite",
+    "TokenTable",
     "__version__",
     "analyze",
     "build_corpus",
     "cancel_suite",
     "collapse_metrics",
+    "collect_models",
     "collect_suite",
     "compare",
     "import_published",
     "load_results",
     "load_suite",
     "measure",
+    "measure_plan",
+    "model_card",
     "open_source",
     "publish",
+    "recipe_schema",
     "report",
     "run_demo",
     "run_suite",
     "sample",
+    "shipped_recipes",
     "similarity",
     "suite_plan",
+    "suite_script",
     "suite_status",
     "token_table",
     "train",
@@ -100,23 +117,30 @@ _HOMES = {
     "Row": "records.tables",
     "Settings": "training.settings",
     "Suite": "suite.recipe",
+    "TokenTable": "analysis.tokens",
     "analyze": "analysis.analyze",
     "build_corpus": "corpus.build",
     "cancel_suite": "suite.run",
     "collapse_metrics": "core.metrics",
+    "collect_models": "suite.collect_models",
     "collect_suite": "suite.run",
     "compare": "measurement.compare_results",
     "import_published": "records.published",
     "load_results": "records.result_folder",
     "load_suite": "suite.recipe",
     "measure": "measurement.measure",
+    "measure_plan": "measurement.estimate",
+    "model_card": "report.publish",
     "open_source": "corpus.sources",
     "publish": "report.publish",
+    "recipe_schema": "suite.schema",
     "run_demo": "demo",
     "run_suite": "suite.run",
     "sample": "training.generate",
+    "shipped_recipes": "suite.recipe",
     "similarity": "measurement.similarity",
     "suite_plan": "suite.run",
+    "suite_script": "suite.run",
     "suite_status": "suite.run",
     "token_table": "analysis.tokens",
     "train": "training.train",

@@ -38,6 +38,11 @@ class TrackedRun:
         """The same for the same folder, however often the run is continued."""
         return hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:16]
 
+    @property
+    def own_name(self) -> str:
+        """A name that no other folder's run has, for a tracker that knows runs by their name alone."""
+        return f"{self.name}-{self.identity[:6]}"
+
 
 class Tracker(Protocol):
     """One run of a tracker, opened; `library` is the module that it needs."""
@@ -126,7 +131,7 @@ class Trackio:
 
     def __init__(self, run: TrackedRun) -> None:
         self.trackio = import_module("trackio")
-        self.trackio.init(project=os.environ.get("TRACKIO_PROJECT", PROJECT), name=run.name, resume="allow")
+        self.trackio.init(project=trackio_project(), name=run.own_name, resume="allow")
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         self.trackio.log(dict(values), step=step)
@@ -143,6 +148,11 @@ class Trackio:
 
     def close(self) -> None:
         self.trackio.finish()
+
+
+def trackio_project() -> str:
+    """The project of trackio that runs are in."""
+    return os.environ.get("TRACKIO_PROJECT", PROJECT)
 
 
 @final

@@ -75,21 +75,21 @@ def run(*arguments: object) -> str:
 
 def test_the_order_is_that_of_the_planted_spread() -> None:
     table = tokens.token_table(result())
-    low, high = tokens.ends(table.frame, "variance", 2)
+    low, high = table.ends("variance", 2)
     assert low.index.tolist() == [0, 1]
     assert high.index.tolist() == [5, 4]
     assert table.left_out == 1, "the class with one sample has no variance for that reason alone"
     assert len(tokens.token_table(result(), min_count=1).frame) == 7
-    assert sorted(index for end in tokens.ends(table.frame, "cdnv", 5) for index in end.index) == [0, 1, 2, 3, 4, 5]
+    assert sorted(index for end in table.ends("cdnv", 5) for index in end.index) == [0, 1, 2, 3, 4, 5]
 
 
 def test_neighbours_from_means_and_from_the_table_agree_where_both_know_them() -> None:
     moments = planted()
     table = tokens.token_table(result(moments))
-    whole = tokens.neighbours(table, 1, top=5, moments=moments)
+    whole = table.neighbours(1, top=5, moments=moments)
     assert whole.index.tolist() == [0, 2, 3, 4, 5]
     assert whole["same_kind"].tolist() == [True, True, False, False, False]
-    alone = tokens.neighbours(table, 1, top=5, moments=None)
+    alone = table.neighbours(1, top=5, moments=None)
     assert alone.index.tolist() == [0, 2], "its nearest, and the one whose nearest it is"
     for column in ("distance", "cosine"):
         assert alone[column].tolist() == pytest.approx(whole.loc[[0, 2], column].tolist(), rel=1e-9)
@@ -109,12 +109,12 @@ def test_bins_are_ranges_of_counts() -> None:
 
 def test_what_moved_most_comes_first() -> None:
     before, after = tokens.token_table(result()), tokens.token_table(result(planted(2.0)))
-    moved = tokens.compared(before, after, "variance")
+    moved = before.compared(after, "variance")
     assert 0 not in moved.index, "0 to 0 has no ratio"
     assert moved["change"].tolist() == pytest.approx([1.3862943611] * 5, rel=1e-6)
     other = tokens.token_table(result(texts=["x", *TEXTS[1:]]))
     with pytest.raises(ConfigError, match="another vocabulary.*token 0 is 'x', not ' Lily'"):
-        tokens.compared(before, other, "variance")
+        before.compared(other, "variance")
 
 
 def test_hostile_texts_are_escaped(stored: Path) -> None:

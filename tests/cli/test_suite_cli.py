@@ -12,7 +12,7 @@ from collapselab.cli.suite import app
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.errors import RunError
-from collapselab.suite.recipe import load_suite, shipped
+from collapselab.suite.recipe import load_suite, shipped_recipes
 
 COMMANDS = ["list", "plan", "run", "status", "collect", "cancel", "schema"]
 
@@ -55,12 +55,12 @@ def test_every_command_s_help_has_an_example() -> None:
 
 def test_list_shows_every_recipe_with_its_question() -> None:
     listed = said("list")
-    assert [one["name"] for one in listed] == list(shipped())
+    assert [one["name"] for one in listed] == list(shipped_recipes())
     table = invoked("list").stdout
     assert all(one["name"] in table and one["question"] in table for one in listed)
 
 
-@pytest.mark.parametrize("name", [name for name in shipped() if load_suite(name).runs])
+@pytest.mark.parametrize("name", [name for name in shipped_recipes() if load_suite(name).runs])
 def test_every_recipe_can_be_planned(name: str, tmp_path: Path) -> None:
     scale = [] if name == "paper" else ["--scale", "small"]
     facts = said("plan", name, *scale, "--no-timing", "--out", tmp_path / "out")

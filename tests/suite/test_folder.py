@@ -17,7 +17,7 @@ from collapselab.suite.collect import collect
 from collapselab.suite.folder import SuiteFolder, as_argument
 from collapselab.suite.job import perform
 from collapselab.suite.plan import Entry
-from collapselab.suite.recipe import Suite, shipped
+from collapselab.suite.recipe import Suite, shipped_recipes
 from suite.recipes import opened
 
 DEAD = 2**22 + 1
@@ -276,7 +276,7 @@ def beside_demo(
 
 
 def test_the_name_of_a_shipped_recipe_means_the_recipe_whatever_is_beside(beside_demo: Suite) -> None:
-    assert "demo" in shipped()
+    assert "demo" in shipped_recipes()
     suite, folder = suites.open_suite("demo", scale="small")
     assert (suite.name, folder.path) == ("demo", Path("suites/demo-small"))
     for name in ("./demo", "demo/", Path("demo"), Path("demo").absolute()):

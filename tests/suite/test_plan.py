@@ -14,7 +14,7 @@ from collapselab.suite import collect
 from collapselab.suite import plan as planning
 from collapselab.suite.corpora import CorpusFacts, corpus_facts
 from collapselab.suite.plan import Entry, Pace, SuitePlan, pace, plan_suite, run_name
-from collapselab.suite.recipe import load_suite, parse_suite, shipped
+from collapselab.suite.recipe import load_suite, parse_suite, shipped_recipes
 from collapselab.training.heads import HEADS
 from collapselab.training.interventions import INTERVENTIONS, Intervention
 from collapselab.training.settings import resolved, settings_from
@@ -53,7 +53,7 @@ def test_another_setting_or_corpus_is_another_name() -> None:
 
 
 def test_no_two_runs_of_a_shipped_recipe_share_a_name() -> None:
-    for recipe in shipped():
+    for recipe in shipped_recipes():
         suite = load_suite(recipe)
         names = [run_name(settings, corpus) for settings, corpus in suite.runs]
         assert len(set(names)) == len(names), recipe

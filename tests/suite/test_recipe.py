@@ -13,7 +13,7 @@ import pytest
 from collapselab.errors import ConfigError
 from collapselab.records.published import import_published
 from collapselab.suite import recipe as spec
-from collapselab.suite.recipe import Suite, load_suite, parse_suite, shipped, suite_from
+from collapselab.suite.recipe import Suite, load_suite, parse_suite, shipped_recipes, suite_from
 from collapselab.training.settings import Settings, plan
 
 HEAD = "question: Why?\ncorpus: {source: storyworld}\n"
@@ -234,7 +234,7 @@ def test_paths_of_a_file_are_looked_for_beside_it(tmp_path: Path) -> None:
     assert load_suite(tmp_path / "mine.yaml").corpora["corpus"].sources == [str(tmp_path / "text.txt")]
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", shipped_recipes())
 @pytest.mark.parametrize("scale", ["full", "small"])
 def test_every_shipped_recipe_asks_a_question_and_survives_its_own_record(name: str, scale: str) -> None:
     if (name, scale) == ("paper", "small"):
@@ -260,7 +260,7 @@ def test_the_recipe_of_the_documents_is_one() -> None:
 
 
 def test_the_recipes_of_the_documents_are_shipped() -> None:
-    assert set(shipped()) == {
+    assert set(shipped_recipes()) == {
         "demo", "init", "scale", "epochs", "seeds", "regularize", "hyper", "architectures", "corpora", "paper",
         "push", "dose", "heads", "coupling", "factorial", "rivals", "pythia", "polypythia", "olmo", "ambiguity", "order",
     }  # fmt: skip

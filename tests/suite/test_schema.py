@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from collapselab import cli
 from collapselab.errors import ConfigError
-from collapselab.suite.recipe import SECTIONS, parse_suite, shipped
+from collapselab.suite.recipe import SECTIONS, parse_suite, shipped_recipes
 from collapselab.suite.recipe_text import read_yaml
 from collapselab.suite.schema import recipe_schema, setting_schemas
 from collapselab.training.settings import Settings
@@ -27,9 +27,9 @@ def messages(document: Any) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", shipped_recipes())
 def test_every_shipped_recipe_is_allowed(name: str) -> None:
-    document, _ = read_yaml(shipped()[name], name)
+    document, _ = read_yaml(shipped_recipes()[name], name)
     assert messages(document) == []
 
 

@@ -45,7 +45,22 @@ LONGEST_PATTERN = 200
 @final
 @dataclass(frozen=True)
 class TokenTable:
-    """The classes of one layer of a split, a row each by token id; `left_out` have too few samples."""
+    """The classes of one layer of a split, a row each by token id; `left_out` have too few samples.
+
+    >>> from collapselab import load_results, token_table
+    >>> first, last = (token_table(result) for result in load_results("runs/small"))
+    >>> most, least = last.ends("cdnv", 5)  # collapsed most and least
+    >>> bool(most["cdnv"].max() <= least["cdnv"].min())
+    True
+    >>> bool(last.matching("^ [a-z]")["text"].str.startswith(" ").all())  # tokens by their text
+    True
+    >>> near = last.neighbours(last.find("."), top=3)  # the classes nearest to one
+    >>> int(last.bins(2)["classes"].sum()) == len(last.frame)  # medians of rare and of frequent tokens
+    True
+    >>> moved = first.compared(last, "cdnv")  # what changed most comes first
+    >>> bool(abs(moved["change"].iloc[0]) >= abs(moved["change"].iloc[-1]))
+    True
+    """
 
     name: str
     frame: pd.DataFrame
@@ -61,6 +76,90 @@ class TokenTable:
             raise ConfigError(f"sort: no class of {self.name} has a {name} at this layer and split. Sort by another.")
         return name
 
+    def matching(self, pattern: str | None) -> pd.DataFrame:
+        """The classes whose text the pattern is found in."""
+        if pattern is None:
+            return self.frame
+        try:
+            if len(pattern) > LONGEST_PATTERN:
+                raise re.error(f"longer than {LONGEST_PATTERN} characters")
+            compiled = re.compile(pattern)
+        except re.error as error:
+            raise ConfigError(f"match: {pattern[:60]!r} is not a regular expression ({error}). Mend it.") from error
+        return self.frame[[compiled.search(text) is not None for text in self.frame["text"]]]
+
+    def ends(self, metric: str, top: int, *, match: str | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The classes with the smallest values and those with the largest, the largest first; no class is in both."""
+        frame = self.matching(match)
+        ordered = frame[frame[self.metric(metric)].notna()].sort_values([metric, "token"])
+        lowest = ordered.head(top)
+        return lowest, ordered.iloc[len(lowest) :].tail(top).iloc[::-1]
+
+    def find(self, text: str) -> int:
+        """The token of a text, or of an id as in #1234; ConfigError with the nearest texts where there is none."""
+        if re.fullmatch(r"#[0-9]{1,9}", text) and int(text[1:]) in self.frame.index:
+            return int(text[1:])
+        for wanted in (text, f" {text}"):
+            found = self.frame.index[self.frame["text"] == wanted]
+            if len(found):
+                return int(found[0])
+        near = get_close_matches(text, list(dict.fromkeys(self.frame["text"])), n=3)
+        hint = f"Near it are {', '.join(map(repr, near))}." if near else "A space before it is part of a token."
+        raise ConfigError(
+            f"like: {text[:60]!r} is not a token of {self.name} with at least {self.min_count} samples. {hint}"
+        )
+
+    def neighbours(self, token: int, *, top: int, moments: ClassMoments | None = None) -> pd.DataFrame:
+        """The classes nearest to one: distance, cosine of the centred means, and whether they are of one kind.
+
+        From the class means where they are stored. Without them those that the table knows of: the nearest one, and the
+        classes whose nearest it is; their cosines follow from both norms and the distance.
+        """
+        frame = self.frame
+        if moments is None:
+            own = frame.loc[token]
+            distances = dict(frame.loc[frame["nearest"] == token, "distance"])
+            if not pd.isna(own["nearest"]) and own["nearest"] in frame.index:
+                distances[int(own["nearest"])] = own["distance"]
+            found = pd.Series(distances, dtype=float)
+        else:
+            ids = frame.index.to_numpy()
+            means = moments.means_of(torch.from_numpy(ids.astype(np.int64))).numpy()
+            found = pd.Series(np.linalg.norm(means - means[list(ids).index(token)], axis=1), index=ids).drop(token)
+        nearest = frame.loc[found.index].assign(distance=found).sort_values(["distance", "token"]).head(top)
+        own_norm, norms = float(frame["norm"][token]), nearest["norm"].astype(float)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            cosine = (own_norm**2 + norms**2 - nearest["distance"] ** 2) / (2 * own_norm * norms)
+        return nearest.assign(cosine=cosine.clip(-1, 1), same_kind=nearest["kind"] == frame.at[token, "kind"])
+
+    def bins(self, number: int, *, match: str | None = None) -> pd.DataFrame:
+        """Medians of every number over classes of like frequency."""
+        return bins(self.matching(match), number)
+
+    def compared(self, other: "TokenTable", metric: str) -> pd.DataFrame:
+        """The classes of both, with the metric `before` and `after` and its change, the largest first.
+
+        A change is a difference, or for lengths, counts and losses the logarithm of the ratio.
+        """
+        shared = self.frame.index.intersection(other.frame.index)
+        if not len(shared):
+            raise ConfigError(f"compare: {self.name} and {other.name} have no class in common.")
+        mine, theirs = self.frame.loc[shared], other.frame.loc[shared]
+        differ = mine.index[mine["text"] != theirs["text"]]
+        if len(differ):
+            first = int(differ[0])
+            raise ConfigError(
+                f"compare: {other.name} has another vocabulary than {self.name}: token {first} is "
+                f"{theirs.at[first, 'text']!r}, not {mine.at[first, 'text']!r} ({len(differ):,} differ). "
+                "Only models of one tokenizer can be compared token by token."
+            )
+        before, after = mine[metric].astype(float), theirs[metric].astype(float)
+        ratio = (after / before).where((before > 0) & (after > 0))
+        change = after - before if metric in SIGNED else ratio.map(math.log, na_action="ignore")
+        frame = mine.assign(before=before, after=after, change=change)
+        frame = frame[frame["change"].map(lambda value: math.isfinite(value) if not pd.isna(value) else False)]
+        return frame.reindex(frame["change"].abs().sort_values(ascending=False, kind="stable").index)
+
 
 def token_table(
     result: Result, *, split: str = "train", layer: str = "last", min_count: int = LEAST_COUNT
@@ -69,8 +168,7 @@ def token_table(
 
     >>> from collapselab import load_results, token_table
     >>> table = token_table(load_results("runs/small")[-1])
-    >>> tightest = table.frame.sort_values("cdnv").head(3)  # the most collapsed tokens
-    >>> tightest[["text", "count", "cdnv"]].shape
+    >>> table.frame.sort_values("cdnv").head(3)[["text", "count", "cdnv"]].shape  # the most collapsed tokens
     (3, 3)
     """
     facts = result.facts
@@ -97,65 +195,6 @@ def tokens_of_frame(name: str, frame: pd.DataFrame, *, min_count: int = LEAST_CO
     return TokenTable(name, kept, len(frame) - len(kept), min_count)
 
 
-def matching(table: TokenTable, pattern: str | None) -> pd.DataFrame:
-    """The classes whose text the pattern is found in."""
-    if pattern is None:
-        return table.frame
-    try:
-        if len(pattern) > LONGEST_PATTERN:
-            raise re.error(f"longer than {LONGEST_PATTERN} characters")
-        compiled = re.compile(pattern)
-    except re.error as error:
-        raise ConfigError(f"match: {pattern[:60]!r} is not a regular expression ({error}). Mend it.") from error
-    return table.frame[[compiled.search(text) is not None for text in table.frame["text"]]]
-
-
-def ends(frame: pd.DataFrame, metric: str, top: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The classes with the smallest values and those with the largest, the largest first; no class is in both."""
-    ordered = frame[frame[metric].notna()].sort_values([metric, "token"])
-    lowest = ordered.head(top)
-    return lowest, ordered.iloc[len(lowest) :].tail(top).iloc[::-1]
-
-
-def find_token(table: TokenTable, text: str) -> int:
-    """The token of a text, or of an id as in #1234; ConfigError with the nearest texts where there is none."""
-    if re.fullmatch(r"#[0-9]{1,9}", text) and int(text[1:]) in table.frame.index:
-        return int(text[1:])
-    for wanted in (text, f" {text}"):
-        found = table.frame.index[table.frame["text"] == wanted]
-        if len(found):
-            return int(found[0])
-    near = get_close_matches(text, list(dict.fromkeys(table.frame["text"])), n=3)
-    hint = f"Near it are {', '.join(map(repr, near))}." if near else "A space before it is part of a token."
-    raise ConfigError(
-        f"like: {text[:60]!r} is not a token of {table.name} with at least {table.min_count} samples. {hint}"
-    )
-
-
-def neighbours(table: TokenTable, token: int, *, top: int, moments: ClassMoments | None) -> pd.DataFrame:
-    """The classes nearest to one: distance, cosine of the centred means, and whether they are of one kind.
-
-    From the class means where they are stored. Without them those that the table knows of: the nearest one, and the
-    classes whose nearest it is; their cosines follow from both norms and the distance.
-    """
-    frame = table.frame
-    if moments is None:
-        own = frame.loc[token]
-        distances = dict(frame.loc[frame["nearest"] == token, "distance"])
-        if not pd.isna(own["nearest"]) and own["nearest"] in frame.index:
-            distances[int(own["nearest"])] = own["distance"]
-        found = pd.Series(distances, dtype=float)
-    else:
-        ids = frame.index.to_numpy()
-        means = moments.means_of(torch.from_numpy(ids.astype(np.int64))).numpy()
-        found = pd.Series(np.linalg.norm(means - means[list(ids).index(token)], axis=1), index=ids).drop(token)
-    nearest = frame.loc[found.index].assign(distance=found).sort_values(["distance", "token"]).head(top)
-    own_norm, norms = float(frame["norm"][token]), nearest["norm"].astype(float)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        cosine = (own_norm**2 + norms**2 - nearest["distance"] ** 2) / (2 * own_norm * norms)
-    return nearest.assign(cosine=cosine.clip(-1, 1), same_kind=nearest["kind"] == frame.at[token, "kind"])
-
-
 def stored_moments(stored: StoredResult, *, split: str, layer: str) -> ClassMoments | None:
     """The class moments beside a measurement, which are those of the training split at the last layer."""
     if stored.moments is None or (split, layer) != ("train", "last"):
@@ -180,28 +219,3 @@ def bins(frame: pd.DataFrame, number: int) -> pd.DataFrame:
             {"low": int(group["count"].min()), "high": int(group["count"].max()), "classes": len(group)} | medians
         )
     return pd.DataFrame(rows)
-
-
-def compared(table: TokenTable, other: TokenTable, metric: str) -> pd.DataFrame:
-    """The classes of both, with the metric `before` and `after` and its change, the largest first.
-
-    A change is a difference, or for lengths, counts and losses the logarithm of the ratio.
-    """
-    shared = table.frame.index.intersection(other.frame.index)
-    if not len(shared):
-        raise ConfigError(f"compare: {table.name} and {other.name} have no class in common.")
-    mine, theirs = table.frame.loc[shared], other.frame.loc[shared]
-    differ = mine.index[mine["text"] != theirs["text"]]
-    if len(differ):
-        first = int(differ[0])
-        raise ConfigError(
-            f"compare: {other.name} has another vocabulary than {table.name}: token {first} is "
-            f"{theirs.at[first, 'text']!r}, not {mine.at[first, 'text']!r} ({len(differ):,} differ). "
-            "Only models of one tokenizer can be compared token by token."
-        )
-    before, after = mine[metric].astype(float), theirs[metric].astype(float)
-    ratio = (after / before).where((before > 0) & (after > 0))
-    change = after - before if metric in SIGNED else ratio.map(math.log, na_action="ignore")
-    frame = mine.assign(before=before, after=after, change=change)
-    frame = frame[frame["change"].map(lambda value: math.isfinite(value) if not pd.isna(value) else False)]
-    return frame.reindex(frame["change"].abs().sort_values(ascending=False, kind="stable").index)

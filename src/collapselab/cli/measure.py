@@ -9,9 +9,7 @@ from rich.console import Console
 from collapselab.cli.options import TRACKER_HELP, JsonOption, count, panel, read_config, tracker_names
 
 if TYPE_CHECKING:
-    from collapselab.corpus.blocks import Corpus
-    from collapselab.measurement.model_corpus import Data
-    from collapselab.records.options import Options
+    from collapselab.measurement.estimate import Estimate
 
 what_option, data_option, running_option, output_option = map(
     panel, ("What is measured", "With --data", "Running", "Output")
@@ -196,8 +194,8 @@ def measure(
     from collapselab.corpus.sources import Reading, open_source
     from collapselab.disk import user_cache
     from collapselab.measurement.distributed import Processes
+    from collapselab.measurement.estimate import measure_plan
     from collapselab.measurement.measure import measure as measured
-    from collapselab.measurement.measure import opened_texts
     from collapselab.measurement.show import shown, sweep_table
     from collapselab.records.measurement import Results
     from collapselab.records.options import Options
@@ -230,9 +228,17 @@ def measure(
     reading = Reading(text_column=text_column, split=split, revision=revision)
     source = open_source(data, reading=reading) if data else None
     if plan:
-        _print_plan(
-            model, opened_texts(corpus, source, block, max_tokens or tokens), options, device, trust_code, as_json
+        estimates = measure_plan(
+            model,
+            corpus,
+            data=source,
+            block=block,
+            max_tokens=max_tokens,
+            options=options,
+            device=device,
+            trust_code=trust_code,
         )
+        _print_plan(estimates, as_json)
         return
     processes = Processes.joined()
     results = measured(
@@ -267,28 +273,12 @@ def measure(
         raise typer.Exit(1)
 
 
-def _print_plan(
-    names: list[str],
-    texts: "list[Corpus] | list[Data]",
-    options: "Options",
-    device: str,
-    trust_code: bool,
-    as_json: bool,
-) -> None:
+def _print_plan(estimates: "list[Estimate]", as_json: bool) -> None:
     import json
 
-    from collapselab.measurement.estimate import estimate, this_machine
     from collapselab.measurement.show import plan_facts, plan_table
-    from collapselab.models.find import find_models
-    from collapselab.models.load import find_device
     from collapselab.suite.show import wide_console
 
-    machine = this_machine(find_device(device))
-    estimates = [
-        estimate(source, text, options, device=device, trust_code=trust_code, machine=machine)
-        for text in texts
-        for source in find_models(names)
-    ]
     if as_json:
         print(json.dumps([plan_facts(one) for one in estimates]))
     else:

@@ -94,14 +94,13 @@ def _show_card(path: Path, to: str, *, as_json: bool) -> None:
     import yaml  # type: ignore[import-untyped]
 
     from collapselab.records.result_folder import load_results
-    from collapselab.report.publish import card_section, checked_target, eval_results
+    from collapselab.report.publish import checked_target, model_card
 
     checked_target(to)
-    result = load_results(path)[-1]
-    section, index = card_section(result), eval_results(result, dataset=str(result.facts["corpus"]))
+    card = model_card(load_results(path)[-1])
     if as_json:
-        print(json.dumps({"section": section, "model-index": index}, ensure_ascii=False))
+        print(json.dumps({"section": card.section, "model-index": card.index}, ensure_ascii=False))
         return
-    print(yaml.safe_dump({"model-index": index}, sort_keys=False, allow_unicode=True))
-    print(section)
+    print(yaml.safe_dump({"model-index": card.index}, sort_keys=False, allow_unicode=True))
+    print(card.section)
     print("For the model's README.md: the first part between its --- lines, the second below.", file=sys.stderr)

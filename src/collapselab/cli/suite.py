@@ -57,9 +57,9 @@ def list_suites(as_json: JsonOption = False) -> None:
 
     Example: `collapselab suite list`
     """
-    from collapselab.suite.recipe import load_suite, shipped
+    from collapselab.suite.recipe import load_suite, shipped_recipes
 
-    suites = [load_suite(name) for name in shipped()]
+    suites = [load_suite(name) for name in shipped_recipes()]
     if as_json:
         known = [
             {"name": suite.name, "question": suite.question, "runs": len(suite.runs), "models": list(suite.models)}

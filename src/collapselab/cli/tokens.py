@@ -75,7 +75,7 @@ def tokens(
     if like is not None:
         shown = _nearest(stored, table, like, top, notes, split=split, layer=layer)
     elif bins is not None:
-        medians = classes.bins(classes.matching(table, match), bins)
+        medians = table.bins(bins, match=match)
         shown = {
             "medians by count": medians[["low", "high", *dict.fromkeys(("classes", metric, *COLUMNS[1:], "norm"))]]
         }
@@ -84,7 +84,7 @@ def tokens(
         shown = _moved(table, other, metric, match, top, notes)
     else:
         columns = ["text", "kind", *dict.fromkeys((metric, *COLUMNS)), "nearest_text"]
-        low, high = classes.ends(classes.matching(table, match), metric, top)
+        low, high = table.ends(metric, top, match=match)
         shown = {f"smallest {metric}": low[columns], f"largest {metric}": high[columns]}
     if as_json:
         lists = {title: json.loads(frame.to_json(orient="records")) for title, frame in shown.items()}
@@ -103,12 +103,12 @@ def _nearest(
 ) -> Tables:
     from collapselab.analysis import tokens as classes
 
-    token = classes.find_token(table, text)
+    token = table.find(text)
     moments = classes.stored_moments(stored, split=split, layer=layer)
     if moments is None:
         notes.append("Class means are not stored here: only neighbours that the table itself knows are shown.")
     own, kind = (str(table.frame.loc[token, name]) for name in ("text", "kind"))
-    near = classes.neighbours(table, token, top=top, moments=moments)
+    near = table.neighbours(token, top=top, moments=moments)
     columns = ["text", "kind", "count", "distance", "cosine", "same_kind", "cdnv"]
     return {f"nearest to {safe(own)} ({kind})": near[columns]}
 
@@ -119,8 +119,8 @@ def _moved(
     from collapselab.analysis import tokens as classes
 
     other.metric(metric)
-    moved = classes.compared(table, other, metric)
-    matched = classes.matching(table, match).index
+    moved = table.compared(other, metric)
+    matched = table.matching(match).index
     moved = moved[moved.index.isin(matched)]
     unit = "difference" if metric in classes.SIGNED else "log of the ratio"
     notes.append(f"change: {unit}; median {moved['change'].median():.3g} over {len(moved):,} classes.")

@@ -23,6 +23,15 @@ from collapselab.core.scale import binary_exponent, scaled
 class Decisions:
     """How often the two classifiers agreed and were right, by class of the label; can be merged. See `Decider`.
 
+    >>> import torch
+    >>> from collapselab import ClassMoments, Decider
+    >>> features, labels = torch.eye(3).repeat(4, 1), torch.arange(3).repeat(4)
+    >>> moments = ClassMoments.empty(classes=3, dim=3)
+    >>> moments.update(features, labels)
+    >>> decisions = Decider(moments, weight=torch.eye(3)).decide(features, labels)
+    >>> decisions.tokens.tolist(), decisions.agreed.tolist()
+    ([4, 4, 4], [4, 4, 4])
+
     All tensors are (classes,) and int64. Tokens whose label is not a kept class are in `left_out` and nowhere else.
     """
 

@@ -81,6 +81,16 @@ class Measurement:
     """A value, or the reason why there is none; never both. `left_out` counts pairs, or tokens for decisions.
 
     `collapse_metrics` gives one for each metric.
+
+    >>> import torch
+    >>> from collapselab import ClassMoments, collapse_metrics
+    >>> moments = ClassMoments.empty(classes=2, dim=3)
+    >>> moments.update(torch.eye(3)[[0, 0, 1]], torch.tensor([0, 0, 1]))
+    >>> values = collapse_metrics(moments)
+    >>> values["cdnv"].value, values["cdnv"].classes
+    (0.0, 2)
+    >>> values["agreement"].value is None, values["agreement"].why is None  # nothing was decided
+    (True, False)
     """
 
     metric: str

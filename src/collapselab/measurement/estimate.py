@@ -5,8 +5,9 @@ tokens. Times follow from a few products that are timed on this machine, in a se
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import final
 
 import torch
@@ -14,9 +15,10 @@ import torch
 from collapselab.corpus.blocks import Corpus, Split
 from collapselab.errors import ConfigError
 from collapselab.measurement.cost import Cost, Job, Machine, measuring
+from collapselab.measurement.measure import Text, opened_texts
 from collapselab.measurement.model import TOKENS_AT_ONCE, context_of
 from collapselab.measurement.model_corpus import LONGEST_BLOCK, Data
-from collapselab.models.find import ModelSource, place_of
+from collapselab.models.find import ModelSource, find_models, place_of
 from collapselab.models.load import causal_config, find_device, outline
 from collapselab.models.sizes import Architecture, architecture_of
 from collapselab.records.options import Options
@@ -42,6 +44,35 @@ class Estimate:
     def memory(self) -> float:
         """The most bytes at once."""
         return self.weights + max(self.cost.memory.peak - self.cost.memory.model, self.cost.memory.host)
+
+
+def measure_plan(
+    model: str | Path | Sequence[str | Path],
+    corpus: str | Path | Corpus | Sequence[str | Path | Corpus] | None = None,
+    *,
+    data: Text | None = None,
+    block: int | None = None,
+    max_tokens: int | None = None,
+    options: Options | None = None,
+    device: str = "auto",
+    trust_code: bool = False,
+) -> list[Estimate]:
+    """What `measure` would take with the same arguments, for each model on each corpus; no weight is read.
+
+    >>> from collapselab import measure_plan
+    >>> first, last = measure_plan("runs/small", "corpora/stories")
+    >>> first.architecture.width, last.memory < 1e9
+    (16, True)
+    """
+    options = Options() if options is None else options
+    texts = opened_texts(corpus, data, block, max_tokens or options.tokens)
+    names = [model] if isinstance(model, str | Path) else list(model)
+    machine = this_machine(find_device(device))
+    return [
+        estimate(source, text, options, device=device, trust_code=trust_code, machine=machine)
+        for text in texts
+        for source in find_models(names)
+    ]
 
 
 def estimate(

@@ -13,7 +13,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import final
 
 from collapselab import __version__
@@ -171,6 +171,28 @@ def _plain(text: str) -> str:
 
 BEGIN, END = "<!-- collapselab -->", "<!-- end of collapselab -->"
 """Around the section, so that it can be replaced."""
+
+
+@final
+@dataclass(frozen=True)
+class ModelCard:
+    """What a measured model's card can have: `section` for its text, `index` for its metadata (`model-index`)."""
+
+    section: str
+    index: list[dict[str, object]]
+
+
+def model_card(result: Result) -> ModelCard:
+    """The parts of a model's card on the hub that a measurement fills.
+
+    >>> from collapselab import load_results, model_card
+    >>> card = model_card(load_results("runs/small")[-1])
+    >>> "## Neural collapse" in card.section, card.index[0]["results"][0]["metrics"][0]["type"]
+    (True, 'cdnv')
+    """
+    facts = result.facts
+    name = str(facts.get("text") or PurePath(str(facts["corpus"])).name)  # not the path on this machine
+    return ModelCard(card_section(result), eval_results(result, dataset=name))
 
 
 def card_section(result: Result) -> str:

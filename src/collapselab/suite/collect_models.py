@@ -64,7 +64,9 @@ def collect_models(
 ) -> CollectedModels:
     """Join the results in folders and files into the tables of the folder `out`, ready for `analyze` and `report`.
 
-        collect_models(["pythia", "suites/push"], "atlas", facts="models.csv")
+    >>> from collapselab import collect_models
+    >>> collect_models(["suites/tiny"], "atlas").runs
+    5
 
     `facts` is a table of what is known of models beside their numbers; `mix` names what may differ between them:
     corpora, options, versions (then metrics whose definition differs are left out). `in_suite`: the tables are those of

@@ -72,7 +72,13 @@ Section = dict[str, JsonValue]
 @final
 @dataclass(frozen=True)
 class Suite:
-    """A recipe at one scale, with all its runs."""
+    """A recipe at one scale, with all its runs.
+
+    >>> from collapselab import load_suite
+    >>> small = load_suite("demo", scale="small")
+    >>> small.name, len(small.runs) < len(load_suite("demo").runs)
+    ('demo', True)
+    """
 
     name: str
     scale: str
@@ -94,8 +100,13 @@ class Suite:
     """The text that each model is measured on in its own tokens; None where there are corpora."""
 
 
-def shipped() -> dict[str, str]:
-    """The recipes that come with the package: name → text."""
+def shipped_recipes() -> dict[str, str]:
+    """The recipes that come with the package: name → text.
+
+    >>> from collapselab import shipped_recipes
+    >>> "question:" in shipped_recipes()["demo"]
+    True
+    """
     return {name: (_shipped_folder() / f"{name}.yaml").read_text(encoding="utf-8") for name in shipped_names()}
 
 
@@ -122,7 +133,7 @@ def load_suite(name: str | Path, *, scale: str = "full") -> Suite:
     >>> suite.scale, suite.runs[0][0].width
     ('full', 16)
     """
-    path, recipes = Path(name), shipped()
+    path, recipes = Path(name), shipped_recipes()
     if path.suffix in (".yaml", ".yml") or (path.is_file() and not is_shipped(name)):
         if not path.is_file():
             raise ConfigError(f"{path}: no such file. {_shipped_hint(path.stem, recipes)}")

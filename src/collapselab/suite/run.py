@@ -225,6 +225,19 @@ def run_suite(name: str | Path, *, scale: str | None = None, out: str | Path | N
     return run(*open_suite(name, scale=scale, out=out), **options)
 
 
+def suite_script(
+    name: str | Path, *, launcher: str = "slurm", scale: str | None = None, out: str | Path | None = None
+) -> str:
+    """What `run_suite` would submit with this launcher, as text; nothing is built or submitted.
+
+    >>> from collapselab import suite_script
+    >>> suite_script("demo").splitlines()[0]
+    '#!/bin/bash'
+    """
+    suite, folder = open_suite(name, scale=scale, out=out)
+    return script(suite, folder, launcher=launcher)
+
+
 def suite_status(name: str | Path, *, scale: str | None = None, out: str | Path | None = None) -> list[State]:
     """The state of every run of a suite.
 
@@ -247,5 +260,10 @@ def collect_suite(name: str | Path, *, scale: str | None = None, out: str | Path
 
 
 def cancel_suite(name: str | Path, *, scale: str | None = None, out: str | Path | None = None) -> int:
-    """Cancel the jobs of a suite that are in a cluster's queue; how many there were."""
+    """Cancel the jobs of a suite that are in a cluster's queue; how many there were.
+
+    >>> from collapselab import cancel_suite
+    >>> cancel_suite("suites/tiny")  # it ran here
+    0
+    """
     return cancel(open_suite(name, scale=scale, out=out)[1])

@@ -47,7 +47,12 @@ CHECKPOINTS: Schema = {
 
 
 def recipe_schema() -> Schema:
-    """The schema of a whole recipe."""
+    """The schema of a whole recipe, as JSON schema draft 7.
+
+    >>> from collapselab import recipe_schema
+    >>> recipe_schema()["required"]
+    ['question']
+    """
     sections = _sections()
     small = {name: section for name, section in sections.items() if name != "small"}
     small = {name: _without_required(section) for name, section in small.items()}

@@ -22,7 +22,7 @@ from transformers.trainer_utils import TrainOutput
 from collapselab.corpus.blocks import Split
 from collapselab.models.scores import LogitSpace, mask_inputs
 from collapselab.models.taps import features, output_layer
-from collapselab.trackers import PROJECT
+from collapselab.trackers import TrackedRun, trackio_project
 from collapselab.training.heads.upkeep import Upkeep
 from collapselab.training.objective import Objective
 from collapselab.training.optimizers import OPTIMIZERS
@@ -218,7 +218,7 @@ def training_arguments(
     settings: Settings, plan: Plan, *, folder: str, device: torch.device, bf16: bool, parts: int, report_to: str
 ) -> TrainingArguments:
     """The library's arguments. Logging, saving and evaluating are ours, so those of the library are off."""
-    on_cpu = device.type == "cpu"
+    on_cpu, run = device.type == "cpu", TrackedRun(Path(folder).resolve().name, Path(folder))
     args = TrainingArguments(
         output_dir=folder,
         max_steps=plan.steps,
@@ -240,8 +240,8 @@ def training_arguments(
         save_strategy="no",
         eval_strategy="no",
         report_to=report_to,
-        project=PROJECT,
-        run_name=Path(folder).resolve().name,
+        project=trackio_project(),
+        run_name=run.own_name if report_to == "trackio" else run.name,
         disable_tqdm=True,
     )
     if args.n_gpu > 1:

@@ -4,7 +4,6 @@ from typing import Any
 
 import pandas as pd
 
-from collapselab.analysis.tokens import compared
 from collapselab.corpus.token_kinds import KINDS
 from collapselab.errors import ConfigError
 from collapselab.report.charts.panels import Figure, Listing
@@ -97,7 +96,7 @@ def token_moves(view: View) -> Figure:
 
 def _moved(tokens: ModelTokens, metric: str) -> Listing:
     assert tokens.initial is not None
-    moved = compared(tokens.initial, tokens.last, metric)
+    moved = tokens.initial.compared(tokens.last, metric)
     rows = [
         (quoted(row.text), str(row.kind), f"{row.count_:,}", _number(row.before), _number(row.after),
          f"{row.after / row.before:.3g}")
