@@ -63,16 +63,11 @@ def blocked(name, globals=None, *rest, **more):
     return real(name, globals, *rest, **more)
 
 builtins.__import__ = blocked
-optional, done = {"torchmetrics", "lightning", "pytorch_lightning"}, 0
+of_extras, done = {"collapselab.training.metric", "collapselab.training.lightning"}, 0
 for module in pkgutil.walk_packages(collapselab.__path__, "collapselab."):
-    if module.name == "collapselab.__main__":
-        continue
-    try:
+    if module.name != "collapselab.__main__" and module.name not in of_extras:
         import_module(module.name)
         done += 1
-    except ModuleNotFoundError as error:
-        if error.name not in optional:
-            raise
 print(done)
 """
 

@@ -15,9 +15,9 @@ import torch
 from collapselab.corpus.blocks import Corpus, Split
 from collapselab.errors import ConfigError
 from collapselab.measurement.cost import Cost, Job, Machine, measuring
-from collapselab.measurement.measure import Text, opened_texts
+from collapselab.measurement.measure import opened_texts
 from collapselab.measurement.model import TOKENS_AT_ONCE, context_of
-from collapselab.measurement.model_corpus import LONGEST_BLOCK, Data
+from collapselab.measurement.model_corpus import LONGEST_BLOCK, Data, Text
 from collapselab.models.find import ModelSource, find_models, place_of
 from collapselab.models.load import causal_config, find_device, outline
 from collapselab.models.sizes import Architecture, architecture_of
@@ -66,7 +66,7 @@ def measure_plan(
     """
     options = Options() if options is None else options
     texts = opened_texts(corpus, data, block, max_tokens or options.tokens)
-    names = [model] if isinstance(model, str | Path) else list(model)
+    names = [str(one) for one in ([model] if isinstance(model, str | Path) else model)]
     machine = this_machine(find_device(device))
     return [
         estimate(source, text, options, device=device, trust_code=trust_code, machine=machine)
