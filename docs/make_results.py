@@ -19,12 +19,12 @@ from pathlib import Path
 
 import pandas as pd
 from result_questions import PUBLISHED, PUBLISHED_MODELS, QUESTIONS, Question
-from result_tables import HERE, pack, unpack
+from result_tables import HERE, pack, packed_tables, unpack
 
 from collapselab.analysis.analyze import analyze
 from collapselab.analysis.stored import Analysis
 from collapselab.core.metrics import METRICS
-from collapselab.records.tables import read_tables
+from collapselab.records.tables import StoredTables, read_tables
 from collapselab.report.export import write_figures
 from collapselab.report.report import contents
 from collapselab.report.story import load_story
@@ -37,7 +37,7 @@ BEGIN, END = "<!-- made by docs/make_results.py -->", "<!-- end of what is made 
 def made(name: str, question: Question, folder: Path) -> tuple[str, dict[str, bytes]]:
     """What stands between the marks of a page, and its figures by the name of the file."""
     facts = unpack(name, folder)
-    analysis = analyze(folder)
+    analysis, tables = analyze(folder), read_tables(folder)
     shown = [sentence.text for topic in question.topics for sentence in analysis.sentences if sentence.topic == topic]
     drawn = contents(load_story(folder))
     write_figures(folder / "figures", drawn.figures.values(), drawn.tables, drawn.keys)
@@ -50,8 +50,9 @@ def made(name: str, question: Question, folder: Path) -> tuple[str, dict[str, by
     versions = ", ".join(f"{package} {version}" for package, version in facts["versions"].items())
     parts = [
         f"{facts['runs']} runs, {hours}; {versions}. Recipe: [{name}.yaml](recipes/{name}.yaml). Tables: "
-        f"[runs](tables/{name}/runs.csv.gz), [results](tables/{name}/results.csv.gz).",
-        table(question, read_tables(folder).runs, [asdict(row) for row in read_tables(folder).rows]),
+        f"{', '.join(f'[{one}](tables/{name}/{one}.csv.gz)' for one in packed_tables(facts))}.",
+        table(question, tables.runs, [asdict(row) for row in tables.rows]),
+        *([contexts_table(question, tables)] if question.contexts else []),
         *([published_table(analysis, question.published)] if question.published else []),
         *(f"![{name}: {figure.removeprefix(f'{name}-').removesuffix('.svg')}](figures/{figure})" for figure in figures),
         "What the analysis says, word for word:",
@@ -73,6 +74,24 @@ def table(question: Question, runs: Sequence[Mapping[str, object]], rows: Sequen
         settings = [_setting(column, value) for column, value in zip(by, key, strict=True)]
         cells = [f"{_cell(group[name])}{_null(group, name)}" for name in ("val_loss", *names)]
         lines.append(f"| {' | '.join([*settings, str(len(group)), *cells])} |")
+    return "\n".join(lines)
+
+
+def contexts_table(question: Question, tables: StoredTables) -> str:
+    """A row for each setting and length n: mean ± standard deviation over seeds, at the last layer and checkpoint."""
+    models = _values(question, pd.DataFrame(tables.runs), pd.DataFrame([asdict(row) for row in tables.rows]))
+    rows = pd.DataFrame([asdict(row) for row in tables.contexts if row.layer == "last"])
+    counts = ["contexts", "left_out", "tokens", "coverage"]
+    counted = rows[rows["metric"] == "context_within"].set_index(["run", "checkpoint", "n"])[counts]
+    wide = rows.pivot(index=["run", "checkpoint", "n"], columns="metric", values="value").join(counted).reset_index()
+    values = models[["run", "checkpoint", *question.by]].merge(wide, on=["run", "checkpoint"])
+    names = {name: f"`{name}`" for name in question.contexts if name in values}
+    names = {**{name: name.replace("_", " ") for name in counts}, **names}
+    header = [*question.by, "n", *names.values()]
+    lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
+    for key, group in values.groupby([*question.by, "n"], sort=True):
+        settings = [_setting(column, value) for column, value in zip(question.by, key, strict=False)]
+        lines.append(f"| {' | '.join([*settings, str(key[-1]), *(_cell(group[name]) for name in names)])} |")
     return "\n".join(lines)
 
 
@@ -124,6 +143,8 @@ def _cell(values: "pd.Series[float]") -> str:
     if not values.count():
         return "–"
     mean, deviation = float(values.mean()), float(values.std()) if values.count() > 1 else 0.0
+    if not deviation and mean.is_integer() and mean >= 1:
+        return f"{mean:,.0f}"  # a count
     digits = 3 if not deviation else max(0, 1 - math.floor(math.log10(deviation)))
     spread = f" ± {deviation:.{digits}f}" if deviation else ""
     return f"{mean:.{digits}f}{spread}".replace("-", "−")

@@ -26,6 +26,8 @@ class Question:
     null: bool = False
     published: str = ""
     """The subset (of `PUBLISHED`) in which the page sets correlations with the loss beside the paper's."""
+    contexts: tuple[str, ...] = ()
+    """Metrics of contexts of which the page has a table: a row for each length and combination of `by`."""
 
 
 QUESTIONS = {
@@ -48,6 +50,14 @@ QUESTIONS = {
     ),
     "text": Question("Other text", ("corpus",), (), ("models",), null=True),  # losses of several texts share no axis
     "real": Question("Real models", ("run",), ("atlas_layers",), ("models",), null=True),
+    "contexts": Question(
+        "Contexts and the floor of NC1", ("corpus",), ("how_far_back",), ("models",),
+        metrics=("within_share", "cdnv_log", "agreement"),
+        contexts=(
+            "context_within", "token_within_context", "token_between_contexts", "in_support_slope", "in_support_r2",
+            "entropy_gap",
+        ),
+    ),
     "families": Question("Other models", ("family", "tied"), ("collapse",), ("models",)),
     "coupling": Question(
         "Other optimisers", ("tied", "optimizer", "coupling"), ("manipulation", "effects"),

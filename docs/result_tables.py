@@ -20,7 +20,8 @@ from collapselab.records.suite import SuiteRecord
 from collapselab.records.tables import TABLES, RowsByTable, read_tables, write_tables
 
 HERE = Path(__file__).parent / "results"
-PACKED = ("runs", "results")
+PACKED = ("runs", "results", "contexts")
+"""Of these, those that the suite has."""
 
 
 def pack(suite: Path, name: str) -> Path:
@@ -28,8 +29,10 @@ def pack(suite: Path, name: str) -> Path:
     folder, stored = HERE / "tables" / name, read_tables(suite)
     folder.mkdir(parents=True, exist_ok=True)
     runs, seconds = _without_machine(stored.runs)
-    rows: RowsByTable = {"runs": runs, "results": stored.rows}
-    contents = {table: TABLES[table].content(rows[table], folder / TABLES[table].file) for table in PACKED}
+    rows: RowsByTable = {**stored.tables, "runs": runs}
+    contents = {
+        table: TABLES[table].content(rows[table], folder / TABLES[table].file) for table in PACKED if rows.get(table)
+    }
     for table, content in contents.items():
         (folder / f"{TABLES[table].file}.gz").write_bytes(gzip.compress(content, 9, mtime=0))
     record = SuiteRecord.find(suite / "suite.json")
@@ -47,12 +50,17 @@ def pack(suite: Path, name: str) -> Path:
     return folder
 
 
+def packed_tables(facts: dict[str, Any]) -> list[str]:
+    """The tables that `made.json` of a packed suite names."""
+    return [table for table in PACKED if TABLES[table].file in facts["sha256"]]
+
+
 def unpack(name: str, folder: Path) -> dict[str, Any]:
     """Lay the tables of a packed suite into a folder that `analyze` and `report` take; what `made.json` says."""
     packed = HERE / "tables" / name
     facts: dict[str, Any] = json.loads((packed / "made.json").read_text("utf-8"))
     rows: RowsByTable = {}
-    for table in PACKED:
+    for table in packed_tables(facts):
         content = gzip.decompress((packed / f"{TABLES[table].file}.gz").read_bytes())
         if hashlib.sha256(content).hexdigest() != facts["sha256"][TABLES[table].file]:
             raise DamagedError(f"{packed / TABLES[table].file}.gz: not the table that made.json was written for.")

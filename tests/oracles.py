@@ -61,6 +61,7 @@ def catalogue(
         **{f"head_{name}": value for name, value in log_distances("logdist", head - head.mean(0)).items()},
         "head_sum": norms(head.sum(0)[None])[0] / math.sqrt((head**2).sum()),
         "effective_rank": effective_rank(centred),
+        "effective_rank_share": effective_rank(centred) / min(len(kept) - 1, features.shape[1]),
         **flatness(features, weight, np.zeros(len(weight)) if bias is None else bias),
     }
     if validation is not None:
@@ -142,19 +143,20 @@ def of_all_tokens(features: Array, within: float) -> dict[str, float]:
     values = np.linalg.eigvalsh(covariance)
     return {
         "within_share": within / sum(float((feature - mean) @ (feature - mean)) for feature in features),
-        **spectra(values),
+        **spectra(values, len(features)),
         "participation": sum(values) ** 2 / sum(values**2),
         "dispersion": 1 - mean_cosine(features),
         "anisotropy": float(mean @ mean) / (sum(float(feature @ feature) for feature in features) / len(features)),
     }
 
 
-def spectra(values: Array) -> dict[str, float]:
-    """Of the eigenvalues of the covariance of all features."""
+def spectra(values: Array, tokens: int) -> dict[str, float]:
+    """Of the eigenvalues of the covariance of all features, which are those of so many tokens."""
     dim = len(values)
     values = np.array(sorted((value for value in values if value > 1e-12 * max(values)), reverse=True))
     shares, roots = values / sum(values), np.sqrt(values) / sum(np.sqrt(values))
     found = {"rankme": math.exp(-sum(p * math.log(p) for p in roots))}
+    found["rankme_share"] = found["rankme"] / min(tokens - 1, dim)
     found["spectral_entropy"] = -sum(p * math.log(p) for p in shares) / math.log(dim)
     if len(values) >= 13:
         ranks = np.log(np.arange(11, min(len(values), 100) + 1))

@@ -10,10 +10,11 @@ import pytest
 import result_tables
 from result_questions import QUESTIONS, Question
 
+from collapselab.core.context_metrics import CONTEXT_METRICS
 from collapselab.core.metrics import METRICS
 from collapselab.errors import DamagedError
 from collapselab.records.suite import SuiteRecord
-from collapselab.records.tables import read_tables
+from collapselab.records.tables import CONTEXTS, HASHES, ContextRow, read_tables
 from collapselab.report.figures import FIGURES
 from report.suites import write_suite
 
@@ -97,11 +98,38 @@ def test_a_cell_is_the_mean_over_seeds(here: Path) -> None:
     assert made.splitlines()[2] == "| 32 | 2 | 2.0 ± 1.4 | −1.000 |"
 
 
+def test_contexts_are_packed_and_have_a_row_for_each_length(here: Path, suite: Path, tmp_path: Path) -> None:
+    runs = [run for run in read_tables(suite).runs if run["val_loss"] is not None]
+    rows = [
+        ContextRow(
+            run=run["run"], checkpoint=run["checkpoint"], layer=layer, n=n, metric="context_within", value=0.5 / n,
+            null=0.9, contexts=10 * n, tokens=100, coverage=0.99, left_out=3, version=1, why=None,
+        )
+        for run in runs for n in (1, 2) for layer in ("1", "last")
+    ]  # fmt: skip
+    CONTEXTS.write(suite / "contexts.csv", rows)
+    (suite / HASHES).unlink(missing_ok=True)  # the tables are the test's own now
+    packed = result_tables.pack(suite, "seeds")
+    facts = result_tables.unpack("seeds", tmp_path / "again")
+    assert result_tables.packed_tables(facts) == ["runs", "results", "contexts"]
+    assert (packed / "contexts.csv.gz").is_file()
+    tables = read_tables(tmp_path / "again")
+    assert tables.contexts == rows
+    made = make_results.contexts_table(Question("", ("width",), (), (), contexts=("context_within",)), tables)
+    assert made.splitlines() == [
+        "| width | n | contexts | left out | tokens | coverage | `context_within` |",
+        "|---|---|---|---|---|---|---|",
+        "| 32 | 1 | 10 | 3 | 100 | 0.990 | 0.500 |",
+        "| 32 | 2 | 20 | 3 | 100 | 0.990 | 0.250 |",
+    ]
+
+
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_questions_name_what_there_is(name: str) -> None:
     question = QUESTIONS[name]
     assert set(question.figures) <= set(FIGURES)
     assert set(question.metrics) <= set(METRICS)
+    assert set(question.contexts) <= set(CONTEXT_METRICS)
     assert (result_tables.HERE / "recipes" / f"{name}.yaml").is_file()
 
 

@@ -8,6 +8,7 @@ from analysis.planted import row_of, run_of, table
 from collapselab import METRICS
 from collapselab.analysis.direction import toward
 from collapselab.analysis.models import combine, row_tuples
+from collapselab.analysis.related import RELATED
 from collapselab.analysis.subsets import codes_of
 from collapselab.errors import ConfigError, RunError
 from collapselab.records.tables import RUNS
@@ -156,7 +157,7 @@ def test_a_better_accuracy_is_a_higher_one() -> None:
 def test_every_metric_of_the_catalogue_has_a_direction_or_a_reason() -> None:
     import numpy as np
 
-    for metric in METRICS.values():
+    for metric in RELATED.values():
         found = toward(metric, np.array([0.5, 0.6]), np.array([0.0, np.nan]))
         assert found.sign in (-1, 0, 1)
         assert found.why

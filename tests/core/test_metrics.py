@@ -23,7 +23,9 @@ from frames import around, orthoplex, rotation, simplex
 CLASSES = 14
 MADE = {"agreement", "ncc_accuracy", "model_accuracy"}
 DIRECTIONAL = {"directional_cdnv", "directional_gain"}
-OF_COVARIANCE = {"scatter_pinv", "participation", "vci", "spectral_entropy", "rankme", "alpha_req", *DIRECTIONAL}
+OF_COVARIANCE = {
+    "scatter_pinv", "participation", "vci", "spectral_entropy", "rankme", "rankme_share", "alpha_req", *DIRECTIONAL
+}  # fmt: skip
 OF_FREQUENCY = {"norm_frequency_r", "head_norm_frequency_r", "frequency_r2"}
 SMALL = [id for id in METRICS if id != "alpha_req"]
 """Metrics that exist in six dimensions: the decay of eigenvalues is that from rank 11 on."""
@@ -302,9 +304,9 @@ SIMPLEX = {
     "agreement": 1, "ncc_accuracy": 1, "model_accuracy": 1,
     "head_norm_cv": 0, "head_cosine_mean": -1 / 7, "head_cosine_std": 0,
     "head_logdist_mean": -0.5 * math.log(2 + 2 / 7), "head_logdist_std": 0, "head_logdist_cv": 0, "head_sum": 0,
-    "effective_rank": 7, "within_share": 0, "participation": 7, "anisotropy": 0, "vci": 0,
+    "effective_rank": 7, "effective_rank_share": 1, "within_share": 0, "participation": 7, "anisotropy": 0, "vci": 0,
     "lognorm_mean": 0.5 * math.log(7 / 8), "duality_frobenius": 0, "head_etf_error": 0,
-    "spectral_entropy": math.log(7) / math.log(12), "rankme": 7, "dispersion": 192 / 191,
+    "spectral_entropy": math.log(7) / math.log(12), "rankme": 7, "rankme_share": 7 / 12, "dispersion": 192 / 191,
     "directional_cdnv": 0, "cosine_error": 0,
     "flatness": 7 / 8 * UNSURE, "flatness_relative": 8 / 7 * UNSURE,
 }  # fmt: skip
@@ -669,6 +671,34 @@ def test_eigenvalues_of_a_power_law_have_its_slope_and_equal_ones_its_entropy() 
         if power == 0:
             assert_value(found["spectral_entropy"], 1)
             assert_value(found["rankme"], dim)
+            assert_value(found["rankme_share"], 1)
+
+
+@pytest.mark.parametrize(("classes", "dim"), [(5, 12), (24, 12)])
+def test_shares_of_dimensions_are_out_of_what_so_many_points_can_have(classes: int, dim: int) -> None:
+    """5 class means differ in 4 directions at most, 24 in all 12; of the tokens there are many more than dimensions."""
+    frame = simplex(classes, dim) if classes <= dim else orthoplex(dim)
+    found = collapsed(frame @ rotation(dim), spread=0.3)
+    assert_value(found["effective_rank"], min(classes - 1, dim))
+    assert_value(found["effective_rank_share"], 1)
+    rankme, share = found["rankme"].value, found["rankme_share"].value
+    assert rankme is not None
+    assert share == pytest.approx(rankme / dim, rel=1e-12)
+    few = moments_of(torch.eye(3, 12, dtype=torch.float64), torch.arange(3))
+    assert_value(collapse_metrics(few)["rankme_share"], 1)  # three tokens have two directions
+
+
+@pytest.mark.parametrize("id", ["effective_rank_share", "rankme_share"])
+def test_a_share_of_dimensions_has_a_reason_where_there_is_no_direction(id: str) -> None:
+    one = collapse_metrics(moments_of(torch.ones(4, 3, dtype=torch.float64), torch.zeros(4, dtype=torch.long)))
+    assert one[id].code is ReasonCode.FEW_CLASSES
+    same = collapse_metrics(moments_of(torch.ones(4, 3, dtype=torch.float64), torch.arange(4) % 2))
+    assert same[id].code is ReasonCode.COINCIDENT
+
+
+def test_a_number_of_directions_knows_how_many_there_could_be() -> None:
+    for id, most in {"effective_rank": 9, "participation": 64, "rankme": 64, "rankme_share": None}.items():
+        assert METRICS[id].at_most(classes=10, tokens=1000, dim=64) == most
 
 
 def test_what_is_a_function_of_frequency_is_found_to_be_one_and_noise_is_not() -> None:

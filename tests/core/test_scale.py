@@ -26,6 +26,7 @@ OF_SCATTER = {
     "scatter_pinv",
     "etf_error",
     "effective_rank",
+    "effective_rank_share",
     "within_share",
     "participation",
     "anisotropy",
@@ -37,6 +38,7 @@ OF_SCATTER = {
     "vci",
     "spectral_entropy",
     "rankme",
+    "rankme_share",
     "alpha_req",
 }
 """Metrics that need Σ|h - μ|², which is held in the unit of the features; `etf_error` and `effective_rank` for the features' rounding."""
@@ -232,15 +234,18 @@ def test_one_batch_may_hold_features_of_very_different_size() -> None:
     assert torch.equal(nearest[2::3], (features[2::3] @ means.T).argmax(1))
 
 
+@pytest.mark.parametrize("dim", [8, 12])  # an inverse, and a pseudo-inverse
 @pytest.mark.parametrize("seed", range(5))
-def test_a_ratio_of_scatters_is_never_negative_by_rounding(seed: int) -> None:
+def test_a_ratio_of_scatters_is_never_negative_by_rounding(seed: int, dim: int) -> None:
     generator = torch.Generator().manual_seed(seed)
-    points = 1e3 * torch.randn(9, 8, generator=generator, dtype=torch.float64)
+    points = 1e3 * torch.randn(9, dim, generator=generator, dtype=torch.float64)
     labels = torch.arange(9).repeat(7)
-    moments = ClassMoments.empty(9, 8, covariance=True)
+    moments = ClassMoments.empty(9, dim, covariance=True)
     for start in range(0, 63, 10):
         moments.update(points[labels][start : start + 10], labels[start : start + 10])
-    found = collapse_metrics(moments, only=["scatter_pinv", "scatter_ratio"])
+    ratios = ["scatter_pinv", "scatter_ratio", "vci", "directional_cdnv", "within_share"]
+    found = collapse_metrics(moments, only=ratios)
+    assert set(found) == set(ratios)
     for metric in found.values():
         assert metric.value is not None
         assert 0 <= metric.value < 1e-12

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import signal
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -34,6 +35,7 @@ from collapselab.models.sizes import transformer
 from collapselab.models.taps import features
 from collapselab.records.measurement import Result
 from collapselab.records.options import Options
+from collapselab.records.outcomes import OUTCOMES
 from collapselab.records.tables import ContextRow
 
 Cells = dict[tuple[int, ...], Counter[int]]
@@ -341,6 +343,33 @@ def test_two_processes_agree_with_one(chain: Corpus, tmp_path: Path) -> None:
             assert two[key][name] == pytest.approx(row[name], rel=1e-9, abs=1e-12), key
         if key in resampled:
             assert resampled[key]["value"] == pytest.approx(row["value"], rel=1e-9, abs=1e-12), key
+
+
+def test_a_process_that_is_killed_with_every_option_on_goes_on_to_the_same_bits(chain: Corpus, tmp_path: Path) -> None:
+    options: dict[str, Any] = {
+        "contexts": "1,2", "classes": True, "deciders": True, "outcomes": "all", "push": "0,0.1", "layers": "all",
+        "bins": 2, "tokens": 1200, "batch": 8, "vocabulary": chain.vocabulary,
+    }  # fmt: skip
+    jobs = [("whole", 2, options)]
+    for batches in (2, 6):  # in the training pass, and in one over validation
+        state = {"state": str(tmp_path / f"state-{batches}")}
+        jobs += [(f"killed {batches}", 2, options | state | {"die_at": batches})]
+        jobs += [(f"going on {batches}", 2, options | state)]
+    script = Path(__file__).parent / "worlds.py"
+    done = subprocess.run(
+        [sys.executable, script, tmp_path, chain.path, json.dumps(jobs)], capture_output=True, text=True, timeout=240
+    )
+    assert -signal.SIGKILL in json.loads((tmp_path / "killed 2.status").read_text()), done.stderr
+    assert -signal.SIGKILL in json.loads((tmp_path / "killed 6.status").read_text()), done.stderr
+    whole = json.loads((tmp_path / "whole.json").read_text())
+    assert set(whole["tables"]) == {"push", "deciders", "classes", "contexts", "token_contexts"}
+    assert all(whole["tables"].values())
+    assert set(whole["facts"]["outcomes"]) == set(OUTCOMES)
+    for batches in (2, 6):
+        result = json.loads((tmp_path / f"going on {batches}.json").read_text())
+        for document in (whole, result):
+            document["facts"].pop("seconds", None)
+        assert result == whole
 
 
 def test_an_order_2_source_has_collapsed_at_2_and_not_at_1(chain: Corpus) -> None:

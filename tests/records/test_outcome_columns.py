@@ -3,13 +3,14 @@
 import pytest
 
 from collapselab.core.context_metrics import CONTEXT_METRICS
-from collapselab.records.outcomes import context_column, direction
+from collapselab.records.context_columns import ContextColumn
+from collapselab.records.outcomes import direction
 
 
 @pytest.mark.parametrize("metric", CONTEXT_METRICS)
 def test_a_metric_of_contexts_is_a_column_where_collapse_moves_it_one_way(metric: str) -> None:
     expected = {"falls": -1, "rises": 1, None: None}[CONTEXT_METRICS[metric].direction]
-    assert direction(context_column(metric, 2)) == expected
+    assert direction(ContextColumn(metric, 2).name) == expected
 
 
 @pytest.mark.parametrize("name", ["context_within", "context_within_", "context_within_two", "lr_2", "cdnv_k2", "_1"])

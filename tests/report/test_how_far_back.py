@@ -85,3 +85,18 @@ def test_the_page_has_it(folder: Path) -> None:
     text = report(folder, out=folder / "page.html").page.read_text()
     assert "How far back" in text
     assert "context_within over n, median of 3 runs" in text
+
+
+def test_models_of_several_corpora_have_panels_of_their_own(folder: Path) -> None:
+    story = load_story(folder)
+    first = story.runs[0]["run"]
+    for run in story.runs:
+        run["corpus"] = "markov 4e5f" if run["run"] == first else "stories 6a7b"  # type: ignore[typeddict-unknown-key]
+    story.tables.tables["contexts"] = context_rows(story)
+    figure = how_far_back(view_of(story))
+    assert {panel.note for panel in figure.panels} == {"on markov 4e5f", "on stories 6a7b"}
+    assert len({panel.key for panel in figure.panels}) == len(figure.panels) == 8
+    for panel in figure.panels:
+        runs = {line["run"] for line in lines(figure.tables[panel.table])}
+        assert (runs == {first}) == (panel.note == "on markov 4e5f")
+        assert json.dumps(panel.chart.to_dict()).count(f'"name": "{panel.table}"') == 1

@@ -60,7 +60,7 @@ def current_analysis(directory: str | Path, tables: StoredTables) -> Analysis:
 
 def _analyze(directory: Path, tables: StoredTables, request: Request, joined: JoinedScores | None = None) -> Analysis:
     stored = stored_scores(directory) if joined is None else scores_bytes(joined)
-    models = combine(with_scores(tables.runs, stored), tables.rows, outcome=request.outcome)
+    models = combine(with_scores(tables.runs, stored), tables.rows, tables.contexts, outcome=request.outcome)
     registered = registered_in(directory)
     rows: RowsByTable = {}
     sentences = [Sentence("models", "runs", _models_words(models))]

@@ -20,8 +20,8 @@ import pandas as pd
 
 from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, Models
 from collapselab.analysis.regime import Regime
+from collapselab.analysis.related import RELATED
 from collapselab.analysis.resampling import centred
-from collapselab.core.metrics import METRICS
 from collapselab.errors import ConfigError
 from collapselab.records.outcomes import direction
 from collapselab.records.table import Cell
@@ -139,7 +139,7 @@ def _order(item: tuple[Arm, object]) -> tuple[str, str, bool, float]:
 
 def _fixed(frame: pd.DataFrame) -> dict[object, tuple[str, ...]]:
     """Of every run the settings that it shares with its control, as text."""
-    made = {*RUNS.columns, *METRICS, *DEFAULTS, "architecture", "regime", "cell", "last"}
+    made = {*RUNS.columns, *RELATED, *DEFAULTS, "architecture", "regime", "cell", "last"}
     further = [name for name in map(str, frame) if name not in made and not name.endswith((" null", " ideal"))]
     further = [name for name in further if direction(name) is None]  # outcomes are no settings
     names = [*ARCHITECTURE, "epochs", "epoch", "weight_decay", "lr", "seed", *further]

@@ -22,6 +22,7 @@ from collapselab.analysis.intervals import clustered_interval, clustered_p, left
 from collapselab.analysis.models import NOT_TESTED, Floats, Models, Variable, regime_columns
 from collapselab.analysis.multiverse import MOST_PERMUTATIONS, Multiverse, cells_of, why_no_joint_test
 from collapselab.analysis.relate import Relation
+from collapselab.analysis.related import RELATED
 from collapselab.analysis.resampling import Codes
 from collapselab.analysis.subsets import WITHIN, SubsetKind, codes_of, count_of
 from collapselab.analysis.verdict import (
@@ -46,7 +47,6 @@ from collapselab.analysis.words import (
     metric_label,
     relation_column,
 )
-from collapselab.core.metrics import METRICS
 
 MIXED, SEEDS, JOINT = "mixed model", "seeds alone", "all specifications jointly"
 BETWEEN = "between models"
@@ -86,7 +86,7 @@ class Control:
     transform: str = "raw"
     """`raw` or `log`."""
     family: str = "exploration"
-    """`paper` or `exploration`."""
+    """`paper`, `exploration` or `contexts`."""
     freedom: int | None = None
     """Degrees of freedom."""
     missing: int = 0
@@ -117,7 +117,7 @@ def controls(
 def joint_tests(models: Models, *, permutations: int, seed: int) -> list[Control]:
     """The joint test of every metric on the scale of the catalogue, corrected within its family."""
     universes: dict[bytes, Multiverse | Reason] = {}
-    chosen = [variable for variable in models.variables if variable.transform == METRICS[variable.metric].transform]
+    chosen = [variable for variable in models.variables if variable.transform == RELATED[variable.metric].transform]
     return judged(
         [_joint(models, variable, universes, permutations=permutations, seed=seed) for variable in chosen],
         family=lambda row: row.family,
@@ -421,7 +421,7 @@ def sentences(models: Models, rows: Sequence[Control]) -> Iterable[Sentence]:
 
 
 def _curve(models: Models, rows: Sequence[Control]) -> Iterable[str]:
-    paper = [row for row in rows if row.family == "paper" and row.transform == METRICS[row.metric].transform]
+    paper = [row for row in rows if row.family == "paper" and row.transform == RELATED[row.metric].transform]
     known = [row for row in paper if row.partial_r is not None and row.comparison == BETWEEN and row.controls != JOINT]
     yield from _joint_words(models, [row for row in paper if row.controls == JOINT])
     if not known:

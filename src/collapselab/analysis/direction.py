@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from collapselab.core.metrics import Metric
+from collapselab.analysis.related import Related
 
 
 @final
@@ -23,7 +23,7 @@ class Toward:
     why: str
 
 
-def toward(metric: Metric, values: NDArray[np.float64], ideals: NDArray[np.float64]) -> Toward:
+def toward(metric: Related, values: NDArray[np.float64], ideals: NDArray[np.float64]) -> Toward:
     """The direction of a metric for models with these values and ideals."""
     known = values[~np.isnan(values)]
     if metric.direction == "falls" and metric.ideal == 0 and (known < 0).any():

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 import pandas as pd
@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 
 from collapselab.analysis.direction import Toward, toward
 from collapselab.analysis.regime import Regime
+from collapselab.analysis.related import RELATED, Family
 from collapselab.analysis.verdict import Cause, Reason
 from collapselab.core.metrics import METRICS, Transform
 from collapselab.errors import ConfigError, RunError, did_you_mean
+from collapselab.records.context_columns import ContextColumn, context_columns
 from collapselab.records.outcomes import BITS_PER_BYTE, COST, ON, OUTCOMES, SCORE, direction
 from collapselab.records.table import Cell
-from collapselab.records.tables import RESULTS, RUNS, Row, Run, StoredTables, read_tables, required_files
+from collapselab.records.tables import RUNS, ContextRow, Row, Run, StoredTables, read_tables, required_files
 
 Floats = NDArray[np.float64]
 BETTER = {"val_loss": -1, "train_loss": -1, "perplexity": -1, "val_accuracy": 1}
@@ -32,6 +34,11 @@ BETTER = {"val_loss": -1, "train_loss": -1, "perplexity": -1, "val_accuracy": 1}
 NOT_TESTED = {
     "model_accuracy": "the model's own accuracy: the outcome by another name.",
     "etf_floor": "a function of the numbers of classes and dimensions, not of the model.",
+    **{
+        name: "the model's own loss on these contexts, less a number of the text: the loss by another name."
+        for name, key in context_columns().items()
+        if key.metric == "entropy_gap"
+    },
 }
 ARCHITECTURE = ("family", "depth", "width")
 
@@ -47,14 +54,14 @@ class Variable:
     """NaN where the metric is missing, or is not positive and has no logarithm."""
 
     @property
-    def family(self) -> str:
-        """`paper`: one of its seven metrics, on which the main tests are; all others are `exploration`."""
-        return "paper" if METRICS[self.metric].in_paper else "exploration"
+    def family(self) -> Family:
+        """Which metrics it is corrected with."""
+        return RELATED[self.metric].family
 
     @property
     def why_description(self) -> Reason | None:
         """Why this variable is described and not judged; None where it is judged."""
-        metric = METRICS[self.metric]
+        metric = RELATED[self.metric]
         if metric.parts is not None:
             std, mean = metric.parts
             text = f"a ratio whose denominator may change its sign; {std} and {mean} are judged in its place."
@@ -106,7 +113,7 @@ class Models:
         for metric in self.metrics:
             values = self.trained[metric].to_numpy(dtype=float)
             variables.append(Variable(metric, "raw", values))
-            if METRICS[metric].transform == "log":
+            if RELATED[metric].transform == "log":
                 positive = np.where(values > 0, values, np.nan)
                 variables.append(Variable(metric, "log", np.log(positive)))
         return variables
@@ -115,7 +122,7 @@ class Models:
     def toward(self) -> dict[str, Toward]:
         """Where each metric moves as these models collapse."""
         return {
-            metric: toward(METRICS[metric], self.frame[metric].to_numpy(), self.frame[f"{metric} ideal"].to_numpy())
+            metric: toward(RELATED[metric], self.frame[metric].to_numpy(), self.frame[f"{metric} ideal"].to_numpy())
             for metric in self.metrics
         }
 
@@ -127,7 +134,7 @@ class Models:
 def load(directory: str | Path, *, outcome: str = "val_loss") -> Models:
     """The models of `DIR/runs.csv` and `DIR/results.csv`."""
     tables = tables_of(directory)
-    return combine(tables.runs, tables.rows, outcome=outcome)
+    return combine(tables.runs, tables.rows, tables.contexts, outcome=outcome)
 
 
 def tables_of(directory: str | Path) -> StoredTables:
@@ -145,8 +152,13 @@ class NothingToRelate(RunError):
     """Tables that are in order, and hold no outcome yet that a metric could be related to."""
 
 
-def combine(runs: Iterable[Run], rows: Iterable[Row], *, outcome: str = "val_loss") -> Models:
-    """Runs and the results of their last layer, over all classes, on the training split, by run and checkpoint."""
+def combine(
+    runs: Iterable[Run], rows: Iterable[Row], contexts: Iterable[ContextRow] = (), *, outcome: str = "val_loss"
+) -> Models:
+    """Runs and the results of their last layer, over all classes, on the training split, by run and checkpoint.
+
+    Metrics of contexts have one name for each length; the one that is the outcome is no metric.
+    """
     better(outcome)
     runs = list(runs)
     if not is_comparable(outcome, runs):
@@ -170,9 +182,33 @@ def combine(runs: Iterable[Run], rows: Iterable[Row], *, outcome: str = "val_los
         raise NothingToRelate(f"runs.csv: no model has a {outcome}; nothing to relate the metrics to.")
     rows = [row for row in rows if (row.split, row.layer, row.bin) == ("train", "last", "all")]
     _check_rows(frame, rows)
-    metrics = tuple(metric for metric in METRICS if metric in {row.metric for row in rows})
-    labelled = _labelled(frame)
-    return Models(_with_metrics(labelled, rows, metrics), metrics, outcome)
+    of_contexts = _context_numbers(contexts, outcome)
+    _check_places(frame, of_contexts, "contexts.csv")
+    numbers = [*(_Number(row.run, row.checkpoint, row.metric, row.value, row.null, row.classes) for row in rows)]
+    numbers += of_contexts
+    measured = {number.metric for number in numbers}
+    metrics = tuple(metric for metric in RELATED if metric in measured)
+    labelled = _labelled(frame).drop(columns=[metric for metric in metrics if metric in frame])
+    return Models(_with_metrics(labelled, numbers, metrics), metrics, outcome)
+
+
+class _Number(NamedTuple):
+    """A metric of a model; `classes` is the number of kept classes, where an ideal depends on it."""
+
+    run: str
+    checkpoint: str
+    metric: str
+    value: float | None
+    null: float | None
+    classes: int | None = None
+
+
+def _context_numbers(rows: Iterable[ContextRow], outcome: str) -> list[_Number]:
+    named = [(row, ContextColumn(row.metric, row.n).name) for row in rows if row.layer == "last"]
+    for row, name in named:
+        if name not in RELATED:
+            raise RunError(f"contexts.csv: {row.metric!r} of {row.n:,} tokens is not a metric of contexts.")
+    return [_Number(row.run, row.checkpoint, name, row.value, row.null) for row, name in named if name != outcome]
 
 
 def better(outcome: str) -> int:
@@ -187,13 +223,18 @@ def better(outcome: str) -> int:
 
 
 def _check_rows(frame: pd.DataFrame, rows: list[Row]) -> None:
-    known = set(zip(frame["run"], frame["checkpoint"], strict=True))
     for row in rows:
         if row.metric not in METRICS:
             hint = did_you_mean(row.metric, METRICS, otherwise="See `collapselab metrics`.")
             raise RunError(f"results.csv: {row.metric!r} is not a metric of the catalogue. {hint}")
+    _check_places(frame, rows, "results.csv")
+
+
+def _check_places(frame: pd.DataFrame, rows: Sequence[Row] | Sequence[_Number], file: str) -> None:
+    known = set(zip(frame["run"], frame["checkpoint"], strict=True))
+    for row in rows:
         if (row.run, row.checkpoint) not in known:
-            raise RunError(f"results.csv: run {row.run}, checkpoint {row.checkpoint} is not in runs.csv.")
+            raise RunError(f"{file}: run {row.run}, checkpoint {row.checkpoint} is not in runs.csv.")
 
 
 def _labelled(frame: pd.DataFrame) -> pd.DataFrame:
@@ -244,7 +285,7 @@ def row_tuples(frame: pd.DataFrame, names: Sequence[str]) -> list[tuple[Cell, ..
 
 def regime_columns(frame: pd.DataFrame) -> list[str]:
     """The settings beside the architecture and the seeds that vary within some architecture."""
-    made = {*RUNS.columns, *METRICS, "architecture", "regime", "cell", "last"}
+    made = {*RUNS.columns, *RELATED, "architecture", "regime", "cell", "last"}
     further = [name for name in map(str, frame) if name not in made and not name.endswith(("_seed", " null", " ideal"))]
     further = [name for name in further if direction(name) is None]  # outcomes are no settings
     settings = ["epochs", "epoch", "weight_decay", "lr", *further]
@@ -260,9 +301,9 @@ def _text(value: Cell) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _with_metrics(frame: pd.DataFrame, rows: list[Row], metrics: tuple[str, ...]) -> pd.DataFrame:
+def _with_metrics(frame: pd.DataFrame, numbers: list[_Number], metrics: tuple[str, ...]) -> pd.DataFrame:
     keys = pd.MultiIndex.from_frame(frame[["run", "checkpoint"]])
-    results = RESULTS.frame(rows).set_index(["run", "checkpoint", "metric"])
+    results = pd.DataFrame(numbers, columns=list(_Number._fields)).set_index(["run", "checkpoint", "metric"])
     columns = {}
     for metric in metrics:
         of_metric = results.xs(metric, level="metric").reindex(keys)
@@ -278,5 +319,5 @@ def _with_metrics(frame: pd.DataFrame, rows: list[Row], metrics: tuple[str, ...]
 def _ideal(metric: str, classes: float, width: float) -> float:
     if np.isnan(classes) or np.isnan(width):
         return np.nan
-    ideal = METRICS[metric].ideal_at(classes=int(classes), dim=int(width))
+    ideal = RELATED[metric].ideal_at(classes=int(classes), dim=int(width))
     return np.nan if ideal is None else ideal

@@ -16,14 +16,17 @@ import numpy as np
 import pandas as pd
 
 from collapselab.analysis.models import Models
+from collapselab.analysis.related import RELATED
 from collapselab.analysis.segments import FEWEST, Floats, Segments, fit_segments, resampled_main_breaks
 from collapselab.analysis.words import Sentence, many
-from collapselab.core.metrics import METRICS
+from collapselab.records.context_columns import context_columns
 
 RESAMPLES = 200
 CLEAR = 0.975
 """Share of resamples in which one break is earlier than the other, from which on their order is reported."""
 LOSSES = ("val_loss", "train_loss")
+OF_CONTEXTS = ("context_within", "context_cka", "support_cka")
+"""Metrics of contexts that have phases: how far back the model looks, and which structure of what follows it has."""
 
 
 @final
@@ -86,8 +89,8 @@ class _Series:
 
 
 def phases(models: Models, *, seed: int = 0) -> list[Phase]:
-    """The breaks of every run with enough checkpoints: of the losses, and of the paper's metrics or all there are."""
-    chosen = [metric for metric in models.metrics if METRICS[metric].in_paper] or list(models.metrics)
+    """The breaks of every run with enough checkpoints: of the losses, the paper's metrics and contexts."""
+    chosen = _chosen(models)
     rows: list[Phase] = []
     for run, checkpoints in models.trained.groupby("run", sort=False):
         time = "tokens" if checkpoints["tokens"].gt(0).all() else "epoch"
@@ -101,8 +104,16 @@ def phases(models: Models, *, seed: int = 0) -> list[Phase]:
     return rows
 
 
+def _chosen(models: Models) -> list[str]:
+    """The paper's metrics, or all others where none was measured; with them, when contexts come apart and align."""
+    of_tokens = [metric for metric in models.metrics if RELATED[metric].family != "contexts"]
+    keys = context_columns()
+    aligned = [name for name in models.metrics if name in keys and keys[name].metric in OF_CONTEXTS]
+    return ([metric for metric in of_tokens if RELATED[metric].in_paper] or of_tokens) + aligned
+
+
 def _series(ordered: pd.DataFrame, time: str, name: str, seed: int) -> _Series | None:
-    transform = METRICS[name].transform if name in METRICS else "raw"
+    transform = RELATED[name].transform if name in RELATED else "raw"
     known = ordered.dropna(subset=[name]).drop_duplicates(time)
     values = known[name].to_numpy(dtype=float)
     if transform == "log" and (values <= 0).any():

@@ -20,11 +20,11 @@ import pandas as pd
 
 from collapselab.analysis.attainable import FEWEST_FREEDOM, FEWEST_MODELS
 from collapselab.analysis.models import NOT_TESTED, Floats, Models, Variable
+from collapselab.analysis.related import RELATED
 from collapselab.analysis.resampling import Codes
 from collapselab.analysis.subsets import codes_of, count_of
 from collapselab.analysis.verdict import Cause, Reason
 from collapselab.analysis.words import CANNOT_TELL, NOT_MEASURED, Sentence, many, metric_label
-from collapselab.core.metrics import METRICS
 
 RESAMPLES = 2000
 
@@ -64,7 +64,7 @@ class Prediction:
     rank: int | None = None
     """1: the law that predicts best without a metric; gains over weaker ones are what those lack."""
     family: str = "exploration"
-    """`paper` or `exploration`."""
+    """`paper`, `exploration` or `contexts`."""
 
 
 @final
@@ -113,7 +113,7 @@ LAWS = {
 
 def predictions(models: Models, *, seed: int = 0) -> list[Prediction]:
     """Every metric beside every law, on the scale of the catalogue."""
-    chosen = [variable for variable in models.variables if variable.transform == METRICS[variable.metric].transform]
+    chosen = [variable for variable in models.variables if variable.transform == RELATED[variable.metric].transform]
     fits: dict[tuple[str, bytes], _LeftOut] = {}
     rows = [row for variable in chosen for row in _of_metric(models, variable, fits, seed)]
     order = list(LAWS)

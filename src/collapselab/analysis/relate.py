@@ -24,6 +24,7 @@ from collapselab.analysis.intervals import (
     slope_interval,
 )
 from collapselab.analysis.models import NOT_TESTED, Floats, Models, Variable
+from collapselab.analysis.related import RELATED
 from collapselab.analysis.resampling import (
     POWER,
     centred,
@@ -46,7 +47,6 @@ from collapselab.analysis.verdict import (
     verdict_of,
 )
 from collapselab.analysis.words import relation_column
-from collapselab.core.metrics import METRICS
 
 FEWEST = 3
 """Models beyond one a cell that a correlation needs: with two models it is always 1 or -1."""
@@ -91,7 +91,8 @@ class Relation:
     transform: str = "raw"
     """`raw` or `log`; a metric that the catalogue has as `log` is judged there, and its raw row describes."""
     family: str = "exploration"
-    """`paper`: its seven metrics; within cells they are the one confirmatory family. `exploration`: all others."""
+    """`paper`: its seven metrics; within cells they are the one confirmatory family. `exploration`: all others of
+    tokens. `contexts`: metrics of contexts."""
     cells: int = 1
     """Cells whose means were subtracted; 1 for none."""
     architectures: int = 1
@@ -173,7 +174,7 @@ def _without_split_families(relations: dict[int, Relation], patterns: Iterable[l
 
 def _judged_p(row: Relation) -> float | None:
     """The p that is corrected; of ratios too, which are of the family although they have no verdict."""
-    if row.subset_kind is not SubsetKind.WITHIN or row.transform != METRICS[row.metric].transform:
+    if row.subset_kind is not SubsetKind.WITHIN or row.transform != RELATED[row.metric].transform:
         return None
     return row.p_permutation
 
@@ -222,7 +223,7 @@ def _families(rows: Sequence[Relation]) -> list[list[int]]:
     """Which of these rows are corrected together."""
     families: dict[str, list[int]] = {}
     for i, row in enumerate(rows):
-        if row.transform == METRICS[row.metric].transform:
+        if row.transform == RELATED[row.metric].transform:
             families.setdefault(row.family, []).append(i)
     return list(families.values())
 

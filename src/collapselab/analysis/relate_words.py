@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from collapselab.analysis.models import Models
 from collapselab.analysis.relate import Relation
+from collapselab.analysis.related import RELATED, Family
 from collapselab.analysis.subsets import SubsetKind, within_cells
 from collapselab.analysis.verdict import Verdict
 from collapselab.analysis.words import (
@@ -21,11 +22,12 @@ from collapselab.analysis.words import (
     many,
     metric_label,
 )
-from collapselab.core.metrics import METRICS
 
 ACROSS, FIXED = "across models", "scale held fixed"
 EXPLORED = 3
-"""Further metrics that have a sentence each; more are named together."""
+"""Metrics of a further family that have a sentence each; more are named together."""
+FURTHER: dict[Family, str] = {"exploration": "Exploring", "contexts": "Exploring contexts"}
+"""The families beside the paper's, and how their sentences begin."""
 
 
 def sentences(models: Models, relations: Sequence[Relation]) -> Iterable[Sentence]:
@@ -103,11 +105,12 @@ def _fixed_scale(models: Models, relations: Sequence[Relation]) -> Iterable[str]
     if tested[0].cells == 1:
         cell = models.trained["cell"].iloc[within_cells(models.trained).members[0]]
         yield f"All of that is one architecture in one regime ({cell}): whether it holds elsewhere is not known."
-    explored = [row for row in rows if row.family == "exploration" and row not in main and row.verdict_code in SHOWN]
-    explored = _strongest_first(explored)
-    yield from (f"Exploring: {_shown_words(models, row)}" for row in explored[:EXPLORED])
-    if more := explored[EXPLORED:]:
-        yield f"Exploring, {len(more)} more are shown (`relate.csv`): {listed(_with_r(more), room=130)}."
+    for family, words in FURTHER.items():
+        explored = [row for row in rows if row.family == family and row not in main and row.verdict_code in SHOWN]
+        explored = _strongest_first(explored)
+        yield from (f"{words}: {_shown_words(models, row)}" for row in explored[:EXPLORED])
+        if more := explored[EXPLORED:]:
+            yield f"{words}, {len(more)} more are shown (`relate.csv`): {listed(_with_r(more), room=130)}."
 
 
 def _with_r(rows: Iterable[Relation]) -> list[str]:
@@ -151,7 +154,7 @@ def _power(first: Relation) -> Iterable[str]:
 def _described(rows: Sequence[Relation]) -> Iterable[str]:
     """Ratios and what is of too few models: numbers without a verdict, and why."""
     for row in rows:
-        if row.verdict_code is Verdict.DESCRIPTION and METRICS[row.metric].parts:
+        if row.verdict_code is Verdict.DESCRIPTION and RELATED[row.metric].parts:
             yield f"{row.metric} (r {row.r:+.2f}) has no verdict: {row.why}"
     few = [row for row in rows if row.verdict_code is Verdict.CANNOT_TELL]
     if few:
@@ -164,7 +167,7 @@ def _main(relations: Iterable[Relation], kind: SubsetKind) -> list[Relation]:
     known = [
         row
         for row in relations
-        if row.subset_kind is kind and row.r is not None and row.transform == METRICS[row.metric].transform
+        if row.subset_kind is kind and row.r is not None and row.transform == RELATED[row.metric].transform
     ]
     return [row for row in known if row.family == "paper"] or known
 

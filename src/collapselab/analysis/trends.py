@@ -18,10 +18,10 @@ import pandas as pd
 from collapselab.analysis.attainable import LEVEL
 from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, Floats, Models
 from collapselab.analysis.regime import Regime
+from collapselab.analysis.related import RELATED
 from collapselab.analysis.trend_test import Group, Places, Tested, flip_signs, one_way, permute_levels, rho
 from collapselab.analysis.verdict import Cause, Reason, Verdict, direction_of, verdict_of
 from collapselab.analysis.words import ALONG, CANNOT_TELL, LONGEST, Sentence, listed, trend_column
-from collapselab.core.metrics import METRICS
 
 AXES = ("width", "depth", "epochs", "epoch")
 """Of training there are two: runs of different length, each at its end, and the checkpoints of one run."""
@@ -90,7 +90,7 @@ class Trend:
     verdict: str | None = None
     """`verdict_code` in words; empty for `cannot tell`."""
     family: str = "exploration"
-    """`paper`: the outcome and the paper's seven metrics; `exploration`: all others."""
+    """`paper`: the outcome and the paper's seven metrics; `contexts`: those of contexts; `exploration`: all others."""
     why: str | None = None
     """Why there are no numbers, or no p and no verdict."""
     verdict_code: Verdict = Verdict.CANNOT_TELL
@@ -175,7 +175,8 @@ def _mean(rows: list[Floats]) -> Floats:
 
 
 def _families(rows: list[Trend]) -> Places:
-    return np.array([row.family == "paper" for row in rows], dtype=np.intp)
+    names = list(dict.fromkeys(row.family for row in rows))
+    return np.array([names.index(row.family) for row in rows], dtype=np.intp)
 
 
 def _blank(models: Models, axis: str, where: Regime | None, metric: str, levels: list[float]) -> Trend:
@@ -188,7 +189,7 @@ def _blank(models: Models, axis: str, where: Regime | None, metric: str, levels:
         models.outcome,
         levels=" ".join(f"{level:g}" for level in levels),
         toward={-1: Trending.FALLS, 0: None, 1: Trending.RISES}[sign],
-        family="paper" if of_outcome or METRICS[metric].in_paper else "exploration",
+        family="paper" if of_outcome else RELATED[metric].family,
     )
 
 
@@ -312,7 +313,7 @@ def _words(rows: Sequence[Trend]) -> Iterable[str]:
 def _names(chosen: Sequence[Trend], rows: Sequence[Trend], used: int) -> str:
     """The paper's metrics and the outcome by name, the others counted; where the paper has none here, all by name."""
     metrics = [row for row in rows if not row.of_outcome]
-    named = [row for row in metrics if METRICS[row.metric].in_paper] or metrics
+    named = [row for row in metrics if RELATED[row.metric].in_paper] or metrics
     others = [row for row in metrics if row not in named]
     names = [f"{row.metric}{_effect(row)}" for row in chosen if row in named or row.of_outcome]
     count = sum(row in others for row in chosen)

@@ -316,6 +316,10 @@ class ContextMetric:
     of_head: bool = False
     """Whether it is about the output layer, so that only the last layer has it."""
     version: int = 1
+    transform: Literal["raw", "log"] = "raw"
+    """As in `Metric`: the scale on which it is related and drawn."""
+    least: float | None = None
+    """The ideal where it is the least value that there can be; a gap may be below 0."""
 
 
 ZHAO, ZHAO_2 = "Zhao et al., arXiv:2408.15417", "Zhao & Thrampoulidis, arXiv:2505.08348"
@@ -324,7 +328,14 @@ CONTEXT_METRICS: dict[str, ContextMetric] = {
     metric.id: metric
     for metric in (
         ContextMetric(
-            "context_within", "tr of the within-context covariance / tr Σ_T", "falls", "0", context_within, ZHAO
+            "context_within",
+            "tr of the within-context covariance / tr Σ_T",
+            "falls",
+            "0",
+            context_within,
+            ZHAO,
+            transform="log",
+            least=0,
         ),
         ContextMetric(
             "token_within_context",
@@ -333,6 +344,8 @@ CONTEXT_METRICS: dict[str, ContextMetric] = {
             "0",
             token_within_context,
             "law of total variance",
+            transform="log",
+            least=0,
         ),
         ContextMetric(
             "token_between_contexts",

@@ -21,7 +21,7 @@ from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Missing, Need, ReasonCode
 from collapselab.core.pairs import Progress
 from collapselab.core.scale import SMALLEST
-from collapselab.core.spectrum import alpha_req, rankme, spectral_entropy, vci
+from collapselab.core.spectrum import alpha_req, directions_at_most, rankme, rankme_share, spectral_entropy, vci
 from collapselab.core.variability import (
     cdnv_k2,
     directional_cdnv,
@@ -34,6 +34,7 @@ from collapselab.core.vectors import add_gram
 
 Direction = Literal["falls", "rises", "approaches"]
 Transform = Literal["raw", "log"]
+Points = Literal["classes", "tokens"]
 Result = float | tuple[float, int]
 """A value, or a value and the number of pairs or tokens left out of it."""
 
@@ -52,7 +53,8 @@ class Metric:
     brought it: measurements made before lack it and are valid. `transform` is the scale on which the metric is related,
     predicted from and drawn, the same everywhere: "log" for positive values that span decades over models. `parts` are
     the two metrics of which it is a ratio with a denominator that may change its sign: then a larger value means nothing
-    by itself, it has no direction and no verdict, and its parts have them.
+    by itself, it has no direction and no verdict, and its parts have them. `directions_of` is set where the value is a
+    number of directions: those in which class means, or features of tokens, differ.
     """
 
     id: str
@@ -70,10 +72,17 @@ class Metric:
     since: str = FIRST
     transform: Transform = "raw"
     parts: tuple[str, str] | None = None
+    directions_of: Points | None = None
 
     def ideal_at(self, *, classes: int, dim: int) -> float | None:
         """The ideal for this number of kept classes and dimensions, None where there is none."""
         return self.ideal if self.ideal_function is None else self.ideal_function(classes, dim)
+
+    def at_most(self, *, classes: int, tokens: int, dim: int) -> int | None:
+        """The most directions that this number of classes, tokens and dimensions has; None for other metrics."""
+        if self.directions_of is None:
+            return None
+        return directions_at_most(classes if self.directions_of == "classes" else tokens, dim)
 
 
 @dataclass(frozen=True)
@@ -335,6 +344,11 @@ def effective_rank(geometry: Geometry) -> float:
     return float(torch.exp(torch.special.entr(shares).sum()))
 
 
+def effective_rank_share(geometry: Geometry) -> float:
+    """Over min(K − 1, D): K class means about their mean have no more directions."""
+    return effective_rank(geometry) / directions_at_most(geometry.classes, geometry.dim)
+
+
 def _share(count: str) -> Callable[[Geometry], Result]:
     def function(geometry: Geometry) -> Result:
         decisions = geometry.decisions
@@ -394,6 +408,7 @@ def _entry(
     since: str = FIRST,
     transform: Transform = "raw",
     parts: tuple[str, str] | None = None,
+    directions_of: Points | None = None,
 ) -> Metric:
     value, text, ideal_at = None, "–", None
     if isinstance(ideal, tuple):
@@ -402,7 +417,7 @@ def _entry(
         value, text = ideal, "−∞" if ideal == -math.inf else f"{ideal:g}"
     return Metric(
         id, property, formula, direction, function, reference, needs, value, text, ideal_at, in_paper, version,
-        since, transform, parts,
+        since, transform, parts, directions_of,
     )  # fmt: skip
 
 
@@ -469,10 +484,12 @@ _CATALOGUE = [
     _entry("head_logdist_std", _HEAD_UNIFORM, "as `logdist_std` with w_c", "falls", None, UNIFORM, _std("logdist", head=True), _ROW_PAIRS),
     _entry("head_logdist_cv", _HEAD_UNIFORM, "as `logdist_cv` with w_c", None, None, HERE, _cv("logdist", head=True), _ROW_PAIRS, parts=("head_logdist_std", "head_logdist_mean")),
     _entry("head_sum", "NC0", "‖Σ_c w_c‖ / ‖W‖_F over kept classes", "falls", 0, ZHAO, head_sum, _ROWS),
-    _entry("effective_rank", "spectrum", "exp of the entropy of the normalised singular values of the m_c", None, None, ROY, effective_rank, _MEANS, transform="log"),
-    _entry("participation", _FEATURES, "(tr Σ_T)² / tr Σ_T²", None, None, RUDMAN, participation, _COVARIANCE, since="0.2.0", transform="log"),
+    _entry("effective_rank", "spectrum", "exp of the entropy of the normalised singular values of the m_c", None, None, ROY, effective_rank, _MEANS, transform="log", directions_of="classes"),
+    _entry("effective_rank_share", "spectrum", "`effective_rank` / min(K − 1, D), K kept classes: 1 where class means use all dimensions alike", None, None, ROY, effective_rank_share, _MEANS, since="0.2.0"),
+    _entry("participation", _FEATURES, "(tr Σ_T)² / tr Σ_T²", None, None, RUDMAN, participation, _COVARIANCE, since="0.2.0", transform="log", directions_of="tokens"),
     _entry("spectral_entropy", _FEATURES, "entropy of the eigenvalue shares of Σ_T, over log D", None, None, ROY, spectral_entropy, _COVARIANCE, since="0.2.0"),
-    _entry("rankme", _FEATURES, "exp of the entropy of the shares of √eigenvalue of Σ_T; at most min(N − 1, D)", None, None, RANKME, rankme, _COVARIANCE, since="0.2.0", transform="log"),
+    _entry("rankme", _FEATURES, "exp of the entropy of the shares of √eigenvalue of Σ_T; at most min(N − 1, D)", None, None, RANKME, rankme, _COVARIANCE, since="0.2.0", transform="log", directions_of="tokens"),
+    _entry("rankme_share", _FEATURES, "`rankme` / min(N − 1, D), N tokens of kept classes: 1 where features use all dimensions alike", None, None, RANKME, rankme_share, _COVARIANCE, since="0.2.0"),
     _entry("alpha_req", _FEATURES, "slope of log eigenvalue of Σ_T on log rank, ranks 11 to 100", None, None, ALPHA, alpha_req, _COVARIANCE, since="0.2.0"),
     _entry("norm_frequency_r", _FREQUENCY, "correlation over classes of ‖m_c‖ with log n_c", None, None, HERE, norm_frequency_r, _MEANS, since="0.2.0"),
     _entry("head_norm_frequency_r", _FREQUENCY, "correlation over classes of ‖w_c‖ with log n_c", None, None, HERE, head_norm_frequency_r, _ROWS, since="0.2.0"),

@@ -43,6 +43,16 @@ def rankme(geometry: Geometry) -> float:
     return math.exp(float(torch.special.entr(singular / singular.sum()).sum()))
 
 
+def rankme_share(geometry: Geometry) -> float:
+    """Over the largest that it can be: 1 where features vary alike in all dimensions."""
+    return rankme(geometry) / directions_at_most(geometry.tokens, geometry.dim)
+
+
+def directions_at_most(points: int, dim: int) -> int:
+    """In how many directions points can differ from their mean: min(points − 1, dim)."""
+    return min(points - 1, dim)
+
+
 def alpha_req(geometry: Geometry) -> float:
     """Slope of log eigenvalue on log rank, from rank 11 to 100: −1 where the r-th variance is as 1/r."""
     descending = geometry.total_spectrum[0].flip(0)

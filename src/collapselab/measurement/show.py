@@ -209,7 +209,8 @@ def _catalogue(rows: list[Row], result: Result, initial: Result | None) -> Table
     for row in sorted(rows, key=lambda row: properties.index(METRICS[row.metric].property)):
         metric = METRICS[row.metric]
         cells = [metric.property if metric.property != before else "", ARROWS[metric.direction]]
-        cells += [row.metric + ("★" if metric.in_paper else ""), _number(row.value) + _mark(result, row.metric)]
+        value = _number(row.value) + _out_of(row, result) + _mark(result, row.metric)
+        cells += [row.metric + ("★" if metric.in_paper else ""), value]
         if result.facts["options"]["null"]:
             cells.append(_number(row.null))
         if initial is not None:
@@ -221,6 +222,15 @@ def _catalogue(rows: list[Row], result: Result, initial: Result | None) -> Table
         table.add_row(*cells)
         before = metric.property
     return table
+
+
+def _out_of(row: Row, result: Result) -> str:
+    """Behind a number of directions: how many there could be."""
+    width = result.facts.get("width")
+    if row.value is None or row.classes is None or row.tokens is None or width is None:
+        return ""
+    most = METRICS[row.metric].at_most(classes=row.classes, tokens=row.tokens, dim=width)
+    return "" if most is None else f" of {most:,}"
 
 
 def _with_nulls(rows: list[Row]) -> Table:

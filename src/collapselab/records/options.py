@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Literal, final
 
 from collapselab.errors import ConfigError
+from collapselab.records.context_columns import LONGEST_CONTEXT
 from collapselab.records.facts import OptionFacts
 from collapselab.records.outcomes import parsed_outcomes
 
@@ -29,7 +30,6 @@ FIRST = (
 )  # fmt: skip
 """The options of the first version."""
 
-LONGEST_CONTEXT = 64
 
 DEFAULT_PUSH, MOST_PUSH, MOST_ALPHAS = "-0.3,-0.2,-0.1,0,0.1,0.2,0.3", 10.0, 100
 

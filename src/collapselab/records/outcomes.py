@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import final
 
 from collapselab.errors import ConfigError, did_you_mean
+from collapselab.records.context_columns import context_columns
 
 ON = "loss_on:"
 """What the names of losses on further corpora begin with."""
@@ -51,20 +52,13 @@ def direction(name: str) -> int | None:
     return OUTCOMES[name].better if name in OUTCOMES else _of_contexts(name)
 
 
-def context_column(metric: str, n: int) -> str:
-    """The column of `runs.csv` for a metric of contexts of n tokens: `context_within_2`."""
-    return f"{metric}_{n}"
-
-
 def _of_contexts(name: str) -> int | None:
     """-1 where a metric of contexts falls toward collapse, 1 where it rises; None where it is none, or does neither."""
-    metric, _, length = name.rpartition("_")
-    if not (length.isascii() and length.isdigit()):
+    if (key := context_columns().get(name)) is None:
         return None
     from collapselab.core.context_metrics import CONTEXT_METRICS  # torch, which most callers do not need
 
-    known = CONTEXT_METRICS.get(metric)
-    return {"falls": -1, "rises": 1}.get(known.direction or "") if known is not None else None
+    return {"falls": -1, "rises": 1, None: None}[CONTEXT_METRICS[key.metric].direction]
 
 
 def parsed_outcomes(asked: str | Iterable[str] | None) -> str | None:

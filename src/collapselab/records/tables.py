@@ -374,6 +374,10 @@ class StoredTables:
         return self.tables.get("results", [])
 
     @property
+    def contexts(self) -> list[ContextRow]:
+        return self.tables.get("contexts", [])
+
+    @property
     def hashes(self) -> dict[str, str]:
         """sha256 of each file, by its name."""
         return {name: hashlib.sha256(content).hexdigest() for name, content in self.contents.items()}

@@ -15,10 +15,11 @@ import numpy as np
 from collapselab.analysis.analyze import current_analysis
 from collapselab.analysis.models import NOT_TESTED, Models, NothingToRelate, combine
 from collapselab.analysis.relate import Relation
+from collapselab.analysis.related import RELATED
 from collapselab.analysis.stored import Analysis, stored_scores
 from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.analysis.trends import Trend
-from collapselab.core.metrics import METRICS, Transform
+from collapselab.core.metrics import Transform
 from collapselab.errors import RunError
 from collapselab.records.scores import with_scores
 from collapselab.records.tables import HASHES, Row, Run, StoredTables, read_tables, required_files
@@ -68,7 +69,7 @@ class Story:
     def main(self) -> list[str]:
         """The paper's metrics as far as they were measured; where none was, all that were."""
         known = [metric for metric in self._measured if metric not in NOT_TESTED]
-        return [metric for metric in known if METRICS[metric].in_paper] or known
+        return [metric for metric in known if RELATED[metric].in_paper] or known
 
     @cached_property
     def further(self) -> list[str]:
@@ -92,7 +93,7 @@ class Story:
     @staticmethod
     def transform(metric: str) -> Transform:
         """The scale on which the metric is judged and drawn, by the catalogue."""
-        return METRICS[metric].transform
+        return RELATED[metric].transform
 
     def relation(self, metric: str, subset: str = ALL, transform: Transform | None = None) -> Relation | None:
         """The row of `relate.csv` on the metric's own scale, or on this one; None where the analysis has none."""
@@ -121,7 +122,7 @@ def load_story(directory: str | Path) -> Story:
         try:
             analysis = current_analysis(directory, tables)
             runs = with_scores(tables.runs, stored_scores(directory))
-            models = combine(runs, tables.rows, outcome=analysis.outcome)
+            models = combine(runs, tables.rows, tables.contexts, outcome=analysis.outcome)
             return Story(directory, tables, models, analysis, None)
         except NothingToRelate as error:
             problem = str(error)

@@ -2,15 +2,17 @@
 
 import re
 from collections.abc import Sequence
+from functools import cache
 
 from markupsafe import Markup, escape
 
 from collapselab.analysis.controls import JOINT, MIXED, SEEDS
 from collapselab.analysis.regime import UNKNOWN, Regime
+from collapselab.analysis.related import CONTEXTS, RELATED
 from collapselab.analysis.trends import Trend
 from collapselab.analysis.verdict import Verdict
 from collapselab.analysis.words import CANNOT_TELL, OPPOSITE, PREDICTED
-from collapselab.core.metrics import METRICS
+from collapselab.records.context_columns import context_columns
 
 VERDICT_WORDS = {
     Verdict.AS_PREDICTED: "yes",
@@ -81,6 +83,7 @@ METRIC_NAMES = {
     "head_logdist_cv": "Relative spread of log distances, output rows",
     "head_sum": "Sum of the output rows",
     "effective_rank": "Effective rank of the class means",
+    "effective_rank_share": "Share of dimensions that class means use",
     "participation": "Directions in which features vary",
     "vci": "Variability collapse, by direction",
     "lognorm_mean": "Mean log norm",
@@ -88,6 +91,7 @@ METRIC_NAMES = {
     "head_etf_error": "Distance from a simplex frame, output rows",
     "spectral_entropy": "Evenness of the features' variance",
     "rankme": "Effective rank of the features",
+    "rankme_share": "Share of dimensions that features use",
     "alpha_req": "Decay of the features' variance",
     "norm_frequency_r": "Norms that follow frequency",
     "head_norm_frequency_r": "Norms that follow frequency, output rows",
@@ -96,6 +100,17 @@ METRIC_NAMES = {
     "dispersion": "Spread of features' directions",
     "flatness": "Flatness of the loss",
     "flatness_relative": "Flatness of the loss, relative",
+}
+CONTEXT_NAMES = {
+    "context_within": "Variability within contexts",
+    "token_within_context": "Variability of tokens within contexts",
+    "token_between_contexts": "Variability of tokens that contexts require",
+    "context_cka": "Alignment of contexts with what follows",
+    "support_cka": "Alignment of contexts with their supports",
+    "support_cosine": "Alignment of contexts of one support",
+    "in_support_slope": "Slope of logits on log probabilities",
+    "in_support_r2": "Fit of logits to log probabilities",
+    "entropy_gap": "Loss beyond the entropy of contexts",
 }
 PROPERTY_NAMES = {
     "NC0": "zero-sum output layer",
@@ -115,6 +130,7 @@ PROPERTY_NAMES = {
     "spectrum of the features": "spectrum of the features",
     "cloud of the features": "cloud of the features",
     "flatness of the loss": "flatness of the loss",
+    CONTEXTS: "contexts",
 }
 OUTCOME_NAMES = {
     "val_loss": "validation loss",
@@ -129,16 +145,23 @@ SETTING_NAMES = {"weight_decay": "weight decay", "lr": "learning rate", "label_s
 def metric_name(metric: str) -> str:
     """The metric, or the outcome, in words; its id where it has no others."""
     outcomes = {outcome: name.capitalize() for outcome, name in OUTCOME_NAMES.items()}
-    return {**METRIC_NAMES, **outcomes}.get(metric, metric)
+    return {**METRIC_NAMES, **_context_names(), **outcomes}.get(metric, metric)
+
+
+@cache
+def _context_names() -> dict[str, str]:
+    """`context_within_2` as `Variability within contexts, last 2 tokens`."""
+    lengths = {name: "token" if key.n == 1 else f"{key.n} tokens" for name, key in context_columns().items()}
+    return {name: f"{CONTEXT_NAMES[key.metric]}, last {lengths[name]}" for name, key in context_columns().items()}
 
 
 def property_code(metric: str) -> str:
     """NC1, NC2, GNC2, …: the property without what it is about."""
-    return METRICS[metric].property.split()[0] if metric in METRICS else ""
+    return RELATED[metric].property.split()[0] if metric in RELATED else ""
 
 
 def property_name(metric: str) -> str:
-    return PROPERTY_NAMES.get(METRICS[metric].property, METRICS[metric].property) if metric in METRICS else ""
+    return PROPERTY_NAMES.get(RELATED[metric].property, RELATED[metric].property) if metric in RELATED else ""
 
 
 def outcome_column(outcome: str) -> str:
@@ -212,7 +235,7 @@ def in_words(text: str) -> Markup:
     """A sentence of the summary, safe to put in a page, with names in place of ids; the ids are shown on hovering.
 
     An id with a dose, as in cdnv:+0.1, is an intervention and stays."""
-    known = {**METRIC_NAMES, **OUTCOME_NAMES, **SETTING_NAMES}
+    known = {**METRIC_NAMES, **_context_names(), **OUTCOME_NAMES, **SETTING_NAMES}
     longest_first = sorted(map(re.escape, known), key=len, reverse=True)
     parts = re.split(rf"(?<![\w-])({'|'.join(longest_first)})(?![\w-]|:[+-]?[\d.])", text)
     return Markup("").join(

@@ -13,8 +13,9 @@ from pydantic import JsonValue
 
 from collapselab.disk import disk_errors
 from collapselab.errors import DamagedError, RunError, UserError
+from collapselab.records.context_columns import ContextColumn
 from collapselab.records.measurement import Result
-from collapselab.records.outcomes import context_column, direction
+from collapselab.records.outcomes import direction
 from collapselab.records.run import Checkpoint, RunFolder
 from collapselab.records.run_documents import CheckpointRecord, RunRecord, TrainedOn, identity
 from collapselab.records.suite import CorpusOfRun
@@ -121,7 +122,7 @@ def _checkpoint_rows(path: Path, tables: SuiteTables) -> list[Run]:
 def _context_columns(result: Result) -> dict[str, float | None]:
     """Metrics of contexts at the last layer that collapse moves one way, as columns: `context_within_2`."""
     rows: list[ContextRow] = result.tables.get("contexts", [])
-    named = {context_column(row.metric, row.n): row.value for row in rows if row.layer == "last"}
+    named = {ContextColumn(row.metric, row.n).name: row.value for row in rows if row.layer == "last"}
     return {name: value for name, value in named.items() if direction(name) is not None}
 
 

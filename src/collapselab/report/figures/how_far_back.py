@@ -1,5 +1,10 @@
-"""How far back the model looks: what is left to vary within contexts of n tokens, over n, layers and training."""
+"""How far back the model looks: what is left to vary within contexts of n tokens, over n, layers and training.
 
+Models of several corpora have panels of their own for each corpus: what is left depends on the text.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
@@ -27,6 +32,22 @@ def how_far_back(view: View) -> Figure:
         "exchanged contexts give. Then the same from layer to layer and along training, the numbers being n, and the "
         "gap between cross-entropy and the entropy of what follows these contexts."
     )
+    corpora = _runs_by_corpus(view, {row.run for row in rows})
+    panels: list[Drawn] = []
+    for number, (corpus, runs) in enumerate(corpora.items()):
+        drawn = _panels([row for row in rows if row.run in runs], view, chosen)
+        panels += [_of_corpus(*one, number, corpus) for one in drawn] if len(corpora) > 1 else drawn
+    tables = {panel.table: columns(lines) for panel, lines in panels}
+    return Figure("how_far_back", TITLE, caption, [panel for panel, _ in panels], ("width",), tables=tables)
+
+
+Drawn = tuple[Panel, list[Line]]
+"""A panel and the lines of the table that it draws."""
+
+
+def _panels(rows: list[ContextRow], view: View, chosen: Latest) -> list[Drawn]:
+    """Of models of one corpus."""
+    within = [row for row in rows if row.metric == WITHIN]
     now = [row for row in within if (row.run, row.checkpoint) in chosen]
     panels = [_over_n([row for row in now if row.layer == LAST], view.keys, chosen)]
     if any(row.layer != LAST for row in now):
@@ -34,13 +55,26 @@ def how_far_back(view: View) -> Figure:
     last = [row for row in within if row.layer == LAST]
     if len({row.checkpoint for row in last}) > 1:
         panels.append(_over_training(last, view))
-    panels += _gaps([row for row in rows if row.layer == LAST], view)
-    tables = {panel.table: columns(lines) for panel, lines in panels}
-    return Figure("how_far_back", TITLE, caption, [panel for panel, _ in panels], ("width",), tables=tables)
+    return panels + _gaps([row for row in rows if row.layer == LAST], view)
 
 
-Drawn = tuple[Panel, list[Line]]
-"""A panel and the lines of the table that it draws."""
+def _runs_by_corpus(view: View, measured: set[str]) -> dict[str, set[str]]:
+    """The measured runs of each corpus, by what it is called."""
+    corpora: dict[str, set[str]] = {}
+    for run in view.story.runs:
+        if run["run"] in measured:
+            corpora.setdefault(str(run.get("corpus", "")), set()).add(run["run"])
+    return corpora
+
+
+def _of_corpus(panel: Panel, lines: Iterable[Line], number: int, corpus: str) -> Drawn:
+    """One of several: its table has a name of its own, and its note says which text."""
+    table = f"{panel.table} {number}"
+    chart = panel.chart.copy()
+    chart.data = alt.NamedData(table)
+    for layer in getattr(chart, "layer", ()):
+        layer.data = alt.Undefined
+    return replace(panel, key=f"{panel.key}-{number}", chart=chart, table=table, note=f"on {corpus}"), list(lines)
 
 
 def _over_n(rows: list[ContextRow], keys: Keys, chosen: Latest) -> Drawn:

@@ -4,10 +4,10 @@ import altair as alt
 import numpy as np
 
 from collapselab.analysis.relate import Relation
+from collapselab.analysis.related import RELATED
 from collapselab.analysis.resampling import centred
 from collapselab.analysis.subsets import within_cells
 from collapselab.analysis.words import CANNOT_TELL, NOT_MEASURED, relation_words
-from collapselab.core.metrics import METRICS
 from collapselab.report.charts.axes import NUMBER
 from collapselab.report.charts.panels import Figure, Numbers, Panel
 from collapselab.report.data import Columns, View, columns, plain
@@ -89,7 +89,7 @@ def _scatter(story: Story, relation: Relation, *, several: bool) -> Panel:
     metric = relation.metric
     models = alt.Chart(alt.NamedData(f"seeds {metric}"))
     off = " − mean of cell" if several else ""
-    scale = "log " if METRICS[metric].transform == "log" else ""
+    scale = "log " if RELATED[metric].transform == "log" else ""
     x = alt.X("value:Q", title=f"{scale}{metric}{off}", scale=alt.Scale(zero=False),
               axis=alt.Axis(labelExpr=NUMBER, tickCount=4))  # fmt: skip
     y = alt.Y("outcome:Q", title=f"{outcome_name(story.outcome)}{off}", scale=alt.Scale(zero=False),
