@@ -12,6 +12,7 @@ that it is to keep. Beside a sham is how much of its arm's movement it has.
 """
 
 import sys
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -98,7 +99,7 @@ def _differences(arm: str, metric: str, values: pd.DataFrame, control: pd.DataFr
     return (values[values["arm"] == arm].set_index("seed")[metric] - control[metric]).dropna()
 
 
-def _arm(run: dict[str, object]) -> str:
+def _arm(run: Mapping[Hashable, object]) -> str:
     """The dose of a run, or how its head or optimiser is asked for on the command line."""
     if isinstance(dose := run.get("intervene"), str) and dose:
         return dose

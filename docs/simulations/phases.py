@@ -1,5 +1,6 @@
 """Simulations of phases.csv: series of one run along checkpoints that are even in the logarithm of tokens."""
 
+import math
 from dataclasses import replace
 from functools import cache, partial
 
@@ -29,7 +30,7 @@ def _rows(rng: np.random.Generator, points: int, at: tuple[float, float] | None)
 
     def series(share: float) -> Floats:
         place = t[0] + share * np.ptp(t)
-        return -np.minimum(t, place) + NOISE * rng.standard_normal(points)
+        return np.asarray(-np.minimum(t, place) + NOISE * rng.standard_normal(points), dtype=float)
 
     ends = (1.0, 1.0) if at is None else at
     columns = {"agreement": 20 + series(ends[0]), "val_loss": 20 + series(ends[1])}
@@ -53,7 +54,7 @@ def _covers(rng: np.random.Generator) -> bool:
         if main:
             assert main[0].low is not None
             assert main[0].high is not None
-            return main[0].low <= np.sqrt(1e4 * 1e7) <= main[0].high
+            return main[0].low <= math.sqrt(1e4 * 1e7) <= main[0].high
 
 
 STRAIGHT, BENT = f"a straight line and noise of {NOISE}", "its slope changes by 1 half-way"

@@ -135,7 +135,7 @@ def _neighbours(frame: pd.DataFrame) -> Floats:
     distance = sum(np.abs(rank[:, None] - rank) for rank in ranks).astype(float)
     distance[(together[:, None] != together) | (distance == 0)] = np.inf
     nearest = (distance == distance.min(1, keepdims=True)) & np.isfinite(distance)
-    return (nearest | nearest.T).astype(float)
+    return np.asarray(nearest | nearest.T, dtype=float)
 
 
 def _p_of(as_large: int, permutations: int) -> float:

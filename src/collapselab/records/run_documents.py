@@ -63,6 +63,8 @@ class StateFacts(TypedDict, total=False):
     """Losses of the steps since the last line of the log."""
     unlogged_clipped: int
     """Of these steps, how many had their gradient clipped."""
+    clipped_steps: int | None
+    """Of all steps so far, how many had their gradient clipped; None where it was not counted from the first one."""
     seconds: float
     """Time of all steps so far."""
 
