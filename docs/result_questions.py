@@ -33,16 +33,17 @@ class Question:
 QUESTIONS = {
     "initialisation": Question(
         "At initialisation", ("tokens",), ("training", "phases", "layers", "bins"), ("models", "phases"),
-        checkpoints=True, null=True,
+        metrics=(*PRIMARY, "cdnv_k2"), checkpoints=True, null=True,
     ),
     "scale": Question(
         "With scale", ("width", "depth"), ("collapse", "width_lines", "loss_and_scale"),
-        ("models", "reversal", "across models", "trends", "controls", "prediction"), metrics=PAPER,
+        ("models", "reversal", "across models", "trends", "controls", "prediction"), metrics=(*PAPER, "cdnv_log", "lognorm_mean"),
         published=ALL,
     ),
     "training": Question(
         "With regularisation and training length", ("weight_decay", "dropout", "label_smoothing", "epoch"),
-        ("regularisation", "training"), ("models", "trends", "diagnosis"), checkpoints=True,
+        ("regularisation", "training"), ("models", "trends", "diagnosis"), metrics=(*PRIMARY, "cdnv_k2"),
+        checkpoints=True,
     ),
     "seeds": Question(
         "At fixed scale", (), ("forest", "seeds"), ("models", "scale held fixed", "reversal"), metrics=PAPER,

@@ -242,6 +242,8 @@ def test_every_figure_is_written_as_svg_and_pdf(shown: Contents, tmp_path: Path)
         assert wide is not None
         assert float(wide[1]) <= 7.7 * 96, "a page of text holds it, and its type can be read"
     assert "as collapse predicts" in (tmp_path / "controls.svg").read_text()
+    write_figures(tmp_path / "alone", [few.figures["collapse"]], few.tables, few.keys)
+    assert (tmp_path / "alone" / "collapse.svg").read_text() == text, "a file does not depend on those drawn before it"
 
 
 def test_a_file_draws_every_model_that_the_page_draws(shown: Contents) -> None:

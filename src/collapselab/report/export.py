@@ -4,6 +4,7 @@ They are made for print: set as wide as a page of text, about seven inches, thre
 smallest type is of seven points; a panel by itself fits a column.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def write_figures(
     import vl_convert
 
     makers = {
-        "svg": lambda spec: vl_convert.vegalite_to_svg(spec).encode(),
+        "svg": lambda spec: _renumbered(vl_convert.vegalite_to_svg(spec)).encode(),
         "pdf": vl_convert.vegalite_to_pdf,
     }
     written = []
@@ -46,6 +47,12 @@ def write_figures(
                 temporary.write_bytes(makers[kind](spec))
             written.append(path)
     return written
+
+
+def _renumbered(svg: str) -> str:
+    """Clips numbered from 0: the library goes on counting, so that a file would depend on those drawn before it."""
+    numbers: dict[str, str] = {}
+    return re.sub(r"\bclip\d+\b", lambda clip: numbers.setdefault(clip[0], f"clip{len(numbers)}"), svg)
 
 
 def composed(figure: Figure, tables: Mapping[str, Columns], keys: Keys) -> Spec:
