@@ -307,8 +307,8 @@ def _with_metrics(frame: pd.DataFrame, numbers: list[_Number], metrics: tuple[st
     columns = {}
     for metric in metrics:
         of_metric = results.xs(metric, level="metric").reindex(keys)
-        columns[metric] = of_metric["value"].to_numpy()
-        columns[f"{metric} null"] = of_metric["null"].to_numpy()
+        columns[metric] = of_metric["value"].to_numpy(dtype=float)
+        columns[f"{metric} null"] = of_metric["null"].to_numpy(dtype=float)
         columns[f"{metric} ideal"] = np.array([
             _ideal(metric, classes, width)
             for classes, width in zip(of_metric["classes"].astype(float), frame["width"], strict=True)
