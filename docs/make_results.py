@@ -145,6 +145,7 @@ def _cell(values: "pd.Series[float]") -> str:
     mean, deviation = float(values.mean()), float(values.std()) if values.count() > 1 else 0.0
     if not deviation and mean.is_integer() and mean >= 1:
         return f"{mean:,.0f}"  # a count
+    deviation = 0.0 if deviation < 1e-9 * abs(mean) else deviation  # the same number, but for rounding
     digits = 3 if not deviation else max(0, 1 - math.floor(math.log10(deviation)))
     spread = f" ± {deviation:.{digits}f}" if deviation else ""
     return f"{mean:.{digits}f}{spread}".replace("-", "−")
