@@ -72,7 +72,7 @@ def test_a_metric_of_contexts_is_related_to_the_loss_like_any_other() -> None:
     assert found["context_within_1"].verdict_code is Verdict.NOT_SHOWN
     assert found["context_cka_2"].family == "contexts"
     text = " ".join(sentence.text for sentence in sentences(models, list(found.values())))
-    assert "corrected among metrics of contexts: one standard deviation between seeds of log context_within_2" in text
+    assert "Exploring contexts: one standard deviation between seeds of log context_within_2" in text
 
 
 def test_contexts_leave_the_corrections_of_other_metrics_as_they_were() -> None:

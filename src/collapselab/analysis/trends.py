@@ -280,7 +280,7 @@ def _with_verdict(row: Trend) -> Trend:
 
 
 def sentences(models: Models, rows: Sequence[Trend]) -> Iterable[Sentence]:
-    """For every axis and regulariser what is shown, then what is not, then of what nothing can be told."""
+    """For every axis and regulariser what is shown, then what is not, then where the tables cannot tell."""
     for axis, where in dict.fromkeys((row.axis, row.where) for row in rows):
         along = [row for row in rows if (row.axis, row.where) == (axis, where) and row.groups]
         yield from (Sentence("trends", "trends", text) for text in _words(along))

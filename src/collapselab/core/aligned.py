@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 ALIGNED_BYTES, LEAST_ALIGNED = 64, 1024
-"""Rows of at least so many numbers begin at a multiple of so many bytes."""
+"""The multiple of bytes at which rows begin, and the fewest numbers of a row for which that pays."""
 
 
 def aligned_stride(columns: int, number_bytes: int) -> int:

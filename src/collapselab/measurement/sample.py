@@ -29,8 +29,8 @@ HALVES = 8
 FEW_CURVED, MOST_CURVED, RUN = 256, 4096, 64
 """Tokens of a split whose curvature is computed, at least and at most, and those of a run: fewer make products slow."""
 CURVED_PRODUCTS, CURVED_PRODUCTS_OF_TOKEN = 2**31, 2**14
-"""Multiplications that each of their two products may take: so many in all, or so many for a token of the sample if
-that is more. The latter is half a hundredth of what a model of three million parameters takes for a token."""
+"""Multiplications that each of their two products may take: in all, or for a token of the sample if that is
+more. The latter is half a hundredth of what a model of three million parameters takes for a token."""
 FITTED_PRODUCTS = 2**33
 """Multiplications of a product with all classes of the tokens that a scale is fitted to."""
 
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 def curved_tokens(classes: int, dim: int, *, sample: int) -> int:
-    """Of a sample of so many tokens, those whose curvature is computed: fewer where the output layer is large."""
+    """Of a sample of this number of tokens, those whose curvature is computed: fewer where the output layer is large."""
     products = max(CURVED_PRODUCTS, CURVED_PRODUCTS_OF_TOKEN * sample)
     return max(FEW_CURVED, min(MOST_CURVED, products // (classes * dim)))
 
