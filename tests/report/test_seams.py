@@ -38,11 +38,12 @@ def toy(view: View) -> Figure:
 def test_a_figure_from_outside_is_on_the_page_and_among_the_files(
     story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(FIGURES, "toy", FigureEntry("inside", 9, toy))
+    monkeypatch.setitem(FIGURES, "toy", FigureEntry("generalisation", 9, toy))
     shown = contents(story)
     page = Page(render(shown))
     assert "A figure from outside" in page.text
-    assert page.text.index("How often classes occur") < page.text.index("A figure from outside")
+    assert page.text.index(shown.figures["collapse"].title) < page.text.index("A figure from outside")
+    assert page.text.index("A figure from outside") < page.text.index(shown.figures["training"].title)
     assert page.data["panels"]["toy-runs"]["table"] == "toy"
     assert page.data["tables"]["toy"] == {"runs": [len(story.runs)]}
     only = replace(shown, figures={"toy": shown.figures["toy"]})
