@@ -37,8 +37,8 @@ QUESTIONS = {
     ),
     "scale": Question(
         "With scale", ("width", "depth"), ("collapse", "width_lines", "loss_and_scale"),
-        ("models", "reversal", "across models", "trends", "controls", "prediction"), metrics=(*PAPER, "cdnv_log", "lognorm_mean"),
-        published=ALL,
+        ("models", "reversal", "across models", "trends", "controls", "prediction"),
+        metrics=(*PAPER, "cdnv_log", "lognorm_mean"), published=ALL,
     ),
     "training": Question(
         "With regularisation and training length", ("weight_decay", "dropout", "label_smoothing", "epoch"),

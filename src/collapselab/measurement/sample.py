@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 def curved_tokens(classes: int, dim: int, *, sample: int) -> int:
-    """Of a sample of this number of tokens, those whose curvature is computed: fewer where the output layer is large."""
+    """How many tokens of a sample have their curvature computed: fewer where the output layer is large."""
     products = max(CURVED_PRODUCTS, CURVED_PRODUCTS_OF_TOKEN * sample)
     return max(FEW_CURVED, min(MOST_CURVED, products // (classes * dim)))
 
