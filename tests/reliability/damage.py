@@ -19,7 +19,9 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -100,45 +102,60 @@ def _damages(
         yield f"bit {bit} flipped", relative, bytes(raw)
     edited = [(relative, *edit) for relative in files for edit in edited_values(world / relative)]
     for relative, what, contents in edited if edits >= len(edited) else chance.sample(edited, edits):
-        yield what, relative, contents
+        yield what, relative, contents()
 
 
-def edited_values(path: Path) -> list[tuple[str, bytes]]:
-    """The file with each of its values changed in turn, if it is JSON or a table."""
+def edited_values(path: Path) -> list[tuple[str, Callable[[], bytes]]]:
+    """The file with each of its values changed in turn, if it is JSON or a table; each is made when it is called for:
+    all versions of a file with many values would not fit in memory."""
     if path.suffix == ".json":
         document = json.loads(path.read_text())
-        return [(f"{place} edited", json.dumps(one).encode()) for place, one in _edits(document, "")]
+        return [(f"{_place(keys)} edited", partial(_edited_document, document, keys)) for keys in _values(document)]
     if path.suffix == ".csv":
-        return list(_edited_cells(path.read_text()))
+        header, *lines = list(csv.reader(io.StringIO(path.read_text())))
+        return [
+            (f"{header[column]} of line {row + 2} edited", partial(_edited_table, [header, *lines], row + 1, column))
+            for row, line in enumerate(lines)
+            for column in range(len(line))
+        ]
     return []
 
 
-def _edits(document: Any, place: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(document, dict):
-        for key, value in document.items():
-            for where, changed in _edits(value, f"{place}.{key}"):
-                yield where, document | {key: changed}
-    elif isinstance(document, list):
-        for index, value in enumerate(document):
-            for where, changed in _edits(value, f"{place}[{index}]"):
-                yield where, [*document[:index], changed, *document[index + 1 :]]
-    elif isinstance(document, bool) or document is None:
-        yield place, not document
-    elif isinstance(document, str):
-        yield place, document + "x"
+def _values(document: Any, keys: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The way to each value that is no object and no array."""
+    if isinstance(document, dict | list):
+        inner = document.items() if isinstance(document, dict) else enumerate(document)
+        for key, value in inner:
+            yield from _values(value, (*keys, key))
     else:
-        yield place, document * 1.5 + 1 if isinstance(document, float) else document + 1
+        yield keys
 
 
-def _edited_cells(text: str) -> Iterator[tuple[str, bytes]]:
-    header, *lines = list(csv.reader(io.StringIO(text)))
-    for row, line in enumerate(lines):
-        for column, cell in enumerate(line):
-            changed = [list(one) for one in (header, *lines)]
-            changed[row + 1][column] = _edited_cell(cell)
-            out = io.StringIO()
-            csv.writer(out, lineterminator="\n").writerows(changed)
-            yield f"{header[column]} of line {row + 2} edited", out.getvalue().encode()
+def _place(keys: tuple[str | int, ...]) -> str:
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
+
+
+def _edited_document(document: Any, keys: tuple[str | int, ...]) -> bytes:
+    edited = deepcopy(document)
+    holder: Any = reduce(lambda value, key: value[key], keys[:-1], edited)
+    holder[keys[-1]] = _edited(holder[keys[-1]])
+    return json.dumps(edited).encode()
+
+
+def _edited(value: Any) -> Any:
+    if isinstance(value, bool) or value is None:
+        return not value
+    if isinstance(value, str):
+        return value + "x"
+    return value * 1.5 + 1 if isinstance(value, float) else value + 1
+
+
+def _edited_table(lines: list[list[str]], row: int, column: int) -> bytes:
+    changed = [list(line) for line in lines]
+    changed[row][column] = _edited_cell(changed[row][column])
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(changed)
+    return out.getvalue().encode()
 
 
 def _edited_cell(cell: str) -> str:
