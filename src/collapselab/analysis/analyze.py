@@ -13,7 +13,16 @@ from pathlib import Path
 from collapselab.analysis.models import Models, combine, default_outcome, is_comparable, tables_of
 from collapselab.analysis.registered import registered_in
 from collapselab.analysis.statements import STATEMENTS, Given
-from collapselab.analysis.stored import Analysis, Request, last_request, read_analysis, scores_hash, stored_scores
+from collapselab.analysis.stored import (
+    SCORES,
+    Analysis,
+    Request,
+    last_request,
+    read_analysis,
+    score_sentences,
+    scores_hash,
+    stored_scores,
+)
 from collapselab.analysis.words import REVERSAL, Sentence, many
 from collapselab.progress import progress
 from collapselab.records.scores import STORED, JoinedScores, join_scores, read_scores, scores_bytes, with_scores
@@ -64,7 +73,11 @@ def _analyze(directory: Path, tables: StoredTables, request: Request, joined: Jo
     registered = registered_in(directory)
     rows: RowsByTable = {}
     sentences = [Sentence("models", "runs", _models_words(models))]
-    sentences += [Sentence("scores", "runs", text) for text in (joined.report() if joined else ())]
+    sentences += (
+        score_sentences(directory, stored)
+        if joined is None
+        else [Sentence(SCORES, "runs", text) for text in joined.report()]
+    )
     with progress("analysing", total=len(STATEMENTS), unit="tables") as advance:
         for name, statement in STATEMENTS.items():
             rows[name] = statement.rows(Given(models, request.permutations, request.seed, rows, registered))

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from collapselab.analysis.relate import Relation
     from collapselab.analysis.trends import Trend
 
+SCORES = "scores"
+"""The topic of sentences about scores that the user brought."""
 SUMMARY = "summary.json"
 PERMUTATIONS = (99, 10_000_000)
 """Fewer could not reach 0.05 after any correction; more would take days."""
@@ -250,6 +252,18 @@ def read_analysis(directory: Path, tables: StoredTables) -> Analysis | None:
     request = (summary.outcome, summary.permutations, summary.seed)
     hashes = (tables.hashes, summary.registered, summary.scores)
     return Analysis(directory, *request, summary.models, rows, sentences, *hashes)
+
+
+def score_sentences(directory: Path, scores: bytes | None) -> list[Sentence]:
+    """What the last analysis said of joining these scores: the names that matched nothing are kept nowhere else."""
+    path = directory / "analysis" / SUMMARY
+    try:
+        summary = SummaryRecord.parsed(read_document(path), path)
+    except (FileNotFoundError, DamagedError, RunError):
+        return []
+    if scores is None or summary.scores != scores_hash(scores):
+        return []
+    return [Sentence(**sentence) for sentence in summary.sentences if sentence["topic"] == SCORES]
 
 
 def stored_scores(directory: Path) -> bytes | None:
