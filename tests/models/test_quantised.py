@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM  # here: their import asks `find_spec`, which tests replace
 
 from collapselab.errors import ConfigError, ModelError
 from collapselab.models import quantised
@@ -29,7 +30,6 @@ def ids() -> Tensor:
 
 def llama() -> Any:
     """Wide enough for blocks of 64 weights, which are rounded together."""
-    from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
     sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
