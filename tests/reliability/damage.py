@@ -171,7 +171,9 @@ def main() -> None:
     parser.add_argument("--edits", type=int, default=40, help="values to edit in each kind of file, at most")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--world", type=Path, help="the suite to damage copies of; it is made if it is not there")
-    parser.add_argument("--kinds", nargs="*", help="kinds of files, by their names in the table; all of them if none")
+    parser.add_argument(
+        "--kinds", nargs="*", choices=[kind.name for kind in KINDS], help="some of the kinds of files; all if none"
+    )
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     kinds = [kind for kind in KINDS if not chosen.kinds or kind.name in chosen.kinds]

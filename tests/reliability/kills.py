@@ -5,6 +5,9 @@ into its place, removed, flushed), counted in a run that is left alone, so that 
 
     python tests/reliability/kills.py --kills 10
 
+`--world DIR` keeps the suite that the stages read, or takes the one that is there; with `--stages` several processes share
+the work. The moments of a stage do not depend on the other stages.
+
 Stages run in forks of a process that has imported everything and done nothing: a library that has started threads of its
 own, as the one that checks figures does, waits for them for ever in a fork.
 """
@@ -282,14 +285,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=10, help="kills of each stage")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--world", type=Path, help="the suite that stages read; it is made if it is not there")
+    parser.add_argument("--stages", nargs="*", choices=STAGES, help="some of the stages; all of them if none")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     wrong = 0
     print("| stage | kills | artifacts compared | that differ |\n|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        world = Path(folder) / "world"
-        assert os.waitpid(_forked(lambda: make(world)), 0)[1] == 0, "the world could not be made"
-        for stage in STAGES:
+        world = chosen.world or Path(folder) / "world"
+        if not world.exists():
+            assert os.waitpid(_forked(lambda: make(world)), 0)[1] == 0, "the world could not be made"
+        for stage in chosen.stages or STAGES:
             place = Path(folder) / stage.replace(" ", "-")
             killed = killed_often(stage, world, place, kills=chosen.kills, seed=chosen.seed)
             good, found = artifacts(place / "counted"), artifacts(place / "killed")

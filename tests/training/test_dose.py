@@ -10,8 +10,8 @@ from collapselab.training.interventions.dose import Dose, parse_doses
 from collapselab.training.settings import plan, resolved, settings_from
 
 
-def entry(name: str, signs: Any) -> Intervention:
-    return Intervention(name, "For tests.", "0", "ours", "cdnv", signs, lambda step: None)
+def entry(name: str, signs: Any, *, blind: bool = False) -> Intervention:
+    return Intervention(name, "For tests.", "0", "ours", "cdnv", signs, lambda step: None, blind=blind)
 
 
 TOYS = {name: entry(name, signs) for name, signs in {"within": "both", "floor": "+", "loosen": "-"}.items()}
@@ -56,7 +56,7 @@ def test_a_sign_that_says_nothing_is_left_out_of_the_one_form() -> None:
 
 
 @given(
-    st.floats(-1e3, 1e3).map(lambda dose: dose or 0.0),
+    st.floats(-10, 10).map(lambda dose: dose or 0.0),
     st.booleans(),
     st.lists(st.integers(0, 10**6), min_size=2, max_size=2, unique=True).map(sorted),
 )
@@ -80,7 +80,9 @@ def test_the_text_of_a_dose_gives_the_same_dose(dose: float, sham: bool, window:
         (["within:+0.1@0.5-0.5"], "has no window"),
         (["within:+0.1@0.7-0.2"], "has no window"),
         (["within:+0.1", "within:-0.3:sham"], "within is there twice, as within:\\+0.1 and as within:-0.3:sham"),
-        (["within:+1e999"], "has a dose that is not finite"),
+        (["within:+1e999"], "has a dose above 10"),
+        (["within:+1e9"], "within:\\+1e9 has a dose above 10.*usual are 0.01 to 0.3"),
+        (["within:-10.1:sham"], "has a dose above 10"),
         (["within"], "'within' is not NAME:DOSE"),
         (["within:+0.1:shame"], "is not NAME:DOSE"),
         (["within:nan"], "is not NAME:DOSE"),
@@ -92,6 +94,13 @@ def test_the_text_of_a_dose_gives_the_same_dose(dose: float, sham: bool, window:
 def test_what_is_not_a_dose_is_refused_by_the_settings(texts: object, message: str) -> None:
     with pytest.raises(ConfigError, match=f"^intervene: .*{message.removeprefix('intervene: ')}"):
         settings_from({"width": 16, "depth": 1, "intervene": texts})
+
+
+def test_a_sham_of_a_penalty_that_does_not_depend_on_labels_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(INTERVENTIONS, "spread", entry("spread", "both", blind=True))
+    assert parsed("spread:+0.1") == [Dose("spread", 0.1)]
+    with pytest.raises(ConfigError, match="^intervene: spread:\\+0.1:sham would be the same training as without sham"):
+        parsed("spread:+0.1:sham")
 
 
 def test_the_same_doses_said_in_another_way_are_the_same_run() -> None:

@@ -15,7 +15,7 @@ from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError, Interrupted
 from collapselab.models.taps import OutputLayer
 from collapselab.training.checkpointing import Checkpointing
-from collapselab.training.interventions import INTERVENTIONS, Step
+from collapselab.training.interventions import INTERVENTIONS, Intervention, Penalty, Step
 from collapselab.training.interventions.class_means import batch_means
 from collapselab.training.interventions.classes import Classes
 from collapselab.training.settings import settings_from
@@ -32,7 +32,8 @@ def doses(size: str) -> list[str]:
 def test_a_dose_of_0_of_every_intervention_is_the_run_without_it_bit_for_bit(
     corpus_folder: Path, tmp_path: Path
 ) -> None:
-    for name, intervene in {"none": [], "zero": doses("0"), "sham": [f"{one}:sham" for one in doses("0")]}.items():
+    shams = [f"{name}:0" if entry.blind else f"{name}:0:sham" for name, entry in INTERVENTIONS.items()]
+    for name, intervene in {"none": [], "zero": doses("0"), "sham": shams}.items():
         run(corpus_folder, tmp_path / name, intervene=intervene, steps=24, dropout=0.1, weight_decay=0.1)
     for name in ("zero", "sham"):
         assert_same_bits(weights(tmp_path / "none"), weights(tmp_path / name))
@@ -83,6 +84,28 @@ def test_all_of_them_leave_padding_out(tmp_path: Path) -> None:
     run(tmp_path / "corpus", tmp_path / "run", intervene=doses("0.03"), steps=24, batch=4)
     for intervention in INTERVENTIONS:
         assert 0.005 < logged(tmp_path / "run", f"{intervention}/rho")[-1] < 0.5, intervention
+
+
+@pytest.mark.parametrize("entry", INTERVENTIONS.values(), ids=lambda entry: str(entry.name))
+def test_a_penalty_that_is_called_blind_is_the_same_for_permuted_labels_and_others_are_not(entry: Intervention) -> None:
+    generator = torch.Generator().manual_seed(0)
+    weight, labels = torch.randn(15, 6, generator=generator), torch.randint(0, 15, (120,), generator=generator)
+    features = 3 * weight[labels] + torch.randn(120, 6, generator=generator)
+    permuted, sequences = labels[torch.randperm(120, generator=generator)], torch.arange(120) // 30
+
+    def values(of: Tensor) -> list[Tensor]:
+        kept: dict[str, Tensor] = {}
+        drawing, found = torch.Generator().manual_seed(1), []
+        for number in range(3):  # tables of means are used from the second step on
+            classes = Classes(features, of, vocabulary=15)
+            step = Step(features, of, sequences, classes, OutputLayer(weight), number, drawing, kept, lambda one: one)
+            penalty = entry.penalty(step)
+            assert penalty is not None
+            found.append(penalty.value if isinstance(penalty, Penalty) else penalty)
+        return found
+
+    same = all(torch.equal(*pair) for pair in zip(values(labels), values(permuted), strict=True))
+    assert same == entry.blind
 
 
 def test_the_table_of_means_of_two_processes_is_that_of_one() -> None:
@@ -136,7 +159,10 @@ def _totals(processes: int) -> list[Callable[[Tensor], Tensor]]:
         ("uniform_mean:+0.1", "Did you mean uniform_means\\?"),
         ("within:0.1", "within:0.1 has no sign. Both exist: write within:\\+0.1 or within:-0.1"),
         ("floor:-0.1", "floor:-0.1 has a -, but floor acts in one direction. Write floor:0.1"),
-        ("noise:-0.1:sham", "has a -, but noise acts in one direction"),
+        ("noise:-0.1", "has a -, but noise acts in one direction"),
+        ("noise:0.1:sham", "noise does not depend on labels"),
+        ("isotropy:+0.1:sham", "isotropy:\\+0.1:sham would be the same training as without sham"),
+        ("flat:-1e9", "flat:-1e9 has a dose above 10"),
         ("dual:+0.1@0.5", "is not NAME:DOSE"),
         (
             "zzz:1",

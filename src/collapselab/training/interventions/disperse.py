@@ -45,4 +45,5 @@ DISPERSE = Intervention(
     penalty,
     plus="rises",
     cost="n²·D for n ≤ 256 tokens of each sequence",
+    blind=True,
 )

@@ -2,7 +2,6 @@
 
 import difflib
 import itertools
-import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,6 +12,9 @@ from collapselab.training.interventions import INTERVENTIONS
 
 FIRST_STEPS = 20
 """Steps in which the two gradients are compared before a penalty acts for the first time."""
+
+USUAL, LARGEST = (0.01, 0.3), 10.0
+"""Doses that trainings usually have, and the largest that is taken: beyond it little is left of the cross-entropy."""
 
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)"
 _TEXT = re.compile(
@@ -81,8 +83,16 @@ def _parse(text: str) -> Dose:
     if name not in INTERVENTIONS:
         raise ConfigError(f"intervene: {name[:80]} is not an intervention. {_hint(name)}")
     size = float(matched["size"])
-    if not math.isfinite(size):
-        raise ConfigError(f"intervene: {text[:80]} has a dose that is not finite.")
+    if size > LARGEST:
+        raise ConfigError(
+            f"intervene: {text[:80]} has a dose above {LARGEST:g}. It is the ratio of the penalty's gradient to that of "
+            f"the cross-entropy; usual are {USUAL[0]:g} to {USUAL[1]:g}."
+        )
+    if matched["sham"] and INTERVENTIONS[name].blind:
+        raise ConfigError(
+            f"intervene: {text[:80]} would be the same training as without sham: {name} does not depend on labels, "
+            "which a sham permutes. Leave sham out; noise at the same dose is a control."
+        )
     window = (0.0, 1.0) if start is None else (round(float(start), 6), round(float(end), 6))
     if not 0 <= window[0] < window[1] <= 1:
         raise ConfigError(

@@ -99,4 +99,5 @@ FLAT = Intervention(
     penalty,
     plus="falls",
     cost="seven products of n tokens with the output layer, n = 2N/√K",
+    blind=True,
 )

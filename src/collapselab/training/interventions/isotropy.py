@@ -36,4 +36,5 @@ ISOTROPY = Intervention(
     penalty,
     plus="rises",
     cost="N·D²",
+    blind=True,
 )

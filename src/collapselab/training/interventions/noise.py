@@ -25,4 +25,5 @@ NOISE = Intervention(
     "+",
     penalty,
     cost="N·D normal numbers",
+    blind=True,
 )

@@ -108,6 +108,8 @@ class Intervention:
     """Where a dose of + moves the primary metric."""
     cost: str = ""
     """What it computes at every step, in numbers of multiplications; K classes, D dimensions, N tokens."""
+    blind: bool = False
+    """Whether it is the same for permuted labels: then it has no sham."""
 
     @property
     def must_move(self) -> str:

@@ -38,4 +38,5 @@ UNIFORM = Intervention(
     dose_over="head",
     plus="falls",
     cost="n²·D for n ≤ 512 rows",
+    blind=True,
 )
