@@ -85,8 +85,8 @@ def _parse(text: str) -> Dose:
     size = float(matched["size"])
     if size > LARGEST:
         raise ConfigError(
-            f"intervene: {text[:80]} has a dose above {LARGEST:g}. It is the ratio of the penalty's gradient to that of "
-            f"the cross-entropy; usual are {USUAL[0]:g} to {USUAL[1]:g}."
+            f"intervene: {text[:80]} has a dose above {LARGEST:g}. It is the ratio of the penalty's gradient to "
+            f"that of the cross-entropy; usual are {USUAL[0]:g} to {USUAL[1]:g}."
         )
     if matched["sham"] and INTERVENTIONS[name].blind:
         raise ConfigError(
