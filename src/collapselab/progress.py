@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Protocol
 
 from rich.console import Console
@@ -16,6 +17,7 @@ from rich.text import Text
 from collapselab.messages import is_quiet
 
 PLAIN_SECONDS = 60.0
+_hidden: ContextVar[bool] = ContextVar("hidden", default=False)
 
 
 class Advance(Protocol):
@@ -39,7 +41,7 @@ class _Rate(ProgressColumn):
 @contextmanager
 def progress(what: str, *, total: float | None = None, unit: str, quiet: bool = False) -> Iterator[Advance]:
     """A bar on stderr while the block runs; call what it gives with every step's amount. `quiet` shows nothing."""
-    quiet = quiet or is_quiet()
+    quiet = quiet or _hidden.get() or is_quiet()
     columns = (
         TextColumn("{task.description}", markup=False),  # users' text, such as a file's name
         TextColumn("{task.fields[note]}", markup=False),
@@ -64,6 +66,16 @@ def progress(what: str, *, total: float | None = None, unit: str, quiet: bool = 
         yield advance
         if total:
             display.update(task, completed=total)
+
+
+@contextmanager
+def hidden_progress(hide: bool) -> Iterator[None]:
+    """No bars inside the block where `hide` is set, for whoever promises silence and calls stages that show some."""
+    token = _hidden.set(hide or _hidden.get())
+    try:
+        yield
+    finally:
+        _hidden.reset(token)
 
 
 def _plain_line(task: Task, unit: str) -> str:

@@ -63,6 +63,17 @@ def test_it_is_built_once_for_all_models_of_one_tokenizer(
     assert len(built) == len(folders(cache)) == 1
 
 
+def test_quiet_is_quiet_about_the_corpus_too(
+    corpus: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, text = saved(tmp_path / "model", corpus), ["A bird sang a song to a friend."] * 200
+    capsys.readouterr()
+    measure(model, data=text, tokens=500, quiet=True)
+    assert capsys.readouterr().err == ""
+    measure(model, data=[*text, "The end."], tokens=500)
+    assert "tokenising" in capsys.readouterr().err
+
+
 def test_each_tokenizer_gets_a_corpus_of_its_own(corpus: Corpus, tmp_path: Path, cache: Path) -> None:
     other = build_corpus(open_source([STORIES]), tmp_path / "other", Recipe(tokenizer="bpe:290", block=32))
     models = [str(saved(tmp_path / "one", corpus)), str(saved(tmp_path / "two", other))]

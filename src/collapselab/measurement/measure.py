@@ -54,6 +54,7 @@ from collapselab.messages import logger
 from collapselab.models.find import LocalModel, ModelSource, checkpoint_model, find_models
 from collapselab.models.function_model import Forward, FunctionModel
 from collapselab.models.spread import DeviceMap, parsed_device_map
+from collapselab.progress import hidden_progress
 from collapselab.records.measurement import Result, Results, check_suffix, joined, write
 from collapselab.records.options import Options, parsed_contexts
 from collapselab.records.outcomes import parsed_outcomes
@@ -214,7 +215,9 @@ def measure(
     is_first = processes is None or processes.first
 
     def request_on(text: Corpus | Data, source: ModelSource | None) -> MeasureRequest:
-        return _on_further(request(_corpus_of(text, source, trust_code=trust_code)), further)
+        with hidden_progress(quiet):
+            corpus = _corpus_of(text, source, trust_code=trust_code)
+        return _on_further(request(corpus), further)
 
     def say(words: str) -> None:
         if is_first and not quiet:
