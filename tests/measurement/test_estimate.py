@@ -46,6 +46,19 @@ def test_it_is_what_the_cost_model_says_of_the_model_itself(source: Any, corpus:
     assert made.seconds == expected.seconds(MACHINE)
 
 
+def test_a_soft_cap_is_read_off_the_configuration(tmp_path: Path, corpus: Corpus) -> None:
+    from transformers import Gemma2Config
+
+    sizes: dict[str, Any] = {"hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8}
+    for name, cap in {"capped": 30.0, "plain": None}.items():
+        config = Gemma2Config(
+            vocab_size=320, num_hidden_layers=1, intermediate_size=16, final_logit_softcapping=cap, **sizes
+        )
+        config.save_pretrained(tmp_path / name)
+        (found,) = find_models([str(tmp_path / name)])
+        assert estimate(found, corpus, Options(), device="cpu", machine=MACHINE).cost.job.capped == (cap is not None)
+
+
 def test_fewer_tokens_and_fewer_bits_take_less(source: Any, corpus: Corpus) -> None:
     whole = estimate(source, corpus, Options(), device="cpu", machine=MACHINE)
     few = estimate(source, corpus, Options(tokens=200), device="cpu", machine=MACHINE)

@@ -1,6 +1,7 @@
 """The cost model against what the code does: operations counted, tensors weighed, files and messages measured."""
 
 import runpy
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from importlib import import_module
@@ -12,10 +13,12 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from collapselab.core.centre_loss import CentreScores
 from collapselab.core.decisions import Decisions
+from collapselab.core.flatness import OutputCurvature
 from collapselab.core.metrics import collapse_metrics
 from collapselab.core.moments import ClassMoments
 from collapselab.core.pairs import pair_statistics
@@ -26,7 +29,7 @@ from collapselab.measurement.distributed import Processes
 from collapselab.measurement.measure import measure
 from collapselab.measurement.model import MeasuredModel
 from collapselab.measurement.resume import ResumeFolder
-from collapselab.measurement.sample import Sample
+from collapselab.measurement.sample import RUN, Sample
 from collapselab.measurement.sums import LAST, LayerKey, Sums
 from collapselab.models.build import build_config, build_model
 from collapselab.models.sizes import architecture_of, transformer
@@ -194,6 +197,37 @@ def weighed(thing: Any) -> int:
 def test_the_memory_of_moments_is_that_of_their_tensors(covariance: bool) -> None:
     moments = some_moments(200, 24, covariance=covariance)
     assert weighed(moments) == costs.table_bytes(200, 24, covariance=covariance)
+
+
+class Held(TorchDispatchMode):
+    """The most bytes of tensors that were there at once, of those made meanwhile; views of `before` are none."""
+
+    def __init__(self, *before: Tensor) -> None:
+        super().__init__()
+        self.before = {tensor.untyped_storage().data_ptr() for tensor in before}
+        self.made: list[weakref.ref[Tensor]] = []
+        self.peak = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        self.made += [weakref.ref(out)] if isinstance(out, Tensor) else []
+        alive = [tensor for tensor in (made() for made in self.made) if tensor is not None]
+        bytes_at = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in alive}
+        self.peak = max(self.peak, sum(size for place, size in bytes_at.items() if place not in self.before))
+        return out
+
+
+@pytest.mark.parametrize("softcap", [None, 30.0])
+def test_the_memory_of_the_curvature_is_that_foretold(softcap: float | None) -> None:
+    """Under a soft cap the slopes are held beside the chances."""
+    generator = torch.Generator().manual_seed(0)
+    weight, tokens = torch.randn(4096, 8, generator=generator), torch.randn(RUN, 8, generator=generator)
+    curvature = OutputCurvature(weight, softcap=softcap)
+    with Held(weight, tokens) as held:
+        curvature.flatness(tokens)
+    architecture = transformer(width=8, depth=1, vocabulary=4096, feed_forward=8, heads=1)
+    foretold = costs._Sizes(architecture, Job(10, 10, capped=softcap is not None)).curvature()
+    assert 0.9 * foretold < held.peak < 1.1 * foretold
 
 
 def test_a_measurement_holds_the_tables_that_its_cost_names(

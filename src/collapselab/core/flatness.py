@@ -68,7 +68,8 @@ class OutputCurvature:
         self.weight = scaled(weight.detach().to(dtype), -self._exponent)
         self.bias = None if bias is None else bias.detach().to(dtype)
         self.scale, self.softcap = scale, softcap
-        self._logits = self.weight.new_empty(0)  # memory that is used again: new pages take as long as a softmax
+        # Memory that is used again: new pages take as long as a softmax. The second is for logits under a cap.
+        self._logits, self._capped = self.weight.new_empty(0), self.weight.new_empty(0)
         # Squares are taken about the mean row, where that changes nothing: less is lost in their difference.
         parts = torch.split(self.weight, ROWS_AT_ONCE)
         mean = torch.stack([part.double().sum(0) for part in parts]).sum(0) / len(weight)
@@ -119,7 +120,12 @@ class OutputCurvature:
             softmax_of_aligned(logits)
             return logits, None
         bent = logits.div_(self.softcap).tanh_()
-        return torch.softmax(self.softcap * bent, 1), 1 - bent.square_()
+        if len(self._capped) < size:
+            self._capped = features.new_empty(size)
+        chances = aligned_rows(self._capped, len(features), len(self.weight))
+        torch.mul(bent, self.softcap, out=chances)
+        softmax_of_aligned(chances)
+        return chances, bent.square_().neg_().add_(1)
 
 
 def _unusual_exponent(values: Tensor) -> int:

@@ -77,6 +77,8 @@ class Job:
     """Rows of the tables of contexts, one for each length."""
     contexts: tuple[int, ...] = ()
     """Contexts of each length."""
+    capped: bool = False
+    """Whether the model's logits have a soft cap."""
     saved: bool = True
     """Whether sums are saved during the passes, as the command line does."""
 
@@ -336,8 +338,8 @@ class _Sizes:
         return 4 * self.classes * self.dim if self.job.number_bytes < 4 else 0
 
     def curvature(self) -> float:
-        """Logits that become chances, for one run of tokens; the squares of all rows."""
-        return 4 * self.classes * (RUN + 1)
+        """Logits that become chances, for one run of tokens, with the slopes of a soft cap; the squares of all rows."""
+        return 4 * self.classes * (RUN * (2 if self.job.capped else 1) + 1)
 
     def resampling(self) -> float:
         """Resamples side by side, a group as it is read and as tables, and a catalogue."""

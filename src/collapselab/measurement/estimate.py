@@ -6,7 +6,7 @@ tokens. Times follow from a few products that are timed on this machine, in a se
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
@@ -91,6 +91,7 @@ def estimate(
     where = find_device(device)
     number_bytes = _number_bytes(options, config, where)
     job = _job(text, options, architecture, context_of(config), where, number_bytes)
+    job = replace(job, capped=getattr(config, "final_logit_softcapping", None) is not None)
     cost = measuring(architecture, job)
     bits = BITS.get(options.load_in or "", 8 * number_bytes)
     weights = architecture.matrices * bits / 8 + (architecture.parameters - architecture.matrices) * number_bytes

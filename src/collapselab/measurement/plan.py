@@ -221,6 +221,7 @@ def _batch(
         kept_validation=validation.numbers.classes,
         number_bytes=model.head.weight.element_size(),
         device="cuda" if model.device.type == "cuda" else "cpu",
+        capped=model.head.softcap is not None,
         saved=resume is not None,
         cells=tuple(some.rows for some in contexts.values()),
         contexts=tuple(some.table.contexts for some in contexts.values()),
