@@ -13,6 +13,10 @@ from collapselab.records.outcomes import parsed_outcomes
 if TYPE_CHECKING:
     import torch
 
+LEAST = {
+    "bins": 0, "bootstrap": 0, "seed": 0, "skip_positions": 0,
+    "min_count": 1, "tokens": 1, "min_uses": 1, "per_class": 1,
+}  # fmt: skip
 MOST = {
     "bins": 1_000,
     "bootstrap": 100_000,
@@ -87,15 +91,15 @@ class Options:
             raise ConfigError(f"dtype is {self.dtype!r}; it is one of {', '.join(DTYPES)}.")
         if self.load_in not in (None, "4bit", "8bit"):
             raise ConfigError(f"load_in is {self.load_in!r}; it is 4bit or 8bit.")
-        self._at_least(0, "bins", "bootstrap", "seed", "skip_positions")
-        self._at_least(1, "min_count", "tokens", "min_uses", "per_class")
+        for name, least in LEAST.items():
+            self._check_least(name, least)
         for name, most in MOST.items():
             if (getattr(self, name) or 0) > most:
-                raise ConfigError(f"{name} is {getattr(self, name):,}; it is at most {most:,}.")
+                raise ConfigError(f"{name} is {getattr(self, name):,}; {most_allowed(most)}.")
         if self.per_class is not None:
             object.__setattr__(self, "min_count", max(self.min_count, self.per_class))
         if self.batch != "auto":
-            self._at_least(1, "batch")
+            self._check_least("batch", 1)
         if self.bootstrap == 1:
             raise ConfigError("bootstrap is 1; an interval needs at least 2 resamples, a good one 200 or more.")
         if self.push is not None:
@@ -110,11 +114,10 @@ class Options:
         if self.shard_classes and self.bootstrap:
             raise ConfigError("bootstrap and shard_classes do not go together: groups are kept whole, not by class.")
 
-    def _at_least(self, least: int, *names: str) -> None:
-        for name in names:
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-                raise ConfigError(f"{name} is {value!r}; a whole number from {least} on is needed.")
+    def _check_least(self, name: str, least: int) -> None:
+        value = getattr(self, name)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+            raise ConfigError(f"{name} is {value!r}; {least_needed(least)}.")
 
     def facts(self) -> OptionFacts:
         """What two measurements are compared by: the options of the first version, and later ones that were changed.
@@ -152,6 +155,16 @@ class Options:
     def blocks_for(self, labels_per_block: float, blocks: int) -> int:
         """How many of the blocks are needed for `tokens`."""
         return blocks if self.tokens is None else min(blocks, int(-(-self.tokens // labels_per_block)))
+
+
+def least_needed(least: int) -> str:
+    """What is said of a number below the least that is allowed."""
+    return f"a whole number from {least} on is needed"
+
+
+def most_allowed(most: int) -> str:
+    """What is said of a number above the most that is allowed."""
+    return f"it is at most {most:,}"
 
 
 def parsed_contexts(given: object) -> list[int]:

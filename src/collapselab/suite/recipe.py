@@ -63,6 +63,16 @@ THE_CORPUS = "corpus"
 """The name of a suite's corpus where it has one alone; with several, the setting that chooses among them."""
 
 MOST_RUNS = 100_000
+QUESTION_NEEDED = "every recipe asks one, in a sentence"
+CORPUS_NEEDED = "a recipe has either one corpus or several corpora"
+CORPORA_NEEDED = "names with a corpus each are needed"
+MODELS_NEEDED = "a list with at least one model is needed"
+RUNS_NEEDED = "a list with at least one run is needed"
+CHECKPOINTS_NEEDED = "write them as in [0, 1, 3] or as log:20"
+NOT_A_LIST = "is not a list. Write it in brackets, [ ], or put it under base"
+NO_VALUES = "has no values"
+"""What is said of a value that will not do, here and by an editor: see schema.py."""
+
 _CORPUS_NAME = re.compile(r"\w[\w. +-]{0,99}")
 """The name of a corpus is part of the name of its folder."""
 
@@ -202,7 +212,7 @@ class _Recipe:
             self._to_scale(scale)
         question = self.document.get("question")
         if not isinstance(question, str) or not question.strip():
-            self.written.fail(("question",), "every recipe asks one, in a sentence.")
+            self.written.fail(("question",), f"{QUESTION_NEEDED}.")
         question = " ".join(question.split())
         if has_control_characters(question):
             self.written.fail(("question",), f"{question!r} has a control character.")
@@ -226,11 +236,13 @@ class _Recipe:
     def _to_scale(self, scale: str) -> None:
         """Replace sections of the recipe by those in `small:`."""
         small = self.document.pop("small", None)
-        if scale == "full":
-            return
         if small is None:
+            if scale == "full":
+                return
             raise ConfigError(f"{self.written.name}: has no section `small`; it runs at full scale only.")
         changes = self.written.mapping(("small",), small, SECTIONS[:-1], "a section of a recipe")
+        if scale == "full":
+            return
         for section, values in changes.items():
             old = self.document.get(section)
             if isinstance(old, dict) and isinstance(values, dict) and section not in ("zip", "corpora"):
@@ -243,11 +255,11 @@ class _Recipe:
         if "data" in self.document and not one and not several:
             return {}
         if (one is None) == (several is None):
-            self.written.fail(("corpus",), "a recipe has either one corpus or several corpora.")
+            self.written.fail(("corpus",), f"{CORPUS_NEEDED}.")
         if several is None:
             return {THE_CORPUS: self._corpus(("corpus",), one)}
         if not isinstance(several, dict) or not several:
-            self.written.fail(("corpora",), f"{short(several)} will not do: names with a corpus each are needed.")
+            self.written.fail(("corpora",), f"{short(several)} will not do: {CORPORA_NEEDED}.")
         for name in several:
             if not _CORPUS_NAME.fullmatch(name):
                 self.written.fail(
@@ -273,7 +285,7 @@ class _Recipe:
                 self.written.fail((section,), "a recipe with `models` trains nothing. Leave it out.")
         names = self.document["models"]
         if not isinstance(names, list) or not names:
-            self.written.fail(("models",), f"{short(names)} will not do: a list with at least one model is needed.")
+            self.written.fail(("models",), f"{short(names)} will not do: {MODELS_NEEDED}.")
         for number, name in enumerate(names):
             if not isinstance(name, str) or not 0 < len(name) <= LONGEST_LINE or has_control_characters(name):
                 self.written.fail(("models", number), f"{short(name)} is not the name of a model.")
@@ -300,7 +312,7 @@ class _Recipe:
             base["checkpoints"] = self._checkpoints(self.document["checkpoints"])
         listed = self.document.get("runs", [])
         if not isinstance(listed, list) or ("runs" in self.document and not listed):
-            self.written.fail(("runs",), f"{short(listed)} will not do: a list with at least one run is needed.")
+            self.written.fail(("runs",), f"{short(listed)} will not do: {RUNS_NEEDED}.")
         grids = []
         if {"grid", "zip"} & self.document.keys() or not listed:
             grids.append(self._grid((), self.document, base, corpora))
@@ -368,11 +380,9 @@ class _Recipe:
         axes = {}
         for name, values in settings.items():
             if not isinstance(values, list):
-                self.written.fail(
-                    (*path, name), f"{short(values)} is not a list. Write it in brackets, [ ], or put it under base."
-                )
+                self.written.fail((*path, name), f"{short(values)} {NOT_A_LIST}.")
             if not values:
-                self.written.fail((*path, name), "has no values.")
+                self.written.fail((*path, name), f"{NO_VALUES}.")
             for number, value in enumerate(values):
                 self._setting((*path, name, number), name, value, corpora)
             axes[name] = values
@@ -405,9 +415,7 @@ class _Recipe:
             return ",".join(f"{epoch:g}" for epoch in numbers)
         if isinstance(value, str):
             return value
-        return self.written.fail(
-            ("checkpoints",), f"{short(value)} will not do. Write them as in [0, 1, 3] or as log:20."
-        )
+        return self.written.fail(("checkpoints",), f"{short(value)} will not do: {CHECKPOINTS_NEEDED}.")
 
     def _measure(self) -> Options:
         options = self.written.model(Measure, ("measure",), self.document.get("measure", {}), "an option of measure")

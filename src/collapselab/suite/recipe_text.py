@@ -28,6 +28,7 @@ VALUES = 200_000
 """Limits of a recipe: the bytes of its text, levels of nesting, values with every alias written out."""
 
 NUMBER_CHARACTERS = 100
+SETTINGS_NEEDED = "settings with their values are needed"
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # thirty times faster, and there with every wheel of PyYAML
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -100,7 +101,7 @@ class Written:
     ) -> dict[str, JsonValue]:
         """The values, if they are names with values, and the names are known ones where these are given."""
         if not isinstance(values, dict):
-            self.fail(path, f"{short(values)} will not do: settings with their values are needed.")
+            self.fail(path, f"{short(values)} will not do: {SETTINGS_NEEDED}.")
         for name in values if known else ():
             if name not in known:
                 hint = did_you_mean(name, known, otherwise=f"There are {', '.join(known)}.")
