@@ -12,10 +12,9 @@ from typer.testing import CliRunner
 import collapselab
 from collapselab import METRICS, cli
 from collapselab.errors import UserError
+from collapselab.training import heads, optimizers
 from collapselab.training.heads import HEADS
-from collapselab.training.heads import MUST_MOVE as HEAD_MOVES
 from collapselab.training.interventions import INTERVENTIONS
-from collapselab.training.optimizers import MUST_MOVE as OPTIMIZER_MOVES
 from collapselab.training.optimizers import OPTIMIZERS
 
 KINDS: dict[str, Any] = {"penalty": INTERVENTIONS, "head": HEADS, "optimizer": OPTIMIZERS}
@@ -35,10 +34,10 @@ def test_interventions_lists_all_of_them_with_what_each_must_move() -> None:
     entries = json.loads(result.stdout)
     named = {kind: [entry["name"] for entry in entries if entry["kind"] == kind] for kind in KINDS}
     assert named == {kind: list(table) for kind, table in KINDS.items()}
-    assert all(entry["formula"] and entry["source"] and entry["cost"] for entry in entries[: len(INTERVENTIONS)])
-    assert all(entry["words"].endswith(".") and entry["must_move"] for entry in entries[len(INTERVENTIONS) :])
-    assert HEAD_MOVES.keys() < HEADS.keys()
-    assert OPTIMIZER_MOVES.keys() < OPTIMIZERS.keys()
+    assert all(entry["formula"] and entry["source"] and entry["cost"] for entry in entries)
+    assert all(len(entry["formula"]) > 1 and entry["words"].endswith(".") and entry["must_move"] for entry in entries)
+    assert heads.ABOUT.keys() == HEADS.keys()
+    assert optimizers.ABOUT.keys() == OPTIMIZERS.keys()
     table = CliRunner().invoke(cli.app, ["interventions"], env={"COLUMNS": "300"}).stdout
     assert "within:±0.1" in table
     assert "floor:0.1" in table

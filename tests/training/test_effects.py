@@ -83,8 +83,9 @@ def test_sphere_makes_the_rows_of_the_output_layer_alike_in_length(trained: Trai
 
 
 def test_class_means_are_the_rows_of_their_head(trained: Trained) -> None:
+    """On a sample, whose means are not those of all tokens; `test_normalised_heads` measures all."""
     none, means = (trained(tied=False, head=head)["duality_cos_mean"] for head in ("learned", "class-means"))
-    assert means > 0.9
+    assert means > 0.94
     assert means > none + 0.05
 
 

@@ -32,3 +32,5 @@ def test_two_processes_train_as_one_does(corpus_folder: Path, tmp_path: Path) ->
         losses = logged(tmp_path / "2" / name, "loss")
         assert len(losses) == 6
         assert_close(losses, logged(tmp_path / "1" / name, "loss"), rtol=1e-4, atol=0, msg=name)
+        ends = [logged(tmp_path / processes / name, "val_loss")[-1] for processes in ("1", "2")]
+        assert_close(ends[1], ends[0], rtol=1e-4, atol=0, msg=f"{name}: of the checkpoint")

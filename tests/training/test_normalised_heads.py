@@ -17,7 +17,7 @@ from collapselab.models.taps import features, last_norm
 from collapselab.records.measurement import Result
 from collapselab.records.run import RunFolder
 from collapselab.training.heads import HEADS, HeadInputs
-from collapselab.training.heads.normalised import MeanRows
+from collapselab.training.heads.mean_rows import MeanRows
 from training.runs import assert_same_bits, logged, run, run_in_two, weights
 
 HEAD, GAIN, BIAS = "lm_head.weight", "transformer.ln_f.weight", "transformer.ln_f.bias"
@@ -78,25 +78,15 @@ def test_features_of_sphere_are_of_one_length(corpus_folder: Path, tmp_path: Pat
     torch.testing.assert_close(norms, torch.full_like(norms, 4.0), rtol=0.02, atol=0)
 
 
-def test_class_means_computes_its_definition(
-    corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_class_means_computes_its_definition(corpus_folder: Path, tmp_path: Path) -> None:
     """Logits of the library against τ⟨ĥ, m̂_c⟩ + log π_c, one token and class after the other, up to a constant."""
-    kept: list[MeanRows] = []
-    original = MeanRows.after_step
-
-    def note(self: MeanRows, total: Any) -> None:
-        original(self, total)
-        kept[:] = [self]
-
-    monkeypatch.setattr(MeanRows, "after_step", note)
     run(corpus_folder, tmp_path, head="class-means", tied=False, steps=12)
     corpus, of = Corpus(corpus_folder), weights(tmp_path)
     model = AutoModelForCausalLM.from_pretrained(RunFolder(tmp_path).checkpoints()[-1].path).eval()
     ids = corpus.train[0][None].long()
     with torch.no_grad():
         logits, h = model(ids).logits[0].double(), features(model, ids)[0].double()
-    seen, means = kept[0].seen > 0, kept[0].means.double()
+    means, seen = _mean_directions(model, corpus), corpus.train.counts > 0
     assert 0 < int(seen.sum()) < len(means)
     centre = means[seen].mean(0)
     gain = of[GAIN].double()
@@ -104,14 +94,50 @@ def test_class_means_computes_its_definition(
     assert float(gain[0]) != 1
     tau = float(gain[0]) * math.sqrt(16)
     counts = corpus.train.counts.double() + 1
+    labels = seen.nonzero().squeeze(1).tolist()
     for token in (0, 5, 20):
-        direction = h[token] - h[token].mean()
-        direction /= direction.norm()
+        direction = _unit(h[token])
         expected = torch.tensor(
-            [tau * float(direction @ _unit(means[c] - centre)) + math.log(counts[c] / counts.sum()) for c in range(300)]
+            [tau * float(direction @ _unit(means[c] - centre)) + math.log(counts[c] / counts.sum()) for c in labels]
         )
-        apart = logits[token] - expected
+        apart = logits[token, labels] - expected
         assert float(apart.std()) < 0.02 * float(expected.std())  # ε of the norm, where features are still small
+
+
+def test_rows_of_class_means_point_along_the_means_of_their_own_checkpoint(corpus_folder: Path, tmp_path: Path) -> None:
+    """`duality_cos_mean` is 1, but for the part of a row that holds log π_c, in every checkpoint after the first."""
+    made = run(corpus_folder, tmp_path, head="class-means", tied=False, epochs=0.5, steps=None, checkpoints="0,0.25")
+    assert len(made) == 3
+    for checkpoint in RunFolder(tmp_path).checkpoints()[1:]:
+        model = AutoModelForCausalLM.from_pretrained(checkpoint.path).eval()
+        measured = measure(model, corpus_folder, quiet=True)
+        assert isinstance(measured, Result)
+        of_train = {row.metric: row.value for row in measured.rows if row.split == "train"}
+        assert of_train["duality_cos_mean"] > 0.999
+
+
+def test_a_training_of_class_means_does_not_depend_on_its_checkpoints(corpus_folder: Path, tmp_path: Path) -> None:
+    values: dict[str, Any] = {"head": "class-means", "tied": False, "steps": None, "epochs": 0.5}
+    run(corpus_folder, tmp_path / "few", **values)
+    run(corpus_folder, tmp_path / "many", **values, checkpoints="0,0.1,0.2,0.3,0.4")
+    assert len(RunFolder(tmp_path / "many").checkpoints()) == 6
+    assert_same_bits(weights(tmp_path / "few"), weights(tmp_path / "many"))
+    assert logged(tmp_path / "few", "loss") == logged(tmp_path / "many", "loss")
+
+
+def _mean_directions(model: Any, corpus: Corpus) -> Tensor:
+    """The mean of ĥ over the tokens of each class, token after token."""
+    sums: dict[int, list[Tensor]] = {}
+    for block in range(len(corpus.train)):
+        blocks = corpus.train.read([block])
+        with torch.no_grad():
+            entering = features(model, blocks.ids)[0, :-1].double()
+        for one, label in zip(entering, blocks.labels[0].tolist(), strict=True):
+            sums.setdefault(label, []).append(_unit(one))
+    means = torch.zeros(300, 16, dtype=torch.float64)
+    for label, directions in sums.items():
+        means[label] = torch.stack(directions).mean(0)
+    return means
 
 
 def _unit(vector: Tensor) -> Tensor:

@@ -14,10 +14,10 @@ from rich.table import Table
 from collapselab.cli.options import TRACKER_HELP, JsonOption, beginning, panel, tracker_names
 from collapselab.errors import ConfigError
 from collapselab.models.families import FAMILIES
+from collapselab.training import heads, optimizers
+from collapselab.training.about import About
 from collapselab.training.heads import HEADS
-from collapselab.training.heads import MUST_MOVE as HEAD_MOVES
 from collapselab.training.interventions import INTERVENTIONS
-from collapselab.training.optimizers import MUST_MOVE as OPTIMIZER_MOVES
 from collapselab.training.optimizers import OPTIMIZERS
 
 if TYPE_CHECKING:
@@ -143,47 +143,42 @@ def train(
 def interventions(as_json: JsonOption = False) -> None:
     """List what moves collapse: penalties (`train --intervene`), heads (`--head`) and optimisers (`--optimizer`).
 
-    Each with what it does and what it must move; penalties with their formula, cost and source.
+    Each with what it does, its formula, what it must move, what it costs, and its source.
 
     Example: `collapselab interventions --json | jq '.[].name'`
     """
-    entries, others = INTERVENTIONS.values(), [*_described("head", HEADS), *_described("optimizer", OPTIMIZERS)]
+    entries = INTERVENTIONS.values()
+    others = [*_described("head", HEADS, heads.ABOUT), *_described("optimizer", OPTIMIZERS, optimizers.ABOUT)]
     if as_json:
         keys = ("name", "words", "formula", "source", "primary", "signs", "plus", "dose_over", "cost", "must_move")
         penalties = [{"kind": "penalty", **{key: getattr(one, key) for key in keys}} for one in entries]
         print(json.dumps([*penalties, *others], ensure_ascii=False))
         return
-    table = Table(
-        "dose", "what it does", "penalty", "must move", "cost of a step", "source", box=None, header_style="bold"
-    )
+    columns = ("what it does", "formula", "must move", "cost of a step", "source")
+    table, further = (Table(first, *columns, box=None, header_style="bold") for first in ("dose", "option"))
     for one in entries:
         dose = f"{one.name}:±0.1" if one.signs == "both" else f"{one.name}:0.1"
         table.add_row(*map(escape, (dose, one.words, one.formula, one.must_move, one.cost, one.source)))
-    further = Table("option", "what it does", "must move", box=None, header_style="bold")
-    for row in others:
-        further.add_row(f"--{row['kind']} {row['name']}", escape(row["words"]), escape(row["must_move"]))
-    further.add_row(
-        "--coupling 0.5", "A share of the decay of adamw through the gradient; the rest apart from it.", COUPLED
-    )
+    coupling = {"kind": "coupling", "name": "0.5", "words": COUPLED, **optimizers.COUPLING._asdict()}
+    for row in (*others, coupling):
+        cells = (row[name] for name in ("words", "formula", "must_move", "cost", "source"))
+        further.add_row(f"--{row['kind']} {row['name']}", *map(escape, cells))
     Console().print(table)
     Console().print(further)
 
 
-COUPLED = "head_sum falls with the share, where the output layer is not tied"
+COUPLED = "A share of the decay of adamw through the gradient; the rest apart from it."
 
 
-def _described(kind: str, table: Mapping[str, Callable[..., object]]) -> list[dict[str, str]]:
-    """The entries of a table of heads or optimisers: the first sentence of their function, and what they move."""
-    moves = HEAD_MOVES if kind == "head" else OPTIMIZER_MOVES
-    return [
-        {
-            "kind": kind,
-            "name": name,
-            "words": (entry.__doc__ or "–").strip().splitlines()[0],
-            "must_move": moves.get(name, "–"),
-        }
-        for name, entry in table.items()
-    ]
+def _described(
+    kind: str, table: Mapping[str, Callable[..., object]], known: Mapping[str, About]
+) -> list[dict[str, str]]:
+    """The entries of a table of heads or optimisers: the first sentence of their function, and what else is known."""
+    described = []
+    for name, entry in table.items():
+        words = (entry.__doc__ or "–").strip().splitlines()[0]
+        described.append({"kind": kind, "name": name, "words": words, **known.get(name, About("–", "–"))._asdict()})
+    return described
 
 
 def sample(

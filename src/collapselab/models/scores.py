@@ -130,15 +130,25 @@ class Scorer:
         return scores
 
 
-@torch.no_grad()
 def split_scores(
     model: nn.Module, split: Split, *, head: OutputLayer, device: torch.device, rank: int = 0, world: int = 1
 ) -> Scores:
-    """Scores on this process's share of the blocks; those of all processes add up to those of the split.
+    """Scores on this process's share of the blocks; those of all processes add up to those of the split."""
+    scores, scorer = Scores(), Scorer(head)
+    for features, labels in split_features(model, split, device=device, rank=rank, world=world):
+        scores += scorer.scores(features, labels)
+    return scores
+
+
+@torch.no_grad()
+def split_features(
+    model: nn.Module, split: Split, *, device: torch.device, rank: int = 0, world: int = 1
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Features (tokens, dim) of some blocks at a time of this process's share, and what follows each (tokens,).
 
     The model is evaluated as it is (`eval` for that time), and left in the mode it was in.
     """
-    was_training, scores, scorer = model.training, Scores(), Scorer(head)
+    was_training = model.training
     model.eval()
     try:
         for numbers in split.numbers(world * max(1, TOKENS_AT_ONCE // split.block), rank=rank, world=world):
@@ -146,10 +156,9 @@ def split_scores(
                 blocks = split.read(numbers)
                 entering = taps.features(model, blocks.ids.to(device), **mask_inputs(model, blocks.attention, device))
                 flat = entering[:, :-1].reshape(-1, entering.shape[-1])
-                scores += scorer.scores(flat, blocks.labels.reshape(-1))
+                yield flat, blocks.labels.reshape(-1).to(device)
     finally:
         model.train(was_training)
-    return scores
 
 
 def mask_inputs(model: nn.Module, attention: Tensor | None, device: torch.device) -> dict[str, Tensor]:

@@ -130,7 +130,7 @@ def plan_table(facts: PlanFacts, *, every: bool = False) -> RenderableType:
 
 def _comparison_parts(compared: dict[str, Any]) -> list[RenderableType]:
     """The pairs of a suite of arms, what they can show, and the smallest p that they can reach."""
-    pairs, arms = compared["pairs"], compared["arms"]
+    pairs, arms, primary = compared["pairs"], compared["arms"], compared["properties"]
     cells = f" in each of {compared['cells']} cells" if compared["cells"] > 1 else ""
     others = len(arms) - (compared["control"] is not None)
     table = Table(box=None, header_style="bold")
@@ -149,7 +149,7 @@ def _comparison_parts(compared: dict[str, Any]) -> list[RenderableType]:
         "Pairs that find an effect of d/s standard deviations in 80 of 100 suites, and what these pairs find:",
         table,
         f"The smallest p of {pairs} pairs with their signs flipped is {compared['smallest_p']:.2g}: it {holm} Holm's "
-        f"adjustment over {compared['properties']} primary properties at 0.05.",
+        f"adjustment over {'1 primary property' if primary == 1 else f'{primary} primary properties'} at 0.05.",
     ]
 
 

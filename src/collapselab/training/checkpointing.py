@@ -5,6 +5,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, final
 
 import torch
@@ -161,6 +162,11 @@ class Checkpointing(TrainerCallback):
         name = self.plan.checkpoints.get(step)
         if name not in self.missing:
             return
+        with self.trainer.checkpoint_head() if step else nullcontext():
+            self._write_checkpoint(name, step)
+        self.missing.discard(name)
+
+    def _write_checkpoint(self, name: str, step: int) -> None:
         scores = self._validation()
         known = CheckpointRecord(
             run=self.run,
@@ -180,7 +186,6 @@ class Checkpointing(TrainerCallback):
             self.folder.log(known.model_dump(exclude={"format", "run", "files", "clipped"}))
         if step:
             self.trainer.log(known.model_dump(include={"val_loss", "val_accuracy", "perplexity"}))
-        self.missing.discard(name)
 
     def _validation(self) -> Scores:
         args, trainer = self.trainer.args, self.trainer

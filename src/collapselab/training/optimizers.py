@@ -6,6 +6,8 @@ torch is imported only when one is made: the names are checked where settings ar
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from collapselab.training.about import About
+
 if TYPE_CHECKING:
     from torch.optim import AdamW, Optimizer
 
@@ -60,11 +62,29 @@ OPTIMIZERS: dict[str, Callable[[Groups, OptimizerSettings], "Optimizer"]] = {
     "coupled-adam": _coupled_adam,
 }
 
-MUST_MOVE: dict[str, str] = {
-    "adam": "head_sum falls where the output layer is not tied, as with --coupling 1",
-    "coupled-adam": "‖Σ_c w_c‖² shrinks by the decay alone, Π(1 − ηλ)², where the output layer is not tied",
+ABOUT: dict[str, About] = {
+    "adamw": About("w ← w − η(m/√v + λw), m and v averages of ∇CE and its square", "arXiv:1711.05101"),
+    "adam": About(
+        "w ← w − η m/√v, m and v averages of ∇CE + λw and its square",
+        "arXiv:1412.6980",
+        must_move="head_sum falls where the output layer is not tied, as with --coupling 1",
+    ),
+    "sgd": About("w ← w − ηm, m ← 0.9 m + ∇CE + λw", "momentum: Polyak 1964"),
+    "coupled-adam": About(
+        "as adamw, v averaged over the rows of a matrix that has one a token",
+        "arXiv:2502.08441",
+        cost="K·D for each such matrix",
+        must_move="‖Σ_c w_c‖² shrinks by the decay alone, Π(1 − ηλ)², where the output layer is not tied",
+    ),
 }
-"""What an optimiser is to move, against adamw. `--coupling r` is a part of the way from adamw to adam."""
+
+COUPLING = About(
+    "w ← w − η(m/√v + (1 − r)λw), m and v averages of ∇CE + rλw and its square",
+    "after arXiv:2602.16642",
+    cost="one addition a parameter",
+    must_move="head_sum falls with the share, where the output layer is not tied",
+)
+"""Of `--coupling r`: a part of the way from adamw to adam."""
 
 DECOUPLED = ("adamw", "coupled-adam")
 """Those whose decay is apart from the gradient, so that a share of it can be moved there."""

@@ -8,7 +8,7 @@ is nothing else to restore.
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -20,7 +20,7 @@ from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainingArgu
 from transformers.trainer_utils import TrainOutput
 
 from collapselab.corpus.blocks import Split
-from collapselab.models.scores import LogitSpace, mask_inputs
+from collapselab.models.scores import LogitSpace, mask_inputs, split_features
 from collapselab.models.taps import features, output_layer
 from collapselab.trackers import TrackedRun, trackio_project
 from collapselab.training.heads.upkeep import Upkeep
@@ -140,6 +140,16 @@ class LanguageTrainer(Trainer):
         embedding, alone = self.bare.get_input_embeddings(), self.args.world_size == 1
         if isinstance(embedding, nn.Embedding) and alone and self.args.device.type == "cpu":
             embedding.sparse = embedding.weight is self.head.weight
+
+    def checkpoint_head(self) -> AbstractContextManager[None]:
+        """For that time, the output layer is the one of a checkpoint."""
+        if self.upkeep is None:
+            return nullcontext()
+        args = self.args
+        training = split_features(
+            self.bare, self.split, device=args.device, rank=args.process_index, world=args.world_size
+        )
+        return self.upkeep.of_checkpoint(training, self._total)
 
     def tokens_after(self, step: int) -> int:
         """Labels that the first steps have trained on, of all processes."""

@@ -3,6 +3,7 @@
     frozen.py      frozen-init, frozen-sphere, frozen-code, frozen-etf: rows that are constructed
     donor.py       frozen-donor, frozen-donor-permuted: rows of a finished run
     normalised.py  sphere, class-means: heads of normalised features
+    mean_rows.py   the rows of class-means
     upkeep.py      what such a head needs while it is trained
     check.py       what is refused before anything is built
 
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 from collapselab.errors import ConfigError
+from collapselab.training.about import About
 from collapselab.training.heads import donor, frozen, normalised
 from collapselab.training.heads.upkeep import Upkeep
 
@@ -63,15 +65,44 @@ HEADS: dict[str, Callable[[Any, HeadInputs, "Generator"], Upkeep | None]] = {
     "sphere": normalised.sphere,
 }
 
-MUST_MOVE: dict[str, str] = {
-    "frozen-sphere": "head_* stay what they are; duality_cos_mean and agreement, against frozen-init",
-    "frozen-code": "head_* stay what they are; duality_cos_mean and agreement, against frozen-sphere",
-    "frozen-etf": "etf_error of the output layer is 0",
-    "frozen-donor": "duality_cos_mean and agreement, against frozen-donor-permuted",
-    "class-means": "duality_cos_mean approaches 1",
-    "sphere": "head_norm_cv approaches 0",
+ABOUT: dict[str, About] = {
+    "learned": About("⟨h, w_c⟩, w_c learned", "–"),
+    "frozen-init": About("⟨h, w_c⟩, w_c as initialised", "frozen heads: arXiv:1801.04540"),
+    "frozen-sphere": About(
+        "⟨h, w_c⟩, w_c independent and uniform, ‖w_c‖ = 1",
+        "frozen heads: arXiv:1801.04540",
+        must_move="head_* stay what they are; duality_cos_mean and agreement, against frozen-init",
+    ),
+    "frozen-code": About(
+        "⟨h, w_c⟩, ‖w_c‖ = 1, least mean of −log‖w_i − w_j‖ over pairs",
+        "energy: MHE, arXiv:1805.09298",
+        cost="once, 100·512·K·D",
+        must_move="head_* stay what they are; duality_cos_mean and agreement, against frozen-sphere",
+    ),
+    "frozen-etf": About(
+        "⟨h, w_c⟩, ‖w_c‖ = 1, ⟨w_i, w_j⟩ = −1/(K − 1)",
+        "frozen simplex frame: arXiv:2105.02375",
+        must_move="etf_error of the output layer is 0",
+    ),
+    "frozen-donor": About(
+        "⟨h, w_c⟩, w_c of a finished run",
+        "this project",
+        must_move="duality_cos_mean and agreement, against frozen-donor-permuted",
+    ),
+    "frozen-donor-permuted": About("⟨h, w_π(c)⟩, π a permutation within bins of frequency", "this project"),
+    "class-means": About(
+        "τ⟨ĥ, m̂_c⟩ + log π_c, τ learned, m̂_c the direction of the class mean about the mean of all",
+        "this project",
+        cost="N·D and K·D; one pass over the training split for a checkpoint",
+        must_move="duality_cos_mean approaches 1",
+    ),
+    "sphere": About(
+        "τ⟨ĥ, ŵ_c⟩, τ and ŵ_c learned, Σ_c ŵ_c = 0",
+        "after NormFace, arXiv:1704.06369",
+        cost="K·D",
+        must_move="head_norm_cv approaches 0; norm_cv too where classes are points",
+    ),
 }
-"""What a head is to move, against `learned` with an output layer of its own; heads that are baselines are not here."""
 
 
 def make_head(model: Any, settings: HeadSettings, *, counts: "Tensor") -> Upkeep | None:

@@ -12,24 +12,20 @@ that its weights do not say.
     class-means   gain g, one number for all dimensions (after every update its mean), bias frozen at b in all of them:
                   h = g x + b 1, with x orthogonal to 1. Rows are m̂_c + (log π_c − mean) / (b D) · 1, so that
                   logits are τ⟨ĥ, m̂_c⟩ + log π_c, less a constant, with ĥ = x / √D and τ = g √D. For this the last norm
-                  must subtract the mean and have a bias, as LayerNorm does.
+                  must subtract the mean and have a bias, as LayerNorm does. `mean_rows.py` keeps these rows.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 from collapselab.errors import ConfigError
 from collapselab.training.heads.frozen import freeze
-from collapselab.training.heads.upkeep import Upkeep
+from collapselab.training.heads.mean_rows import LENGTH, MeanRows
+from collapselab.training.heads.upkeep import Tokens, Upkeep
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor, nn
-
-BIAS = 4.0
-"""b: the larger it is, the less the part of a row that holds log π_c."""
-
-WINDOW = 100
-"""Samples after which older ones count less: a mean of all up to then, an exponential one from there on."""
 
 ROUNDS = 2
 """How often a mean is subtracted and lengths are made equal after an update: each undoes a small part of the other, and
@@ -67,7 +63,7 @@ def class_means(model: Any, inputs: CountedInputs, generator: "Generator") -> Up
             f"head: class-means keeps log π_c in the bias of the last norm, but {model.config.model_type} has none "
             "there, or has one in its output layer. Choose gpt-neo, gpt2 or pythia."
         )
-    torch.nn.init.constant_(bias, BIAS).requires_grad_(False)
+    torch.nn.init.constant_(bias, LENGTH / len(bias) ** 0.5).requires_grad_(False)
     freeze(model, model.get_output_embeddings().weight.detach().clone())
     return MeanRows(model.get_output_embeddings(), norm, inputs.counts)
 
@@ -112,69 +108,13 @@ class EqualRows:
             lengths = weight.norm(dim=1, keepdim=True)
             weight.mul_(share @ lengths / lengths)
 
+    def of_checkpoint(
+        self, training: "Iterator[Tokens]", total: "Callable[[Tensor], Tensor]"
+    ) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def state_tensors(self) -> "dict[str, Tensor]":
         return {}
 
     def load_state_tensors(self, tensors: "Mapping[str, Tensor]") -> None:
         """There is no state beside the weights."""
-
-
-@final
-class MeanRows:
-    """Keeps the mean direction of the features of each class, and makes the rows of the output layer of them."""
-
-    def __init__(self, layer: Any, norm: Any, counts: "Tensor") -> None:
-        import torch
-
-        self.layer, self.norm = layer, norm
-        priors = ((counts + 1).double() / (counts + 1).sum()).log()
-        classes, dim = layer.weight.shape
-        self.offsets = ((priors - priors.mean()) / (BIAS * dim)).float()[:, None]
-        self.means = torch.nn.functional.normalize(_without_mean(layer.weight.detach()), dim=1)
-        self.seen = torch.zeros(classes)
-        self._sums, self._counts = torch.zeros(classes, dim), torch.zeros(classes)
-        self._set_rows()
-
-    def observe(self, features: "Tensor", labels: "Tensor") -> None:
-        import torch
-
-        self._move(features.device)
-        used = (labels >= 0).nonzero().squeeze(1)
-        labels, directions = labels[used], torch.nn.functional.normalize(_without_mean(features[used].float()), dim=1)
-        self._sums.index_add_(0, labels, directions)
-        self._counts.index_add_(0, labels, torch.ones_like(directions[:, 0]))
-
-    def after_step(self, total: "Callable[[Tensor], Tensor]") -> None:
-        sums, counts = total(self._sums), total(self._counts)[:, None]
-        weights = self.seen.clamp(max=WINDOW)[:, None] + counts
-        self.means += (sums - counts * self.means) / weights.clamp(min=1)
-        self.seen += counts[:, 0]
-        self._sums.zero_()
-        self._counts.zero_()
-        gain = self.norm.weight.data
-        gain.fill_(gain.mean())
-        self._set_rows()
-
-    def state_tensors(self) -> "dict[str, Tensor]":
-        return {"means": self.means, "seen": self.seen}
-
-    def load_state_tensors(self, tensors: "Mapping[str, Tensor]") -> None:
-        self.means.copy_(tensors["means"])
-        self.seen.copy_(tensors["seen"])
-
-    def _set_rows(self) -> None:
-        """Directions of the means about the mean of those that were seen, and the part that holds log π."""
-        import torch
-
-        centre = (self.means * (self.seen > 0)[:, None]).sum(0) / (self.seen > 0).sum().clamp(min=1)
-        directions = torch.nn.functional.normalize(_without_mean(self.means - centre), dim=1)
-        self.layer.weight.data.copy_(directions + self.offsets)
-
-    def _move(self, device: Any) -> None:
-        for name in ("means", "seen", "offsets", "_sums", "_counts"):
-            setattr(self, name, getattr(self, name).to(device))
-
-
-def _without_mean(vectors: "Tensor") -> "Tensor":
-    """The part that is orthogonal to (1, …, 1)."""
-    return vectors - vectors.mean(1, keepdim=True)
