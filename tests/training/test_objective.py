@@ -182,6 +182,34 @@ def test_a_sham_has_the_labels_of_its_batch_in_another_order() -> None:
     assert all(map(torch.equal, sham[:20], sham[20:]))  # and the same one in the same step
 
 
+def test_what_an_intervention_draws_follows_from_seed_step_and_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[list[float]] = []
+
+    def note(step: Step) -> Tensor:
+        drawn.append(torch.rand(3, generator=step.generator).tolist())
+        return norm(step)
+
+    for name in ("norm", "rows"):
+        monkeypatch.setitem(INTERVENTIONS, name, replace(TOYS[0], name=name, penalty=note))
+
+    def numbers(*intervene: str, seed: int = 0, step: int = 40, before: int = 0) -> list[float]:
+        torch.manual_seed(before)
+        features, weight = torch.randn(2, 5, 4, requires_grad=True), torch.randn(7, 4, requires_grad=True)
+        settings = settings_from({"width": 16, "depth": 1, "seed": seed, "intervene": intervene})
+        objective = Objective(OutputLayer(weight), settings, steps=100)
+        for number in range(step - before, step + 1):
+            taken(objective, number, features, torch.randint(7, (2, 5)), weight)
+        return drawn[-1]
+
+    known = numbers("norm:+0.1")
+    assert numbers("norm:+0.1", before=3) == known, "other data, other numbers drawn elsewhere, and steps before it"
+    assert numbers("norm:-0.3:sham") == known, "another dose"
+    assert numbers("classes:+0.1", "norm:+0.1") == known, "another intervention beside it"
+    assert numbers("norm:+0.1", seed=1) != known
+    assert numbers("norm:+0.1", step=41) != known
+    assert numbers("rows:+0.1") != known
+
+
 # Whole trainings -------------------------------------------------------------------------------------------------------
 
 

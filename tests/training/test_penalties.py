@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any, final
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch.testing import assert_close
 from collapselab.core.flatness import OutputCurvature
 from collapselab.core.metrics import METRICS
 from collapselab.models.taps import OutputLayer
-from collapselab.training.interventions import INTERVENTIONS, Penalty, Step, flat
+from collapselab.training.interventions import INTERVENTIONS, Penalty, Step, class_means, flat
 from collapselab.training.interventions.class_means import READY
 from collapselab.training.interventions.classes import Classes
 from collapselab.training.interventions.dose import Dose
@@ -149,6 +150,32 @@ def test_value_and_gradients_are_those_of_the_definition(name: str, seed: int) -
     assert_close(of_head(found, given), in_head, rtol=1e-9, atol=1e-12)
     assert (name in OF_HEAD) == bool(in_head.any())
     assert bool(in_features.any()) == (name != "uniform")
+
+
+@final
+class _WithItsGradients(torch.autograd.Function):
+    """A penalty as a function of features and output layer, with the gradients that it gives itself."""
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, weight: Tensor, name: str, given: World) -> Tensor:
+        now = replace(given, features=features, weight=weight, kept={})
+        found = penalty(name, now)
+        ctx.save_for_backward(of_features(found, now), of_head(found, now))
+        return found.value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        in_features, in_head = ctx.saved_tensors
+        return outer[0] * in_features, outer[0] * in_head, None, None
+
+
+@pytest.mark.parametrize("name", DEFINED)
+def test_gradients_are_those_of_finite_differences(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of penalties with a table in their first step, where the mean of a class is that of its tokens in the step."""
+    monkeypatch.setattr(class_means, "READY", 1)
+    given = replace(world(), seen=0)
+    inputs = (given.features.clone().requires_grad_(), given.weight.clone().requires_grad_())
+    assert torch.autograd.gradcheck(lambda *two: _WithItsGradients.apply(*two, name, given), inputs, eps=1e-6)  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize("name", DEFINED)
