@@ -14,7 +14,6 @@ from collapselab.analysis.attainable import (
     FEWEST_MODELS,
     LEVEL,
     TESTS,
-    signs_can_show,
     smallest_permutation_p,
 )
 from collapselab.analysis.controls import MIXED, Control, controls
@@ -147,10 +146,6 @@ def test_the_smallest_p_is_that_of_all_orders() -> None:
 def test_the_fewest_are_what_their_argument_says() -> None:
     assert (FEWEST_MODELS, FEWEST_FREEDOM) == (7, 6)
     assert TESTS * smallest_permutation_p([7]) <= LEVEL < TESTS * smallest_permutation_p([6])
-    assert signs_can_show(6, tests=1)
-    assert not signs_can_show(5, tests=1)
-    assert signs_can_show(9, tests=8)
-    assert not signs_can_show(8, tests=8)
 
 
 def test_a_p_of_zero_is_shown() -> None:

@@ -6,12 +6,13 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from collapselab.analysis.resampling import (
+    Codes,
+    Floats,
+    _permuted_products,
     centred,
     correlation,
     detectable,
-    permutation_p,
     permutation_test,
-    permuted_correlations,
     rank_correlation,
 )
 
@@ -19,6 +20,18 @@ RNG = np.random.default_rng(7)
 ONE_CELL = np.zeros(12, dtype=np.intp)
 X, Y = RNG.standard_normal((12, 3)), RNG.standard_normal(12)
 CELLS = np.array([0, 0, 0, 1, 1, 2, 2, 2, 2, 1, 0, 2])
+
+
+def permutation_p(x: Floats, y: Floats, cells: Codes, *, permutations: int, seed: int) -> Floats:
+    return permutation_test(x, y, cells, permutations=permutations, seed=seed).p
+
+
+def permuted_correlations(x: Floats, y: Floats, cells: Codes, *, permutations: int, seed: int) -> Floats:
+    """r of x (models,) with every permutation of y: those that `permutation_test` of the same seed counts."""
+    _, permuted = _permuted_products(x[:, None], y, cells, permutations=permutations, seed=seed, blocks=None)
+    left_x, left_y = centred(x, cells), centred(y, cells)
+    r: Floats = np.concatenate(list(permuted))[:, 0] / np.sqrt((left_x @ left_x) * (left_y @ left_y))
+    return r
 
 
 def test_in_one_cell_the_correlations_are_those_of_scipy() -> None:

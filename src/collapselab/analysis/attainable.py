@@ -33,11 +33,6 @@ FEWEST_FREEDOM = FEWEST_MODELS - 1
 """Degrees of freedom: what is left of this many models when their mean is subtracted."""
 
 
-def signs_can_show(groups: int, *, tests: int) -> bool:
-    """Whether a sign test of this many groups, which all go one way, is below the level after the correction."""
-    return tests * 2 * 0.5**groups <= LEVEL
-
-
 def why_no_permutation(sizes: list[int], noun: str) -> str:
     """The reason, for groups of these sizes that are too few."""
     orders = math.prod(map(math.factorial, sizes))

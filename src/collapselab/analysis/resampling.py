@@ -60,11 +60,6 @@ class PermutationTest(NamedTuple):
     """Standard deviation of r over the permutations: what 1 / sqrt(models - cells) is where all are independent."""
 
 
-def permutation_p(x: Floats, y: Floats, cells: Codes, *, permutations: int, seed: int) -> Floats:
-    """Two-sided p of each column of x with y: the share of permutations of y within cells with an |r| as large."""
-    return permutation_test(x, y, cells, permutations=permutations, seed=seed).p
-
-
 def permutation_test(
     x: Floats,
     y: Floats,
@@ -103,16 +98,6 @@ def permutation_test(
     for group, counts in zip(ordered, stepped, strict=True):
         corrected[group] = np.maximum.accumulate((1 + counts) / (1 + permutations))
     return PermutationTest((1 + as_large) / (1 + permutations), corrected, np.sqrt(squares / permutations))
-
-
-def permuted_correlations(
-    x: Floats, y: Floats, cells: Codes, *, permutations: int, seed: int, blocks: Sequence[Codes] | None = None
-) -> Floats:
-    """r of x (models,) with every permutation of y: those that `permutation_test` of the same seed counts."""
-    _, permuted = _permuted_products(x[:, None], y, cells, permutations=permutations, seed=seed, blocks=blocks)
-    left_x, left_y = centred(x, cells), centred(y, cells)
-    r: Floats = np.concatenate(list(permuted))[:, 0] / np.sqrt((left_x @ left_x) * (left_y @ left_y))
-    return r
 
 
 def _permuted_products(

@@ -113,13 +113,6 @@ class OfMetric(Protocol):
     def transform(self) -> str: ...
 
 
-class Judged(OfMetric, Protocol):
-    """Such a row with a verdict."""
-
-    @property
-    def verdict_code(self) -> Verdict: ...
-
-
 def metric_label(row: OfMetric) -> str:
     """`cdnv`, or `log cdnv`."""
     return row.metric if row.transform == "raw" else f"log {row.metric}"
@@ -131,11 +124,3 @@ Row = TypeVar("Row", bound=OfMetric)
 def by_metric(rows: Sequence[Row]) -> Iterable[list[Row]]:
     """The rows of each metric, in the order in which the metrics come."""
     return ([row for row in rows if row.metric == metric] for metric in dict.fromkeys(row.metric for row in rows))
-
-
-def count_shown(rows: Sequence[Judged]) -> tuple[int, str]:
-    """How many of the rows are significant, and in which direction those are."""
-    counts = {words: sum(row.verdict_code is code for row in rows) for code, words in SHOWN.items()}
-    total = sum(counts.values())
-    directions = ", ".join(f"{count} {words}" if count < total else words for words, count in counts.items() if count)
-    return total, f" ({directions})" if directions else ""

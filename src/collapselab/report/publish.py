@@ -209,14 +209,6 @@ def card_section(result: Result) -> str:
     )
 
 
-def with_section(card: str, section: str) -> str:
-    """A card with the section, in place of the one that it may have."""
-    if BEGIN in card and END in card:
-        before, rest = card.split(BEGIN, 1)
-        return f"{before}{section.rstrip()}{rest.split(END, 1)[1]}"
-    return f"{card.rstrip()}\n\n{section}"
-
-
 def eval_results(result: Result, *, dataset: str) -> list[dict[str, object]]:
     """`model-index` of the hub: the values under the name of the model, on the dataset that they were measured on."""
     metrics = [
