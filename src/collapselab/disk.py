@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from collapselab.errors import Busy, DamagedError, DiskError
+from collapselab.errors import Busy, DamagedError, DiskError, RunError
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -135,6 +135,23 @@ def remove_folder(path: str | Path) -> None:
     except OSError:  # another process was faster, or the disk refuses: then it stays
         return
     shutil.rmtree(removed, ignore_errors=True)
+
+
+def write_bytes(path: str | Path, content: bytes) -> None:
+    """Write a file whole or not at all; one that holds these bytes already is left alone."""
+    path = Path(path)
+    if path.is_file() and read_bytes(path) == content:
+        return
+    with written_whole(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The contents of a file; RunError if it is not there."""
+    if not path.is_file():
+        raise RunError(f"{path}: no such file.")
+    with disk_errors(path, reading=True):
+        return path.read_bytes()
 
 
 def write_document(path: str | Path, document: Mapping[str, object], *, compact: bool = False) -> None:

@@ -24,9 +24,9 @@ from collapselab.analysis.stored import (
     stored_scores,
 )
 from collapselab.analysis.words import REVERSAL, Sentence, many
+from collapselab.disk import write_bytes
 from collapselab.progress import progress
 from collapselab.records.scores import STORED, JoinedScores, join_scores, read_scores, scores_bytes, with_scores
-from collapselab.records.table import write_bytes
 from collapselab.records.tables import RowsByTable, StoredTables
 
 

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import NoReturn
 
@@ -211,10 +211,6 @@ def _files(names: list[str], reading: Reading) -> Source:
     for path in paths:
         check_file(path)
 
-    def read() -> Iterator[str]:
-        for path in paths:
-            yield from read_documents(path, reading)
-
     compressed = any(is_compressed(path) or path.suffix == ".parquet" for path in paths)
     total = None if compressed else sum(path.stat().st_size for path in paths)
     provenance: dict[str, JsonValue] = {
@@ -224,7 +220,13 @@ def _files(names: list[str], reading: Reading) -> Source:
         "column": reading.text_column,
         "errors": reading.errors,
     }
-    return Source(Documents(read, total, "bytes", lambda text: len(text.encode()) + 1), None, provenance)
+    documents = Documents(
+        lambda: chain.from_iterable(read_documents(path, reading) for path in paths),
+        total,
+        "bytes",
+        lambda text: len(text.encode()) + 1,
+    )
+    return Source(documents, None, provenance)
 
 
 def _file_facts(path: Path) -> dict[str, JsonValue]:

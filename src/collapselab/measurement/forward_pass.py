@@ -134,26 +134,38 @@ class Batch:
         states = states.to(self.forward.plan.model.device)  # a block may be on another device than the output layer
         own = states[:blocks, labels.first : -1].reshape(-1, states.shape[-1])
         everyones = own if shards is None else shards.features(own)
-        self._update_moments(layer, labels, own, everyones)
+        labellings = [(LayerKey(layer), labels.counted)]
+        labellings += [] if labels.null is None else [(LayerKey(layer, null=True), labels.null)]
+        tables = [(self._moments(key, own.shape[1]), counted) for key, counted in labellings]
+        for n, cells in self.cells.items():
+            tables.append((self._context_moments(ContextKey(layer, n), own.shape[1]), labels.placed(cells)))
+        try:
+            update_all(labels.added(everyones), tables)
+        except ValueError as error:
+            raise self._refused(layer, own, error) from error
         if layer == "last":
-            self._add_half(labels, own)
-            self.forward.curvature.add(self.sums, own, labels.own, self.blocks)
-            if self.forward.gaps is not None:
-                cells = {n: some[:, labels.first :] for n, some in self.cells.items()}
-                self.forward.gaps.add(self.sums, own, cells, self.blocks)
-            if self.forward.scorer is not None:
-                scored = labels.own[labels.own != IGNORED]
-                losses: list[Tensor] = []
-                observer = self._observer(losses)
-                self.sums.scores += self.forward.scorer.scores(labels.sampled(own), scored, observe=observer)
-                if self.forward.centre_losses is not None and losses:
-                    self.forward.centre_losses.add(self.sums, labels.sampled(own), scored, torch.cat(losses))
-                if self.forward.push is not None:
-                    self.forward.push.add(self.sums, labels.sampled(own), scored)
+            self._add_last(labels, own)
         if centres is not None:
             centres.choose(layer, own, everyones)
         else:
             self.sums.spread(layer).add(labels.sampled(own))
+
+    def _add_last(self, labels: "_Labels", own: Tensor) -> None:
+        """What the features that enter the output layer give beside their moments."""
+        self._add_half(labels, own)
+        self.forward.curvature.add(self.sums, own, labels.own, self.blocks)
+        if self.forward.gaps is not None:
+            cells = {n: some[:, labels.first :] for n, some in self.cells.items()}
+            self.forward.gaps.add(self.sums, own, cells, self.blocks)
+        if self.forward.scorer is not None:
+            scored = labels.own[labels.own != IGNORED]
+            losses: list[Tensor] = []
+            observer = self._observer(losses)
+            self.sums.scores += self.forward.scorer.scores(labels.sampled(own), scored, observe=observer)
+            if self.forward.centre_losses is not None and losses:
+                self.forward.centre_losses.add(self.sums, labels.sampled(own), scored, torch.cat(losses))
+            if self.forward.push is not None:
+                self.forward.push.add(self.sums, labels.sampled(own), scored)
 
     def _observer(self, losses: list[Tensor]) -> Observer | None:
         """What is done with each chunk of scored tokens; their losses are appended to the list."""
@@ -168,17 +180,6 @@ class Batch:
                 observe.add(sums.scored, chunk)
 
         return add
-
-    def _update_moments(self, layer: str, labels: "_Labels", own: Tensor, everyones: Tensor) -> None:
-        labellings = [(LayerKey(layer), labels.counted)]
-        labellings += [] if labels.null is None else [(LayerKey(layer, null=True), labels.null)]
-        tables = [(self._moments(key, own.shape[1]), counted) for key, counted in labellings]
-        for n, cells in self.cells.items():
-            tables.append((self._context_moments(ContextKey(layer, n), own.shape[1]), labels.placed(cells)))
-        try:
-            update_all(labels.added(everyones), tables)
-        except ValueError as error:
-            raise self._refused(layer, own, error) from error
 
     def _moments(self, key: LayerKey, dim: int) -> ClassMoments:
         tables, forward = self.sums.moments, self.forward

@@ -5,8 +5,8 @@ training pass, catalogue, validation pass with the nearest centres, result.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import Literal
 from torch import Tensor, nn
 
 from collapselab.core.context_metrics import Gap
-from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
 from collapselab.disk import check_writable
 from collapselab.errors import ConfigError, DiskError, Interrupted, UserError
@@ -46,7 +45,7 @@ from collapselab.measurement.push import Push
 from collapselab.measurement.report_to import report_measurement
 from collapselab.measurement.result_facts import result_facts
 from collapselab.measurement.resume import ResumeFolder
-from collapselab.measurement.sums import LAST, LayerKey, Sums
+from collapselab.measurement.sums import LAST, Sums
 from collapselab.measurement.tables import MeasuredLayer, fill_tables
 from collapselab.measurement.temperature import fitted_scale
 from collapselab.measurement.token_scores import Observe
@@ -317,7 +316,8 @@ def _measure_any(
 
 def _measure_source(source: ModelSource, request_for: Callable[[ModelSource | None], MeasureRequest]) -> Result:
     request = request_for(source)
-    result = _measure_opened(open_source(source, request), request)
+    opened = open_source(source, request)
+    result = opened if isinstance(opened, Result) else measure_model(opened, request)
     if request.processes.first:
         report_measurement(request.report_to, result, source.checkpoint)
     return result
@@ -329,17 +329,60 @@ def _measure_module(model: nn.Module, request_for: Callable[[ModelSource | None]
     was_training = model.training
     try:
         request = request_for(source)
-        return _measure_opened(open_module(model.eval(), request), request)
+        opened = open_module(model.eval(), request)
+        return opened if isinstance(opened, Result) else measure_model(opened, request)
     finally:
         model.train(was_training)
 
 
-def _measure_opened(opened: Result | OpenedModel, request: MeasureRequest) -> Result:
-    """The result that is there already, or a new one, written where the same call finds it."""
-    if isinstance(opened, Result):
-        return opened
-    result = request.processes.broadcast(measure_model(opened, request))
-    assert result is not None
+def measure_model(opened: OpenedModel, request: MeasureRequest) -> Result:
+    """One model on one corpus, written where the same call finds it; the result in every process."""
+    result: Result | None = None
+    with _resume_folder(opened, request) as resume:
+        start, values = time.perf_counter(), Values()
+        plan = make_plan(request, opened.model, resume)
+
+        with resume.stoppable() if resume is not None else nullcontext():
+            own = ForwardPass(plan, "train", resume=resume, halfway=halfway(plan)).run()
+        trained = _add_values(plan, "train", own, values, opened.moments_file)
+        train_seconds = time.perf_counter() - start
+
+        centres = NearestCentres(plan, trained)
+        push = Push(plan, centres) if plan.options.push is not None else None
+        losses = CentreLosses(plan, centres)
+        scale = fitted_scale(plan) if plan.options.asks("loss_after_temperature") else None
+        observe = Observe(plan.options, plan.model.classes, scale)
+        with resume.stoppable() if resume is not None else nullcontext():
+            own = ForwardPass(
+                plan, "validation", resume=resume, centres=centres, push=push, centre_losses=losses, observe=observe
+            ).run()
+        matrix = centres.matrix
+        del centres, losses  # as large as the moments
+        validated = _add_values(plan, "validation", own, values)
+        further = further_scores(plan)
+        if plan.processes.first:
+            if push is not None:
+                values.tables["push"] = list(push.rows(validated))
+            if matrix is not None:
+                values.tables["deciders"] = list(matrix.rows(validated))
+            if plan.options.classes:
+                values.tables["classes"] = class_chunks(plan, values.classes, validated)
+            values.measured |= decision_values(plan, validated.decisions) | centre_loss_values(
+                plan, validated.centre_losses
+            )
+            if plan.options.null:
+                values.nulls |= decision_values(plan, validated.decisions, null=True)
+                values.nulls |= centre_loss_values(plan, validated.centre_losses, null=True)
+
+            resamples = resample(plan, resume) if plan.options.bootstrap and resume is not None else None
+            seconds = time.perf_counter() - start
+            sums: dict[Split, Sums] = {"train": trained, "validation": validated}
+            outcomes = outcome_facts(plan, sums, further, scale)
+            rows = value_rows(plan, values, None if resamples is None else resamples.interval)
+            facts = result_facts(plan, rows, sums, resamples, outcomes, {"train": train_seconds, "all": seconds})
+            result = Result(rows, facts, {name: table for name, table in values.tables.items() if table})
+    result = request.processes.broadcast(result)
+    assert result is not None, "the first process has made it"
     if request.processes.first:
         opened.finished.write(result)
         if opened.resume is not None:
@@ -347,61 +390,18 @@ def _measure_opened(opened: Result | OpenedModel, request: MeasureRequest) -> Re
     return result
 
 
-def measure_model(opened: OpenedModel, request: MeasureRequest) -> Result | None:
-    """One model on one corpus; None in a process that is not the first."""
+@contextmanager
+def _resume_folder(opened: OpenedModel, request: MeasureRequest) -> Iterator[ResumeFolder | None]:
+    """Where the sums of finished groups are kept: for continuing, or for the bootstrap alone; None for neither."""
     processes = request.processes
     if opened.resume is not None:
         with opened.resume.lock(rank=processes.rank):
-            return _measure(opened, request)
-    if not request.options.bootstrap:
-        return _measure(opened, request)
-    with TemporaryDirectory() if processes.first else nullcontext("") as folder:  # for the groups of all processes
-        temporary = ResumeFolder(processes.broadcast(folder), temporary=True)
-        return _measure(replace(opened, resume=temporary), request)
-
-
-def _measure(opened: OpenedModel, request: MeasureRequest) -> Result | None:
-    start, values, resume = time.perf_counter(), Values(), opened.resume
-    plan = make_plan(request, opened.model, resume)
-
-    with resume.stoppable() if resume is not None else nullcontext():
-        own = ForwardPass(plan, "train", resume=resume, halfway=halfway(plan)).run()
-    trained = _add_values(plan, "train", own, values, opened.moments_file)
-    train_seconds = time.perf_counter() - start
-
-    centres = NearestCentres(plan, trained)
-    push = Push(plan, centres) if plan.options.push is not None else None
-    losses = CentreLosses(plan, centres)
-    scale = fitted_scale(plan) if plan.options.asks("loss_after_temperature") else None
-    observe = Observe(plan.options, plan.model.classes, scale)
-    with resume.stoppable() if resume is not None else nullcontext():
-        own = ForwardPass(
-            plan, "validation", resume=resume, centres=centres, push=push, centre_losses=losses, observe=observe
-        ).run()
-    matrix = centres.matrix
-    del centres, losses  # as large as the moments
-    validated = _add_values(plan, "validation", own, values)
-    further = further_scores(plan)
-    if not plan.processes.first:
-        return None
-    if push is not None:
-        values.tables["push"] = list(push.rows(validated))
-    if matrix is not None:
-        values.tables["deciders"] = list(matrix.rows(validated))
-    if plan.options.classes:
-        values.tables["classes"] = class_chunks(plan, values.classes, validated)
-    values.measured |= decision_values(plan, validated.decisions) | centre_loss_values(plan, validated.centre_losses)
-    if plan.options.null:
-        values.nulls |= decision_values(plan, validated.decisions, null=True)
-        values.nulls |= centre_loss_values(plan, validated.centre_losses, null=True)
-
-    resamples = resample(plan, resume) if plan.options.bootstrap and resume is not None else None
-    seconds = time.perf_counter() - start
-    sums: dict[Split, Sums] = {"train": trained, "validation": validated}
-    outcomes = outcome_facts(plan, sums, further, scale)
-    rows = value_rows(plan, values, None if resamples is None else resamples.interval)
-    facts = result_facts(plan, rows, sums, resamples, outcomes, {"train": train_seconds, "all": seconds})
-    return Result(rows, facts, {name: table for name, table in values.tables.items() if table})
+            yield opened.resume
+    elif request.options.bootstrap:
+        with TemporaryDirectory() if processes.first else nullcontext("") as folder:  # for the groups of all processes
+            yield ResumeFolder(processes.broadcast(folder), temporary=True)
+    else:
+        yield None
 
 
 def _add_values(plan: MeasurePlan, split: Split, own: Sums, values: Values, moments_file: Path | None = None) -> Sums:
@@ -409,6 +409,35 @@ def _add_values(plan: MeasurePlan, split: Split, own: Sums, values: Values, mome
 
     One layer after the other, so that at most one is in memory twice.
     """
+    total = _merged(plan, split, own)
+    if plan.processes.first:
+        curved = curvature_values(plan, split, total.flatness)
+        values.measured |= curved
+        values.nulls |= curved if plan.options.null else {}
+    shards = plan.splits[split].shards
+    for key in list(own.moments):
+        moments = own.moments.pop(key)
+        total.moments[key] = moments if shards is not None else plan.processes.merge(moments)
+        whole = total.moments[key] if shards is None else shards.whole(moments)
+        if whole is not None and plan.processes.first:
+            is_last = (split, key) == ("train", LAST)
+            classes = values.classes if plan.options.classes and not key.null else None
+            measured = layer_values(plan, whole, split, key.layer, with_head=is_last, classes=classes)
+            if key.null:
+                values.nulls |= measured
+            else:
+                values.measured |= measured
+                fill_tables(values.tables, MeasuredLayer(plan, split, key.layer, whole))
+                if plan.options.null:  # metrics of the output layer alone do not depend on labels: null and value agree
+                    values.nulls |= {name: value for name, value in measured.items() if name.metric in of_the_head()}
+            if is_last and moments_file is not None:
+                plan.splits[split].numbers.save(whole, moments_file)
+    _add_contexts(plan, own, total, values)
+    return total
+
+
+def _merged(plan: MeasurePlan, split: Split, own: Sums) -> Sums:
+    """The sums of all processes, without their moments."""
     total = Sums()
     for part in plan.processes.gather(
         Sums(
@@ -426,20 +455,6 @@ def _add_values(plan: MeasurePlan, split: Split, own: Sums, values: Values, mome
         total.merge(part)
     if split == "train":
         total.part = own.part if plan.processes.world == 1 else own_part(plan, own)
-    if plan.processes.first:
-        curved = curvature_values(plan, split, total.flatness)
-        values.measured |= curved
-        values.nulls |= curved if plan.options.null else {}
-    shards = plan.splits[split].shards
-    for key in list(own.moments):
-        moments = own.moments.pop(key)
-        total.moments[key] = moments if shards is not None else plan.processes.merge(moments)
-        whole = total.moments[key] if shards is None else shards.whole(moments)
-        if whole is not None and plan.processes.first:
-            _add_layer(plan, split, key, whole, values)
-            if (split, key) == ("train", LAST) and moments_file is not None:
-                plan.splits[split].numbers.save(whole, moments_file)
-    _add_contexts(plan, own, total, values)
     return total
 
 
@@ -451,16 +466,3 @@ def _add_contexts(plan: MeasurePlan, own: Sums, total: Sums, values: Values) -> 
         if plan.processes.first:
             tables.add(key.layer, plan.contexts[key.n], moments, total.gaps.get(key.n, Gap()))
     values.tables |= {name: rows for name, rows in tables.filled().items() if rows}
-
-
-def _add_layer(plan: MeasurePlan, split: Split, key: LayerKey, moments: ClassMoments, values: Values) -> None:
-    classes = values.classes if plan.options.classes and not key.null else None
-    with_head = (split, key) == ("train", LAST)
-    measured = layer_values(plan, moments, split, key.layer, with_head=with_head, classes=classes)
-    if key.null:
-        values.nulls |= measured
-        return
-    values.measured |= measured
-    fill_tables(values.tables, MeasuredLayer(plan, split, key.layer, moments))
-    if plan.options.null:  # metrics of the output layer alone do not depend on labels: their null is their value
-        values.nulls |= {name: value for name, value in measured.items() if name.metric in of_the_head()}

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, final
 
+from collapselab.disk import read_bytes, write_bytes
 from collapselab.errors import DamagedError, RunError
-from collapselab.records.table import COUNTS, TEXTS, Column, Kind, nearest, read_bytes, shown, write_bytes
+from collapselab.records.table import COUNTS, TEXTS, Column, Kind, nearest, shown
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import final
 
 from collapselab.core.metrics import METRICS
-from collapselab.disk import sha256
+from collapselab.disk import read_bytes, sha256
 from collapselab.errors import RunError
-from collapselab.records.table import LARGEST, parse_table, read_bytes, require_columns, shown
+from collapselab.records.table import LARGEST, parse_table, require_columns, shown
 from collapselab.records.tables import Row, Run, write_tables
 
 NAME = re.compile(

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from collapselab.disk import disk_errors
+from collapselab.disk import disk_errors, read_bytes
 from collapselab.errors import ConfigError, RunError
 from collapselab.records.outcomes import COST, SCORE
-from collapselab.records.table import parse_table, read_bytes, shown, table_bytes
+from collapselab.records.table import parse_table, shown, table_bytes
 from collapselab.records.tables import Run
 
 COLUMNS = ("run", "checkpoint", "outcome", "value")

@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar, final
 
-from collapselab.disk import disk_errors, written_whole
+from collapselab.disk import read_bytes, write_bytes
 from collapselab.errors import RunError
 
 if TYPE_CHECKING:
@@ -30,23 +30,6 @@ Lines = list[tuple[int, list[str]]]
 def table_bytes(columns: Sequence[str], lines: Iterable[Iterable[object]]) -> bytes:
     """A table as the bytes of its file; None is empty, a float has the digits that give the same float back."""
     return "".join(",".join(map(_written, row)) + "\n" for row in (columns, *lines)).encode()
-
-
-def write_bytes(path: str | Path, content: bytes) -> None:
-    """Write a file whole or not at all; one that holds these bytes already is left alone."""
-    path = Path(path)
-    if path.is_file() and read_bytes(path) == content:
-        return
-    with written_whole(path) as temporary:
-        temporary.write_bytes(content)
-
-
-def read_bytes(path: Path) -> bytes:
-    """The contents of a table's file; RunError if it is not there."""
-    if not path.is_file():
-        raise RunError(f"{path}: no such file.")
-    with disk_errors(path, reading=True):
-        return path.read_bytes()
 
 
 def parse_table(content: bytes, where: str | Path) -> tuple[list[str], Lines]:

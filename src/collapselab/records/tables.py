@@ -17,11 +17,11 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict, final, get_a
 
 from pydantic import JsonValue
 
-from collapselab.disk import read_document, sha256, write_document
+from collapselab.disk import read_bytes, read_document, sha256, write_bytes, write_document
 from collapselab.errors import DamagedError
 from collapselab.records.column_table import ColumnTable
 from collapselab.records.outcomes import direction
-from collapselab.records.table import Column, Kind, Table, check_cell, read_bytes, shown, write_bytes
+from collapselab.records.table import Column, Kind, Table, check_cell, shown
 
 HASHES = "tables.json"
 FORMAT = 1

@@ -74,7 +74,8 @@ def report(
     story = load_story(directory)
     other = None if beside is None else load_story(beside)
     shown = contents(story, beside=other, corpus=None if corpus is None else Path(corpus))
-    write_page(page, shown)
+    with written_whole(page) as temporary:
+        temporary.write_text(render(shown), encoding="utf-8")
     written = write_figures(figures, shown.figures.values(), shown.tables, shown.keys) if figures is not None else []
     notes = [source.problem for source in (story, other) if source is not None and source.problem]
     return WrittenReport(page, written, notes)
@@ -114,25 +115,16 @@ def contents(story: Story, *, beside: Story | None = None, corpus: Path | None =
     """Every figure that the tables allow; one that they do not says why."""
     models = models_table([story, *([beside] if beside else [])])
     view = View(story, keys(models), models, beside, corpus)
-    figures = {key: _drawn(key, entry, view) for key, entry in FIGURES.items()}
+    figures = {}
+    for key, entry in FIGURES.items():
+        figures[key] = figure = entry.draw(view)
+        if figure.key != key or entry.section not in SECTIONS:
+            raise ValueError(
+                f"FIGURES[{key!r}]: the figure calls itself {figure.key!r} and is in section {entry.section!r}. It "
+                f"needs the key of its entry, and one of the sections {', '.join(SECTIONS)}."
+            )
     tables = {"models": models} | {name: table for figure in figures.values() for name, table in figure.tables.items()}
     return Contents(story, beside, figures, tables, view.keys)
-
-
-def _drawn(key: str, entry: FigureEntry, view: View) -> Figure:
-    figure = entry.draw(view)
-    if figure.key != key or entry.section not in SECTIONS:
-        raise ValueError(
-            f"FIGURES[{key!r}]: the figure calls itself {figure.key!r} and is in section {entry.section!r}. It needs "
-            f"the key of its entry, and one of the sections {', '.join(SECTIONS)}."
-        )
-    return figure
-
-
-def write_page(path: str | Path, shown: Contents) -> None:
-    """Write the page, whole or not at all."""
-    with written_whole(path) as temporary:
-        temporary.write_text(render(shown), encoding="utf-8")
 
 
 def render(shown: Contents) -> str:
@@ -144,7 +136,16 @@ def render(shown: Contents) -> str:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {"in_words": words.in_words, "metric_name": words.metric_name, "coded": words.coded}
-    lines = answer.strip(shown.story)
+    lines, saved = answer.strip(shown.story), saved_tables(shown)
+    logarithmic = shown.story.logarithmic
+    data = {
+        "outcome": words.outcome_column(shown.story.outcome),
+        "config": drawn_config(),
+        "models": shown.tables["models"],
+        "tables": {name: table for name, table in shown.tables.items() if name != "models"},
+        "panels": {panel.key: drawn_panel(panel, log=panel.metric in logarithmic) for panel in shown.panels},
+        "saved": {name: base64.b64encode(gzip.compress(table, mtime=0)).decode() for name, table in saved.items()},
+    }
     scripts = {"vega": _vega(), "script": _own("page.js")}
     return environment.get_template("page.html").render(
         story=shown.story,
@@ -165,7 +166,7 @@ def render(shown: Contents) -> str:
         answer=answer,
         lines=lines,
         headline=answer.headline(shown.story, lines),
-        saved=list(saved_tables(shown)),
+        saved=list(saved),
         drawn=[name for name, table in shown.tables.items() if table],
         provenance=provenance.provenance(shown.story),
         version=__version__,
@@ -175,7 +176,7 @@ def render(shown: Contents) -> str:
         css=_own("page.css"),
         **scripts,
         policy=policy(*scripts.values()),
-        data=script_json(_data(shown)),
+        data=script_json(data),
     )
 
 
@@ -223,22 +224,6 @@ def _own(name: str) -> str:
 def _as_parsed(text: str) -> str:
     """With the line ends that a browser makes of it, which is what it hashes."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _data(shown: Contents) -> dict[str, object]:
-    return {
-        "outcome": words.outcome_column(shown.story.outcome),
-        "config": drawn_config(),
-        "models": shown.tables["models"],
-        "tables": {name: table for name, table in shown.tables.items() if name != "models"},
-        "panels": {
-            panel.key: drawn_panel(panel, log=panel.metric in shown.story.logarithmic) for panel in shown.panels
-        },
-        "saved": {
-            name: base64.b64encode(gzip.compress(content, mtime=0)).decode()
-            for name, content in saved_tables(shown).items()
-        },
-    }
 
 
 def saved_tables(shown: Contents) -> dict[str, bytes]:

@@ -15,9 +15,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import final
 
+from collapselab.disk import read_bytes
 from collapselab.errors import ConfigError, did_you_mean
 from collapselab.records.facts import Facts
-from collapselab.records.table import Cell, Kind, cell_of, check_cell, parse_table, read_bytes
+from collapselab.records.table import Cell, Kind, cell_of, check_cell, parse_table
 from collapselab.records.tables import RUNS, further_kind
 
 TOKENS_A_STEP = {"EleutherAI/pythia-*": 2_097_152}

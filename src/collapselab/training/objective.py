@@ -68,15 +68,24 @@ class Objective:
 
     def __call__(self, features: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy of labels (batch, tokens) from features (batch, tokens, dim); penalties act on its gradient."""
-        flat, next_tokens = features.reshape(-1, features.shape[-1]), labels.reshape(-1)
-        if not self.sums or not torch.is_grad_enabled():
-            return self._cross_entropy(flat, self.head.weight, next_tokens)
-        penalties = self._penalties(flat, labels)
-        weight = self.head.weight
+        flat, weight = features.reshape(-1, features.shape[-1]), self.head.weight
+        penalties = self._penalties(flat, labels) if self.sums and torch.is_grad_enabled() else []
         needed = any(one.head is not None for one in penalties) or any(one.place == "head" for one in self.sums)
-        if needed and weight.requires_grad:
+        if penalties and needed and weight.requires_grad:
             weight = weight.view_as(weight)  # so that its gradient is that of the output layer alone where it is tied
-        loss = self._cross_entropy(flat, weight, next_tokens)
+        loss = next_token_loss(
+            flat,
+            weight,
+            labels.reshape(-1),
+            bias=self.head.bias,
+            softcap=self.head.softcap,
+            scale=self.head.scale,
+            label_smoothing=self.label_smoothing,
+            space=self.space,
+            plain_value=True,
+        )
+        if not penalties:
+            return loss
         share: list[Tensor] = []
         _on_gradient(loss, share.append)  # of this part in the step's loss: it is known when the loss goes backward
         _on_gradient(flat, lambda of_loss: self._add_to_features(of_loss, penalties, share[0]))
@@ -123,19 +132,6 @@ class Objective:
             prefix = f"{term.name}."
             own = {name.removeprefix(prefix): tensors[name] for name in tensors if name.startswith(prefix)}
             term.load_state_tensors(own, self.head.weight.device)
-
-    def _cross_entropy(self, features: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
-        return next_token_loss(
-            features,
-            weight,
-            labels,
-            bias=self.head.bias,
-            softcap=self.head.softcap,
-            scale=self.head.scale,
-            label_smoothing=self.label_smoothing,
-            space=self.space,
-            plain_value=True,
-        )
 
     def _penalties(self, features: Tensor, labels: Tensor) -> list[Gradients]:
         """The gradient of each penalty by itself, in float32 or better also where the model runs in less."""

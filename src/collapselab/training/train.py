@@ -85,55 +85,32 @@ def train(
             lines = log_every or max(1, planned.steps // LOG_LINES)
             reporting = report_to if args.process_index == 0 else NONE
             with trainer_reports(reporting, TrackedRun(folder.name, folder.path)):
-                trainer = _trainer(settings, planned, opened, config, args)
+                model = build_model(config, seed=settings.seed)
+                upkeep = make_head(model, settings, counts=opened.train.counts)
+                trainer = LanguageTrainer(model, opened.train, settings, planned, args, upkeep)
                 if args.process_index == 0:  # after all that can be refused
                     folder.begin(record)
-                _train(trainer, folder, opened, run=record.hash, missing=missing, minutes=save_minutes, log_every=lines)
+                quiet = args.process_index > 0
+                with progress("training", total=planned.tokens, unit="tokens", quiet=quiet) as advance:
+                    checkpointing = Checkpointing(
+                        trainer,
+                        folder,
+                        opened,
+                        run=record.hash,
+                        missing=missing,
+                        save_seconds=60 * save_minutes,
+                        log_every=lines,
+                        advance=advance,
+                    )
+                    trainer.add_callback(checkpointing)
+                    with stop_requests() as checkpointing.request:
+                        trainer.train()
             if args.process_index == 0:
                 folder.drop_states()
         if args.world_size > 1:
             dist.barrier()
         made = [folder.checkpoint(name) for name in planned.checkpoints.values()]
     return [checkpoint for checkpoint in made if checkpoint is not None]
-
-
-def _trainer(
-    settings: Settings,
-    planned: Plan,
-    corpus: Corpus,
-    config: PreTrainedConfig,
-    args: TrainingArguments,
-) -> LanguageTrainer:
-    model = build_model(config, seed=settings.seed)
-    upkeep = make_head(model, settings, counts=corpus.train.counts)
-    return LanguageTrainer(model, corpus.train, settings, planned, args, upkeep)
-
-
-def _train(
-    trainer: LanguageTrainer,
-    folder: RunFolder,
-    corpus: Corpus,
-    *,
-    run: str,
-    missing: set[str],
-    minutes: float,
-    log_every: int,
-) -> None:
-    quiet = trainer.args.process_index > 0
-    with progress("training", total=trainer.plan.tokens, unit="tokens", quiet=quiet) as advance:
-        checkpointing = Checkpointing(
-            trainer,
-            folder,
-            corpus,
-            run=run,
-            missing=missing,
-            save_seconds=60 * minutes,
-            log_every=log_every,
-            advance=advance,
-        )
-        trainer.add_callback(checkpointing)
-        with stop_requests() as checkpointing.request:
-            trainer.train()
 
 
 def _model_config(settings: Settings, corpus: Corpus) -> PreTrainedConfig:

@@ -67,8 +67,12 @@ class LanguageTrainer(Trainer):
         return self
 
     def __iter__(self) -> Iterator[dict[str, Tensor | float]]:
-        """Micro-batches of this process. It is asked for after the state is restored, so `start` is known."""
-        args = self.args
+        """Micro-batches of this process. It is asked for after the state is restored, so `start` is known.
+
+        The loss of a micro-batch is the mean of its labels. Where blocks differ in how many they have, it is weighted
+        by its share of the step's, so that a step is the mean of its labels however it is divided.
+        """
+        args, batch = self.args, self.plan.batch
         for positions in micro_batches(
             self.plan,
             start=self.start,
@@ -76,7 +80,15 @@ class LanguageTrainer(Trainer):
             rank=args.process_index,
             world=args.world_size,
         ):
-            yield self._inputs(positions)
+            numbers = self._numbers(positions)
+            blocks = self.split.read(numbers)
+            inputs: dict[str, Tensor | float] = {"input_ids": blocks.ids, "next_tokens": blocks.labels}
+            if blocks.attention is not None:
+                step, parts = positions.start // batch, batch // len(positions)
+                whole = self._numbers(range(step * batch, (step + 1) * batch))
+                share = parts * int(self._samples[numbers].sum()) / int(self._samples[whole].sum())
+                inputs |= {"attention_mask": blocks.attention, "share": share}
+            yield inputs
 
     def compute_loss(
         self,
@@ -156,22 +168,6 @@ class LanguageTrainer(Trainer):
         epochs, rest = divmod(step * self.plan.batch, self.plan.blocks)
         begun = int(self._epoch(epochs).ends[rest - 1]) if rest else 0
         return epochs * int(self._samples.sum()) + begun
-
-    def _inputs(self, positions: range) -> dict[str, Tensor | float]:
-        """Blocks of a micro-batch with their labels.
-
-        The loss of a micro-batch is the mean of its labels. Where blocks differ in how many they have, it is weighted
-        by its share of the step's, so that a step is the mean of its labels however it is divided.
-        """
-        blocks = self.split.read(self._numbers(positions))
-        inputs: dict[str, Tensor | float] = {"input_ids": blocks.ids, "next_tokens": blocks.labels}
-        if blocks.attention is None:
-            return inputs
-        step, parts = positions.start // self.plan.batch, self.plan.batch // len(positions)
-        whole = self._numbers(range(step * self.plan.batch, (step + 1) * self.plan.batch))
-        own = int(self._samples[self._numbers(positions)].sum())
-        share = parts * own / int(self._samples[whole].sum())
-        return {**inputs, "attention_mask": blocks.attention, "share": share}
 
     def _numbers(self, positions: range) -> NDArray[np.int64]:
         """The blocks at these positions of the endless stream."""
