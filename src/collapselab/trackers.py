@@ -185,9 +185,9 @@ def mlflow_run(mlflow: Any, run: TrackedRun) -> str:
     """The id of the run in MLflow, which gives ids itself: found by a tag, or made."""
     client = mlflow.MlflowClient()
     experiment = mlflow.get_experiment_by_name(os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT))
-    found = client.search_runs([experiment.experiment_id], f"tags.`{TAG}` = '{run.identity}'", max_results=1)
-    if found:
-        return str(found[0].info.run_id)
+    matching = client.search_runs([experiment.experiment_id], f"tags.`{TAG}` = '{run.identity}'", max_results=1)
+    if matching:
+        return str(matching[0].info.run_id)
     made = client.create_run(experiment.experiment_id, run_name=run.name, tags={TAG: run.identity})
     return str(made.info.run_id)
 

@@ -122,14 +122,14 @@ def comparisons(models: Models) -> list[Comparison]:
     places: dict[tuple[tuple[str, ...], tuple[str, ...]], object] = {}
     for index, key in keys.items():
         places.setdefault((key, tuple(settings[index].values())), index)
-    found: dict[Arm, list[tuple[object, object]]] = {}
+    pairs_by_arm: dict[Arm, list[tuple[object, object]]] = {}
     varying = {name for name in DEFAULTS if len({values[name] for values in settings.values()}) > 1}
     for index, key in keys.items():
         if (matched := _control(key, settings[index], places)) is not None:
             control, removed = matched
-            found.setdefault(_arm(removed, settings[control], varying), []).append((index, control))
+            pairs_by_arm.setdefault(_arm(removed, settings[control], varying), []).append((index, control))
     columns = [*(metric for metric in models.metrics if metric not in NOT_TESTED), models.outcome]
-    return [_comparison(frame, arm, pairs, columns) for arm, pairs in sorted(found.items(), key=_order)]
+    return [_comparison(frame, arm, pairs, columns) for arm, pairs in sorted(pairs_by_arm.items(), key=_order)]
 
 
 def _order(item: tuple[Arm, object]) -> tuple[str, str, bool, float]:

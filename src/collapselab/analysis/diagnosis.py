@@ -97,9 +97,9 @@ def diagnose(models: Models) -> list[Finding]:
             "dimension collapse": _dimension_collapse(models, last),
             "frequency-ruled head": _frequency_ruled(models, last),
         }
-        for signature, (found, text) in answers.items():
+        for signature, (answer, text) in answers.items():
             text += _outcomes(last, EVIDENCE[signature])
-            findings.append(Finding(str(run), str(last["checkpoint"]), signature, ANSWERS[found], text))
+            findings.append(Finding(str(run), str(last["checkpoint"]), signature, ANSWERS[answer], text))
     return findings
 
 
@@ -185,7 +185,7 @@ def _frequency_ruled(models: Models, last: pd.Series) -> tuple[bool | None, str]
     text = f"{name} {last[name]:+.2f}: {last[name] ** 2:.0%} of the variance of row norms follows log frequency."
     if abs(last[name]) < RULED:
         return False, text
-    rare = next((last[one] for one in RARE if one in last and not pd.isna(last[one])), None)
+    rare = next((last[column] for column in RARE if column in last and not pd.isna(last[column])), None)
     if rare is None or pd.isna(last["val_loss"]):
         return None, f"{text} Whether rare tokens pay for it was not measured (`--outcomes rare_loss`)."
     return bool(rare - last["val_loss"] > 1), text

@@ -67,11 +67,11 @@ class Response:
 def doses(models: Models) -> list[Response]:
     """A row for every dose of every arm that has two or more beside the control."""
     arms: dict[tuple[Regime | None, str], list[Comparison]] = {}
-    for one in comparisons(models):
-        if one.arm.dose is not None and not one.arm.sham:
-            arms.setdefault(one.arm.of, []).append(one)
+    for comparison in comparisons(models):
+        if comparison.arm.dose is not None and not comparison.arm.sham:
+            arms.setdefault(comparison.arm.of, []).append(comparison)
     made = [
-        _responses(sorted(group, key=lambda one: one.arm.dose or 0.0), metric)
+        _responses(sorted(group, key=lambda comparison: comparison.arm.dose or 0.0), metric)
         for group in arms.values()
         if len(group) + 1 >= FEWEST_DOSES
         for metric in dict.fromkeys([models.outcome, *(target.metric for target in group[0].arm.targets)])
@@ -88,7 +88,11 @@ def doses(models: Models) -> list[Response]:
 
 
 def _responses(group: Sequence[Comparison], metric: str) -> list[Response]:
-    effects = pd.concat([one.differences[metric] for one in group], axis=1, keys=[one.arm.dose for one in group])
+    effects = pd.concat(
+        [comparison.differences[metric] for comparison in group],
+        axis=1,
+        keys=[comparison.arm.dose for comparison in group],
+    )
     effects[0.0] = 0.0
     effects = effects.dropna().sort_index(axis=1)
     if effects.empty:
@@ -98,10 +102,10 @@ def _responses(group: Sequence[Comparison], metric: str) -> list[Response]:
     levels = [float(str(dose)) for dose in effects.columns]
     rows = []
     for i, dose in enumerate(levels):
-        found = mean_of(values[:, i])
-        interval = (found.low, found.high) if dose else (None, None)
+        estimate = mean_of(values[:, i])
+        interval = (estimate.low, estimate.high) if dose else (None, None)
         fit = float(fitted[i] - fitted[levels.index(0.0)])
-        rows.append(Response(arm.name, metric, dose, found.n, found.mean, *interval, fit, where=arm.where))
+        rows.append(Response(arm.name, metric, dose, estimate.n, estimate.mean, *interval, fit, where=arm.where))
     if len(values) < FEWEST_PAIRS:
         have = "seed has" if len(values) == 1 else "seeds have"
         why = f"{len(values)} {have} every dose; {FEWEST_PAIRS} are needed."

@@ -70,7 +70,9 @@ def _effect_words(models: Models, row: Effect, rows: Sequence[Effect]) -> str:
     elif row.verdict is Judgement.UNDECIDED and row.margin is not None:
         numbers.append(f"of interest ±{row.margin:.2g}")
     parts = [f"{size} ({', '.join(filter(None, numbers))}): {row.verdict}."]
-    targets = [one for one in rows if one.key == row.key and one.role is Role.TARGET and one.effect is not None]
+    targets = [
+        other for other in rows if other.key == row.key and other.role is Role.TARGET and other.effect is not None
+    ]
     if targets:
         parts.append(f"It moved {', '.join(map(_moved, targets))}.")
     if row.far:
@@ -113,7 +115,7 @@ def _names(rows: Sequence[Effect]) -> str:
 
 def of_doses(models: Models, rows: Sequence[Response]) -> Iterable[Sentence]:
     """One sentence for the outcome under each arm with several doses; those of which nothing can be said in one."""
-    arms = {row.key: [one for one in rows if one.key == row.key] for row in rows if row.metric == models.outcome}
+    arms = {row.key: [other for other in rows if other.key == row.key] for row in rows if row.metric == models.outcome}
     for along in arms.values():
         if along[0].p_holm is not None:
             yield _sentence("doses", _dose_words(along))

@@ -151,14 +151,16 @@ def effects(models: Models, registered: Registered, *, permutations: int, seed: 
     """A row for every arm and metric, and for the outcome first; none where the table has no arm with a control."""
     compared = comparisons(models)
     margin = smallest_effect(models, registered, compared)
-    pairs = [(one, row) for one in compared for row in _rows(models, registered, one, compared, margin)]
+    pairs = [
+        (comparison, row) for comparison in compared for row in _rows(models, registered, comparison, compared, margin)
+    ]
     rows = [row for _, row in pairs]
-    differences = [one.differences[row.metric] for one, row in pairs]
+    differences = [comparison.differences[row.metric] for comparison, row in pairs]
     rows = _with_p(rows, differences, permutations=permutations, seed=seed)
     rows = _with_equivalence(rows, differences)
     return [
-        _judged(row, models.better, checked=not one.arm.targets or row.reached is not None)
-        for (one, _), row in zip(pairs, rows, strict=True)
+        _judged(row, models.better, checked=not comparison.arm.targets or row.reached is not None)
+        for (comparison, _), row in zip(pairs, rows, strict=True)
     ]
 
 
@@ -166,20 +168,20 @@ def smallest_effect(models: Models, registered: Registered, compared: Sequence[C
     """The smallest effect of interest on the outcome: as it was given, else what a share of the tokens is worth."""
     if (given := registered.smallest_effect(models.outcome)) is not None:
         return given
-    runs = {str(models.trained.at[place, "run"]) for one in compared for place in one.pairs["control"]}
+    runs = {str(models.trained.at[place, "run"]) for comparison in compared for place in comparison.pairs["control"]}
     return worth_of_tokens(models, runs, registered.primary.smallest_effect_tokens)
 
 
 def _rows(
-    models: Models, registered: Registered, one: Comparison, compared: Sequence[Comparison], margin: float | None
+    models: Models, registered: Registered, comparison: Comparison, compared: Sequence[Comparison], margin: float | None
 ) -> Iterator[Effect]:
-    sham, equal = sham_of(one, compared), at_equal_training_loss(models, one)
-    targets = {target.metric: target for target in one.arm.targets}
-    columns = [models.outcome, *(str(column) for column in one.treated if column != models.outcome)]
-    made = [_row(one, column, sham, equal) for column in columns]
+    sham, equal = sham_of(comparison, compared), at_equal_training_loss(models, comparison)
+    targets = {target.metric: target for target in comparison.arm.targets}
+    columns = [models.outcome, *(str(column) for column in comparison.treated if column != models.outcome)]
+    made = [_row(comparison, column, sham, equal) for column in columns]
     for i, row in enumerate(made):
         if (target := targets.get(row.metric)) is not None:
-            made[i] = replace(row, role=Role.TARGET, reached=_reached(row, one, target, sham))
+            made[i] = replace(row, role=Role.TARGET, reached=_reached(row, comparison, target, sham))
         elif row.metric in registered.primary.metrics:
             made[i] = replace(row, role=Role.PRIMARY)
         if row.metric in registered.primary.metrics:
@@ -196,32 +198,32 @@ def _rows(
     yield from made[1:]
 
 
-def _row(one: Comparison, column: str, sham: Comparison | None, equal: pd.DataFrame | None) -> Effect:
-    arm, differences = one.arm, one.differences[column].dropna()
+def _row(comparison: Comparison, column: str, sham: Comparison | None, equal: pd.DataFrame | None) -> Effect:
+    arm, differences = comparison.arm, comparison.differences[column].dropna()
     row = Effect(arm.name, arm.dose, arm.sham, column, where=arm.where, label=arm.label,
-                 cells=one.pairs["cell"].nunique())  # fmt: skip
+                 cells=comparison.pairs["cell"].nunique())  # fmt: skip
     if differences.empty:
         return replace(row, **Reason(Cause.MISSING, "no pair in which both values are known.").columns)
     values = differences.to_numpy()
-    found = mean_of(values)
+    estimate = mean_of(values)
     moved = None if sham is None else sham.differences[column].mean()
-    span = _range_over_widths(one, column)
+    span = _range_over_widths(comparison, column)
     far = far_from_the_rest(values, [str(unit) for unit in differences.index])
     row = replace(
         row,
-        n=found.n,
-        effect=found.mean,
-        low=found.low,
-        high=found.high,
-        effect_in_sd=found.mean / found.sd if found.sd else None,
+        n=estimate.n,
+        effect=estimate.mean,
+        low=estimate.low,
+        high=estimate.high,
+        effect_in_sd=estimate.mean / estimate.sd if estimate.sd else None,
         median=float(np.median(values)),
-        pair_correlation=one.correlation(column),
+        pair_correlation=comparison.correlation(column),
         sham_effect=None if moved is None or np.isnan(moved) else float(moved),
-        share_of_range=abs(found.mean) / span if span else None,
+        share_of_range=abs(estimate.mean) / span if span else None,
         far=", ".join(f"seed {name.split()[0]} ({score:+.1f})" for name, score in far) or None,
     )
-    if found.n < FEWEST_PAIRS:
-        row = replace(row, **_too_few(found.n).columns)
+    if estimate.n < FEWEST_PAIRS:
+        row = replace(row, **_too_few(estimate.n).columns)
     return _with_equal_loss(row, equal)
 
 
@@ -235,15 +237,19 @@ def _with_equal_loss(row: Effect, equal: pd.DataFrame | None) -> Effect:
     known = None if equal is None else equal[row.metric].dropna().to_numpy()
     if known is None or not len(known):
         return replace(row, equal_loss_why=NO_CHECKPOINTS)
-    found = mean_of(known)
+    estimate = mean_of(known)
     return replace(
-        row, equal_loss_n=found.n, equal_loss_effect=found.mean, equal_loss_low=found.low, equal_loss_high=found.high
+        row,
+        equal_loss_n=estimate.n,
+        equal_loss_effect=estimate.mean,
+        equal_loss_low=estimate.low,
+        equal_loss_high=estimate.high,
     )
 
 
-def sham_of(one: Comparison, compared: Sequence[Comparison]) -> Comparison | None:
+def sham_of(comparison: Comparison, compared: Sequence[Comparison]) -> Comparison | None:
     """The sham of an arm: that of the same dose, else of the nearest size; of a head the one whose rows say nothing."""
-    arm = one.arm
+    arm = comparison.arm
     if arm.sham:
         return None
     name = SHAM_OF.get(arm.name)
@@ -254,9 +260,9 @@ def sham_of(one: Comparison, compared: Sequence[Comparison]) -> Comparison | Non
     return min(shams, key=lambda o: (abs(abs(o.arm.dose or 0.0) - abs(dose)), (o.arm.dose or 0) != dose), default=None)
 
 
-def _reached(row: Effect, one: Comparison, target: Target, sham: Comparison | None) -> bool | None:
+def _reached(row: Effect, comparison: Comparison, target: Target, sham: Comparison | None) -> bool | None:
     """Whether the metric moved: two standard deviations, the right way, a quarter of its range, more than the sham."""
-    differences = one.differences[target.metric].dropna()
+    differences = comparison.differences[target.metric].dropna()
     if len(differences) < FEWEST_TO_REACH or row.effect is None:
         return None
     sign = target.sign or (1 if row.effect > 0 else -1)
@@ -271,12 +277,12 @@ def _reached(row: Effect, one: Comparison, target: Target, sham: Comparison | No
     return low is not None and low > 0
 
 
-def _range_over_widths(one: Comparison, column: str) -> float | None:
+def _range_over_widths(comparison: Comparison, column: str) -> float | None:
     """The range of the controls' means over widths; None where all have one width."""
-    widths = one.pairs["width"].to_numpy()
+    widths = comparison.pairs["width"].to_numpy()
     if len(np.unique(widths)) < 2:
         return None
-    means = one.control[column].groupby(widths).mean().dropna()
+    means = comparison.control[column].groupby(widths).mean().dropna()
     return float(np.ptp(means)) if len(means) > 1 else None
 
 

@@ -123,7 +123,7 @@ class Instrument:
 
 def instruments(models: Models, registered: Registered, *, permutations: int, seed: int) -> list[Instrument]:
     """A row for each main metric that was measured; none where the table has no arms."""
-    compared = [one for one in comparisons(models) if not one.arm.sham]
+    compared = [comparison for comparison in comparisons(models) if not comparison.arm.sham]
     if not compared:
         return []
     margin = smallest_effect(models, registered, compared)
@@ -139,30 +139,30 @@ def instruments(models: Models, registered: Registered, *, permutations: int, se
 def _row(
     models: Models, compared: Sequence[Comparison], metric: str, margin: float | None, *, permutations: int, seed: int
 ) -> Instrument:
-    strong = [one for one in compared if _strength(one, metric) > STRONG]
+    strong = [comparison for comparison in compared if _strength(comparison, metric) > STRONG]
     row = Instrument(
         metric,
         arms=len(strong),
         weak=len(compared) - len(strong),
-        interventions=len({one.arm.of for one in strong}),
+        interventions=len({comparison.arm.of for comparison in strong}),
         margin=margin,
-        weakest_f=min((_strength(one, metric) for one in strong), default=None),
+        weakest_f=min((_strength(comparison, metric) for comparison in strong), default=None),
     )
     row = replace(row, **mediation(compared, metric, models.outcome)._asdict())
     if not strong:
         return replace(row, **Reason(Cause.TOO_FEW, f"no arm moves {metric} with F > {STRONG:g}.").columns)
     x, y = _aligned(strong, metric), _aligned(strong, models.outcome)
-    both = ~(np.isnan(x) | np.isnan(y)).any(axis=0)
-    x, y = x[:, both], y[:, both]
+    known = ~(np.isnan(x) | np.isnan(y)).any(axis=0)
+    x, y = x[:, known], y[:, known]
     row = replace(row, n=x.shape[1])
     if (reason := _too_few(row)) is not None:
         return replace(row, **reason.columns)
     return _fitted(row, x, y, permutations=permutations, seed=seed)
 
 
-def _strength(one: Comparison, metric: str) -> float:
+def _strength(comparison: Comparison, metric: str) -> float:
     """F of an arm: its squared effect over the squared standard error; 0 where it is not known."""
-    values = one.differences[metric].dropna().to_numpy()
+    values = comparison.differences[metric].dropna().to_numpy()
     if len(values) < 2 or values.mean() == 0:
         return 0.0
     return float(values.mean() ** 2 / max(values.var(ddof=1) / len(values), np.finfo(float).tiny))
@@ -170,7 +170,7 @@ def _strength(one: Comparison, metric: str) -> float:
 
 def _aligned(strong: Sequence[Comparison], column: str) -> Floats:
     """(arms, seeds): the differences, NaN where an arm lacks a seed."""
-    return pd.concat([one.differences[column] for one in strong], axis=1).to_numpy(dtype=float).T
+    return pd.concat([comparison.differences[column] for comparison in strong], axis=1).to_numpy(dtype=float).T
 
 
 def _too_few(row: Instrument) -> Reason | None:

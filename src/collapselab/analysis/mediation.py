@@ -31,11 +31,11 @@ class Mediation(NamedTuple):
 def mediation(compared: Sequence[Comparison], metric: str, outcome: str) -> Mediation:
     """From the pairs of the arms with a dose that must move this metric; None where they are too few."""
     dose, moved, gained = [], [], []
-    for one in compared:
-        if one.arm.dose is None or metric not in {target.metric for target in one.arm.targets}:
+    for comparison in compared:
+        if comparison.arm.dose is None or metric not in {target.metric for target in comparison.arm.targets}:
             continue
-        known = one.differences[[metric, outcome]].dropna()
-        dose += [one.arm.dose] * len(known)
+        known = comparison.differences[[metric, outcome]].dropna()
+        dose += [comparison.arm.dose] * len(known)
         moved += list(known[metric])
         gained += list(known[outcome])
     d, m, y = np.array(dose), np.array(moved), np.array(gained)

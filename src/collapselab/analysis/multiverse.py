@@ -71,16 +71,16 @@ class Multiverse:
                 return Reason(Cause.NO_VARIATION, text)
         if max(self.likeness_p(left), self.likeness_p(left_y)) < LEVEL:
             return Reason(Cause.NO_FIT, ROUGH)
-        shuffled, found = left[self.orders], []
+        shuffled, tests = left[self.orders], []
         for basis in self.bases:
             rest = y - basis @ (basis.T @ y)
             if rest @ rest <= 1e-9 * ((y - y.mean()) ** 2).sum():
                 continue
             r, permuted = float(_partial(left, rest, basis)[0]), np.abs(_partial(shuffled, rest, basis))
-            found.append((_p_of(int((permuted >= abs(r) * (1 - TIE)).sum()), len(shuffled)), r))
-        p, weakest = max(found, key=lambda pair: (pair[0], -abs(pair[1])))
-        one_sign = len({r > 0 for _, r in found}) == 1
-        return Joint(weakest, p if one_sign else 1.0, len(found))
+            tests.append((_p_of(int((permuted >= abs(r) * (1 - TIE)).sum()), len(shuffled)), r))
+        p, weakest = max(tests, key=lambda pair: (pair[0], -abs(pair[1])))
+        one_sign = len({r > 0 for _, r in tests}) == 1
+        return Joint(weakest, p if one_sign else 1.0, len(tests))
 
     def likeness_p(self, left: Floats) -> float:
         """p of Moran's I: that neighbours in scale are no more alike in these residuals than shuffled architectures.

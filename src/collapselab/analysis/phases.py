@@ -97,8 +97,8 @@ def phases(models: Models, *, seed: int = 0) -> list[Phase]:
         ordered = checkpoints[checkpoints[time] > 0].sort_values(time)
         if ordered[time].nunique() < FEWEST:
             continue
-        found = [_series(ordered, time, name, seed) for name in (*LOSSES, *chosen)]
-        known = [series for series in found if series is not None]
+        all_series = [_series(ordered, time, name, seed) for name in (*LOSSES, *chosen)]
+        known = [series for series in all_series if series is not None]
         loss = next((series for series in known if series.metric == "val_loss"), None)
         rows += [row for series in known for row in _rows(str(run), series, loss)]
     return rows

@@ -165,10 +165,10 @@ def relate_subset(models: Models, subset: Subset, *, permutations: int, seed: in
 
 def _without_split_families(relations: dict[int, Relation], patterns: Iterable[list[int]]) -> dict[int, Relation]:
     """Without Westfall and Young's p where some metrics of a family lack other models: those see other permutations."""
-    found = [
+    by_pattern = [
         {relations[i].family for i in numbers if relations[i].p_westfall_young is not None} for numbers in patterns
     ]
-    split = {family for family in set().union(*found) if sum(family in families for families in found) > 1}
+    split = {family for family in set().union(*by_pattern) if sum(family in families for families in by_pattern) > 1}
     return {i: replace(row, p_westfall_young=None) if row.family in split else row for i, row in relations.items()}
 
 

@@ -62,7 +62,9 @@ class Grid:
         self.candidates = np.sort(np.concatenate([inner, halves]))
         self.choices: dict[int, list[tuple[float, ...]]] = {0: [()]}
         for breaks in range(1, MOST_BREAKS + 1):
-            self.choices[breaks] = [one for one in itertools.combinations(self.candidates, breaks) if self._spaced(one)]
+            self.choices[breaks] = [
+                places for places in itertools.combinations(self.candidates, breaks) if self._spaced(places)
+            ]
         self.bases = {
             breaks: np.stack([np.linalg.qr(_design(t, places))[0] for places in choices])
             for breaks, choices in self.choices.items()
@@ -108,15 +110,15 @@ def resampled_main_breaks(t: Floats, y: Floats, fit: Segments, *, resamples: int
     residuals = (y - fit.fitted) * np.sqrt(len(t) / max(1, len(t) - 2 - 2 * breaks))
     drawn = fit.fitted + rng.choice(residuals, (resamples, len(t)))
     _, choices = grid.best(drawn - drawn.mean(1, keepdims=True), breaks)
-    found = np.empty(resamples)
+    main_breaks = np.empty(resamples)
     for row, choice in enumerate(choices):
         places = grid.choices[breaks][choice]
         coefficients, *_ = np.linalg.lstsq(_design(t, places), drawn[row], rcond=None)
-        found[row] = places[int(np.abs(coefficients[2:]).argmax())]
+        main_breaks[row] = places[int(np.abs(coefficients[2:]).argmax())]
     main = fit.main
     assert main is not None
     wider = student.isf(0.025, max(1, len(t) - 2 - 2 * breaks)) / norm.isf(0.025)
-    widened: Floats = np.clip(fit.places[main] + wider * (found - fit.places[main]), t[0], t[-1])
+    widened: Floats = np.clip(fit.places[main] + wider * (main_breaks - fit.places[main]), t[0], t[-1])
     return widened
 
 

@@ -100,9 +100,9 @@ class TokenTable:
         if re.fullmatch(r"#[0-9]{1,9}", text) and int(text[1:]) in self.frame.index:
             return int(text[1:])
         for wanted in (text, f" {text}"):
-            found = self.frame.index[self.frame["text"] == wanted]
-            if len(found):
-                return int(found[0])
+            matches = self.frame.index[self.frame["text"] == wanted]
+            if len(matches):
+                return int(matches[0])
         near = get_close_matches(text, list(dict.fromkeys(self.frame["text"])), n=3)
         hint = f"Near it are {', '.join(map(repr, near))}." if near else "A space before it is part of a token."
         raise ConfigError(
@@ -121,12 +121,12 @@ class TokenTable:
             distances = dict(frame.loc[frame["nearest"] == token, "distance"])
             if not pd.isna(own["nearest"]) and own["nearest"] in frame.index:
                 distances[int(own["nearest"])] = own["distance"]
-            found = pd.Series(distances, dtype=float)
+            by_token = pd.Series(distances, dtype=float)
         else:
             ids = frame.index.to_numpy()
             means = moments.means_of(torch.from_numpy(ids.astype(np.int64))).numpy()
-            found = pd.Series(np.linalg.norm(means - means[list(ids).index(token)], axis=1), index=ids).drop(token)
-        nearest = frame.loc[found.index].assign(distance=found).sort_values(["distance", "token"]).head(top)
+            by_token = pd.Series(np.linalg.norm(means - means[list(ids).index(token)], axis=1), index=ids).drop(token)
+        nearest = frame.loc[by_token.index].assign(distance=by_token).sort_values(["distance", "token"]).head(top)
         own_norm, norms = float(frame["norm"][token]), nearest["norm"].astype(float)
         with np.errstate(divide="ignore", invalid="ignore"):
             cosine = (own_norm**2 + norms**2 - nearest["distance"] ** 2) / (2 * own_norm * norms)

@@ -280,7 +280,7 @@ def _print_plan(estimates: "list[Estimate]", as_json: bool) -> None:
     from collapselab.suite.show import wide_console
 
     if as_json:
-        print(json.dumps([plan_facts(one) for one in estimates]))
+        print(json.dumps([plan_facts(estimate) for estimate in estimates]))
     else:
         wide_console().print(plan_table(estimates))
 

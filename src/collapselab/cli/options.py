@@ -144,11 +144,11 @@ def _values(context: typer.Context, file: Path) -> dict[str, Any]:
 def _texts(written: Any, name: str, value: Any, *, several: bool) -> str | list[str]:
     """The value as the command line would have it: text, or several where the option can be repeated."""
     values = value if isinstance(value, list) else [value]
-    if not all(isinstance(one, str | int | float) for one in values):
+    if not all(isinstance(value, str | int | float) for value in values):
         written.fail((name,), "a value is needed, or a list of values.")
     if isinstance(value, list) and not several:
         written.fail((name,), "it takes one value, not a list.")
-    texts = [str(one).lower() if isinstance(one, bool) else str(one) for one in values]
+    texts = [str(value).lower() if isinstance(value, bool) else str(value) for value in values]
     return texts if several else texts[0]
 
 

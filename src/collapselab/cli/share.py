@@ -53,23 +53,25 @@ def compare(
     from collapselab.measurement.compare_results import compare as compared
     from collapselab.records.result_folder import load_results
 
-    found = compared(load_results(mine), load_results(theirs), anyway=anyway)
+    comparison = compared(load_results(mine), load_results(theirs), anyway=anyway)
     if as_json:
-        print(found.to_json())
+        print(comparison.to_json())
         return
-    for warning in found.warnings:
+    for warning in comparison.warnings:
         print(f"collapselab: {warning}", file=sys.stderr)
     table = Table("model", "layer", "bin", "metric", "mine", "theirs", "difference", box=None, header_style="bold")
-    rows = sorted(found.rows, key=lambda row: -1 if row.relative is None else row.relative, reverse=True)
+    rows = sorted(comparison.rows, key=lambda row: -1 if row.relative is None else row.relative, reverse=True)
     for row in rows[:top]:
         numbers = ("–" if value is None else f"{value:.6g}" for value in (row.mine, row.theirs))
         share = "–" if row.relative is None else f"{row.relative:.2g}"
         table.add_row(escape(row.model), row.layer, row.bin, row.metric, *numbers, share)
     Console().print(table)
-    same = sum(row.relative == 0 for row in found.rows)
-    print(f"{len(found.rows):,} numbers compared, {same:,} of them equal to the last bit.")
-    if found.unmatched:
-        print(f"{len(found.unmatched):,} models are in one of the two alone: {', '.join(found.unmatched[:6])}.")
+    same = sum(row.relative == 0 for row in comparison.rows)
+    print(f"{len(comparison.rows):,} numbers compared, {same:,} of them equal to the last bit.")
+    if comparison.unmatched:
+        print(
+            f"{len(comparison.unmatched):,} models are in one of the two alone: {', '.join(comparison.unmatched[:6])}."
+        )
 
 
 def _is_one_model(path: Path) -> bool:

@@ -27,20 +27,20 @@ def similarity(
     """
     from collapselab.measurement.similarity import similarity as compared
 
-    found = compared(names, min_count=min_count)
+    similarities = compared(names, min_count=min_count)
     if as_json:
-        print(found.to_json())
+        print(similarities.to_json())
         return
-    table = Table(title="CKA of class means", title_justify="left", caption=f"{len(found.names)} measurements")
+    table = Table(title="CKA of class means", title_justify="left", caption=f"{len(similarities.names)} measurements")
     table.add_column("")
-    for number in range(1, len(found.names) + 1):
+    for number in range(1, len(similarities.names) + 1):
         table.add_column(str(number), justify="right")
-    for i, name in enumerate(found.names):
-        values = (1.0 if i == j else found.at(i, j).value for j in range(len(found.names)))
+    for i, name in enumerate(similarities.names):
+        values = (1.0 if i == j else similarities.at(i, j).value for j in range(len(similarities.names)))
         table.add_row(
             f"{i + 1} {name}".replace("[", "\\["), *("–" if value is None else f"{value:.3f}" for value in values)
         )
     Console().print(table)
-    for (i, j), one in found.pairs.items():
-        if one.why is not None:
-            print(f"{found.names[i]} and {found.names[j]}: {one.why}")
+    for (i, j), pair in similarities.pairs.items():
+        if pair.why is not None:
+            print(f"{similarities.names[i]} and {similarities.names[j]}: {pair.why}")

@@ -140,13 +140,13 @@ def _one_result(path: str) -> "StoredResult":
     from collapselab.errors import ConfigError
     from collapselab.records.result_folder import find_results
 
-    found = find_results(Path(path))
-    runs = list(dict.fromkeys(stored.result.facts["run"] for stored in found))
+    results = find_results(Path(path))
+    runs = list(dict.fromkeys(stored.result.facts["run"] for stored in results))
     if len(runs) > 1:
         some = ", ".join(runs[:4]) + (f" and {len(runs) - 4:,} more" if len(runs) > 4 else "")
         raise ConfigError(f"{path}: measurements of {len(runs):,} models ({some}). Name one of them.")
-    with_classes = [stored for stored in found if "classes" in stored.result.tables]
-    return (with_classes or found)[-1]
+    with_classes = [stored for stored in results if "classes" in stored.result.tables]
+    return (with_classes or results)[-1]
 
 
 def _drawn(title: str, frame: "pd.DataFrame", metric: str) -> Table:

@@ -151,14 +151,14 @@ def interventions(as_json: JsonOption = False) -> None:
     others = [*_described("head", HEADS, heads.ABOUT), *_described("optimizer", OPTIMIZERS, optimizers.ABOUT)]
     if as_json:
         keys = ("name", "words", "formula", "source", "primary", "signs", "plus", "dose_over", "cost", "must_move")
-        penalties = [{"kind": "penalty", **{key: getattr(one, key) for key in keys}} for one in entries]
+        penalties = [{"kind": "penalty", **{key: getattr(entry, key) for key in keys}} for entry in entries]
         print(json.dumps([*penalties, *others], ensure_ascii=False))
         return
     columns = ("what it does", "formula", "must move", "cost of a step", "source")
     table, further = (Table(first, *columns, box=None, header_style="bold") for first in ("dose", "option"))
-    for one in entries:
-        dose = f"{one.name}:±0.1" if one.signs == "both" else f"{one.name}:0.1"
-        table.add_row(*map(escape, (dose, one.words, one.formula, one.must_move, one.cost, one.source)))
+    for entry in entries:
+        dose = f"{entry.name}:±0.1" if entry.signs == "both" else f"{entry.name}:0.1"
+        table.add_row(*map(escape, (dose, entry.words, entry.formula, entry.must_move, entry.cost, entry.source)))
     coupling = {"kind": "coupling", "name": "0.5", "words": COUPLED, **optimizers.COUPLING._asdict()}
     for row in (*others, coupling):
         cells = (row[name] for name in ("words", "formula", "must_move", "cost", "source"))

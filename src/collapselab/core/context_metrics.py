@@ -231,15 +231,15 @@ def _support_cosine(directions: Tensor, supports: Tensor, sizes: Tensor) -> tupl
     all_sums, all_pairs = _pair_sums(units, sizes)
     same = torch.zeros_like(all_sums).index_add_(0, size_of, same_sums)
     pairs = torch.zeros_like(all_pairs).index_add_(0, size_of, same_pairs)
-    both = (pairs > 0) & (all_pairs > pairs)
-    if not bool(both.any()):
+    has_both = (pairs > 0) & (all_pairs > pairs)
+    if not bool(has_both.any()):
         raise Missing(
             ReasonCode.NOTHING_LEFT, "no two contexts have the same support of several tokens beside one of that size."
         )
-    differences = same[both] / pairs[both] - (all_sums - same)[both] / (all_pairs - pairs)[both]
-    value = float((differences * pairs[both]).sum() / pairs[both].sum())
+    differences = same[has_both] / pairs[has_both] - (all_sums - same)[has_both] / (all_pairs - pairs)[has_both]
+    value = float((differences * pairs[has_both]).sum() / pairs[has_both].sum())
     used = torch.zeros(len(part), dtype=torch.bool)
-    used[part.nonzero().squeeze(1)[both[sizes]]] = True
+    used[part.nonzero().squeeze(1)[has_both[sizes]]] = True
     return value, used
 
 
@@ -415,10 +415,10 @@ def context_metrics(geometry: ContextGeometry) -> dict[str, ContextMeasurement]:
 def _measurement(metric: ContextMetric, geometry: ContextGeometry) -> ContextMeasurement:
     table = geometry.table
     try:
-        found = metric.function(geometry)
-        if not math.isfinite(found.value):
-            raise Missing(ReasonCode.OUT_OF_RANGE, f"the value is {found.value}.")
+        measured = metric.function(geometry)
+        if not math.isfinite(measured.value):
+            raise Missing(ReasonCode.OUT_OF_RANGE, f"the value is {measured.value}.")
     except Missing as missing:
         return ContextMeasurement(metric.id, None, None, table.contexts, table.tokens, metric.version, str(missing))
-    null = found.null if found.null is not None and math.isfinite(found.null) else None
-    return ContextMeasurement(metric.id, found.value, null, found.contexts, found.tokens, metric.version)
+    null = measured.null if measured.null is not None and math.isfinite(measured.null) else None
+    return ContextMeasurement(metric.id, measured.value, null, measured.contexts, measured.tokens, metric.version)

@@ -79,10 +79,10 @@ class ContextTable:
         """The number of each context's set of successors (contexts,); contexts with the same set have the same."""
         tokens = self.token.numpy()
         numbers: dict[bytes, int] = {}
-        found = torch.zeros(self.contexts, dtype=torch.int64)
+        support_numbers = torch.zeros(self.contexts, dtype=torch.int64)
         for context, (start, size) in enumerate(zip(self.starts.tolist(), self.sizes.tolist(), strict=True)):
-            found[context] = numbers.setdefault(tokens[start : start + size].tobytes(), len(numbers))
-        return found
+            support_numbers[context] = numbers.setdefault(tokens[start : start + size].tobytes(), len(numbers))
+        return support_numbers
 
     @cached_property
     def other(self) -> Tensor:

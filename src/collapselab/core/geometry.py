@@ -401,5 +401,5 @@ def frame_error(overlap: float, norm: float, classes: int) -> float:
     return math.sqrt(max(0.0, 2 - 2 * overlap / (norm * math.sqrt(classes - 1))))
 
 
-def _plural(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"
+def _plural(count: int, singular: str, plural: str) -> str:
+    return f"{count:,} {singular if count == 1 else plural}"

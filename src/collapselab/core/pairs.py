@@ -114,10 +114,10 @@ def _in_float32(cloud: Cloud, tile: int, rows: bool, progress: Progress | None) 
     if not float32_holds(cloud):
         return None
     sample = cloud.sample(SAMPLE)
-    both = [_swept(sample, dtype, tile, rows) for dtype in (torch.float32, torch.float64)]
-    narrow, wide = (statistics.values() for statistics in both)
+    by_precision = [_swept(sample, dtype, tile, rows) for dtype in (torch.float32, torch.float64)]
+    narrow, wide = (statistics.values() for statistics in by_precision)
     errors = [abs(one - other) for one, other in zip(narrow, wide, strict=True)]
-    if not _within(errors, wide) or not _rows_within(*(statistics.rows for statistics in both)):
+    if not _within(errors, wide) or not _rows_within(*(statistics.rows for statistics in by_precision)):
         return None
     statistics = _swept(cloud, torch.float32, tile, rows, progress)
     return statistics if _within(errors, statistics.values()) else None

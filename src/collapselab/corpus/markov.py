@@ -164,13 +164,13 @@ class Chain:
         types, order = self.settings.types, self.settings.order
         weights = (self.stationary[:, None] * self.chances).reshape(-1)
         following, contexts = self.successors[self.classes].reshape(-1), np.arange(self.settings.contexts)
-        found = []
+        values = []
         for n in range(order):
             suffix = np.repeat(contexts % types**n, self.settings.support)
             counted = np.bincount(suffix * types + following, weights, minlength=types ** (n + 1))
             joint = counted.astype(np.float64).reshape(-1, types)
-            found.append(_entropy(joint) - _entropy(joint.sum(1)))
-        return [*found, _entropy(self.chances)]
+            values.append(_entropy(joint) - _entropy(joint.sum(1)))
+        return [*values, _entropy(self.chances)]
 
     @property
     def entropy_rate(self) -> float:

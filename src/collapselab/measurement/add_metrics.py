@@ -31,7 +31,7 @@ def with_added_metrics(result: Result, moments: ClassMoments, names: list[str]) 
     """The result with a row for each of these metrics; ValueError if the moments are not those of its last layer."""
     like = next(row for row in result.rows if (row.split, row.layer, row.bin) == ("train", "last", "all"))
     assert like.min_count is not None
-    found = collapse_metrics(moments, min_count=like.min_count, only=names)
+    measured = collapse_metrics(moments, min_count=like.min_count, only=names)
     rows = [
         replace(
             like,
@@ -46,7 +46,7 @@ def with_added_metrics(result: Result, moments: ClassMoments, names: list[str]) 
             version=measurement.version,
             why=measurement.why,
         )
-        for id, measurement in found.items()
+        for id, measurement in measured.items()
     ]
     _check_same_sample(rows, result)
     before = result.facts["added"]["metrics"] if "added" in result.facts else []

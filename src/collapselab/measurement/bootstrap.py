@@ -115,9 +115,9 @@ def resample(plan: MeasurePlan, resume: ResumeFolder) -> Resamples:
         resamples.add(groups, partial(evaluate, split))
         return resamples
 
-    both, validation = resample_split("train", options.seed), resample_split("validation", options.seed + 1)
-    both.values = [train | other for train, other in zip(both.values, validation.values, strict=True)]
-    return both
+    resamples, validation = resample_split("train", options.seed), resample_split("validation", options.seed + 1)
+    resamples.values = [train | other for train, other in zip(resamples.values, validation.values, strict=True)]
+    return resamples
 
 
 def difference(halves: list[tuple[float, float]]) -> float | None:

@@ -36,7 +36,7 @@ class LayerRows:
 def class_chunks(plan: MeasurePlan, layers: list[LayerRows], validated: Sums) -> list[Chunk]:
     """The chunks of the table, in the order of the layers; `validated` are the sums of all processes."""
     kinds = token_kinds(plan.request.corpus, plan.model.classes)
-    texts, names = [one.text or None for one in kinds], [one.kind for one in kinds]
+    texts, names = [kind.text or None for kind in kinds], [kind.kind for kind in kinds]
     return [_chunk(plan, layer, validated, texts, names) for layer in layers]
 
 

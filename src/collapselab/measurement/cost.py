@@ -419,8 +419,8 @@ class _Sizes:
         if not self.options.bootstrap:
             return 0
         tallies = 4 * DOUBLE * self.kept * self.tables * GROUPS
-        both = self.stored(self.kept, GROUPS) + self.stored(self.kept_validation, GROUPS)
-        return both + tallies + self.stored_contexts(max(GROUPS, self.job.processes))
+        stored = self.stored(self.kept, GROUPS) + self.stored(self.kept_validation, GROUPS)
+        return stored + tallies + self.stored_contexts(max(GROUPS, self.job.processes))
 
     def stored_contexts(self, copies: int) -> float:
         return copies * self.layers * sum(stored_bytes(rows, self.dim) for rows in self.job.cells)

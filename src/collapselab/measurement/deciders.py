@@ -52,10 +52,15 @@ class AgreementMatrix:
         used = (labels != IGNORED) & self.is_candidate[labels.clamp(min=0)]
         blocks, width = labels.shape
         lens = {f"lens {name}": chosen.view(-1, width)[:blocks] for name, chosen in self._lens.items()}
-        chosen = {TOKEN: labels, HEAD: head, **{f"nearest {name}": one for name, one in nearest.items()}, **lens}
+        chosen = {
+            TOKEN: labels,
+            HEAD: head,
+            **{f"nearest {name}": choices for name, choices in nearest.items()},
+            **lens,
+        }
         missing = torch.full_like(labels, IGNORED)
         table = torch.stack([chosen.get(name, missing)[used] for name in self.names])
-        counts = torch.stack([(table == one).sum(1) for one in table])
+        counts = torch.stack([(table == row).sum(1) for row in table])
         counts[[name not in chosen for name in self.names]] = 0
         sums.deciders = counts + (0 if sums.deciders is None else sums.deciders)
         self._lens = {}

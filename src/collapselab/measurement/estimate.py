@@ -66,7 +66,7 @@ def measure_plan(
     """
     options = Options() if options is None else options
     texts = opened_texts(corpus, data, block, max_tokens or options.tokens)
-    names = [str(one) for one in ([model] if isinstance(model, str | Path) else model)]
+    names = [str(name) for name in ([model] if isinstance(model, str | Path) else model)]
     machine = this_machine(find_device(device))
     return [
         estimate(source, text, options, device=device, trust_code=trust_code, machine=machine)

@@ -85,17 +85,17 @@ class Contexts:
 
 def find_contexts(samples: ByLayer[Sample], options: Options, vocabulary: int) -> dict[int, Contexts]:
     """The contexts of each asked length, by their length; ConfigError where no length has one."""
-    found = {}
+    by_length = {}
     for n in options.context_lengths:
         if n > samples.last.length - 1:
             raise ConfigError(
                 f"contexts: {n} tokens back, but blocks have {samples.last.length} tokens, the last of which is only "
                 f"predicted. At most {samples.last.length - 1} are possible."
             )
-        found[n] = _find(samples, n, vocabulary, options)
-    if found and all(contexts.why is not None for contexts in found.values()):
-        raise ConfigError(f"contexts: {next(iter(found.values())).why}")
-    return found
+        by_length[n] = _find(samples, n, vocabulary, options)
+    if by_length and all(contexts.why is not None for contexts in by_length.values()):
+        raise ConfigError(f"contexts: {next(iter(by_length.values())).why}")
+    return by_length
 
 
 def context_keys(ids: NDArray[np.integer], n: int, vocabulary: int) -> NDArray[np.uint64]:

@@ -44,7 +44,7 @@ def further_scores(plan: MeasurePlan) -> FurtherScores:
     if plan.options.asks("corruption_slope"):
         sample = plan.splits["validation"].samples.last
         corrupted = {share: _scores(plan, sample, _Replacement(plan, sample, share)) for share in SHARES}
-    return FurtherScores(corrupted, {name: _bits_per_byte(plan, one) for name, one in plan.request.on.items()})
+    return FurtherScores(corrupted, {name: _bits_per_byte(plan, corpus) for name, corpus in plan.request.on.items()})
 
 
 def named_corpora(corpora: list[Corpus], main: Corpus) -> dict[str, Corpus]:
@@ -55,7 +55,7 @@ def named_corpora(corpora: list[Corpus], main: Corpus) -> dict[str, Corpus]:
         if name in named or any(sign in name for sign in ",="):
             why = "two further corpora have that name" if name in named else "a comma or = in its name"
             raise ConfigError(f"{corpus.path}: {why}. Rename its folder.")
-        own, other = (_tokenizer_of(one) for one in (main, corpus))
+        own, other = (_tokenizer_of(each) for each in (main, corpus))
         if own != other:
             raise ConfigError(
                 f"{corpus.path}: built with another tokenizer ({corpus.record.request.tokenizer}, "

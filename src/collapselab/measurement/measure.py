@@ -242,8 +242,8 @@ def _function_or_model(
         return FunctionModel(forward, head, bias, name=getattr(forward, "__qualname__", type(forward).__name__))
     if model is None or forward is not None or head is not None or bias is not None:
         given = [("model", model), ("forward", forward), ("head", head), ("bias", bias)]
-        found = ", ".join(name for name, value in given if value is not None) or "neither"
-        raise ConfigError(f"measure: needs a model, or forward and head in its place; found {found}.")
+        names = ", ".join(name for name, value in given if value is not None) or "neither"
+        raise ConfigError(f"measure: needs a model, or forward and head in its place; found {names}.")
     return model
 
 
@@ -262,9 +262,9 @@ def opened_texts(
     if chat:
         raise ConfigError("chat: a corpus that is built is as it is; conversations are made of data.")
     if not corpora or data is not None:
-        found = "both" if corpora else "neither"
-        raise ConfigError(f"measure: needs a corpus, or data to make one of; found {found}.")
-    return [one if isinstance(one, Corpus) else Corpus(one) for one in corpora]
+        given = "both" if corpora else "neither"
+        raise ConfigError(f"measure: needs a corpus, or data to make one of; found {given}.")
+    return [item if isinstance(item, Corpus) else Corpus(item) for item in corpora]
 
 
 def _corpus_of(on: Corpus | Data, source: ModelSource | None, *, trust_code: bool) -> Corpus:

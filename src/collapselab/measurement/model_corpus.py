@@ -140,8 +140,8 @@ second."""
 
 def _tokenizer_of(name: str, *, trust_code: bool) -> str:
     place = Path(name)
-    found = {file for pattern in TOKENIZER_FILES for file in place.glob(pattern)} if place.is_dir() else set()
-    key = tuple(f"{file.name} {sha256(file)}" for file in sorted(found) if file.is_file())
+    files = {file for pattern in TOKENIZER_FILES for file in place.glob(pattern)} if place.is_dir() else set()
+    key = tuple(f"{file.name} {sha256(file)}" for file in sorted(files) if file.is_file())
     if not key or key not in _hashes:
         known = tokenizer_hash(load_tokenizer(name, trust_code=trust_code))
         if not key:

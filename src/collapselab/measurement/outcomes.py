@@ -38,7 +38,9 @@ def _outcomes(plan: MeasurePlan, sums: dict[Split, Sums], further: FurtherScores
         if name == "gap":
             values[name] = loss - sums["train"].scores.loss
         elif name == "corruption_slope":
-            values[name] = slope([0.0, *further.corrupted], [loss, *(one.loss for one in further.corrupted.values())])
+            values[name] = slope(
+                [0.0, *further.corrupted], [loss, *(scores.loss for scores in further.corrupted.values())]
+            )
         elif name and scored is not None:
             values[name] = _of_tokens(name, scored, counts, tokens=sums["validation"].scores.tokens)
     values |= {f"{ON}{name}": value for name, value in further.bits_per_byte.items()}

@@ -167,11 +167,11 @@ class Push:
             read = sample.read(start, start + self.plan.batch)
             mask = mask_inputs(model.model, read.attention, model.device)
             states = features(model.model, read.ids.to(model.device), **mask)[:, sample.first : -1]
-            found = self._places(sample.labels(start, start + self.plan.batch).reshape(-1))
-            used = (found >= 0).nonzero().squeeze(1)
+            places_in_batch = self._places(sample.labels(start, start + self.plan.batch).reshape(-1))
+            used = (places_in_batch >= 0).nonzero().squeeze(1)
             flat = states.reshape(-1, states.shape[-1])[used.to(model.device)]
             parts.append(flat.to(self.dtype) - self.origin)
-            places.append(found[used].to(model.device))
+            places.append(places_in_batch[used].to(model.device))
             start += self.plan.batch
         return torch.cat(parts), torch.cat(places)
 

@@ -96,14 +96,14 @@ def plan_table(estimates: list[Estimate]) -> RenderableType:
     table.columns[0].no_wrap = True
     for column in table.columns[1:-1]:
         column.justify = "right"
-    for one in estimates:
-        job, seconds = one.cost.job, sum(one.seconds.values())
-        most = max(one.seconds, key=one.seconds.__getitem__)
+    for estimate in estimates:
+        job, seconds = estimate.cost.job, sum(estimate.seconds.values())
+        most = max(estimate.seconds, key=estimate.seconds.__getitem__)
         table.add_row(
-            escape(one.model), f"{one.architecture.parameters:,}", f"{job.train_tokens + job.validation_tokens:,}",
-            f"{job.kept or 0:,}", _size(one.weights), _size(one.memory),
-            f"{one.cost.operations.total:.3g}", _time(seconds),
-            f"{most} ({one.seconds[most] / max(seconds, 1e-9):.0%})",
+            escape(estimate.model), f"{estimate.architecture.parameters:,}",
+            f"{job.train_tokens + job.validation_tokens:,}", f"{job.kept or 0:,}",
+            _size(estimate.weights), _size(estimate.memory), f"{estimate.cost.operations.total:.3g}", _time(seconds),
+            f"{most} ({estimate.seconds[most] / max(seconds, 1e-9):.0%})",
         )  # fmt: skip
     note = "By the cost model, with products and copies timed on this machine now; loading is not included."
     return Group(table, Text(note, style="dim"))

@@ -30,8 +30,14 @@ class Similarities:
     def to_json(self) -> str:
         """One JSON document: the names, and a row for every two of them."""
         rows = [
-            {"first": self.names[i], "second": self.names[j], "cka": one.value, "classes": one.classes, "why": one.why}
-            for (i, j), one in self.pairs.items()
+            {
+                "first": self.names[i],
+                "second": self.names[j],
+                "cka": pair.value,
+                "classes": pair.classes,
+                "why": pair.why,
+            }
+            for (i, j), pair in self.pairs.items()
         ]
         return json.dumps({"names": self.names, "pairs": rows}, ensure_ascii=False, allow_nan=False)
 
@@ -74,16 +80,16 @@ def similarity(names: Sequence[str | Path], *, min_count: int = 1) -> Similariti
     return Similarities([source.name for source in sources], pairs)
 
 
-def _check_same(one: _Source, moments: ClassMoments, two: _Source, other: ClassMoments) -> None:
+def _check_same(first: _Source, moments: ClassMoments, second: _Source, other: ClassMoments) -> None:
     if moments.classes != other.classes:
         raise ConfigError(
-            f"{one.name} has a vocabulary of {moments.classes:,} tokens, {two.name} one of {other.classes:,}. "
+            f"{first.name} has a vocabulary of {moments.classes:,} tokens, {second.name} one of {other.classes:,}. "
             "Only measurements of one vocabulary are compared."
         )
-    if one.tokenizer and two.tokenizer and one.tokenizer != two.tokenizer:
+    if first.tokenizer and second.tokenizer and first.tokenizer != second.tokenizer:
         raise ConfigError(
-            f"{one.name} was measured with the tokenizer {one.tokenizer}, {two.name} with {two.tokenizer}: the same "
-            "number means another token. Only measurements of one tokenizer are compared."
+            f"{first.name} was measured with the tokenizer {first.tokenizer}, {second.name} with {second.tokenizer}: "
+            "the same number means another token. Only measurements of one tokenizer are compared."
         )
 
 
@@ -99,10 +105,10 @@ def _sources(name: str) -> list[_Source]:
                 f"{path}: no checkpoint of this run has been measured. `collapselab measure {name}` does it."
             )
         return [_source(f"{run.name}/{checkpoint.name}", checkpoint) for checkpoint in measured]
-    if path.is_dir() and (found := checkpoint_at(path)) is not None:
-        if not found.moments.is_file():
+    if path.is_dir() and (checkpoint := checkpoint_at(path)) is not None:
+        if not checkpoint.moments.is_file():
             raise RunError(f"{path}: has not been measured. `collapselab measure {name}` does it.")
-        return [_source(name, found)]
+        return [_source(name, checkpoint)]
     raise ConfigError(f"{name}: no run, no checkpoint of one, and no file of class moments.")
 
 

@@ -54,11 +54,11 @@ class FunctionModel(nn.Module):
             made: Any = self.function(input_ids)
         wanted = (*input_ids.shape, weight.shape[1])
         if not isinstance(made, Tensor) or tuple(made.shape) != wanted:
-            found = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
+            result = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
             rows = isinstance(made, Tensor) and made.ndim == 3 and made.shape[-1] == len(weight)
             hint = " The head seems to be dim × vocabulary: hand over head.T." if rows else ""
             raise ModelError(
-                f"forward: gives {found} for token ids {tuple(input_ids.shape)}; {wanted} is needed.{hint}"
+                f"forward: gives {result} for token ids {tuple(input_ids.shape)}; {wanted} is needed.{hint}"
             )
         return made.to(weight.device, weight.dtype)
 

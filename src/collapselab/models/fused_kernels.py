@@ -160,7 +160,7 @@ class _CausalAttention(torch.autograd.Function):
             of_queries[heads, part] = torch.bmm(of_scores, keys_t[heads, :, seen].transpose(1, 2))
             of_keys_t[heads, :, seen] += torch.bmm(queries_t[heads, :, part], of_scores)
             of_values_t[heads, :, seen] += torch.bmm(gradients_t[heads, :, part], weight)
-        of_keys, of_values = (one.transpose(1, 2).view(of_attended.shape) for one in (of_keys_t, of_values_t))
+        of_keys, of_values = (gradient.transpose(1, 2).view(of_attended.shape) for gradient in (of_keys_t, of_values_t))
         return of_queries.view(of_attended.shape), of_keys, of_values
 
 

@@ -70,8 +70,8 @@ def _on_the_hub(identity: str, pattern: str) -> list[Match]:
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ModelError(f"{identity}: the hub does not list its revisions: {reason}") from error
-    found = sorted((name for name in revisions.commits if fnmatchcase(name, pattern)), key=step_order)
-    if not found:
+    matching = sorted((name for name in revisions.commits if fnmatchcase(name, pattern)), key=step_order)
+    if not matching:
         names = sorted(revisions.commits, key=step_order)
         if revisions.from_cache and not names:
             raise ModelError(
@@ -83,7 +83,7 @@ def _on_the_hub(identity: str, pattern: str) -> list[Match]:
             f"{identity}@{pattern}: matches no revision. {len(names):,} are {where}: {first_of(names) or 'none'}."
         )
     if revisions.from_cache:
-        many = f"{len(found):,} revision{'' if len(found) == 1 else 's'}"
+        many = f"{len(matching):,} revision{'' if len(matching) == 1 else 's'}"
         print(f"{identity}: the hub cannot be reached; {many} in its cache match.", file=sys.stderr)
     known, is_cached = revisions.commits, revisions.from_cache
-    return [Match(f"{identity}@{name}", identity, name, known[name], is_cached) for name in found]
+    return [Match(f"{identity}@{name}", identity, name, known[name], is_cached) for name in matching]

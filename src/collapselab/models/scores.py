@@ -237,11 +237,11 @@ def used_tokens(features: Tensor, labels: Tensor, *, vocab: int, ignore_index: i
 def check_shapes(features: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> None:
     shape = tuple(features.shape)
     if features.ndim != 2 or weight.ndim != 2 or features.shape[1] != weight.shape[1]:
-        found = f"features of shape {shape} and output layer of shape {tuple(weight.shape)}"
-        raise ValueError(f"{found}; (tokens, dim) and (vocab, dim) are needed.")
+        problem = f"features of shape {shape} and output layer of shape {tuple(weight.shape)}"
+        raise ValueError(f"{problem}; (tokens, dim) and (vocab, dim) are needed.")
     if labels.shape != features.shape[:1]:
-        found = f"features of shape {shape} but labels of shape {tuple(labels.shape)}"
-        raise ValueError(f"{found}; each feature needs its next token.")
+        problem = f"features of shape {shape} but labels of shape {tuple(labels.shape)}"
+        raise ValueError(f"{problem}; each feature needs its next token.")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise ValueError(f"labels are {labels.dtype}; integers are needed.")
     if bias is not None and bias.shape != weight.shape[:1]:

@@ -78,12 +78,14 @@ def check_tied(model: Any, *, name: str) -> None:
     if not getattr(model.config.get_text_config(), "tie_word_embeddings", False) or len(places) < 2:
         return
     modules = {id(module): path for path, module in model.named_modules()}
-    first, last = (modules.get(id(one), "") for one in (model.get_input_embeddings(), model.get_output_embeddings()))
-    found = [_place(places, path) for path in (first, last)]
-    if found[0] != found[1]:
+    first, last = (
+        modules.get(id(module), "") for module in (model.get_input_embeddings(), model.get_output_embeddings())
+    )
+    devices = [_place(places, path) for path in (first, last)]
+    if devices[0] != devices[1]:
         raise ModelError(
-            f"{name}: its output layer {last} shares its weight with {first}, but device_map puts it on {found[1]} "
-            f"and the embedding on {found[0]}. Give both one place."
+            f"{name}: its output layer {last} shares its weight with {first}, but device_map puts it on {devices[1]} "
+            f"and the embedding on {devices[0]}. Give both one place."
         )
 
 

@@ -131,9 +131,9 @@ def _check_same_models(first: Published, other: Published) -> None:
             "into folders of their own."
         )
     for key, model in first.runs.items():
-        found, expected = _outcomes(other.runs[key]), _outcomes(model)
+        actual, expected = _outcomes(other.runs[key]), _outcomes(model)
         for column, a in expected.items():
-            b = found[column]
+            b = actual[column]
             if (a is None) != (b is None) or (a is not None and b is not None and not math.isclose(a, b, rel_tol=SAME)):
                 raise RunError(
                     f"{other.path}: {column} of {key[0]} at epoch {key[1]} is {b}, but {a} in {first.path}. Import "

@@ -103,13 +103,13 @@ def find_results(path: str | Path, *, cache: str | Path | None = None) -> list[S
         path = path / MEASUREMENTS
     if path.is_file():
         return _in_file(path)
-    found = [StoredResult(Result.load(file), file) for file in _files_of(path)]
-    if not found:
-        found = _in_cache(path, Path(cache) if cache else user_cache("measure"))
-    if not found:
+    results = [StoredResult(Result.load(file), file) for file in _files_of(path)]
+    if not results:
+        results = _in_cache(path, Path(cache) if cache else user_cache("measure"))
+    if not results:
         what = "nothing that was measured" if path.exists() else "no such file or folder, nor a model that was measured"
         raise RunError(f"{path}: {what}. Measure it: collapselab measure {path} --corpus DIR --classes")
-    return found
+    return results
 
 
 def _in_file(path: Path) -> list[StoredResult]:
@@ -130,15 +130,19 @@ def _files_of(path: Path) -> list[Path]:
         checkpoints = [checkpoint]
     else:
         runs = sorted(record.parent for record in path.glob("*/run.json")) if path.is_dir() else []
-        checkpoints = [one for run in runs for one in RunFolder(run).checkpoints()]
-    of_runs = [one.measurement for one in checkpoints if isinstance(one, Checkpoint) and one.measurement.is_file()]
+        checkpoints = [checkpoint for run in runs for checkpoint in RunFolder(run).checkpoints()]
+    of_runs = [
+        checkpoint.measurement
+        for checkpoint in checkpoints
+        if isinstance(checkpoint, Checkpoint) and checkpoint.measurement.is_file()
+    ]
     return of_runs or result_files(path)
 
 
 def _in_cache(path: Path, cache: Path) -> list[StoredResult]:
     """The measurements of a model of this name or in this folder, the latest last."""
     files = sorted((cache / FINISHED).glob("*.json"), key=lambda file: file.stat().st_mtime)
-    found = []
+    results = []
     for file in files:
         try:
             result = Result.load(file)
@@ -146,5 +150,5 @@ def _in_cache(path: Path, cache: Path) -> list[StoredResult]:
             continue
         name = result.facts["model"]
         if name == str(path) or (path.exists() and Path(name).exists() and Path(name).samefile(path)):
-            found.append(StoredResult(result, file))
-    return found
+            results.append(StoredResult(result, file))
+    return results

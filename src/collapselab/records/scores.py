@@ -122,12 +122,12 @@ def with_scores(runs: Sequence[Run], stored: bytes | None) -> list[Run]:
     header, lines = parse_table(stored, STORED)
     if tuple(header) != COLUMNS:
         raise RunError(f"{STORED}: its columns are {', '.join(header)}. Run `analyze --scores FILE` again.")
-    found: dict[tuple[str, str], dict[str, float]] = {}
+    by_model: dict[tuple[str, str], dict[str, float]] = {}
     for number, (run, checkpoint, outcome, value) in lines:
-        found.setdefault((run, checkpoint), {})[outcome] = _number(value, f"{STORED}, line {number}")
-    names = sorted({name for own in found.values() for name in own})
+        by_model.setdefault((run, checkpoint), {})[outcome] = _number(value, f"{STORED}, line {number}")
+    names = sorted({name for own in by_model.values() for name in own})
     blank = dict.fromkeys(names)
-    return [{**run, **blank, **found.get((run["run"], run["checkpoint"]), {})} for run in runs]  # type: ignore[typeddict-item]
+    return [{**run, **blank, **by_model.get((run["run"], run["checkpoint"]), {})} for run in runs]  # type: ignore[typeddict-item]
 
 
 def _place(score: Score, last: dict[str, Run], known: set[tuple[str, str]]) -> tuple[str, str] | None:

@@ -64,8 +64,8 @@ def collect(folder: SuiteFolder) -> SuiteTables:
 
 def _records(folder: Path) -> list[Path]:
     """The files behind the tables; not those in a folder that another process is writing, or a killed one left."""
-    found = (file for pattern in RECORDS for file in folder.glob(pattern))
-    return sorted(file for file in found if not any(part.startswith(".") for part in file.relative_to(folder).parts))
+    files = (file for pattern in RECORDS for file in folder.glob(pattern))
+    return sorted(file for file in files if not any(part.startswith(".") for part in file.relative_to(folder).parts))
 
 
 def collected_rows(folder: SuiteFolder) -> SuiteTables:

@@ -286,6 +286,6 @@ def _keep_one_version(tables: RowsByTable) -> list[str]:
     versions: dict[str, set[int]] = {}
     for row in tables["results"]:
         versions.setdefault(row.metric, set()).add(row.version)
-    mixed = {metric for metric, found in versions.items() if len(found) > 1}
+    mixed = {metric for metric, seen in versions.items() if len(seen) > 1}
     tables["results"] = [row for row in tables["results"] if row.metric not in mixed]
     return [f"{metric}: versions {sorted(versions[metric])} of its definition; left out." for metric in sorted(mixed)]

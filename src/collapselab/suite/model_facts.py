@@ -60,8 +60,8 @@ def place_of(facts: Facts) -> Place:
 
 
 def _step(name: str) -> int | None:
-    found = STEP.findall(name)
-    return int(found[-1]) if found else None
+    numbers = STEP.findall(name)
+    return int(numbers[-1]) if numbers else None
 
 
 def training_tokens(place: Place, tokens_a_step: int | None = None) -> int | None:

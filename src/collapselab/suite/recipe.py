@@ -251,13 +251,13 @@ class _Recipe:
         self.written.raise_lines("small")
 
     def _corpora(self) -> dict[str, CorpusSpec]:
-        one, several = self.document.get("corpus"), self.document.get("corpora")
-        if "data" in self.document and not one and not several:
+        single, several = self.document.get("corpus"), self.document.get("corpora")
+        if "data" in self.document and not single and not several:
             return {}
-        if (one is None) == (several is None):
+        if (single is None) == (several is None):
             self.written.fail(("corpus",), f"{CORPUS_NEEDED}.")
         if several is None:
-            return {THE_CORPUS: self._corpus(("corpus",), one)}
+            return {THE_CORPUS: self._corpus(("corpus",), single)}
         if not isinstance(several, dict) or not several:
             self.written.fail(("corpora",), f"{short(several)} will not do: {CORPORA_NEEDED}.")
         for name in several:

@@ -139,8 +139,8 @@ def _comparison_parts(compared: dict[str, Any]) -> list[RenderableType]:
         table.add_column(column, justify="right")
     for row in compared["power"]:
         needed = (row["pairs_at_5_percent"], row["pairs_at_1_percent"], row["pairs_for_equivalence"])
-        found = (row["power"], row["power_of_equivalence"])
-        shares = ("–" if power is None else f"{power:.0%}" for power in found)
+        powers = (row["power"], row["power_of_equivalence"])
+        shares = ("–" if power is None else f"{power:.0%}" for power in powers)
         table.add_row(f"{row['effect']:g}", *map(str, needed), *shares)
     holm = "survives" if compared["survives_holm"] else f"does not survive ({compared['fewest_pairs']} pairs would)"
     return [

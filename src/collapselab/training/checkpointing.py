@@ -92,13 +92,13 @@ class Checkpointing(TrainerCallback):
         self.stop = stop
         compared = self.trainer.step_objective.end_step()
         self._check_finite("loss", loss, state.global_step)
-        for one in compared:
-            self._check_finite(f"the penalty {one.name}", one.value, state.global_step)
-            self._check_finite(f"the gradient of the penalty {one.name}", one.of_penalty, state.global_step)
-            if one.first_idle and self.writes:
+        for penalty in compared:
+            self._check_finite(f"the penalty {penalty.name}", penalty.value, state.global_step)
+            self._check_finite(f"the gradient of the penalty {penalty.name}", penalty.of_penalty, state.global_step)
+            if penalty.first_idle and self.writes:
                 self.folder.say(
-                    f"{one.name} could not act in step {state.global_step + 1:,}: it had no penalty, or none with a "
-                    f"gradient. Such steps are counted in the log, as {one.name}/idle_steps."
+                    f"{penalty.name} could not act in step {state.global_step + 1:,}: it had no penalty, or none with "
+                    f"a gradient. Such steps are counted in the log, as {penalty.name}/idle_steps."
                 )
         self._check_finite("the gradient's norm", self.trainer.grad_norm, state.global_step)
         self.recent.append(loss)
@@ -263,9 +263,9 @@ def _reduce_step(loss: float, stop: bool, args: TrainingArguments) -> tuple[floa
     """The mean loss of all processes, and whether any of them was asked to stop."""
     if args.world_size == 1:
         return loss, stop
-    both = torch.tensor([loss, float(stop)], dtype=torch.float64, device=args.device)
-    dist.all_reduce(both)
-    return float(both[0]) / args.world_size, bool(both[1])
+    values = torch.tensor([loss, float(stop)], dtype=torch.float64, device=args.device)
+    dist.all_reduce(values)
+    return float(values[0]) / args.world_size, bool(values[1])
 
 
 def _reduce_scores(scores: Scores, args: TrainingArguments) -> Scores:

@@ -60,7 +60,7 @@ def sample(
             eos_token_id=tokenizer.eos_token_id,
             **drawing,
         )
-    return [tokenizer.decode(one, skip_special_tokens=True) for one in written]
+    return [tokenizer.decode(ids, skip_special_tokens=True) for ids in written]
 
 
 def _choose(name: str, checkpoint: str | None) -> ModelSource:

@@ -73,8 +73,8 @@ class CollapseMetric(Metric):
         moments = self.moments()
         measured = collapse_metrics(moments, weight=self.head, bias=self.bias, min_count=self.min_count, only=self.only)
         return {
-            name: torch.tensor(float("nan") if one.value is None else one.value, dtype=torch.float64)
-            for name, one in measured.items()
+            name: torch.tensor(float("nan") if measurement.value is None else measurement.value, dtype=torch.float64)
+            for name, measurement in measured.items()
         }
 
     def moments(self) -> ClassMoments:

@@ -70,7 +70,8 @@ class Objective:
         """Cross-entropy of labels (batch, tokens) from features (batch, tokens, dim); penalties act on its gradient."""
         flat, weight = features.reshape(-1, features.shape[-1]), self.head.weight
         penalties = self._penalties(flat, labels) if self.sums and torch.is_grad_enabled() else []
-        needed = any(one.head is not None for one in penalties) or any(one.place == "head" for one in self.sums)
+        needed = any(gradients.head is not None for gradients in penalties)
+        needed |= any(term_sums.place == "head" for term_sums in self.sums)
         if penalties and needed and weight.requires_grad:
             weight = weight.view_as(weight)  # so that its gradient is that of the output layer alone where it is tied
         loss = next_token_loss(
@@ -99,17 +100,20 @@ class Objective:
         self.of_loss = LossSums()
         for term in self.terms:
             term.live_text = ""
-        for one in self.sums:
-            one.term.begin_step(number)
+        for term_sums in self.sums:
+            term_sums.term.begin_step(number)
 
     def end_step(self) -> list[Compared]:
         """What the step was for each of its interventions, after its last part has gone backward."""
-        places = {one.place for one in self.sums}
+        places = {term_sums.place for term_sums in self.sums}
         of_loss = {place: self.of_loss.norm(place, self._total, self.head.weight) for place in sorted(places)}
         compared = []
-        for one in self.sums:
-            of_penalty, value = one.norm(self._total, self.head.weight), one.mean_value(self._total, self.head.weight)
-            compared.append(one.term.end_step(of_loss[one.place], of_penalty, value))
+        for term_sums in self.sums:
+            of_penalty, value = (
+                term_sums.norm(self._total, self.head.weight),
+                term_sums.mean_value(self._total, self.head.weight),
+            )
+            compared.append(term_sums.term.end_step(of_loss[term_sums.place], of_penalty, value))
         self.sums, self.of_loss = [], LossSums()
         return compared
 
@@ -124,7 +128,7 @@ class Objective:
 
     def state_tensors(self) -> dict[str, Tensor]:
         """What must be restored for the training to continue to the same bits."""
-        return {f"{term.name}.{name}": one for term in self.terms for name, one in term.state_tensors().items()}
+        return {f"{term.name}.{name}": tensor for term in self.terms for name, tensor in term.state_tensors().items()}
 
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Put back what `state_tensors` gave."""
@@ -147,20 +151,20 @@ class Objective:
             bias = None if head.bias is None else head.bias.detach()
             classes = Classes(chosen[0], chosen[1], vocabulary=len(weight))
             tokens = Tokens(*chosen, classes, OutputLayer(weight, bias, head.scale, head.softcap))
-            return [self._gradients(one, tokens, inputs, places) for one in self.sums]
+            return [self._gradients(term_sums, tokens, inputs, places) for term_sums in self.sums]
 
-    def _gradients(self, one: TermSums, tokens: Tokens, inputs: Tensor, places: Tensor | None) -> Gradients:
+    def _gradients(self, term_sums: TermSums, tokens: Tokens, inputs: Tensor, places: Tensor | None) -> Gradients:
         """Those of a penalty; of a graph, or those that it gives itself, which are of the tokens at `places` alone."""
-        penalty, weight = one.term.penalty(tokens, self._total), tokens.head.weight
+        penalty, weight = term_sums.term.penalty(tokens, self._total), tokens.head.weight
         if penalty is None:
             return Gradients(None, None)
         if isinstance(penalty, Penalty):
-            one.values.append(penalty.value)
+            term_sums.values.append(penalty.value)
             of_features = penalty.of_features
             if of_features is not None and places is not None:
                 of_features = torch.zeros_like(inputs).index_copy_(0, places, of_features)
             return Gradients(of_features, penalty.of_head if weight.requires_grad else None)
-        one.values.append(penalty.detach())
+        term_sums.values.append(penalty.detach())
         if not penalty.requires_grad:
             return Gradients(None, None)
         needed = [inputs, weight] if weight.requires_grad else [inputs]
@@ -171,13 +175,13 @@ class Objective:
         """Note both gradients in the features, and add λ∇R of every penalty to that of the cross-entropy."""
         self.of_loss.add_features(of_loss)
         total = of_loss
-        for one, (gradient, _) in zip(self.sums, penalties, strict=True):
+        for term_sums, (gradient, _) in zip(self.sums, penalties, strict=True):
             if gradient is None:
                 continue
-            if one.place == "features":
-                one.add_features(gradient, share)
-            if one.term.factor:
-                factor = share * one.term.factor
+            if term_sums.place == "features":
+                term_sums.add_features(gradient, share)
+            if term_sums.term.factor:
+                factor = share * term_sums.term.factor
                 same = gradient.dtype == total.dtype
                 total = torch.addcmul(total, gradient, factor) if same else total + (gradient * factor).to(total.dtype)
         return total
@@ -185,17 +189,17 @@ class Objective:
     def _add_to_head(self, of_loss: Tensor, penalties: list[Gradients], share: Tensor) -> Tensor:
         """The same of the output layer: in place, where nothing else holds the gradient, as it may be large."""
         total, whole = of_loss, True
-        if any(one.place == "head" for one in self.sums):
+        if any(term_sums.place == "head" for term_sums in self.sums):
             whole = self.processes == 1 and bool(share == 1)
             self.of_loss.add_head(of_loss, whole=whole)
             total = of_loss if whole else of_loss.clone()
-        for one, (_, gradient) in zip(self.sums, penalties, strict=True):
+        for term_sums, (_, gradient) in zip(self.sums, penalties, strict=True):
             if gradient is None:
                 continue
-            if one.place == "head":
-                one.add_head(gradient, share, whole=whole)
-            if one.term.factor:
-                gradient.add_to(total, share * one.term.factor)
+            if term_sums.place == "head":
+                term_sums.add_head(gradient, share, whole=whole)
+            if term_sums.term.factor:
+                gradient.add_to(total, share * term_sums.term.factor)
         return total
 
     def _total(self, tensor: Tensor) -> Tensor:
@@ -285,7 +289,7 @@ class _ChunkedLoss(torch.autograd.Function):
             features, weight, bias, labels = ctx.saved_tensors
             gradients = _loss_and_gradients(features, weight, bias, labels, ctx.how, ctx.wanted)[1]
         if grad_output != 1:
-            gradients = [None if one is None else one.mul_(grad_output) for one in gradients]
+            gradients = [None if gradient is None else gradient.mul_(grad_output) for gradient in gradients]
         return *gradients, None, None, None
 
 
@@ -294,7 +298,7 @@ def _loss_and_gradients(
 ) -> tuple[Tensor, list[Tensor | None]]:
     head = OutputLayer(weight, bias, how.scale, how.softcap)
     inputs = zip((features, weight, bias), wanted, strict=True)
-    grads = [one.new_empty(one.shape) if one is not None and needed else None for one, needed in inputs]
+    grads = [tensor.new_empty(tensor.shape) if tensor is not None and needed else None for tensor, needed in inputs]
     losses, capped = features.new_empty(len(features)), None
     for rows, logits in in_chunks(head, features, how.chunk, how.space):
         some, at = features[rows], labels[rows]

@@ -152,7 +152,7 @@ class Settings(BaseModel):
 def _known(name: str, table: Mapping[str, object]) -> str:
     if name in table:
         return name
-    *others, last = (repr(one) for one in table)
+    *others, last = (repr(name) for name in table)
     near = difflib.get_close_matches(name.lower(), table, n=1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     raise ValueError(f"{hint}It is {', '.join(others)}{' or ' if others else ''}{last}")
@@ -163,7 +163,7 @@ def settings_from(values: Mapping[str, object]) -> Settings:
     try:
         return Settings.model_validate(dict(values))
     except ValidationError as error:
-        raise ConfigError("; ".join(_message(one) for one in error.errors())) from error
+        raise ConfigError("; ".join(_message(problem) for problem in error.errors())) from error
 
 
 def _message(error: Any) -> str:

@@ -178,7 +178,7 @@ class LanguageTrainer(Trainer):
         seed = self.settings.seed if self.settings.data_seed is None else self.settings.data_seed
         known: dict[int, _Epoch] = self.__dict__.setdefault("_epochs", {})
         if epoch not in known:
-            for old in [one for one in known if one < epoch - 1]:
+            for old in [number for number in known if number < epoch - 1]:
                 del known[old]
             order = self.split.order(seed=seed, epoch=epoch)
             known[epoch] = _Epoch(order, np.cumsum(self._samples[order]))

@@ -87,5 +87,6 @@ def _count(view: View, metric: str, training: str) -> int:
         view.models["training"], view.models["trained"], view.models["source"], view.models[metric], strict=True
     )
     return sum(
-        one == training and bool(trained) and source == 0 and value is not None for one, trained, source, value in lines
+        label == training and bool(trained) and source == 0 and value is not None
+        for label, trained, source, value in lines
     )

@@ -41,8 +41,10 @@ def forest(view: View) -> Figure:
     ]  # fmt: skip
     for line in lines:
         if line["where"] == FIXED:
-            both = [one["slope"] for one in lines if one["metric"] == line["metric"] and one["slope"] is not None]
-            line["slopes"] = " / ".join(f"{slope:+.2g}".replace("-", "\N{MINUS SIGN}") for slope in both)
+            slopes = [
+                other["slope"] for other in lines if other["metric"] == line["metric"] and other["slope"] is not None
+            ]
+            line["slopes"] = " / ".join(f"{slope:+.2g}".replace("-", "\N{MINUS SIGN}") for slope in slopes)
     caption = (
         f"r of each metric with {outcome_name(story.outcome)}, with its 95 % interval: above, square, {BETWEEN}, where "
         f"size differs too; below, round, {FIXED}, where the seed alone does. Filled: the interval leaves out 0. "
@@ -70,12 +72,12 @@ def _critical(rows: list[Relation]) -> list[Line]:
     freedom = min(row.n for row in rows) - rows[0].cells - 1
     if freedom < 1:
         return []
-    found: list[Line] = []
+    levels: list[Line] = []
     for kind, level in (("dashed", LEVEL), ("dotted", LEVEL / len(rows))):
         bound = float(student.isf(level / 2, freedom))
         size = bound / np.sqrt(freedom + bound**2)
-        found += [{"r": float(size), "kind": kind}, {"r": float(-size), "kind": kind}]
-    return found
+        levels += [{"r": float(size), "kind": kind}, {"r": float(-size), "kind": kind}]
+    return levels
 
 
 def _panel(story: Story, metrics: list[str], lines: list[Line], critical: list[Line]) -> Panel:

@@ -34,11 +34,11 @@ def _table(story: Story, names: list[str]) -> Columns:
     if story.models is None:
         return {}
     frame = story.models.trained[names].astype(float)
-    found = frame.corr(method="spearman", min_periods=FEWEST).to_numpy(dtype=float)
+    correlations = frame.corr(method="spearman", min_periods=FEWEST).to_numpy(dtype=float)
     lines: list[Line] = []
     for i, down in enumerate(names):
         for j, across in enumerate(names[: i + 1]):
-            rho = float(found[i, j])
+            rho = float(correlations[i, j])
             known = bool(np.isfinite(rho))
             lines.append({
                 "down": down, "across": across, "rho": rho if known else None,

@@ -37,8 +37,8 @@ def _table(view: View, rows: list[Phase]) -> tuple[Columns, list[str]]:
          "order": str(row.order) if row.share_before is not None else "–", "wide": label(widths.get(row.run))}
         for row in rows if row.main
     ]  # fmt: skip
-    medians = {name: np.median([one["time"] for one in drawn if one["metric"] == name]) for name in
-               dict.fromkeys(str(one["metric"]) for one in drawn)}  # fmt: skip
+    medians = {name: np.median([row["time"] for row in drawn if row["metric"] == name]) for name in
+               dict.fromkeys(str(row["metric"]) for row in drawn)}  # fmt: skip
     names = sorted(medians, key=lambda name: (name not in LOSSES, medians[name]))
     return columns(drawn), names
 

@@ -41,7 +41,7 @@ def push(view: View) -> Figure:
 def _point(row: PushRow, name: str, rows: list[PushRow], chosen: Latest) -> dict[str, Any] | None:
     value = getattr(row, name)
     if name == "loss":
-        same = (one.loss for one in rows if (one.run, one.head, one.alpha) == (row.run, row.head, 0))
+        same = (other.loss for other in rows if (other.run, other.head, other.alpha) == (row.run, row.head, 0))
         start = next(same, None)
         value = None if value is None or start is None else value - start
     if value is None:

@@ -21,9 +21,9 @@ def shams(view: View) -> Figure:
         "is not an effect of the property."
     )
     lines = [
-        Line(row.label, kind, one.effect or 0.0, one.low, one.high, one.n)
+        Line(row.label, kind, arm.effect or 0.0, arm.low, arm.high, arm.n)
         for row, sham in pairs
-        for kind, one in (("treatment", row), ("sham", sham))
+        for kind, arm in (("treatment", row), ("sham", sham))
     ]
     name = outcome_name(view.story.outcome)
     chart, height = forest_chart("shams", lines, f"Δ {name}", band=rows[0].margin)

@@ -94,10 +94,10 @@ def _frequency_panel(frame: pd.DataFrame, name: str) -> Panel:
     dots = dots.mark_point(filled=True, size=14, opacity=0.45, color="var(--accent)")
     line = alt.Chart(alt.NamedData("token medians")).transform_filter(f"isValid(datum['{name}'])")
     line = line.mark_line(strokeWidth=2, color="var(--ink)")
-    found = alt.Chart(alt.NamedData("tokens found")).transform_filter(f"isValid(datum['{name}'])")
-    found = found.mark_point(filled=True, size=60, opacity=1, color="var(--against)")
+    marked = alt.Chart(alt.NamedData("tokens found")).transform_filter(f"isValid(datum['{name}'])")
+    marked = marked.mark_point(filled=True, size=60, opacity=1, color="var(--against)")
     chart = alt.layer(
-        dots.encode(x=x, y=y, tooltip=hover), line.encode(x=x, y=y), found.encode(x=x, y=y, tooltip=hover)
+        dots.encode(x=x, y=y, tooltip=hover), line.encode(x=x, y=y), marked.encode(x=x, y=y, tooltip=hover)
     )
     rho = known["count"].astype(float).corr(known[name].astype(float), method="spearman")
     words = "no rank correlation" if pd.isna(rho) else f"rank correlation with frequency {rho:+.2f}"

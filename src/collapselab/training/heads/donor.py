@@ -93,10 +93,10 @@ def check_donor(path: str, *, classes: int, dim: int, tokenizer: Path | None) ->
     width = None if record is None else record.settings.get("width")
     if record is None or not isinstance(width, int):
         raise ConfigError(f"donor: {path} does not say its width in run.json. Name a run that was trained here.")
-    found = (record.corpus.vocabulary, width)
-    if found != (classes, dim):
+    shape = (record.corpus.vocabulary, width)
+    if shape != (classes, dim):
         raise ConfigError(
-            f"donor: {path} has an output layer of {found[0]:,} tokens × {found[1]:,}, but this model needs "
+            f"donor: {path} has an output layer of {shape[0]:,} tokens × {shape[1]:,}, but this model needs "
             f"{classes:,} × {dim:,}. Choose a donor of the same vocabulary and width."
         )
     if tokenizer is not None and (checkpoint.path / tokenizer.name).read_bytes() != tokenizer.read_bytes():

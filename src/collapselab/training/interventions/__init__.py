@@ -32,8 +32,8 @@ from collapselab.training.interventions.within import WITHIN
 __all__ = ["INTERVENTIONS", "HeadRows", "Intervention", "Penalty", "Place", "Step", "closed_form"]
 
 INTERVENTIONS: dict[str, Intervention] = {
-    one.name: one
-    for one in (
+    entry.name: entry
+    for entry in (
         WITHIN,
         FLOOR,
         CDNV,

@@ -52,11 +52,11 @@ def cosines(step: Step) -> Cosines | None:
 @closed_form
 def penalty(step: Step) -> Penalty | None:
     """∂R/∂cos = −1/K."""
-    found = cosines(step)
-    if found is None:
+    cosine = cosines(step)
+    if cosine is None:
         return None
-    values = found.values
-    return found.penalty(1 - values.mean(), values.new_full(values.shape, -1 / len(values)), step)
+    values = cosine.values
+    return cosine.penalty(1 - values.mean(), values.new_full(values.shape, -1 / len(values)), step)
 
 
 DUAL = Intervention(

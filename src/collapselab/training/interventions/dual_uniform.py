@@ -12,14 +12,14 @@ from collapselab.training.interventions.penalty import Intervention, Penalty, St
 @closed_form
 def penalty(step: Step) -> Penalty | None:
     """∂R/∂cos_c = (cos_c − mean) / (K R)."""
-    found = cosines(step)
-    if found is None:
+    cosine = cosines(step)
+    if cosine is None:
         return None
-    differences = found.values - found.values.mean()
+    differences = cosine.values - cosine.values.mean()
     value = differences.square().mean().sqrt()
     if not value > 0:
         return None
-    return found.penalty(value, differences / (len(differences) * value), step)
+    return cosine.penalty(value, differences / (len(differences) * value), step)
 
 
 DUAL_UNIFORM = Intervention(
