@@ -29,7 +29,7 @@ PUBLIC = {
 CONSTANTS = {
     "METRICS": "The [catalogue](metrics.md): a dict from the id of a metric to its entry.",
     "INTERVENTIONS": "The [penalties](interventions.md) that move collapse, by name.",
-    "HEADS": "What can become of the output layer, by name: `Settings(head=…)`.",
+    "HEADS": "The output layers that can be trained, by name: `Settings(head=…)`.",
     "OPTIMIZERS": "The optimisers, by name: `Settings(optimizer=…)`.",
 }
 """Public names that are dicts, and what is in them."""

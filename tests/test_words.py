@@ -13,7 +13,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PROSE = {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 PRIVATE = re.compile(
     r"\b(so\s+many|in\s+hand|anew|dear|dearer|told|foretold|foretells?|foresees?|foreseen|stands|(goes|go)\s+with|"
-    r"shown\s+the\s+wrong\s+way|seen\s+from\s+one\s+another)\b",
+    r"shown\s+the\s+wrong\s+way|seen\s+from\s+one\s+another|will\s+not\s+do|becomes?\s+of|hangs?\s+together)\b",
     re.IGNORECASE,
 )
 KEPT = "more collapse goes with"

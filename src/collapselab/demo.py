@@ -140,7 +140,7 @@ def _line(run: str, checkpoints: "pd.DataFrame", measured: list[str]) -> Line:
 
 
 def has_desktop(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> bool:
-    """Whether somebody sits before a screen here on which a browser can open: not in CI, not at the end of a line."""
+    """Whether a browser can be opened on a screen here: not in CI, and not over a remote connection."""
     if environ.get("CI"):
         return False
     if environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"):

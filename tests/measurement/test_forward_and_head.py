@@ -80,7 +80,7 @@ def test_what_is_measured_is_known_again_by_what_it_computes(
         (
             {"forward": lambda ids: torch.ones(*ids.shape, 12), "head": torch.ones(12, 320)},
             ModelError,
-            "The head seems to be dim × vocabulary: hand over head.T",
+            "The head seems to be dim × vocabulary: pass head.T",
         ),
     ],
 )

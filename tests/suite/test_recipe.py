@@ -51,7 +51,7 @@ def test_without_grid_zip_or_runs_the_base_is_the_run() -> None:
 def test_numbers_and_words_are_those_of_yaml_1_2() -> None:
     found = suite("base: {width: 010, depth: 1, lr: 5e-4, weight_decay: 1E-1, clip: .5}")
     assert chosen(found, "width", "lr", "weight_decay", "clip") == [(10, 5e-4, 0.1, 0.5)]
-    with pytest.raises(ConfigError, match="line 3: base.tied: 'yes' will not do"):
+    with pytest.raises(ConfigError, match="line 3: base.tied: 'yes' is not valid"):
         suite("base: {width: 8, depth: 1, tied: yes}")
 
 
@@ -81,23 +81,23 @@ def test_small_takes_the_place_of_what_it_names_and_leaves_the_rest() -> None:
     [
         ("base: {widht: 8, depth: 1}", r"mine.yaml, line 3: base.widht: is not a setting. Did you mean width\?"),
         ("bsae: {width: 8}", r"line 3: bsae: is not a section of a recipe. Did you mean base\?"),
-        ("grid: {width: [8, abc], depth: [1]}", r"line 3: grid.width\[1\]: 'abc' will not do.*integer"),
-        ("base:\n  width: 8\n  depth: 1\n  lr: fast", r"line 6: base.lr: 'fast' will not do.*number"),
+        ("grid: {width: [8, abc], depth: [1]}", r"line 3: grid.width\[1\]: 'abc' is not valid.*integer"),
+        ("base:\n  width: 8\n  depth: 1\n  lr: fast", r"line 6: base.lr: 'fast' is not valid.*number"),
         ("base: {width: 8, depth: 1}\ngrid: {}", "line 4: grid: is empty"),
         ("grid: {width: []}", "line 3: grid.width: has no values"),
         ("grid: {width: 8}", r"line 3: grid.width: 8 is not a list. Write it in brackets"),
-        ("grid: [8]", r"line 3: grid: \[8\] will not do"),
+        ("grid: [8]", r"line 3: grid: \[8\] is not valid"),
         ("zip: {width: [8, 16], depth: [1]}", "line 3: zip: .*width has 2, depth has 1 values"),
         ("grid: {width: [8]}\nzip: {width: [8]}", "line 4: zip.width: is in the grid too"),
         ("base: {width: 8}", "the run with width 8: depth is missing"),
         ("base: {width: 8, depth: 1, epochs: 1, steps: 2}", "epochs and steps are both given"),
         ("runs: []", "line 3: runs: .* at least one run"),
         ("base: {width: 8, depth: 1}\nmeasure: {bin: 3}", r"line 4: measure.bin: is not an option of measure. Did you mean bins\?"),
-        ("base: {width: 8, depth: 1}\nmeasure: {bins: many}", "line 4: measure.bins: 'many' will not do"),
+        ("base: {width: 8, depth: 1}\nmeasure: {bins: many}", "line 4: measure.bins: 'many' is not valid"),
         ("base: {width: 8, depth: 1}\nmeasure: {bootstrap: 1}", "line 4: measure: bootstrap is 1"),
         ("base: {width: 8, depth: 1}\nresources: {gpu: 3}", r"line 4: resources.gpu: is not a resource. Did you mean gpus\?"),
         ("base: {width: 8, depth: 1, corpus: other}", "line 3: base.corpus: 'other' is not a corpus of this recipe"),
-        ("base: {width: 8, depth: 1}\ncheckpoints: {a: 1}", "line 4: checkpoints: .* will not do"),
+        ("base: {width: 8, depth: 1}\ncheckpoints: {a: 1}", "line 4: checkpoints: .* is not valid"),
         ("base: {width: 8, width: 9}", "line 3: base.width is there twice"),
         ("base: {width: [8", "line 3: not YAML"),
         ("base: &a {width: 8, depth: *a}", "line 3: base.depth holds itself"),
@@ -133,7 +133,7 @@ TEN = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
         ("runs:\n" + "".join(f"- {{width: {i}, grid: {{seed: {TEN}, depth: {TEN}, batch: {TEN}}}}}\n" for i in range(8, 200)),
          r"line 104: runs\[100\]: the recipe has 101,000 runs or more"),
         (f"base: {{width: 8, depth: 1, seed: {'9' * 5000}}}", "line 3: base.seed is a number of 5,000 digits"),
-        ("base: {width: 8, depth: 1}\nresources: {memory: .inf}", "line 4: resources.memory: inf will not do"),
+        ("base: {width: 8, depth: 1}\nresources: {memory: .inf}", "line 4: resources.memory: inf is not valid"),
         ("base: {width: 8, depth: 1}\nresources: {minutes: 99999999999999999999}", "line 4: resources.minutes"),
     ],
 )  # fmt: skip
@@ -205,7 +205,7 @@ def test_a_file_s_name_with_a_line_break_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "will not do"),
+        ("", "is not valid"),
         (
             "question: 3\ncorpus: {source: storyworld}\nbase: {width: 8, depth: 1}",
             "line 1: question: every recipe asks",
@@ -213,7 +213,7 @@ def test_a_file_s_name_with_a_line_break_is_refused(tmp_path: Path) -> None:
         ("question: Why?\nbase: {width: 8, depth: 1}", "corpus: a recipe has either one corpus or several"),
         ("question: Why?\ncorpus: {block: 32}", "line 2: corpus: a corpus is a folder, or has a source"),
         ("question: Why?\ncorpus: {source: storyworld, blok: 3}", r"line 2: corpus.blok: .*Did you mean block\?"),
-        ("question: Why?\ncorpus: {source: storyworld, block: 1}", "line 2: corpus.block: 1 will not do"),
+        ("question: Why?\ncorpus: {source: storyworld, block: 1}", "line 2: corpus.block: 1 is not valid"),
     ],
 )
 def test_a_recipe_has_a_question_and_a_corpus(text: str, message: str) -> None:

@@ -87,8 +87,8 @@ def test_the_text_of_a_dose_gives_the_same_dose(dose: float, sham: bool, window:
         (["within:+0.1:shame"], "is not NAME:DOSE"),
         (["within:nan"], "is not NAME:DOSE"),
         (["within:+0.1@-1-2"], "is not NAME:DOSE"),
-        (3, "intervene: 3 will not do: a list of texts as in within:\\+0.1 is needed"),
-        ([3], "intervene: \\[3\\] will not do: a list of texts"),
+        (3, "intervene: 3 is not valid: a list of texts as in within:\\+0.1 is needed"),
+        ([3], "intervene: \\[3\\] is not valid: a list of texts"),
     ],
 )
 def test_what_is_not_a_dose_is_refused_by_the_settings(texts: object, message: str) -> None:

@@ -56,7 +56,7 @@ def test_a_head_of_its_own_is_refused_where_embeddings_are_tied(corpus_folder: P
 
 
 def test_a_head_that_there_is_not_is_named_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="head: 'frozen-row' will not do: did you mean 'frozen-rows'\\?"):
+    with pytest.raises(ConfigError, match="head: 'frozen-row' is not valid: did you mean 'frozen-rows'\\?"):
         settings_from({"width": 16, "depth": 1, "head": "frozen-row"})
 
 

@@ -49,10 +49,10 @@ def test_a_further_optimiser_is_a_function_and_an_entry(
     [
         (
             "adanw",
-            "optimizer: 'adanw' will not do: did you mean 'adamw'\\? It is 'adamw', 'adam', 'sgd' or 'coupled-adam'\\.",
+            "optimizer: 'adanw' is not valid: did you mean 'adamw'\\? It is 'adamw', 'adam', 'sgd' or 'coupled-adam'\\.",
         ),
-        ("lion", "optimizer: 'lion' will not do: it is 'adamw', 'adam', 'sgd' or 'coupled-adam'\\."),
-        (3, "optimizer: 3 will not do: input should be a valid string"),
+        ("lion", "optimizer: 'lion' is not valid: it is 'adamw', 'adam', 'sgd' or 'coupled-adam'\\."),
+        (3, "optimizer: 3 is not valid: input should be a valid string"),
     ],
 )
 def test_an_optimiser_that_there_is_not_is_named_with_the_nearest(given: object, message: str) -> None:
@@ -165,7 +165,7 @@ def test_a_stopped_training_goes_on_to_the_same_bits(
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"coupling": 1.5}, "coupling: 1.5 will not do: input should be less than or equal to 1"),
+        ({"coupling": 1.5}, "coupling: 1.5 is not valid: input should be less than or equal to 1"),
         (
             {"coupling": 0.5, "optimizer": "sgd"},
             "coupling: 0.5 is a share of the decay of adamw or coupled-adam; sgd has",

@@ -24,16 +24,16 @@ def planned(blocks: int = 100, block: int = 64, **values: object):
     [
         ({"widht": 64}, "widht is not a setting. Did you mean width\\?"),
         ({"zzz": 1}, "zzz is not a setting\\.$"),
-        ({"width": "64"}, "width: '64' will not do"),
-        ({"width": 1}, "width: 1 will not do: input should be greater than or equal to 2"),
-        ({"lr": 0.0}, "lr: 0.0 will not do"),
-        ({"lr": float("nan")}, "lr: nan will not do"),
-        ({"dropout": 1.0}, "dropout: 1.0 will not do"),
-        ({"optimizer": "lion"}, "optimizer: 'lion' will not do.*'adamw', 'adam', 'sgd' or 'coupled-adam'"),
+        ({"width": "64"}, "width: '64' is not valid"),
+        ({"width": 1}, "width: 1 is not valid: input should be greater than or equal to 2"),
+        ({"lr": 0.0}, "lr: 0.0 is not valid"),
+        ({"lr": float("nan")}, "lr: nan is not valid"),
+        ({"dropout": 1.0}, "dropout: 1.0 is not valid"),
+        ({"optimizer": "lion"}, "optimizer: 'lion' is not valid.*'adamw', 'adam', 'sgd' or 'coupled-adam'"),
         ({"epochs": 1.0, "steps": 5}, "epochs and steps are both given"),
         ({"batch": 4, "batch_tokens": 512}, "batch and batch_tokens are both given"),
-        ({"seed": -1}, "seed: -1 will not do"),
-        ({"tied": 1}, "tied: 1 will not do"),
+        ({"seed": -1}, "seed: -1 is not valid"),
+        ({"tied": 1}, "tied: 1 is not valid"),
     ],
 )
 def test_a_bad_setting_is_named(values: dict[str, object], message: str) -> None:
@@ -113,8 +113,8 @@ def test_log_spaced_names_are_distinct_and_in_order(blocks: int, batch: int, ste
         ("nan", "'nan' is not an epoch"),
         ("0,2", "epoch 2 is after the end of the training, at epoch 1"),
         ("0.501,0.502", "epochs 0.501 and 0.502 are both step 5"),
-        ("log:1", "log:1 will not do"),
-        ("log:many", "log:many will not do"),
+        ("log:1", "log:1 is not valid"),
+        ("log:many", "log:many is not valid"),
     ],
 )
 def test_checkpoints_that_cannot_be_are_refused(checkpoints: str, message: str) -> None:

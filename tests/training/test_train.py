@@ -338,7 +338,7 @@ def test_a_damaged_state_falls_back_to_the_one_before(
         said = capsys.readouterr().err
         assert "4.safetensors: damaged" in said
         assert "Going back to the one before" in said
-        assert (f"going on at step {start} of 6" in said) == (start > 0)
+        assert (f"continuing at step {start} of 6" in said) == (start > 0)
         assert_same_bits(weights(out), weights(tmp_path / "whole"))
 
 

@@ -5,7 +5,7 @@ share a matrix. The control of a run has the first group that is not at its defa
 seeds included; where there is no such run, the next group too. So an intervention under Adam is compared with Adam
 alone, and a frozen head with a learned one that is untied too, where those were trained.
 
-Only last checkpoints of the same epoch are compared. A run whose doses are all 0 is the control once more, bit for bit,
+Only last checkpoints of the same epoch are compared. A run whose doses are all 0 repeats the control, bit for bit,
 and is no arm.
 """
 

@@ -1,4 +1,4 @@
-"""Where a metric moves as models collapse: what makes a correlation agree with the theory or go against it.
+"""The direction in which a metric changes as models collapse: a correlation agrees with the theory, or contradicts it.
 
 The catalogue says so for most metrics. Two kinds need the values. One that *approaches* its ideal falls if all models
 are above it and rises if all are below. One that falls to 0 and yet has negative values is a ratio whose denominator

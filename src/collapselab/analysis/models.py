@@ -264,7 +264,7 @@ def _progress(frame: pd.DataFrame) -> pd.Series:
 
 
 def default_outcome(runs: Iterable[Run]) -> str:
-    """The outcome where nobody asks for one: the loss, or bits per byte where models have several tokenizers."""
+    """The outcome by default: the loss, or bits per byte where models have several tokenizers."""
     return BITS_PER_BYTE if _tokenizers(runs) > 1 else "val_loss"
 
 

@@ -1,4 +1,4 @@
-"""Phases: when a property comes in training, and whether before or after the loss falls.
+"""Phases: when a property appears during training, and whether that is before or after the loss falls.
 
 The series of each metric along the checkpoints of a run, on the metric's own scale, is fitted by a segmented line in
 the logarithm of training tokens (`segments.py`). Checkpoints should be spaced in the logarithm (`checkpoints: log:12`).

@@ -20,7 +20,7 @@ VERDICTS = {
     "cannot tell": "#9aa4ae",
     "description": "#0b61a4",
 }
-"""Colours that colour-blind readers tell apart, by the code of the verdict."""
+"""Colours that colour-blind readers can distinguish, by the code of the verdict."""
 
 
 class _Drawn(NamedTuple):

@@ -1,4 +1,4 @@
-"""Segmented lines: a continuous line whose slope changes at few places, and how many of these the numbers carry.
+"""Segmented lines: a continuous line whose slope changes at few places, and how many such places the data support.
 
     y = a + b t + Σ_k c_k max(0, t − s_k) + noise          t: log of the training tokens
 

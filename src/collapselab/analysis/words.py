@@ -1,4 +1,4 @@
-"""The words for verdicts, in tables and in sentences: no other file of the analysis says them in its own."""
+"""The words for verdicts, in tables and in sentences. Every file of the analysis uses these."""
 
 import math
 from collections.abc import Iterable, Sequence

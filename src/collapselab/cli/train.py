@@ -46,7 +46,7 @@ def train(
         list[str] | None,
         model_option(
             metavar="NAME",
-            help=f"What becomes of the output layer: {', '.join(HEADS)}. [default: learned]",
+            help=f"Which output layer is trained: {', '.join(HEADS)}. [default: learned]",
             autocompletion=beginning(HEADS),
         ),
     ] = None,

@@ -1,4 +1,4 @@
-"""Rows of many numbers whose beginnings are aligned in memory, by a gap between them.
+"""Matrices whose rows begin at aligned places in memory, with unused numbers at the end of each row.
 
 A product whose rows of 50,257 numbers follow each other without a gap takes 1.7 times as long.
 """

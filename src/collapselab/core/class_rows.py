@@ -1,4 +1,4 @@
-"""What each kept class has by itself: the parts whose means over classes and pairs are the metrics.
+"""The values of each kept class: the terms whose means over classes or pairs are the metrics.
 
 A column that does not exist (a class mean at the centre has no direction) is None, for the reasons that the metrics
 made from it give. Lengths are in the unit of the features.

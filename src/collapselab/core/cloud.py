@@ -1,4 +1,4 @@
-"""Points as the sweep over their pairs needs them: their order, what is known of each, and the table of directions."""
+"""The points of a sweep over pairs: their order, norms, variances and directions."""
 
 import math
 from collections.abc import Iterator

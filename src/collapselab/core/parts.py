@@ -1,4 +1,4 @@
-"""Part of a batch, and what is computed of its features before their classes matter.
+"""A part of a batch, and what is computed from its features without their labels.
 
 Several moments may take the same features (with true labels, with shuffled ones): this is done once for all of them.
 """

@@ -1,4 +1,4 @@
-"""Lengths and squares of numbers of any size: right, or not a number, never silently wrong.
+"""Norms and squares without overflow or underflow: right up to rounding, or nan.
 
 float64 holds numbers from about 1e-308 to 1e308, but their squares only from 1e-154 to 1e154. Two rules follow.
 

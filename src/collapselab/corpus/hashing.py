@@ -1,4 +1,4 @@
-"""Numbers mixed into numbers: the one hash behind every order, sample and draw that must never change."""
+"""The hash of integers (splitmix64) that gives every order, sample and random draw that must never change."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -249,7 +249,7 @@ def read_chain(folder: str | Path) -> Chain:
 
 
 def _check_chain(settings: Settings, classes: Any, successors: Any, stationary: Any) -> None:
-    """ValueError unless settings and tables belong to one chain: a corpus may come from a stranger."""
+    """ValueError unless settings and tables belong to one chain: a corpus may come from an unknown source."""
     wrong = settings.wrong()
     if wrong is not None:
         raise ValueError(wrong)

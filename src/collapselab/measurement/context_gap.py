@@ -1,4 +1,4 @@
-"""How much more surprising the model finds tokens than their contexts do: sums behind `entropy_gap`.
+"""Cross-entropy of the model less the entropy of the next tokens of each context: the sums behind `entropy_gap`.
 
 A token costs a product with the whole output layer, so only some are scored: runs that are chosen as those of the
 curvature are. Each is its own control: over the tokens of these contexts, log p̂_j(c) - log q(c) has the mean

@@ -376,7 +376,7 @@ class _Sizes:
         return (self.job.validation_tokens + CENTRE_FITS * self.fitted) * self.labellings
 
     def by_centres(self) -> float:
-        """Scores of some tokens by all centres, and what becomes of them; features in float64."""
+        """Scores of some tokens by all centres, and their losses; features in float64."""
         scores = min(self.job.batch_tokens, max(LEAST_TOKENS, SCORES_BYTES // (4 * max(self.kept, 1)))) * 4 * self.kept
         return CENTRE_BUFFERS * scores + self.job.batch_tokens * self.dim * (DOUBLE + 4)
 

@@ -1,4 +1,4 @@
-"""Who agrees with whom: the table `deciders`, the share of validation tokens on which two deciders choose alike.
+"""The table `deciders`: the share of validation tokens on which two deciders choose the same class.
 
     token         the next token itself: agreement with it is accuracy
     head          the model's output layer

@@ -1,4 +1,4 @@
-"""The corpus that a model asks for: text in the tokens of this model's tokenizer, built once and kept.
+"""The corpus of a model: text in the tokens of its own tokenizer, built once and kept.
 
 `measure --data SOURCE` has no corpus: each model gets one of its own, with the begin tokens that its tokenizer writes
 and blocks that its context holds. It is kept in the user's cache under a hash of the tokenizer, the source and the
@@ -25,7 +25,7 @@ from collapselab.records.corpus import CORPUS
 from collapselab.records.table import shown
 
 LONGEST_BLOCK = 512
-"""Tokens of a block where nobody asks for another length, and the model can read them."""
+"""Tokens of a block by default, where the model can read them."""
 
 Role = Literal["user", "assistant"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -93,7 +93,7 @@ def model_corpus(model: ModelSource, data: Data, *, trust_code: bool = False) ->
 
 
 def role_of(chat: bool | str) -> Role | None:
-    """Whose turn each text is: a user's where `chat` is just True, nobody's where it is False."""
+    """Whose turn each text is: a user's where `chat` is True, none where it is False."""
     if isinstance(chat, bool):
         return ROLES[0] if chat else None
     if chat not in ROLES:

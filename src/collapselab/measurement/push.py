@@ -1,4 +1,4 @@
-"""Collapse pushed after training: what becomes of loss and calibration if features move toward their class means.
+"""Collapse pushed after training: loss and calibration when features are moved toward their class means.
 
     h' = h + α (Σ_c p_c(h) μ_c − h)        for each α of the option `push`, and always for 0
 

@@ -56,7 +56,7 @@ class FunctionModel(nn.Module):
         if not isinstance(made, Tensor) or tuple(made.shape) != wanted:
             result = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
             rows = isinstance(made, Tensor) and made.ndim == 3 and made.shape[-1] == len(weight)
-            hint = " The head seems to be dim × vocabulary: hand over head.T." if rows else ""
+            hint = " The head seems to be dim × vocabulary: pass head.T." if rows else ""
             raise ModelError(
                 f"forward: gives {result} for token ids {tuple(input_ids.shape)}; {wanted} is needed.{hint}"
             )

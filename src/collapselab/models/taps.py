@@ -244,7 +244,7 @@ def _is_plain(head: Any) -> bool:
 
 @torch.no_grad()
 def _linear_map(model: nn.Module, head: nn.Module) -> tuple[Tensor, Tensor | None]:
-    """Weight and bias of an output layer of any kind: what becomes of unit vectors, and of zero.
+    """Weight and bias of an output layer of any kind, from its outputs for unit vectors and for zero.
 
     For a layer that is not linear these numbers are wrong; `check_logits` finds that when it compares logits.
     """
@@ -275,7 +275,7 @@ def _instead_of_the_head(model: nn.Module, function: Callable[..., Tensor]) -> I
 
 
 def _found_by_experiment(model: nn.Module, vocabulary: int) -> tuple[float, float | None]:
-    """Scale and cap from what becomes of known numbers: small ones show the scale, huge ones the cap."""
+    """Scale and cap, from the outputs for known numbers: small ones show the scale, huge ones the cap."""
     device = device_of(model)
     ramp = torch.linspace(-60, 60, vocabulary, dtype=torch.float32, device=device)
 

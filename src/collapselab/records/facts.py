@@ -1,4 +1,4 @@
-"""The facts of a measurement: everything beside the rows without which they mean nothing, typed and explained.
+"""The facts of a measurement: what is needed to interpret its rows, typed and explained.
 
 Each key has its type and, in one line, its meaning, from which the documentation can be made (`explained`). A key that
 was added after the first version is `NotRequired`: results of earlier versions open without it. Keys of a later

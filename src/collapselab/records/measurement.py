@@ -1,4 +1,4 @@
-"""A finished measurement: rows in the long form, and the facts without which they mean nothing."""
+"""A finished measurement: rows in the long form, and the facts that are needed to interpret them."""
 
 import json
 import math

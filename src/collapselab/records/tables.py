@@ -67,7 +67,7 @@ class Run(TypedDict):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One measured number, or the reason why there is none; never both. A count that nobody knows is None.
+    """One measured number, or the reason why there is none; never both. An unknown count is None.
 
     >>> from collapselab import Row
     >>> row = Row(run="a", checkpoint="1", metric="cdnv", value=0.25)

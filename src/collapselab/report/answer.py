@@ -1,4 +1,4 @@
-"""The answer at a glance: for each property, does it come with scale, with a better outcome, and at fixed scale?
+"""The short answer for each property: does it grow with scale, and does it correlate with the outcome at fixed scale?
 
 A verdict is a row of the analysis' tables in one word, with the numbers of that row beside it. It is never stronger
 than the row: what no corrected test shows is "not shown", whatever the sign.

@@ -54,7 +54,7 @@ class Arm:
 def parse_arms(written: Written, values: JsonValue, check: Check) -> tuple[Arm, ...]:
     """The arms of a recipe's section; an error names the line of the arm."""
     if not isinstance(values, list) or not values:
-        written.fail(("arms",), f"{short(values)} will not do: {ARMS_NEEDED}.")
+        written.fail(("arms",), f"{short(values)} is not valid: {ARMS_NEEDED}.")
     arms: list[Arm] = []
     for number, value in enumerate(values):
         arm = Arm(_settings(written, ("arms", number), value, check))
@@ -87,7 +87,7 @@ def _doses(written: Written, path: Place, texts: list[JsonValue]) -> Section:
     for number, text in enumerate(texts):
         place = (*path, number) if len(texts) > 1 else path
         if not isinstance(text, str):
-            written.fail(place, f"{short(text)} will not do: {DOSE_NEEDED}.")
+            written.fail(place, f"{short(text)} is not valid: {DOSE_NEEDED}.")
         try:
             known += [str(dose) for dose in parse_doses([text])]
         except ConfigError as error:

@@ -71,7 +71,7 @@ RUNS_NEEDED = "a list with at least one run is needed"
 CHECKPOINTS_NEEDED = "write them as in [0, 1, 3] or as log:20"
 NOT_A_LIST = "is not a list. Write it in brackets, [ ], or put it under base"
 NO_VALUES = "has no values"
-"""What is said of a value that will not do, here and by an editor: see schema.py."""
+"""What is said of a value that is not valid, here and by an editor: see schema.py."""
 
 _CORPUS_NAME = re.compile(r"\w[\w. +-]{0,99}")
 """The name of a corpus is part of the name of its folder."""
@@ -259,7 +259,7 @@ class _Recipe:
         if several is None:
             return {THE_CORPUS: self._corpus(("corpus",), single)}
         if not isinstance(several, dict) or not several:
-            self.written.fail(("corpora",), f"{short(several)} will not do: {CORPORA_NEEDED}.")
+            self.written.fail(("corpora",), f"{short(several)} is not valid: {CORPORA_NEEDED}.")
         for name in several:
             if not _CORPUS_NAME.fullmatch(name):
                 self.written.fail(
@@ -285,7 +285,7 @@ class _Recipe:
                 self.written.fail((section,), "a recipe with `models` trains nothing. Leave it out.")
         names = self.document["models"]
         if not isinstance(names, list) or not names:
-            self.written.fail(("models",), f"{short(names)} will not do: {MODELS_NEEDED}.")
+            self.written.fail(("models",), f"{short(names)} is not valid: {MODELS_NEEDED}.")
         for number, name in enumerate(names):
             if not isinstance(name, str) or not 0 < len(name) <= LONGEST_LINE or has_control_characters(name):
                 self.written.fail(("models", number), f"{short(name)} is not the name of a model.")
@@ -312,7 +312,7 @@ class _Recipe:
             base["checkpoints"] = self._checkpoints(self.document["checkpoints"])
         listed = self.document.get("runs", [])
         if not isinstance(listed, list) or ("runs" in self.document and not listed):
-            self.written.fail(("runs",), f"{short(listed)} will not do: {RUNS_NEEDED}.")
+            self.written.fail(("runs",), f"{short(listed)} is not valid: {RUNS_NEEDED}.")
         grids = []
         if {"grid", "zip"} & self.document.keys() or not listed:
             grids.append(self._grid((), self.document, base, corpora))
@@ -415,7 +415,7 @@ class _Recipe:
             return ",".join(f"{epoch:g}" for epoch in numbers)
         if isinstance(value, str):
             return value
-        return self.written.fail(("checkpoints",), f"{short(value)} will not do: {CHECKPOINTS_NEEDED}.")
+        return self.written.fail(("checkpoints",), f"{short(value)} is not valid: {CHECKPOINTS_NEEDED}.")
 
     def _measure(self) -> Options:
         options = self.written.model(Measure, ("measure",), self.document.get("measure", {}), "an option of measure")

@@ -101,7 +101,7 @@ class Written:
     ) -> dict[str, JsonValue]:
         """The values, if they are names with values, and the names are known ones where these are given."""
         if not isinstance(values, dict):
-            self.fail(path, f"{short(values)} will not do: {SETTINGS_NEEDED}.")
+            self.fail(path, f"{short(values)} is not valid: {SETTINGS_NEEDED}.")
         for name in values if known else ():
             if name not in known:
                 hint = did_you_mean(name, known, otherwise=f"There are {', '.join(known)}.")
@@ -116,7 +116,7 @@ class Written:
         except ValidationError as error:
             first = error.errors()[0]
             reason = first["msg"].removeprefix("Value error, ").rstrip(".")
-            words = f"{short(first['input'])} will not do: {reason[0].lower()}{reason[1:]}."
+            words = f"{short(first['input'])} is not valid: {reason[0].lower()}{reason[1:]}."
             self.fail(self._known(path, first["loc"]), words)
 
     def _known(self, path: Place, place: tuple[int | str, ...]) -> Place:

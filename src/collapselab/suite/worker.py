@@ -1,4 +1,4 @@
-"""A process of this machine that performs runs one after another, and the end of the pipe from which it is controlled.
+"""A process of this machine that performs runs one after another, and the pipe that controls it.
 
 The process prints into the log of the run, saves and ends at SIGTERM, and ends when the process that started it is
 gone.

@@ -5,7 +5,7 @@
     trainer.py         the library's Trainer with our data and our loss; all randomness follows from (seed, step)
     objective.py       the loss of a step: cross-entropy, and the gradients that interventions add
     interventions/     INTERVENTIONS: penalties by name, their doses, and the factor that holds a dose
-    heads/             HEADS: what becomes of the output layer once the model is built
+    heads/             HEADS: how the output layer is replaced or frozen
     optimizers.py      OPTIMIZERS: how weights are updated
     checkpointing.py   what happens around the steps: restore, log, check, checkpoint, save, stop
     callback.py        `CollapseCallback`: the metrics while any Trainer of the library trains

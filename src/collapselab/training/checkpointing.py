@@ -51,7 +51,7 @@ class Checkpointing(TrainerCallback):
         self.unlogged: list[float] = []
         self.unlogged_clipped = 0
         self.clipped_steps: int | None = 0
-        """Of the whole training so far; None where it goes on from a state that did not count them."""
+        """Of the whole training so far; None where it continues from a state that did not count them."""
         self.seconds_before, self.started = 0.0, time.monotonic()
         self.last_save = self.last_log = self.started
         self.request = StopRequest()
@@ -74,7 +74,7 @@ class Checkpointing(TrainerCallback):
         if self.writes:
             self.folder.rewind_log(step, self.missing)
             if step:
-                self.folder.say(f"going on at step {step:,} of {self.plan.steps:,}.")
+                self.folder.say(f"continuing at step {step:,} of {self.plan.steps:,}.")
         self.started = self.last_save = self.last_log = time.monotonic()
         self._checkpoint(step)
 

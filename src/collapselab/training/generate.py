@@ -1,4 +1,4 @@
-"""Let a model write: what it has learnt, for a person to read."""
+"""Text that a trained model generates."""
 
 from typing import Any
 
@@ -35,9 +35,9 @@ def sample(
               "seed": (seed, 0, 2**63 - 1)}  # fmt: skip
     for option, (value, least, most) in limits.items():
         if not least <= value <= most:
-            raise ConfigError(f"{option}: {value:,} will not do. It is from {least} to {most:,}.")
+            raise ConfigError(f"{option}: {value:,} is not valid. It is from {least} to {most:,}.")
     if temperature != 0 and not 1e-3 <= temperature <= 1e6:
-        raise ConfigError(f"temperature: {temperature} will not do. It is 0, or from 0.001 to 1,000,000.")
+        raise ConfigError(f"temperature: {temperature} is not valid. It is 0, or from 0.001 to 1,000,000.")
     source, where = _choose(name, checkpoint), find_device(device)
     if source.checkpoint is not None:
         verify_checkpoint(source.checkpoint)

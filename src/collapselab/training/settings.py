@@ -85,7 +85,7 @@ class Settings(BaseModel):
     label_smoothing: float = Field(0.0, ge=0, lt=1)
     """Share of the target that is spread over all tokens, in training."""
     head: str = "learned"
-    """What becomes of the output layer once the model is built: a name of `HEADS`."""
+    """How the output layer is replaced or frozen after the model is built: a name of `HEADS`."""
     donor: str | None = None
     """The run, or the checkpoint, whose output layer the heads of donors take; it is known by its weights' contents."""
     intervene: tuple[str, ...] = ()
@@ -174,7 +174,7 @@ def _message(error: Any) -> str:
     if error["type"] == "missing":
         return f"{name} is missing; it has no default."
     reason = error["msg"].removeprefix("Value error, ")
-    return f"{name}: {_short(error['input'])} will not do: {reason[0].lower()}{reason[1:]}." if name else reason
+    return f"{name}: {_short(error['input'])} is not valid: {reason[0].lower()}{reason[1:]}." if name else reason
 
 
 def _short(value: object) -> str:
@@ -321,7 +321,7 @@ def _log_spaced(text: str, steps: int) -> list[int]:
     count = text.removeprefix("log:")
     if not re.fullmatch("[0-9]{1,9}", count) or not 2 <= int(count) <= MOST_CHECKPOINTS:
         needed = f"Write log: and a number from 2 to {MOST_CHECKPOINTS:,}, as in log:20."
-        raise ConfigError(f"checkpoints: {text[:80]} will not do. {needed}")
+        raise ConfigError(f"checkpoints: {text[:80]} is not valid. {needed}")
     last = int(count) - 1
     return sorted({0, *(round(math.exp(math.log(steps) * i / last)) for i in range(last + 1))})
 

@@ -8,7 +8,7 @@ from collapselab.errors import ConfigError
 def check_not_sharded(model: nn.Module, *, what: str) -> None:
     """ConfigError that names how the weights are spread over processes; nothing where each process has all of them.
 
-    The first process would wait for ever for the parts of the others, which do not take part in a measurement.
+    The first process would never get the parts of the others, which do not take part in a measurement.
     """
     name = _sharding(model)
     if name is not None:

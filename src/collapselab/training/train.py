@@ -68,9 +68,9 @@ def train(
     if not isinstance(settings, Settings):
         settings = settings_from(settings)
     if not 0 <= save_minutes < math.inf:
-        raise ConfigError(f"save_minutes: {save_minutes} will not do. It is a number of minutes from 0 on.")
+        raise ConfigError(f"save_minutes: {save_minutes} is not valid. It is a number of minutes from 0 on.")
     if log_every is not None and log_every < 1:
-        raise ConfigError(f"log_every: {log_every} will not do. It is a number of steps from 1 on.")
+        raise ConfigError(f"log_every: {log_every} is not valid. It is a number of steps from 1 on.")
     opened, folder = Corpus(corpus), RunFolder(out)
     samples = opened.record.samples("train")
     planned = plan(settings, blocks=len(opened.train), block=opened.block, samples=samples)

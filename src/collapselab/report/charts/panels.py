@@ -54,7 +54,7 @@ class Panel:
 @final
 @dataclass(frozen=True)
 class Numbers:
-    """The numbers of a figure once more as a table: a row for each metric, its numbers and its verdict."""
+    """The numbers of a figure as a table: a row for each metric, its numbers and its verdict."""
 
     caption: str
     columns: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""One look for every figure: colours that colour-blind readers tell apart, type that can be read, light and dark.
+"""The style of every figure: colours that colour-blind readers can distinguish, readable type, light and dark.
 
 A figure names its colours as CSS variables. On the page the style sheet gives them their value, so a figure follows the
 reader's light or dark; in a file `resolved` puts the light ones in.

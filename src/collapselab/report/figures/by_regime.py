@@ -1,4 +1,4 @@
-"""Each metric against the outcome once more, a strip of its own for every training regime: small multiples.
+"""Each metric against the outcome, one small panel for every training regime (small multiples).
 
 Strips of a metric share both axes, so that what differs between regimes is seen beside what differs within them.
 """

@@ -24,7 +24,7 @@ def classes(view: View) -> Figure:
 
 
 def class_frequencies(corpus: Path, *, asked_for: bool = True) -> Figure:
-    """How often each class is the next token, by rank; a corpus that nobody asked for may be damaged."""
+    """How often each class is the next token, by rank; a corpus that was not named by the user may be damaged."""
     try:
         counts = Corpus(corpus).train.counts.sort(descending=True).values
     except UserError as error:

@@ -1,4 +1,4 @@
-"""Who agrees with whom: output layer, nearest centres and logit lens of every layer, two by two, where measured."""
+"""How often two deciders agree: output layer, nearest centres and logit lens of every layer, where measured."""
 
 from collections import defaultdict
 

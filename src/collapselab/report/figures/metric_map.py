@@ -1,4 +1,4 @@
-"""How the metrics hang together: the rank correlation of each with each, across trained models."""
+"""The rank correlation of each metric with every other, across trained models."""
 
 import json
 

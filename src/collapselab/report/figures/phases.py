@@ -1,4 +1,4 @@
-"""When each property comes: the main break of every series along training, with its interval."""
+"""When each property appears: the main break of every series along training, with its interval."""
 
 import altair as alt
 import numpy as np

@@ -1,4 +1,4 @@
-"""Shams beside their treatments: how much of an effect comes from the force alone, whatever its labels."""
+"""Shams beside their treatments: how much of an effect the same penalty has with shuffled labels."""
 
 from collapselab.report.charts.forest import Line, forest_chart, forest_table
 from collapselab.report.charts.panels import Figure, Panel

@@ -1,4 +1,4 @@
-"""The output layers by name: what becomes of a model's output layer once the model is built.
+"""The output layers by name: how a model's output layer is replaced or frozen after the model is built.
 
     frozen.py      frozen-init, frozen-sphere, frozen-code, frozen-etf: rows that are constructed
     donor.py       frozen-donor, frozen-donor-permuted: rows of a finished run

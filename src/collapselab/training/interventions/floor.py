@@ -1,4 +1,4 @@
-"""`floor`: classes that vary less than a floor are spread; a class above it feels nothing.
+"""`floor`: classes that vary less than a floor are spread; classes above it are left unchanged.
 
     R = Σ_c (n_c − 1) max(0, γ − s_c²/S_T) / Σ_c (n_c − 1),        s_c² = Σ ‖h − h̄_c‖² / (n_c − 1)
 
