@@ -1,15 +1,20 @@
 """What a suite costs beside its runs: planning ten thousand of them, and the time that is not training or measuring.
 
 The overhead is timed inside one process, from outside the calls of training and measuring: what is left is locking,
-looking, recording and writing the tables, whatever else the machine is doing.
+looking, recording and writing the tables, whatever else the machine is doing. What libraries take to be imported is not
+counted: the workers of a suite share it.
 """
 
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, final
+
+import torch
 
 from benchmarks.timing import Line, at_most, shown
 from collapselab.corpus.build import Recipe, build_corpus
@@ -23,15 +28,17 @@ from collapselab.suite.plan import plan_suite
 from collapselab.suite.recipe import parse_suite
 
 RUNS = 10_000
+STEPS, FEW_STEPS = 825, 2
+"""Of a training beside which measuring is set; and of one that shows what does not grow with them."""
 RECIPE = """
 question: How long does it take?
 corpus: {corpus}
-base: {{lr: 1e-3, batch: 16, steps: {steps}}}
+base: {{lr: 1e-3, batch: 8, steps: {steps}, head_size: 16}}
 grid:
   width: {widths}
   depth: {depths}
   seed: {seeds}
-measure: {{tokens: 50000}}
+measure: {{tokens: 100000}}
 """
 
 
@@ -56,35 +63,54 @@ def planning(quick: bool) -> list[Line]:
     return [at_most(f"planning {RUNS:,} runs", seconds, 2, "s", ours=shown(seconds))]
 
 
-def overhead(quick: bool) -> list[Line]:
-    """Time of a suite of small runs that is neither training nor measuring, as a share of what is."""
+def overhead(quick: bool) -> Iterator[Line]:
+    """Time of a suite of small runs that is neither training nor measuring; and measuring beside training."""
     steps, seeds = (40, [0]) if quick else (150, [0, 1])
     with tempfile.TemporaryDirectory() as place:
         corpus = Path(place) / "corpus"
-        build_corpus(open_source(["storyworld:stories=600,validation=60"]), corpus, Recipe("bpe:1024", block=128))
-        text = RECIPE.format(corpus=corpus, steps=steps, widths=[32, 64], depths=[2], seeds=seeds)
-        suite, folder = parse_suite(text, name="mine"), SuiteFolder(Path(place) / "suite")
-        _warm_up(corpus, Path(place) / "before")
-        with _timed() as inside:
+        build_corpus(open_source(["storyworld:stories=600,validation=200"]), corpus, Recipe("bpe:1024", block=128))
+        few = _performed(Path(place) / "before", corpus, steps=FEW_STEPS, widths=[64], seeds=[0, 1])
+        found = _performed(Path(place) / "suite", corpus, steps=steps, widths=[32, 64], seeds=seeds)
+    own = sum(map(sum, (*found.trained.values(), *found.measured.values())))
+    times = {"ours": shown(found.seconds - own), "limit": f"runs {shown(own)}"}
+    runs = f"overhead of a suite of {2 * len(seeds)} small runs"
+    yield at_most(runs, 100 * (found.seconds - own) / own, 2, "%", **times)
+    start, measuring = few.trained[64][-1], statistics.mean(found.measured[64])  # the first imports what all need
+    step = (statistics.mean(found.trained[64]) - start) / (steps - FEW_STEPS)
+    training = start + (STEPS - FEW_STEPS) * step
+    times = {"ours": shown(measuring), "limit": f"training {shown(training)}"}
+    what = f"measuring 2 × 64, 100,000 tokens: share of {STEPS} steps"
+    yield at_most(what, 100 * measuring / training, 10, "%", **times)
+
+
+@final
+@dataclass
+class _Performed:
+    """Processor seconds of a suite, and of every training and measurement in it, by the width of the model."""
+
+    trained: dict[int, list[float]] = field(default_factory=dict)
+    measured: dict[int, list[float]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def _performed(place: Path, corpus: Path, **sizes: object) -> _Performed:
+    """A suite in this process, on one thread as each of several workers has it."""
+    suite = parse_suite(RECIPE.format(corpus=corpus, depths=[2], **sizes), name="mine")
+    folder, found = SuiteFolder(place), _Performed()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with _timed("_train", found.trained), _timed("_measure", found.measured):
             start = time.process_time()
-            entries = suites.prepare(suite, folder).entries
-            for entry in entries:
+            for entry in suites.prepare(suite, folder).entries:
                 outcome = work.perform(folder, entry, suite.measure, device="cpu")
                 assert outcome.result == "done", outcome.why
                 suites.status(suite, folder)
                 collect(folder)
-            total = time.process_time() - start
-    own = sum(inside)
-    share = 100 * (total - own) / own
-    times = {"ours": shown(total - own), "limit": f"runs {shown(own)}"}
-    return [at_most(f"overhead of a suite of {len(entries)} small runs", share, 2, "%", **times)]
-
-
-def _warm_up(corpus: Path, folder: Path) -> None:
-    """One run that is not counted: it imports what all runs need, as the workers of a suite do before the first."""
-    suite = parse_suite(RECIPE.format(corpus=corpus, steps=2, widths=[16], depths=[1], seeds=[0]), name="before")
-    for entry in suites.prepare(suite, SuiteFolder(folder)).entries:
-        work.perform(SuiteFolder(folder), entry, suite.measure, device="cpu")
+            found.seconds = time.process_time() - start
+    finally:
+        torch.set_num_threads(threads)
+    return found
 
 
 def _plan(text: str, corpus: CorpusFacts) -> tuple[int, float]:
@@ -93,26 +119,20 @@ def _plan(text: str, corpus: CorpusFacts) -> tuple[int, float]:
 
 
 @contextmanager
-def _timed() -> Iterator[list[float]]:
-    """Seconds of every training and measurement while the block runs."""
-    seconds: list[float] = []
+def _timed(name: str, seconds: dict[int, list[float]]) -> Iterator[None]:
+    """Keep the seconds of every call of this function of a job, while the block runs."""
+    real: Callable[..., None] = getattr(work, name)
 
-    def timed(real: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*given: Any) -> Any:
-            start = time.process_time()
-            try:
-                return real(*given)
-            finally:
-                seconds.append(time.process_time() - start)
+    def run(task: work.RunTask, *more: Any) -> None:
+        start = time.process_time()
+        real(task, *more)
+        seconds.setdefault(task.entry.settings.width, []).append(time.process_time() - start)
 
-        return run
-
-    before = work._train, work._measure
-    work._train, work._measure = timed(work._train), timed(work._measure)
+    setattr(work, name, run)
     try:
-        yield seconds
+        yield
     finally:
-        work._train, work._measure = before
+        setattr(work, name, real)
 
 
 ALL = {"planning": planning, "overhead": overhead}

@@ -37,7 +37,7 @@ def test_it_is_what_the_cost_model_says_of_the_model_itself(source: Any, corpus:
     made = estimate(source, corpus, options, device="cpu", machine=MACHINE)
     tokens = [int(split.counts.sum()) for split in (corpus.train, corpus.validation)]
     classes = [int((split.counts > 0).sum()) for split in (corpus.train, corpus.validation)]
-    job = Job(*tokens, options, block=32, batch=8192 // 32, kept=classes[0], kept_validation=classes[1], number_bytes=4)
+    job = Job(*tokens, options, block=32, batch=4096 // 32, kept=classes[0], kept_validation=classes[1], number_bytes=4)
     expected = measuring(architecture_of(model), job)
     assert made.cost == expected
     assert made.architecture.parameters == sum(parameter.numel() for parameter in model.parameters())

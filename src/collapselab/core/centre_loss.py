@@ -14,13 +14,14 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
+from collapselab.core.aligned import aligned_rows, aligned_stride
 from collapselab.core.decisions import LinearClassifier, nearest_centre
 from collapselab.core.fit_scale import fit_scale
 from collapselab.core.moments import ClassMoments
 from collapselab.core.scale import scaled, times_power_of_two
 
-SCORES_BYTES, LEAST_TOKENS = 16 << 20, 64
-"""Size of the scores that are computed at once, and tokens below which products slow down."""
+SCORES_BYTES, LEAST_TOKENS = 1 << 20, 64
+"""Size of the scores that are computed at once, which stay in the cache, and tokens below which products slow down."""
 
 
 @final
@@ -90,9 +91,10 @@ class CentreScores:
         """The losses of these tokens; `model_losses` (tokens,) are the model's own."""
         features, places, kept = self._with_centre(features, labels)
         total = 0.0
-        for now, scores in self._scores(features):
-            logits = scores.mul_(self.scale).add_(self.log_priors.to(scores))
-            losses = torch.logsumexp(logits, 1) - logits.gather(1, places[now, None]).squeeze(1)
+        offset = self.log_priors - self.scale * self.halves
+        for now, logits in self._products(features * self.scale, offset):
+            chosen, largest = logits.gather(1, places[now, None]), logits.amax(1, keepdim=True)
+            losses = logits.sub_(largest).exp_().sum(1, keepdim=True).log_().add_(largest - chosen)
             total += float(losses.double().sum())
         model = float(model_losses.to(kept.device)[kept].double().sum())
         return CentreLoss(total, model, len(places), len(labels) - len(places))
@@ -105,21 +107,27 @@ class CentreScores:
         wide = scaled(features.to(self.places.device)[kept].double() - self.origin, -self.exponent)
         return wide.to(self.means.dtype), places[kept], kept
 
-    def _scores(self, features: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """‖h - origin‖²/2 - ‖h - μ_c‖²/2 for some tokens at a time (tokens, classes), to be overwritten."""
-        halves = self.halves.to(features)
-        step = max(LEAST_TOKENS, SCORES_BYTES // (features.element_size() * len(halves)))
-        for start in range(0, len(features), step):
-            now = slice(start, start + step)
-            yield now, torch.addmm(halves, features[now], self.means.T, beta=-1)
+    def _products(self, features: Tensor, offset: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """<h, μ_c> + offset for some tokens at a time (tokens, classes), in memory that the next ones overwrite."""
+        offset, classes, size = offset.to(features), len(offset), features.element_size()
+        at_once = min(max(LEAST_TOKENS, SCORES_BYTES // (size * classes)), len(features))
+        space = features.new_empty(at_once * aligned_stride(classes, size))
+        for start in range(0, len(features), max(at_once, 1)):
+            now = slice(start, min(start + at_once, len(features)))
+            out = aligned_rows(space, now.stop - start, classes)
+            yield now, torch.addmm(offset, features[now], self.means.T, out=out)
 
     def _derivatives(self, features: Tensor, places: Tensor, scale: float) -> tuple[float, float]:
-        """First and second derivative of the mean cross-entropy in τ: E[E_p s − s_y] and E[Var_p s]."""
+        """First and second derivative of the mean cross-entropy in τ: E[E_p s − s_y] and E[Var_p s].
+
+        s is ‖h - origin‖²/2 - ‖h - μ_c‖²/2.
+        """
         slope = curvature = 0.0
-        for now, scores in self._scores(features):
+        log_priors = self.log_priors.to(features)
+        for now, scores in self._products(features, -self.halves):
             scores -= scores.gather(1, places[now, None])  # differences keep more digits
-            chances = (scale * scores + self.log_priors.to(scores)).softmax(1)
+            chances = torch.add(log_priors, scores, alpha=scale).softmax(1)
             mean = (chances * scores).sum(1, keepdim=True)
             slope += float(mean.double().sum())
-            curvature += float((chances * (scores - mean).square_()).double().sum())
+            curvature += float(chances.mul_(scores.sub_(mean).square_()).sum(dtype=torch.float64))
         return slope / len(places), curvature / len(places)

@@ -186,9 +186,18 @@ def _best_two(strips: Tensor, maxima: Tensor, tokens: Tensor) -> tuple[Tensor, T
     return strip * STRIP + at, torch.maximum(elsewhere, some.scatter_(1, at[:, None], -torch.inf).amax(1))
 
 
+SCORES_BYTES, LEAST_TOKENS = 8 << 20, 512
+"""Size of the scores that are computed at once, and the fewest tokens: each reading of all rows should pay."""
+
+
+def tokens_at_once(columns: int, number_bytes: int) -> int:
+    """Tokens whose scores with so many classes are in memory at the same time."""
+    return max(LEAST_TOKENS, SCORES_BYTES // (number_bytes * columns))
+
+
 @final
 class LinearClassifier:
-    """argmax over rows of <row, h - origin> + offset; the first of equals. Memory: tokens × tile scores.
+    """argmax over rows of <row, h - origin> + offset; the first of equals.
 
     `classes` are the classes of the rows; without them a row's class is its number.
     """
@@ -234,12 +243,18 @@ class LinearClassifier:
 
     def _sweep(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Best row per token, and whether rounding leaves doubt about it."""
+        strips = -(-min(self.tile, len(self.rows)) // STRIP)
+        at_once = tokens_at_once(strips * STRIP, x.element_size())
+        space = x.new_empty(min(at_once, len(x)), strips, STRIP)
+        parts = [self._sweep_some(some, space[: len(some)]) for some in torch.split(x, at_once)]
+        chosen, doubtful = zip(*parts, strict=True)
+        return torch.cat(chosen), torch.cat(doubtful)
+
+    def _sweep_some(self, x: Tensor, strips: Tensor) -> tuple[Tensor, Tensor]:
+        """`strips` (tokens, strips, STRIP) is memory for their scores."""
         tokens, classes, dtype = len(x), len(self.rows), x.dtype
         best = torch.full((tokens,), -torch.inf, dtype=dtype, device=x.device)
         second, chosen = best.clone(), torch.zeros(tokens, dtype=torch.int64, device=x.device)
-        strips = torch.full(
-            (tokens, -(-min(self.tile, classes) // STRIP), STRIP), -torch.inf, dtype=dtype, device=x.device
-        )
         scores = strips.flatten(1)
         for start in range(0, classes, self.tile):
             rows = slice(start, min(start + self.tile, classes))

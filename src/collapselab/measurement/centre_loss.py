@@ -3,6 +3,7 @@
 τ is fitted in the first process, to the first tokens of the training sample, and is the same in all.
 """
 
+import math
 from typing import final
 
 import torch
@@ -63,8 +64,8 @@ def _training_tokens(plan: MeasurePlan) -> tuple[Tensor, Tensor, Tensor]:
     labels: list[Tensor] = []
     nulls: list[Tensor] = []
     start = 0
-    while start < len(sample) and sum(map(len, labels)) < most:
-        stop = min(start + plan.batch, len(sample))
+    while start < len(sample) and (lacking := most - sum(map(len, labels))) > 0:
+        stop = min(start + min(plan.batch, math.ceil(lacking / sample.labels_per_block)), len(sample))
         read = sample.read(start, stop)
         mask = mask_inputs(model.model, read.attention, model.device)
         states = features(model.model, read.ids.to(model.device), **mask)[:, sample.first : -1]

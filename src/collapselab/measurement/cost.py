@@ -12,6 +12,7 @@ from typing import Literal, final
 
 from collapselab.core.centre_loss import LEAST_TOKENS, SCORES_BYTES
 from collapselab.core.contexts import MOST_KERNEL
+from collapselab.core.decisions import tokens_at_once
 from collapselab.core.parts import PART_BYTES
 from collapselab.measurement.find_contexts import PART_TOKEN_BYTES, PART_TOKENS
 from collapselab.measurement.sample import GROUPS, HALVES, HELD_BYTES, RUN, curved_tokens, fitted_tokens
@@ -328,8 +329,9 @@ class _Sizes:
 
     def sweep(self) -> float:
         """Logits; a classifier's scores, with features in float64."""
-        job = self.job
-        choosing = job.batch_tokens * ((2 * DOUBLE + 4) * self.dim + 2 * 4 * min(DECISION_TILE, self.kept))
+        job, tile = self.job, max(1, min(DECISION_TILE, self.kept))
+        scores = 2 * 4 * tile * min(job.batch_tokens, tokens_at_once(tile, 4))
+        choosing = job.batch_tokens * (2 * DOUBLE + 4) * self.dim + scores
         logits = 4 * self.classes * rows_at_once(job.batch * (job.block - 1), self.classes, job.device, 4)
         return choosing + logits
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CONTEXTS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
 """Names of the length of the context in a configuration; a model without any of them has no limit."""
 
-TOKENS_AT_ONCE = {"cpu": 8192, "cuda": 65536}
+TOKENS_AT_ONCE = {"cpu": 4096, "cuda": 65536}
 """Tokens of an automatic batch: more are not faster. On devices other than a CPU fewer, if they do not fit."""
 
 CHECKED_BLOCKS, CHECKED_POSITIONS = 4, 32

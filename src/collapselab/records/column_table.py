@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from collapselab.disk import read_bytes, write_bytes
 from collapselab.errors import DamagedError, RunError
 from collapselab.records.table import COUNTS, TEXTS, Column, Kind, nearest, shown
@@ -63,10 +66,7 @@ class ColumnTable:
         """Rows from arrays, one a column; what is missing is None, or nan in a column of numbers."""
         import pyarrow as pa
 
-        arrays = [
-            pa.array(columns[field.name], type=field.type, from_pandas=pa.types.is_floating(field.type))
-            for field in self.schema()
-        ]
+        arrays = [_array(columns[field.name], field.type) for field in self.schema()]
         return pa.Table.from_arrays(arrays, schema=self.schema())
 
     def whole(self, chunks: Iterable[Chunk]) -> Chunk:
@@ -111,7 +111,7 @@ class ColumnTable:
         import pyarrow.parquet as pq
 
         try:
-            whole = pq.read_table(pa.BufferReader(content))
+            whole = pq.ParquetFile(pa.BufferReader(content)).read()
         except (pa.ArrowException, OSError) as error:
             raise RunError(f"{where}: not a Parquet file ({str(error)[:200]}).") from error
         try:
@@ -151,6 +151,8 @@ class ColumnTable:
         return pa.schema([(name, type_of(column.kind)) for name, column in self.columns.items()])
 
     def _refuse_duplicates(self, whole: Chunk, where: str | Path) -> None:
+        if _all_different([whole.column(name) for name in self.key]):
+            return
         groups = whole.group_by(list(self.key)).aggregate([([], "count_all")])
         if groups.num_rows == whole.num_rows:
             return
@@ -161,6 +163,47 @@ class ColumnTable:
         raise RunError(f"{where}: two rows for {named}. Each may be there once.")
 
 
+def _array(values: object, type: "pa.DataType") -> "pa.Array":
+    """A column as Arrow has it. What measurements make goes around `pa.array`, whose first call imports pandas."""
+    import pyarrow as pa
+
+    rows = len(values) if isinstance(values, list | np.ndarray) else 0
+    if isinstance(values, list) and all(value is None for value in values):
+        return pa.nulls(rows, type)
+    if isinstance(values, list) and pa.types.is_string(type) and all(isinstance(v, str | None) for v in values):
+        words = [(value or "").encode() for value in values]
+        ends = np.cumsum([0, *map(len, words)])
+        if ends[-1] <= np.iinfo(np.int32).max:
+            present = _bits(np.array([value is not None for value in values]))
+            return pa.Array.from_buffers(
+                type, rows, [present, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(words))]
+            )
+    if isinstance(values, np.ndarray) and values.dtype == type.to_pandas_dtype() and values.ndim == 1:
+        present = _bits(~np.isnan(values)) if pa.types.is_floating(type) else None
+        return pa.Array.from_buffers(type, rows, [present, pa.py_buffer(np.ascontiguousarray(values))])
+    return pa.array(values, type=type, from_pandas=pa.types.is_floating(type))
+
+
+def _bits(present: NDArray[np.bool_]) -> "pa.Buffer | None":
+    """Which values are there, as Arrow marks them; None where all are."""
+    import pyarrow as pa
+
+    return None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
+
+
+def _all_different(columns: "list[pa.ChunkedArray]") -> bool:
+    """Whether no two rows are alike in these columns; also False where that takes too large numbers to tell."""
+    numbers, distinct = np.zeros(len(columns[0]), dtype=np.int64), 1
+    for column in columns:
+        encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+        distinct *= max(1, len(encoded.dictionary))
+        if distinct > np.iinfo(np.int64).max:
+            return False
+        places = np.frombuffer(encoded.indices.buffers()[1] or b"", dtype=np.int32)
+        numbers = numbers * len(encoded.dictionary) + places[encoded.offset : encoded.offset + len(encoded)]
+    return len(np.unique(numbers)) == len(numbers)
+
+
 def _check_values(kind: Kind, name: str, values: "pa.ChunkedArray") -> None:
     import pyarrow.compute as pc
 
@@ -169,7 +212,7 @@ def _check_values(kind: Kind, name: str, values: "pa.ChunkedArray") -> None:
     if not len(values) or values.null_count == len(values):
         return
     if kind in TEXTS:
-        if pc.any(pc.equal(values, "")).as_py():
+        if pc.min(pc.binary_length(values)).as_py() == 0:
             raise ValueError(f"{name} is empty text; None means nothing.")
         return
     if kind not in COUNTS and not pc.all(pc.is_finite(values)).as_py():
