@@ -1,6 +1,7 @@
 """A module imports only from what stands above it."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,29 @@ def test_an_import_from_below_is_found() -> None:
 
 def test_there_is_no_utils_module() -> None:
     assert not [path for path in SOURCE.rglob("*.py") if "util" in path.stem]
+
+
+PACKAGES = sorted(path for path in SOURCE.rglob("__init__.py") if path.parent != SOURCE)
+MAP_LINES = 20
+
+
+def wrong_in_map(folder: Path, text: str) -> list[str]:
+    """What is wrong with a package's docstring: it is too long, or names a file that is nowhere in the package."""
+    lines = len(text.splitlines())
+    named = re.findall(r"(?<![/\w])([a-z_]+(?:/[a-z_]+)*\.py)\b", text)
+    missing = [name for name in named if not any((root / name).is_file() for root in (folder, folder.parent, SOURCE))]
+    return ([f"{lines} lines"] if lines > MAP_LINES else []) + missing
+
+
+@pytest.mark.parametrize("path", PACKAGES, ids=lambda path: str(path.parent.relative_to(SOURCE)))
+def test_the_map_of_a_package_is_short_and_names_files_that_exist(path: Path) -> None:
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    assert text, "it has none"
+    assert wrong_in_map(path.parent, text) == []
+
+
+def test_a_wrong_map_is_found(tmp_path: Path) -> None:
+    (tmp_path / "here.py").touch()
+    assert wrong_in_map(tmp_path, "here.py and records/run.py, as well as a.b.py") == ["b.py"]
+    assert wrong_in_map(tmp_path, "gone.py: an idea\n" * 21) == ["21 lines", *["gone.py"] * 21]
+    assert len(PACKAGES) > 12

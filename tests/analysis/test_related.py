@@ -15,7 +15,7 @@ from collapselab.analysis.verdict import Verdict
 from collapselab.core.context_metrics import CONTEXT_METRICS
 from collapselab.core.metrics import METRICS
 from collapselab.errors import RunError
-from collapselab.records.context_columns import ContextColumn, context_columns
+from collapselab.records.outcomes import ContextColumn, context_columns
 from collapselab.records.tables import ContextRow, Run
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from collapselab.core.context_metrics import CONTEXT_METRICS
-from collapselab.records.context_columns import ContextColumn
-from collapselab.records.outcomes import direction
+from collapselab.records.outcomes import ContextColumn, direction
 
 
 @pytest.mark.parametrize("metric", CONTEXT_METRICS)

@@ -2,9 +2,9 @@
 
 The two tables of a suite become `Models` (models.py), one row for every run and checkpoint, labelled with architecture,
 regime (regime.py) and cell. Each statement is one file and one entry of `STATEMENTS` (statements.py): relate.py,
-controls.py, trends.py, prediction.py, effects.py, doses.py, instruments.py, diagnosis.py. It makes the rows of a table
-from the models, and sentences from the rows. analyze.py loops over the entries and collects the sentences, stored.py
-writes and reads all of it.
+controls.py, trends.py, prediction.py, effects.py, doses.py, instruments.py, phases.py, diagnosis.py. It makes the rows
+of a table from the models, and sentences from the rows. analyze.py loops over the entries and collects the sentences,
+stored.py writes and reads all of it.
 
 What statements share: subsets.py (which models are compared, and what is independent), resampling.py (permutations and
 bootstrap), attainable.py (how many models a test needs), direction.py (where a metric moves as models collapse),

@@ -10,7 +10,7 @@ since scale and training differ too.
 from dataclasses import replace
 from pathlib import Path
 
-from collapselab.analysis.models import Models, combine, default_outcome, is_comparable, tables_of
+from collapselab.analysis.models import Models, combine, default_outcome, is_comparable
 from collapselab.analysis.registered import registered_in
 from collapselab.analysis.statements import STATEMENTS, Given
 from collapselab.analysis.stored import (
@@ -25,9 +25,10 @@ from collapselab.analysis.stored import (
 )
 from collapselab.analysis.words import REVERSAL, Sentence, many
 from collapselab.disk import write_bytes
+from collapselab.errors import RunError
 from collapselab.progress import progress
 from collapselab.records.scores import STORED, JoinedScores, join_scores, read_scores, scores_bytes, with_scores
-from collapselab.records.tables import RowsByTable, StoredTables
+from collapselab.records.tables import RowsByTable, StoredTables, read_tables, required_files
 
 
 def analyze(
@@ -49,7 +50,14 @@ def analyze(
     table of the user's own (`records/scores.py`), whose numbers are outcomes as well: `score:NAME` and `cost:NAME`; it
     is kept, so later calls have them too. The same tables, permutations and seed give the same numbers.
     """
-    directory, tables = Path(directory), tables_of(directory)
+    directory = Path(directory)
+    for name in required_files():
+        if not (directory / name).is_file():
+            raise RunError(
+                f"{directory}: no {name}. Analyse a suite that has run, or a folder that `collapselab collect` or "
+                "`collapselab import` made."
+            )
+    tables = read_tables(directory)
     request = Request(outcome or default_outcome(tables.runs), permutations, seed)
     joined = None if scores is None else join_scores(read_scores(scores), tables.runs)
     return _analyze(directory, tables, request, joined)

@@ -9,7 +9,6 @@ cell differ in nothing but their seed.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple, final
 
 import numpy as np
@@ -22,10 +21,18 @@ from collapselab.analysis.related import RELATED, Family
 from collapselab.analysis.verdict import Cause, Reason
 from collapselab.core.metrics import METRICS, Transform
 from collapselab.errors import ConfigError, RunError, did_you_mean
-from collapselab.records.context_columns import ContextColumn, context_columns
-from collapselab.records.outcomes import BITS_PER_BYTE, COST, ON, OUTCOMES, SCORE, direction
+from collapselab.records.outcomes import (
+    BITS_PER_BYTE,
+    COST,
+    ON,
+    OUTCOMES,
+    SCORE,
+    ContextColumn,
+    context_columns,
+    direction,
+)
 from collapselab.records.table import Cell
-from collapselab.records.tables import RUNS, ContextRow, Row, Run, StoredTables, read_tables, required_files
+from collapselab.records.tables import RUNS, ContextRow, Row, Run
 
 Floats = NDArray[np.float64]
 BETTER = {"val_loss": -1, "train_loss": -1, "perplexity": -1, "val_accuracy": 1}
@@ -129,23 +136,6 @@ class Models:
     def expected(self, metric: str) -> int:
         """The sign of r where more collapse correlates with a better outcome; 0 where no direction is predicted."""
         return self.toward[metric].sign * self.better
-
-
-def load(directory: str | Path, *, outcome: str = "val_loss") -> Models:
-    """The models of `DIR/runs.csv` and `DIR/results.csv`."""
-    tables = tables_of(directory)
-    return combine(tables.runs, tables.rows, tables.contexts, outcome=outcome)
-
-
-def tables_of(directory: str | Path) -> StoredTables:
-    """The two tables of a folder that can be analysed."""
-    for name in required_files():
-        if not (Path(directory) / name).is_file():
-            raise RunError(
-                f"{directory}: no {name}. Analyse a suite that has run, or a folder that `collapselab collect` or "
-                "`collapselab import` made."
-            )
-    return read_tables(directory)
 
 
 class NothingToRelate(RunError):

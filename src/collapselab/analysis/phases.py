@@ -19,7 +19,7 @@ from collapselab.analysis.models import Models
 from collapselab.analysis.related import RELATED
 from collapselab.analysis.segments import FEWEST, Floats, Segments, fit_segments, resampled_main_breaks
 from collapselab.analysis.words import Sentence, many
-from collapselab.records.context_columns import context_columns
+from collapselab.records.outcomes import context_columns
 
 RESAMPLES = 200
 CLEAR = 0.975

@@ -10,7 +10,7 @@ from typing import Literal, final
 
 from collapselab.core.context_metrics import CONTEXT_METRICS
 from collapselab.core.metrics import METRICS, Direction, Metric, Transform
-from collapselab.records.context_columns import ContextColumn, context_columns
+from collapselab.records.outcomes import ContextColumn, context_columns
 
 Family = Literal["paper", "exploration", "contexts"]
 """Metrics that are corrected together: the paper's seven, for the main tests; all others of tokens; contexts."""

@@ -6,9 +6,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Literal, final
 
 from collapselab.errors import ConfigError
-from collapselab.records.context_columns import LONGEST_CONTEXT
 from collapselab.records.facts import OptionFacts
-from collapselab.records.outcomes import parsed_outcomes
+from collapselab.records.outcomes import LONGEST_CONTEXT, parsed_outcomes
 
 if TYPE_CHECKING:
     import torch

@@ -1,16 +1,16 @@
 """Outcomes: what a metric can be related to beside the validation loss, by name, each with its direction.
 
 `measure --outcomes` computes them; suites make them columns of `runs.csv`; `analyze --outcome` takes each of them.
-So it does of metrics of contexts, as in `context_within_2`: columns too, since they are about a length and not in
-results.csv.
+So it does of metrics of contexts: `context_within_2` is `context_within` of the last 2 tokens, at the last layer. They
+are columns of `runs.csv` too, and metrics of the analysis. Such a name is looked up, never taken apart.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import final
+from functools import cache
+from typing import NamedTuple, final
 
 from collapselab.errors import ConfigError, did_you_mean
-from collapselab.records.context_columns import context_columns
 
 ON = "loss_on:"
 """What the names of losses on further corpora begin with."""
@@ -41,6 +41,32 @@ OUTCOMES: dict[str, Outcome] = {
     "corruption_slope": Outcome(-1, "rise of the validation loss with the share of inputs that are replaced"),
 }
 """Every outcome that a measurement computes by name; those on further corpora are `loss_on:NAME`."""
+
+
+LONGEST_CONTEXT = 64
+
+
+@final
+class ContextColumn(NamedTuple):
+    """A metric of contexts and their length."""
+
+    metric: str
+    """Id in the catalogue of contexts."""
+    n: int
+    """Tokens of a context."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.metric}_{self.n}"
+
+
+@cache
+def context_columns() -> dict[str, ContextColumn]:
+    """Every metric of contexts at every length, by name."""
+    from collapselab.core.context_metrics import CONTEXT_METRICS  # torch, which most callers do not need
+
+    keys = (ContextColumn(metric, n) for metric in CONTEXT_METRICS for n in range(1, LONGEST_CONTEXT + 1))
+    return {key.name: key for key in keys}
 
 
 def direction(name: str) -> int | None:

@@ -12,7 +12,7 @@ from collapselab.analysis.related import CONTEXTS, RELATED
 from collapselab.analysis.trends import Trend
 from collapselab.analysis.verdict import Verdict
 from collapselab.analysis.words import CANNOT_TELL, OPPOSITE, PREDICTED
-from collapselab.records.context_columns import context_columns
+from collapselab.records.outcomes import context_columns
 
 VERDICT_WORDS = {
     Verdict.AS_PREDICTED: "yes",

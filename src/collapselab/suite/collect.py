@@ -13,9 +13,8 @@ from pydantic import JsonValue
 
 from collapselab.disk import disk_errors
 from collapselab.errors import DamagedError, RunError, UserError
-from collapselab.records.context_columns import ContextColumn
 from collapselab.records.measurement import Result
-from collapselab.records.outcomes import direction
+from collapselab.records.outcomes import ContextColumn, direction
 from collapselab.records.run import Checkpoint, RunFolder
 from collapselab.records.run_documents import CheckpointRecord, RunRecord, TrainedOn, identity
 from collapselab.records.suite import CorpusOfRun

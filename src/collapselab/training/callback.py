@@ -22,7 +22,6 @@ from collapselab.measurement.report_to import PREFIX, logged
 from collapselab.messages import logger
 from collapselab.records.measurement import Result
 from collapselab.records.options import Options
-from collapselab.training.sharded import check_not_sharded
 
 log = logger(__name__)
 
@@ -132,3 +131,28 @@ def _trainer_on_the_stack() -> Trainer:
             return trainer
         frame = frame.f_back  # type: ignore[assignment]
     raise ConfigError("CollapseCallback: no Trainer called it. Hand it to trainer.add_callback.")
+
+
+def check_not_sharded(model: nn.Module, *, what: str) -> None:
+    """ConfigError that names how the weights are spread over processes; nothing where each process has all of them.
+
+    The first process would never get the parts of the others, which do not take part in a measurement.
+    """
+    name = _sharding(model)
+    if name is not None:
+        raise ConfigError(
+            f"{what}: the model is trained with {name}, which spreads its weights over processes; measuring needs all "
+            "of them in one. Save checkpoints and measure these, or train with DistributedDataParallel or ZeRO-2."
+        )
+
+
+def _sharding(model: nn.Module) -> str | None:
+    for module in model.modules():
+        if type(module).__name__ == "FullyShardedDataParallel":
+            return "FSDP"
+    for parameter in model.parameters():
+        if type(parameter).__name__ == "DTensor" or type(parameter.data).__name__ == "DTensor":
+            return "FSDP2 or tensor parallelism (DTensor)"
+        if hasattr(parameter, "ds_id"):
+            return "DeepSpeed ZeRO-3"
+    return None

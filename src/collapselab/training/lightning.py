@@ -17,7 +17,7 @@ from collapselab.measurement.measure import measure
 from collapselab.measurement.report_to import PREFIX, logged
 from collapselab.records.measurement import Result
 from collapselab.records.options import Options
-from collapselab.training.sharded import check_not_sharded
+from collapselab.training.callback import check_not_sharded
 
 try:
     from lightning.pytorch import Callback
