@@ -1,5 +1,6 @@
 """What the documentation says is run or made from the code."""
 
+import importlib
 import re
 import runpy
 import shlex
@@ -32,6 +33,18 @@ def test_a_stale_table_is_noticed(tmp_path: Path) -> None:
     stale.write_text((ROOT / "README.md").read_text().replace("`cdnv`", "`cndv`"))
     script["TABLES"][stale] = {"catalogue": script["short_table"]}
     assert script["current"](stale) != stale.read_text()
+
+
+def test_what_can_be_added_has_its_entry_and_a_test_that_adds_a_toy() -> None:
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (?:a|an) [^|]+ \| [^|]+ \| ([^|]+) \| `([^`]+)` \|$", page, re.MULTILINE)
+    assert len(rows) >= 10
+    for entries, test in rows:
+        added = (ROOT / "tests" / test).read_text(encoding="utf-8")
+        for name, file in re.findall(r"`([A-Z]+)` in `([^`]+)`", entries):
+            module = "collapselab." + file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            assert isinstance(getattr(importlib.import_module(module), name), dict), f"{name} in {file}"
+            assert f"setitem({name}, " in added, f"{test} adds nothing to {name}"
 
 
 def python_blocks() -> list[tuple[str, str]]:
