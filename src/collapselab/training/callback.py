@@ -113,11 +113,7 @@ class CollapseCallback(TrainerCallback):
         if step in self.results or not state.is_world_process_zero:
             return
         start = time.perf_counter()
-        devices = sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})
-        with torch.random.fork_rng(devices=devices):
-            result = measure(model, self.corpus, quiet=True, options=self.options)
-        assert isinstance(result, Result)
-        self.results[step] = result
+        self.results[step] = result = measure_in_training(model, self.corpus, self.options)
         self.seconds += time.perf_counter() - start
         due = control.should_log  # logging would take it that the Trainer's own log of this step is done
         (self._trainer or _trainer_on_the_stack()).log({**logged(result), f"{PREFIX}/seconds": self.seconds})
@@ -131,6 +127,15 @@ def _trainer_on_the_stack() -> Trainer:
             return trainer
         frame = frame.f_back  # type: ignore[assignment]
     raise ConfigError("CollapseCallback: no Trainer called it. Hand it to trainer.add_callback.")
+
+
+def measure_in_training(model: nn.Module, corpus: Corpus, options: Options) -> Result:
+    """The result of a model that is being trained; the random state stays as it was."""
+    devices = sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})
+    with torch.random.fork_rng(devices=devices):
+        result = measure(model, corpus, quiet=True, options=options)
+    assert isinstance(result, Result)
+    return result
 
 
 def check_not_sharded(model: nn.Module, *, what: str) -> None:

@@ -8,16 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from torch import nn
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
-from collapselab.measurement.measure import measure
 from collapselab.measurement.report_to import PREFIX, logged
 from collapselab.records.measurement import Result
 from collapselab.records.options import Options
-from collapselab.training.callback import check_not_sharded
+from collapselab.training.callback import check_not_sharded, measure_in_training
 
 try:
     from lightning.pytorch import Callback
@@ -73,12 +71,7 @@ class CollapseMonitor(Callback):
         if step in self.results or not trainer.is_global_zero:
             return
         start = time.perf_counter()
-        model = self.model(module)
-        devices = sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})
-        with torch.random.fork_rng(devices=devices):
-            result = measure(model, self.corpus, quiet=True, options=self.options)
-        assert isinstance(result, Result)
-        self.results[step] = result
+        self.results[step] = result = measure_in_training(self.model(module), self.corpus, self.options)
         self.seconds += time.perf_counter() - start
         for logger in trainer.loggers:
             logger.log_metrics({**logged(result), f"{PREFIX}/seconds": self.seconds}, step=step)
