@@ -1,5 +1,6 @@
 """Plain words: what people read in the source and in the documentation has none of the words of one small circle."""
 
+import ast
 import io
 import re
 import tokenize
@@ -46,6 +47,33 @@ def test_a_private_word_is_found_with_its_line() -> None:
     assert private_words(source, ".py") == [(3, "dear"), (3, "so\nmany"), (5, "anew"), (6, "in hand")]
     assert private_words("Metrics go\nwith the loss.\n", ".md") == [(1, "go\nwith")]
     assert private_words("It is understood, and withstands all; handy, dearth, goes without.", ".md") == []
+
+
+VAGUE = {"found", "one", "its", "held", "both"}
+"""Names of variables that do not say what they hold. Fields of records on disk keep theirs."""
+
+
+def vague_names(text: str) -> list[tuple[int, str]]:
+    """Arguments and variables of functions with such a name."""
+    names = set()
+    for function in ast.walk(ast.parse(text)):
+        if isinstance(function, ast.FunctionDef | ast.Lambda):
+            for node in ast.walk(function):
+                name = node.arg if isinstance(node, ast.arg) else node.id if isinstance(node, ast.Name) else ""
+                is_bound = isinstance(node, ast.arg) or isinstance(getattr(node, "ctx", None), ast.Store)
+                if is_bound and name in VAGUE:
+                    names.add((node.lineno, name))
+    return sorted(names)
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=lambda path: str(path.relative_to(ROOT)))
+def test_variables_are_named_by_what_they_hold(path: Path) -> None:
+    assert vague_names(path.read_text(encoding="utf-8")) == []
+
+
+def test_a_vague_name_is_found_with_its_line() -> None:
+    source = "def f(one):\n    both = [found for found in one]\n    return both, lambda its: its\n\nclass C:\n    found: int\n"
+    assert vague_names(source) == [(1, "one"), (2, "both"), (2, "found"), (3, "its")]
 
 
 def test_there_is_prose_to_look_at() -> None:

@@ -81,9 +81,9 @@ class Projection:
         points, squares = self.points[rows], self.squares[rows, None]
         return torch.cat([points, torch.ones_like(squares), squares], 1)
 
-    def along(self, one: Tensor, other: Tensor, differences: Tensor, norms: Tensor) -> Tensor:
+    def along(self, left: Tensor, right: Tensor, differences: Tensor, norms: Tensor) -> Tensor:
         """The variance along each pair's difference; `norms` are the two squared norms, added."""
-        variances = squared_lengths(self.points[one] - self.points[other])
+        variances = squared_lengths(self.points[left] - self.points[right])
         doubtful = (variances < DOUBTFUL * self.largest * norms).nonzero().squeeze(1)
         if len(doubtful):
             variances[doubtful] = squared_lengths(differences[doubtful] @ self.factor)
@@ -249,7 +249,7 @@ class Cloud:
 
     def _distances(self, rows: Tensor, others: Tensor) -> Tensor:
         parts = zip(torch.split(rows, 1024), torch.split(others, 1024), strict=True)
-        return torch.cat([lengths(self.points.at(one).sub_(self.points.at(other))) for one, other in parts])
+        return torch.cat([lengths(self.points.at(left).sub_(self.points.at(right))) for left, right in parts])
 
 
 def inverse(values: Tensor) -> Tensor:

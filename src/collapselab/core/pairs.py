@@ -116,7 +116,7 @@ def _in_float32(cloud: Cloud, tile: int, rows: bool, progress: Progress | None) 
     sample = cloud.sample(SAMPLE)
     by_precision = [_swept(sample, dtype, tile, rows) for dtype in (torch.float32, torch.float64)]
     narrow, wide = (statistics.values() for statistics in by_precision)
-    errors = [abs(one - other) for one, other in zip(narrow, wide, strict=True)]
+    errors = [abs(value - exact) for value, exact in zip(narrow, wide, strict=True)]
     if not _within(errors, wide) or not _rows_within(*(statistics.rows for statistics in by_precision)):
         return None
     statistics = _swept(cloud, torch.float32, tile, rows, progress)

@@ -34,13 +34,15 @@ def class_mean_similarity(first: ClassMoments, second: ClassMoments, *, min_coun
     common = ((first.counts >= min_count) & (second.counts.to(first.device) >= min_count)).nonzero().squeeze(1)
     if len(common) < 3:
         return Similarity(None, len(common), f"{len(common):,} classes in common; at least 3 are needed.")
-    one, other = (moments.mean_vectors(common.to(moments.device)).over_unit() for moments in (first, second))
-    centre_one, centre_other = one.mean(), other.mean()
-    own, theirs = _gram(one, centre_one), _gram(other, centre_other)
-    cross = centre_one.new_zeros(first.dim, second.dim)
-    for now, block in one.blocks():
-        cross.addmm_(block.sub_(centre_one).T, other.at(now).sub_(centre_other).to(cross))
-    norms = float(own.norm()) * float(theirs.norm())
+    first_means, second_means = (
+        moments.mean_vectors(common.to(moments.device)).over_unit() for moments in (first, second)
+    )
+    first_centre, second_centre = first_means.mean(), second_means.mean()
+    first_gram, second_gram = _gram(first_means, first_centre), _gram(second_means, second_centre)
+    cross = first_centre.new_zeros(first.dim, second.dim)
+    for now, block in first_means.blocks():
+        cross.addmm_(block.sub_(first_centre).T, second_means.at(now).sub_(second_centre).to(cross))
+    norms = float(first_gram.norm()) * float(second_gram.norm())
     if norms == 0:
         return Similarity(None, len(common), "the class means of one of the two coincide.")
     return Similarity(min(1.0, float(cross.square().sum()) / norms), len(common))

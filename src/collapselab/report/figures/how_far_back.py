@@ -36,7 +36,7 @@ def how_far_back(view: View) -> Figure:
     panels: list[Drawn] = []
     for number, (corpus, runs) in enumerate(corpora.items()):
         drawn = _panels([row for row in rows if row.run in runs], view, chosen)
-        panels += [_of_corpus(*one, number, corpus) for one in drawn] if len(corpora) > 1 else drawn
+        panels += [_of_corpus(panel, lines, number, corpus) for panel, lines in drawn] if len(corpora) > 1 else drawn
     tables = {panel.table: columns(lines) for panel, lines in panels}
     return Figure("how_far_back", TITLE, caption, [panel for panel, _ in panels], ("width",), tables=tables)
 

@@ -80,11 +80,11 @@ def _normalising(model: Any, head: str) -> "nn.Module":
     for name, parameter in norm.named_parameters():
         torch.nn.init.constant_(parameter, 1.0 if name == "weight" else 0.0)
     with torch.no_grad():
-        found = features(model, torch.arange(2)[None])[0]
-    if abs(float(found.norm(dim=1).mean()) / found.shape[1] ** 0.5 - 1) > TOLERANCE:
+        entering = features(model, torch.arange(2)[None])[0]
+    if abs(float(entering.norm(dim=1).mean()) / entering.shape[1] ** 0.5 - 1) > TOLERANCE:
         raise ConfigError(
             f"head: {head} needs features of length √D, but the last norm of {model.config.model_type} gives "
-            f"{float(found.norm(dim=1).mean()):.3g} in {found.shape[1]:,} dimensions. Choose another family."
+            f"{float(entering.norm(dim=1).mean()):.3g} in {entering.shape[1]:,} dimensions. Choose another family."
         )
     return norm
 

@@ -69,9 +69,9 @@ class Dose:
 def parse_doses(texts: Iterable[str]) -> tuple[Dose, ...]:
     """The doses of these texts, by name; ConfigError where a text is none, or two are of one intervention."""
     doses = sorted((_parse(text) for text in texts), key=lambda dose: dose.name)
-    for one, other in itertools.pairwise(doses):
-        if one.name == other.name:
-            raise ConfigError(f"intervene: {one.name} is there twice, as {one} and as {other}. Leave one out.")
+    for first, second in itertools.pairwise(doses):
+        if first.name == second.name:
+            raise ConfigError(f"intervene: {first.name} is there twice, as {first} and as {second}. Leave one out.")
     return tuple(doses)
 
 
