@@ -82,6 +82,25 @@ def test_sphere_makes_the_rows_of_the_output_layer_alike_in_length(trained: Trai
     assert sphere < 0.05 * none, "0 over all trained tokens; some of them are not among those measured"
 
 
+def test_sphere_makes_class_means_alike_in_length_where_the_next_token_is_certain(tmp_path: Path) -> None:
+    """Features of one length have ‖μ_c‖² = D − σ_c²: it takes classes that are points, as 24 words in a cycle are."""
+    build_corpus(
+        open_source(["markov:order=1,types=24,support=2,tokens=2000"]),
+        tmp_path / "words",
+        Recipe(tokenizer="words", block=64),
+    )
+    words = [f"t{number}" for number in range(24)]
+    texts = (" ".join(words[(start + place) % 24] for place in range(80)) for start in range(480))
+    (tmp_path / "cycle.txt").write_text("\n\n".join(texts))
+    recipe = Recipe(tokenizer=str(tmp_path / "words" / "tokenizer"), block=64, packing="document")
+    build_corpus(open_source([str(tmp_path / "cycle.txt")]), tmp_path / "cycle", recipe)
+    run(tmp_path / "cycle", tmp_path / "run", head="sphere", tied=False, **SETTINGS)
+    values = _measured(tmp_path / "run", tmp_path / "cycle")
+    assert values["within_share"] < 0.01
+    assert values["norm_cv"] < 0.01
+    assert values["head_norm_cv"] < 1e-4
+
+
 def test_class_means_are_the_rows_of_their_head(trained: Trained) -> None:
     """On a sample, whose means are not those of all tokens; `test_normalised_heads` measures all."""
     none, means = (trained(tied=False, head=head)["duality_cos_mean"] for head in ("learned", "class-means"))
@@ -97,6 +116,7 @@ def test_rows_of_a_code_stay_more_even_than_drawn_ones_and_those_than_learned_on
 
 
 def test_the_sum_of_rows_falls_with_the_coupling_where_they_are_not_tied(trained: Trained) -> None:
+    """In 200 steps, between the two ends; `test_optimizers` has weights at rest, where it falls with every share."""
     apart, coupled = (trained(tied=False, weight_decay=0.005, coupling=share)["head_sum"] for share in (0.0, 1.0))
     assert coupled < 0.8 * apart
 

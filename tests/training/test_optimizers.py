@@ -152,6 +152,32 @@ def test_coupling_puts_its_share_of_the_decay_into_the_gradient() -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=0)
 
 
+@pytest.mark.usefixtures("one_thread")
+def test_at_rest_the_sum_of_rows_falls_with_the_coupling_to_zero() -> None:
+    """At rest g_c = −λ(r + (1 − r)√v_c) w_c, and the g_c of a softmax sum to 0: so do the w_c where r is above √v_c.
+
+    A softmax regression on fixed features, 30 classes of unequal frequency: all data at every step, a rate that goes to 0.
+    """
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.multinomial(1 / torch.arange(1.0, 31.0), 600, replacement=True, generator=generator)
+    centres, noise = (torch.randn(size, 8, generator=generator, dtype=torch.float64) for size in (30, 600))
+    features = torch.nn.functional.layer_norm(0.7 * centres[labels] + noise, (8,)) + 0.5
+    shares, sums = (0.0, 0.01, 0.1, 1.0), []
+    for share in shares:
+        weight = torch.zeros(30, 8, dtype=torch.float64).requires_grad_()
+        settings = settings_from({"width": 16, "depth": 1, "lr": 5e-3, "coupling": share})
+        optimizer = OPTIMIZERS["adamw"]([{"params": [weight], "weight_decay": 0.05, "vocabulary": []}], settings)
+        for step in range(1500):
+            optimizer.param_groups[0]["lr"] = 5e-3 * (1 - step / 1500)
+            (weight.grad,) = torch.autograd.grad(torch.nn.functional.cross_entropy(features @ weight.T, labels), weight)
+            optimizer.step()
+        rows = weight.detach()
+        sums.append(float(rows.sum(0).norm() / rows.norm()))
+    assert sums == sorted(sums, reverse=True), sums
+    assert sums[0] > 0.5, sums
+    assert sums[-1] < 0.002, sums
+
+
 @pytest.mark.parametrize("values", [{"optimizer": "coupled-adam", "tied": False}, {"coupling": 0.5}])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_stopped_training_goes_on_to_the_same_bits(
