@@ -9,6 +9,7 @@ the model decides by the nearest centre; this scores how well that describes wha
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Self, final
 
 import torch
@@ -82,8 +83,10 @@ class CentreScores:
         features, places, _ = self._with_centre(features, labels)
         if len(places):
             scatter = float((features - self.means[places]).double().square().sum(1).mean())
-            start = features.shape[1] / max(scatter, 1e-30)  # one over the variance of a dimension within classes
-            self.scale = fit_scale(lambda scale: self._derivatives(features, places, scale), start)
+            self.scale = features.shape[1] / max(scatter, 1e-30)  # one over the variance of a dimension within classes
+            for tokens in (len(places) // 8, len(places)):  # some lead near it, in less time than all would
+                if tokens:
+                    self.scale = fit_scale(partial(self._derivatives, features[:tokens], places[:tokens]), self.scale)
         return times_power_of_two(self.scale, -2 * self.exponent)
 
     @torch.no_grad()
