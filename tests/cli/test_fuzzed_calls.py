@@ -2,7 +2,8 @@
 
 Each must end with 0, 1 or 2 and, where it refuses, with one short message; never with a traceback, and never without an
 end. The calls are drawn from a seed, from the options that the commands have, so that a new option takes part by itself.
-It runs by hand, with COLLAPSELAB_RELIABILITY set.
+It runs by hand, with COLLAPSELAB_RELIABILITY set; other calls with another FUZZ_SEED, more of them with FUZZ_CALLS and
+FUZZ_RECIPES.
 """
 
 import contextlib
@@ -32,7 +33,9 @@ from collapselab.suite.recipe import load_suite
 from report.suites import write_suite
 
 LONG = bool(os.environ.get("COLLAPSELAB_RELIABILITY"))
-CALLS, RECIPES, SEED = 500, 300, 1
+CALLS, RECIPES, SEED = (
+    int(os.environ.get(f"FUZZ_{name}", default)) for name, default in (("CALLS", 500), ("RECIPES", 300), ("SEED", 1))
+)
 SECONDS, MEMORY, LONGEST = 60, 8 << 30, 6000
 
 NEVER = {"--help", "--upload", "--trust-code", "--install-completion", "--show-completion", "--open", "--no-open"}
@@ -110,6 +113,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+WHERE = ["--corpus", "corpus", "--out", "OUT"]
 BASES: dict[str, tuple[list[str], list[str]]] = {
     "measure": (["measure"], ["model", "--corpus", "corpus", "--tokens", "200"]),
     "measure --data": (["measure"], ["model", "--data", "text.txt", "--tokens", "200", "--block", "16"]),
@@ -126,25 +130,7 @@ BASES: dict[str, tuple[list[str], list[str]]] = {
     "import": (["import"], ["junk.csv", "--out", "imported"]),
     "corpus build": (["corpus", "build"], ["text.txt", "--out", "built", "--block", "16", "--tokenizer", "bpe:300"]),
     "corpus show": (["corpus", "show"], ["corpus"]),
-    "train": (
-        ["train"],
-        [
-            "--corpus",
-            "corpus",
-            "--out",
-            "OUT",
-            "--width",
-            "8",
-            "--depth",
-            "1",
-            "--steps",
-            "2",
-            "--batch",
-            "2",
-            "--lr",
-            "1e-3",
-        ],
-    ),
+    "train": (["train"], [*WHERE, "--width", "8", "--depth", "1", "--steps", "2", "--batch", "2", "--lr", "1e-3"]),
     "sample": (["sample"], ["run", "--tokens", "5"]),
     "suite plan": (["suite", "plan"], ["recipe.yaml", "--no-timing"]),
     "suite status": (["suite", "status"], ["tables"]),
@@ -213,6 +199,8 @@ def fault_of(words: list[str], monkeypatch: pytest.MonkeyPatch) -> str | None:
     refusals = [line for line in message.splitlines() if line.startswith("collapselab: ")]
     if status == 2 and not refusals and "Usage" not in message and not data.getvalue().strip():  # a plan says it there
         return f"status 2 without a message: {message[-500:]}"
+    if len(refusals) > 1:
+        return f"{len(refusals)} messages: {message[:500]}"
     return f"{len(message):,} characters: {message[:300]}" if status == 2 and len(message) > LONGEST else None
 
 
