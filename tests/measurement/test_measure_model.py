@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,22 @@ def test_a_model_with_another_tokenizer_of_the_same_size_is_refused_with_an_exam
     facts = result.facts["tokenizer"]
     assert (facts["same"], facts["corpus"]) == (False, tokenizer_hash(corpus.tokenizer()))
     assert codes(result) == ["other-tokenizer"]
+
+
+def test_the_example_shows_ids_that_differ(saved: Path, corpus: Corpus) -> None:
+    """Those of a text may differ only after the first few."""
+    file = saved / "tokenizer.json"
+    settings = json.loads(file.read_text())
+    vocabulary = settings["model"]["vocab"]
+    vocabulary["&"], vocabulary["@"] = (
+        vocabulary["@"],
+        vocabulary["&"],
+    )  # far from the beginning of the only text with both
+    file.write_text(json.dumps(settings))
+    with pytest.raises(CorpusError, match="they make") as refused:
+        measured(saved, corpus)
+    one, other = re.findall(r"\[[\d, …]+\]", str(refused.value))
+    assert one != other
 
 
 def test_a_kept_result_with_another_tokenizer_is_not_shown_unasked(saved: Path, corpus: Corpus, tmp_path: Path) -> None:

@@ -109,7 +109,8 @@ def _example(model: FastTokenizer, corpus: FastTokenizer) -> str:
     for text in PROBES:
         first, second = (tokenizer.encode(text, add_special_tokens=True) for tokenizer in (model, corpus))
         if first != second:
-            return f"{sizes}; of {_cut(text)!r} they make {_ids(first)} and {_ids(second)}."
+            at = next((i for i, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), 0)
+            return f"{sizes}; of {_cut(text)!r} they make {_ids(first, at)} and {_ids(second, at)}."
     return f"{sizes}; their vocabularies or merges differ."
 
 
@@ -117,6 +118,8 @@ def _cut(text: str) -> str:
     return text if len(text) <= TEXT_SHOWN else f"{text[:TEXT_SHOWN]}…"
 
 
-def _ids(ids: list[int]) -> str:
-    more = ", …" if len(ids) > IDS_SHOWN else ""
-    return f"[{', '.join(map(str, ids[:IDS_SHOWN]))}{more}]"
+def _ids(ids: list[int], at: int) -> str:
+    """Some of them, with the one at this place."""
+    start = max(0, at - IDS_SHOWN + 1)
+    shown = [*(["…"] if start else []), *map(str, ids[start : start + IDS_SHOWN])]
+    return f"[{', '.join(shown + (['…'] if len(ids) > start + IDS_SHOWN else []))}]"
