@@ -98,6 +98,7 @@ def test_small_takes_the_place_of_what_it_names_and_leaves_the_rest() -> None:
         ("base: {width: 8, depth: 1}\nresources: {gpu: 3}", r"line 4: resources.gpu: is not a resource. Did you mean gpus\?"),
         ("base: {width: 8, depth: 1, corpus: other}", "line 3: base.corpus: 'other' is not a corpus of this recipe"),
         ("base: {width: 8, depth: 1}\ncheckpoints: {a: 1}", "line 4: checkpoints: .* is not valid"),
+        ("base: {width: 8, depth: 1, corpus: [other]}", r"line 3: base.corpus: \['other'\] is not a corpus of this recipe"),
         ("base: {width: 8, width: 9}", "line 3: base.width is there twice"),
         ("base: {width: [8", "line 3: not YAML"),
         ("base: &a {width: 8, depth: *a}", "line 3: base.depth holds itself"),

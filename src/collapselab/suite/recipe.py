@@ -396,7 +396,7 @@ class _Recipe:
 
     def _setting(self, path: Place, name: str, value: JsonValue, corpora: dict[str, CorpusSpec]) -> None:
         if name == THE_CORPUS:
-            if value not in corpora:
+            if not isinstance(value, str) or value not in corpora:
                 hint = did_you_mean(str(value), corpora, otherwise=f"There are {', '.join(corpora)}.")
                 self.written.fail(path, f"{short(value)} is not a corpus of this recipe. {hint}")
             return
