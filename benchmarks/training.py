@@ -152,7 +152,7 @@ def step_seconds(
         counts = np.zeros((2, shape.vocabulary), dtype=np.int64)
         split = Split(path, blocks=BLOCKS, block=shape.block, id_type="uint16", counts=counts)
         device = torch.device("cpu")
-        args = training_arguments(settings, plan, folder=folder, device=device, bf16=False, parts=1, report_to="none")
+        args = training_arguments(settings, plan, folder=folder, device=device, bf16=False, parts=1)
         trainer = LanguageTrainer(model, split, settings, plan, args)
         trainer.add_callback(_Steps(trainer))
         return _timed(trainer, clock, between)

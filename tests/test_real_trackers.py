@@ -1,5 +1,7 @@
 """The trackers themselves, offline: a run that is continued is one run. `make test-newest` installs them."""
 
+import json
+import sqlite3
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 from collapselab.trackers import PROJECT, TrackedRun, tracked
 
 STEPS = (0, 5)
-TABLE: tuple[list[str], list[list[Any]]] = (["metric", "value"], [["cdnv", 0.5]])
+TABLE: tuple[list[str], list[list[Any]]] = (["metric", "value", "why"], [["cdnv", 0.5, None], ["vci", None, "no head"]])
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +26,7 @@ def report(name: str, folder: Path) -> None:
     for step in STEPS:  # stopped, and continued
         with tracked(name, TrackedRun("a", folder / "run")) as tracker:
             assert tracker is not None
+            tracker.settings({"width": 8, "head": "learned", "steps": None})
             tracker.scalars({"collapse/cdnv": 0.5 + step}, step)
             tracker.table("collapse/results", *TABLE, step)
             (folder / "page.html").write_text("<p>page</p>")
@@ -41,6 +44,9 @@ def test_mlflow_has_one_run_with_both_steps(tmp_path: Path, monkeypatch: pytest.
     history = client.get_metric_history(run.info.run_id, "collapse/cdnv")
     assert [(one.step, one.value) for one in history] == [(0, 0.5), (5, 5.5)]
     assert run.info.run_name == "a"
+    assert run.data.params == {"width": "8", "head": "learned", "steps": "None"}
+    files = [file.path for folder in ("", "collapse") for file in client.list_artifacts(run.info.run_id, folder)]
+    assert files == ["collapse", "page.html", "collapse/results-0.json", "collapse/results-5.json"]
 
 
 def test_wandb_keeps_one_identity_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,6 +59,7 @@ def test_wandb_keeps_one_identity_offline(tmp_path: Path, monkeypatch: pytest.Mo
     identity = TrackedRun("a", tmp_path / "run").identity
     assert written
     assert all(folder.name.endswith(identity) for folder in written)
+    assert all((folder / "files" / "page.html").exists() for folder in written)
 
 
 def test_trackio_has_one_run_with_both_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,3 +70,12 @@ def test_trackio_has_one_run_with_both_steps(tmp_path: Path, monkeypatch: pytest
     api = pytest.importorskip("trackio.api", reason="runs where trackio can be read back").Api()
     runs = list(api.runs(PROJECT))
     assert [run.name for run in runs] == [TrackedRun("a", tmp_path / "run").own_name]
+    store = sqlite3.connect(tmp_path / "trackio" / f"{PROJECT}.db")
+    lines = [(step, json.loads(text)) for step, text in store.execute("select step, metrics from metrics order by id")]
+    assert [(step, line["collapse/cdnv"]) for step, line in lines if "collapse/cdnv" in line] == [(0, 0.5), (5, 5.5)]
+    (table, _) = (line["collapse/results"]["_value"] for _, line in lines if "collapse/results" in line)
+    assert [row["why"] for row in table] == [None, "no head"]
+    (config,) = (json.loads(text) for (text,) in store.execute("select config from configs"))
+    assert (config["width"], config["head"]) == (8, "learned")
+    pages = [name for (name,) in store.execute("select name from artifacts")]
+    assert pages == [f"{runs[0].name}-page"], "two runs of a project have two pages"

@@ -3,20 +3,20 @@
 TensorBoard is real. The others are stand-ins with the calls of the real libraries, which `make test-newest` runs.
 """
 
-import os
+import math
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
+from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from collapselab.cli.options import TRACKER_NAMES
 from collapselab.errors import ConfigError
-from collapselab.trackers import TRACKERS, TrackedRun, check_tracker, tracked, trainer_reports
-from collapselab.training.settings import Settings, plan
-from collapselab.training.trainer import training_arguments
+from collapselab.trackers import TRACKERS, TrackedRun, check_tracker, tracked
+from collapselab.training.settings import Settings
+from collapselab.training.tracking import TrackedTraining
 
 VALUES = {"collapse/cdnv": 0.5}
 TABLE: tuple[list[str], list[list[Any]]] = (["metric", "value"], [["cdnv", 0.5], ["a|b", None]])
@@ -74,12 +74,17 @@ class Wandb(ModuleType):
         super().__init__("wandb")
         self.run: Any = None
         self.calls: list[Any] = []
+        self.axes: dict[str, str | None] = {}
         self.Table = lambda columns, data, allow_mixed_types: ("table", columns, data)
 
     def init(self, **given: Any) -> Any:
         self.calls.append(given)
         self.run = SimpleNamespace(
-            log=self.calls.append, save=lambda *_, **__: None, finish=lambda: setattr(self, "run", None)
+            log=self.calls.append,
+            save=lambda *_, **__: None,
+            finish=lambda: setattr(self, "run", None),
+            define_metric=lambda name, step_metric=None: self.axes.update({name: step_metric}),
+            config={},
         )
         return self.run
 
@@ -99,24 +104,27 @@ def test_wandb_continues_the_same_run_and_is_closed(tmp_path: Path, monkeypatch:
     assert first == second
     assert (first["id"], first["resume"]) == (run.identity, "allow")
     assert logged == {**VALUES, "train/global_step": 5}
+    assert wandb.axes["*"] == "train/global_step", "curves are drawn over steps, not over calls"
 
 
-def test_a_trainer_finds_the_identity_in_the_environment_for_as_long_as_it_trains(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wandb = Wandb()
-    monkeypatch.setitem(sys.modules, "wandb", wandb)
-    monkeypatch.setattr("collapselab.trackers.find_spec", lambda _: True)
-    monkeypatch.setenv("WANDB_NAME", "mine")
-    monkeypatch.delenv("WANDB_RUN_ID", raising=False)
-    run = TrackedRun("a", tmp_path)
-    with trainer_reports("wandb", run):
-        assert os.environ["WANDB_RUN_ID"] == run.identity
-        assert os.environ["WANDB_RESUME"] == "allow"
-        wandb.init()
-    assert wandb.run is None, "the next training has a run of its own"
-    assert os.environ["WANDB_NAME"] == "mine"
-    assert "WANDB_RUN_ID" not in os.environ
+def test_a_training_and_its_measurements_have_one_run_and_the_same_steps(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run, args = TrackedRun("a", tmp_path), TrainingArguments(output_dir=str(tmp_path / "out"), use_cpu=True)
+    control, logs = TrainerControl(), {"loss": 2.5, "grad_norm": math.nan, "note": "text"}
+    with tracked("tensorboard", run) as tracker:
+        assert tracker is not None
+        callback = TrackedTraining(tracker, Settings(width=8, depth=1, steps=900, intervene=("within:+0.1",)))
+        for step in (400, 800):
+            callback.on_log(args, TrainerState(global_step=step), control, logs=logs)
+        tracker.scalars(VALUES, 800)
+    found = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [(event.step, event.value) for event in found.Scalars("train/loss")] == [(400, 2.5), (800, 2.5)]
+    assert [event.step for event in found.Scalars("collapse/cdnv")] == [800]
+    assert set(found.Tags()["scalars"]) == {"train/loss", "collapse/cdnv"}
+    (text,) = found.Tensors("settings/text_summary")[0].tensor_proto.string_val
+    assert b"| width | 8 |" in text
+    assert b"| intervene | within:+0.1 |" in text
 
 
 def test_trackio_which_knows_names_alone_keeps_runs_of_one_name_apart(
@@ -135,15 +143,15 @@ def test_trackio_which_knows_names_alone_keeps_runs_of_one_name_apart(
     assert first == again != other
     assert first.startswith("02x0128-")
     assert {call["project"] for call in calls} == {"mine"}
-    settings = Settings(width=8, depth=1, steps=1)
-    planned = plan(settings, blocks=8, block=8, samples=64)
-    cpu, folder = torch.device("cpu"), str(tmp_path / "one" / "02x0128")
-    args = training_arguments(settings, planned, folder=folder, device=cpu, bf16=False, parts=1, report_to="trackio")
-    assert (args.project, args.run_name) == ("mine", first), "the training has the same run"
 
 
-def test_the_users_folder_of_tensorboard_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", "elsewhere")
-    with trainer_reports("tensorboard", TrackedRun("a", tmp_path)):
-        assert os.environ["TENSORBOARD_LOGGING_DIR"] == "elsewhere"
-    assert os.environ["TENSORBOARD_LOGGING_DIR"] == "elsewhere"
+def test_the_users_folder_of_tensorboard_has_one_folder_for_each_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "elsewhere"))
+    runs = [TrackedRun("a", tmp_path / suite / "a") for suite in ("one", "two")]
+    for run in runs:
+        with tracked("tensorboard", run) as tracker:
+            assert tracker is not None
+            tracker.scalars(VALUES, 0)
+    assert {folder.name for folder in (tmp_path / "elsewhere").iterdir()} == {run.own_name for run in runs}

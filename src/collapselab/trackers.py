@@ -22,6 +22,9 @@ TAG = "collapselab.run"
 MOST_TEXT_ROWS = 200
 """Rows of a table that a tracker which knows text alone is given."""
 
+STEP = "train/global_step"
+"""What trackers that count calls of their own draw curves over."""
+
 Cell = str | float | int | None
 
 
@@ -51,6 +54,9 @@ class Tracker(Protocol):
 
     def __init__(self, run: TrackedRun) -> None: ...
 
+    def settings(self, values: Mapping[str, Cell]) -> None:
+        """What the run was made with, to sort and group runs by."""
+
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         """Numbers at a step, which the tracker draws as curves."""
 
@@ -66,14 +72,19 @@ class Tracker(Protocol):
 
 @final
 class TensorBoard:
-    """Event files in the folder `tensorboard` of the run."""
+    """Event files in the folder `tensorboard` of the run, or in one of its own in TENSORBOARD_LOGGING_DIR."""
 
     library = "tensorboard"
 
     def __init__(self, run: TrackedRun) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self.writer: Any = SummaryWriter(log_dir=str(run.folder / "tensorboard"))
+        chosen = os.environ.get("TENSORBOARD_LOGGING_DIR")
+        folder = Path(chosen) / run.own_name if chosen else run.folder / "tensorboard"
+        self.writer: Any = SummaryWriter(log_dir=str(folder))
+
+    def settings(self, values: Mapping[str, Cell]) -> None:
+        self.table("settings", ("setting", "value"), list(values.items()), 0)
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         for name, value in values.items():
@@ -108,13 +119,19 @@ class Wandb:
             dir=str(run.folder),
             reinit="return_previous",
         )
+        self.run.define_metric(STEP)
+        self.run.define_metric("*", step_metric=STEP)
+
+    def settings(self, values: Mapping[str, Cell]) -> None:
+        self.run.config.update(dict(values), allow_val_change=True)
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
-        self.run.log({**values, "train/global_step": step})
+        self.run.log({**values, STEP: step})
 
     def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], step: int) -> None:
         data = [list(row) for row in rows]
-        self.run.log({name: self.wandb.Table(columns=list(columns), data=data, allow_mixed_types=True)})
+        table = self.wandb.Table(columns=list(columns), data=data, allow_mixed_types=True)
+        self.run.log({name: table, STEP: step})
 
     def page(self, path: Path) -> None:
         self.run.save(str(path), base_path=str(path.parent), policy="now")
@@ -130,8 +147,12 @@ class Trackio:
     library = "trackio"
 
     def __init__(self, run: TrackedRun) -> None:
-        self.trackio = import_module("trackio")
-        self.trackio.init(project=trackio_project(), name=run.own_name, resume="allow")
+        self.trackio, self.name = import_module("trackio"), run.own_name
+        project = os.environ.get("TRACKIO_PROJECT", PROJECT)
+        self.run: Any = self.trackio.init(project=project, name=self.name, resume="allow", embed=False)
+
+    def settings(self, values: Mapping[str, Cell]) -> None:
+        self.run.config.update(values)
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         self.trackio.log(dict(values), step=step)
@@ -139,25 +160,19 @@ class Trackio:
     def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], step: int) -> None:
         import pandas as pd
 
-        frame = pd.DataFrame([list(row) for row in rows], columns=list(columns))
+        frame = pd.DataFrame([list(row) for row in rows], columns=list(columns), dtype=object)
         self.trackio.log({name: self.trackio.Table(dataframe=frame)}, step=step)
 
     def page(self, path: Path) -> None:
-        if hasattr(self.trackio, "save"):
-            self.trackio.save(str(path))
+        self.trackio.log_artifact(str(path), name=f"{self.name}-{path.stem}", type="page")
 
     def close(self) -> None:
         self.trackio.finish()
 
 
-def trackio_project() -> str:
-    """The project of trackio that runs are in."""
-    return os.environ.get("TRACKIO_PROJECT", PROJECT)
-
-
 @final
 class MLflow:
-    """An MLflow server, or `mlruns` where MLFLOW_TRACKING_URI names none; the experiment is `collapselab`."""
+    """An MLflow server, or `mlflow.db` where MLFLOW_TRACKING_URI names none; the experiment is `collapselab`."""
 
     library = "mlflow"
 
@@ -167,8 +182,12 @@ class MLflow:
         self.run_id = mlflow_run(self.mlflow, run)
         self.mlflow.start_run(run_id=self.run_id)
 
+    def settings(self, values: Mapping[str, Cell]) -> None:
+        self.mlflow.log_params(dict(values))
+
     def scalars(self, values: Mapping[str, float], step: int) -> None:
-        self.mlflow.log_metrics({_mlflow_name(name): value for name, value in values.items()}, step=step)
+        named = {_mlflow_name(name): value for name, value in values.items()}
+        self.mlflow.log_metrics(named, step=step, synchronous=False)  # a training would wait for every line of its log
 
     def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], step: int) -> None:
         data = {column: [row[number] for row in rows] for number, column in enumerate(columns)}
@@ -178,6 +197,7 @@ class MLflow:
         self.mlflow.log_artifact(str(path))
 
     def close(self) -> None:
+        self.mlflow.flush_async_logging()
         self.mlflow.end_run()
 
 
@@ -226,57 +246,6 @@ def tracked(name: str, run: TrackedRun) -> Iterator[Tracker | None]:
         yield tracker
     finally:
         tracker.close()
-
-
-@contextmanager
-def trainer_reports(name: str, run: TrackedRun) -> Iterator[None]:
-    """While the block runs, a Trainer of the library that reports to this tracker does so under the run's identity.
-
-    The library takes it from the environment alone. Afterwards the environment is as before, and the tracker's run is
-    closed: the next training of this process has its own.
-    """
-    check_tracker(name)
-    wanted = _environment(name, run)
-    before = {key: os.environ.get(key) for key in wanted}
-    os.environ.update(wanted)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                os.environ.pop(key, None)
-            else:
-                os.environ[key] = value
-        _finish(name)
-
-
-def _environment(name: str, run: TrackedRun) -> dict[str, str]:
-    if name == "tensorboard":
-        folder = os.environ.get("TENSORBOARD_LOGGING_DIR") or str(run.folder / "tensorboard")
-        return {"TENSORBOARD_LOGGING_DIR": folder}
-    if name == "wandb":
-        run.folder.mkdir(parents=True, exist_ok=True)
-        project = os.environ.get("WANDB_PROJECT", PROJECT)
-        own = {"WANDB_RUN_ID": run.identity, "WANDB_RESUME": "allow", "WANDB_NAME": run.name}
-        return {"WANDB_PROJECT": project, "WANDB_DIR": str(run.folder), **own}
-    if name == "mlflow":
-        mlflow = import_module("mlflow")
-        experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
-        mlflow.set_experiment(experiment)
-        return {"MLFLOW_EXPERIMENT_NAME": experiment, "MLFLOW_RUN_ID": mlflow_run(mlflow, run)}
-    return {}
-
-
-def _finish(name: str) -> None:
-    """Close what a Trainer has left open."""
-    if name == "wandb":
-        wandb = import_module("wandb")
-        if wandb.run is not None:
-            wandb.run.finish()
-    if name == "mlflow":
-        mlflow = import_module("mlflow")
-        if mlflow.active_run() is not None:
-            mlflow.end_run()
 
 
 def _cell_text(cell: Cell) -> str:

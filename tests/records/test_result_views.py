@@ -32,6 +32,19 @@ def test_bins_are_drawn_where_there_are_no_layers_and_else_the_value() -> None:
         result({}).plot("cdnw")
 
 
+def test_a_metric_is_drawn_on_its_own_scale() -> None:
+    def scale(metric: str, value: float) -> object:
+        one = result({"metric": metric, "value": value, "null": 200.0}, {"metric": metric, "value": 2.0, "layer": "1"})
+        charts = (one.plot(metric), Results([one]).plot(metric))
+        first, second = (chart.to_dict()["encoding"]["y"]["scale"] for chart in charts)
+        assert first == second
+        return first
+
+    assert scale("cdnv", 1.5) == {"type": "log"}
+    assert scale("cdnv", 0.0) == {"zero": False}, "a logarithm of 0 cannot be drawn"
+    assert scale("cdnv_log", 1.5) == {"zero": False}
+
+
 def test_names_are_escaped_in_a_notebook_and_one_line_is_short() -> None:
     shown = result({})._repr_html_()
     assert "<b>m</b>" not in shown

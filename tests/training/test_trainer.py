@@ -17,7 +17,7 @@ def trainer(corpus: Path, folder: Path, *, tied: bool) -> LanguageTrainer:
     settings, plan = Settings(width=16, depth=1, batch=4), Plan(split.block, len(split), 4, 3, 0, {})
     config = build_config("gpt-neo", width=16, depth=1, vocabulary=300, positions=split.block, tied=tied)
     cpu = torch.device("cpu")
-    args = training_arguments(settings, plan, folder=str(folder), device=cpu, bf16=False, parts=1, report_to="none")
+    args = training_arguments(settings, plan, folder=str(folder), device=cpu, bf16=False, parts=1)
     return LanguageTrainer(build_model(config, seed=0), split, settings, plan, args)
 
 
@@ -102,8 +102,3 @@ class Steps(TrainerCallback):
 
     def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
         self.trainer.step_objective.end_step()
-
-
-def test_trackers_file_a_run_under_its_folders_name(corpus_folder: Path, tmp_path: Path) -> None:
-    args = trainer(corpus_folder, tmp_path / "02x0128-lr0.002", tied=True).args
-    assert (args.project, args.run_name) == ("collapselab", "02x0128-lr0.002")

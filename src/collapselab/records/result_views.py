@@ -27,10 +27,11 @@ def plot(name: str, frame: "pd.DataFrame", metric: str) -> "alt.Chart":
         order = sorted(bins["bin"], key=lambda text: int(text.split("-")[0]))
     else:
         places, along, order = rows.assign(place=name), "model", [name]
-    chart: alt.Chart = alt.Chart(_with_null(places, ["place"], metric), title=name).mark_line(point=True)
+    long = _with_null(places, ["place"], metric)
+    chart: alt.Chart = alt.Chart(long, title=name).mark_line(point=True)
     return chart.encode(
-        x=alt.X("place:N", sort=order, title=along),
-        y=_axis(metric),
+        x=alt.X("place:N", sort=order, title=along, axis=alt.Axis(labelAngle=0)),
+        y=_axis(metric, long[metric]),
         color=alt.Color("labels:N", title="labels"),
         tooltip=["place:N", "labels:N", f"{metric}:Q"],
     ).properties(width=WIDTH, height=HEIGHT)
@@ -49,7 +50,7 @@ def plot_several(measured: Sequence[tuple[str, "pd.DataFrame"]], metric: str) ->
     models = list(dict.fromkeys(rows["model"]))
     if rows["layer"].nunique() > 1:
         long = _with_null(rows, ["layer", "model"], metric)
-        x = alt.X("layer:N", sort=_layer_order(rows), title="layer")
+        x = alt.X("layer:N", sort=_layer_order(rows), title="layer", axis=alt.Axis(labelAngle=0))
         colour, dash = alt.Color("model:N", sort=models, title="model"), alt.StrokeDash("labels:N", title="labels")
     else:
         long = _with_null(rows, ["model"], metric)
@@ -57,7 +58,7 @@ def plot_several(measured: Sequence[tuple[str, "pd.DataFrame"]], metric: str) ->
         colour, dash = alt.Color("labels:N", title="labels"), alt.StrokeDash("labels:N", legend=None)
     chart: alt.Chart = alt.Chart(long, title=metric).mark_line(point=True)
     tooltip = ["model:N", "labels:N", f"{metric}:Q"]
-    return chart.encode(x=x, y=_axis(metric), color=colour, strokeDash=dash, tooltip=tooltip).properties(
+    return chart.encode(x=x, y=_axis(metric, long[metric]), color=colour, strokeDash=dash, tooltip=tooltip).properties(
         width=WIDTH, height=HEIGHT
     )
 
@@ -80,10 +81,12 @@ def _with_null(rows: "pd.DataFrame", places: list[str], metric: str) -> "pd.Data
     return long.assign(labels=long["labels"].map({"value": "as they are", "null": "shuffled"}))
 
 
-def _axis(metric: str) -> "alt.Y":
+def _axis(metric: str, values: "pd.Series[float]") -> "alt.Y":
+    """The values on the metric's own scale: a null a hundred times as large would press all others onto the axis."""
     import altair as alt
 
-    return alt.Y(f"{metric}:Q", scale=alt.Scale(zero=False))
+    logarithmic = metric in METRICS and METRICS[metric].transform == "log" and bool((values > 0).all())
+    return alt.Y(f"{metric}:Q", scale=alt.Scale(type="log") if logarithmic else alt.Scale(zero=False))
 
 
 MOST_COLUMNS = 8

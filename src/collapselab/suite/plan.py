@@ -304,7 +304,7 @@ def _step_seconds(entry: Entry, device: str) -> float:
         ids.tofile(Path(folder) / "train.bin")
         counts = np.zeros((2, corpus.vocabulary), dtype=np.int64)
         split = Split(Path(folder) / "train.bin", blocks=plan.blocks, block=block, id_type="uint32", counts=counts)
-        args = training_arguments(settings, plan, folder=folder, device=where, bf16=False, parts=1, report_to="none")
+        args = training_arguments(settings, plan, folder=folder, device=where, bf16=False, parts=1)
         trainer = LanguageTrainer(build_model(config, seed=0), split, settings, plan, args)
         trainer.add_callback(clock)
         trainer.train()

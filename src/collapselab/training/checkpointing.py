@@ -14,12 +14,15 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import Interrupted, RunError
+from collapselab.messages import logger
 from collapselab.models.scores import Scores, split_scores
 from collapselab.progress import Advance
 from collapselab.records.run import RunFolder
 from collapselab.records.run_documents import CheckpointRecord, StateFacts, StepEntry
 from collapselab.signals import StopRequest
 from collapselab.training.trainer import LanguageTrainer, seed_step
+
+log = logger(__name__)
 
 RECENT = 100
 """Steps whose mean loss is the training loss of a checkpoint."""
@@ -74,7 +77,7 @@ class Checkpointing(TrainerCallback):
         if self.writes:
             self.folder.rewind_log(step, self.missing)
             if step:
-                self.folder.say(f"continuing at step {step:,} of {self.plan.steps:,}.")
+                log.info("%s: continuing at step %s of %s.", self.folder.name, f"{step:,}", f"{self.plan.steps:,}")
         self.started = self.last_save = self.last_log = time.monotonic()
         self._checkpoint(step)
 

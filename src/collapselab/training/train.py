@@ -32,11 +32,12 @@ from collapselab.records.run_documents import (
     identity,
 )
 from collapselab.signals import stop_requests
-from collapselab.trackers import NONE, TrackedRun, check_tracker, trainer_reports
+from collapselab.trackers import NONE, TrackedRun, check_tracker, tracked
 from collapselab.training.checkpointing import Checkpointing
 from collapselab.training.heads import make_head
 from collapselab.training.heads.check import check_head
 from collapselab.training.settings import Plan, Settings, model_config, plan, resolved, settings_from
+from collapselab.training.tracking import TrackedTraining
 from collapselab.training.trainer import LanguageTrainer, training_arguments
 
 LOG_LINES = 2000
@@ -77,17 +78,20 @@ def train(
     config, target = _model_config(settings, opened), find_device(device)
     check_head(settings, vocabulary=opened.vocabulary, tokenizer=opened.path / "tokenizer" / "tokenizer.json")
     bf16 = settings.precision == "bf16" or (settings.precision == "auto" and _has_bf16(target))
-    args = _arguments(settings, planned, folder, target, bf16, accumulation, report_to)
+    check_tracker(report_to)
+    args = _arguments(settings, planned, folder, target, bf16, accumulation)
     record = _record(settings, planned, opened, config, args, bf16)
     with _lock_by_first_process(folder, args), disk_errors(folder.path):
         missing = _decide_by_first_process(lambda: _missing(folder, record, planned), args)
         if missing:
             lines = log_every or max(1, planned.steps // LOG_LINES)
             reporting = report_to if args.process_index == 0 else NONE
-            with trainer_reports(reporting, TrackedRun(folder.name, folder.path)):
+            with tracked(reporting, TrackedRun(folder.name, folder.path)) as tracker:
                 model = build_model(config, seed=settings.seed)
                 upkeep = make_head(model, settings, counts=opened.train.counts)
                 trainer = LanguageTrainer(model, opened.train, settings, planned, args, upkeep)
+                if tracker is not None:
+                    trainer.add_callback(TrackedTraining(tracker, settings))
                 if args.process_index == 0:  # after all that can be refused
                     folder.begin(record)
                 quiet = args.process_index > 0
@@ -136,16 +140,12 @@ def _arguments(
     device: torch.device,
     bf16: bool,
     accumulation: int,
-    report_to: str,
 ) -> TrainingArguments:
-    check_tracker(report_to)
     if device.type == "cuda":  # before anything runs there: equal configurations, equal bits
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.cuda.set_device(device)
-    args = training_arguments(
-        settings, planned, folder=str(folder.path), device=device, bf16=bf16, parts=accumulation, report_to=report_to
-    )
+    args = training_arguments(settings, planned, folder=str(folder.path), device=device, bf16=bf16, parts=accumulation)
     shares = args.world_size * accumulation
     if accumulation < 1 or planned.batch % shares:
         raise ConfigError(

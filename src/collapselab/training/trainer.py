@@ -1,4 +1,4 @@
-"""Our use of the Hugging Face Trainer: its loop, accelerate, mixed precision, DDP and trackers; our data and our loss.
+"""Our use of the Hugging Face Trainer: its loop, accelerate, mixed precision and DDP; our data and our loss.
 
 Everything random is a function of (seed, step, process), and the order of the data one of (data seed, position): a
 training state is weights, optimiser, a step number and what interventions keep, and resuming is exact because there
@@ -9,7 +9,6 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -22,7 +21,6 @@ from transformers.trainer_utils import TrainOutput
 from collapselab.corpus.blocks import Split
 from collapselab.models.scores import LogitSpace, mask_inputs, split_features
 from collapselab.models.taps import features, output_layer
-from collapselab.trackers import TrackedRun, trackio_project
 from collapselab.training.heads.upkeep import Upkeep
 from collapselab.training.objective import Objective
 from collapselab.training.optimizers import OPTIMIZERS
@@ -221,10 +219,10 @@ def micro_batches(plan: Plan, *, start: int, parts: int, rank: int, world: int) 
 
 
 def training_arguments(
-    settings: Settings, plan: Plan, *, folder: str, device: torch.device, bf16: bool, parts: int, report_to: str
+    settings: Settings, plan: Plan, *, folder: str, device: torch.device, bf16: bool, parts: int
 ) -> TrainingArguments:
     """The library's arguments. Logging, saving and evaluating are ours, so those of the library are off."""
-    on_cpu, run = device.type == "cpu", TrackedRun(Path(folder).resolve().name, Path(folder))
+    on_cpu = device.type == "cpu"
     args = TrainingArguments(
         output_dir=folder,
         max_steps=plan.steps,
@@ -245,9 +243,7 @@ def training_arguments(
         logging_nan_inf_filter=False,
         save_strategy="no",
         eval_strategy="no",
-        report_to=report_to,
-        project=trackio_project(),
-        run_name=run.own_name if report_to == "trackio" else run.name,
+        report_to="none",
         disable_tqdm=True,
     )
     if args.n_gpu > 1:
