@@ -119,6 +119,13 @@ CHAIN = "a0: &a0 [1]\n" + "\n".join(f"a{i}: &a{i} [*a{i - 1}]" for i in range(1,
 TEN = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
 
 
+def test_a_question_of_a_hundred_thousand_characters_is_refused() -> None:
+    """Colouring it for a terminal has no end."""
+    text = f"question: {'x' * 100_000}\ncorpus: {{source: storyworld}}\nbase: {{width: 8, depth: 1}}\n"
+    with pytest.raises(ConfigError, match="line 1: question: 100,000 characters; 4,096 are the most"):
+        parse_suite(text, name="mine")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

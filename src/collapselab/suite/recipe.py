@@ -216,6 +216,8 @@ class _Recipe:
         question = " ".join(question.split())
         if has_control_characters(question):
             self.written.fail(("question",), f"{question!r} has a control character.")
+        if len(question) > LONGEST_LINE:
+            self.written.fail(("question",), f"{len(question):,} characters; {LONGEST_LINE:,} are the most.")
         corpora = {
             name: resolved_paths(spec, beside) if beside or not merged else spec
             for name, spec in self._corpora().items()
