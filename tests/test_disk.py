@@ -251,3 +251,10 @@ def test_looking_at_a_lock_does_not_disturb_who_takes_it(tmp_path: Path) -> None
         stop.set()
         watcher.join()
     assert taken == 200
+
+
+@pytest.mark.parametrize("path", [".", "/"])
+def test_a_folder_without_a_name_is_not_written(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DiskError, match="cannot be written"), written_whole(path):
+        pass

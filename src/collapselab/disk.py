@@ -53,6 +53,8 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     """
     path = Path(path)
     with disk_errors(path):
+        if not path.name:  # "." or "/"
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         make_folder(path.parent)
         sweep(path.parent)
         temporary = path.with_name(f".{path.name}.{_HOST}-{os.getpid()}.tmp")

@@ -74,3 +74,11 @@ def test_free_memory_is_the_least_of_what_the_system_and_its_container_leave(
     monkeypatch.setattr(memory, "MEMINFO", tmp_path / "nothing")
     monkeypatch.setattr(memory, "CGROUPS", [[tmp_path / "nothing"] * 3])
     assert memory.free_host_bytes() is None
+
+
+def test_classes_sharded_over_one_process_are_those_of_a_plain_measurement(model: nn.Module, corpus: Corpus) -> None:
+    plain, sharded = measure(model, corpus, **OPTIONS), measure(model, corpus, shard_classes=True, **OPTIONS)
+    assert isinstance(plain, Result)
+    assert isinstance(sharded, Result)
+    values = {(row.split, row.metric): row.value for row in plain.rows}
+    assert all(row.value == values[row.split, row.metric] for row in sharded.rows if row.metric != "ncc_loss")

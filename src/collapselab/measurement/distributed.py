@@ -73,6 +73,8 @@ class Processes:
 
     def gather_rows(self, tensor: Tensor) -> Tensor:
         """The tensors of all processes, which have one shape, concatenated in the order of ranks."""
+        if self.world == 1:
+            return tensor
         parts = [torch.empty_like(tensor, device="cpu") for _ in range(self.world)]
         dist.all_gather(parts, tensor.cpu().contiguous(), group=self.group)
         return torch.cat(parts).to(tensor.device)
