@@ -15,6 +15,7 @@ from collapselab.analysis.controls import (
     controls,
     joint_tests,
     least_squares,
+    sentences,
 )
 from collapselab.analysis.models import Models
 from collapselab.analysis.multiverse import ROUGH
@@ -150,6 +151,14 @@ def test_bad_tables_end_in_reasons(values: list[float], why: str) -> None:
     rows = all_of(table(runs, {"agreement": values}))
     assert {row.why for row in rows if row.controls != SEEDS} == {why}
     assert all(row.partial_r is None and row.verdict is None for row in rows)
+
+
+def test_one_specification_is_no_range() -> None:
+    runs = [run_of(f"{i}", seed=i, width=64 * (i + 1), val_loss=1.0 + i) for i in range(4)]
+    models = table(runs, {"agreement": [1.0, 2.0, 3.5, 4.0]})
+    only = [row for row in all_of(models) if row.controls == "nothing"]
+    texts = [sentence.text for sentence in sentences(models, only)]
+    assert "agreement: partial r +0.98 (beyond nothing) in the only specification, which describes." in texts
 
 
 def test_models_of_few_architectures_have_no_p_between_models() -> None:

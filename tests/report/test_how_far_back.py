@@ -80,6 +80,15 @@ def test_every_value_of_the_last_checkpoint_is_drawn_over_n_and_all_of_them_over
     assert "context_within over n, median of 3 runs: 1 0.2" in figure.panels[0].numbers
 
 
+def test_layers_and_lengths_have_whole_ticks(folder: Path) -> None:
+    CONTEXTS.write(folder / "contexts.csv", context_rows(load_story(folder)))
+    panels = {panel.key: panel for panel in how_far_back(view_of(load_story(folder))).panels}
+    for layer in panels["contexts-layers"].chart.to_dict()["layer"]:
+        assert layer["encoding"]["x"]["axis"] == {"format": "d", "values": [1, 2]}
+    for layer in panels["contexts-n"].chart.to_dict()["layer"]:
+        assert layer["encoding"]["x"]["axis"] == {"format": "d", "values": [1, 2, 3]}
+
+
 def test_the_page_has_it(folder: Path) -> None:
     CONTEXTS.write(folder / "contexts.csv", context_rows(load_story(folder)))
     text = report(folder, out=folder / "page.html").page.read_text()
@@ -87,16 +96,27 @@ def test_the_page_has_it(folder: Path) -> None:
     assert "context_within over n, median of 3 runs" in text
 
 
-def test_models_of_several_corpora_have_panels_of_their_own(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("corpora", "shown"),
+    [
+        (("even-4bdcc5c9 bd8b4f11355d7734", "skewed-d68ddf5e 9d405e915d4b48a8"), ("even", "skewed")),
+        (("same-4bdcc5c9 bd8b4f11355d7734", "same-d68ddf5e 9d405e915d4b48a8"), None),
+        (("markov 4e5f", "stories 6a7b"), None),
+    ],
+)
+def test_models_of_several_corpora_have_panels_of_their_own(
+    folder: Path, corpora: tuple[str, str], shown: tuple[str, str] | None
+) -> None:
     story = load_story(folder)
     first = story.runs[0]["run"]
     for run in story.runs:
-        run["corpus"] = "markov 4e5f" if run["run"] == first else "stories 6a7b"  # type: ignore[typeddict-unknown-key]
+        run["corpus"] = corpora[run["run"] != first]  # type: ignore[typeddict-unknown-key]
     story.tables.tables["contexts"] = context_rows(story)
     figure = how_far_back(view_of(story))
-    assert {panel.note for panel in figure.panels} == {"on markov 4e5f", "on stories 6a7b"}
+    notes = [f"on {corpus}" for corpus in shown or corpora]
+    assert {panel.note for panel in figure.panels} == set(notes)
     assert len({panel.key for panel in figure.panels}) == len(figure.panels) == 8
     for panel in figure.panels:
         runs = {line["run"] for line in lines(figure.tables[panel.table])}
-        assert (runs == {first}) == (panel.note == "on markov 4e5f")
+        assert (runs == {first}) == (panel.note == notes[0])
         assert json.dumps(panel.chart.to_dict()).count(f'"name": "{panel.table}"') == 1

@@ -456,6 +456,9 @@ def _joint_words(models: Models, rows: Sequence[Control]) -> Iterable[str]:
 
 def _metric_words(rows: Sequence[Control]) -> str:
     """The range of a metric over the specifications."""
+    if len(rows) == 1:
+        only = f"partial r {rows[0].partial_r:+.2f} (beyond {rows[0].controls}) in the only specification"
+        return f"{metric_label(rows[0])}: {only}, which describes."
     least, most = (choose(rows, key=lambda row: row.partial_r or 0.0) for choose in (min, max))
     turns = "its sign turns" if (least.partial_r or 0) * (most.partial_r or 0) < 0 else "of one sign"
     return (

@@ -91,7 +91,7 @@ class Settings:
                 f"{MOST_CONTEXTS:,} contexts at most are possible. Choose fewer types or a lower order."
             )
         if self.support > self.types:
-            return f"support is {self.support:,}, but there are {self.types:,} types; a support has types at most."
+            return f"support is {self.support:,}, but there are {self.types:,} types; that many successors at most."
         if self.support < 2:
             return f"support is {self.support}; with fewer than 2 successors a chain repeats itself."
         if not 0 <= self.zipf <= 10 or not 0 <= self.sharing < 1:

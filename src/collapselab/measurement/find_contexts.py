@@ -130,9 +130,9 @@ def _find(samples: ByLayer[Sample], n: int, vocabulary: int, options: Options) -
     cells = np.lexsort((token, context))
     ordered = [torch.from_numpy(some[cells]) for some in (context, token, count)]
     table = ContextTable(ordered[0], ordered[1], ordered[2], vocabulary, options.seed)
-    seen, rare, tokens = (sum(getattr(part, name) for part in counted) for name in ("seen", "rare", "tokens"))
+    seen, rare = (sum(getattr(part, name) for part in counted) for name in ("seen", "rare"))
     most = max(part.most for part in counted)
-    why = None if len(keys) else _reason(n, seen - rare, tokens, most, options.min_uses)
+    why = None if len(keys) else _reason(n, seen - rare, sample.tokens, most, options.min_uses)
     return Contexts(n, keys[order], table, first, seen, rare, seen - rare - len(keys), why)
 
 
@@ -145,8 +145,8 @@ def _reason(n: int, frequent: int, tokens: int, most: int, min_uses: int) -> str
         )
     needed = math.ceil(tokens * min_uses / max(most, 1))
     return (
-        f"no context of {back} has {min_uses:,} uses; the most frequent has {most:,} in {tokens:,} tokens. About "
-        f"{needed:,} tokens would be needed, or a smaller --min-uses."
+        f"no context of {back} has {min_uses:,} uses; the most frequent has {most:,} in {tokens:,} tokens. A sample of "
+        f"about {needed:,} tokens would be needed, or a smaller --min-uses."
     )
 
 
@@ -178,17 +178,16 @@ class _Counted:
     count: NDArray[np.int64]
     seen: int
     rare: int
-    tokens: int
     most: int
 
 
 def _count(keys: NDArray[np.uint64], labels: NDArray[np.int64], vocabulary: int, min_uses: int) -> _Counted:
     contexts, uses = np.unique(keys, return_counts=True)
-    frequent, seen, tokens = contexts[uses >= min_uses], len(contexts), len(keys)
+    frequent, seen = contexts[uses >= min_uses], len(contexts)
     rare, most = seen - len(frequent), int(uses.max(initial=0))
     if not len(frequent):
         none = np.zeros(0, dtype=np.int64)
-        return _Counted(frequent, none, none, none, seen, rare, tokens, most)
+        return _Counted(frequent, none, none, none, seen, rare, most)
     place = np.searchsorted(frequent, keys).clip(max=len(frequent) - 1)
     used = frequent[place] == keys
     codes, count = np.unique(place[used] * vocabulary + labels[used], return_counts=True)
@@ -197,4 +196,4 @@ def _count(keys: NDArray[np.uint64], labels: NDArray[np.int64], vocabulary: int,
     certain = once <= (1 - COVERAGE) * uses[uses >= min_uses] + 1e-9
     number = np.cumsum(certain) - 1
     kept = certain[context]
-    return _Counted(frequent[certain], number[context[kept]], token[kept], count[kept], seen, rare, tokens, most)
+    return _Counted(frequent[certain], number[context[kept]], token[kept], count[kept], seen, rare, most)

@@ -3,6 +3,7 @@
 Models of several corpora have panels of their own for each corpus: what is left depends on the text.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ import altair as alt
 import pandas as pd
 
 from collapselab.records.tables import ContextRow
+from collapselab.report.charts.axes import whole_ticks
 from collapselab.report.charts.panels import Figure, Panel, width_colour
 from collapselab.report.data import Keys, Line, View, columns, label
 from collapselab.report.story import Latest
@@ -59,12 +61,14 @@ def _panels(rows: list[ContextRow], view: View, chosen: Latest) -> list[Drawn]:
 
 
 def _runs_by_corpus(view: View, measured: set[str]) -> dict[str, set[str]]:
-    """The measured runs of each corpus, by what it is called."""
+    """The measured runs of each corpus, by what it is called, without its hashes where the name is enough."""
     corpora: dict[str, set[str]] = {}
     for run in view.story.runs:
         if run["run"] in measured:
             corpora.setdefault(str(run.get("corpus", "")), set()).add(run["run"])
-    return corpora
+    names = {corpus: re.sub(r"(-[0-9a-f]{8})? [0-9a-f]{16}$", "", corpus) for corpus in corpora}
+    unique = len(set(names.values())) == len(names)
+    return {names[corpus] if unique else corpus: runs for corpus, runs in corpora.items()}
 
 
 def _of_corpus(panel: Panel, lines: Iterable[Line], number: int, corpus: str) -> Drawn:
@@ -87,7 +91,9 @@ def _over_n(rows: list[ContextRow], keys: Keys, chosen: Latest) -> Drawn:
     dashes = alt.StrokeDash(
         "what:N", legend=None, scale=alt.Scale(domain=["measured", "exchanged"], range=[[1, 0], [4, 3]])
     )
-    shared_axes = {"x": _lengths(), "y": _share(), "color": width_colour(keys)}
+    ticks = alt.Axis(format="d", values=whole_ticks(row.n for row in rows))
+    along = alt.X("n:Q", title="n, tokens back", axis=ticks)
+    shared_axes = {"x": along, "y": _share(), "color": width_colour(keys)}
     data = alt.Chart(alt.NamedData("contexts n"))
     drawn = data.mark_line(strokeWidth=1.3, opacity=0.7).encode(**shared_axes, strokeDash=dashes, detail="run:N")
     dots = data.mark_point(filled=True, size=20, opacity=0.85).encode(**shared_axes, tooltip=_hover("n"))
@@ -103,7 +109,8 @@ def _over_layers(rows: list[ContextRow], keys: Keys, chosen: Latest) -> Drawn:
             place = int(row.layer) if row.layer != LAST else int(depth or 0) + 1
             lines.append(_line(row, place, _width(row, chosen)))
     numbers = f"{WITHIN} from layer to layer, a line for each run and n; the last dot enters the output layer."
-    return _by_length("contexts layers", keys, "layer", "over layers", numbers), lines
+    ticks = alt.Axis(format="d", values=whole_ticks(int(line["place"]) for line in lines)) if lines else alt.Axis()
+    return _by_length("contexts layers", keys, ("layer", ticks), "over layers", numbers), lines
 
 
 def _over_training(rows: list[ContextRow], view: View) -> Drawn:
@@ -114,7 +121,7 @@ def _over_training(rows: list[ContextRow], view: View) -> Drawn:
         if (row.run, row.checkpoint) in runs and (epoch := runs[row.run, row.checkpoint]["epoch"]) is not None
     ]
     numbers = f"{WITHIN} along training, a line for each run and n."
-    return _by_length("contexts training", view.keys, "epoch", "over training", numbers), lines
+    return _by_length("contexts training", view.keys, ("epoch", alt.Axis()), "over training", numbers), lines
 
 
 def _line(row: ContextRow, place: float, width: str) -> Line:
@@ -122,11 +129,11 @@ def _line(row: ContextRow, place: float, width: str) -> Line:
     return shared | {"place": place, "wide": width}
 
 
-def _by_length(table: str, keys: Keys, title: str, name: str, numbers: str) -> Panel:
+def _by_length(table: str, keys: Keys, along: tuple[str, alt.Axis], name: str, numbers: str) -> Panel:
     """Colour is the width, as in the other panels; the numbers on a line are its n."""
-    data = alt.Chart(alt.NamedData(table))
+    data, (title, ticks) = alt.Chart(alt.NamedData(table)), along
     shared = {
-        "x": alt.X("place:Q", title=title, scale=alt.Scale(zero=False)),
+        "x": alt.X("place:Q", title=title, axis=ticks, scale=alt.Scale(zero=False)),
         "y": _share(),
         "color": width_colour(keys),
     }
@@ -159,10 +166,6 @@ def _gaps(rows: list[ContextRow], view: View) -> list[Drawn]:
     )
     numbers = f"Entropy gap against {WITHIN}: {len(lines)} points, one for each checkpoint and n."
     return [(Panel("contexts-gap", drawn, "contexts gap", numbers, name="entropy gap against collapse"), lines)]
-
-
-def _lengths() -> alt.X:
-    return alt.X("n:Q", title="n, tokens back", axis=alt.Axis(format="d", tickMinStep=1))
 
 
 def _share() -> alt.Y:
