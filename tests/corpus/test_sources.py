@@ -140,6 +140,26 @@ def test_validation_files_are_kept_apart(tmp_path: Path) -> None:
     assert (list(source.train.open()), list(source.validation.open())) == (["a"], ["b"])
 
 
+@pytest.mark.parametrize("held_out", ["validation.txt", "valid-00.txt", "val_1.txt", "dev.txt"])
+def test_a_folder_whose_files_name_their_splits_is_read_as_these(tmp_path: Path, held_out: str) -> None:
+    text_file(tmp_path / "train.txt", ["a", "b"])
+    text_file(tmp_path / held_out, ["c"])
+    source = open_source([str(tmp_path)])
+    assert source.validation is not None
+    assert (list(source.train.open()), list(source.validation.open())) == (["a", "b"], ["c"])
+    by_hand = open_source([str(tmp_path / "train.txt")], validation=[str(tmp_path / held_out)])
+    assert source.provenance == by_hand.provenance, "one corpus, however it is named"
+
+
+@pytest.mark.parametrize("other", ["more.txt", "test.txt", "training.txt", "values.txt"])
+def test_a_folder_with_other_files_is_one_text(tmp_path: Path, other: str) -> None:
+    for name in ("train.txt", "validation.txt", other):
+        text_file(tmp_path / name, [name, "x"])
+    source = open_source([str(tmp_path)])
+    assert source.validation is None
+    assert len(list(source.train.open())) == 6
+
+
 def test_a_data_set_is_streamed_with_its_own_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     folder = tmp_path / "set"

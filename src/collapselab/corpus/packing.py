@@ -204,7 +204,10 @@ class DocumentPacker:
 
 def _check_documents(split: str, counted: Counted) -> None:
     if not counted.documents:
-        raise CorpusError(f"{split}: no documents. Is the separator right, or the held-out share too small?")
+        raise CorpusError(
+            f"{split}: no documents. Is the separator right, or the held-out share too small? Of few documents none "
+            "may be drawn: give more, or files for validation alone (a folder with train.txt and validation.txt)."
+        )
 
 
 def _flush(file: BinaryIO) -> None:

@@ -94,6 +94,8 @@ def open_source(
     open_named = SOURCES.get(first.partition(":")[0])
     if open_named is not None and len(names) > 1:
         raise CorpusError(f"{names[0]}: cannot be joined with {', '.join(names[1:])}. Name it alone.")
+    if open_named is None and not validation and (splits := _splits_of_folder(names)):
+        names, validation = splits
     source = _files(names, reading) if open_named is None else open_named(first, reading)
     if (reading.split or reading.revision) and source.provenance["kind"] != "hub":
         raise CorpusError(f"{names[0]}: has no split or revision to choose; only a data set of the hub (hf:NAME) has.")
@@ -201,6 +203,9 @@ def source_of_texts(given: Sequence[object]) -> Source:
     return Source(Documents(lambda: cleaned(iter(texts)), len(texts), "documents"), None, provenance)
 
 
+SPLIT_NAMES = re.compile(r"(?:(?P<train>train)|validation|valid|val|dev)(?![A-Za-z])")
+"""How the names of files begin that are one split of a folder."""
+
 SOURCES: dict[str, Callable[[str, Reading], Source]] = {"storyworld": _storyworld, "markov": _markov, "hf": _hub}
 
 
@@ -227,6 +232,19 @@ def _files(names: list[str], reading: Reading) -> Source:
         lambda text: len(text.encode()) + 1,
     )
     return Source(documents, None, provenance)
+
+
+def _splits_of_folder(names: list[str]) -> tuple[list[str], list[str]] | None:
+    """The files of a folder that all say by their names which split they are, as in train.txt and validation.txt."""
+    if len(names) != 1 or not Path(names[0]).is_dir():
+        return None
+    files = _expanded(names[0])
+    split = {file: SPLIT_NAMES.match(file.name) for file in files}
+    if not all(split.values()):
+        return None
+    training = [str(file) for file, match in split.items() if match and match["train"]]
+    held_out = [str(file) for file in files if str(file) not in training]
+    return (training, held_out) if training and held_out else None
 
 
 def _file_facts(path: Path) -> dict[str, JsonValue]:

@@ -33,7 +33,8 @@ ROLES: tuple[Role, ...] = get_args(Role)
 users; an assistant's: as what it would write itself."""
 
 HELD_OUT = 0.2
-"""Share of documents for validation where the source has none and is read only in part: NC4 needs decisions enough."""
+"""Share of documents for validation where the source has none and is read only in part, or is a list of texts: NC4
+needs decisions enough."""
 
 Text = str | Path | Sequence[str] | Iterable[Mapping[str, object]] | Source
 """Text to measure on: a source by its name, texts, rows with a column of text (as `datasets.Dataset`), or a Source."""
@@ -78,7 +79,8 @@ def model_corpus(model: ModelSource, data: Data, *, trust_code: bool = False) ->
         )
     context = context_of(causal_config(model, place, trust_code=trust_code))
     block = data.block or min(LONGEST_BLOCK, context or LONGEST_BLOCK)
-    share = HELD_OUT if data.max_tokens is not None else Recipe.validation_share
+    is_small = data.max_tokens is not None or data.source.provenance["kind"] == "texts"
+    share = HELD_OUT if is_small else Recipe.validation_share
     recipe = Recipe(tokenizer=name, block=block, max_tokens=data.max_tokens, validation_share=share)
     source = (
         in_turns(data.source, load_tokenizer(name, trust_code=trust_code), model.name, data.chat)
