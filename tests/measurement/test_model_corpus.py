@@ -74,6 +74,15 @@ def test_quiet_is_quiet_about_the_corpus_too(
     assert "tokenising" in capsys.readouterr().err
 
 
+def test_reading_goes_on_until_something_is_held_out(corpus: Corpus, tmp_path: Path) -> None:
+    """The first seven documents of a source are all training; a small `tokens` ended there, without validation."""
+    (model,) = find_models([str(saved(tmp_path / "model", corpus))])
+    texts = [f"Story {number} is about a fox and a hen in a wood. " * 9 for number in range(60)]
+    splits = model_corpus(model, Data(source_of_texts(texts), max_tokens=500)).record.splits
+    assert 500 <= splits.train.tokens < 1000, "no more than were asked for"
+    assert 500 / 8 <= splits.validation.tokens < 500
+
+
 def test_a_fifth_of_a_list_of_texts_is_held_out(corpus: Corpus, tmp_path: Path) -> None:
     """Of sixty texts a share of 2 % was often none at all, and nothing in the call could change it."""
     (model,) = find_models([str(saved(tmp_path / "model", corpus))])

@@ -273,3 +273,7 @@ def test_runs_of_ours_join_models_of_others(place: Path, tmp_path: Path) -> None
     assert all(row["tokenizer"] == rows["neo", "step0"]["tokenizer"] for row in own)
     assert json.loads((tmp_path / "atlas" / "tables.json").read_text())["made_from"]
     assert analyze(tmp_path / "atlas", permutations=99).outcome == "val_loss"
+    text = "storyworld:stories=30,validation=10"
+    results = measure(tmp_path / "runs" / "own", data=text, tokens=300, out=tmp_path / "others", quiet=True)
+    for result in results:  # type: ignore[union-attr]
+        assert (result.facts["splits"]["validation"]["bits_per_byte"] or 0) > 0, "on text that is not the run's own"

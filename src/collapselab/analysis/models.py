@@ -165,7 +165,10 @@ def combine(
         raise NothingToRelate(f"scores: no model has a {outcome}. {known}")
     if outcome not in frame:
         if outcome == BITS_PER_BYTE:
-            raise NothingToRelate("runs.csv: no model has bits_per_byte. Measure the models again, and collect them.")
+            raise NothingToRelate(
+                "runs.csv: no model has bits_per_byte. Measure them on one text (collapselab measure … --data), and "
+                "collect these."
+            )
         how = f"--on DIR, the folder {outcome.removeprefix(ON)}" if outcome.startswith(ON) else f"--outcomes {outcome}"
         raise NothingToRelate(f"runs.csv: no model has a {outcome}. Measure with {how}, and collect again.")
     if frame[outcome].isna().all():

@@ -11,6 +11,7 @@ of its own, with the marks that the tokenizer writes.
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
@@ -46,7 +47,7 @@ BATCH_DOCUMENTS, BATCH_CHARACTERS = 512, 1 << 20
 """The most that is tokenised at once: enough to keep every core busy, and few megabytes of memory."""
 
 
-Pick = Callable[[int], Packer]
+Pick = Callable[[int], Packer | None]
 """The packer of the split that a document belongs to, by the document's number."""
 
 Request = dict[str, JsonValue]
@@ -149,11 +150,10 @@ def _write(source: Source, recipe: Recipe, request: Request, folder: Path, *, tr
         validation = _packer(second, counts[1], recipe, marks, id_type, end_of_text(tokenizer))
         backend = tokenizer.backend_tokenizer
         if source.validation is None:
-            pick: Pick = lambda n: validation if _is_held_out(n, recipe) else train  # noqa: E731
-            _tokenise("both splits", source.train, backend, pick, recipe.max_tokens)
+            _tokenise_both(source.train, backend, train, validation, recipe)
         else:
-            _tokenise("train", source.train, backend, lambda _: train, recipe.max_tokens)
-            _tokenise("validation", source.validation, backend, lambda _: validation, recipe.max_tokens)
+            _tokenise_one("train", source.train, backend, train, recipe)
+            _tokenise_one("validation", source.validation, backend, validation, recipe)
         train.finish("train")
         validation.finish("validation")
     np.save(folder / "counts.npy", counts)
@@ -250,18 +250,46 @@ def _packer(
     return StreamPacker(file, counts, block=recipe.block, marks=marks, id_type=id_type, group=group)
 
 
-def _tokenise(what: str, documents: Documents, tokenizer: Tokenizer, pick: Pick, max_tokens: int | None) -> None:
-    """Give every document to the packer of its split; with `max_tokens`, until that of a training document has them."""
+def _tokenise_one(split: str, documents: Documents, tokenizer: Tokenizer, packer: Packer, recipe: Recipe) -> None:
+    _tokenise(split, documents, tokenizer, lambda _: packer, lambda: packer.counted.tokens >= _most(recipe))
+
+
+def _most(recipe: Recipe) -> float:
+    """Tokens after which reading stops."""
+    return math.inf if recipe.max_tokens is None else recipe.max_tokens
+
+
+def _tokenise_both(
+    documents: Documents, tokenizer: Tokenizer, train: Packer, validation: Packer, recipe: Recipe
+) -> None:
+    """Documents of one source to both splits. With `max_tokens`, until training has them, and validation half of what
+    its share lets expect: of the first documents, none may be held out."""
+    most, share = _most(recipe), recipe.validation_share
+    least = most * share / (1 - share) / 2 if share < 1 else most
+
+    def pick(number: int) -> Packer | None:
+        if _is_held_out(number, recipe):
+            return validation
+        return train if train.counted.tokens < most else None
+
+    def is_enough() -> bool:
+        return train.counted.tokens >= most and validation.counted.tokens >= least
+
+    _tokenise("both splits", documents, tokenizer, pick, is_enough)
+
+
+def _tokenise(what: str, documents: Documents, tokenizer: Tokenizer, pick: Pick, is_enough: Callable[[], bool]) -> None:
+    """Give every document to the packer of its split, if that takes more, until there is enough."""
     number = 0
     with progress(f"tokenising {what}", total=documents.total, unit=documents.unit) as advance:
         for batch in _batches(documents.open()):
             for document, encoding in zip(
                 batch, tokenizer.encode_batch_fast(batch, add_special_tokens=False), strict=True
             ):
-                packer = pick(number)
-                packer.add(encoding.ids, characters=len(document))
+                if (packer := pick(number)) is not None:
+                    packer.add(encoding.ids, characters=len(document))
                 number += 1
-                if max_tokens is not None and packer.counted.tokens >= max_tokens:
+                if is_enough():
                     return
             advance(sum(documents.size(document) for document in batch))
 

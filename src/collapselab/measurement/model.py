@@ -43,11 +43,13 @@ class MeasuredModel:
         name: str,
         run: str = "",
         checkpoint: str | None = None,
+        own_corpus: str = "",
         facts: ModelFacts | None = None,
         warnings: Sequence[WarningFacts] = (),
     ) -> None:
-        """`facts` are those of its files and tokenizer, `warnings` what a reader of its result must know."""
-        self.model, self.name, self.run, self.checkpoint = model, name, run, checkpoint
+        """`own_corpus` is the hash of the one that its run trained on, `facts` are those of its files and tokenizer,
+        `warnings` what a reader of its result must know."""
+        self.model, self.name, self.run, self.checkpoint, self.own_corpus = model, name, run, checkpoint, own_corpus
         self.facts, self.warnings = facts or ModelFacts(), list(warnings)
         self.head = output_layer(model)
         self.device = self.head.weight.device

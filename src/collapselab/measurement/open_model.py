@@ -84,6 +84,7 @@ def open_source(source: ModelSource, request: MeasureRequest) -> Result | Opened
         name=source.name,
         run=checkpoint.run.name if checkpoint else "",
         checkpoint=checkpoint.name if checkpoint else source.revision,
+        own_corpus=record.corpus.hash if checkpoint and (record := checkpoint.run.record()) else "",
         facts={"files_hash": files, "commit": source.commit, **stored.facts(module)},
         warnings=stored.warnings(module, source.name, in_a_run=checkpoint is not None, role=_role_in(corpus)),
     )

@@ -76,7 +76,9 @@ def _split_facts(plan: MeasurePlan, split: Split, sums: Sums) -> SplitFacts:
     if sums.scores.tokens:
         facts["loss"], facts["accuracy"] = sums.scores.loss, sums.scores.accuracy
         facts["perplexity"] = sums.scores.perplexity
-    if split == "validation" and not plan.model.run:
+    if (
+        split == "validation" and plan.request.corpus.hash != plan.model.own_corpus
+    ):  # text that others are measured on too
         size = predicted_bytes(plan.request.corpus, samples.last)
         facts["bytes"] = size
         facts["bits_per_byte"] = sums.scores.total_loss / math.log(2) / size if size else None

@@ -34,7 +34,7 @@ class SplitFacts(TypedDict):
     loss: NotRequired[Annotated[float | None, "mean cross-entropy in nats"]]
     accuracy: NotRequired[Annotated[float | None, "share of tokens with the largest logit"]]
     perplexity: NotRequired[Annotated[float | None, "exp of the loss; None where it is too large for a float"]]
-    bytes: NotRequired[Annotated[int, "of the validation text that is predicted, for a model that is no run"]]
+    bytes: NotRequired[Annotated[int, "of the validation text that is predicted, but for a run on its own corpus"]]
     bits_per_byte: NotRequired[Annotated[float | None, "the loss over these: comparable between tokenizers"]]
 
 

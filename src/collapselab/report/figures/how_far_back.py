@@ -103,13 +103,15 @@ def _over_n(rows: list[ContextRow], keys: Keys, chosen: Latest) -> Drawn:
 
 def _over_layers(rows: list[ContextRow], keys: Keys, chosen: Latest) -> Drawn:
     lines: list[Line] = []
+    places: list[int] = []
     for row in rows:
         depth = chosen[row.run, row.checkpoint]["depth"]
         if row.layer != LAST or depth is not None:
             place = int(row.layer) if row.layer != LAST else int(depth or 0) + 1
+            places.append(place)
             lines.append(_line(row, place, _width(row, chosen)))
     numbers = f"{WITHIN} from layer to layer, a line for each run and n; the last dot enters the output layer."
-    ticks = alt.Axis(format="d", values=whole_ticks(int(line["place"]) for line in lines)) if lines else alt.Axis()
+    ticks = alt.Axis(format="d", values=whole_ticks(places)) if places else alt.Axis()
     return _by_length("contexts layers", keys, ("layer", ticks), "over layers", numbers), lines
 
 
