@@ -21,7 +21,7 @@ from collapselab.training.objective import Objective
 
 LABORATORY = Shape(64, 2, 1024, 128, 8, head_size=16)
 LARGE = Shape(768, 2, 50257, 128, 8)
-LARGEST = ("flat", "uniform", "uniform_means", "dual", "dual_uniform")
+LARGEST = ("flat", "uniform", "dual")
 """Penalties that touch all rows of the output layer, its gradient, or a table of its size."""
 FIRST = 2
 """Steps in which gradients are compared before a penalty acts; at full size a step takes seconds."""
@@ -32,7 +32,7 @@ WORK = ("_penalties", "_add_to_features", "_add_to_head", "end_step")
 def interventions(quick: bool) -> Iterator[Line]:
     """A line for each penalty at laboratory size, and for those that grow with the vocabulary at full size."""
     seconds = in_a_process(
-        "benchmarks.interventions", "in_process", "LABORATORY", list(INTERVENTIONS), 10 if quick else 30
+        "benchmarks.interventions", "in_process", "LABORATORY", list(INTERVENTIONS), 10 if quick else 20
     )
     for name in INTERVENTIONS:
         yield _line(f"intervention {name}, 2 × 64", seconds, name, 15)

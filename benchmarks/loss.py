@@ -34,7 +34,7 @@ def loss(quick: bool) -> list[Line]:
         "products": products,
     }
     # the process's own seconds, of all its threads: what others do on the machine is not counted
-    found = in_turns(contestants, turns=3 if quick else 5, warm_up=1, clock=time.process_time)
+    found = in_turns(contestants, turns=3, warm_up=1, clock=time.process_time)
     times = {"ours": shown(found["ours"]), "baseline": shown(found["plain"]), "limit": shown(found["products"])}
     name = f"loss, {tokens:,} tokens"
     return [

@@ -186,7 +186,7 @@ def _best_two(strips: Tensor, maxima: Tensor, tokens: Tensor) -> tuple[Tensor, T
     return strip * STRIP + at, torch.maximum(elsewhere, some.scatter_(1, at[:, None], -torch.inf).amax(1))
 
 
-SCORES_BYTES, LEAST_TOKENS = 8 << 20, 512
+SCORES_BYTES, LEAST_TOKENS = 8 << 20, 2048
 """Size of the scores that are computed at once, and the fewest tokens: each reading of all rows should pay."""
 
 
