@@ -1,4 +1,4 @@
-"""Simulations of effects.csv and doses.csv: suites of arms without an effect, and with one.
+"""Simulations of effects.csv, clipping.csv and doses.csv: suites of arms without an effect, and with one.
 
 Eight seeds; the luck of a run is 0.01 nats and 0.02 of `cdnv_log`, and as much again is shared by the runs of a seed.
 """
@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 
+from collapselab.analysis.clipping import NOTABLE, Clipped, clipping
 from collapselab.analysis.doses import doses
 from collapselab.analysis.effects import Judgement, Role, effects
 from collapselab.analysis.models import Models
@@ -24,6 +25,8 @@ REGISTERED = Registered(Primary(metrics=("cdnv_log",), smallest_effect=MARGIN), 
 ARMS = ("within:+0.1", "within:-0.1", "cdnv:+0.3", "cdnv:-0.3", "simreg:0.1")
 MOVES: Floats = np.array([-0.3, 0.3, -0.4, 0.25, -0.15])
 """What each of them does to `cdnv_log`: that for which it is made."""
+CLIPPED_LUCK = 0.1
+"""Of the share of clipped steps: so much that differences are often notable by chance."""
 DOSES = ("within:-0.3", "within:-0.1", "within:+0.1", "within:+0.3")
 SHAM = ("within:+0.1", "within:+0.1:sham")
 
@@ -87,6 +90,17 @@ def _follows_dose(rng: np.random.Generator, planted: bool) -> bool:
     return any(row.trend is not None for row in rows if row.metric == "val_loss")
 
 
+def _clipped(rng: np.random.Generator, planted: bool) -> bool:
+    """A fifth of all steps is clipped, give or take; planted: in one arm more, by twice what is notable."""
+    models = suite(rng, ARMS, MOVES, np.zeros(len(ARMS)))
+    luck = CLIPPED_LUCK * (rng.standard_normal((SEEDS, 1)) + rng.standard_normal((SEEDS, 1 + len(ARMS))))
+    luck[:, 1] += 2 * NOTABLE * planted
+    drawn = replace(models, frame=models.frame.assign(clipped=np.clip(0.2 + luck, 0, 1).ravel()))
+    rows = clipping(drawn, permutations=99, seed=0)
+    assert len(rows) == len(ARMS)
+    return any(row.verdict in (Clipped.MORE, Clipped.LESS) for row in rows)
+
+
 def _effect_covers(rng: np.random.Generator) -> bool:
     rows = effects(suite(rng, ARMS[:1], MOVES[:1], np.array([0.03])), REGISTERED, permutations=99, seed=0)
     low, high = rows[0].low, rows[0].high
@@ -126,6 +140,10 @@ VERDICTS = {
     "reached": Verdict(
         "…", "the sham moves it as much", "the sham does not move it", _reached, answers("effects", "reached"),
         tables=300,
+    ),
+    "clipped": Verdict(
+        "an arm is clipped more or less, any of five", "a fifth of all steps, give or take a tenth, is clipped in all",
+        "a fifth more in one arm", _clipped, answers("clipping", Clipped.MORE, Clipped.LESS), tables=600,
     ),
     "dose": Verdict(
         "the outcome follows the dose", "no effect", "0.1 nats a unit of dose", _follows_dose,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from collapselab.analysis.instruments import Carried, Instrument, instruments
+from collapselab.analysis.instruments import NEAR, Carried, Instrument, instruments
 from collapselab.analysis.models import Models
 from simulations.arms import ARMS, MARGIN, MOVES, REGISTERED, suite
 from simulations.entry import Interval, Verdict, answers
@@ -24,10 +24,11 @@ def _around(rng: np.random.Generator, planted: bool) -> bool:
 
 
 def _but_one(rng: np.random.Generator, planted: bool) -> bool:
-    """All are on the line but one, which is off by a quarter of the largest effect."""
+    """All are on the line but one, which is off by a quarter of the largest effect of the others."""
     losses = 0.5 * MOVES
     if not planted:
-        losses[rng.integers(len(losses))] += 0.25 * np.abs(losses).max() * rng.choice([-1, 1])
+        off = rng.integers(len(losses))
+        losses[off] += NEAR * np.abs(np.delete(losses, off)).max() * rng.choice([-1, 1])
     return _drawn(rng, losses).verdict is Carried.CARRIED
 
 

@@ -21,6 +21,8 @@ class Planted(NamedTuple):
     adds: Mapping[str, float] = {}
     unstable: Mapping[int, float] = {}
     """By seed: what is added to the loss of that run alone."""
+    clipped: float | None = None
+    """The share of steps that are clipped, on average; None where runs do not say it."""
 
 
 def arms_table(
@@ -40,11 +42,13 @@ def arms_table(
                 }
                 values["val_loss"] += arm.unstable.get(seed, 0.0)
                 values["cdnv_log"] -= 0.3 * np.log2(width / 64)
+                clipped = None if arm.clipped is None else arm.clipped + 0.02 * rng.random()
                 for epoch in checkpoints:
                     loss = values["val_loss"] - pace * np.log(epoch)
                     runs.append(run_of(
                         f"{width}-{seed}-{arm.arm}", checkpoint=f"{epoch:g}", width=width, seed=seed, epoch=epoch,
                         tokens=int(1e6 * epoch), val_loss=loss, train_loss=loss - 0.05, intervene=arm.arm or None,
+                        clipped=clipped,
                     ))  # fmt: skip
                     for metric, column in metrics.items():
                         column.append(values[metric] + 0.1 * np.log(epoch))

@@ -13,6 +13,7 @@ from collapselab.analysis.models import NothingToRelate
 from collapselab.analysis.stored import Analysis
 from collapselab.analysis.subsets import WITHIN
 from collapselab.analysis.verdict import Verdict, is_shown
+from collapselab.analysis.words import LONGEST
 from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.records.published import import_published
 from collapselab.records.tables import RESULTS, RUNS, Row, Run, read_runs
@@ -164,7 +165,8 @@ def test_the_summary_of_the_paper_says_no_more_than_its_tables(published: Analys
     for metric in CONTRACT:
         assert (metric in shown) == (metric in {"duality_cos_mean", "agreement"}), metric
     assert "one standard deviation between seeds of agreement comes with -0.0068 nats [-0.0102, -0.0035]" in shown
-    assert "one architecture in one regime" in fixed
+    assert "one architecture in one regime (gpt-neo 2x768, 1 epoch, weight_decay 0.0005)" in fixed
+    assert all(len(text) <= LONGEST for told in texts.values() for text in told), "two lines"
     assert "|r| of 0.58 with 80 % power" in fixed
     assert any("Beyond training loss: no answer" in text for text in texts["controls"])
     assert any(
@@ -248,20 +250,28 @@ def test_a_trend_names_the_paper_s_metrics_and_counts_the_others(tmp_path: Path)
     grid(tmp_path)
     *width, depth, _ = told(tmp_path, "trends")
     assert width[:4] == [
-        "With width (16, 32, 64), in 8 depths: val_loss gets better (-0.48); toward collapse agreement (+0.48), 1 of 3 "
-        "others.",
-        "With width: away from collapse cdnv_k2 (+48).",
-        "With width: one way, where collapse predicts none, 1 of 3 others.",
-        "With width: not shown for 1 of 3 others.",
+        "With width (16, 32, 64; 8 depths): val_loss -0.48 nats (better, p 0.01); toward collapse: agreement +0.48, 1 of "
+        "3 further metrics (p ≤ 0.01).",
+        "With width: away from collapse: cdnv_k2 +48 (p 0.01).",
+        "With width: in one direction, where collapse predicts none: 1 of 3 further metrics (p 0.01).",
+        "With width: not shown for 1 of 3 further metrics.",
     ]
-    assert any(text.startswith("With depth (1 to 8 in 8 levels), in 3 widths: ") for text in (*width, depth))
+    assert any(text.startswith("With depth (1 to 8; 3 widths): ") for text in (*width, depth))
+
+
+def test_where_nothing_is_shown_no_name_is_listed(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    runs = [run_of(f"{w} {d}", width=w, depth=d, val_loss=rng.random()) for w in (16, 32, 64) for d in range(1, 9)]
+    RUNS.write(tmp_path / "runs.csv", runs)
+    RESULTS.write(tmp_path / "results.csv", [row_of(run, "agreement", rng.random()) for run in runs])
+    assert told(tmp_path, "trends")[0] == "With width (16, 32, 64; 8 depths): nothing is shown."
 
 
 def test_where_nothing_of_the_paper_was_measured_the_others_are_named(tmp_path: Path) -> None:
     runs = grid(tmp_path)
     RESULTS.write(tmp_path / "results.csv", [row_of(run, "norm_cv", 1 / run["width"]) for run in runs])
     assert told(tmp_path, "trends")[0].startswith(
-        "With width (16, 32, 64), in 8 depths: val_loss gets better (-0.48); toward collapse norm_cv (-0.047)."
+        "With width (16, 32, 64; 8 depths): val_loss -0.48 nats (better, p 0.01); toward collapse: norm_cv -0.047 (p 0.01)."
     )
 
 
@@ -280,6 +290,7 @@ def test_across_models_numbers_are_described_and_nothing_is_called_shown(tmp_pat
     analysis = planted_across(tmp_path)
     first, *rest = [s.text for s in analysis.sentences if s.topic == "across models"]
     assert "of agreement comes with -0." in first
+    assert "which differ in size: " in first
     assert "This describes them." in first
     assert len(rest) == 2
     assert all("at fixed scale not known" in text for text in rest)

@@ -12,17 +12,18 @@ from collapselab.analysis.analyze import analyze
 from collapselab.analysis.doses import doses
 from collapselab.analysis.effect_words import of_doses, of_effects, of_instruments
 from collapselab.analysis.effects import Effect, Judgement, Role, effects
-from collapselab.analysis.instruments import Carried, Instrument, instruments, weighted_slope
+from collapselab.analysis.instruments import NEAR, Carried, Instrument, instruments, weighted_slope
 from collapselab.analysis.models import Models
 from collapselab.analysis.registered import Registered
 from collapselab.analysis.stored import read_analysis
 from collapselab.analysis.trends import Trending
 from collapselab.analysis.verdict import Cause
+from collapselab.analysis.words import LONGEST
 from collapselab.records.suite import Primary
 from collapselab.records.tables import read_tables, write_tables
 
 WITHIN, SHAM = "within:+0.1", "within:+0.1:sham"
-TWO_LINES = 240
+TWO_LINES = LONGEST
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -109,7 +110,7 @@ def test_one_unstable_run_is_noted_and_makes_no_verdict() -> None:
     assert row.verdict is Judgement.UNDECIDED
     assert row.median is not None
     assert abs(row.median) < 0.02 < abs(row.effect or 0)
-    assert any("Far from the others: seed 2" in text for text in said(models))
+    assert any("Outlying (robust deviations): seed 2" in text for text in said(models))
 
 
 def test_a_quarter_of_the_range_over_widths_must_be_reached() -> None:
@@ -186,7 +187,19 @@ def test_an_effect_through_the_metric_alone_is_carried_by_it() -> None:
     assert row.low - 0.03 < 0.6 < row.high + 0.03
     assert (row.weakest_f or 0) > 10
     assert row.weighted_median == pytest.approx(0.6, abs=0.05)
-    assert text.endswith("one line through 0: the property carries the effect.")
+    assert text.endswith("on one line through 0: the property carries the effect.")
+
+
+def test_the_largest_arm_does_not_widen_what_it_is_judged_by() -> None:
+    """It is off by less than a quarter of its own effect, and by more than a quarter of the largest of the others."""
+    losses = {arm: 0.6 * x for arm, x in MOVES.items()}
+    assert carried(losses)[0].verdict is Carried.CARRIED
+    losses["uniform_means:+0.3"] += 0.05
+    assert NEAR * losses["uniform_means:+0.3"] > 0.05
+    row, _ = carried(losses)
+    assert row.off_line_p is not None
+    assert row.off_line_p > 0.5
+    assert row.verdict is not Carried.CARRIED
 
 
 def test_effects_around_the_metric_are_those_of_the_interventions() -> None:

@@ -127,7 +127,7 @@ def test_regularisation_is_compared_in_pairs_that_count_once_for_each_width() ->
     assert (row.groups, row.falls, row.rises) == (3, 3, 0)
     assert row.median_effect == pytest.approx(-0.1)
     assert row.levels == "0 0.1"
-    assert (row.p, row.why) == (None, "with 3 widths no p can be below 0.25, whatever they do.")
+    assert (row.p, row.why) == (None, "3 widths are too few: no p could be below 0.25.")
 
 
 def test_of_a_run_s_checkpoints_the_last_alone_is_in_a_pair() -> None:
@@ -158,7 +158,7 @@ def test_seeds_are_averaged_and_not_counted_as_evidence() -> None:
     runs = [run_of(f"{w}{s}", width=w, seed=s, val_loss=1.0) for w in (64, 128) for s in range(9)]
     row = row_of(trends(table(runs, {"cdnv": [run["width"] + run["seed"] for run in runs]})), "width", "cdnv")
     assert (row.groups, row.rises, row.p, row.verdict) == (1, 1, None, None)
-    assert row.why == "with 1 depth no p can be below 1, whatever they do."
+    assert row.why == "1 depth is too few: no p could be below 1."
 
 
 def test_length_of_training_and_checkpoints_of_a_run_are_two_axes() -> None:

@@ -431,7 +431,7 @@ def _curve(models: Models, rows: Sequence[Control]) -> Iterable[str]:
         yield _metric_words(of_metric)
     names = {row.controls for row in known}
     for name, why in {row.controls: row.why for row in paper if row.controls not in {*names, SEEDS, JOINT}}.items():
-        yield f"Beyond {name}: no answer; {why}"
+        yield f"{'By the' if name == MIXED else 'Beyond'} {name}: no answer; {why}"
 
 
 def _joint_words(models: Models, rows: Sequence[Control]) -> Iterable[str]:
@@ -460,8 +460,8 @@ def _metric_words(rows: Sequence[Control]) -> str:
         only = f"partial r {rows[0].partial_r:+.2f} (beyond {rows[0].controls}) in the only specification"
         return f"{metric_label(rows[0])}: {only}, which describes."
     least, most = (choose(rows, key=lambda row: row.partial_r or 0.0) for choose in (min, max))
-    turns = "its sign turns" if (least.partial_r or 0) * (most.partial_r or 0) < 0 else "of one sign"
+    turns = "; its sign turns" if (least.partial_r or 0) * (most.partial_r or 0) < 0 else ""
     return (
-        f"{metric_label(least)}: partial r from {least.partial_r:+.2f} (beyond {least.controls}) to "
-        f"{most.partial_r:+.2f} (beyond {most.controls}), {turns} in {len(rows)} specifications; each describes."
+        f"{metric_label(least)}: partial r is between {least.partial_r:+.2f} (beyond {least.controls}) and "
+        f"{most.partial_r:+.2f} (beyond {most.controls}) in {len(rows)} specifications, which describe{turns}."
     )

@@ -24,7 +24,7 @@ from scipy.stats import kendalltau, ttest_1samp
 
 from collapselab.analysis.attainable import LEVEL
 from collapselab.analysis.models import ARCHITECTURE, Floats, Models
-from collapselab.analysis.words import Sentence, listed, many
+from collapselab.analysis.words import Sentence, many
 from collapselab.core.metrics import METRICS
 
 TIGHTNESS = tuple(metric.id for metric in METRICS.values() if (metric.property, metric.direction) == ("NC1", "falls"))
@@ -49,6 +49,8 @@ FEWEST_SEEDS = 3
 """Runs of a cell whose differences say how noisy a difference is; fewer say nothing of it."""
 FEWEST_AFTER = 4
 """Checkpoints after the best: of fewer even a steady rise is one of 6 orders, and no sign of more than noise."""
+ROOM = 110
+"""Characters of the names of runs in a sentence; where they are longer the table has them."""
 
 
 @final
@@ -234,11 +236,18 @@ def _weak_twin(models: Models, last: pd.Series) -> pd.Series | None:
 
 
 def sentences(models: Models, findings: Sequence[Finding]) -> Iterable[Sentence]:
-    """How many runs have each signature, and which."""
+    """How many runs have each signature, and which; then those of which no run says anything."""
+    silent = []
     for signature in dict.fromkeys(finding.signature for finding in findings):
         answers = [finding for finding in findings if finding.signature == signature]
-        runs = [finding.run for finding in answers if finding.found is Found.YES]
-        unknown = sum(finding.found is Found.UNKNOWN for finding in answers)
-        names = f" ({listed(runs, room=110)})" if runs else ""
-        text = f"{signature}: {len(runs)} of {many(len(answers), 'run')}{names}, {unknown} unknown."
+        known = [finding for finding in answers if finding.found is not Found.UNKNOWN]
+        runs = [finding.run for finding in known if finding.found is Found.YES]
+        if not known:
+            silent.append(signature)
+            continue
+        names = f" ({', '.join(runs)})" if runs and len(", ".join(runs)) <= ROOM else ""
+        unknown = f"; {len(answers) - len(known)} more cannot be judged" if len(answers) > len(known) else ""
+        text = f"{signature}: {len(runs)} of {many(len(known), 'run')}{names}{unknown}."
         yield Sentence("diagnosis", "diagnosis", text)
+    if silent:
+        yield Sentence("diagnosis", "diagnosis", f"No run can be judged for: {', '.join(silent)}.")

@@ -6,12 +6,13 @@ from collapselab.analysis.doses import Response
 from collapselab.analysis.effects import Effect, Judgement, Role
 from collapselab.analysis.instruments import Carried, Instrument
 from collapselab.analysis.models import Models
-from collapselab.analysis.registered import IN_NATS
-from collapselab.analysis.words import Sentence, many
+from collapselab.analysis.words import OUTCOME_UNITS, Sentence, amount, many, size
 
 TOPIC = "as a cause"
 NAMED = 6
 """Arms that a sentence names; more are counted."""
+COUNTED = {Judgement.HELPS: "help", Judgement.HARMS: "harm"}
+"""Verdicts that are verbs, of several arms."""
 SPOKEN = (Judgement.HELPS, Judgement.HARMS, Judgement.EQUIVALENT, Judgement.UNDECIDED)
 """Verdicts whose arms have a sentence each."""
 
@@ -34,7 +35,9 @@ def of_effects(models: Models, rows: Sequence[Effect]) -> Iterable[Sentence]:
     if untold := [row for row in treated if row.verdict is Judgement.CANNOT_TELL]:
         yield _sentence("effects", f"Cannot tell for {_names(untold)}: {untold[0].why}")
     if moved := [row for row in outcomes if row.sham and row.verdict in (Judgement.HELPS, Judgement.HARMS)]:
-        listed = ", ".join(f"{row.label} ({_interval(row)})" for row in moved[:NAMED])
+        listed = ", ".join(
+            f"{row.label} ({amount(row.effect or 0.0, row.low, row.high, row.metric)})" for row in moved[:NAMED]
+        )
         yield _sentence("effects", f"Shams that change {models.outcome} by themselves: {listed}.")
 
 
@@ -53,30 +56,33 @@ def _overview(models: Models, treated: Sequence[Effect], outcomes: Sequence[Effe
         else "exploratory: nothing was registered beforehand"
     )
     counts = [(sum(row.verdict is verdict for row in treated), verdict) for verdict in Judgement]
-    listed = ", ".join(f"{verdict} {count}" for count, verdict in counts if count)
+    listed = ", ".join(f"{count} {COUNTED.get(verdict, verdict)}" for count, verdict in counts if count)
     return (
         f"{many(len(treated), 'arm')}{beside} against runs that differ in the arm alone, {seeds} pairs each ({kind}). "
-        f"On {models.outcome}: {listed}."
+        f"Arms by their effect on {models.outcome}: {listed}."
     )
 
 
 def _effect_words(models: Models, row: Effect, rows: Sequence[Effect]) -> str:
     assert row.effect is not None
-    way = "raises" if row.effect > 0 else "lowers"
-    size = f"{row.label} {way} {row.metric} by {_interval(row, sign=-1 if row.effect < 0 else 1)}{_unit(row.metric)}"
+    if row.verdict in (Judgement.HELPS, Judgement.HARMS):
+        change = f"{'raises' if row.effect > 0 else 'lowers'} {row.metric} by "
+        change += size(row.effect, row.low, row.high, row.metric)
+    else:
+        change = f"changes {row.metric} by {amount(row.effect, row.low, row.high, row.metric)}"
     numbers = [f"{row.n} pairs", f"p {row.p_holm:.2g}" if row.p_holm is not None else ""]
     if row.verdict is Judgement.EQUIVALENT and row.margin is not None:
         numbers[-1] = f"within ±{row.margin:.2g}, p {row.p_equivalence:.2g}"
     elif row.verdict is Judgement.UNDECIDED and row.margin is not None:
-        numbers.append(f"of interest ±{row.margin:.2g}")
-    parts = [f"{size} ({', '.join(filter(None, numbers))}): {row.verdict}."]
+        numbers.append(f"±{row.margin:.2g} would matter")
+    parts = [f"{row.label} {change} ({', '.join(filter(None, numbers))}): {row.verdict}."]
     targets = [
         other for other in rows if other.key == row.key and other.role is Role.TARGET and other.effect is not None
     ]
     if targets:
         parts.append(f"It moved {', '.join(map(_moved, targets))}.")
     if row.far:
-        parts.append(f"Far from the others: {row.far}; median {_signed(row.median)}.")
+        parts.append(f"Outlying (robust deviations): {row.far}; median {_signed(row.median)}.")
     return " ".join(parts)
 
 
@@ -85,27 +91,8 @@ def _moved(row: Effect) -> str:
     return f"{row.metric} by {_signed(row.effect)}{sham}"
 
 
-def _interval(row: Effect, sign: int = 0) -> str:
-    """The effect with its interval; without its sign where the words around it say the direction."""
-    if row.effect is None:
-        return "?"
-    if not sign:
-        ends = "" if row.low is None or row.high is None else f" [{_signed(row.low)}, {_signed(row.high)}]"
-        return f"{_signed(row.effect)}{ends}"
-    ends = "" if row.low is None or row.high is None else f" [{_ends(*sorted((sign * row.low, sign * row.high)))}]"
-    return f"{sign * row.effect:.3g}{ends}"
-
-
-def _ends(low: float, high: float) -> str:
-    return f"{low:.3g}, {high:.3g}".replace("-", "\N{MINUS SIGN}")
-
-
 def _signed(value: float | None) -> str:
     return "?" if value is None else f"{value:+.3g}".replace("-", "\N{MINUS SIGN}")
-
-
-def _unit(metric: str) -> str:
-    return " nats" if metric in IN_NATS else ""
 
 
 def _names(rows: Sequence[Effect]) -> str:
@@ -129,7 +116,7 @@ def _dose_words(rows: Sequence[Response]) -> str:
     first = rows[0]
     listed = ", ".join(f"{_signed(row.effect)} at {_signed(row.dose)}" for row in rows if row.dose)
     where = f" ({first.where})" if first.where else ""
-    unit = f" in{_unit(first.metric)}" if _unit(first.metric) else ""
+    unit = f" in{unit}" if (unit := OUTCOME_UNITS.get(first.metric)) else ""
     said = f"{first.trend} with the dose" if first.trend else "no trend with the dose shown"
     return (
         f"{first.arm}{where} by dose, change of {first.metric}{unit}: {listed}; {said} (Page's test in {first.n} "
@@ -150,21 +137,20 @@ def of_instruments(models: Models, rows: Sequence[Instrument]) -> Iterable[Sente
 
 
 def _carried_words(models: Models, row: Instrument) -> str:
-    ends = f"[{_signed(row.low)}, {_signed(row.high)}]{_unit(models.outcome)}"
-    per = f"{models.outcome} by {_signed(row.slope)} {ends}"
-    arms = f"{row.arms} arms of {many(row.interventions, 'intervention')}, {row.n} seeds"
-    start = f"{row.metric} as carrier: {per} a unit over {arms}"
+    slope = amount(row.slope or 0.0, row.low, row.high, models.outcome)
+    arms = f"{row.arms} arms ({many(row.interventions, 'intervention')}, {row.n} seeds)"
+    start = f"Per unit of {row.metric} {models.outcome} changes by {slope} over {arms}"
     return {
-        Carried.CARRIED: f"{start} (p {_p(row.p_holm)}), one line through 0: the property carries the effect.",
+        Carried.CARRIED: f"{start}, p {_p(row.p_holm)}, on one line through 0: the property carries the effect.",
         Carried.NOT_NEEDED: (
             f"{row.metric} moves by up to {_signed(row.largest_x)} over {arms}, and {models.outcome} by at most "
             f"{_signed(row.largest_y)}, all within ±{row.margin or 0:.2g}: this much collapse is not needed."
         ),
         Carried.INTERVENTIONS: (
-            f"{start}; off one line (Q {row.q or 0:.3g}, p {_p(row.q_p)}): the interventions, not the property, "
+            f"{start}, off one line (Q {row.q or 0:.3g}, p {_p(row.q_p)}): the interventions, not the property, "
             "or not in proportion."
         ),
-        Carried.UNDECIDED: f"{start} (p {_p(row.p_holm)}; Q {row.q or 0:.3g}, p {_p(row.q_p)}): undecided.",
+        Carried.UNDECIDED: f"{start}, p {_p(row.p_holm)} (Q {row.q or 0:.3g}, p {_p(row.q_p)}): undecided.",
     }[row.verdict]
 
 

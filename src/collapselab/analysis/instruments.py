@@ -15,6 +15,7 @@ least two interventions are needed.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import final
 
 import numpy as np
@@ -35,7 +36,7 @@ STRONG = 10.0
 """F of an instrument: below, its slope is biased (Staiger & Stock 1997)."""
 FEWEST_INSTRUMENTS, FEWEST_FLAT = 3, 2
 NEAR = 0.25
-"""An arm is near the line where it is off by less than this share of the largest effect on the outcome."""
+"""An arm is near the line where it is off by less than this share of the largest effect of the other arms."""
 
 
 @final
@@ -99,7 +100,7 @@ class Instrument:
     leave_one_high: float | None = None
     """Largest."""
     off_line: float | None = None
-    """Distance of the arm that is farthest from the line of the others, with its interval."""
+    """Distance of the arm that is farthest from the line of the others."""
     off_line_p: float | None = None
     """That some arm is off the line by more than is near: small where all are near."""
     largest_x: float | None = None
@@ -185,7 +186,7 @@ def _fitted(row: Instrument, x: Floats, y: Floats, *, permutations: int, seed: i
     """The numbers of one metric from the differences (arms, seeds) of metric and outcome."""
     arms = len(x)
     slope = weighted_slope(x, y)
-    error = _jackknife(weighted_slope, x, y)
+    error = float(_jackknife(weighted_slope, x, y))
     half = float(t.isf(LEVEL / 2, x.shape[1] - 1)) * error
     q, q_p = _scatter(x, y, slope, permutations=permutations, seed=seed)
     without = [weighted_slope(np.delete(x, i, 0), np.delete(y, i, 0)) for i in range(arms)]
@@ -206,7 +207,7 @@ def _fitted(row: Instrument, x: Floats, y: Floats, *, permutations: int, seed: i
     )
     if arms >= FEWEST_INSTRUMENTS:
         intercept = _egger(x, y)
-        row = replace(row, egger=intercept, egger_p=_t_p(intercept, _jackknife(_egger, x, y), x.shape[1]))
+        row = replace(row, egger=intercept, egger_p=_t_p(intercept, float(_jackknife(_egger, x, y)), x.shape[1]))
         row = _with_distance(row, x, y)
     return replace(row, verdict=Carried.NOT_NEEDED) if _is_flat(row, y) else row
 
@@ -266,36 +267,45 @@ def _scatter(x: Floats, y: Floats, slope: float, *, permutations: int, seed: int
     return observed, as_large / len(signs) if exact else (1 + as_large) / (1 + len(signs))
 
 
-def _jackknife(statistic: Callable[[Floats, Floats], float], x: Floats, y: Floats) -> float:
-    """The standard error of a statistic, by leaving out each seed from all arms at once."""
+def _jackknife(statistic: Callable[[Floats, Floats], float | Floats], x: Floats, y: Floats) -> Floats:
+    """The standard error of a statistic, or of several, by leaving out each seed from all arms at once."""
     seeds = x.shape[1]
     values = np.array([statistic(np.delete(x, s, 1), np.delete(y, s, 1)) for s in range(seeds)])
-    return float(np.sqrt((seeds - 1) / seeds * ((values - values.mean()) ** 2).sum()))
+    return np.asarray(np.sqrt((seeds - 1) / seeds * ((values - values.mean(0)) ** 2).sum(0)))
 
 
 def _t_p(value: float, error: float, seeds: int) -> float:
-    if error == 0:
-        return 1.0 if value == 0 else 0.0
-    return float(2 * t.sf(abs(value) / error, seeds - 1))
+    """Two-sided: that the value is 0."""
+    return min(1.0, 2 * _t_p_above(abs(value), error, seeds))
+
+
+def _t_p_above(value: float, error: float, seeds: int) -> float:
+    """One-sided: that the value is not above 0."""
+    return float(t.sf(value / error, seeds - 1)) if error else float(value <= 0)
 
 
 def _with_distance(row: Instrument, x: Floats, y: Floats) -> Instrument:
-    """How far each arm is from the line of the others, and whether all are shown to be near."""
+    """How far each arm is from the line of the others, and whether all are shown to be near.
 
-    def off(arm: int) -> Callable[[Floats, Floats], float]:
-        return lambda a, b: float(
-            b[arm].mean() - weighted_slope(np.delete(a, arm, 0), np.delete(b, arm, 0)) * a[arm].mean()
+    What is near is a share of the largest effect of the *others*: an arm that is off widens nothing for itself. That
+    effect is estimated too, so both tests are of what is left between the arm and either end of what is near.
+    """
+
+    def off(arm: int, a: Floats, b: Floats) -> float:
+        return float(b[arm].mean() - weighted_slope(np.delete(a, arm, 0), np.delete(b, arm, 0)) * a[arm].mean())
+
+    def room(arm: int, a: Floats, b: Floats) -> Floats:
+        near = max(row.margin or 0.0, NEAR * float(np.abs(np.delete(b, arm, 0).mean(1)).max()))
+        distance = off(arm, a, b)
+        return np.array([near - distance, near + distance])
+
+    p = []
+    for arm in range(len(x)):
+        left, error = room(arm, x, y), _jackknife(partial(room, arm), x, y)
+        p.append(
+            max(_t_p_above(float(value), float(spread), x.shape[1]) for value, spread in zip(left, error, strict=True))
         )
-
-    near = max(row.margin or 0.0, NEAR * abs(row.largest_y or 0.0))
-    distances = [off(arm)(x, y) for arm in range(len(x))]
-    errors = [_jackknife(off(arm), x, y) for arm in range(len(x))]
-    freedom = x.shape[1] - 1
-    p = [
-        float(t.sf((near - abs(distance)) / error, freedom)) if error else float(abs(distance) >= near)
-        for distance, error in zip(distances, errors, strict=True)
-    ]
-    return replace(row, off_line=max(distances, key=abs), off_line_p=max(p))
+    return replace(row, off_line=max((off(arm, x, y) for arm in range(len(x))), key=abs), off_line_p=max(p))
 
 
 def _is_flat(row: Instrument, y: Floats) -> bool:

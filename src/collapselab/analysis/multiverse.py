@@ -112,7 +112,7 @@ def why_no_joint_test(frame: pd.DataFrame) -> Reason | None:
     smallest = min((group for _, group in frame.groupby("regime")), key=len)
     needed = np.linalg.matrix_rank(smooth_function(smallest)) + FEWEST_FREEDOM
     if len(smallest) < needed:
-        text = f"{many(len(smallest), 'architecture')} in one regime; beyond a smooth function of scale takes {needed}."
+        text = f"{many(len(smallest), 'architecture')} in one regime, and such a function needs {needed}."
         return Reason(Cause.TOO_FEW, text)
     sizes = [block.shape[1] for block in exchangeable(codes_of(frame["regime"]), codes_of(frame["architecture"]))]
     if not permutations_can_show(sizes):

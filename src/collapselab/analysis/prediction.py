@@ -265,12 +265,12 @@ def _words(models: Models, rows: Sequence[Prediction]) -> Iterable[str]:
     law = strongest[0]
     weakest = min((row.r2_law for row in rows if row.metric == law.metric and row.r2_law is not None), default=0.0)
     yield (
-        f"R² {law.r2_law:.3f} of {models.outcome} by {law.scale}, on architectures left out in turn: the strongest law "
-        f"(the weakest: {weakest:.3f})."
+        f"R² is {law.r2_law:.3f} where {models.outcome} is predicted from {law.scale} for architectures that were left "
+        f"out: the strongest law (the weakest has {weakest:.3f})."
     )
     best = max(strongest, key=lambda row: row.gain or 0.0)
     interval = "" if best.low is None or best.high is None else f" [{best.low:+.3f}, {best.high:+.3f}]"
     yield (
-        f"{best.gain:+.3f}{interval} is the largest gain in that R² from a metric, {metric_label(best)}. This "
-        "describes: shared information of the very model that is predicted."
+        f"{best.gain:+.3f}{interval} is what {metric_label(best)} adds to that R², the most of all metrics. This "
+        "describes: it is measured on the very model that is predicted."
     )

@@ -7,6 +7,7 @@ and its interval. r and p follow.
 from collections.abc import Iterable, Sequence
 
 from collapselab.analysis.models import Models
+from collapselab.analysis.regime import Regime
 from collapselab.analysis.relate import Relation
 from collapselab.analysis.related import RELATED, Family
 from collapselab.analysis.subsets import SubsetKind, within_cells
@@ -21,6 +22,7 @@ from collapselab.analysis.words import (
     listed,
     many,
     metric_label,
+    regime_words,
 )
 
 ACROSS, FIXED = "across models", "scale held fixed"
@@ -67,19 +69,22 @@ def _across_models(models: Models, relations: Sequence[Relation]) -> Iterable[st
     if models.trained["cell"].nunique() == 1:
         return  # seeds alone: what there is to say is said at fixed scale
     strongest = max(rows, key=lambda row: abs(row.r or 0.0))
-    differ = "size and training" if models.trained["architecture"].nunique() > 1 else "training"
     yield (
-        f"Across all models, which differ in {differ}: one standard deviation more of {metric_label(strongest)} comes "
-        f"with {_effect(strongest)} of {models.outcome} (r {strongest.r:+.2f}), the strongest. This describes them."
+        f"Across all models, which differ in {_what_differs(models)}: one standard deviation more of "
+        f"{metric_label(strongest)} comes with {_effect(strongest)} of {models.outcome} (r {strongest.r:+.2f}), the "
+        "strongest. This describes them."
     )
     fixed = {row.metric: row for row in _main(relations, SubsetKind.WITHIN)}
     for row in rows:
         within = fixed.get(row.metric)
-        beside = f"at fixed scale {_effect(within)} (r {within.r:+.2f})" if within else "at fixed scale not known"
-        yield (
-            f"{metric_label(row)}, per standard deviation of its own: across models {_effect(row)} of {models.outcome} "
-            f"(r {row.r:+.2f}); {beside}."
-        )
+        beside = f"{_effect(within)} at fixed scale (r {within.r:+.2f})" if within else "at fixed scale not known"
+        across = f"{_effect(row)} across models (r {row.r:+.2f})"
+        yield f"{metric_label(row)}, per standard deviation: {across}, {beside}."
+
+
+def _what_differs(models: Models) -> str:
+    counts = {"size": models.trained["architecture"].nunique(), "training": models.trained["regime"].nunique()}
+    return " and ".join(what for what, count in counts.items() if count > 1)
 
 
 def _fixed_scale(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
@@ -92,7 +97,7 @@ def _fixed_scale(models: Models, relations: Sequence[Relation]) -> Iterable[str]
     tested = [row for row in main if row.verdict_code not in (Verdict.CANNOT_TELL, Verdict.DESCRIPTION)]
     if not tested:
         why = next((row.why for row in main if row.verdict_code is Verdict.CANNOT_TELL), main[0].why)
-        yield f"With scale held fixed: {CANNOT_TELL}; {why} Train the same model with more seeds."
+        yield f"With scale held fixed: {CANNOT_TELL}; {why}"
         return
     shown = _strongest_first(row for row in tested if row.verdict_code in SHOWN)
     yield _first(models, tested, shown)
@@ -103,7 +108,8 @@ def _fixed_scale(models: Models, relations: Sequence[Relation]) -> Iterable[str]
     yield from _power(tested[0])
     yield from _described(main)
     if tested[0].cells == 1:
-        cell = models.trained["cell"].iloc[within_cells(models.trained).members[0]]
+        one = models.trained.iloc[within_cells(models.trained).members[0]]
+        cell = f"{one['architecture']}, {regime_words(Regime.read(one['regime']))}"
         yield f"All of that is one architecture in one regime ({cell}): whether it holds elsewhere is not known."
     for family, words in FURTHER.items():
         explored = [row for row in rows if row.family == family and row not in main and row.verdict_code in SHOWN]

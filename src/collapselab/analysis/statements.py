@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, final
 
 from collapselab.analysis import (
+    clipping,
     controls,
     diagnosis,
     doses,
@@ -79,6 +80,11 @@ STATEMENTS: dict[str, Statement[Any]] = {
         effects.Effect,
         lambda given: effects.effects(given.models, given.registered, permutations=given.permutations, seed=given.seed),
         effect_words.of_effects,
+    ),
+    "clipping": Statement(
+        clipping.Clipping,
+        lambda given: clipping.clipping(given.models, permutations=given.permutations, seed=given.seed),
+        clipping.sentences,
     ),
     "doses": Statement(doses.Response, lambda given: doses.doses(given.models), effect_words.of_doses),
     "instruments": Statement(

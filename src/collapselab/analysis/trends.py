@@ -21,7 +21,16 @@ from collapselab.analysis.regime import Regime
 from collapselab.analysis.related import RELATED
 from collapselab.analysis.trend_test import Group, Places, Tested, flip_signs, one_way, permute_levels, rho
 from collapselab.analysis.verdict import Cause, Reason, Verdict, direction_of, verdict_of
-from collapselab.analysis.words import ALONG, CANNOT_TELL, LONGEST, Sentence, listed, trend_column
+from collapselab.analysis.words import (
+    ALONG,
+    CANNOT_TELL,
+    LONGEST,
+    OUTCOME_UNITS,
+    Sentence,
+    listed,
+    regime_words,
+    trend_column,
+)
 
 AXES = ("width", "depth", "epochs", "epoch")
 """Of training there are two: runs of different length, each at its end, and the checkpoints of one run."""
@@ -39,8 +48,8 @@ PAIR_UNITS = ("family", "width")
 UNIT_NAMES = {"width": "depth", "depth": "width", "epochs": "architecture", "epoch": "architecture"}
 PERMUTED = ("width", "depth", "epochs")
 """Axes whose levels are models that were trained apart: exchangeable, where the axis does nothing."""
-LEVELS = 6
-"""Levels of an axis that are listed; more are counted."""
+LEVELS = 3
+"""Levels of an axis that are listed; of more the first and the last."""
 
 
 @final
@@ -262,7 +271,7 @@ def _counted(row: Trend, test: Tested, place: int, effects: Floats, *, median_rh
 
 
 def _why_no_p(row: Trend, smallest: float) -> Reason:
-    text = f"with {_units(row)} no p can be below {smallest:.2g}, whatever they do."
+    text = f"{_units(row)} {'is' if row.groups == 1 else 'are'} too few: no p could be below {smallest:.2g}."
     return Reason(Cause.TOO_FEW, text)
 
 
@@ -297,12 +306,12 @@ def _words(rows: Sequence[Trend]) -> Iterable[str]:
         start = again
     for code, words in ALONG.items():
         if chosen := [row for row in rows if row.verdict_code is code and not row.of_outcome]:
-            begin = f"{start}: {outcome}{words} "
-            yield f"{begin}{_names(chosen, rows, len(begin))}."
+            begin, p = f"{start}: {outcome}{words}: ", f" ({_largest_p(chosen)})"
+            yield f"{begin}{_names(chosen, rows, len(begin) + len(p))}{p}."
             start, outcome = again, ""
     if rest := [row for row in rows if row.verdict_code is Verdict.NOT_SHOWN]:
         begin = f"{start}: not shown for "
-        yield f"{begin}{_names(rest, rows, len(begin))}."
+        yield f"{start}: nothing is shown." if rest == rows else f"{begin}{_names(rest, rows, len(begin))}."
         start = again
     if untold := [row for row in rows if row.verdict_code is Verdict.CANNOT_TELL]:
         why = untold[0].why or ""
@@ -317,26 +326,35 @@ def _names(chosen: Sequence[Trend], rows: Sequence[Trend], used: int) -> str:
     others = [row for row in metrics if row not in named]
     names = [f"{row.metric}{_effect(row)}" for row in chosen if row in named or row.of_outcome]
     count = sum(row in others for row in chosen)
-    return listed([*names, *([f"{count} of {len(others)} others"] if count else [])], room=LONGEST - used - 13)
+    further = [f"{count} of {len(others)} further metrics"] if count else []
+    return listed([*names, *further], room=LONGEST - used - 13)
+
+
+def _largest_p(rows: Sequence[Trend]) -> str:
+    largest = max(row.p_corrected or 0.0 for row in rows)
+    return f"p {largest:.2g}" if len(rows) == 1 else f"p ≤ {largest:.2g}"
 
 
 def _axis_words(rows: Sequence[Trend]) -> str:
     row = max(rows, key=lambda row: row.groups)
     levels = [f"{level:.3g}" if level < 100 else f"{level:g}" for level in map(float, row.levels.split())]
     if row.axis not in AXES:
-        where = f" ({row.where})" if row.where else ""
+        where = f" ({regime_words(row.where)})" if row.where else ""
         return f"{row.axis} {levels[-1]} against {levels[0]}{where}, in {_units(row)}"
-    span = ", ".join(levels) if len(levels) <= LEVELS else f"{levels[0]} to {levels[-1]} in {len(levels)} levels"
-    return f"{AXIS_NAMES[row.axis]} ({span}), in {_units(row)}"
+    span = ", ".join(levels) if len(levels) <= LEVELS else f"{levels[0]} to {levels[-1]}"
+    return f"{AXIS_NAMES[row.axis]} ({span}; {_units(row)})"
 
 
 def _effect(row: Trend) -> str:
     """What was shown in the metric's own unit, first level to last; nothing of what was not."""
     if row.verdict_code in (Verdict.CANNOT_TELL, Verdict.NOT_SHOWN) or row.median_effect is None:
         return ""
-    return f" ({row.median_effect:+.2g})"
+    return f" {row.median_effect:+.2g}"
 
 
 def _outcome_words(row: Trend) -> str:
-    better = {Verdict.AS_PREDICTED: "gets better", Verdict.OPPOSITE: "gets worse", Verdict.NO_DIRECTION: "changes"}
-    return f"{row.metric} {better[row.verdict_code]}{_effect(row)}" if row.verdict_code in better else ""
+    better = {Verdict.AS_PREDICTED: "better", Verdict.OPPOSITE: "worse"}
+    if row.verdict_code not in better:
+        return ""
+    unit = OUTCOME_UNITS.get(row.metric, "")
+    return f"{row.metric}{_effect(row)}{unit} ({better[row.verdict_code]}, {_largest_p([row])})"

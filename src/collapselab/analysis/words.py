@@ -1,10 +1,11 @@
 """The words for verdicts, in tables and in sentences. Every file of the analysis uses these."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, final
 
+from collapselab.analysis.regime import UNKNOWN, Regime
 from collapselab.analysis.verdict import Verdict
 
 CANNOT_TELL = Verdict.CANNOT_TELL.value
@@ -16,7 +17,7 @@ REVERSAL = "reversal"
 """The topic that is said before all others."""
 LONGEST = 200
 """Characters of a sentence: two lines."""
-UNITS = {"val_loss": " nats", "train_loss": " nats"}
+OUTCOME_UNITS = {"val_loss": " nats", "train_loss": " nats"}
 """Of the outcomes that have one."""
 
 SHOWN = {
@@ -28,7 +29,7 @@ SHOWN = {
 ALONG = {
     Verdict.AS_PREDICTED: "toward collapse",
     Verdict.OPPOSITE: "away from collapse",
-    Verdict.NO_DIRECTION: "one way, where collapse predicts none,",
+    Verdict.NO_DIRECTION: "in one direction, where collapse predicts none",
 }
 """How the part of a sentence begins that lists the metrics with a trend."""
 
@@ -94,13 +95,49 @@ def listed(names: Sequence[str], *, room: int = 90) -> str:
     return f"{', '.join(kept)} and {more} more" if more else ", ".join(kept)
 
 
+def regime_words(regime: Regime, name_of: Callable[[str], str] = str) -> str:
+    """`epochs=10 epoch=6 weight_decay=0.1` as `10 epochs, at epoch 6, weight_decay 0.1`."""
+    if not regime.settings:
+        return str(regime)
+    if _rounded(regime.number("epochs")) == _rounded(regime.number("epoch")):
+        regime = regime.without("epoch") if regime.number("epoch") is not None else regime  # a run at its end
+    return ", ".join(_setting_words(name, value, name_of) for name, value in regime.settings)
+
+
+def _setting_words(name: str, value: float | str | None, name_of: Callable[[str], str]) -> str:
+    if name == "epochs":
+        count = _rounded(value)
+        return f"{count} epoch{'' if count == '1' else 's'}"
+    if name == "epoch":
+        return f"at epoch {_rounded(value)}"
+    shown = UNKNOWN if value is None else f"{value:g}" if isinstance(value, float) else value
+    return f"{name_of(name)} {shown}"
+
+
+def _rounded(value: float | str | None) -> str:
+    """`0.0997506` as `0.0998`: a checkpoint is at a whole step, near the epoch that it is called after."""
+    return f"{value:.3g}" if isinstance(value, float) else UNKNOWN
+
+
 def amount(value: float, low: float | None, high: float | None, outcome: str) -> str:
     """`-0.0069 nats [-0.0102, -0.0035]`: a change of the outcome, with as many digits as its interval allows."""
+    return _with_interval(value, low, high, outcome, "+")
+
+
+def size(value: float, low: float | None, high: float | None, outcome: str) -> str:
+    """`0.0069 nats [0.0035, 0.0102]`: the same without its sign, after words that say the direction."""
+    if value < 0 and low is not None and high is not None:
+        low, high = -high, -low
+    return _with_interval(abs(value), low, high, outcome, "")
+
+
+def _with_interval(value: float, low: float | None, high: float | None, outcome: str, sign: str) -> str:
     known = [bound for bound in (low, high) if bound is not None and math.isfinite(bound)]
     width = max(known) - min(known) if len(known) == 2 else abs(value)
     digits = min(8, max(0, 1 - math.floor(math.log10(width)))) if width > 0 else 4
-    interval = f" [{low:+.{digits}f}, {high:+.{digits}f}]" if len(known) == 2 else ""
-    return f"{value:+.{digits}f}{UNITS.get(outcome, '')}{interval}"
+    digits += value != 0 and round(value, digits) == 0
+    interval = f" [{low:{sign}.{digits}f}, {high:{sign}.{digits}f}]" if len(known) == 2 else ""
+    return f"{value:{sign}.{digits}f}{OUTCOME_UNITS.get(outcome, '')}{interval}"
 
 
 class OfMetric(Protocol):

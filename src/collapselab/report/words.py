@@ -7,11 +7,11 @@ from functools import cache
 from markupsafe import Markup, escape
 
 from collapselab.analysis.controls import JOINT, MIXED, SEEDS
-from collapselab.analysis.regime import UNKNOWN, Regime
+from collapselab.analysis.regime import Regime
 from collapselab.analysis.related import CONTEXTS, RELATED
 from collapselab.analysis.trends import Trend
 from collapselab.analysis.verdict import Verdict
-from collapselab.analysis.words import CANNOT_TELL, OPPOSITE, PREDICTED
+from collapselab.analysis.words import CANNOT_TELL, OPPOSITE, PREDICTED, regime_words
 from collapselab.records.outcomes import context_columns
 
 VERDICT_WORDS = {
@@ -184,26 +184,7 @@ def control_name(controls: str) -> str:
 
 def regime_name(regime: Regime) -> str:
     """`epochs=10 epoch=6 weight_decay=0.1` as `10 epochs, at epoch 6, weight decay 0.1`."""
-    if not regime.settings:
-        return str(regime)
-    if _rounded(regime.number("epochs")) == _rounded(regime.number("epoch")):
-        regime = regime.without("epoch") if regime.number("epoch") is not None else regime  # a run at its end
-    return ", ".join(_setting_words(name, value) for name, value in regime.settings)
-
-
-def _setting_words(name: str, value: float | str | None) -> str:
-    if name == "epochs":
-        count = _rounded(value)
-        return f"{count} epoch{'' if count == '1' else 's'}"
-    if name == "epoch":
-        return f"at epoch {_rounded(value)}"
-    shown = UNKNOWN if value is None else f"{value:g}" if isinstance(value, float) else value
-    return f"{setting_name(name)} {shown}"
-
-
-def _rounded(value: float | str | None) -> str:
-    """`0.0997506` as `0.0998`: a checkpoint is at a whole step, near the epoch that it is called after."""
-    return f"{value:.3g}" if isinstance(value, float) else UNKNOWN
+    return regime_words(regime, setting_name)
 
 
 def trend_words(rows: Sequence[Trend]) -> str:
