@@ -101,7 +101,7 @@ def _fixed_scale(models: Models, relations: Sequence[Relation]) -> Iterable[str]
         return
     shown = _strongest_first(row for row in tested if row.verdict_code in SHOWN)
     yield _first(models, tested, shown)
-    yield from (f"There too, {_shown_words(models, row)}" for row in shown[1:])
+    yield from (f"At fixed scale too, {_shown_words(models, row)}" for row in shown[1:])
     rest = [row for row in tested if row.verdict_code is Verdict.NOT_SHOWN]
     if rest:
         yield f"Not shown at fixed scale, which is not absent: {listed(_with_r(rest), room=140)}."

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import final
 
+from collapselab.analysis.effects import Judgement, Role
 from collapselab.analysis.relate import Relation
 from collapselab.analysis.relate_words import reversals
 from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.analysis.trends import Trend
 from collapselab.analysis.verdict import Goes, Verdict
-from collapselab.analysis.words import NO_DIRECTION, REVERSAL, Sentence
+from collapselab.analysis.words import NO_DIRECTION, REVERSAL, Sentence, many
 from collapselab.report.story import Story
 from collapselab.report.words import IN_PART, NO_ANSWER, VERDICT_WORDS, outcome_name, property_name
 
@@ -82,7 +83,23 @@ def strip(story: Story) -> list[StripLine]:
 
 
 def headline(story: Story, lines: list[StripLine]) -> str:
-    """The whole in one sentence: a reversal first; then what the middle column describes, and what a test shows."""
+    """The whole in few words: a reversal first; what the middle column describes, what a test shows; interventions."""
+    return f"{_related_words(story, lines)}{_effect_words(story)}"
+
+
+def _effect_words(story: Story) -> str:
+    rows = (
+        [row for row in story.analysis.effects if row.role is Role.OUTCOME and not row.sham] if story.analysis else []
+    )
+    counts = {verdict: sum(row.verdict is verdict for row in rows) for verdict in Judgement}
+    if counts[Judgement.CANNOT_TELL] == len(rows):
+        return ""
+    words = {Judgement.HELPS: "help", Judgement.HARMS: "harm", Judgement.EQUIVALENT: "make no difference of interest"}
+    said = ", ".join(f"{counts[verdict] or 'none'} {text}" for verdict, text in words.items())
+    return f" Of {many(len(rows), 'intervention')}, {said}."
+
+
+def _related_words(story: Story, lines: list[StripLine]) -> str:
     if not lines:
         return "There is nothing to say yet."
     outcome = outcome_name(story.outcome)

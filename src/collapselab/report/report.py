@@ -19,7 +19,6 @@ from typing import final
 
 from collapselab import __version__
 from collapselab.analysis.stored import program_version
-from collapselab.analysis.verdict import Verdict
 from collapselab.disk import checksum_of, written_whole
 from collapselab.errors import ConfigError
 from collapselab.report import answer, provenance, words
@@ -191,12 +190,9 @@ def _sections(shown: Contents) -> list[tuple[str, Section, list[tuple[FigureEntr
     ]
 
 
-def _test_legend() -> list[tuple[str, str, bool, str]]:
-    """For every verdict of a test its shape, its colour, whether it is hollow, and its words."""
-    hollow = (Verdict.NOT_SHOWN, Verdict.CANNOT_TELL, Verdict.DESCRIPTION)
-    return [
-        (VERDICT_SHAPES[code], VERDICT_COLOURS[code], code in hollow, text) for code, text in words.TEST_WORDS.items()
-    ]
+def _test_legend() -> list[tuple[str, str, str]]:
+    """For every verdict of a test its shape, its colour and its words."""
+    return [(VERDICT_SHAPES[code], VERDICT_COLOURS[code], text) for code, text in words.TEST_WORDS.items()]
 
 
 def policy(*scripts: str) -> str:

@@ -81,7 +81,7 @@ def forest_chart(table: str, lines: Sequence[Line], title: str, *, band: float |
     several = len(lines) > arms
     place = alt.Scale(domain=[arms - (0.3 if several else 0.5), -0.55], nice=False, zero=False)
     y = alt.Y("at:Q", axis=None, scale=place)
-    scale, axis = effect_scale([value for line in lines for value in (line.effect, line.low, line.high)], band)
+    scale, axis = effect_scale(_drawn(lines), band)
     x = alt.X("effect:Q", title=title, scale=scale, axis=axis)
     kinds = list(dict.fromkeys(line.kind for line in lines))
     zero = alt.Chart(alt.InlineData(values=[{"zero": 0}])).mark_rule(color="var(--soft)").encode(x="zero:Q")
@@ -106,6 +106,16 @@ def forest_chart(table: str, lines: Sequence[Line], title: str, *, band: float |
         area = alt.Chart(alt.InlineData(values=[{"from": -band, "to": band}]))
         layers.insert(0, area.mark_rect(color="var(--accent)", opacity=0.13).encode(x="from:Q", x2="to:Q"))
     return alt.layer(*layers), (HEIGHT + (10 if several else 0)) * arms + 44
+
+
+def axis_words(lines: Sequence[Line], band: float | None = None) -> str:
+    """The part of a caption that says so where the axis is not linear."""
+    is_linear = effect_scale(_drawn(lines), band)[0].to_dict().get("type") is None
+    return "" if is_linear else " The axis is logarithmic both ways from 0."
+
+
+def _drawn(lines: Sequence[Line]) -> list[float | None]:
+    return [value for line in lines for value in (line.effect, line.low, line.high)]
 
 
 def effect_scale(values: Iterable[float | None], band: float | None = None) -> tuple[alt.Scale, alt.Axis]:

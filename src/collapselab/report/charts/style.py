@@ -82,7 +82,7 @@ def config() -> Spec:
         "axis": {
             **words, "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal", "titlePadding": 8,
             "gridColor": "var(--grid)", "domainColor": "var(--line)", "tickColor": "var(--line)", "tickSize": 4,
-            "labelOverlap": True, "tickCount": 5, "labelFlush": False,
+            "labelOverlap": True, "labelSeparation": 5, "tickCount": 5, "labelFlush": False,
         },
         "legend": {**words, "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal", "symbolSize": 70},
         "title": {"color": "var(--ink)", "subtitleColor": "var(--soft)", "font": FONT, "subtitleFont": FONT,

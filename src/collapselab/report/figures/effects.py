@@ -1,7 +1,7 @@
 """What every arm does to the outcome, with the band of effects that are of no interest."""
 
 from collapselab.analysis.effects import Effect, Judgement, Role
-from collapselab.report.charts.forest import Line, forest_chart, forest_table
+from collapselab.report.charts.forest import Line, axis_words, forest_chart, forest_table
 from collapselab.report.charts.panels import Figure, Panel
 from collapselab.report.data import View
 from collapselab.report.figures.manipulation import NO_ARMS
@@ -29,6 +29,7 @@ def effects(view: View) -> Figure:
         f"that are corrected over all arms. Of an arm that did not reach its property nothing is said.{band_words}"
     )
     lines = [_line(row) for row in rows]
+    caption += axis_words(lines, band)
     chart, height = forest_chart("effects", lines, f"Δ {name}", band=band)
     numbers = f"Effects on {name}: " + "; ".join(f"{line.arm} {line.effect:+.3g}, {line.kind}" for line in lines) + "."
     panel = Panel("effects-outcome", chart, "effects", numbers, height=height)
@@ -37,6 +38,7 @@ def effects(view: View) -> Figure:
 
 def _line(row: Effect) -> Line:
     verdict = str(row.verdict or Judgement.CANNOT_TELL)
-    silent = row.p_holm is None or row.verdict in (Judgement.DID_NOT_REACH, Judgement.CANNOT_TELL)
-    p = "" if silent else f", p {row.p_holm:.2g}"
-    return Line(row.label, verdict, row.effect or 0.0, row.low, row.high, row.n, f"{verdict}{p}")
+    p = row.p_equivalence if row.verdict is Judgement.EQUIVALENT else row.p_holm
+    silent = p is None or row.verdict in (Judgement.DID_NOT_REACH, Judgement.CANNOT_TELL)
+    words = verdict if silent else f"{verdict}, p {p:.2g}"
+    return Line(row.label, verdict, row.effect or 0.0, row.low, row.high, row.n, words)

@@ -1,8 +1,10 @@
 """Between models and at fixed scale: every metric's correlation with the outcome, with interval and slope of both.
 
 What a test at fixed scale could have shown is drawn too: beyond the dashed lines an r is significant by itself, beyond
-the dotted ones also as the strictest of all that are tested together. A point is filled where its interval leaves out
-0, so that filling and interval never disagree; its colour is the verdict after correction.
+the dotted ones also as the strictest of all that are tested together. Where cells share seeds there is no such line:
+how much the models of a seed have in common, and with it the r that is significant, differs from metric to metric. A
+point is filled where its interval leaves out 0, so that filling and interval never disagree; its colour is the verdict
+after correction.
 """
 
 from functools import partial
@@ -19,7 +21,7 @@ from collapselab.report.charts.panels import Figure, Panel
 from collapselab.report.data import Line, View, columns
 from collapselab.report.figures.specifications import VERDICT_COLOURS
 from collapselab.report.story import Story
-from collapselab.report.words import TEST_WORDS, metric_name, outcome_name, property_code
+from collapselab.report.words import TEST_WORDS, outcome_name, property_code
 
 ROW = 34
 BETWEEN, FIXED = "across models", "at fixed scale"
@@ -44,16 +46,22 @@ def forest(view: View) -> Figure:
             slopes = [
                 other["slope"] for other in lines if other["metric"] == line["metric"] and other["slope"] is not None
             ]
-            line["slopes"] = " / ".join(f"{slope:+.2g}".replace("-", "\N{MINUS SIGN}") for slope in slopes)
+            texts = (np.format_float_positional(float(s), 2, fractional=False, sign=True, trim="-") for s in slopes)
+            line["slopes"] = " / ".join(texts).replace("-", "\N{MINUS SIGN}")
     caption = (
         f"r of each metric with {outcome_name(story.outcome)}, with its 95 % interval: above, square, {BETWEEN}, where "
-        f"size differs too; below, round, {FIXED}, where the seed alone does. Filled: the interval leaves out 0. "
-        "Colour is the verdict after correction. At the right the slopes, in the same order: the change of "
-        f"{outcome_name(story.outcome)} with one standard deviation of the metric among those models. Beyond the "
-        "dashed lines an r at fixed scale is significant by itself, beyond the dotted ones after the strictest "
-        "correction. Points on different sides of 0 are a reversal."
+        f"size or training differ too; below, round, {FIXED}, where the seed alone does. Filled: the interval leaves "
+        "out 0. Colour is the verdict after correction. At the right the slopes, in the same order: the change of "
+        f"{outcome_name(story.outcome)} with one standard deviation of the metric among those models. "
     )
-    panel = _panel(story, [metric for metric, _, _ in known], lines, _critical([row for _, _, row in known if row]))
+    critical = _critical([row for _, _, row in known if row])
+    if critical:
+        caption += (
+            "Beyond the dashed lines an r at fixed scale is significant by itself, beyond the dotted ones after the "
+            "strictest correction. "
+        )
+    caption += "Points on different sides of 0 are a reversal."
+    panel = _panel(story, [metric for metric, _, _ in known], lines, critical)
     return Figure("forest", title, caption, [panel], ("answers",), tables={"forest": columns(lines)})
 
 
@@ -61,7 +69,7 @@ def _line(story: Story, metric: str, row: Relation, where: str) -> Line:
     left_out = row.low is not None and row.high is not None and (row.low > 0 or row.high < 0)
     answer = TEST_WORDS[row.verdict_code]
     return {
-        "row": story.main.index(metric), "metric": metric, "name": f"{property_code(metric)} {metric_name(metric)}",
+        "row": story.main.index(metric), "metric": metric, "name": f"{property_code(metric)} {metric}",
         "where": where, "r": row.r, "low": row.low, "high": row.high, "models": row.n, "answer": answer,
         "filled": int(left_out), "slope": row.slope, "slopes": None,
     }  # fmt: skip
@@ -70,7 +78,7 @@ def _line(story: Story, metric: str, row: Relation, where: str) -> Line:
 def _critical(rows: list[Relation]) -> list[Line]:
     """The smallest |r| that is significant at fixed scale: by itself, and at the first step of the correction."""
     freedom = min(row.n for row in rows) - rows[0].cells - 1
-    if freedom < 1:
+    if freedom < 1 or any(row.shared_seeds for row in rows):
         return []
     levels: list[Line] = []
     for kind, level in (("dashed", LEVEL), ("dotted", LEVEL / len(rows))):

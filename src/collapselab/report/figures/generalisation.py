@@ -82,7 +82,9 @@ def _reading(story: Story, metrics: list[str]) -> str:
         parts.append("A metric with a logarithmic axis is related on its logarithm: line, r and R² are of that.")
     if any(_both_ways(story, metric) for metric in metrics):
         parts.append("Where both signs span decades, the axis is logarithmic both ways from 0, without a line.")
-    parts.append("Across models size differs too: this describes them, and says nothing of collapse apart from scale.")
+    parts.append(
+        "Across models size or training differ too: this describes them, and says nothing of collapse apart from those."
+    )
     return " ".join(parts)
 
 

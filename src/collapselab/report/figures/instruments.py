@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 import altair as alt
-import numpy as np
 
 from collapselab.analysis.effects import Effect
 from collapselab.analysis.instruments import STRONG, Carried, Instrument
+from collapselab.analysis.words import amount
 from collapselab.report.charts.axes import NUMBER
-from collapselab.report.charts.forest import effect_scale
 from collapselab.report.charts.panels import DrawnChart, Figure, Panel
 from collapselab.report.data import Line, View, columns
 from collapselab.report.words import outcome_name
@@ -46,7 +45,7 @@ def instruments(view: View) -> Figure:
 def _note(row: Instrument) -> str:
     if row.verdict is Carried.CANNOT_TELL or row.slope is None:
         return f"cannot tell: {row.why}" if row.why else "cannot tell"
-    return f"{row.verdict}; slope {row.slope:+.2g} [{row.low:+.2g}, {row.high:+.2g}], Q {row.q:.3g}"
+    return f"{row.verdict}; slope {amount(row.slope, row.low, row.high, '')}, Q {row.q:.3g}"
 
 
 def _points(rows: Sequence[Effect], metric: str, outcome: str) -> list[Line]:
@@ -66,10 +65,10 @@ def _points(rows: Sequence[Effect], metric: str, outcome: str) -> list[Line]:
 
 
 def _chart(table: str, row: Instrument, name: str, points: list[Line]) -> DrawnChart:
+    """Both axes are linear, however far a few arms are from the others: on any other a line through 0 would bend."""
     data = alt.Chart(alt.NamedData(table))
-    scale, axis = effect_scale(float(point["y"] or 0) for point in points)
     x = alt.X("x:Q", title=f"Δ {row.metric}", axis=alt.Axis(labelExpr=NUMBER, tickCount=5))
-    y = alt.Y("y:Q", title=f"Δ {name}", scale=scale, axis=axis)
+    y = alt.Y("y:Q", title=f"Δ {name}", axis=alt.Axis(labelExpr=NUMBER, tickCount=5))
     origin = alt.Chart(alt.InlineData(values=[{"zero": 0}]))
     layers: list[alt.Chart] = [
         origin.mark_rule(color="var(--soft)", opacity=0.6).encode(x="zero:Q"),
@@ -77,7 +76,7 @@ def _chart(table: str, row: Instrument, name: str, points: list[Line]) -> DrawnC
     ]
     if row.slope is not None:
         ends = [float(point["x"] or 0) for point in points] + [0.0]
-        line = [{"x": float(end), "y": row.slope * float(end)} for end in np.linspace(min(ends), max(ends), 41)]
+        line = [{"x": end, "y": row.slope * end} for end in (min(ends), max(ends))]
         layers.append(alt.Chart(alt.InlineData(values=line)).mark_line(color="var(--soft)", strokeDash=[5, 4]).encode(
             x="x:Q", y="y:Q"))  # fmt: skip
     colour, shape, fill = (alt.Scale(domain=list(KINDS), range=[KINDS[kind][i] for kind in KINDS]) for i in range(3))

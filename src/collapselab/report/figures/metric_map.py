@@ -24,8 +24,9 @@ def metric_map(view: View) -> Figure:
     if not any(value is not None for value in table.get("rho", [])):
         return Figure("metric_map", title, missing="Too few models have two metrics each.")
     caption = (
-        "Spearman’s correlation of every metric with every other and with the outcome, across trained models; deeper "
-        "colour is farther from 0. Metrics that move together are one piece of evidence, not several."
+        "Spearman’s correlation of every metric with every other and with the outcome, across trained models, in "
+        "hundredths; deeper colour is farther from 0. Metrics that move together are one piece of evidence, not "
+        "several."
     )
     return Figure("metric_map", title, caption, [_panel(story, names, table)], tables={"metric map": table})
 
@@ -43,7 +44,7 @@ def _table(story: Story, names: list[str]) -> Columns:
             lines.append({
                 "down": down, "across": across, "rho": rho if known else None,
                 "level": round(abs(rho) * (DEPTH_OF_HEAT - 1)) if known else None,
-                "text": f"{rho:+.2f}".replace("-", "\N{MINUS SIGN}") if known else "–",
+                "text": f"{100 * rho:.0f}".replace("-", "\N{MINUS SIGN}") if known else "–",
             })  # fmt: skip
     return columns(lines)
 

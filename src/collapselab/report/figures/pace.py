@@ -1,6 +1,6 @@
 """The same comparison at equal steps and at equal training loss: arms change how fast a model learns."""
 
-from collapselab.report.charts.forest import Line, forest_chart, forest_table
+from collapselab.report.charts.forest import Line, axis_words, forest_chart, forest_table
 from collapselab.report.charts.panels import Figure, Panel
 from collapselab.report.data import View
 from collapselab.report.figures.effects import outcome_rows
@@ -26,6 +26,7 @@ def pace(view: View) -> Figure:
         lines.append(Line(row.label, "equal steps", row.effect or 0.0, row.low, row.high, row.n))
         equal = (row.equal_loss_effect or 0.0, row.equal_loss_low, row.equal_loss_high, row.equal_loss_n or 0)
         lines.append(Line(row.label, "equal training loss", *equal))
+    caption += axis_words(lines, known[0].margin)
     name = outcome_name(view.story.outcome)
     chart, height = forest_chart("pace", lines, f"Δ {name}", band=known[0].margin)
     numbers = (

@@ -11,6 +11,7 @@ from collapselab.analysis.regime import Regime
 from collapselab.analysis.trends import REGULARISERS
 from collapselab.report.charts.axes import NUMBER
 from collapselab.report.charts.panels import Figure, Panel, depth_size, width_colour
+from collapselab.report.charts.style import SHAPES
 from collapselab.report.data import Columns, Keys, Line, View, columns, label
 from collapselab.report.story import Story
 from collapselab.report.words import outcome_column, outcome_name, regime_name, setting_name, trend_note, trend_words
@@ -29,7 +30,11 @@ def regularisation(view: View) -> Figure:
         "end of its runs, all else equal; as a factor where values span decades. Grey line: no difference. A width, "
         "not a dot, is what the test counts."
     )
-    panels = [_differences(story, view.keys, metric, column) for metric in [*story.main, story.outcome]]
+    trainings = list(dict.fromkeys(map(str, table["where"])))[: len(SHAPES)]
+    if len(trainings) > 1:
+        shapes = ", ".join(f"{shape} {name}" for shape, name in zip(SHAPES, trainings, strict=False))
+        caption += f" Shape is the training: {shapes}."
+    panels = [_differences(story, view.keys, metric, column, trainings) for metric in [*story.main, story.outcome]]
     return Figure("regularisation", title, caption, panels, ("width", "depth"), tables={"pairs": table})
 
 
@@ -67,7 +72,7 @@ def _pairs(story: Story, column: str) -> tuple[Columns, tuple[str, str]]:
     return columns(lines), (ends[values[0]], ends[values[-1]])
 
 
-def _differences(story: Story, keys: Keys, metric: str, column: str) -> Panel:
+def _differences(story: Story, keys: Keys, metric: str, column: str, trainings: list[str]) -> Panel:
     key = outcome_column(metric)
     pairs = alt.Chart(alt.NamedData("pairs")).transform_filter(f"isValid(datum['{key} change'])")
     name = outcome_name(metric) if metric == story.outcome else metric
@@ -83,8 +88,9 @@ def _differences(story: Story, keys: Keys, metric: str, column: str) -> Panel:
              alt.Tooltip(f"{key} change:Q", title="factor" if factor else "difference", format=".3~g")]  # fmt: skip
     none = alt.Chart(alt.InlineData(values=[{"none": 1 if factor else 0}]))
     level = none.mark_rule(color="var(--soft)", strokeWidth=1.2).encode(x="none:Q")
+    shape = alt.Shape("where:N", title="training", scale=alt.Scale(domain=trainings, range=list(SHAPES)))
     dots = pairs.mark_point(filled=True, opacity=0.75).encode(
-        x=x, y=y, color=width_colour(keys), size=depth_size(keys), tooltip=hover
+        x=x, y=y, color=width_colour(keys), size=depth_size(keys), shape=shape, tooltip=hover
     )
     words = f"Difference of {name} under {setting_name(column)}. {trend_words(story.trends(column, metric))}"
     return Panel(

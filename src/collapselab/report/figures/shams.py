@@ -1,6 +1,6 @@
 """Shams beside their treatments: how much of an effect the same penalty has with shuffled labels."""
 
-from collapselab.report.charts.forest import Line, forest_chart, forest_table
+from collapselab.report.charts.forest import Line, axis_words, forest_chart, forest_table
 from collapselab.report.charts.panels import Figure, Panel
 from collapselab.report.data import View
 from collapselab.report.figures.effects import outcome_rows
@@ -25,6 +25,7 @@ def shams(view: View) -> Figure:
         for row, sham in pairs
         for kind, arm in (("treatment", row), ("sham", sham))
     ]
+    caption += axis_words(lines, rows[0].margin)
     name = outcome_name(view.story.outcome)
     chart, height = forest_chart("shams", lines, f"Δ {name}", band=rows[0].margin)
     numbers = f"Effects on {name}: " + "; ".join(f"{line.arm}, {line.kind} {line.effect:+.3g}" for line in lines) + "."

@@ -6,7 +6,7 @@ import altair as alt
 
 from collapselab.analysis.controls import Control
 from collapselab.analysis.verdict import Verdict
-from collapselab.analysis.words import NOT_MEASURED, relation_words
+from collapselab.analysis.words import NOT_MEASURED, SHOWN, relation_words
 from collapselab.report.charts.axes import NUMBER
 from collapselab.report.charts.panels import Figure, Panel
 from collapselab.report.data import Columns, View, columns
@@ -19,7 +19,7 @@ VERDICT_SHAPES = {
     Verdict.NO_DIRECTION: "diamond",
     Verdict.NOT_SHOWN: "circle",
     Verdict.CANNOT_TELL: "cross",
-    Verdict.DESCRIPTION: "circle",
+    Verdict.DESCRIPTION: "square",
 }
 VERDICT_COLOURS = {
     Verdict.AS_PREDICTED: "var(--with)",
@@ -29,8 +29,6 @@ VERDICT_COLOURS = {
     Verdict.CANNOT_TELL: "var(--unshown)",
     Verdict.DESCRIPTION: "var(--soft)",
 }
-HOLLOW = (Verdict.NOT_SHOWN, Verdict.CANNOT_TELL, Verdict.DESCRIPTION)
-FILLS = VERDICT_COLOURS | dict.fromkeys(HOLLOW, "var(--paper)")
 
 
 def specifications(view: View) -> Figure:
@@ -48,7 +46,8 @@ def specifications(view: View) -> Figure:
     caption = (
         f"Partial correlation with {outcome_name(story.outcome)} when what the line names is held fixed, with its 95 % "
         "interval: each line but the last two describes. “All jointly” tests them together, beyond a smooth function "
-        "of scale; the last line compares seeds alone. Filled: shown after the correction for many tests."
+        "of scale; the last line compares seeds alone. Filled: the interval leaves out 0; where there is none, a "
+        "test shows it."
     )
     order = list(dict.fromkeys(row.controls for row in rows))
     tables, panels = {}, []
@@ -62,11 +61,17 @@ def specifications(view: View) -> Figure:
 def _curve(story: Story, rows: list[Control], order: list[str]) -> Columns:
     return columns([
         {"order": order.index(row.controls), "label": control_name(row.controls), "r": row.partial_r,
-         "low": row.low, "high": row.high, "n": row.n,
+         "low": row.low, "high": row.high, "n": row.n, "filled": int(_leaves_out_zero(row)),
          "answer": "" if row.partial_r is None else TEST_WORDS[row.verdict_code],
          "verdict": row.why or _verdict_words(story, row), "missing": NO_ANSWER if row.partial_r is None else None}
         for row in rows
     ])  # fmt: skip
+
+
+def _leaves_out_zero(row: Control) -> bool:
+    if row.low is None or row.high is None:
+        return row.verdict_code in SHOWN
+    return row.low > 0 or row.high < 0
 
 
 def _verdict_words(story: Story, row: Control) -> str:
@@ -94,7 +99,7 @@ def _curve_panel(story: Story, metric: str, rows: list[Control], order: list[str
 
 
 def _dots(known: alt.Chart, y: alt.Y) -> alt.Chart:
-    """Hollow where nothing is shown; a shape of its own for the opposite direction."""
+    """Hollow where the interval holds 0; a shape of its own for the opposite direction."""
     x = alt.X("r:Q", title="partial correlation", scale=alt.Scale(domain=[-1, 1]),
               axis=alt.Axis(values=[-1, -0.5, 0, 0.5, 1], labelExpr=NUMBER))  # fmt: skip
     hover = [alt.Tooltip("label:N", title="held fixed"), alt.Tooltip("r:Q", title="partial r", format="+.3f"),
@@ -104,7 +109,8 @@ def _dots(known: alt.Chart, y: alt.Y) -> alt.Chart:
         x=x, y=y, tooltip=hover,
         stroke=alt.Stroke("answer:N", title=None, scale=_scale(VERDICT_COLOURS)),
         shape=alt.Shape("answer:N", title=None, scale=_scale(VERDICT_SHAPES)),
-        fill=alt.Fill("answer:N", title=None, scale=_scale(FILLS)),
+        fill=alt.Fill("answer:N", title=None, scale=_scale(VERDICT_COLOURS)),
+        fillOpacity=alt.condition("datum.filled === 1", alt.value(1), alt.value(0)),
     )  # fmt: skip
     return dots
 
