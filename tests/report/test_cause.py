@@ -1,5 +1,6 @@
 """The section As a cause: drawn from a planted suite of arms, and absent where there are no arms."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,12 @@ import pytest
 from analysis import planted_arms
 from analysis.planted import row_of
 from analysis.planted_arms import Planted, arms_table
+from collapselab.analysis.effects import Effect, Judgement, Role
 from collapselab.records.tables import Run, write_tables
+from collapselab.report.answer import headline, strip
 from collapselab.report.charts.panels import Figure
 from collapselab.report.figures import FIGURES
+from collapselab.report.figures.effects import _line
 from collapselab.report.report import contents, render
 from collapselab.report.story import load_story
 from collapselab.report.words import in_words
@@ -74,6 +78,25 @@ def test_the_forest_has_each_verdict_and_the_band(figures: dict[str, Figure]) ->
     }  # fmt: skip
     assert "Band: ±" in figures["effects"].caption
     assert "p 0" not in table["words"][list(kinds).index("uniform_means:+0.3")]
+
+
+def test_the_p_beside_equivalent_is_that_of_equivalence() -> None:
+    row = Effect("within", 0.1, False, "val_loss", 8, 0.001, p_holm=0.9, p_equivalence=0.01, role=Role.OUTCOME)
+    assert _line(replace(row, verdict=Judgement.EQUIVALENT)).words == "equivalent, p 0.01"
+    assert _line(replace(row, verdict=Judgement.UNDECIDED)).words == "undecided, p 0.9"
+
+
+def test_an_axis_that_is_not_straight_is_named_and_that_of_carriers_is_straight(figures: dict[str, Figure]) -> None:
+    """One arm is off by 1.9 nats, so that the others would be in one place."""
+    assert "The axis is logarithmic both ways from 0." in figures["effects"].caption
+    assert "logarithmic" not in figures["shams"].caption
+    for panel in figures["instruments"].panels:
+        assert "symlog" not in str(panel.chart.to_dict())
+
+
+def test_the_headline_counts_interventions(arms_folder: Path) -> None:
+    story = load_story(arms_folder)
+    assert headline(story, strip(story)).endswith(" Of 4 interventions 2 help and 1 harms.")
 
 
 def test_treatments_and_shams_and_paces_share_the_line_of_their_arm(figures: dict[str, Figure]) -> None:

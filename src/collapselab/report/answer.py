@@ -94,9 +94,11 @@ def _effect_words(story: Story) -> str:
     counts = {verdict: sum(row.verdict is verdict for row in rows) for verdict in Judgement}
     if counts[Judgement.CANNOT_TELL] == len(rows):
         return ""
-    words = {Judgement.HELPS: "help", Judgement.HARMS: "harm", Judgement.EQUIVALENT: "make no difference of interest"}
-    said = ", ".join(f"{counts[verdict] or 'none'} {text}" for verdict, text in words.items())
-    return f" Of {many(len(rows), 'intervention')}, {said}."
+    helps, harms = (
+        f"{counts[verdict] or 'none'} {verdict if counts[verdict] < 2 else verdict.removesuffix('s')}"
+        for verdict in (Judgement.HELPS, Judgement.HARMS)
+    )
+    return f" Of {many(len(rows), 'intervention')} {helps} and {harms}."
 
 
 def _related_words(story: Story, lines: list[StripLine]) -> str:
