@@ -81,9 +81,9 @@ def clipping(models: Models, *, permutations: int, seed: int) -> list[Clipping]:
     """A row for every arm whose pairs know their share of clipped steps; none where runs.csv does not have it."""
     if COLUMN not in models.trained:
         return []
-    pairs = [(one, _shares(models, one)) for one in comparisons(models)]
-    known = [(one, shares) for one, shares in pairs if len(shares)]
-    rows = [_row(one, shares) for one, shares in known]
+    pairs = [(comparison, _shares(models, comparison)) for comparison in comparisons(models)]
+    known = [(comparison, shares) for comparison, shares in pairs if len(shares)]
+    rows = [_row(comparison, shares) for comparison, shares in known]
     tested = [i for i, row in enumerate(rows) if row.n >= FEWEST_PAIRS]
     if tested:
         differences = pd.concat([known[i][1]["treated"] - known[i][1]["control"] for i in tested], axis=1)
@@ -93,22 +93,22 @@ def clipping(models: Models, *, permutations: int, seed: int) -> list[Clipping]:
     return rows
 
 
-def _shares(models: Models, one: Comparison) -> pd.DataFrame:
+def _shares(models: Models, comparison: Comparison) -> pd.DataFrame:
     """The shares of arm and control, a row a seed; cells that share a seed are averaged."""
     column = pd.to_numeric(models.trained[COLUMN]).astype(float)
-    sides = {side: column.loc[one.pairs[side]].to_numpy() for side in ("treated", "control")}
-    known = pd.DataFrame({"unit": one.pairs["unit"].to_numpy(), **sides}).dropna()
+    sides = {side: column.loc[comparison.pairs[side]].to_numpy() for side in ("treated", "control")}
+    known = pd.DataFrame({"unit": comparison.pairs["unit"].to_numpy(), **sides}).dropna()
     return known.groupby("unit", sort=True).mean()
 
 
-def _row(one: Comparison, shares: pd.DataFrame) -> Clipping:
-    arm = one.arm
-    found = mean_of((shares["treated"] - shares["control"]).to_numpy(dtype=float))
+def _row(comparison: Comparison, shares: pd.DataFrame) -> Clipping:
+    arm = comparison.arm
+    mean = mean_of((shares["treated"] - shares["control"]).to_numpy(dtype=float))
     treated, control = (float(shares[side].mean()) for side in ("treated", "control"))
-    row = Clipping(arm.name, arm.dose, arm.sham, found.n, treated, control, found.mean, found.low, found.high,
+    row = Clipping(arm.name, arm.dose, arm.sham, mean.n, treated, control, mean.mean, mean.low, mean.high,
                    where=arm.where, label=arm.label)  # fmt: skip
-    if found.n < FEWEST_PAIRS:
-        return replace(row, **Reason(Cause.TOO_FEW, f"{found.n} pairs; {FEWEST_PAIRS} are needed.").columns)
+    if mean.n < FEWEST_PAIRS:
+        return replace(row, **Reason(Cause.TOO_FEW, f"{mean.n} pairs; {FEWEST_PAIRS} are needed.").columns)
     return row
 
 

@@ -108,8 +108,8 @@ def _fixed_scale(models: Models, relations: Sequence[Relation]) -> Iterable[str]
     yield from _power(tested[0])
     yield from _described(main)
     if tested[0].cells == 1:
-        one = models.trained.iloc[within_cells(models.trained).members[0]]
-        cell = f"{one['architecture']}, {regime_words(Regime.read(one['regime']))}"
+        model = models.trained.iloc[within_cells(models.trained).members[0]]
+        cell = f"{model['architecture']}, {regime_words(Regime.read(model['regime']))}"
         yield f"All of that is one architecture in one regime ({cell}): whether it holds elsewhere is not known."
     for family, words in FURTHER.items():
         explored = [row for row in rows if row.family == family and row not in main and row.verdict_code in SHOWN]
