@@ -138,7 +138,7 @@ def of_instruments(models: Models, rows: Sequence[Instrument]) -> Iterable[Sente
 
 def _carried_words(models: Models, row: Instrument) -> str:
     slope = amount(row.slope or 0.0, row.low, row.high, models.outcome)
-    arms = f"{row.arms} arms ({many(row.interventions, 'intervention')}, {row.n} seeds)"
+    arms = f"{row.arms} arms ({many(row.interventions, 'kind')}, {row.n} seeds)"
     start = f"Per unit of {row.metric}, {models.outcome} changes by {slope} over {arms}"
     return {
         Carried.CARRIED: f"{start}, p {_p(row.p_holm)}, on one line through 0: the property carries the effect.",
