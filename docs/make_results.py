@@ -40,7 +40,8 @@ def made(name: str, question: Question, folder: Path) -> tuple[str, dict[str, by
     analysis, tables = analyze(folder), read_tables(folder)
     shown = [sentence.text for topic in question.topics for sentence in analysis.sentences if sentence.topic == topic]
     drawn = contents(load_story(folder))
-    write_figures(folder / "figures", drawn.figures.values(), drawn.tables, drawn.keys)
+    wanted = [figure for key, figure in drawn.figures.items() if key in question.figures]
+    write_figures(folder / "figures", wanted, drawn.tables, drawn.keys)
     figures = {
         f"{name}-{figure}.svg": (folder / "figures" / f"{figure}.svg").read_bytes()
         for figure in question.figures
