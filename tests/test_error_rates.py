@@ -26,6 +26,7 @@ NO_VERDICTS = {
     "trends": {"toward", "why_code"},
     "prediction": {"why_code"},
     "effects": {"role", "why_code"},
+    "clipping": {"why_code"},
     "doses": {"why_code"},
     "instruments": {"why_code"},
 }
