@@ -191,7 +191,7 @@ SCORES_BYTES, LEAST_TOKENS = 8 << 20, 2048
 
 
 def tokens_at_once(columns: int, number_bytes: int) -> int:
-    """Tokens whose scores with so many classes are in memory at the same time."""
+    """Tokens whose scores with this number of classes are in memory at the same time."""
     return max(LEAST_TOKENS, SCORES_BYTES // (number_bytes * columns))
 
 
