@@ -305,7 +305,9 @@ def test_another_corpus_is_another_run(corpus_folder: Path, tmp_path: Path) -> N
         run(other, tmp_path / "run")
 
 
-def interrupted(corpus: Path, out: Path, *, after: int, monkeypatch: pytest.MonkeyPatch, **values: Any) -> None:
+def interrupted(
+    corpus: Path, out: Path, *, after: int, monkeypatch: pytest.MonkeyPatch, report_to: str = "none", **values: Any
+) -> None:
     """A run that was told to stop after a step, with a state saved at every step before."""
     with monkeypatch.context() as patch:
         original = Checkpointing.on_step_begin
@@ -317,7 +319,19 @@ def interrupted(corpus: Path, out: Path, *, after: int, monkeypatch: pytest.Monk
 
         patch.setattr(Checkpointing, "on_step_begin", stop)
         with pytest.raises(Interrupted, match=f"stopped after step {after} of"):
-            run(corpus, out, options={"save_minutes": 0}, **values)
+            run(corpus, out, options={"save_minutes": 0, "report_to": report_to}, **values)
+
+
+def test_a_training_that_is_continued_is_one_run_of_its_tracker(
+    corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    interrupted(corpus_folder, tmp_path, after=4, monkeypatch=monkeypatch, report_to="tensorboard")
+    run(corpus_folder, tmp_path, options={"report_to": "tensorboard"})
+    tracked = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [event.step for event in tracked.Scalars("train/loss")] == [1, 2, 3, 4, 5, 6]
+    assert [event.value for event in tracked.Scalars("train/loss")] == pytest.approx(losses(tmp_path))
 
 
 def test_a_damaged_state_falls_back_to_the_one_before(
