@@ -164,6 +164,9 @@ def test_a_measurement_without_the_table_says_how_to_make_it(tmp_path: Path) -> 
     Result([], facts()).save(tmp_path / "r.json")
     with pytest.raises(ConfigError, match="collapselab measure m --corpus corpora/c --classes"):
         run(tmp_path / "r.json")
+    Result([], facts() | {"in_a_run": True, "model": "m/1"}).save(tmp_path / "r.json")
+    with pytest.raises(ConfigError, match="measure RUN --corpus corpora/c --classes, RUN being the folder of m."):
+        run(tmp_path / "r.json")
     with pytest.raises(RunError, match="Measure it: collapselab measure .*nothing --corpus DIR --classes"):
         run(tmp_path / "nothing")
     (tmp_path / "x.json").write_text("{")

@@ -174,9 +174,11 @@ def token_table(
     facts = result.facts
     name = f"{facts['run']} {facts['checkpoint']}" if facts["in_a_run"] else facts["model"]
     if "classes" not in result.tables:
+        model = "RUN" if facts["in_a_run"] else facts["model"]  # a run knows its name, not where it is now
+        where = f", RUN being the folder of {facts['run']}." if facts["in_a_run"] else ""
         raise ConfigError(
-            f"{name}: measured without the table of classes. Make it: collapselab measure {facts['model']} "
-            f"--corpus {facts['corpus']} --classes"
+            f"{name}: measured without the table of classes. Make it: collapselab measure {model} "
+            f"--corpus {facts['corpus']} --classes{where}"
         )
     whole = result.frame("classes")
     frame = whole[(whole["split"] == split) & (whole["layer"] == layer)]
