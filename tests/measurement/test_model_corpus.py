@@ -81,6 +81,8 @@ def test_reading_goes_on_until_something_is_held_out(corpus: Corpus, tmp_path: P
     splits = model_corpus(model, Data(source_of_texts(texts), max_tokens=500)).record.splits
     assert 500 <= splits.train.tokens < 1000, "no more than were asked for"
     assert 500 / 8 <= splits.validation.tokens < 500
+    short = model_corpus(model, Data(source_of_texts([f"Story {n}." for n in range(90)]), max_tokens=40))
+    assert short.record.splits.validation.tokens >= short.block == 32
 
 
 def test_a_fifth_of_a_list_of_texts_is_held_out(corpus: Corpus, tmp_path: Path) -> None:

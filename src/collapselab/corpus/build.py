@@ -263,9 +263,9 @@ def _tokenise_both(
     documents: Documents, tokenizer: Tokenizer, train: Packer, validation: Packer, recipe: Recipe
 ) -> None:
     """Documents of one source to both splits. With `max_tokens`, until training has them, and validation half of what
-    its share lets expect: of the first documents, none may be held out."""
+    its share lets expect, and a block: of the first documents, none may be held out."""
     most, share = _most(recipe), recipe.validation_share
-    least = most * share / (1 - share) / 2 if share < 1 else most
+    least = max(recipe.block, most * share / (1 - share) / 2 if share < 1 else most)
 
     def pick(number: int) -> Packer | None:
         if _is_held_out(number, recipe):
