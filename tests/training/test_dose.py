@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from collapselab.errors import ConfigError
 from collapselab.training.interventions import INTERVENTIONS, Intervention
-from collapselab.training.interventions.dose import Dose, parse_doses
+from collapselab.training.interventions.dose import Dose, parse_doses, sham_notes
 from collapselab.training.settings import plan, resolved, settings_from
 
 
@@ -96,11 +96,14 @@ def test_what_is_not_a_dose_is_refused_by_the_settings(texts: object, message: s
         settings_from({"width": 16, "depth": 1, "intervene": texts})
 
 
-def test_a_sham_of_a_penalty_that_does_not_depend_on_labels_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sham_of_a_penalty_that_does_not_depend_on_labels_is_said_to_be_the_penalty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(INTERVENTIONS, "spread", entry("spread", "both", blind=True))
-    assert parsed("spread:+0.1") == [Dose("spread", 0.1)]
-    with pytest.raises(ConfigError, match="^intervene: spread:\\+0.1:sham would be the same training as without sham"):
-        parsed("spread:+0.1:sham")
+    assert parsed("spread:-0.03:sham@0.5-1.0") == [Dose("spread", -0.03, True, (0.5, 1.0))]
+    (note,) = sham_notes(["spread:-0.03:sham@0.5-1.0", "within:+0.1:sham"])
+    assert note.startswith("spread:-0.03:sham@0.5-1 is the same training as without sham: spread does not depend")
+    assert sham_notes(["spread:+0.1", "within:+0.1"]) == []
 
 
 def test_the_same_doses_said_in_another_way_are_the_same_run() -> None:

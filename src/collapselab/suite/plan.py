@@ -27,7 +27,7 @@ from collapselab.suite.model_entries import ModelEntry, model_entries
 from collapselab.suite.power import Comparison, comparison, comparison_warnings
 from collapselab.suite.recipe import Suite
 from collapselab.training.heads.check import check_head
-from collapselab.training.interventions.dose import parse_doses
+from collapselab.training.interventions.dose import parse_doses, sham_notes
 from collapselab.training.settings import Plan, Settings, model_config, paper_batch, plan, resolved
 
 if TYPE_CHECKING:
@@ -143,7 +143,8 @@ def plan_suite(
         warnings.append(f"{same - 3:,} more runs are the same as one before.")
     runs = list(entries.values())
     compared = comparison(suite)
-    warnings += [*comparison_warnings(suite, compared), *_short_trainings(runs), *_uneven_shares(runs, suite)]
+    shams = sorted({note for entry in runs for note in sham_notes(entry.settings.intervene)})
+    warnings += [*comparison_warnings(suite, compared), *shams, *_short_trainings(runs), *_uneven_shares(runs, suite)]
     return SuitePlan([*runs], warnings, impossible, compared)
 
 

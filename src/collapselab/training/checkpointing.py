@@ -20,6 +20,7 @@ from collapselab.progress import Advance
 from collapselab.records.run import RunFolder
 from collapselab.records.run_documents import CheckpointRecord, StateFacts, StepEntry
 from collapselab.signals import StopRequest
+from collapselab.training.interventions.dose import sham_notes
 from collapselab.training.trainer import LanguageTrainer, seed_step
 
 log = logger(__name__)
@@ -76,6 +77,8 @@ class Checkpointing(TrainerCallback):
             state.global_step = self.trainer.start = step
         if self.writes:
             self.folder.rewind_log(step, self.missing)
+            for note in () if step else sham_notes(self.trainer.settings.intervene):
+                self.folder.say(note)
             if step:
                 log.info("%s: continuing at step %s of %s.", self.folder.name, f"{step:,}", f"{self.plan.steps:,}")
         self.started = self.last_save = self.last_log = time.monotonic()

@@ -66,6 +66,16 @@ class Dose:
             )
 
 
+def sham_notes(texts: Iterable[str]) -> list[str]:
+    """What to know of the shams among these texts: that of a penalty blind to labels is the penalty itself."""
+    return [
+        f"{dose} is the same training as without sham: {dose.name} does not depend on labels, which a sham permutes. "
+        "noise at the same dose is a control."
+        for dose in parse_doses(texts)
+        if dose.sham and INTERVENTIONS[dose.name].blind
+    ]
+
+
 def parse_doses(texts: Iterable[str]) -> tuple[Dose, ...]:
     """The doses of these texts, by name; ConfigError where a text is none, or two are of one intervention."""
     doses = sorted((_parse(text) for text in texts), key=lambda dose: dose.name)
@@ -87,11 +97,6 @@ def _parse(text: str) -> Dose:
         raise ConfigError(
             f"intervene: {text[:80]} has a dose above {LARGEST:g}. It is the ratio of the penalty's gradient to "
             f"that of the cross-entropy; usual are {USUAL[0]:g} to {USUAL[1]:g}."
-        )
-    if matched["sham"] and INTERVENTIONS[name].blind:
-        raise ConfigError(
-            f"intervene: {text[:80]} would be the same training as without sham: {name} does not depend on labels, "
-            "which a sham permutes. Leave sham out; noise at the same dose is a control."
         )
     window = (0.0, 1.0) if start is None else (round(float(start), 6), round(float(end), 6))
     if not 0 <= window[0] < window[1] <= 1:

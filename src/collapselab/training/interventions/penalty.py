@@ -109,7 +109,7 @@ class Intervention:
     cost: str = ""
     """What it computes at every step, in numbers of multiplications; K classes, D dimensions, N tokens."""
     blind: bool = False
-    """Whether it is the same for permuted labels: then it has no sham."""
+    """Whether it is the same for permuted labels: then its sham is the penalty itself."""
 
     @property
     def must_move(self) -> str:
