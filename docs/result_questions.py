@@ -45,6 +45,11 @@ QUESTIONS = {
         ("regularisation", "training"), ("models", "trends", "diagnosis"), metrics=(*PRIMARY, "cdnv_k2"),
         checkpoints=True,
     ),
+    "overfitting": Question(
+        "Past the best validation loss", ("weight_decay", "dropout", "label_smoothing", "epoch"),
+        ("training", "regularisation"), ("models", "trends", "diagnosis"), metrics=(*PRIMARY, "cdnv_k2"),
+        checkpoints=True,
+    ),
     "seeds": Question(
         "At fixed scale", (), ("forest", "seeds"), ("models", "scale held fixed", "reversal"), metrics=PAPER,
         published=WITHIN,
