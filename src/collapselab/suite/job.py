@@ -8,6 +8,7 @@ import re
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, final
 
 from collapselab.disk import disk_errors
@@ -24,6 +25,8 @@ from collapselab.suite.status import missing
 log = logger(__name__)
 
 StartMethod = Literal["forkserver", "fork"]
+NO_CHECKPOINT = "-"
+"""The checkpoint of a model that is no run."""
 
 
 @final
@@ -91,39 +94,26 @@ def perform(
     `method` does the work: in this process, or in several through `torchrun`. Interrupted where a signal stops it;
     DiskError where the disk does, which is not the run's fault.
     """
-    if isinstance(entry, ModelEntry):
-        return _perform_model(folder, entry, options, device=device, retry=retry)
     try:
         with folder.locked(entry.name):
-            unmade, unmeasured = missing(folder.run(entry.name), entry, options)
+            unmade, unmeasured = _missing(folder, entry, options)
             if not unmade and not unmeasured:
                 folder.forget_failure(entry.name)
                 return Outcome(entry.name, "done")
             failure = folder.failure(entry.name)
             if failure is not None and not retry:
                 return Outcome(entry.name, "failed", failure.why)
-            unmade += [name for name in unmeasured if name not in unmade and _is_damaged(folder, entry, name)]
-            return _perform(RunTask(folder, entry, options, device, unmade, unmeasured, report_to), method)
-    except Busy:
-        return Outcome(entry.name, "busy")
-
-
-def _perform_model(folder: SuiteFolder, entry: ModelEntry, options: Options, *, device: str, retry: bool) -> Outcome:
-    """Measure a model, unless that is done, or failed before."""
-    try:
-        with folder.locked(entry.name):
-            failure = folder.failure(entry.name)
-            if is_measured(folder.path, entry, options):
-                folder.forget_failure(entry.name)
-                return Outcome(entry.name, "done")
-            if failure is not None and not retry:
-                return Outcome(entry.name, "failed", failure.why)
+            if isinstance(entry, ModelEntry):
+                work = partial(measure_entry, folder.path, entry, options, device=device)
+            else:
+                unmade += [name for name in unmeasured if name not in unmade and _is_damaged(folder, entry, name)]
+                work = partial(method, RunTask(folder, entry, options, device, unmade, unmeasured, report_to))
             try:
                 with disk_errors(folder.path):
-                    measure_entry(folder.path, entry, options, device=device)
+                    work()
             except DiskError:
                 raise
-            except Exception as error:  # noqa: BLE001  whatever goes wrong with one model, the others continue
+            except Exception as error:  # noqa: BLE001  whatever goes wrong in one run, the others continue
                 if not isinstance(error, UserError):
                     traceback.print_exception(error)
                 return record_failure(folder, entry, options, reason(error))
@@ -133,13 +123,18 @@ def _perform_model(folder: SuiteFolder, entry: ModelEntry, options: Options, *, 
         return Outcome(entry.name, "busy")
 
 
+def _missing(folder: SuiteFolder, entry: AnyEntry, options: Options) -> tuple[list[str], list[str]]:
+    """The checkpoints that are not made yet, and those that are not measured; a model has one, and it is made."""
+    if isinstance(entry, ModelEntry):
+        return [], [] if is_measured(folder.path, entry, options) else [NO_CHECKPOINT]
+    return missing(folder.run(entry.name), entry, options)
+
+
 def record_failure(folder: SuiteFolder, entry: AnyEntry, options: Options, why: str) -> Outcome:
     """Keep why a run could not be finished, at the first checkpoint that is missing."""
-    if isinstance(entry, ModelEntry):
-        folder.record_failure(entry, stage="measuring", checkpoint="-", why=why)
-        return Outcome(entry.name, "failed", why)
-    unmade, unmeasured = missing(folder.run(entry.name), entry, options)
-    stage, checkpoint = ("training", unmade[0]) if unmade else ("measuring", [*unmeasured, *entry.checkpoints][0])
+    unmade, unmeasured = _missing(folder, entry, options)
+    every = [NO_CHECKPOINT] if isinstance(entry, ModelEntry) else list(entry.checkpoints)
+    stage, checkpoint = ("training", unmade[0]) if unmade else ("measuring", [*unmeasured, *every][0])
     folder.record_failure(entry, stage=stage, checkpoint=checkpoint, why=why)
     return Outcome(entry.name, "failed", why)
 
@@ -166,20 +161,6 @@ def threads_each(jobs: int) -> int:
         )
     most = int(text.partition(",")[0]) if text else processors()
     return max(1, min(most, processors()) // jobs)
-
-
-def _perform(task: RunTask, method: Callable[[RunTask], None]) -> Outcome:
-    try:
-        with disk_errors(task.folder.path):
-            method(task)
-    except DiskError:
-        raise
-    except Exception as error:  # noqa: BLE001  whatever goes wrong in one run, the others continue
-        if not isinstance(error, UserError):
-            traceback.print_exception(error)
-        return record_failure(task.folder, task.entry, task.options, reason(error))
-    task.folder.forget_failure(task.entry.name)
-    return Outcome(task.entry.name, "done")
 
 
 def _is_damaged(folder: SuiteFolder, entry: Entry, checkpoint: str) -> bool:
