@@ -169,29 +169,26 @@ class Checkpointing(TrainerCallback):
         if name not in self.missing:
             return
         with self.trainer.checkpoint_head() if step else nullcontext():
-            self._write_checkpoint(name, step)
+            scores = self._validation()
+            known = CheckpointRecord(
+                run=self.run,
+                checkpoint=name,
+                step=step,
+                epoch=self.plan.epoch(step),
+                tokens=self.trainer.tokens_after(step),
+                train_loss=math.fsum(self.recent) / len(self.recent) if self.recent else None,
+                val_loss=scores.loss if scores.tokens else None,
+                val_accuracy=scores.accuracy if scores.tokens else None,
+                perplexity=scores.perplexity if scores.tokens else None,
+                seconds=round(self._seconds(), 3),
+                clipped=self.clipped_steps / step if step and self.clipped_steps is not None else None,
+            )
+            if self.writes:
+                self.folder.write_checkpoint(self.trainer.bare, self.corpus.path / "tokenizer", known)
+                self.folder.log(known.model_dump(exclude={"format", "run", "files", "clipped"}))
+            if step:
+                self.trainer.log(known.model_dump(include={"val_loss", "val_accuracy", "perplexity"}))
         self.missing.discard(name)
-
-    def _write_checkpoint(self, name: str, step: int) -> None:
-        scores = self._validation()
-        known = CheckpointRecord(
-            run=self.run,
-            checkpoint=name,
-            step=step,
-            epoch=self.plan.epoch(step),
-            tokens=self.trainer.tokens_after(step),
-            train_loss=math.fsum(self.recent) / len(self.recent) if self.recent else None,
-            val_loss=scores.loss if scores.tokens else None,
-            val_accuracy=scores.accuracy if scores.tokens else None,
-            perplexity=scores.perplexity if scores.tokens else None,
-            seconds=round(self._seconds(), 3),
-            clipped=self.clipped_steps / step if step and self.clipped_steps is not None else None,
-        )
-        if self.writes:
-            self.folder.write_checkpoint(self.trainer.bare, self.corpus.path / "tokenizer", known)
-            self.folder.log(known.model_dump(exclude={"format", "run", "files", "clipped"}))
-        if step:
-            self.trainer.log(known.model_dump(include={"val_loss", "val_accuracy", "perplexity"}))
 
     def _validation(self) -> Scores:
         args, trainer = self.trainer.args, self.trainer
