@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.testing import assert_close
 
+from collapselab import measure_plan
 from collapselab.errors import ConfigError, ModelError, RunError
 from collapselab.hub import HUB_SECONDS
 from collapselab.models import find, load
@@ -572,6 +573,13 @@ def test_a_damaged_gguf_file_is_refused_before_anything_is_built(case: str, tmp_
     file.write_bytes(spoil(file.read_bytes()))
     with pytest.raises(ModelError, match=f"tiny.gguf: {message}"):
         opened(file)
+
+
+@pytest.mark.parametrize("content", [b"GGUF\x03\x00\x00\x00" + b"\xff" * 64, b"\x8f" * 3000], ids=["header", "noise"])
+def test_bytes_that_are_no_gguf_file_have_no_plan_either(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "junk.gguf").write_bytes(content)
+    with pytest.raises(ModelError, match="junk.gguf: (cut off or damaged|not a GGUF file)"):
+        measure_plan(str(tmp_path / "junk.gguf"), data="storyworld")
 
 
 def test_a_gguf_file_of_three_strings_builds_no_default_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,6 @@ from typing import final
 from collapselab.errors import ModelError, RunError
 from collapselab.hub import Pretrained, cached_folder, download_command, hub_answers, hub_id, in_gguf
 from collapselab.models.adapters import CONFIG, adapter_settings, described
-from collapselab.models.gguf_header import read_header
 from collapselab.models.patterns import Match, first_of, is_pattern, matches
 from collapselab.models.weight_files import StoredWeights, stored_weights
 from collapselab.records.run import Checkpoint, RunFolder, checkpoint_at
@@ -118,7 +117,7 @@ def place_of(source: ModelSource) -> Pretrained:
             return Pretrained(str(model.path))
         if (place := in_gguf(model.path)) is None:
             raise ModelError(f"{source.name}: GGUF files need the package gguf. Install collapselab[gguf].")
-        read_header(model.path, name=source.name)  # the library takes any bytes for a header, and fails in its own ways
+        stored_weights(model.path, name=source.name)  # refuses what is no such file; the library reads on
         return place
     if model.commit is not None and not model.is_cached:  # the hub has just named it
         return Pretrained(model.identity, revision=model.commit, is_local=False)
