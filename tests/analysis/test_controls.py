@@ -259,7 +259,7 @@ def test_the_joint_test_needs_architectures_beyond_the_smooth_function() -> None
         bent(np.random.default_rng(0), scales(widths=6, depths=2), effect=0.9), permutations=99, seed=0
     )
     assert (row.verdict_code, row.p) == (Verdict.CANNOT_TELL, None)
-    assert row.why == "12 architectures in one regime; beyond a smooth function of scale takes 15."
+    assert row.why == "12 architectures in one regime, and such a function needs 15."
 
 
 def test_a_metric_that_scale_determines_has_a_reason() -> None:

@@ -55,7 +55,7 @@ def refused(*words: str | Path) -> str | None:
 
 @pytest.mark.parametrize("option", SETTINGS)
 def test_a_number_of_train(option: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "_train", lambda *_, **__: None)
+    monkeypatch.setattr(training.LanguageTrainer, "train", lambda *_, **__: None)
     command = ["train", "--corpus", corpus, "--width", "8", "--depth", "1", "--device", "cpu"]
     answers = [refused(*command, "--out", tmp_path / f"{i}", f"--{option}={n}") for i, n in enumerate(NUMBERS)]
     for number, answer in zip(NUMBERS, answers, strict=True):
@@ -79,7 +79,7 @@ def test_a_number_of_train(option: str, corpus: Path, tmp_path: Path, monkeypatc
 def test_a_word_of_train(
     option: str, values: list[str], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "_train", lambda *_, **__: None)
+    monkeypatch.setattr(training.LanguageTrainer, "train", lambda *_, **__: None)
     command = ["train", "--corpus", corpus, "--width", "8", "--depth", "1", "--device", "cpu"]
     for number, value in enumerate(values):
         assert refused(*command, "--out", tmp_path / f"{number}", f"--{option}={value}"), value
@@ -90,7 +90,7 @@ ODD_PATHS = ["", " ", "\n", "\0", "\ud800", "é" * 300, "x" * 5000, "/dev/null",
 
 @pytest.mark.parametrize("head", ["frozen-donor", "frozen-donor-permuted"])
 def test_a_donor_that_no_run_can_be(head: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "_train", lambda *_, **__: None)
+    monkeypatch.setattr(training.LanguageTrainer, "train", lambda *_, **__: None)
     command = ["train", "--corpus", corpus, "--width", "8", "--depth", "1", "--no-tied", "--head", head]
     for number, path in enumerate([*ODD_PATHS, str(corpus)]):
         message = refused(*command, "--out", tmp_path / f"{number}", f"--donor={path}")

@@ -99,13 +99,13 @@ def test_each_is_written_as_soon_as_it_is_done(
     checkpoints: Path, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, seen = tmp_path / "out", []
-    plain = module._measure
+    plain = module.measure_model
 
     def measured(*args: Any) -> Any:
         seen.append(len(list(out.glob("*.json"))))
         return plain(*args)
 
-    monkeypatch.setattr(module, "_measure", measured)
+    monkeypatch.setattr(module, "measure_model", measured)
     measure(str(checkpoints / "step*"), corpus, out=out, **TINY)
     assert seen == [0, 1, 2]
 

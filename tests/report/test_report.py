@@ -148,6 +148,7 @@ def test_every_table_can_be_saved_as_it_is_on_disk(suite: Path, page: Page) -> N
         "prediction.csv",
         "diagnosis.csv",
         "effects.csv",
+        "clipping.csv",
         "doses.csv",
         "instruments.csv",
         "phases.csv",

@@ -29,7 +29,7 @@ from collapselab.measurement.resume import TASK, ResumeFolder, remove_finished
 from collapselab.models.find import AdaptedModel, HubModel, ModelSource, place_of, weights_on_disk
 from collapselab.records.measurement import Result
 from collapselab.records.result_folder import FINISHED, result_file
-from collapselab.records.run import verify_checkpoint
+from collapselab.records.run import Checkpoint, verify_checkpoint
 
 OFFLOADED = "offloaded"
 """The folder of weights that a spread model has on the disk, inside the state folder."""
@@ -84,7 +84,7 @@ def open_source(source: ModelSource, request: MeasureRequest) -> Result | Opened
         name=source.name,
         run=checkpoint.run.name if checkpoint else "",
         checkpoint=checkpoint.name if checkpoint else source.revision,
-        own_corpus=record.corpus.hash if checkpoint and (record := checkpoint.run.record()) else "",
+        own_corpus=_own_corpus(checkpoint),
         facts={"files_hash": files, "commit": source.commit, **stored.facts(module)},
         warnings=stored.warnings(module, source.name, in_a_run=checkpoint is not None, role=_role_in(corpus)),
     )
@@ -92,6 +92,17 @@ def open_source(source: ModelSource, request: MeasureRequest) -> Result | Opened
     if (result := finished.find(source.name, model_hash=model.hash)) is not None:
         return result
     return OpenedModel(model, finished, _resume(model, request, finished.state), finished.moments_file)
+
+
+def _own_corpus(checkpoint: Checkpoint | None) -> str:
+    """The hash of the corpus a run was trained on; nothing where its record does not say."""
+    if checkpoint is None:
+        return ""
+    try:
+        record = checkpoint.run.record()
+    except DamagedError:
+        return ""
+    return record.corpus.hash if record is not None else ""
 
 
 def _role_in(corpus: Corpus) -> str | None:
