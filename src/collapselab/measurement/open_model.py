@@ -18,7 +18,7 @@ from typing import final
 from torch import nn
 
 from collapselab.corpus.blocks import Corpus
-from collapselab.disk import disk_errors, sha256
+from collapselab.disk import disk_errors, read_document, sha256
 from collapselab.errors import ConfigError, DamagedError
 from collapselab.measurement.add_metrics import lacking_metrics, load_moments, with_added_metrics
 from collapselab.measurement.compare_tokenizers import compare_tokenizers
@@ -29,7 +29,7 @@ from collapselab.measurement.resume import TASK, ResumeFolder, remove_finished
 from collapselab.models.find import AdaptedModel, HubModel, ModelSource, place_of, weights_on_disk
 from collapselab.records.measurement import Result
 from collapselab.records.result_folder import FINISHED, result_file
-from collapselab.records.run import Checkpoint, verify_checkpoint
+from collapselab.records.run import RECORD, Checkpoint, verify_checkpoint
 
 OFFLOADED = "offloaded"
 """The folder of weights that a spread model has on the disk, inside the state folder."""
@@ -95,14 +95,14 @@ def open_source(source: ModelSource, request: MeasureRequest) -> Result | Opened
 
 
 def _own_corpus(checkpoint: Checkpoint | None) -> str:
-    """The hash of the corpus a run was trained on; nothing where its record does not say."""
+    """Hash of the corpus of a run, empty where its record names none; DamagedError if the record was changed."""
     if checkpoint is None:
         return ""
-    try:
-        record = checkpoint.run.record()
-    except DamagedError:
+    file = checkpoint.run.path / RECORD
+    if not file.exists() or "corpus" not in read_document(file, unchecked=True):
         return ""
-    return record.corpus.hash if record is not None else ""
+    record = checkpoint.run.record()
+    return "" if record is None else record.corpus.hash
 
 
 def _role_in(corpus: Corpus) -> str | None:
