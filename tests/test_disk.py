@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -180,6 +181,14 @@ def test_what_the_disk_refuses_is_said_in_words_however_deep_it_is_wrapped(code:
     with pytest.raises(DiskError) as raised, disk_errors("runs/a"):
         refuse()
     assert str(raised.value).startswith(f"runs/a: {words}. What is finished stays")
+
+
+@pytest.mark.parametrize("written", [written_whole, folder_written_whole])
+def test_a_refusal_names_the_users_file_and_not_the_temporary_one(written: Any, tmp_path: Path) -> None:
+    place = tmp_path / "runs" / "model"
+    with pytest.raises(DiskError) as raised, written(place) as temporary:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(temporary / "inside"))
+    assert str(raised.value).startswith(f"{place}: cannot be written (Permission denied).")
 
 
 def test_a_file_that_is_not_there_is_not_the_disks_fault() -> None:

@@ -233,7 +233,9 @@ def disk_errors(path: str | Path, *, reading: bool = False) -> Iterator[None]:
         trouble = disk_trouble(error, reading=reading)
         if trouble is None:
             raise
-        place = getattr(error, "filename", None) or path
+        place = getattr(error, "filename", None)
+        if place is None or any(_LEFT.fullmatch(part) for part in Path(os.fsdecode(place)).parts):
+            place = path  # the user knows no temporary name
         raise DiskError(f"{place}: {trouble}. {'' if reading else AFTERWARDS}".rstrip()) from error
 
 
