@@ -207,6 +207,27 @@ def test_a_size_that_is_not_a_number_or_cannot_be_is_refused(size: str) -> None:
         tokenizer_for(f"bpe:{size}", open_source(["storyworld"]).train)
 
 
+def test_characters_are_tokens_and_come_back_as_they_were() -> None:
+    text = "Line one.\n\n\tTabs,  two spaces, e\u0301 and é and 日本\r\n"
+    tokenizer = tokenizer_for("characters", Documents(lambda: iter([text, "xyz"]), total=2, unit="documents"))
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    assert len(ids) == len(text)
+    assert len(tokenizer) == len(set(text + "xyz")) + 2
+    assert tokenizer.decode(ids) == text
+    unseen, end = (
+        tokenizer.encode("Ω", add_special_tokens=False),
+        tokenizer.encode(END_OF_TEXT, add_special_tokens=False),
+    )
+    assert tokenizer.decode(unseen) == "<unk>"
+    assert end == [tokenizer.eos_token_id]
+
+
+def test_of_very_many_characters_the_most_frequent_are_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizer_module, "MOST_CHARACTERS", 3)
+    tokenizer = tokenizer_for("characters", Documents(lambda: iter(["aaabbcO", "dcn"]), total=2, unit="documents"))
+    assert set(tokenizer.get_vocab()) == {END_OF_TEXT, "<unk>", "a", "b", "c"}
+
+
 def test_a_hub_that_cannot_be_reached_is_said_soon_and_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokenizer_module, "hub_answers", lambda: False)
     start = time.monotonic()

@@ -38,8 +38,8 @@ def build(
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            help="A name on the hub, a folder, a .gguf file, or `bpe:SIZE`. [default: bpe:4096; tinystories: gpt2; "
-            "markov: words]"
+            help="A name on the hub, a folder, a .gguf file, `bpe:SIZE`, or `characters`. [default: bpe:4096; "
+            "tinystories: gpt2; markov: words]"
         ),
     ] = None,
     trust_code: Annotated[

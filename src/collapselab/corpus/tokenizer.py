@@ -9,12 +9,13 @@ import hashlib
 import json
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from collapselab.corpus.sources import END_OF_TEXT, Documents
 from collapselab.errors import CorpusError, UserError
@@ -37,6 +38,9 @@ PROBES = (
 LARGEST_TRAINED = 1_000_000
 WORDS = "words"
 """The tokenizer of a source that has tokens of its own."""
+CHARACTERS = "characters"
+"""The tokenizer whose tokens are the characters of the training documents."""
+UNKNOWN, MOST_CHARACTERS = "<unk>", 4096
 TOKENIZER_FILES = ("*token*", "vocab*", "merges.txt", "*.model", "tekken.json")
 
 
@@ -58,7 +62,7 @@ class FastTokenizer(Protocol):
 def tokenizer_for(
     name: str, documents: Documents, *, words: Sequence[str] | None = None, trust_code: bool = False
 ) -> "FastTokenizer":
-    """A fast tokenizer to build a corpus with: `bpe:SIZE` is trained on the documents, all else is loaded.
+    """A fast tokenizer to build a corpus with: `bpe:SIZE` and `characters` are made of the documents, others loaded.
 
     `words` are those of a source that has tokens of its own, for the tokenizer of that name.
     """
@@ -75,6 +79,8 @@ def tokenizer_for(
         tokenizer = _of_words(words)
     elif name.startswith("bpe:"):
         tokenizer = _trained(name, documents)
+    elif name == CHARACTERS:
+        tokenizer = _of_characters(documents)
     else:
         tokenizer = _without_code(load_tokenizer(name, trust_code=trust_code), name)
     backend = tokenizer.backend_tokenizer
@@ -243,6 +249,22 @@ def _of_words(words: Sequence[str]) -> "FastTokenizer":
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token=END_OF_TEXT))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return _fast(tokenizer, eos_token=END_OF_TEXT, bos_token=END_OF_TEXT, clean_up_tokenization_spaces=False)
+
+
+def _of_characters(documents: Documents) -> "FastTokenizer":
+    """A token for each character of the documents, in their order in Unicode; the rarest beyond a limit are unknown."""
+    counts: Counter[str] = Counter()
+    with progress("counting characters", total=documents.total, unit=documents.unit) as advance:
+        for document in documents.open():
+            advance(documents.size(document))
+            counts.update(document)
+    kept = sorted(counts, key=lambda character: (-counts[character], character))[:MOST_CHARACTERS]
+    ids = {token: number for number, token in enumerate([END_OF_TEXT, UNKNOWN, *sorted(kept)])}
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token=UNKNOWN))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
+    tokenizer.decoder = decoders.Fuse()
+    special = {"eos_token": END_OF_TEXT, "bos_token": END_OF_TEXT, "unk_token": UNKNOWN}
+    return _fast(tokenizer, **special, clean_up_tokenization_spaces=False)
 
 
 def _fast(tokenizer: Tokenizer, **settings: object) -> "FastTokenizer":

@@ -12,7 +12,7 @@ from typing import final
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import build_corpus
 from collapselab.corpus.sources import Reading, Source, open_source
-from collapselab.corpus.tokenizer import WORDS, load_tokenizer
+from collapselab.corpus.tokenizer import CHARACTERS, WORDS, load_tokenizer
 from collapselab.errors import CorpusError
 from collapselab.records.corpus import read_corpus_record
 from collapselab.suite.recipe import THE_CORPUS, Suite
@@ -95,7 +95,7 @@ def _estimated_facts(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
     recipe = spec.recipe
     if recipe.tokenizer == WORDS:
         return _facts_of_words(name, spec, path)
-    vocabulary = _vocabulary(recipe.tokenizer)
+    vocabulary = _vocabulary(spec)
     if spec.blocks is not None:
         train, validation = spec.blocks, max(1, spec.blocks // 100)
     else:
@@ -114,8 +114,11 @@ def _facts_of_words(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
     return CorpusFacts(name, path, None, block, max(1, train), max(1, validation), len(source.words) + 1)
 
 
-def _vocabulary(tokenizer: str) -> int:
+def _vocabulary(spec: CorpusSpec) -> int:
+    tokenizer = spec.recipe.tokenizer
     kind, _, size = tokenizer.partition(":")
+    if kind == CHARACTERS:  # those at the beginning of the text, the end of text and the unknown one
+        return len(set().union(*islice(_source(spec).train.open(), GUESS_DOCUMENTS))) + 2
     if kind == "bpe":
         if not re.fullmatch("[0-9]{1,9}", size) or int(size) < SMALLEST_BPE:
             raise CorpusError(f"{tokenizer}: not a tokenizer. Write bpe:SIZE with at least {SMALLEST_BPE} tokens.")
@@ -129,6 +132,8 @@ def _tokens(spec: CorpusSpec, vocabulary: int) -> tuple[float, float, float]:
     """About how many tokens the two splits have, and a document, from the beginning of the text."""
     source = _source(spec)
     per_token = min(4.2, 1.3 + 0.72 * (math.log2(max(vocabulary, 300)) - 8))  # characters, as seen on storyworld
+    if spec.recipe.tokenizer == CHARACTERS:
+        per_token = 1.0
     first = list(islice(source.train.open(), GUESS_DOCUMENTS))
     if source.train.total is None or not first:
         raise CorpusError(

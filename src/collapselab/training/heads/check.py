@@ -42,5 +42,5 @@ def check_head(settings: HeadShape, *, vocabulary: int, tokenizer: Path | None =
         raise ConfigError(
             f"head: frozen-etf of {vocabulary:,} tokens has no place in {settings.width:,} dimensions, which hold a "
             f"simplex frame of at most {settings.width + 1:,}. Choose a width of at least {vocabulary - 1:,}, or a "
-            "smaller vocabulary, such as characters."
+            "smaller vocabulary (collapselab corpus build … --tokenizer characters)."
         )
