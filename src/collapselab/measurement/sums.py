@@ -24,7 +24,7 @@ LOWEST, HIGHEST = -300, 300
 """Exponents that are counted apart: those of squared float32 numbers. Smaller and larger ones count as these."""
 
 ROWS = 1024
-"""Features whose distances are computed at once: they stay in the cache."""
+"""Features whose distances are computed at once in float64: they stay in the cache."""
 
 SHORT = 1e-15
 """Lengths below this lose digits in float32: their squares are near the smallest number it has."""
@@ -231,8 +231,8 @@ class Sums:
 def _squared_distances(features: Tensor) -> Tensor:
     """Of each feature from the mean of all (tokens,), in float64; computed in float32 where that holds the squares."""
     if features.dtype == torch.float32:
-        mean = features.mean(0)
-        lengths = torch.cat([torch.linalg.vector_norm(part - mean, dim=1) for part in torch.split(features, ROWS)])
+        mean = features.mean(0, keepdim=True)
+        lengths = torch.cdist(features, mean, compute_mode="donot_use_mm_for_euclid_dist").squeeze(1)
         if lengths.amin() >= SHORT and lengths.amax() < torch.inf:
             return lengths.double().square_()
     parts = torch.split(features, ROWS)
