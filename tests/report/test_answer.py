@@ -137,6 +137,8 @@ def test_a_regime_reads_like_words() -> None:
     assert name_of("epochs=1 epoch=1 weight_decay=0.0005") == "1 epoch, weight decay 0.0005"
     assert name_of("epochs=1 epoch=1.00023") == "1 epoch"
     assert name_of("the only one") == "the only one"
+    assert name_of("epoch=0.5 intervene=within:+0.1") == "at epoch 0.5, within:+0.1"
+    assert name_of("epoch=0.5 intervene=?") == "at epoch 0.5, no intervention"
 
 
 def test_an_analysis_that_is_read_back_is_the_one_that_was_written(story: Story) -> None:

@@ -110,6 +110,8 @@ def _setting_words(name: str, value: float | str | None, name_of: Callable[[str]
         return f"{count} epoch{'' if count == '1' else 's'}"
     if name == "epoch":
         return f"at epoch {_rounded(value)}"
+    if name == "intervene":
+        return "no intervention" if value is None else str(value)
     shown = UNKNOWN if value is None else f"{value:g}" if isinstance(value, float) else value
     return f"{name_of(name)} {shown}"
 

@@ -69,9 +69,13 @@ def drawn_values(story: Story, metric: str, *, from_initialisation: bool = False
 
 
 def logarithmic_values(story: Story, metric: str, *, from_initialisation: bool = False) -> Floats | None:
-    """What a logarithmic axis has to hold; None where the axis is linear. Values that have no logarithm get one too
-    where a few of them are far from all others, as in the first steps of training."""
-    values = drawn_values(story, metric, from_initialisation=from_initialisation)
+    """What a logarithmic axis of all models has to hold; None where the axis is linear."""
+    return if_logarithmic(story, metric, drawn_values(story, metric, from_initialisation=from_initialisation))
+
+
+def if_logarithmic(story: Story, metric: str, values: Floats) -> Floats | None:
+    """These values where their axis is logarithmic, else None. Values that have no logarithm get one too where a few of
+    them are far from all others, as in the first steps of training."""
     wide = len(values) and np.abs(values).max() >= WIDE * _middle(values) > 0
     return values if metric in story.logarithmic or wide else None
 

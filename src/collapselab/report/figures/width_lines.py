@@ -1,8 +1,9 @@
 """Each metric against width, a line for each depth, as in the paper's appendix; one training regime at a time."""
 
 import altair as alt
+import numpy as np
 
-from collapselab.report.charts.axes import logarithmic_values, value_axis
+from collapselab.report.charts.axes import if_logarithmic, value_axis
 from collapselab.report.charts.panels import Figure, Panel, depth_size, extent
 from collapselab.report.data import Columns, Keys, View, in_order
 from collapselab.report.figures.heat_maps import first_regime, heat_table
@@ -29,7 +30,8 @@ def _lines(story: Story, keys: Keys, metric: str, table: Columns) -> Panel:
     data = alt.Chart(alt.NamedData("heat")).transform_filter(f"isValid(datum['{metric}']) && datum.where === where")
     x = alt.X("wide:N", sort=widths, title="width", scale=alt.Scale(type="point", padding=0.4),
               axis=alt.Axis(labelAngle=0, grid=False))  # fmt: skip
-    y = value_axis(metric, logarithmic_values(story, metric))
+    drawn = np.array([value for value in table[metric] if value is not None], dtype=float)
+    y = value_axis(metric, if_logarithmic(story, metric, drawn[np.isfinite(drawn)]))
     hover = [alt.Tooltip("wide:N", title="width"), alt.Tooltip("deep:N", title="depth"),
              alt.Tooltip("where:N", title="training"),
              alt.Tooltip(f"{metric}:Q", title=metric, format=".4~g")]  # fmt: skip
