@@ -116,7 +116,8 @@ def test_every_metric_of_the_catalogue_has_a_name_of_its_own() -> None:
 
 
 def test_a_sentence_in_words_keeps_its_numbers_and_escapes_the_rest() -> None:
-    told = names.in_words("cdnv_k2 (r +0.56) and log cdnv <b> beat val_loss")
+    told = names.in_words("cdnv_k2 (r +0.56) and log cdnv <b> beat val_loss (`relate<.csv`)")
+    assert "(<code>relate&lt;.csv</code>)" in told
     assert "&lt;b&gt;" in told
     assert "(r +0.56)" in told
     assert '<span class="metric" title="cdnv_k2">within-class variability, fourth power</span>' in told

@@ -215,12 +215,12 @@ def _note(row: Trend, *, meaning: bool, several: bool) -> str:
 def in_words(text: str) -> Markup:
     """A sentence of the summary, safe to put in a page, with names in place of ids; the ids are shown on hovering.
 
-    An id with a dose, as in cdnv:+0.1, is an intervention and stays."""
+    An id with a dose, as in cdnv:+0.1, is an intervention and stays. What is between back-ticks is set as code."""
     known = {**METRIC_NAMES, **_context_names(), **OUTCOME_NAMES, **SETTING_NAMES}
     longest_first = sorted(map(re.escape, known), key=len, reverse=True)
     parts = re.split(rf"(?<![\w-])({'|'.join(longest_first)})(?![\w-]|:[+-]?[\d.])", text)
     return Markup("").join(
-        _named(part, known[part]) if place % 2 else escape(part) for place, part in enumerate(parts)
+        _named(part, known[part]) if place % 2 else coded(part) for place, part in enumerate(parts)
     )  # fmt: skip
 
 
