@@ -1,9 +1,9 @@
-"""The tables of interventions.md that show what each arm moved, from those of the suites reach.yaml and heads.yaml.
+"""The tables of interventions.md that show what each arm moved, from those of suites that have run.
 
     collapselab suite run docs/reach.yaml --out suites/reach
     python docs/reach.py suites/reach
-    collapselab suite run docs/heads.yaml --out suites/heads
-    python docs/reach.py suites/heads
+
+and the same for heads.yaml and frame.yaml.
 
 Every cell is the mean over seeds, ± their standard deviation; – where it was not measured. An arm *reaches* its
 property if its primary metric moved the way it must, in every pair of arm and control with the same seed, and on
@@ -26,24 +26,31 @@ from collapselab.training.interventions.floor import TARGET
 
 PAGE = Path(__file__).parent / "interventions.md"
 BEGIN, END = "<!-- {}: made by docs/reach.py -->", "<!-- end of {} -->"
-METRICS = {
-    "cdnv_log": 2, "within_share": 3, "logdist_std": 3, "head_logdist_std": 3, "duality_cos_mean": 3,
-    "duality_cos_std": 3, "participation": 1, "dispersion": 3, "flatness_relative": 3, "agreement": 3,
+COLUMNS = {
+    "reach": {
+        "cdnv_log": 2, "within_share": 3, "logdist_std": 3, "head_logdist_std": 3, "duality_cos_mean": 3,
+        "duality_cos_std": 3, "participation": 1, "dispersion": 3, "flatness_relative": 3, "agreement": 3,
+    },
+    "heads": {
+        "head_norm_cv": 3, "norm_cv": 3, "head_logdist_std": 3, "duality_cos_mean": 3, "head_sum": 2, "agreement": 3,
+    },
+    "frame": {
+        "head_cosine_std": 3, "head_etf_error": 3, "norm_cv": 3, "cosine_std": 3, "etf_error": 3, "cdnv_log": 2,
+        "duality_cos_mean": 3, "agreement": 3,
+    },
 }  # fmt: skip
-"""Columns after the validation loss, with their digits."""
-OF_HEADS = {
-    "head_norm_cv": 3, "norm_cv": 3, "head_logdist_std": 3, "duality_cos_mean": 3, "head_sum": 2, "agreement": 3,
-}  # fmt: skip
-"""The same of heads and optimisers."""
+"""Of each table, after the validation loss, with their digits."""
 SETTINGS = {"head": "learned", "optimizer": "adamw", "coupling": "0"}
-"""Those that make an arm of heads.yaml, with their defaults."""
+"""Those that make an arm of a head or optimiser, with their defaults."""
 MUST_MOVE = {
     "--head sphere": ("head_norm_cv", -1),
     "--head class-means": ("duality_cos_mean", 1),
+    "--head frozen-code": ("head_logdist_std", -1),
+    "--head frozen-etf": ("head_cosine_std", -1),
     "--coupling 0.5": ("head_sum", -1),
     "--coupling 1": ("head_sum", -1),
 }
-"""The metric that an arm of heads.yaml must move, and which way."""
+"""The metric that an arm of a head or optimiser must move, and which way."""
 
 
 def values_of_runs(folder: Path) -> pd.DataFrame:
@@ -61,8 +68,7 @@ def values_of_runs(folder: Path) -> pd.DataFrame:
 
 def table(values: pd.DataFrame) -> str:
     """The table in Markdown."""
-    columns = OF_HEADS if _is_of_heads(values) else METRICS
-    shown = {name: digits for name, digits in columns.items() if name in values}
+    shown = {name: digits for name, digits in COLUMNS[table_name(values)].items() if name in values}
     names = ["arm", "seeds", "validation loss", *(f"`{name}`" for name in shown), "reaches its property"]
     rows = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     control = values[values["arm"] == "none"].set_index("seed")
@@ -75,6 +81,12 @@ def table(values: pd.DataFrame) -> str:
         named = arm if arm == "none" else f"`{arm}`"
         rows.append(f"| {' | '.join([named, str(len(runs)), *cells, reached(arm, values, control)])} |")
     return "\n".join(rows)
+
+
+def table_name(values: pd.DataFrame) -> str:
+    """Which of the tables these runs make."""
+    arms = values["arm"]
+    return "frame" if (arms == "--head frozen-etf").any() else "heads" if arms.str.startswith("--").any() else "reach"
 
 
 def reached(arm: str, values: pd.DataFrame, control: pd.DataFrame) -> str:
@@ -107,10 +119,6 @@ def _arm(run: Mapping[Hashable, object]) -> str:
     words = [f"--{name} {value.removesuffix('.0')}" for name, value in given.items()]
     words = [word for word in words if word not in {f"--{name} {value}" for name, value in SETTINGS.items()}]
     return " ".join(words) or "none"
-
-
-def _is_of_heads(values: pd.DataFrame) -> bool:
-    return bool(values["arm"].str.startswith("--").any())
 
 
 def _dose(arm: str) -> Dose | None:
@@ -149,7 +157,7 @@ def _cell(values: "pd.Series[float]", digits: int) -> str:
 
 if __name__ == "__main__":
     text, values = PAGE.read_text(encoding="utf-8"), values_of_runs(Path(sys.argv[1]))
-    name = "heads" if _is_of_heads(values) else "reach"
+    name = table_name(values)
     begin, end = BEGIN.format(name), END.format(name)
     before, after = text.split(begin)[0], text.split(end)[1]
     PAGE.write_text(f"{before}{begin}\n{table(values)}\n{end}{after}", encoding="utf-8")
