@@ -112,6 +112,12 @@ def test_how_much_is_said_can_be_set_too(monkeypatch: pytest.MonkeyPatch) -> Non
         set_verbosity()
         assert CliRunner().invoke(cli.app, ["metrics"], env={"COLLAPSELAB_QUIET": "1"}).exit_code == 0
         assert is_quiet()
+        for words in (["metrics", "--quiet"], ["metrics", "-q"], ["suite", "list", "--quiet"]):
+            set_verbosity()
+            assert CliRunner().invoke(cli.app, words).exit_code == 0
+            assert is_quiet(), words
+        assert CliRunner().invoke(cli.app, ["metrics", "-v"]).exit_code == 0
+        assert not is_quiet()
     finally:
         set_verbosity()
 

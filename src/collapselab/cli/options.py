@@ -5,6 +5,7 @@ What the command line or the environment says comes before what the file says.
 
 import math
 from collections.abc import Callable, Iterable
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +21,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document inst
 
 
 PREFIX = "COLLAPSELAB"
+VERBOSITY = ("quiet", "verbose")
 
 
 class EnvironmentGroup(TyperGroup):
@@ -34,9 +36,11 @@ class EnvironmentGroup(TyperGroup):
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             prefix = f"{self.prefix}_{cmd_name.upper().replace('-', '_')}"
-            take_from_environment(command, prefix)
             if isinstance(command, EnvironmentGroup):
                 command.prefix = prefix
+            else:
+                _take_verbosity(command, self if ctx is None else ctx.find_root().command)
+            take_from_environment(command, prefix)
         return command
 
 
@@ -46,6 +50,23 @@ def take_from_environment(command: Any, prefix: str) -> None:
         if parameter.param_type_name == "option" and parameter.name not in ("help", "version"):
             parameter.envvar = f"{prefix}_{long_name(parameter).upper().replace('-', '_')}"
             parameter.show_envvar = False
+
+
+def _take_verbosity(command: Any, root: Any) -> None:
+    """Let `--quiet` and `--verbose` be written after the command too, where most people write them."""
+    known = {name for parameter in command.params for name in parameter.opts}
+    for parameter in root.params:
+        if parameter.name in VERBOSITY and not known.intersection(parameter.opts):
+            option = copy(parameter)
+            option.expose_value, option.hidden, option.callback = False, True, _set_verbosity
+            command.params.append(option)
+
+
+def _set_verbosity(_: typer.Context, option: Any, value: bool) -> None:
+    if value:
+        from collapselab.messages import set_verbosity
+
+        set_verbosity(quiet=option.name == "quiet", verbose=option.name == "verbose")
 
 
 def long_name(option: Any) -> str:
