@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from collapselab.records.tables import Row
     from collapselab.report.publish import model_card, publish
     from collapselab.report.report import report
+    from collapselab.suite.collect import collect_suite
     from collapselab.suite.collect_models import collect_models
     from collapselab.suite.recipe import Suite, load_suite, shipped_recipes
     from collapselab.suite.run import (
         cancel_suite,
-        collect_suite,
         run_suite,
         suite_plan,
         suite_script,
@@ -123,7 +123,7 @@ _HOMES = {
     "cancel_suite": "suite.run",
     "collapse_metrics": "core.metrics",
     "collect_models": "suite.collect_models",
-    "collect_suite": "suite.run",
+    "collect_suite": "suite.collect",
     "compare": "measurement.compare_results",
     "import_published": "records.published",
     "load_results": "records.result_folder",

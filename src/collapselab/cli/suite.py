@@ -102,8 +102,8 @@ def plan(
 
     Example: `collapselab suite plan scale --scale small`
     """
+    from collapselab.suite.folder import open_suite
     from collapselab.suite.plan import Entry, pace
-    from collapselab.suite.run import open_suite
     from collapselab.suite.run import plan as planned_suite
     from collapselab.suite.show import plan_facts, plan_table, wide_console
     from collapselab.suite.status import run_state
@@ -166,9 +166,10 @@ def run(
     On a cluster: `collapselab suite run paper --launcher slurm`
     """
     from collapselab.suite import run as suites
+    from collapselab.suite.folder import open_suite
     from collapselab.suite.show import shown_live, status_table, wide_console
 
-    opened, folder = suites.open_suite(suite, scale=scale, out=out)
+    opened, folder = open_suite(suite, scale=scale, out=out)
     if dry_run:
         print(suites.script(opened, folder, launcher=launcher))
         return
@@ -214,9 +215,10 @@ def status(
     Example: `collapselab suite status demo --follow`
     """
     from collapselab.suite import run as suites
+    from collapselab.suite.folder import open_suite
     from collapselab.suite.show import shown_live, status_table, wide_console
 
-    opened, folder = suites.open_suite(suite, scale=scale, out=out)
+    opened, folder = open_suite(suite, scale=scale, out=out)
 
     def current_states() -> "list[State]":
         return suites.status(opened, folder, jobs=suites.job_states(folder))
@@ -246,13 +248,12 @@ def collect(
 
     Example: `collapselab suite collect suites/demo`
     """
-    from collapselab.suite import run as suites
     from collapselab.suite.collect import collect as collect_tables
-    from collapselab.suite.folder import SuiteFolder
+    from collapselab.suite.folder import SuiteFolder, open_suite
     from collapselab.suite.recipe import is_shipped
 
     named = out is None and not is_shipped(suite) and Path(suite).is_dir()
-    folder = SuiteFolder(suite) if named else suites.open_suite(suite, scale=scale, out=out)[1]
+    folder = SuiteFolder(suite) if named else open_suite(suite, scale=scale, out=out)[1]
     tables = collect_tables(folder)
     counts = {
         "runs": len({run["run"] for run in tables.runs}),
@@ -275,8 +276,9 @@ def cancel(suite: SuiteArgument, scale: ScaleOption = None, out: OutOption = Non
     Example: `collapselab suite cancel paper`
     """
     from collapselab.suite import run as suites
+    from collapselab.suite.folder import open_suite
 
-    _, folder = suites.open_suite(suite, scale=scale, out=out)
+    _, folder = open_suite(suite, scale=scale, out=out)
     print(f"{folder.path}: {suites.cancel(folder):,} jobs cancelled.")
 
 
