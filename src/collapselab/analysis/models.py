@@ -15,9 +15,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from collapselab.analysis.direction import Toward, toward
 from collapselab.analysis.regime import Regime
-from collapselab.analysis.related import RELATED, Family
+from collapselab.analysis.related import RELATED, Family, Toward, toward
 from collapselab.analysis.verdict import Cause, Reason
 from collapselab.core.metrics import METRICS, Transform
 from collapselab.errors import ConfigError, RunError, did_you_mean

@@ -19,9 +19,9 @@ from collapselab.core.geometry import Geometry
 from collapselab.core.metrics import METRICS, Measurement, collapse_metrics, metrics_of
 from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Need, ReasonCode
-from collapselab.measurement.class_table import LayerRows
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sums import LayerKey
+from collapselab.measurement.tables import LayerRows
 from collapselab.records.measurement import Key
 from collapselab.records.tables import Row, RowsByTable
 

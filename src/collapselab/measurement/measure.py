@@ -30,7 +30,6 @@ from collapselab.measurement.catalogue import (
     value_rows,
 )  # fmt: skip
 from collapselab.measurement.centre_loss import CentreLosses
-from collapselab.measurement.class_table import class_chunks
 from collapselab.measurement.context_rows import ContextTables
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.forward_pass import ForwardPass
@@ -46,7 +45,7 @@ from collapselab.measurement.report_to import report_measurement
 from collapselab.measurement.result_facts import result_facts
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sums import LAST, Sums
-from collapselab.measurement.tables import MeasuredLayer, fill_tables
+from collapselab.measurement.tables import MeasuredLayer, class_chunks, fill_tables
 from collapselab.measurement.temperature import fitted_scale
 from collapselab.measurement.token_scores import Observe
 from collapselab.messages import logger

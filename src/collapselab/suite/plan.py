@@ -26,7 +26,7 @@ from collapselab.suite.corpora import CorpusFacts
 from collapselab.suite.model_entries import ModelEntry, model_entries
 from collapselab.suite.power import Comparison, comparison, comparison_warnings
 from collapselab.suite.recipe import Suite
-from collapselab.training.heads.check import check_head
+from collapselab.training.heads import check_head
 from collapselab.training.interventions.dose import parse_doses, sham_notes
 from collapselab.training.settings import Plan, Settings, model_config, paper_batch, plan, resolved
 
