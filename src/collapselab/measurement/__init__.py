@@ -6,7 +6,7 @@
     plan.py            what is known before the model runs: sample.py (blocks, positions, null labels), classes.py
                        (which classes count), cost.py and memory.py (whether it fits)
     forward_pass.py    the model runs on every block; its features are added to sums.py, layer by layer
-    nearest_centre.py  NC4 at every layer;  deciders.py, centre_loss.py, curvature.py, push.py: what else a pass gives
+    nearest_centre.py  NC4 at every layer, and deciders;  centre_loss.py, curvature.py, push.py: what else a pass gives
     catalogue.py       sums → the metrics of every layer, split and bin, and their rows
     find_contexts.py   which contexts, the last n tokens, are measured;  context_gap.py, context_rows.py: their rows
     outcomes.py        token_scores.py, temperature.py, further_scores.py: outcomes beside the mean loss

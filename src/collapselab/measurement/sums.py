@@ -92,7 +92,7 @@ class Sums:
     push: Tensor | None = None
     """(heads, alphas, sums) of pushed features: see `push.py`."""
     deciders: Tensor | None = None
-    """(deciders, deciders) tokens on which two of them agree: see `deciders.py`."""
+    """(deciders, deciders) tokens on which two of them agree: see `AgreementMatrix`."""
     flatness: Flatness = field(default_factory=Flatness)
     """Of the tokens that `curvature.py` chose."""
     centre_losses: dict[LayerKey, CentreLoss] = field(default_factory=dict)
