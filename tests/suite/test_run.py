@@ -34,7 +34,7 @@ from collapselab.records.tables import RESULTS, RUNS, Row
 from collapselab.suite import run as suites
 from collapselab.suite.collect import collect
 from collapselab.suite.folder import SuiteFolder, open_suite
-from collapselab.suite.job import Outcome, perform, threads_each
+from collapselab.suite.job import RunOutcome, perform, threads_each
 from collapselab.suite.launchers import local as launch
 from collapselab.suite.launchers.local import Crew
 from collapselab.suite.plan import Entry
@@ -512,7 +512,7 @@ def test_trouble_with_the_disk_ends_the_crew_with_one_message(
     tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suite, folder = opened(tmp_path, tiny)
-    monkeypatch.setattr(Worker, "perform", lambda _, entry, __: Outcome(entry.name, "stopped", "the disk is full."))
+    monkeypatch.setattr(Worker, "perform", lambda _, entry, __: RunOutcome(entry.name, "stopped", "the disk is full."))
     with pytest.raises(RunError, match="the disk is full."):
         suites.run(suite, folder)
 

@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -121,7 +122,7 @@ def plan(
     facts = plan_facts(planned, states, opened.measure, measured)
     if as_json:
         about = {"suite": opened.name, "scale": opened.scale, "question": opened.question, "out": str(folder.path)}
-        print(json.dumps({**about, **facts}, ensure_ascii=False))
+        print(json.dumps({**about, **facts}, ensure_ascii=False, default=asdict))
     else:
         Console().print(f"[bold]{escape(opened.name)}[/bold]: {escape(opened.question)}", soft_wrap=True)
         wide_console().print(plan_table(facts, every=every))

@@ -37,7 +37,7 @@ from collapselab.measurement.further_scores import further_scores, named_corpora
 from collapselab.measurement.half_sample import halfway, own_part
 from collapselab.measurement.model_corpus import Data, Role, Text, model_corpus, open_data, role_of
 from collapselab.measurement.nearest_centre import NearestCentres
-from collapselab.measurement.open_model import OpenedModel, open_module, open_source
+from collapselab.measurement.open_model import OpenedModel, open_model, open_module
 from collapselab.measurement.outcomes import outcome_facts
 from collapselab.measurement.plan import MeasurePlan, MeasureRequest, Split, make_plan
 from collapselab.measurement.push import Push
@@ -315,7 +315,7 @@ def _measure_any(
 
 def _measure_source(source: ModelSource, request_for: Callable[[ModelSource | None], MeasureRequest]) -> Result:
     request = request_for(source)
-    opened = open_source(source, request)
+    opened = open_model(source, request)
     result = opened if isinstance(opened, Result) else measure_model(opened, request)
     if request.processes.first:
         report_measurement(request.report_to, result, source.checkpoint)

@@ -51,7 +51,7 @@ class OpenedModel:
     """The file for the moments of the last layer."""
 
 
-def open_source(source: ModelSource, request: MeasureRequest) -> Result | OpenedModel:
+def open_model(source: ModelSource, request: MeasureRequest) -> Result | OpenedModel:
     """A model on disk or on the hub; its result, without loading it, if there is one of the same files."""
     from collapselab.models.load import find_device, load_model
 

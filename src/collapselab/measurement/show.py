@@ -77,7 +77,7 @@ def sweep_table(results: Results) -> Table:
     return table
 
 
-def plan_facts(estimate: Estimate) -> dict[str, float | str | dict[str, float]]:
+def estimate_facts(estimate: Estimate) -> dict[str, float | str | dict[str, float]]:
     """What measuring a model takes, as plain data."""
     cost, sizes = estimate.cost, estimate.architecture
     return {
@@ -89,7 +89,7 @@ def plan_facts(estimate: Estimate) -> dict[str, float | str | dict[str, float]]:
     }  # fmt: skip
 
 
-def plan_table(estimates: list[Estimate]) -> RenderableType:
+def estimate_table(estimates: list[Estimate]) -> RenderableType:
     """A line for each model: sizes, memory, operations, time; and what takes most of the time."""
     names = ("model", "parameters", "tokens", "classes", "weights", "memory", "FLOPs", "time", "most of it")
     table = Table(*names, box=None, header_style="bold")

@@ -339,7 +339,7 @@ read_runs, write_runs = RUNS.read, RUNS.write
 read_results, write_results = RESULTS.read, RESULTS.write
 
 
-class Source(TypedDict):
+class SourceFile(TypedDict):
     """A file behind the tables."""
 
     file: str
@@ -353,7 +353,7 @@ class TablesRecord(TypedDict):
     """Version of this layout."""
     tables: dict[str, str]
     """The sha256 of each table, by the name of its file."""
-    made_from: list[Source]
+    made_from: list[SourceFile]
     """The files behind them: `file` and `sha256` of each."""
 
 
@@ -398,7 +398,7 @@ def write_tables(folder: str | Path, tables: RowsByTable, *, made_from: Iterable
         rows = list(tables.get(table.name, ()))
         if rows or table.required:
             contents[table.file] = table.content(rows, folder / table.file)
-    sources = [Source(file=file, sha256=digest) for file, digest in made_from]
+    sources = [SourceFile(file=file, sha256=digest) for file, digest in made_from]
     document = TablesRecord(format=FORMAT, tables=StoredTables({}, contents).hashes, made_from=sources)
     try:
         old = read_document(folder / HASHES)

@@ -27,7 +27,7 @@ ALPHA = 0.05
 
 @final
 @dataclass(frozen=True)
-class Comparison:
+class PlannedComparison:
     """The pairs of a suite of arms, and what they can show."""
 
     arms: list[str]
@@ -46,14 +46,14 @@ class Comparison:
     power: list["Planned"]
 
 
-def comparison(suite: Suite) -> Comparison | None:
+def comparison(suite: Suite) -> PlannedComparison | None:
     """What the arms of a suite can show; None where it has none."""
     if not suite.arms or suite.primary is None:
         return None
     runs = suite.runs[:: len(suite.arms)]  # those of the first arm: the others have the same seeds
     seeds = Counter((corpus, settings.model_copy(update=SEEDS)) for settings, corpus in set(runs))
     pairs, properties = min(seeds.values()), len(suite.primary.metrics)
-    return Comparison(
+    return PlannedComparison(
         [arm.name for arm in suite.arms],
         next((arm.name for arm in suite.arms if arm.is_control), None),
         pairs,
@@ -66,7 +66,7 @@ def comparison(suite: Suite) -> Comparison | None:
     )
 
 
-def comparison_warnings(suite: Suite, compared: Comparison | None) -> list[str]:
+def comparison_warnings(suite: Suite, compared: PlannedComparison | None) -> list[str]:
     """What to know of the arms before they are trained."""
     if compared is None or suite.primary is None:
         return []

@@ -6,7 +6,7 @@ The band is that of effects that are of no interest.
 from collections.abc import Iterable, Sequence
 
 from collapselab.analysis.effects import Effect, Judgement, Role
-from collapselab.report.charts.forest import Line, axis_words, forest_chart, forest_table
+from collapselab.report.charts.forest import ForestLine, axis_words, forest_chart, forest_table
 from collapselab.report.charts.panels import Figure, Panel
 from collapselab.report.data import View
 from collapselab.report.figures.manipulation import NO_ARMS
@@ -46,7 +46,7 @@ def shams(view: View) -> Figure:
         "is not an effect of the property."
     )
     lines = [
-        Line(row.label, kind, arm.effect or 0.0, arm.low, arm.high, arm.n)
+        ForestLine(row.label, kind, arm.effect or 0.0, arm.low, arm.high, arm.n)
         for row, sham in pairs
         for kind, arm in (("treatment", row), ("sham", sham))
     ]
@@ -69,9 +69,9 @@ def pace(view: View) -> Figure:
     )
     lines = []
     for row in known:
-        lines.append(Line(row.label, "equal steps", row.effect or 0.0, row.low, row.high, row.n))
+        lines.append(ForestLine(row.label, "equal steps", row.effect or 0.0, row.low, row.high, row.n))
         equal = (row.equal_loss_effect or 0.0, row.equal_loss_low, row.equal_loss_high, row.equal_loss_n or 0)
-        lines.append(Line(row.label, "equal training loss", *equal))
+        lines.append(ForestLine(row.label, "equal training loss", *equal))
     said = (f"{line.arm} at {line.kind} {line.effect:+.3g}" for line in lines)
     return _figure("pace", PACE, caption, view, lines, said, known[0].margin)
 
@@ -82,16 +82,16 @@ def _outcome_rows(view: View) -> list[Effect]:
     return [row for row in rows if row.role is Role.OUTCOME and row.effect is not None]
 
 
-def _verdict_line(row: Effect) -> Line:
+def _verdict_line(row: Effect) -> ForestLine:
     verdict = str(row.verdict or Judgement.CANNOT_TELL)
     p = row.p_equivalence if row.verdict is Judgement.EQUIVALENT else row.p_holm
     silent = p is None or row.verdict in (Judgement.DID_NOT_REACH, Judgement.CANNOT_TELL)
     words = verdict if silent else f"{verdict}, p {p:.2g}"
-    return Line(row.label, verdict, row.effect or 0.0, row.low, row.high, row.n, words)
+    return ForestLine(row.label, verdict, row.effect or 0.0, row.low, row.high, row.n, words)
 
 
 def _figure(
-    key: str, title: str, caption: str, view: View, lines: Sequence[Line], said: Iterable[str], band: float | None
+    key: str, title: str, caption: str, view: View, lines: Sequence[ForestLine], said: Iterable[str], band: float | None
 ) -> Figure:
     """The lines as one forest, and what they say in words; `band` is half the width of effects of no interest."""
     name = outcome_name(view.story.outcome)
