@@ -82,7 +82,7 @@ class Demo:
         return facts | {name: str(facts[name].resolve()) for name in ("folder", "page")}
 
 
-def demo(out: str | Path, *, suite: str | Path | None = None, jobs: int | None = None) -> Demo:
+def run_demo(out: str | Path, *, suite: str | Path | None = None, jobs: int | None = None) -> Demo:
     """Build, train, measure, analyse and report in the folder `out`, as far as that is not done yet.
 
     `suite` is another recipe than the demo's; `jobs` are the processes side by side. Progress goes to stderr. Runs that

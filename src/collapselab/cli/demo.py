@@ -40,8 +40,7 @@ def demo(
     Example: `collapselab demo --out demo`
     """
     print(f"{out}: gets everything; about four minutes on two idle cores.", file=sys.stderr, flush=True)
-    from collapselab.demo import demo as run_demo
-    from collapselab.demo import show_page
+    from collapselab.demo import run_demo, show_page
 
     made = run_demo(out, jobs=jobs)
     if as_json:

@@ -124,6 +124,12 @@ class Row:
         return tuple(getattr(self, column) for column in RESULTS.key)
 
 
+def bin_start(bin: str) -> int:
+    """The least count of the classes in a bin; -1 of the bin that has all, so that it is the first."""
+    ends = BIN.fullmatch(bin)
+    return -1 if ends is None else int(ends[1])
+
+
 @final
 @dataclass(frozen=True)
 class PushRow:
