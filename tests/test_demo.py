@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 from analysis.planted import run_of
 from collapselab import cli
 from collapselab import demo as stage
-from collapselab.demo import Demo, default_jobs, demo, has_desktop, headline_table, show_page
+from collapselab.demo import Demo, default_jobs, has_desktop, headline_table, run_demo, show_page
 from collapselab.disk import read_document
 from collapselab.errors import ConfigError
 from collapselab.records.tables import RESULTS, RUNS
@@ -49,14 +49,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Demo]:
     """The recipe and what the demo made of it, after it was killed while it trained."""
     place = tmp_path_factory.mktemp("demo")
     recipe = written(place)
-    call = f"from collapselab.demo import demo; demo({str(place / 'out')!r}, suite={str(recipe)!r}, jobs=1)"
+    call = f"from collapselab.demo import run_demo; run_demo({str(place / 'out')!r}, suite={str(recipe)!r}, jobs=1)"
     process = subprocess.Popen([sys.executable, "-c", call], stderr=subprocess.DEVNULL, start_new_session=True)
     first = measured_of_the_first_run(place / "out", process)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     before = {path: path.stat().st_mtime_ns for path in first.iterdir() if path.suffix == ".json"}
     assert before
-    made = demo(place / "out", suite=recipe)
+    made = run_demo(place / "out", suite=recipe)
     assert {path: path.stat().st_mtime_ns for path in before} == before, "what was finished was done again"
     return recipe, made
 
@@ -112,7 +112,7 @@ def test_repeated_it_does_nothing_again_and_says_the_same(
 ) -> None:
     recipe, made = finished
     before = times(made.folder)
-    assert demo(made.folder, suite=recipe) == made
+    assert run_demo(made.folder, suite=recipe) == made
     assert times(made.folder) == before
     assert capsys.readouterr().err.count("done already") == 4
 
@@ -128,7 +128,7 @@ def test_what_an_older_program_made_of_the_tables_is_made_again(
         monkeypatch.setattr(f"collapselab.{module}.program_version", lambda: "0.0.0+older")
     drawn: list[Path] = []
     monkeypatch.setattr(stage, "report", lambda folder: (drawn.append(folder), made)[1])
-    demo(folder, suite=recipe)
+    run_demo(folder, suite=recipe)
     assert drawn == [folder]
     assert read_document(folder / "analysis" / "summary.json")["program"] == "0.0.0+older" != program
     assert times(folder)[str(folder / "runs.csv")] == tables, "the tables are the same as before"
@@ -198,7 +198,7 @@ def test_a_run_without_an_initial_checkpoint_has_no_initial_numbers(tmp_path: Pa
 
 def test_no_process_at_all_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="jobs is 0"):
-        demo(tmp_path / "out", suite=written(tmp_path), jobs=0)
+        run_demo(tmp_path / "out", suite=written(tmp_path), jobs=0)
 
 
 def test_two_processes_at_most_unless_more_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from collapselab.records.run import RunFolder
 from collapselab.records.run_documents import identity
 from collapselab.suite import run as suites
 from collapselab.suite.collect import collect
-from collapselab.suite.run import open_suite
+from collapselab.suite.folder import open_suite
 from collapselab.training.settings import Settings, resolved
 from collapselab.training.train import train
 

@@ -16,7 +16,7 @@ from collapselab.cli.options import TRACKER_NAMES
 from collapselab.errors import ConfigError
 from collapselab.trackers import TRACKERS, TrackedRun, check_tracker, tracked
 from collapselab.training.settings import Settings
-from collapselab.training.tracking import TrackedTraining
+from collapselab.training.train import TrackedTraining
 
 VALUES = {"collapse/cdnv": 0.5}
 TABLE: tuple[list[str], list[list[Any]]] = (["metric", "value"], [["cdnv", 0.5], ["a|b", None]])

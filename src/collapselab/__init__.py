@@ -8,96 +8,54 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # as in typing, whose import takes longer than all of this
 if TYPE_CHECKING:
-    from collapselab.analysis.analyze import analyze
-    from collapselab.analysis.stored import Analysis
-    from collapselab.analysis.tokens import TokenTable, token_table
-    from collapselab.core.decisions import Decider, Decisions
-    from collapselab.core.metrics import METRICS, Measurement, collapse_metrics
-    from collapselab.core.moments import ClassMoments
-    from collapselab.corpus.blocks import Corpus
-    from collapselab.corpus.build import Recipe, build_corpus
-    from collapselab.corpus.sources import open_source
-    from collapselab.demo import demo as run_demo
-    from collapselab.measurement.compare_results import compare
-    from collapselab.measurement.estimate import measure_plan
-    from collapselab.measurement.measure import measure
-    from collapselab.measurement.similarity import similarity
-    from collapselab.records.measurement import Result, Results
-    from collapselab.records.options import Options
-    from collapselab.records.published import import_published
-    from collapselab.records.result_folder import load_results
-    from collapselab.records.tables import Row
-    from collapselab.report.publish import model_card, publish
-    from collapselab.report.report import report
-    from collapselab.suite.collect_models import collect_models
-    from collapselab.suite.recipe import Suite, load_suite, shipped_recipes
-    from collapselab.suite.run import (
-        cancel_suite,
-        collect_suite,
-        run_suite,
-        suite_plan,
-        suite_script,
-        suite_status,
-    )
-    from collapselab.suite.schema import recipe_schema
-    from collapselab.training.callback import CollapseCallback
-    from collapselab.training.generate import sample
-    from collapselab.training.heads import HEADS
-    from collapselab.training.interventions import INTERVENTIONS
-    from collapselab.training.optimizers import OPTIMIZERS
-    from collapselab.training.settings import Settings
-    from collapselab.training.train import train
+    from collapselab.analysis.analyze import analyze as analyze
+    from collapselab.analysis.stored import Analysis as Analysis
+    from collapselab.analysis.tokens import TokenTable as TokenTable
+    from collapselab.analysis.tokens import token_table as token_table
+    from collapselab.core.decisions import Decider as Decider
+    from collapselab.core.decisions import Decisions as Decisions
+    from collapselab.core.metrics import METRICS as METRICS
+    from collapselab.core.metrics import Measurement as Measurement
+    from collapselab.core.metrics import collapse_metrics as collapse_metrics
+    from collapselab.core.moments import ClassMoments as ClassMoments
+    from collapselab.corpus.blocks import Corpus as Corpus
+    from collapselab.corpus.build import Recipe as Recipe
+    from collapselab.corpus.build import build_corpus as build_corpus
+    from collapselab.corpus.sources import open_source as open_source
+    from collapselab.demo import run_demo as run_demo
+    from collapselab.measurement.compare_results import compare as compare
+    from collapselab.measurement.estimate import measure_plan as measure_plan
+    from collapselab.measurement.measure import measure as measure
+    from collapselab.measurement.similarity import similarity as similarity
+    from collapselab.records.measurement import Result as Result
+    from collapselab.records.measurement import Results as Results
+    from collapselab.records.options import Options as Options
+    from collapselab.records.published import import_published as import_published
+    from collapselab.records.result_folder import load_results as load_results
+    from collapselab.records.tables import Row as Row
+    from collapselab.report.publish import model_card as model_card
+    from collapselab.report.publish import publish as publish
+    from collapselab.report.report import report as report
+    from collapselab.suite.collect import collect_suite as collect_suite
+    from collapselab.suite.collect_models import collect_models as collect_models
+    from collapselab.suite.recipe import Suite as Suite
+    from collapselab.suite.recipe import load_suite as load_suite
+    from collapselab.suite.recipe import shipped_recipes as shipped_recipes
+    from collapselab.suite.run import cancel_suite as cancel_suite
+    from collapselab.suite.run import run_suite as run_suite
+    from collapselab.suite.run import suite_plan as suite_plan
+    from collapselab.suite.run import suite_script as suite_script
+    from collapselab.suite.run import suite_status as suite_status
+    from collapselab.suite.schema import recipe_schema as recipe_schema
+    from collapselab.training.callback import CollapseCallback as CollapseCallback
+    from collapselab.training.generate import sample as sample
+    from collapselab.training.heads import HEADS as HEADS
+    from collapselab.training.interventions import INTERVENTIONS as INTERVENTIONS
+    from collapselab.training.optimizers import OPTIMIZERS as OPTIMIZERS
+    from collapselab.training.settings import Settings as Settings
+    from collapselab.training.train import train as train
 
 __version__ = "0.1.0"
-__all__ = [
-    "HEADS",
-    "INTERVENTIONS",
-    "METRICS",
-    "OPTIMIZERS",
-    "Analysis",
-    "ClassMoments",
-    "CollapseCallback",
-    "Corpus",
-    "Decider",
-    "Decisions",
-    "Measurement",
-    "Options",
-    "Recipe",
-    "Result",
-    "Results",
-    "Row",
-    "Settings",
-    "Suite",
-    "TokenTable",
-    "__version__",
-    "analyze",
-    "build_corpus",
-    "cancel_suite",
-    "collapse_metrics",
-    "collect_models",
-    "collect_suite",
-    "compare",
-    "import_published",
-    "load_results",
-    "load_suite",
-    "measure",
-    "measure_plan",
-    "model_card",
-    "open_source",
-    "publish",
-    "recipe_schema",
-    "report",
-    "run_demo",
-    "run_suite",
-    "sample",
-    "shipped_recipes",
-    "similarity",
-    "suite_plan",
-    "suite_script",
-    "suite_status",
-    "token_table",
-    "train",
-]
 _HOMES = {
     "HEADS": "training.heads",
     "INTERVENTIONS": "training.interventions",
@@ -123,7 +81,7 @@ _HOMES = {
     "cancel_suite": "suite.run",
     "collapse_metrics": "core.metrics",
     "collect_models": "suite.collect_models",
-    "collect_suite": "suite.run",
+    "collect_suite": "suite.collect",
     "compare": "measurement.compare_results",
     "import_published": "records.published",
     "load_results": "records.result_folder",
@@ -145,8 +103,7 @@ _HOMES = {
     "token_table": "analysis.tokens",
     "train": "training.train",
 }
-_NAMES = {"run_demo": "demo"}
-"""Where the module has another name for it: `collapselab.demo` is the module itself."""
+__all__ = ["__version__", "report", *_HOMES]
 
 
 def __getattr__(name: str) -> object:
@@ -155,7 +112,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f"collapselab.{_HOMES[name]}")
-    value: object = getattr(module, _NAMES.get(name, name))
+    value: object = getattr(module, name)
     return value
 
 

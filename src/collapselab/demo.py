@@ -54,7 +54,7 @@ class Change:
 
 @final
 @dataclass(frozen=True)
-class Line:
+class HeadlineLine:
     """One model of the headline table."""
 
     run: str
@@ -72,7 +72,7 @@ class Demo:
 
     folder: Path
     page: Path
-    table: list[Line]
+    table: list[HeadlineLine]
     sentences: list[str]
     failures: list[str]
 
@@ -82,7 +82,7 @@ class Demo:
         return facts | {name: str(facts[name].resolve()) for name in ("folder", "page")}
 
 
-def demo(out: str | Path, *, suite: str | Path | None = None, jobs: int | None = None) -> Demo:
+def run_demo(out: str | Path, *, suite: str | Path | None = None, jobs: int | None = None) -> Demo:
     """Build, train, measure, analyse and report in the folder `out`, as far as that is not done yet.
 
     `suite` is another recipe than the demo's; `jobs` are the processes side by side. Progress goes to stderr. Runs that
@@ -105,7 +105,7 @@ def default_jobs() -> int:
     return min(MOST_JOBS, processors())
 
 
-def headline_table(story: Story) -> list[Line]:
+def headline_table(story: Story) -> list[HeadlineLine]:
     """Of each size the first run that has come to a trained model, without an intervention: its numbers at
     initialisation and at its last checkpoint."""
     if story.models is None:
@@ -126,7 +126,7 @@ def _first_seeds(frame: "pd.DataFrame") -> "pd.DataFrame":
     return frame[frame["seed"].isna() | (frame["seed"] == seeds)]
 
 
-def _line(run: str, checkpoints: "pd.DataFrame", measured: list[str]) -> Line:
+def _line(run: str, checkpoints: "pd.DataFrame", measured: list[str]) -> HeadlineLine:
     last = checkpoints.iloc[-1]
     first = checkpoints.iloc[0] if checkpoints["epoch"].iloc[0] == 0 else None
     parameters = _number(last, "parameters")
@@ -136,7 +136,7 @@ def _line(run: str, checkpoints: "pd.DataFrame", measured: list[str]) -> Line:
     }
     loss = Change(_number(first, "val_loss"), _number(last, "val_loss"))
     count = None if parameters is None else int(parameters)
-    return Line(run, int(last["width"]), int(last["depth"]), count, loss, metrics)
+    return HeadlineLine(run, int(last["width"]), int(last["depth"]), count, loss, metrics)
 
 
 def has_desktop(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> bool:

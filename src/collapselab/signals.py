@@ -18,11 +18,11 @@ STOPPED = "stopped. What is finished is saved; the same command continues."
 
 
 @contextmanager
-def interruptible(*numbers: signal.Signals, message: str = STOPPED) -> Iterator[None]:
+def interruptible(*numbers: signal.Signals) -> Iterator[None]:
     """While the block runs, each of these signals (SIGINT and SIGTERM if none is named) raises Interrupted."""
 
     def stop(number: int, _: FrameType | None) -> NoReturn:
-        raise Interrupted(message, number)
+        raise Interrupted(STOPPED, number)
 
     with _handled(numbers or STOPPING, stop):
         yield

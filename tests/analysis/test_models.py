@@ -6,9 +6,8 @@ import pytest
 
 from analysis.planted import row_of, run_of, table
 from collapselab import METRICS
-from collapselab.analysis.direction import toward
 from collapselab.analysis.models import combine, row_tuples
-from collapselab.analysis.related import RELATED
+from collapselab.analysis.related import RELATED, toward
 from collapselab.analysis.subsets import codes_of
 from collapselab.errors import ConfigError, RunError
 from collapselab.records.tables import RUNS

@@ -5,15 +5,14 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
+from collapselab.analysis.relate import correlation, rank_correlation
 from collapselab.analysis.resampling import (
     Codes,
     Floats,
     _permuted_products,
     centred,
-    correlation,
     detectable,
     permutation_test,
-    rank_correlation,
 )
 
 RNG = np.random.default_rng(7)

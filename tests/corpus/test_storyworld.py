@@ -10,7 +10,7 @@ from statistics import median
 import pytest
 
 from collapselab.corpus.storyworld import stories as storyworld
-from collapselab.corpus.storyworld.stories import Plan, planned_story, split_of, stories, story
+from collapselab.corpus.storyworld.stories import StoryPlan, planned_story, split_of, stories, story
 
 MANY = 20_000
 HEROES = {name for folk in ("girl", "boy", "creature") for name in storyworld.TABLES[folk].words}
@@ -30,17 +30,17 @@ GOLDEN_STORY = (
 
 
 @pytest.fixture(scope="module")
-def planned() -> list[tuple[Plan, str]]:
+def planned() -> list[tuple[StoryPlan, str]]:
     return [planned_story(index) for index in range(MANY)]
 
 
 @pytest.fixture(scope="module")
-def texts(planned: list[tuple[Plan, str]]) -> list[str]:
+def texts(planned: list[tuple[StoryPlan, str]]) -> list[str]:
     return [text for _, text in planned]
 
 
 @pytest.fixture(scope="module")
-def validation() -> list[tuple[Plan, str]]:
+def validation() -> list[tuple[StoryPlan, str]]:
     return [planned_story(index, split="validation") for index in range(MANY // 8)]
 
 
@@ -70,7 +70,9 @@ def test_an_unknown_split_is_named_with_the_known_ones() -> None:
 # Train and validation
 
 
-def test_no_plan_is_in_both_splits(planned: list[tuple[Plan, str]], validation: list[tuple[Plan, str]]) -> None:
+def test_no_plan_is_in_both_splits(
+    planned: list[tuple[StoryPlan, str]], validation: list[tuple[StoryPlan, str]]
+) -> None:
     assert {split_of(plan) for plan, _ in planned} == {"train"}
     assert {split_of(plan) for plan, _ in validation} == {"validation"}
     assert {plan for plan, _ in planned}.isdisjoint(plan for plan, _ in validation)
@@ -78,12 +80,14 @@ def test_no_plan_is_in_both_splits(planned: list[tuple[Plan, str]], validation: 
 
 
 def test_about_an_eighth_of_the_plans_belongs_to_validation() -> None:
-    plans = [Plan("lost", "girl", hero, topic) for hero in HEROES for topic in storyworld.PLOTS["lost"].topics.words]
+    plans = [
+        StoryPlan("lost", "girl", hero, topic) for hero in HEROES for topic in storyworld.PLOTS["lost"].topics.words
+    ]
     share = sum(split_of(plan) == "validation" for plan in plans) / len(plans)
     assert abs(share - 1 / 8) < 0.01  # four standard deviations of about 20,000 coin tosses
 
 
-def test_a_story_tells_every_part_of_its_plan(planned: list[tuple[Plan, str]]) -> None:
+def test_a_story_tells_every_part_of_its_plan(planned: list[tuple[StoryPlan, str]]) -> None:
     """What decides the split can be read: the hero is the first to be named, and the name says the folk."""
     for plan, text in planned:
         assert next(name for name in re.findall("[A-Z][a-z]+", text) if name in HEROES) == plan.hero
@@ -142,7 +146,7 @@ def test_words_have_a_head_and_a_long_tail(texts: list[str]) -> None:
     assert sum(ranked[:100]) > 0.5 * sum(ranked)
 
 
-def test_every_plot_is_told_about_equally_often(planned: list[tuple[Plan, str]]) -> None:
+def test_every_plot_is_told_about_equally_often(planned: list[tuple[StoryPlan, str]]) -> None:
     counts = Counter(plan.plot for plan, _ in planned)
     assert len(counts) >= 10
     assert min(counts.values()) > 0.5 * MANY / len(counts)
@@ -159,7 +163,7 @@ def test_stories_have_60_to_250_words_in_one_to_five_paragraphs(texts: list[str]
     assert {text.count("\n") + 1 for text in texts} == {1, 2, 3, 4, 5}
 
 
-def test_most_last_paragraphs_name_the_hero(planned: list[tuple[Plan, str]]) -> None:
+def test_most_last_paragraphs_name_the_hero(planned: list[tuple[StoryPlan, str]]) -> None:
     assert sum(plan.hero in text.split("\n")[-1] for plan, text in planned) > 0.8 * MANY
 
 
@@ -207,7 +211,7 @@ def test_quotation_marks_are_balanced_in_every_paragraph(texts: list[str]) -> No
 
 def test_numbered_slots_hold_different_words() -> None:
     for seed in range(200):
-        cast = storyworld.Cast(Plan("lost", "girl", "Lily", "kite"), Random(seed).random)
+        cast = storyworld.Cast(StoryPlan("lost", "girl", "Lily", "kite"), Random(seed).random)
         assert len({cast[slot] for slot in ("season", "season2", "season3")}) == 3
 
 
@@ -217,7 +221,7 @@ def test_every_slot_of_a_plot_can_be_filled(name: str) -> None:
     plot = storyworld.PLOTS[name]
     folks = ("girl", "boy", "creature") if plot.creatures else ("girl", "boy")
     for topic, folk in product(plot.topics.words, folks):
-        cast = storyworld.Cast(Plan(name, folk, "Nobody", topic), Random(0).random)
+        cast = storyworld.Cast(StoryPlan(name, folk, "Nobody", topic), Random(0).random)
         for slot in sorted(slots([plot.beats, plot.rows[topic]])):
             assert cast[slot], slot
 

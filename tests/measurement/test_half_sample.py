@@ -15,10 +15,10 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.measurement import forward_pass as walk
 from collapselab.measurement import resume as store
 from collapselab.measurement.catalogue import of_features
-from collapselab.measurement.half_sample import compare, half_of
+from collapselab.measurement.half_sample import compare_halves, half_of
 from collapselab.measurement.measure import measure
 from collapselab.measurement.show import shown
-from collapselab.measurement.sums import Part
+from collapselab.measurement.sums import SamplePart
 from collapselab.records.measurement import Result
 from collapselab.records.tables import Row
 
@@ -103,21 +103,21 @@ def test_a_value_that_twice_the_tokens_would_move_too_far_is_known(
     half: float, low: float | None, high: float | None, changing: bool
 ) -> None:
     row = replace(ROW, low=low, high=high, null=None)
-    found = compare(Part(2555, {"cdnv": half}), [row], 5110)
+    found = compare_halves(SamplePart(2555, {"cdnv": half}), [row], 5110)
     assert found is not None
     assert (found["changing"] == ["cdnv"]) is changing
-    beside_null = compare(Part(2555, {"cdnv": 0.1035}), [ROW], 5110)
+    beside_null = compare_halves(SamplePart(2555, {"cdnv": 0.1035}), [ROW], 5110)
     assert beside_null is not None
     assert not beside_null["changing"]
 
 
 def test_the_change_of_a_doubling_is_that_of_the_logarithm() -> None:
     row = replace(ROW, null=None)
-    eighth = compare(Part(640, {"cdnv": 0.109 - 3 * 0.004}), [row], 5120)
+    eighth = compare_halves(SamplePart(640, {"cdnv": 0.109 - 3 * 0.004}), [row], 5120)
     assert eighth is not None
     assert not eighth["changing"], "0.004 a doubling, though 0.012 since an eighth of the sample"
-    assert compare(Part(5110, {"cdnv": 0.1}), [row], 5110) is None
-    assert compare(None, [row], 5110) is None
+    assert compare_halves(SamplePart(5110, {"cdnv": 0.1}), [row], 5110) is None
+    assert compare_halves(None, [row], 5110) is None
 
 
 def test_the_sizes_of_the_classes_are_facts_and_in_the_table(model: nn.Module, corpus: Corpus) -> None:

@@ -17,7 +17,7 @@ from collapselab.errors import ConfigError
 from collapselab.measurement import further_scores
 from collapselab.measurement.measure import measure
 from collapselab.measurement.outcomes import calibration_error, macro_loss, rare_loss, slope
-from collapselab.measurement.temperature import _derivatives
+from collapselab.measurement.temperature import loss_derivatives
 from collapselab.models.taps import OutputLayer, features, output_layer
 from collapselab.records.measurement import Result
 from collapselab.records.options import Options
@@ -87,13 +87,13 @@ def test_logits_that_are_five_times_too_large_have_a_temperature_of_five() -> No
     logits = torch.randn(4000, 6, generator=generator, dtype=torch.float64)
     labels = torch.multinomial(logits.softmax(1), 1, generator=generator).squeeze(1)
     head = OutputLayer(5 * torch.eye(6, dtype=torch.float64))
-    scale = fit_scale(lambda scale: _derivatives(head, logits, labels, scale), 1.0)
+    scale = fit_scale(lambda scale: loss_derivatives(head, logits, labels, scale), 1.0)
     assert 1 / scale == pytest.approx(5, rel=0.05)
     around = [
         torch.nn.functional.cross_entropy(5 * one * logits, labels) for one in (0.97 * scale, scale, 1.03 * scale)
     ]
     assert around[1] == min(around)
-    assert _derivatives(head, logits, labels, scale)[0] == pytest.approx(0, abs=1e-6)
+    assert loss_derivatives(head, logits, labels, scale)[0] == pytest.approx(0, abs=1e-6)
 
 
 def test_known_answers() -> None:

@@ -12,8 +12,7 @@ from collapselab.core.metrics import collapse_metrics
 from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
-from collapselab.measurement.per_class import PerClass
-from collapselab.measurement.sample import Sample
+from collapselab.measurement.sample import PerClass, Sample
 from collapselab.models.taps import features
 from collapselab.records.measurement import Result
 from collapselab.records.options import Options

@@ -26,6 +26,7 @@ from collapselab.measurement.measure import measure
 from collapselab.measurement.push import Push
 from collapselab.measurement.show import shown
 from collapselab.measurement.sums import LAST, Sums
+from collapselab.measurement.temperature import loss_derivatives
 from collapselab.models.build import build_config, build_model
 from collapselab.models.taps import OutputLayer, features
 from collapselab.records.measurement import Result
@@ -202,7 +203,8 @@ def test_tau_is_fitted_to_the_features_of_training_tokens(model: Any, corpus: Co
     with torch.no_grad():
         x, places = push._training_tokens()
         direct = features(model, sample.read(0, 1).ids)[0, sample.first : -1] - push.origin
-        slope, curvature = push._derivatives(x, places, push.tau)
+        by_centres = OutputLayer(push.means, -push.halves)
+        slope, curvature = loss_derivatives(by_centres, x, places, push.tau, log_priors=push.log_priors)
     torch.testing.assert_close(x[: len(direct)], direct, rtol=1e-4, atol=1e-5)
     assert (sample.labels(0, 1).reshape(-1) == push.ids[places[: len(direct)]]).all()
     assert row(result, "centres", 0.0).tau == push.tau

@@ -8,7 +8,7 @@ import pytest
 
 from collapselab.errors import ConfigError, RunError
 from collapselab.records.outcomes import direction
-from collapselab.records.scores import join_scores, outcome_name, read_scores, scores_bytes, with_scores
+from collapselab.records.scores import join_scores, read_scores, score_outcome, scores_bytes, with_scores
 
 
 def runs(*names: str) -> list[Any]:
@@ -110,9 +110,9 @@ def test_files_that_are_not_there_are_refused(tmp_path: Path) -> None:
 
 
 def test_names_say_their_direction() -> None:
-    assert outcome_name("val ppl") == "cost:val_ppl"
-    assert outcome_name("cost:mine") == "cost:mine"
-    assert outcome_name("accuracy") == "score:accuracy"
+    assert score_outcome("val ppl") == "cost:val_ppl"
+    assert score_outcome("cost:mine") == "cost:mine"
+    assert score_outcome("accuracy") == "score:accuracy"
 
 
 @pytest.mark.parametrize("odd", [{"higher_is_better": {"arc_easy": True}}, {"higher_is_better": {"arc_easy": [1]}}])
@@ -132,4 +132,4 @@ def test_numbers_beyond_floats_are_no_scores(tmp_path: Path) -> None:
 @pytest.mark.parametrize("label", ["score:<script>", "cost:a,b", "score:", "score:a\x1b[31m", "cost:\u202eabc"])
 def test_a_name_that_says_its_direction_is_checked_too(label: str) -> None:
     with pytest.raises(ConfigError, match="not a name of a score"):
-        outcome_name(label)
+        score_outcome(label)

@@ -33,9 +33,8 @@ from collapselab.report.report import report
 from collapselab.suite import run as suites
 from collapselab.suite.collect import collect
 from collapselab.suite.collect_models import collect_models
-from collapselab.suite.folder import SuiteFolder
+from collapselab.suite.folder import SuiteFolder, open_suite
 from collapselab.suite.recipe import load_suite
-from collapselab.suite.run import open_suite
 from collapselab.training.settings import Settings
 from collapselab.training.train import train
 

@@ -14,7 +14,7 @@ from collapselab.records.tables import Run, write_tables
 from collapselab.report.answer import headline, strip
 from collapselab.report.charts.panels import Figure
 from collapselab.report.figures import FIGURES
-from collapselab.report.figures.effects import _line
+from collapselab.report.figures.effects import _verdict_line
 from collapselab.report.report import contents, render
 from collapselab.report.story import load_story
 from collapselab.report.words import in_words
@@ -82,8 +82,8 @@ def test_the_forest_has_each_verdict_and_the_band(figures: dict[str, Figure]) ->
 
 def test_the_p_beside_equivalent_is_that_of_equivalence() -> None:
     row = Effect("within", 0.1, False, "val_loss", 8, 0.001, p_holm=0.9, p_equivalence=0.01, role=Role.OUTCOME)
-    assert _line(replace(row, verdict=Judgement.EQUIVALENT)).words == "equivalent, p 0.01"
-    assert _line(replace(row, verdict=Judgement.UNDECIDED)).words == "undecided, p 0.9"
+    assert _verdict_line(replace(row, verdict=Judgement.EQUIVALENT)).words == "equivalent, p 0.01"
+    assert _verdict_line(replace(row, verdict=Judgement.UNDECIDED)).words == "undecided, p 0.9"
 
 
 def test_an_axis_that_is_not_straight_is_named_and_that_of_carriers_is_straight(figures: dict[str, Figure]) -> None:

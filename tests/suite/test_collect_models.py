@@ -17,7 +17,7 @@ from collapselab.models.build import build_config, build_model
 from collapselab.records.result_folder import load_results
 from collapselab.records.tables import read_tables
 from collapselab.suite.collect_models import collect_models
-from collapselab.suite.model_facts import GivenFacts, Place, place_of, seed_of, training_tokens
+from collapselab.suite.model_facts import GivenFacts, Place, named_place, seed_of, training_tokens
 
 STORIES = "storyworld:stories=60,validation=20"
 FEW: dict[str, Any] = {"tokens": 600, "quiet": True}
@@ -202,7 +202,7 @@ def test_results_of_another_definition_are_left_out_or_their_metric_is(place: Pa
 )
 def test_run_and_step_follow_from_the_name(model: str, checkpoint: str, expected: Place) -> None:
     facts: Any = {"model": model, "checkpoint": checkpoint, "in_a_run": False, "run": model}
-    assert place_of(facts) == expected
+    assert named_place(facts) == expected
 
 
 def test_training_tokens_follow_from_the_revision_where_they_are_published_or_said() -> None:

@@ -14,7 +14,7 @@ from collapselab.errors import RunError, UserError
 from collapselab.records.run import RunFolder
 from collapselab.suite import run as suites
 from collapselab.suite.collect import collect
-from collapselab.suite.folder import SuiteFolder, as_argument
+from collapselab.suite.folder import SuiteFolder, as_argument, open_suite
 from collapselab.suite.job import perform
 from collapselab.suite.plan import Entry
 from collapselab.suite.recipe import Suite, shipped_recipes
@@ -277,10 +277,10 @@ def beside_demo(
 
 def test_the_name_of_a_shipped_recipe_means_the_recipe_whatever_is_beside(beside_demo: Suite) -> None:
     assert "demo" in shipped_recipes()
-    suite, folder = suites.open_suite("demo", scale="small")
+    suite, folder = open_suite("demo", scale="small")
     assert (suite.name, folder.path) == ("demo", Path("suites/demo-small"))
     for name in ("./demo", "demo/", Path("demo"), Path("demo").absolute()):
-        suite, folder = suites.open_suite(name)
+        suite, folder = open_suite(name)
         assert suite == beside_demo
         assert folder.path == Path(name)
 

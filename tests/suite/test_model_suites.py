@@ -12,7 +12,7 @@ from collapselab.errors import ConfigError, ModelError
 from collapselab.models.build import build_config, build_model
 from collapselab.records.tables import read_tables
 from collapselab.suite import run as suites
-from collapselab.suite.folder import SuiteFolder
+from collapselab.suite.folder import SuiteFolder, open_suite
 from collapselab.suite.model_entries import ModelEntry
 from collapselab.suite.recipe import load_suite, parse_suite, shipped_names
 
@@ -55,7 +55,7 @@ def test_every_model_is_measured_once_and_collected(recipe: Path, tmp_path: Path
     assert [(run["checkpoint"], run["step"]) for run in tables.runs] == [("step0", 0), ("step5", 5), ("step10", 10)]  # type: ignore[typeddict-item]
     assert len({(row.run, row.checkpoint) for row in tables.rows}) == 3
     files = {path: path.stat().st_mtime_ns for path in (folder.path / "models").glob("*.json")}
-    again = suites.run(suites.open_suite(folder.path)[0], folder, start_method="fork")
+    again = suites.run(open_suite(folder.path)[0], folder, start_method="fork")
     assert [state.stage for state in again.states] == ["done"] * 3
     assert {path: path.stat().st_mtime_ns for path in (folder.path / "models").glob("*.json")} == files
     assert len(files) == 3

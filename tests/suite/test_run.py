@@ -33,8 +33,8 @@ from collapselab.records.run import RunFolder
 from collapselab.records.tables import RESULTS, RUNS, Row
 from collapselab.suite import run as suites
 from collapselab.suite.collect import collect
-from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.job import Outcome, perform, threads_each
+from collapselab.suite.folder import SuiteFolder, open_suite
+from collapselab.suite.job import RunOutcome, perform, threads_each
 from collapselab.suite.launchers import local as launch
 from collapselab.suite.launchers.local import Crew
 from collapselab.suite.plan import Entry
@@ -512,7 +512,7 @@ def test_trouble_with_the_disk_ends_the_crew_with_one_message(
     tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suite, folder = opened(tmp_path, tiny)
-    monkeypatch.setattr(Worker, "perform", lambda _, entry, __: Outcome(entry.name, "stopped", "the disk is full."))
+    monkeypatch.setattr(Worker, "perform", lambda _, entry, __: RunOutcome(entry.name, "stopped", "the disk is full."))
     with pytest.raises(RunError, match="the disk is full."):
         suites.run(suite, folder)
 
@@ -600,8 +600,8 @@ def test_a_suite_is_opened_by_name_by_file_and_by_folder(
     copied: tuple[Suite, SuiteFolder], tmp_path: Path, tiny: dict[str, Any]
 ) -> None:
     suite, folder = copied
-    assert suites.open_suite(folder.path)[0] == suite
-    assert suites.open_suite("demo", scale="small")[1].path == Path("suites/demo-small")
-    assert suites.open_suite(written(tmp_path / "mine.yaml", tiny))[1].path == Path("suites/mine")
+    assert open_suite(folder.path)[0] == suite
+    assert open_suite("demo", scale="small")[1].path == Path("suites/demo-small")
+    assert open_suite(written(tmp_path / "mine.yaml", tiny))[1].path == Path("suites/mine")
     with pytest.raises(ConfigError, match="was run at scale full, not small"):
-        suites.open_suite(folder.path, scale="small")
+        open_suite(folder.path, scale="small")

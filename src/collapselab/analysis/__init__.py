@@ -7,7 +7,7 @@ of a table from the models, and sentences from the rows. analyze.py loops over t
 stored.py writes and reads all of it.
 
 What statements share: subsets.py (which models are compared, and what is independent), resampling.py (permutations and
-bootstrap), attainable.py (how many models a test needs), direction.py (where a metric moves as models collapse),
+bootstrap), attainable.py (how many models a test needs), related.py (metrics, and where each moves as models collapse),
 verdict.py (verdicts and reasons as codes, corrections for many tests) and words.py (their words). What the three about
 interventions share: arms.py (runs and their controls), paired.py (tests of paired differences), pace.py (equal training
 loss, what tokens are worth), registered.py (what was chosen before the first run) and effect_words.py (sentences).

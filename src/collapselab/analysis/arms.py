@@ -18,14 +18,11 @@ from typing import NamedTuple, final
 import numpy as np
 import pandas as pd
 
-from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, Models
+from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, Models, further_settings
 from collapselab.analysis.regime import Regime
-from collapselab.analysis.related import RELATED
 from collapselab.analysis.resampling import centred
 from collapselab.errors import ConfigError
-from collapselab.records.outcomes import direction
 from collapselab.records.table import Cell
-from collapselab.records.tables import RUNS
 from collapselab.training.interventions import INTERVENTIONS
 from collapselab.training.interventions.dose import Dose, parse_doses
 
@@ -139,9 +136,7 @@ def _order(item: tuple[Arm, object]) -> tuple[str, str, bool, float]:
 
 def _fixed(frame: pd.DataFrame) -> dict[object, tuple[str, ...]]:
     """Of every run the settings that it shares with its control, as text."""
-    made = {*RUNS.columns, *RELATED, *DEFAULTS, "architecture", "regime", "cell", "last"}
-    further = [name for name in map(str, frame) if name not in made and not name.endswith((" null", " ideal"))]
-    further = [name for name in further if direction(name) is None]  # outcomes are no settings
+    further = (name for name in further_settings(frame) if name not in DEFAULTS)
     names = [*ARCHITECTURE, "epochs", "epoch", "weight_decay", "lr", "seed", *further]
     return {index: tuple(map(_text, row)) for index, *row in frame[names].itertuples(name=None)}
 

@@ -15,9 +15,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from collapselab.analysis.direction import Toward, toward
 from collapselab.analysis.regime import Regime
-from collapselab.analysis.related import RELATED, Family
+from collapselab.analysis.related import RELATED, Family, Toward, toward
 from collapselab.analysis.verdict import Cause, Reason
 from collapselab.core.metrics import METRICS, Transform
 from collapselab.errors import ConfigError, RunError, did_you_mean
@@ -276,11 +275,16 @@ def row_tuples(frame: pd.DataFrame, names: Sequence[str]) -> list[tuple[Cell, ..
     return list(zip(*(frame[name] for name in names), strict=True)) if names else [()] * len(frame)
 
 
+def further_settings(frame: pd.DataFrame) -> list[str]:
+    """The settings beside those that every table of runs has a column for; outcomes are none."""
+    made = {*RUNS.columns, *RELATED, "architecture", "regime", "cell", "last"}
+    names = [name for name in map(str, frame) if name not in made and not name.endswith((" null", " ideal"))]
+    return [name for name in names if direction(name) is None]
+
+
 def regime_columns(frame: pd.DataFrame) -> list[str]:
     """The settings beside the architecture and the seeds that vary within some architecture."""
-    made = {*RUNS.columns, *RELATED, "architecture", "regime", "cell", "last"}
-    further = [name for name in map(str, frame) if name not in made and not name.endswith(("_seed", " null", " ideal"))]
-    further = [name for name in further if direction(name) is None]  # outcomes are no settings
+    further = (name for name in further_settings(frame) if not name.endswith("_seed"))
     settings = ["epochs", "epoch", "weight_decay", "lr", *further]
     if "step" in frame and frame["step"].notna().all():
         settings.remove("epoch")  # which is 0 before training, and else not known: the step says more

@@ -9,8 +9,6 @@ from typing import final
 
 from collapselab.records.suite import Primary, registered_primary
 
-IN_NATS = ("val_loss", "train_loss")
-
 
 @final
 @dataclass(frozen=True)

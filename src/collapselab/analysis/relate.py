@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 from scipy.linalg import orth
+from scipy.stats import rankdata
 
 from collapselab.analysis.attainable import LEVEL, permutations_can_show, why_no_permutation
 from collapselab.analysis.intervals import (
@@ -25,15 +26,7 @@ from collapselab.analysis.intervals import (
 )
 from collapselab.analysis.models import NOT_TESTED, Floats, Models, Variable
 from collapselab.analysis.related import RELATED
-from collapselab.analysis.resampling import (
-    POWER,
-    centred,
-    correlation,
-    detectable,
-    effect_in_z,
-    permutation_test,
-    rank_correlation,
-)
+from collapselab.analysis.resampling import POWER, Codes, centred, detectable, effect_in_z, permutation_test
 from collapselab.analysis.subsets import Subset, SubsetKind, count_of, subsets
 from collapselab.analysis.verdict import (
     Cause,
@@ -275,6 +268,22 @@ def _statistics(
             freedom = 1 / test.deviation**2 if chosen.shares_units else np.full(len(r), chosen.freedom - 1)
             columns |= {"p_westfall_young": test.corrected, "detectable_r": _detectable(freedom)}
     return [{name: _known(values[i]) for name, values in columns.items()} for i in range(len(r))]
+
+
+def correlation(x: Floats, y: Floats, cells: Codes) -> Floats:
+    """Pearson correlation within cells of each column of x with y: of what is left without each cell's mean."""
+    x, y = centred(x, cells), centred(y, cells)
+    r: Floats = (y @ x) / np.sqrt((x**2).sum(0) * (y**2).sum())
+    return np.clip(r, -1, 1)
+
+
+def rank_correlation(x: Floats, y: Floats, cells: Codes) -> Floats:
+    """Spearman correlation within cells: ranks are of a model among those of its cell."""
+    ranks_x, ranks_y = np.empty_like(x), np.empty_like(y)
+    for cell in np.unique(cells):
+        members = cells == cell
+        ranks_x[members], ranks_y[members] = rankdata(x[members], axis=0), rankdata(y[members])
+    return correlation(ranks_x, ranks_y, cells)
 
 
 @final

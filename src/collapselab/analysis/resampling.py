@@ -1,9 +1,8 @@
-"""Correlations within cells and their permutation tests, for many metrics in one matrix product.
+"""Permutation tests of correlations within cells, for many metrics in one matrix product.
 
-A correlation within cells is that of what is left when each cell's mean is subtracted. One cell of all models: the
-plain correlation. Permuting the outcome within cells leaves every cell's mean where it is, so scale can never be what
-the test finds. Where the same seeds were used in several cells, a seed that is lucky in one may be lucky in all: then
-the seeds change places in all cells at once.
+Permuting the outcome within cells leaves every cell's mean where it is, so scale can never be what the test finds.
+Where the same seeds were used in several cells, a seed that is lucky in one may be lucky in all: then the seeds change
+places in all cells at once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, rankdata
+from scipy.stats import norm
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -31,22 +30,6 @@ def centred(values: Floats, cells: Codes) -> Floats:
     sums = np.zeros((len(counts), columns.shape[1]))
     np.add.at(sums, cells, columns)
     return values - (sums / counts[:, None])[cells].reshape(values.shape)
-
-
-def correlation(x: Floats, y: Floats, cells: Codes) -> Floats:
-    """Pearson correlation within cells of each column of x with y."""
-    x, y = centred(x, cells), centred(y, cells)
-    r: Floats = (y @ x) / np.sqrt((x**2).sum(0) * (y**2).sum())
-    return np.clip(r, -1, 1)
-
-
-def rank_correlation(x: Floats, y: Floats, cells: Codes) -> Floats:
-    """Spearman correlation within cells: ranks are of a model among those of its cell."""
-    ranks_x, ranks_y = np.empty_like(x), np.empty_like(y)
-    for cell in np.unique(cells):
-        members = cells == cell
-        ranks_x[members], ranks_y[members] = rankdata(x[members], axis=0), rankdata(y[members])
-    return correlation(ranks_x, ranks_y, cells)
 
 
 @final

@@ -14,7 +14,7 @@ from rich.table import Table
 from collapselab.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from collapselab.demo import Demo, Line
+    from collapselab.demo import Demo, HeadlineLine
 
 ARROWS = {"falls": "↓", "rises": "↑"}
 CELL = 12
@@ -40,8 +40,7 @@ def demo(
     Example: `collapselab demo --out demo`
     """
     print(f"{out}: gets everything; about four minutes on two idle cores.", file=sys.stderr, flush=True)
-    from collapselab.demo import demo as run_demo
-    from collapselab.demo import show_page
+    from collapselab.demo import run_demo, show_page
 
     made = run_demo(out, jobs=jobs)
     if as_json:
@@ -69,7 +68,7 @@ def _print_demo(made: "Demo") -> None:
     print(made.page.resolve(), flush=True)
 
 
-def _table(lines: "list[Line]") -> Table:
+def _table(lines: "list[HeadlineLine]") -> Table:
     """A row a model, its numbers before and after training; the last row is what labels without meaning give."""
     table = Table("width\n× depth", box=None, header_style="bold")
     for name in ("val_loss", *lines[0].metrics):
@@ -82,7 +81,7 @@ def _table(lines: "list[Line]") -> Table:
     return table
 
 
-def _legend(line: "Line") -> list[str]:
+def _legend(line: "HeadlineLine") -> list[str]:
     from collapselab.core.metrics import METRICS
     from collapselab.report.words import metric_name, property_code
 

@@ -276,13 +276,13 @@ def measure(
 def _print_plan(estimates: "list[Estimate]", as_json: bool) -> None:
     import json
 
-    from collapselab.measurement.show import plan_facts, plan_table
+    from collapselab.measurement.show import estimate_facts, estimate_table
     from collapselab.suite.show import wide_console
 
     if as_json:
-        print(json.dumps([plan_facts(estimate) for estimate in estimates]))
+        print(json.dumps([estimate_facts(estimate) for estimate in estimates]))
     else:
-        wide_console().print(plan_table(estimates))
+        wide_console().print(estimate_table(estimates))
 
 
 def _batch(text: str) -> int | Literal["auto"]:

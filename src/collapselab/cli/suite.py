@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -102,8 +103,8 @@ def plan(
 
     Example: `collapselab suite plan scale --scale small`
     """
+    from collapselab.suite.folder import open_suite
     from collapselab.suite.plan import Entry, pace
-    from collapselab.suite.run import open_suite
     from collapselab.suite.run import plan as planned_suite
     from collapselab.suite.show import plan_facts, plan_table, wide_console
     from collapselab.suite.status import run_state
@@ -121,7 +122,7 @@ def plan(
     facts = plan_facts(planned, states, opened.measure, measured)
     if as_json:
         about = {"suite": opened.name, "scale": opened.scale, "question": opened.question, "out": str(folder.path)}
-        print(json.dumps({**about, **facts}, ensure_ascii=False))
+        print(json.dumps({**about, **facts}, ensure_ascii=False, default=asdict))
     else:
         Console().print(f"[bold]{escape(opened.name)}[/bold]: {escape(opened.question)}", soft_wrap=True)
         wide_console().print(plan_table(facts, every=every))
@@ -166,9 +167,10 @@ def run(
     On a cluster: `collapselab suite run paper --launcher slurm`
     """
     from collapselab.suite import run as suites
+    from collapselab.suite.folder import open_suite
     from collapselab.suite.show import shown_live, status_table, wide_console
 
-    opened, folder = suites.open_suite(suite, scale=scale, out=out)
+    opened, folder = open_suite(suite, scale=scale, out=out)
     if dry_run:
         print(suites.script(opened, folder, launcher=launcher))
         return
@@ -214,9 +216,10 @@ def status(
     Example: `collapselab suite status demo --follow`
     """
     from collapselab.suite import run as suites
+    from collapselab.suite.folder import open_suite
     from collapselab.suite.show import shown_live, status_table, wide_console
 
-    opened, folder = suites.open_suite(suite, scale=scale, out=out)
+    opened, folder = open_suite(suite, scale=scale, out=out)
 
     def current_states() -> "list[State]":
         return suites.status(opened, folder, jobs=suites.job_states(folder))
@@ -246,13 +249,12 @@ def collect(
 
     Example: `collapselab suite collect suites/demo`
     """
-    from collapselab.suite import run as suites
     from collapselab.suite.collect import collect as collect_tables
-    from collapselab.suite.folder import SuiteFolder
+    from collapselab.suite.folder import SuiteFolder, open_suite
     from collapselab.suite.recipe import is_shipped
 
     named = out is None and not is_shipped(suite) and Path(suite).is_dir()
-    folder = SuiteFolder(suite) if named else suites.open_suite(suite, scale=scale, out=out)[1]
+    folder = SuiteFolder(suite) if named else open_suite(suite, scale=scale, out=out)[1]
     tables = collect_tables(folder)
     counts = {
         "runs": len({run["run"] for run in tables.runs}),
@@ -275,8 +277,9 @@ def cancel(suite: SuiteArgument, scale: ScaleOption = None, out: OutOption = Non
     Example: `collapselab suite cancel paper`
     """
     from collapselab.suite import run as suites
+    from collapselab.suite.folder import open_suite
 
-    _, folder = suites.open_suite(suite, scale=scale, out=out)
+    _, folder = open_suite(suite, scale=scale, out=out)
     print(f"{folder.path}: {suites.cancel(folder):,} jobs cancelled.")
 
 

@@ -152,8 +152,9 @@ def _write(source: Source, recipe: Recipe, request: Request, folder: Path, *, tr
         if source.validation is None:
             _tokenise_both(source.train, backend, train, validation, recipe)
         else:
-            _tokenise_one("train", source.train, backend, train, recipe)
-            _tokenise_one("validation", source.validation, backend, validation, recipe)
+            most, held_out = _most(recipe), source.validation
+            _tokenise("train", source.train, backend, lambda _: train, lambda: train.counted.tokens >= most)
+            _tokenise("validation", held_out, backend, lambda _: validation, lambda: validation.counted.tokens >= most)
         train.finish("train")
         validation.finish("validation")
     np.save(folder / "counts.npy", counts)
@@ -248,10 +249,6 @@ def _packer(
         return DocumentPacker(file, counts, block=recipe.block, marks=marks, id_type=id_type, padding=padding)
     group = GROUP if recipe.packing == "paper" else 0
     return StreamPacker(file, counts, block=recipe.block, marks=marks, id_type=id_type, group=group)
-
-
-def _tokenise_one(split: str, documents: Documents, tokenizer: Tokenizer, packer: Packer, recipe: Recipe) -> None:
-    _tokenise(split, documents, tokenizer, lambda _: packer, lambda: packer.counted.tokens >= _most(recipe))
 
 
 def _most(recipe: Recipe) -> float:

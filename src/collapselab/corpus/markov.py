@@ -248,7 +248,9 @@ def read_chain(folder: str | Path) -> Chain:
         raise CorpusError(f"{path}: damaged ({error}). Build the corpus again.") from error
 
 
-def _check_chain(settings: Settings, classes: Any, successors: Any, stationary: Any) -> None:
+def _check_chain(
+    settings: Settings, classes: NDArray[np.int64], successors: NDArray[np.int64], stationary: NDArray[np.float64]
+) -> None:
     """ValueError unless settings and tables belong to one chain: a corpus may come from an unknown source."""
     wrong = settings.wrong()
     if wrong is not None:

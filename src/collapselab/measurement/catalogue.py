@@ -19,11 +19,11 @@ from collapselab.core.geometry import Geometry
 from collapselab.core.metrics import METRICS, Measurement, collapse_metrics, metrics_of
 from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Need, ReasonCode
-from collapselab.measurement.class_table import LayerRows
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sums import LayerKey
+from collapselab.measurement.tables import LayerRows
 from collapselab.records.measurement import Key
-from collapselab.records.tables import Row, RowsByTable
+from collapselab.records.tables import Row, RowsByTable, bin_start
 
 ALL = "all"
 """The bin that has all classes."""
@@ -175,9 +175,8 @@ def value_rows(plan: MeasurePlan, values: Values, interval: Interval | None) -> 
 def row_order(key: Key | Row) -> tuple[str, tuple[int, int], int, int]:
     """Rows in the order of splits, layers, bins and the catalogue."""
     layer = (1, 0) if key.layer == "last" else (0, int(key.layer))
-    low = -1 if key.bin == ALL else int(key.bin.split("-")[0])
     known = list(METRICS)
-    return key.split, layer, low, known.index(key.metric) if key.metric in known else len(known)
+    return key.split, layer, bin_start(key.bin), known.index(key.metric) if key.metric in known else len(known)
 
 
 def _only_counts(counts: Tensor) -> ClassMoments:

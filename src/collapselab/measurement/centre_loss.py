@@ -9,14 +9,14 @@ from typing import final
 import torch
 from torch import Tensor
 
+from collapselab.core.batch import IGNORED
 from collapselab.core.centre_loss import CentreLoss, CentreScores
 from collapselab.core.decisions import LinearClassifier
 from collapselab.measurement.nearest_centre import NearestCentres
 from collapselab.measurement.plan import MeasurePlan
 from collapselab.measurement.sample import fitted_tokens
 from collapselab.measurement.sums import LAST, LayerKey, Sums
-from collapselab.models.scores import common_dtype, mask_inputs
-from collapselab.models.taps import features
+from collapselab.models.scores import common_dtype
 
 
 @final
@@ -52,7 +52,6 @@ class CentreLosses:
         return {key: scores.scale for key, scores in self.scores.items()}
 
 
-@torch.no_grad()
 def _training_tokens(plan: MeasurePlan) -> tuple[Tensor, Tensor, Tensor]:
     """Features, next tokens and those of the null, of the first tokens of the training sample.
 
@@ -66,13 +65,10 @@ def _training_tokens(plan: MeasurePlan) -> tuple[Tensor, Tensor, Tensor]:
     start = 0
     while start < len(sample) and (lacking := most - sum(map(len, labels))) > 0:
         stop = min(start + min(plan.batch, math.ceil(lacking / sample.labels_per_block)), len(sample))
-        read = sample.read(start, stop)
-        mask = mask_inputs(model.model, read.attention, model.device)
-        states = features(model.model, read.ids.to(model.device), **mask)[:, sample.first : -1]
-        next_tokens = read.labels[:, sample.first :].reshape(-1)
-        used = (next_tokens >= 0).nonzero().squeeze(1)
-        parts.append(states.reshape(-1, states.shape[-1])[used.to(model.device)])
-        labels.append(next_tokens[used])
-        nulls.append(sample.null_labels(start, stop).reshape(-1)[used])
+        states, next_tokens = model.sampled_features(sample, start, stop)
+        null = sample.null_labels(start, stop).reshape(-1)
+        parts.append(states)
+        labels.append(next_tokens)
+        nulls.append(null[null != IGNORED])
         start = stop
     return torch.cat(parts)[:most], torch.cat(labels)[:most], torch.cat(nulls)[:most]

@@ -35,7 +35,7 @@ class Difference:
 
 @final
 @dataclass(frozen=True)
-class Comparison:
+class ResultComparison:
     """Every number that both have, why they may not be comparable, and the models that only one of them has."""
 
     rows: list[Difference]
@@ -53,7 +53,7 @@ class Comparison:
         return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False)
 
 
-def compare(mine: Results, theirs: Results, *, anyway: bool = False) -> Comparison:
+def compare(mine: Results, theirs: Results, *, anyway: bool = False) -> ResultComparison:
     """The numbers of the same models side by side.
 
     >>> from collapselab import compare, load_results
@@ -75,7 +75,7 @@ def compare(mine: Results, theirs: Results, *, anyway: bool = False) -> Comparis
             f"compare: not comparable. {' '.join(warnings)} With --anyway they are compared all the same."
         )
     rows = [row for pair in pairs for row in _differences(*pair)]
-    return Comparison(rows, warnings, unmatched)
+    return ResultComparison(rows, warnings, unmatched)
 
 
 def obstacles(mine: Result, theirs: Result) -> Iterator[str]:

@@ -21,8 +21,7 @@ from collapselab.corpus.hashing import mixed
 from collapselab.errors import ConfigError
 from collapselab.measurement.plan import MeasurePlan
 from collapselab.measurement.sample import Sample
-from collapselab.models.scores import Scorer, Scores, mask_inputs
-from collapselab.models.taps import features
+from collapselab.models.scores import Scorer, Scores
 
 SHARES = (0.05, 0.10, 0.20)
 """Of the inputs that are replaced."""
@@ -73,20 +72,13 @@ def _tokenizer_of(corpus: Corpus) -> str:
 
 def _scores(plan: MeasurePlan, sample: Sample, change: Callable[[Tensor, int], Tensor] | None = None) -> Scores:
     """Of all processes' blocks of a sample, whose ids `change` may alter before the model reads them."""
-    model, scorer, scores = plan.model, Scorer(plan.model.head), Scores()
+    scorer, scores = Scorer(plan.model.head), Scores()
     own = plan.processes.own_groups(sample.groups(plan.processes.world))
     step = max(1, plan.batch * plan.splits["validation"].samples.last.length // sample.length)
     for group in own.values():
         for start in range(group.start, group.stop, step):
             stop = min(start + step, group.stop)
-            read = sample.read(start, stop)
-            ids = read.ids if change is None else change(read.ids, start)
-            mask = mask_inputs(model.model, read.attention, model.device)
-            states = features(model.model, ids.to(model.device), **mask)[:, sample.first : -1]
-            labels = read.labels[:, sample.first :].reshape(-1)
-            used = (labels != IGNORED).nonzero().squeeze(1)
-            flat = states.reshape(-1, states.shape[-1])
-            scores += scorer.scores(flat.index_select(0, used.to(flat.device)), labels[used])
+            scores += scorer.scores(*plan.model.sampled_features(sample, start, stop, change=change))
     total = Scores()
     for part in plan.processes.gather(scores):
         total += part

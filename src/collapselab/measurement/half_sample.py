@@ -20,7 +20,7 @@ from typing import final
 from collapselab.core.moments import ClassMoments
 from collapselab.measurement.catalogue import layer_values
 from collapselab.measurement.plan import MeasurePlan
-from collapselab.measurement.sums import LAST, Part, Sums
+from collapselab.measurement.sums import LAST, SamplePart, Sums
 from collapselab.records.facts import HalfSampleFacts
 from collapselab.records.tables import Row
 
@@ -35,8 +35,8 @@ class Halfway:
     blocks: int
     values: Callable[[ClassMoments], dict[str, float]]
 
-    def part(self, moments: ClassMoments) -> Part:
-        return Part(moments.tokens, self.values(moments))
+    def part(self, moments: ClassMoments) -> SamplePart:
+        return SamplePart(moments.tokens, self.values(moments))
 
 
 def half_of(blocks: int, batch: int) -> int | None:
@@ -54,11 +54,11 @@ def halfway(plan: MeasurePlan) -> Halfway | None:
     return Halfway(blocks, lambda moments: _part_values(plan, moments))
 
 
-def own_part(plan: MeasurePlan, own: Sums) -> Part | None:
+def own_part(plan: MeasurePlan, own: Sums) -> SamplePart | None:
     """The values of the first process's part of the sample; none with sharded classes."""
     if not plan.processes.first or plan.options.shard_classes or plan.options.bootstrap:
         return None
-    return Part(own.moments[LAST].tokens, _part_values(plan, own.moments[LAST]))
+    return SamplePart(own.moments[LAST].tokens, _part_values(plan, own.moments[LAST]))
 
 
 def _part_values(plan: MeasurePlan, moments: ClassMoments) -> dict[str, float]:
@@ -66,7 +66,7 @@ def _part_values(plan: MeasurePlan, moments: ClassMoments) -> dict[str, float]:
     return {key.metric: value.value for key, value in measured.items() if value.value is not None}
 
 
-def compare(part: Part | None, rows: Sequence[Row], tokens: int) -> HalfSampleFacts | None:
+def compare_halves(part: SamplePart | None, rows: Sequence[Row], tokens: int) -> HalfSampleFacts | None:
     """The part beside the whole, whose rows these are; None where there is no part, or the part is the whole."""
     if part is None or not 0 < part.tokens < tokens:
         return None

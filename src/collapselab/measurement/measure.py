@@ -30,7 +30,6 @@ from collapselab.measurement.catalogue import (
     value_rows,
 )  # fmt: skip
 from collapselab.measurement.centre_loss import CentreLosses
-from collapselab.measurement.class_table import class_chunks
 from collapselab.measurement.context_rows import ContextTables
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.forward_pass import ForwardPass
@@ -38,7 +37,7 @@ from collapselab.measurement.further_scores import further_scores, named_corpora
 from collapselab.measurement.half_sample import halfway, own_part
 from collapselab.measurement.model_corpus import Data, Role, Text, model_corpus, open_data, role_of
 from collapselab.measurement.nearest_centre import NearestCentres
-from collapselab.measurement.open_model import OpenedModel, open_module, open_source
+from collapselab.measurement.open_model import OpenedModel, open_model, open_module
 from collapselab.measurement.outcomes import outcome_facts
 from collapselab.measurement.plan import MeasurePlan, MeasureRequest, Split, make_plan
 from collapselab.measurement.push import Push
@@ -46,7 +45,7 @@ from collapselab.measurement.report_to import report_measurement
 from collapselab.measurement.result_facts import result_facts
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sums import LAST, Sums
-from collapselab.measurement.tables import MeasuredLayer, fill_tables
+from collapselab.measurement.tables import MeasuredLayer, class_chunks, fill_tables
 from collapselab.measurement.temperature import fitted_scale
 from collapselab.measurement.token_scores import Observe
 from collapselab.messages import logger
@@ -316,7 +315,7 @@ def _measure_any(
 
 def _measure_source(source: ModelSource, request_for: Callable[[ModelSource | None], MeasureRequest]) -> Result:
     request = request_for(source)
-    opened = open_source(source, request)
+    opened = open_model(source, request)
     result = opened if isinstance(opened, Result) else measure_model(opened, request)
     if request.processes.first:
         report_measurement(request.report_to, result, source.checkpoint)

@@ -1,17 +1,19 @@
 """The model that is measured: its output layer as it applies it, its classes and context; or why it cannot be used."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, cast, final
 
 import torch
 from torch import Tensor, nn
 
+from collapselab.core.batch import IGNORED
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError, CorpusError, ModelError
 from collapselab.measurement.sample import ByLayer, Sample
 from collapselab.models.check_logits import check_logits
 from collapselab.models.function_model import FunctionModel
+from collapselab.models.scores import mask_inputs
 from collapselab.models.taps import OutputLayer, features, output_layer
 from collapselab.records.facts import ModelFacts, WarningFacts
 from collapselab.records.options import Options
@@ -125,6 +127,22 @@ class MeasuredModel:
         blocks = options.blocks_for(float(samples.mean()), len(blocks_of_split))
         name = "training split" if split == "train" else "validation split"
         return Sample(blocks_of_split, name=name, length=length, blocks=blocks, seed=options.seed, skip=skip)
+
+    @torch.no_grad()
+    def sampled_features(
+        self, sample: Sample, start: int, stop: int, *, change: Callable[[Tensor, int], Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Features (tokens, dim) of the samples of these blocks, and their next tokens.
+
+        `change` alters ids before the model reads them; it is given the number of the first block too.
+        """
+        read = sample.read(start, stop)
+        ids = read.ids if change is None else change(read.ids, start)
+        mask = mask_inputs(self.model, read.attention, self.device)
+        states = features(self.model, ids.to(self.device), **mask)[:, sample.first : -1]
+        labels = read.labels[:, sample.first :].reshape(-1)
+        used = (labels != IGNORED).nonzero().squeeze(1)
+        return states.reshape(-1, states.shape[-1]).index_select(0, used.to(states.device)), labels[used]
 
     def batch(self, options: Options, length: int, largest_group: int) -> int:
         """Blocks in a batch: the number in the options, or as many as are useful and fit."""

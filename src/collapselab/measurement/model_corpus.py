@@ -53,16 +53,15 @@ class Data:
     cache: Path = field(default_factory=lambda: user_cache("corpora"))
 
 
-def open_data(text: Text, *, reading: Reading | None = None) -> Source:
+def open_data(text: Text) -> Source:
     """The source behind what a user gives as `data`. A string names a source; a list of strings is the texts."""
-    reading = reading or Reading()
     if isinstance(text, Source):
         return text
     if isinstance(text, str | Path):
-        return open_source([str(text)], reading=reading)
+        return open_source([str(text)])
     rows: list[object] = list(text)
     if rows and isinstance(rows[0], Mapping):
-        return source_of_texts([_column(row, number, reading.text_column) for number, row in enumerate(rows)])
+        return source_of_texts([_column(row, number, Reading.text_column) for number, row in enumerate(rows)])
     return source_of_texts(rows)
 
 
@@ -133,6 +132,12 @@ def in_turns(source: Source, tokenizer: Any, name: str, role: Role = "user") -> 
     digest = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()
     validation = None if source.validation is None else turns(source.validation)
     return Source(turns(source.train), validation, {**source.provenance, "chat": f"{role} {digest[:16]}"})
+
+
+def chat_role(corpus: Corpus) -> str | None:
+    """Whose turns the texts of a corpus are, None where they are no turns."""
+    said = corpus.record.request.source.get("chat")
+    return str(said).partition(" ")[0] if said else None
 
 
 _hashes: dict[tuple[str, ...], str] = {}

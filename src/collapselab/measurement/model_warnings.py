@@ -60,9 +60,8 @@ class ModelFiles:
 
 def _sizes(model: nn.Module) -> ModelFacts:
     """Family, width, depth and parameters, as far as the model says them."""
-    bare: Any = bare_model(model)
-    config: Any = getattr(bare, "config", None)
-    text_config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    bare = bare_model(model)
+    text_config = _text_config(bare)
     family, depth = (getattr(text_config, name, None) for name in ("model_type", "num_hidden_layers"))
     width = getattr(text_config, "hidden_size", None)
     sizes: ModelFacts = {"family": family if isinstance(family, str) and family else None}
@@ -74,10 +73,18 @@ def _sizes(model: nn.Module) -> ModelFacts:
     return sizes
 
 
-def _parameters(model: Any) -> int:
+def _text_config(model: nn.Module) -> object:
+    """The configuration of the part that reads text, None where the model has none."""
+    config = getattr(model, "config", None)
+    of_text = getattr(config, "get_text_config", None)
+    return config if of_text is None else of_text()
+
+
+def _parameters(model: nn.Module) -> int:
     """Weights of a model; of one whose weights are packed, as the library counts them."""
-    if getattr(model, "is_loaded_in_4bit", False) and hasattr(model, "num_parameters"):
-        return int(model.num_parameters())
+    counted = getattr(model, "num_parameters", None)
+    if getattr(model, "is_loaded_in_4bit", False) and counted is not None:
+        return int(counted())
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -156,9 +163,7 @@ def spread_warnings(spreads: Mapping[str, Spread]) -> list[WarningFacts]:
 
 def _has_another_head(model: nn.Module) -> bool:
     bare: Any = bare_model(model)
-    config: Any = getattr(bare, "config", None)
-    text_config = config.get_text_config() if hasattr(config, "get_text_config") else config
-    if not getattr(text_config, "tie_word_embeddings", False) or not hasattr(bare, "get_input_embeddings"):
+    if not getattr(_text_config(bare), "tie_word_embeddings", False) or not hasattr(bare, "get_input_embeddings"):
         return False
     first, last = bare.get_input_embeddings(), bare.get_output_embeddings()
     if type(last) is not nn.Linear or first.weight is last.weight:  # an adapter's wrapper is another layer by design

@@ -17,12 +17,12 @@ from typing import final
 
 from torch import nn
 
-from collapselab.corpus.blocks import Corpus
 from collapselab.disk import disk_errors, read_document, sha256
 from collapselab.errors import ConfigError, DamagedError
 from collapselab.measurement.add_metrics import lacking_metrics, load_moments, with_added_metrics
 from collapselab.measurement.compare_tokenizers import compare_tokenizers
 from collapselab.measurement.model import MeasuredModel
+from collapselab.measurement.model_corpus import chat_role
 from collapselab.measurement.model_warnings import ModelFiles
 from collapselab.measurement.plan import MeasureRequest
 from collapselab.measurement.resume import TASK, ResumeFolder, remove_finished
@@ -51,7 +51,7 @@ class OpenedModel:
     """The file for the moments of the last layer."""
 
 
-def open_source(source: ModelSource, request: MeasureRequest) -> Result | OpenedModel:
+def open_model(source: ModelSource, request: MeasureRequest) -> Result | OpenedModel:
     """A model on disk or on the hub; its result, without loading it, if there is one of the same files."""
     from collapselab.models.load import find_device, load_model
 
@@ -86,7 +86,7 @@ def open_source(source: ModelSource, request: MeasureRequest) -> Result | Opened
         checkpoint=checkpoint.name if checkpoint else source.revision,
         own_corpus=_own_corpus(checkpoint),
         facts={"files_hash": files, "commit": source.commit, **stored.facts(module)},
-        warnings=stored.warnings(module, source.name, in_a_run=checkpoint is not None, role=_role_in(corpus)),
+        warnings=stored.warnings(module, source.name, in_a_run=checkpoint is not None, role=chat_role(corpus)),
     )
     model.check(corpus)
     if (result := finished.find(source.name, model_hash=model.hash)) is not None:
@@ -103,12 +103,6 @@ def _own_corpus(checkpoint: Checkpoint | None) -> str:
         return ""
     record = checkpoint.run.record()
     return "" if record is None else record.corpus.hash
-
-
-def _role_in(corpus: Corpus) -> str | None:
-    """Whose turns the texts of a corpus of conversations are."""
-    said = corpus.record.request.source.get("chat")
-    return str(said).partition(" ")[0] if said else None
 
 
 def _finished_of(source: ModelSource, request: MeasureRequest, *, device: str) -> "FinishedResult":

@@ -34,14 +34,14 @@ def _outcomes(plan: MeasurePlan, sums: dict[Split, Sums], further: FurtherScores
     numbers = plan.splits["train"].numbers
     counts[numbers.ids] = plan.counts.last.cpu()
     values: dict[str, float | None] = {}
-    for name in (plan.options.outcomes or "").split(","):
+    for name in plan.options.outcome_names:
         if name == "gap":
             values[name] = loss - sums["train"].scores.loss
         elif name == "corruption_slope":
             values[name] = slope(
                 [0.0, *further.corrupted], [loss, *(scores.loss for scores in further.corrupted.values())]
             )
-        elif name and scored is not None:
+        elif scored is not None:
             values[name] = _of_tokens(name, scored, counts, tokens=sums["validation"].scores.tokens)
     values |= {f"{ON}{name}": value for name, value in further.bits_per_byte.items()}
     return {name: _fact(name, value) for name, value in values.items()}

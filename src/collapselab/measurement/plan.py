@@ -15,9 +15,8 @@ from collapselab.measurement.distributed import ClassShards, Processes
 from collapselab.measurement.find_contexts import Contexts, find_contexts
 from collapselab.measurement.memory import check_memory
 from collapselab.measurement.model import MeasuredModel
-from collapselab.measurement.per_class import PerClass
 from collapselab.measurement.resume import ResumeFolder
-from collapselab.measurement.sample import GROUPS, ByLayer, Sample
+from collapselab.measurement.sample import GROUPS, ByLayer, PerClass, Sample
 from collapselab.messages import logger
 from collapselab.models.spread import DeviceMap
 from collapselab.records.facts import Identity

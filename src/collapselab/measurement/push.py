@@ -22,9 +22,9 @@ from collapselab.core.fit_scale import fit_scale
 from collapselab.measurement.nearest_centre import NearestCentres
 from collapselab.measurement.plan import MeasurePlan
 from collapselab.measurement.sums import LAST, Sums
-from collapselab.measurement.temperature import FITTED_TOKENS
-from collapselab.models.scores import LogitSpace, in_chunks, in_dtype, losses_of, mask_inputs
-from collapselab.models.taps import OutputLayer, features
+from collapselab.measurement.temperature import FITTED_TOKENS, loss_derivatives
+from collapselab.models.scores import LogitSpace, in_chunks, in_dtype, losses_of
+from collapselab.models.taps import OutputLayer
 from collapselab.records.tables import PushRow
 
 HEADS = ("own", "centres")
@@ -143,19 +143,8 @@ class Push:
         x, labels = self._training_tokens()
         scatter = (x - self.means[labels]).double().square().sum(1).mean()
         start = x.shape[1] / max(float(scatter), 1e-30)  # 1 / variance of a dimension within classes
-        return fit_scale(lambda tau: self._derivatives(x, labels, tau), start)
-
-    def _derivatives(self, x: Tensor, labels: Tensor, tau: float) -> tuple[float, float]:
-        """First and second derivative of the mean cross-entropy in τ: E[E_p s − s_y] and E[Var_p s]."""
-        slope = curvature = 0.0
-        for rows, scores in in_chunks(OutputLayer(self.means, -self.halves), x, None, self.space):
-            own = scores.gather(1, labels[rows][:, None])
-            scores -= own  # differences keep more digits
-            chances = (tau * scores + self.log_priors).softmax(1)
-            mean = (chances * scores).sum(1, keepdim=True)
-            slope += float(mean.double().sum())
-            curvature += float((chances * (scores - mean).square_()).double().sum())
-        return slope / len(x), curvature / len(x)
+        by_centres = OutputLayer(self.means, -self.halves)
+        return fit_scale(lambda tau: loss_derivatives(by_centres, x, labels, tau, log_priors=self.log_priors), start)
 
     def _training_tokens(self) -> tuple[Tensor, Tensor]:
         """Features less the origin, and the places of their next tokens, of the first blocks of the training sample."""
@@ -163,15 +152,12 @@ class Push:
         parts: list[Tensor] = []
         places: list[Tensor] = []
         start = 0
-        while start < len(sample) and sum(len(some) for some in places) < FITTED_TOKENS:
-            read = sample.read(start, start + self.plan.batch)
-            mask = mask_inputs(model.model, read.attention, model.device)
-            states = features(model.model, read.ids.to(model.device), **mask)[:, sample.first : -1]
-            places_in_batch = self._places(sample.labels(start, start + self.plan.batch).reshape(-1))
-            used = (places_in_batch >= 0).nonzero().squeeze(1)
-            flat = states.reshape(-1, states.shape[-1])[used.to(model.device)]
-            parts.append(flat.to(self.dtype) - self.origin)
-            places.append(places_in_batch[used].to(model.device))
+        while start < len(sample) and sum(map(len, places)) < FITTED_TOKENS:
+            states, labels = model.sampled_features(sample, start, start + self.plan.batch)
+            places_in_batch = self._places(labels)
+            has_mean = (places_in_batch >= 0).nonzero().squeeze(1)
+            parts.append(states[has_mean.to(model.device)].to(self.dtype) - self.origin)
+            places.append(places_in_batch[has_mean].to(model.device))
             start += self.plan.batch
         return torch.cat(parts), torch.cat(places)
 

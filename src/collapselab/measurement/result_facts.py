@@ -5,10 +5,10 @@ from importlib.metadata import version
 
 from collapselab.measurement.bootstrap import Resamples, difference
 from collapselab.measurement.further_scores import predicted_bytes
-from collapselab.measurement.half_sample import compare
+from collapselab.measurement.half_sample import compare_halves
 from collapselab.measurement.model_warnings import loss_warnings, spread_warnings
 from collapselab.measurement.plan import MeasurePlan, Split
-from collapselab.measurement.sums import LAST, Part, Sums
+from collapselab.measurement.sums import LAST, SamplePart, Sums
 from collapselab.records.facts import (
     BootstrapFacts,
     Facts,
@@ -33,13 +33,13 @@ def result_facts(
     """All facts about the rows; `sums` are those of all processes, whose moments are not needed any more."""
     tokens, part = int(plan.counts.last.sum()), sums["train"].part
     if resamples is not None:
-        part = Part(tokens // 2, resamples.half_values("train", "last"))
+        part = SamplePart(tokens // 2, resamples.half_values("train", "last"))
     nothing_added: LaterFacts = {}
     return {
         **plan.request.identity(plan.model),
         **plan.model.facts,
         "splits": {split: _split_facts(plan, split, sums[split]) for split in plan.splits},
-        "half_sample": compare(part, rows, tokens),
+        "half_sample": compare_halves(part, rows, tokens),
         "text": plan.request.corpus.record.text_name,
         "text_hash": plan.request.corpus.record.text_hash,
         "block": plan.splits["train"].samples.last.length,

@@ -37,6 +37,9 @@ FITTED_PRODUCTS = 2**33
 HELD_BYTES = 1 << 30
 """Resamples are merged side by side while their moments take no more than this; each sweep reads every part."""
 
+AT_ONCE = 1024
+"""Blocks whose labels are read at once."""
+
 ROUNDS = 6
 """Of the network that permutes numbers."""
 
@@ -133,8 +136,8 @@ class Sample:
         if whole:
             return torch.nn.functional.pad(self.split.counts, (0, classes))[:classes]
         counts = np.zeros(classes, dtype=np.int64)
-        for start in range(0, len(self), 1024):
-            labels = self.labels(start, start + 1024).numpy()
+        for start in range(0, len(self), AT_ONCE):
+            labels = self.labels(start, start + AT_ONCE).numpy()
             counts += np.bincount(labels[labels != IGNORED], minlength=classes)
         return torch.from_numpy(counts)
 
@@ -185,3 +188,46 @@ class Permutation:
         for key in self._keys:
             left, right = right, left ^ (mixed(right ^ key) & self._mask)
         return (left << self._half_bits) | right
+
+
+@final
+class PerClass:
+    """The same number of samples of every class: which are kept, as masks over blocks and positions.
+
+    Many metrics depend on how many samples a class has. Where classes or models are compared, each can be given the
+    same number: classes with fewer are left out (`min_count`), of the others that number is kept. A sample is drawn by
+    a hash of its block and position, so that neither batches nor processes matter. The null is drawn in the same way
+    from its own labels, of which every class has as many.
+    """
+
+    def __init__(self, sample: Sample, number: int, *, seed: int, null: bool) -> None:
+        starts = range(0, len(sample), AT_ONCE)
+        labels = [sample.labels(start, min(start + AT_ONCE, len(sample))).numpy() for start in starts]
+        self._kept = _drawn(np.concatenate(labels), sample.blocks, number, seed)
+        self._null = None
+        if null:
+            shuffled = [sample.null_labels(start, min(start + AT_ONCE, len(sample))).numpy() for start in starts]
+            self._null = _drawn(np.concatenate(shuffled), sample.blocks, number, seed)
+
+    def labels(self, start: int, stop: int, labels: Tensor, *, null: bool = False) -> Tensor:
+        """The labels of these blocks (samples in a row), IGNORED where a sample is not kept."""
+        mask = self._null if null else self._kept
+        assert mask is not None
+        return labels.masked_fill(~torch.from_numpy(mask[start:stop].reshape(-1)), IGNORED)
+
+
+def _drawn(labels: NDArray[np.int64], blocks: NDArray[np.int64], number: int, seed: int) -> NDArray[np.bool_]:
+    """Of every class the samples with the smallest hashes, `number` of them; none of a class that has fewer."""
+    width = labels.shape[1]
+    places = (blocks[:, None] * width + np.arange(width)).astype(np.uint64)
+    hashes = mixed(mixed(places ^ mixed(np.array([seed], dtype=np.uint64)))).reshape(-1)
+    flat = labels.reshape(-1)
+    order = np.lexsort((hashes, flat))
+    ordered = flat[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    sizes = np.diff(np.r_[starts, len(ordered)])
+    ranks = np.arange(len(ordered)) - np.repeat(starts, sizes)
+    enough = np.repeat(sizes >= number, sizes)
+    kept = np.zeros(len(flat), dtype=bool)
+    kept[order] = (ranks < number) & enough & (ordered != IGNORED)
+    return kept.reshape(labels.shape)

@@ -77,7 +77,7 @@ def sweep_table(results: Results) -> Table:
     return table
 
 
-def plan_facts(estimate: Estimate) -> dict[str, float | str | dict[str, float]]:
+def estimate_facts(estimate: Estimate) -> dict[str, float | str | dict[str, float]]:
     """What measuring a model takes, as plain data."""
     cost, sizes = estimate.cost, estimate.architecture
     return {
@@ -89,7 +89,7 @@ def plan_facts(estimate: Estimate) -> dict[str, float | str | dict[str, float]]:
     }  # fmt: skip
 
 
-def plan_table(estimates: list[Estimate]) -> RenderableType:
+def estimate_table(estimates: list[Estimate]) -> RenderableType:
     """A line for each model: sizes, memory, operations, time; and what takes most of the time."""
     names = ("model", "parameters", "tokens", "classes", "weights", "memory", "FLOPs", "time", "most of it")
     table = Table(*names, box=None, header_style="bold")
@@ -126,17 +126,16 @@ def _model(result: Result, initial: Result | None) -> RenderableType:
     parts += [Text(line, style="yellow") for line in _changing(result)]
     if (words := null_words(result)) is not None:
         parts += [Text(""), Text(words)]
-    others = {
-        "validation split, last layer": [row for row in last if row.split == "validation"],
-        f"by layer, training split{_skipped(result)}": [
-            row for row in result.rows if row.layer != "last" and _is_plain(row)
-        ],
-        "by count of the class, last layer": [row for row in result.rows if row.layer == "last" and row.bin != "all"],
-    }
-    for title, rows in others.items():
+    validated = [row for row in last if row.split == "validation"]
+    by_layer = [row for row in result.rows if row.layer != "last" and _is_plain(row)]
+    by_count = [row for row in result.rows if row.layer == "last" and row.bin != "all"]
+    for title, rows, drawn in (
+        ("validation split, last layer", validated, lambda rows: [_with_nulls(rows)]),
+        (f"by layer, training split{_skipped(result)}", by_layer, _grids),
+        ("by count of the class, last layer", by_count, _grids),
+    ):
         if rows:
-            parts += [Text(""), Text(title, style="bold")]
-            parts += [_with_nulls(rows)] if title.startswith("validation") else _grids(rows)
+            parts += [Text(""), Text(title, style="bold"), *drawn(rows)]
     if compared := result.tables.get("deciders"):
         parts.append(_compared(compared))
     if pushed := result.tables.get("push"):

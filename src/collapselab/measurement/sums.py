@@ -70,7 +70,7 @@ class ContextKey(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Part:
+class SamplePart:
     """The values of the last layer's metrics in a part of the training split's sample."""
 
     tokens: int
@@ -87,12 +87,12 @@ class Sums:
     scores: Scores = field(default_factory=Scores)
     batches: int = 0
     spreads: dict[str, "Spread"] = field(default_factory=dict)
-    part: Part | None = None
+    part: SamplePart | None = None
     """The values of about half of the sample, once the pass has seen that much."""
     push: Tensor | None = None
     """(heads, alphas, sums) of pushed features: see `push.py`."""
     deciders: Tensor | None = None
-    """(deciders, deciders) tokens on which two of them agree: see `deciders.py`."""
+    """(deciders, deciders) tokens on which two of them agree: see `AgreementMatrix`."""
     flatness: Flatness = field(default_factory=Flatness)
     """Of the tokens that `curvature.py` chose."""
     centre_losses: dict[LayerKey, CentreLoss] = field(default_factory=dict)
@@ -198,7 +198,7 @@ class Sums:
             layer: Spread(**{name: tensor.clone() for name, tensor in tensors.under(f"spreads/{layer}/").items()})
             for layer in facts.get("spreads", [])  # earlier versions kept none
         }
-        part = Part(**facts["part"]) if facts.get("part") else None
+        part = SamplePart(**facts["part"]) if facts.get("part") else None
         push = torch.tensor(facts["push"], dtype=torch.float64) if facts.get("push") else None
         flatness = Flatness(**facts.get("flatness", {}))  # of the tokens since, if an earlier version began
         scored = TokenScores.from_tensors(tensors.under("scored/")) if facts.get("scored") else None

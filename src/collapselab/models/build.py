@@ -24,7 +24,7 @@ from transformers import (
 from collapselab.errors import ModelError
 from collapselab.models.families import FAMILIES, Sizes
 from collapselab.models.fused_kernels import library_config, use_fused_kernels
-from collapselab.models.sizes import Architecture, architecture_of, check_counts
+from collapselab.models.sizes import Architecture, architecture_of, check_sizes
 
 # Sizes of a config.json that grow with the width, by the end of their names. Those of heads must stay whole and even.
 HEAD_SIZES = ("head_dim", "rotary_dim", "kv_channels")
@@ -113,7 +113,7 @@ def _resized(path: Path, sizes: Sizes) -> PreTrainedConfig:
     kind, old = type(original), original.to_dict()
     settings = {name: value for name, value in old.items() if not name.endswith(LEFT_OUT)} | sizes.tokens
     try:
-        check_counts(original)
+        check_sizes(original)
         settings |= _wide_sizes(path, original, sizes.width) | _dropouts(path, old, sizes.dropout)
         settings |= _layer_lists(old, original.num_hidden_layers, sizes.depth)
         settings |= {

@@ -24,7 +24,7 @@ SUM_ROUNDINGS = 16
 
 @final
 @dataclass(frozen=True)
-class Difference:
+class LogitDifference:
     """The largest difference between the logits of the tapped layer and the model's own, and what rounding allows."""
 
     largest: float
@@ -53,7 +53,7 @@ def check_logits(model: nn.Module, head: OutputLayer, input_ids: Tensor, *, name
 
 
 @torch.no_grad()
-def logit_difference(model: nn.Module, head: OutputLayer, input_ids: Tensor) -> Difference | None:
+def logit_difference(model: nn.Module, head: OutputLayer, input_ids: Tensor) -> LogitDifference | None:
     """The largest difference over all given tokens; None where no token has finite features, which the pass reports."""
     bare = bare_model(model)
     hidden, own = features_and_logits(bare, input_ids)
@@ -73,7 +73,7 @@ def logit_difference(model: nn.Module, head: OutputLayer, input_ids: Tensor) -> 
     row, token = divmod(int(apart.argmax()), apart.shape[1])
     block, position = usable.nonzero()[row].tolist()
     spread = float(own[own.isfinite()].to(wide).std())
-    return Difference(float(apart.max()), _allowed(head, hidden, own), spread, block, position, token)
+    return LogitDifference(float(apart.max()), _allowed(head, hidden, own), spread, block, position, token)
 
 
 def _allowed(head: OutputLayer, hidden: Tensor, own: Tensor) -> float:

@@ -25,7 +25,7 @@ from collapselab.models.adapters import with_adapter
 from collapselab.models.find import ModelSource, check_no_adapter, place_of, weights_on_disk
 from collapselab.models.patterns import first_of
 from collapselab.models.quantised import LoadIn, check_packages, rounding
-from collapselab.models.sizes import check_counts
+from collapselab.models.sizes import check_sizes
 from collapselab.models.spread import DeviceMap, check_tied, stored_tensor
 from collapselab.models.weight_files import check_enough, quantised_as
 
@@ -209,7 +209,7 @@ def causal_config(source: ModelSource, place: Pretrained, *, trust_code: bool) -
             f"{source.name}: its config.json names the model_type {kind!r}, which transformers does not know."
         )
     config: PreTrainedConfig = AutoConfig.from_pretrained(trust_remote_code=trust_code, **place.arguments)
-    check_counts(config)
+    check_sizes(config)
     if not (trust_code and "AutoModelForCausalLM" in own_code):
         _check_causal(source, config)
     return config

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from collapselab.errors import ModelError
-from collapselab.models.weight_files import StoredWeights, quantised_as
+from collapselab.models.weight_files import StoredWeights, quantised_as, rounding_facts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -28,8 +28,7 @@ PACKAGES = {
 
 def check_packages(config: "PreTrainedConfig", *, name: str) -> None:
     """ModelError that names what is not installed, if the model is stored in a kind that needs it."""
-    settings: Any = getattr(config, "quantization_config", None)
-    facts: dict[str, Any] = {} if settings is None else settings if isinstance(settings, dict) else settings.to_dict()
+    facts = rounding_facts(config) or {}
     method = str(getattr(facts.get("quant_method"), "value", facts.get("quant_method") or ""))
     missing = [package for package in PACKAGES.get(method, ()) if importlib.util.find_spec(package) is None]
     if missing:

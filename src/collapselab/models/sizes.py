@@ -18,7 +18,7 @@ TRAINING = 3
 COUNTS = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "vocab_size")
 
 
-def check_counts(config: "PreTrainedConfig") -> None:
+def check_sizes(config: "PreTrainedConfig") -> None:
     """ValueError if a size is negative: the library builds some of these models, and they fail when they run."""
     for name in COUNTS:
         size = getattr(config, name, None)

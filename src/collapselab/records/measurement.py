@@ -163,12 +163,8 @@ class Result:
         status = path.stat()
         stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
         if path not in _loaded or _loaded[path][0] != stamp:  # a suite's status asks for the same files again and again
-            _loaded[path] = (stamp, cls._load(path))
+            _loaded[path] = (stamp, cls.of_document(read_document(path, unchecked=True), path))
         return _loaded[path][1]
-
-    @classmethod
-    def _load(cls, path: Path) -> "Result":
-        return cls.of_document(read_document(path, unchecked=True), path)
 
     @classmethod
     def of_document(cls, document: dict[str, JsonValue], path: Path) -> "Result":

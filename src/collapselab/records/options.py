@@ -130,9 +130,14 @@ class Options:
         skipped = {"skip_positions": self.skip_positions} if self.layers == "all" and self.skip_positions else {}
         return facts | skipped
 
+    @property
+    def outcome_names(self) -> tuple[str, ...]:
+        """The names of `outcomes`."""
+        return () if self.outcomes is None else tuple(filter(None, self.outcomes.split(",")))
+
     def asks(self, outcome: str) -> bool:
         """Whether an outcome is to be computed."""
-        return self.outcomes is not None and outcome in self.outcomes.split(",")
+        return outcome in self.outcome_names
 
     @property
     def alphas(self) -> tuple[float, ...]:

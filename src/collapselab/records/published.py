@@ -36,7 +36,7 @@ OUTCOMES = {"val_loss": "val_loss", "val_accuracy": "val_acc", "perplexity": "pe
 
 @final
 @dataclass(frozen=True)
-class Source:
+class FromColumns:
     """A metric of the catalogue as a function of published columns."""
 
     columns: tuple[str, ...]
@@ -49,7 +49,7 @@ class PublishedTable:
     """One of the tables: its columns by the metric they make, and what is left out of it."""
 
     name: str
-    sources: Mapping[str, Source]
+    sources: Mapping[str, FromColumns]
     note: str
 
     @cached_property
@@ -61,7 +61,7 @@ class PublishedTable:
 
 @final
 @dataclass(frozen=True)
-class Published:
+class PublishedModels:
     """What was read of one published table."""
 
     path: Path
@@ -87,7 +87,7 @@ def import_published(*csvs: str | Path, out: str | Path | None = None) -> tuple[
     return runs, rows
 
 
-def read_published(csv: str | Path) -> Published:
+def read_published(csv: str | Path) -> PublishedModels:
     """One of the published tables; which of them it is, its header says."""
     path = Path(csv)
     header, lines = parse_table(read_bytes(path), path)
@@ -103,10 +103,10 @@ def read_published(csv: str | Path) -> Published:
             raise RunError(f"{path}, line {number}: {cells['model']} is there twice. Each model may be there once.")
         runs[key] = run
         rows += [_row(f"{path}, line {number}", run, metric, source, cells) for metric, source in table.sources.items()]
-    return Published(path, table, runs, rows)
+    return PublishedModels(path, table, runs, rows)
 
 
-def merge(tables: Sequence[Published]) -> tuple[list[Run], list[Row]]:
+def merge(tables: Sequence[PublishedModels]) -> tuple[list[Run], list[Row]]:
     """The models of several published tables with the metrics of all, in the order of the first."""
     if not tables:
         raise RunError("no published table was given. Name one, or both.")
@@ -122,7 +122,7 @@ def merge(tables: Sequence[Published]) -> tuple[list[Run], list[Row]]:
     return list(first.runs.values()), sorted(rows.values(), key=lambda row: place[row.run, row.checkpoint])
 
 
-def _check_same_models(first: Published, other: Published) -> None:
+def _check_same_models(first: PublishedModels, other: PublishedModels) -> None:
     if strangers := first.runs.keys() ^ other.runs.keys():
         run, checkpoint = min(strangers)
         has, lacks = (first, other) if (run, checkpoint) in first.runs else (other, first)
@@ -180,7 +180,7 @@ def _run(where: str, cells: Mapping[str, str]) -> Run:
     }
 
 
-def _row(where: str, run: Run, metric: str, source: Source, cells: Mapping[str, str]) -> Row:
+def _row(where: str, run: Run, metric: str, source: FromColumns, cells: Mapping[str, str]) -> Row:
     inputs = [_number(where, cells, column) for column in source.columns]
     bad = [column for column, number in zip(source.columns, inputs, strict=True) if not math.isfinite(number)]
     value, why = (None, _reason(cells, bad)) if bad else _value(source, inputs)
@@ -200,7 +200,7 @@ def _row(where: str, run: Run, metric: str, source: Source, cells: Mapping[str, 
         raise RunError(f"{where}: {metric}, from {' and '.join(source.columns)}: {error}") from error
 
 
-def _value(source: Source, inputs: list[float]) -> tuple[float | None, str | None]:
+def _value(source: FromColumns, inputs: list[float]) -> tuple[float | None, str | None]:
     """The metric, or the reason why there is none."""
     try:
         value = source.value(*inputs)
@@ -249,24 +249,24 @@ def _own(table: PublishedTable) -> set[str]:
     return set(table.columns) - {column for other in TABLES if other is not table for column in other.columns}
 
 
-def _column(name: str) -> Source:
-    return Source((name,), lambda value: value)
+def _column(name: str) -> FromColumns:
+    return FromColumns((name,), lambda value: value)
 
 
-def _ratio(above: str, below: str) -> Source:
-    return Source((above, below), lambda a, b: a / b)
+def _ratio(above: str, below: str) -> FromColumns:
+    return FromColumns((above, below), lambda a, b: a / b)
 
 
-def _share(part: str, rest: str) -> Source:
-    return Source((part, rest), lambda a, b: a / (a + b))
+def _share(part: str, rest: str) -> FromColumns:
+    return FromColumns((part, rest), lambda a, b: a / (a + b))
 
 
-def _root(variance: str) -> Source:
-    return Source((variance,), math.sqrt)
+def _root(variance: str) -> FromColumns:
+    return FromColumns((variance,), math.sqrt)
 
 
-def _variation(variance: str, mean: str) -> Source:
-    return Source((variance, mean), lambda a, b: math.sqrt(a) / b)
+def _variation(variance: str, mean: str) -> FromColumns:
+    return FromColumns((variance, mean), lambda a, b: math.sqrt(a) / b)
 
 
 FIRST = PublishedTable(

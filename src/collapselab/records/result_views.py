@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from collapselab.core.metrics import METRICS
 from collapselab.errors import did_you_mean
+from collapselab.records.tables import bin_start
 
 if TYPE_CHECKING:
     import altair as alt
@@ -24,7 +25,7 @@ def plot(name: str, frame: "pd.DataFrame", metric: str) -> "alt.Chart":
         places, along, order = layers.assign(place=layers["layer"]), "layer", _layer_order(layers)
     elif len(bins):
         places, along = bins.assign(place=bins["bin"]), "samples of the class"
-        order = sorted(bins["bin"], key=lambda text: int(text.split("-")[0]))
+        order = sorted(bins["bin"], key=bin_start)
     else:
         places, along, order = rows.assign(place=name), "model", [name]
     long = _with_null(places, ["place"], metric)

@@ -151,7 +151,7 @@ def _table_scores(path: Path) -> list[Score]:
         raise ConfigError(
             f"{path}: its columns are {', '.join(header)[:200]}. It needs `run` or `model`, and one for each score."
         )
-    names = {column: outcome_name(column) for column in columns}
+    names = {column: score_outcome(column) for column in columns}
     scores = []
     for number, line in lines:
         cells = dict(zip(header, line, strict=True))
@@ -184,7 +184,7 @@ def _harness_scores(path: Path) -> list[Score]:
             high = known.get(metric) if isinstance(known, dict) else None
             label = f"{task}/{metric}" + (f"/{kind}" if kind not in ("", "none") else "")
             if abs(value) <= sys.float_info.max and metric != "sample_len":  # nan, infinity, 400 digits are no scores
-                scores.append(Score(name, None, outcome_name(label, high=high), float(value)))
+                scores.append(Score(name, None, score_outcome(label, high=high), float(value)))
     return scores
 
 
@@ -201,7 +201,7 @@ def _model_of(document: dict[str, object], path: Path) -> str:
     raise ConfigError(f"{path}: does not say which model it is of (`config.model_args.pretrained`, `model_name`).")
 
 
-def outcome_name(label: str, *, high: bool | None = None) -> str:
+def score_outcome(label: str, *, high: bool | None = None) -> str:
     """`score:LABEL` or `cost:LABEL`; `high` says whether a high one is good, where it is known."""
     label = label.strip().replace(" ", "_")
     is_whole = label.startswith((SCORE, COST))

@@ -124,6 +124,12 @@ class Row:
         return tuple(getattr(self, column) for column in RESULTS.key)
 
 
+def bin_start(bin: str) -> int:
+    """The least count of the classes in a bin; -1 of the bin that has all, so that it is the first."""
+    ends = BIN.fullmatch(bin)
+    return -1 if ends is None else int(ends[1])
+
+
 @final
 @dataclass(frozen=True)
 class PushRow:
@@ -339,7 +345,7 @@ read_runs, write_runs = RUNS.read, RUNS.write
 read_results, write_results = RESULTS.read, RESULTS.write
 
 
-class Source(TypedDict):
+class SourceFile(TypedDict):
     """A file behind the tables."""
 
     file: str
@@ -353,7 +359,7 @@ class TablesRecord(TypedDict):
     """Version of this layout."""
     tables: dict[str, str]
     """The sha256 of each table, by the name of its file."""
-    made_from: list[Source]
+    made_from: list[SourceFile]
     """The files behind them: `file` and `sha256` of each."""
 
 
@@ -398,7 +404,7 @@ def write_tables(folder: str | Path, tables: RowsByTable, *, made_from: Iterable
         rows = list(tables.get(table.name, ()))
         if rows or table.required:
             contents[table.file] = table.content(rows, folder / table.file)
-    sources = [Source(file=file, sha256=digest) for file, digest in made_from]
+    sources = [SourceFile(file=file, sha256=digest) for file, digest in made_from]
     document = TablesRecord(format=FORMAT, tables=StoredTables({}, contents).hashes, made_from=sources)
     try:
         old = read_document(folder / HASHES)

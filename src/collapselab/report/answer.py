@@ -95,8 +95,8 @@ def _effect_words(story: Story) -> str:
     if counts[Judgement.CANNOT_TELL] == len(rows):
         return ""
     helps, harms = (
-        f"{counts[verdict] or 'none'} {verdict if counts[verdict] < 2 else verdict.removesuffix('s')}"
-        for verdict in (Judgement.HELPS, Judgement.HARMS)
+        f"{counts[verdict] or 'none'} {verdict if counts[verdict] < 2 else plural}"
+        for verdict, plural in ((Judgement.HELPS, "help"), (Judgement.HARMS, "harm"))
     )
     return f" Of {many(len(rows), 'intervention')} {helps} and {harms}."
 

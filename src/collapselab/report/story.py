@@ -95,9 +95,9 @@ class Story:
         """The scale on which the metric is judged and drawn, by the catalogue."""
         return RELATED[metric].transform
 
-    def relation(self, metric: str, subset: str = ALL, transform: Transform | None = None) -> Relation | None:
-        """The row of `relate.csv` on the metric's own scale, or on this one; None where the analysis has none."""
-        wanted = (metric, subset, transform or self.transform(metric))
+    def relation(self, metric: str, subset: str = ALL) -> Relation | None:
+        """The row of `relate.csv` on the metric's own scale; None where the analysis has none."""
+        wanted = (metric, subset, self.transform(metric))
         relations = self.analysis.relations if self.analysis else []
         return next((row for row in relations if (row.metric, row.subset, row.transform) == wanted), None)
 

@@ -33,7 +33,7 @@ Check = Callable[[Place, str, JsonValue], None]
 
 @final
 @dataclass(frozen=True)
-class Arm:
+class RecipeArm:
     """What distinguishes some runs of a suite from the others: the settings that they have in place of the base's."""
 
     settings: Section
@@ -51,13 +51,13 @@ class Arm:
         return not self.settings
 
 
-def parse_arms(written: Written, values: JsonValue, check: Check) -> tuple[Arm, ...]:
+def parse_arms(written: Written, values: JsonValue, check: Check) -> tuple[RecipeArm, ...]:
     """The arms of a recipe's section; an error names the line of the arm."""
     if not isinstance(values, list) or not values:
         written.fail(("arms",), f"{short(values)} is not valid: {ARMS_NEEDED}.")
-    arms: list[Arm] = []
+    arms: list[RecipeArm] = []
     for number, value in enumerate(values):
-        arm = Arm(_settings(written, ("arms", number), value, check))
+        arm = RecipeArm(_settings(written, ("arms", number), value, check))
         if arm.settings in (other.settings for other in arms):
             written.fail(("arms", number), f"{arm.name} is there twice. Leave one out.")
         arms.append(arm)

@@ -19,7 +19,7 @@ from collapselab.records.run import Checkpoint, RunFolder
 from collapselab.records.run_documents import CheckpointRecord, RunRecord, TrainedOn, identity
 from collapselab.records.suite import CorpusOfRun
 from collapselab.records.tables import RUNS, ContextRow, Row, RowsByTable, Run, hashed_files, write_tables
-from collapselab.suite.folder import Failure, SuiteFolder
+from collapselab.suite.folder import Failure, SuiteFolder, open_suite
 
 RECORDS = ("*/run.json", "*/checkpoints/*/training.json", "*/measure/*.json", "*/measure/*.parquet", "failed/*.json")
 """What the tables are made from."""
@@ -59,6 +59,16 @@ def collect(folder: SuiteFolder) -> SuiteTables:
             made_from = hashed_files(folder.path, _records(folder.path))
             write_tables(folder.path, tables.rows, made_from=made_from)
     return tables
+
+
+def collect_suite(name: str | Path, *, scale: str | None = None, out: str | Path | None = None) -> SuiteTables:
+    """Rebuild the tables of a suite from the folders of its runs.
+
+    >>> from collapselab import collect_suite
+    >>> sorted({run["checkpoint"] for run in collect_suite("suites/tiny").runs})
+    ['0', '1']
+    """
+    return collect(open_suite(name, scale=scale, out=out)[1])
 
 
 def _records(folder: Path) -> list[Path]:

@@ -20,7 +20,7 @@ from collapselab.records.run import RunFolder
 from collapselab.records.table import Cell
 from collapselab.records.tables import RUNS, TABLES, RowsByTable, Run, write_tables
 from collapselab.suite.collect import run_row
-from collapselab.suite.model_facts import GivenFacts, Place, place_of, seed_of, training_tokens
+from collapselab.suite.model_facts import GivenFacts, Place, named_place, seed_of, training_tokens
 
 Mix = Literal["corpora", "options", "versions"]
 MIXES: tuple[Mix, ...] = ("corpora", "options", "versions")
@@ -113,7 +113,7 @@ def _found(folders: Sequence[str | Path]) -> list[_Model]:
     by_path = {
         (stored.path.resolve(), stored.result.name): stored for place in folders for stored in find_results(place)
     }
-    models = [_Model(stored, place_of(stored.result.facts)) for stored in by_path.values()]
+    models = [_Model(stored, named_place(stored.result.facts)) for stored in by_path.values()]
     return sorted(models, key=lambda model: (model.place.run, model.place.step or 0, model.place.checkpoint))
 
 

@@ -22,11 +22,11 @@ from typing import final
 from pydantic import JsonValue
 
 from collapselab.disk import is_locked, locked
-from collapselab.errors import DamagedError, RunError
+from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.records.suite import CorpusOfRun, FailureRecord, JobsRecord, Primary, SuiteRecord
 from collapselab.suite.model_entries import ModelEntry
 from collapselab.suite.plan import AnyEntry
-from collapselab.suite.recipe import Suite, suite_from
+from collapselab.suite.recipe import Suite, is_shipped, load_suite, suite_from
 from collapselab.suite.recipe_sections import DataSpec
 from collapselab.training.settings import resolved
 
@@ -171,6 +171,28 @@ class SuiteFolder:
     def record_jobs(self, jobs: dict[str, str]) -> None:
         """Keep the id of each run's job."""
         JobsRecord(jobs=jobs).write(self.path / "slurm" / "jobs.json")
+
+
+def default_folder(suite: Suite) -> Path:
+    """The folder of a suite, unless another is named."""
+    return Path("suites") / (suite.name if suite.scale == "full" else f"{suite.name}-{suite.scale}")
+
+
+def open_suite(
+    name: str | Path, *, scale: str | None = None, out: str | Path | None = None
+) -> tuple[Suite, SuiteFolder]:
+    """The suite and its folder. `name` is a shipped recipe, a YAML file, or the folder of a suite that was run.
+
+    Text that is the name of a shipped recipe means the recipe: `./demo` and Path("demo") are the folder.
+    """
+    folder = SuiteFolder(name)
+    if out is None and not is_shipped(name) and folder.path.is_dir():
+        suite = folder.suite()
+        if scale is not None and scale != suite.scale:
+            raise ConfigError(f"{name}: was run at scale {suite.scale}, not {scale}.")
+        return suite, folder
+    suite = load_suite(name, scale=scale or "full")
+    return suite, SuiteFolder(out or default_folder(suite))
 
 
 @final

@@ -48,7 +48,7 @@ class LaunchRequest:
 
 @final
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """How a run ended. `busy`: another process performs it. `stopped`: by a signal, or the disk; `why` says which."""
 
     run: str
@@ -88,7 +88,7 @@ def perform(
     retry: bool = False,
     report_to: str = "none",
     method: Callable[[RunTask], None] = train_and_measure,
-) -> Outcome:
+) -> RunOutcome:
     """Do what is missing of a run, in no other process at the same time. A failure is kept, and tried again by `retry`.
 
     `method` does the work: in this process, or in several through `torchrun`. Interrupted where a signal stops it;
@@ -99,10 +99,10 @@ def perform(
             unmade, unmeasured = _missing(folder, entry, options)
             if not unmade and not unmeasured:
                 folder.forget_failure(entry.name)
-                return Outcome(entry.name, "done")
+                return RunOutcome(entry.name, "done")
             failure = folder.failure(entry.name)
             if failure is not None and not retry:
-                return Outcome(entry.name, "failed", failure.why)
+                return RunOutcome(entry.name, "failed", failure.why)
             if isinstance(entry, ModelEntry):
                 work = partial(measure_entry, folder.path, entry, options, device=device)
             else:
@@ -118,9 +118,9 @@ def perform(
                     traceback.print_exception(error)
                 return record_failure(folder, entry, options, reason(error))
             folder.forget_failure(entry.name)
-            return Outcome(entry.name, "done")
+            return RunOutcome(entry.name, "done")
     except Busy:
-        return Outcome(entry.name, "busy")
+        return RunOutcome(entry.name, "busy")
 
 
 def _missing(folder: SuiteFolder, entry: AnyEntry, options: Options) -> tuple[list[str], list[str]]:
@@ -130,13 +130,13 @@ def _missing(folder: SuiteFolder, entry: AnyEntry, options: Options) -> tuple[li
     return missing(folder.run(entry.name), entry, options)
 
 
-def record_failure(folder: SuiteFolder, entry: AnyEntry, options: Options, why: str) -> Outcome:
+def record_failure(folder: SuiteFolder, entry: AnyEntry, options: Options, why: str) -> RunOutcome:
     """Keep why a run could not be finished, at the first checkpoint that is missing."""
     unmade, unmeasured = _missing(folder, entry, options)
     every = [NO_CHECKPOINT] if isinstance(entry, ModelEntry) else list(entry.checkpoints)
     stage, checkpoint = ("training", unmade[0]) if unmade else ("measuring", [*unmeasured, *every][0])
     folder.record_failure(entry, stage=stage, checkpoint=checkpoint, why=why)
-    return Outcome(entry.name, "failed", why)
+    return RunOutcome(entry.name, "failed", why)
 
 
 def reason(error: Exception) -> str:

@@ -46,7 +46,7 @@ class Place:
     step: int | None
 
 
-def place_of(facts: Facts) -> Place:
+def named_place(facts: Facts) -> Place:
     """The run and the step that the name of a model says; `-` is the checkpoint of one without."""
     model, checkpoint = facts["model"], facts["checkpoint"]
     if facts["in_a_run"]:

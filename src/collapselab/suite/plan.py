@@ -24,9 +24,9 @@ from collapselab.records.options import Options
 from collapselab.records.run_documents import identity
 from collapselab.suite.corpora import CorpusFacts
 from collapselab.suite.model_entries import ModelEntry, model_entries
-from collapselab.suite.power import Comparison, comparison, comparison_warnings
+from collapselab.suite.power import PlannedComparison, comparison, comparison_warnings
 from collapselab.suite.recipe import Suite
-from collapselab.training.heads.check import check_head
+from collapselab.training.heads import check_head
 from collapselab.training.interventions.dose import parse_doses, sham_notes
 from collapselab.training.settings import Plan, Settings, model_config, paper_batch, plan, resolved
 
@@ -111,7 +111,7 @@ class SuitePlan:
     warnings: list[str] = field(default_factory=list)
     impossible: list[str] = field(default_factory=list)
     """Runs that cannot be made, with the reason."""
-    compared: Comparison | None = None
+    compared: PlannedComparison | None = None
     """The pairs that its arms make; None where it has none."""
 
 

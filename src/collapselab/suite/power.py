@@ -27,7 +27,7 @@ ALPHA = 0.05
 
 @final
 @dataclass(frozen=True)
-class Comparison:
+class PlannedComparison:
     """The pairs of a suite of arms, and what they can show."""
 
     arms: list[str]
@@ -46,14 +46,14 @@ class Comparison:
     power: list["Planned"]
 
 
-def comparison(suite: Suite) -> Comparison | None:
+def comparison(suite: Suite) -> PlannedComparison | None:
     """What the arms of a suite can show; None where it has none."""
     if not suite.arms or suite.primary is None:
         return None
     runs = suite.runs[:: len(suite.arms)]  # those of the first arm: the others have the same seeds
     seeds = Counter((corpus, settings.model_copy(update=SEEDS)) for settings, corpus in set(runs))
     pairs, properties = min(seeds.values()), len(suite.primary.metrics)
-    return Comparison(
+    return PlannedComparison(
         [arm.name for arm in suite.arms],
         next((arm.name for arm in suite.arms if arm.is_control), None),
         pairs,
@@ -66,7 +66,7 @@ def comparison(suite: Suite) -> Comparison | None:
     )
 
 
-def comparison_warnings(suite: Suite, compared: Comparison | None) -> list[str]:
+def comparison_warnings(suite: Suite, compared: PlannedComparison | None) -> list[str]:
     """What to know of the arms before they are trained."""
     if compared is None or suite.primary is None:
         return []
@@ -123,7 +123,7 @@ def paired_power(pairs: int, effect: float, *, alpha: float = ALPHA) -> float:
     return _expected(lambda u: norm.cdf(centre - limit * u) + norm.cdf(-centre - limit * u), pairs - 1)
 
 
-def equivalence_power(pairs: int, margin: float, *, alpha: float = ALPHA) -> float:
+def equivalence_power(pairs: int, margin: float) -> float:
     """The probability that two one-sided tests find no difference as large as `margin`, where there is none at all.
 
         P = E[max(0, 2Φ(√n margin - t u) - 1)],    since both reject where |d̄| < margin - t s/√n
@@ -132,7 +132,7 @@ def equivalence_power(pairs: int, margin: float, *, alpha: float = ALPHA) -> flo
     """
     from scipy.stats import norm, t
 
-    limit, centre = t.ppf(1 - alpha, pairs - 1), math.sqrt(pairs) * margin
+    limit, centre = t.ppf(1 - ALPHA, pairs - 1), math.sqrt(pairs) * margin
     return _expected(lambda u: (2 * norm.cdf(centre - limit * u) - 1).clip(min=0), pairs - 1)
 
 
@@ -145,14 +145,14 @@ def _expected(function: "Callable[[np.ndarray], np.ndarray]", freedom: int) -> f
     return float(function(chi.ppf(shares, freedom) / math.sqrt(freedom)).mean())
 
 
-def pairs_needed(power: Callable[[int, float], float], effect: float, *, least: float = POWER) -> int:
-    """The fewest pairs with at least this power, which grows with their number."""
+def pairs_needed(power: Callable[[int, float], float], effect: float) -> int:
+    """The fewest pairs with a power of 0.8 or more; it grows with their number."""
     low, high = 1, 2
-    while high < MOST_PAIRS and power(high, effect) < least:
+    while high < MOST_PAIRS and power(high, effect) < POWER:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if power(middle, effect) >= least else (middle, high)
+        low, high = (low, middle) if power(middle, effect) >= POWER else (middle, high)
     return high
 
 
@@ -161,11 +161,11 @@ def smallest_p(pairs: int) -> float:
     return min(1.0, 2.0 ** (1 - pairs))
 
 
-def survives_holm(pairs: int, properties: int, *, alpha: float = ALPHA) -> bool:
-    """Whether the smallest p stays below `alpha` when it is the first of `properties` in Holm's adjustment."""
-    return smallest_p(pairs) * properties <= alpha
+def survives_holm(pairs: int, properties: int) -> bool:
+    """Whether the smallest p stays below 0.05 when it is the first of `properties` in Holm's adjustment."""
+    return smallest_p(pairs) * properties <= ALPHA
 
 
-def fewest_pairs(properties: int, *, alpha: float = ALPHA) -> int:
+def fewest_pairs(properties: int) -> int:
     """The fewest pairs whose smallest p survives Holm's adjustment over this number of properties."""
-    return math.ceil(1 + math.log2(properties / alpha))
+    return math.ceil(1 + math.log2(properties / ALPHA))

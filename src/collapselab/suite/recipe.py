@@ -31,7 +31,7 @@ from collapselab.core.metrics import METRICS
 from collapselab.errors import ConfigError, did_you_mean
 from collapselab.records.options import Options
 from collapselab.records.suite import Primary
-from collapselab.suite.arms import Arm, parse_arms
+from collapselab.suite.arms import RecipeArm, parse_arms
 from collapselab.suite.recipe_sections import (
     LONGEST_LINE,
     CorpusSpec,
@@ -102,7 +102,7 @@ class Suite:
     resources: Resources
     primary: Primary | None = None
     """What its effects are judged by; None where the recipe has neither arms nor a primary."""
-    arms: tuple[Arm, ...] = ()
+    arms: tuple[RecipeArm, ...] = ()
     """What its runs of one seed differ in; empty where the recipe names none."""
     models: tuple[str, ...] = ()
     """Names and patterns of models that are measured; where there are any, nothing is trained."""
@@ -224,7 +224,7 @@ class _Recipe:
         }
         models = self._models()
         arms = self._arms(corpora)
-        runs = [] if models else list(self._runs(corpora, arms or (Arm({}),)))
+        runs = [] if models else list(self._runs(corpora, arms or (RecipeArm({}),)))
         primary = self._primary()
         document = self.document | {"corpora": {name: spec.model_dump(mode="json") for name, spec in corpora.items()}}
         document.pop("corpus", None)
@@ -299,7 +299,7 @@ class _Recipe:
         data = self.written.model(DataSpec, ("data",), self.document["data"], "a setting of data")
         return data.model_copy(update={"source": [whole_path(name, beside) for name in data.sources]})
 
-    def _arms(self, corpora: dict[str, CorpusSpec]) -> tuple[Arm, ...]:
+    def _arms(self, corpora: dict[str, CorpusSpec]) -> tuple[RecipeArm, ...]:
         if "arms" not in self.document:
             return ()
         return parse_arms(
@@ -308,7 +308,7 @@ class _Recipe:
             lambda path, name, value: self._setting(path, name, value, corpora),
         )
 
-    def _runs(self, corpora: dict[str, CorpusSpec], arms: tuple[Arm, ...]) -> Iterator[tuple[Settings, str]]:
+    def _runs(self, corpora: dict[str, CorpusSpec], arms: tuple[RecipeArm, ...]) -> Iterator[tuple[Settings, str]]:
         base = self._settings(("base",), self.document.get("base", {}), corpora)
         if "checkpoints" in self.document:
             base["checkpoints"] = self._checkpoints(self.document["checkpoints"])
@@ -329,7 +329,7 @@ class _Recipe:
                 for arm in arms:
                     yield self._run(grid.path, values | arm.settings, corpora)
 
-    def _check_arms(self, arms: tuple[Arm, ...], grids: "list[_Grid]") -> None:
+    def _check_arms(self, arms: tuple[RecipeArm, ...], grids: "list[_Grid]") -> None:
         """Refuse an arm that would undo what an axis varies, and penalties that not all arms have alike."""
         axes = {name for grid in grids for name in (*grid.axes, *grid.zipped)}
         for number, arm in enumerate(arms):

@@ -15,12 +15,12 @@ from collapselab.records.result_folder import result_files
 from collapselab.suite.collect import SuiteTables, collect
 from collapselab.suite.collect_models import collect_models
 from collapselab.suite.corpora import build_corpora, corpus_facts
-from collapselab.suite.folder import SuiteFolder
+from collapselab.suite.folder import SuiteFolder, open_suite
 from collapselab.suite.job import LaunchRequest, StartMethod
 from collapselab.suite.launchers import LAUNCHERS, find_launcher
 from collapselab.suite.model_entries import FOLDER
 from collapselab.suite.plan import AnyEntry, SuitePlan, plan_suite
-from collapselab.suite.recipe import Suite, is_shipped, load_suite
+from collapselab.suite.recipe import Suite
 from collapselab.suite.status import State, run_state
 from collapselab.trackers import check_tracker
 
@@ -48,28 +48,6 @@ class SuiteRun:
     @property
     def failed(self) -> list[State]:
         return [state for state in self.states if state.stage == "failed"]
-
-
-def default_folder(suite: Suite) -> Path:
-    """The folder of a suite, unless another is named."""
-    return Path("suites") / (suite.name if suite.scale == "full" else f"{suite.name}-{suite.scale}")
-
-
-def open_suite(
-    name: str | Path, *, scale: str | None = None, out: str | Path | None = None
-) -> tuple[Suite, SuiteFolder]:
-    """The suite and its folder. `name` is a shipped recipe, a YAML file, or the folder of a suite that was run.
-
-    Text that is the name of a shipped recipe means the recipe: `./demo` and Path("demo") are the folder.
-    """
-    folder = SuiteFolder(name)
-    if out is None and not is_shipped(name) and folder.path.is_dir():
-        suite = folder.suite()
-        if scale is not None and scale != suite.scale:
-            raise ConfigError(f"{name}: was run at scale {suite.scale}, not {scale}.")
-        return suite, folder
-    suite = load_suite(name, scale=scale or "full")
-    return suite, SuiteFolder(out or default_folder(suite))
 
 
 def plan(suite: Suite, folder: SuiteFolder, *, advance: Callable[[int], object] = lambda _: None) -> SuitePlan:
@@ -247,16 +225,6 @@ def suite_status(name: str | Path, *, scale: str | None = None, out: str | Path 
     """
     suite, folder = open_suite(name, scale=scale, out=out)
     return status(suite, folder, jobs=job_states(folder))
-
-
-def collect_suite(name: str | Path, *, scale: str | None = None, out: str | Path | None = None) -> SuiteTables:
-    """Rebuild the tables of a suite from the folders of its runs.
-
-    >>> from collapselab import collect_suite
-    >>> sorted({run["checkpoint"] for run in collect_suite("suites/tiny").runs})
-    ['0', '1']
-    """
-    return collect(open_suite(name, scale=scale, out=out)[1])
 
 
 def cancel_suite(name: str | Path, *, scale: str | None = None, out: str | Path | None = None) -> int:

@@ -3,8 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -15,6 +14,7 @@ from collapselab.messages import is_quiet
 from collapselab.records.options import Options
 from collapselab.suite.model_entries import ModelEntry
 from collapselab.suite.plan import AnyEntry, Pace, SuitePlan
+from collapselab.suite.power import PlannedComparison
 from collapselab.suite.run import Watch
 from collapselab.suite.status import STAGES, Stage, State
 
@@ -58,8 +58,7 @@ class PlanFacts(TypedDict):
     total: TotalFacts
     warnings: list[str]
     impossible: list[str]
-    comparison: dict[str, Any] | None
-    """A `Comparison`."""
+    comparison: PlannedComparison | None
 
 
 def plan_facts(planned: SuitePlan, states: list[State], options: Options, pace: Pace | None) -> PlanFacts:
@@ -79,7 +78,7 @@ def plan_facts(planned: SuitePlan, states: list[State], options: Options, pace: 
         "total": total,
         "warnings": planned.warnings,
         "impossible": planned.impossible,
-        "comparison": None if planned.compared is None else asdict(planned.compared),
+        "comparison": planned.compared,
     }
 
 
@@ -128,27 +127,27 @@ def plan_table(facts: PlanFacts, *, every: bool = False) -> RenderableType:
     return Group(*parts)
 
 
-def _comparison_parts(compared: dict[str, Any]) -> list[RenderableType]:
+def _comparison_parts(compared: PlannedComparison) -> list[RenderableType]:
     """The pairs of a suite of arms, what they can show, and the smallest p that they can reach."""
-    pairs, arms, primary = compared["pairs"], compared["arms"], compared["properties"]
-    cells = f" in each of {compared['cells']} cells" if compared["cells"] > 1 else ""
-    others = len(arms) - (compared["control"] is not None)
+    pairs, arms, primary = compared.pairs, compared.arms, compared.properties
+    cells = f" in each of {compared.cells} cells" if compared.cells > 1 else ""
+    others = len(arms) - (compared.control is not None)
     table = Table(box=None, header_style="bold")
     columns = ("effect (d/s)", "pairs at 0.05", "at 0.01", "equivalence", f"power of {pairs} pairs", "of equivalence")
     for column in columns:
         table.add_column(column, justify="right")
-    for row in compared["power"]:
-        needed = (row["pairs_at_5_percent"], row["pairs_at_1_percent"], row["pairs_for_equivalence"])
-        powers = (row["power"], row["power_of_equivalence"])
+    for row in compared.power:
+        needed = (row.pairs_at_5_percent, row.pairs_at_1_percent, row.pairs_for_equivalence)
+        powers = (row.power, row.power_of_equivalence)
         shares = ("–" if power is None else f"{power:.0%}" for power in powers)
-        table.add_row(f"{row['effect']:g}", *map(str, needed), *shares)
-    holm = "survives" if compared["survives_holm"] else f"does not survive ({compared['fewest_pairs']} pairs would)"
+        table.add_row(f"{row.effect:g}", *map(str, needed), *shares)
+    holm = "survives" if compared.survives_holm else f"does not survive ({compared.fewest_pairs} pairs would)"
     return [
-        f"[bold]{others} arms × {pairs} seeds{cells}[/bold]: {others * pairs * compared['cells']:,} pairs with the "
+        f"[bold]{others} arms × {pairs} seeds{cells}[/bold]: {others * pairs * compared.cells:,} pairs with the "
         f"control. Arms: {escape(', '.join(arms))}",
         "Pairs that find an effect of d/s standard deviations in 80 of 100 suites, and what these pairs find:",
         table,
-        f"The smallest p of {pairs} pairs with their signs flipped is {compared['smallest_p']:.2g}: it {holm} Holm's "
+        f"The smallest p of {pairs} pairs with their signs flipped is {compared.smallest_p:.2g}: it {holm} Holm's "
         f"adjustment over {'1 primary property' if primary == 1 else f'{primary} primary properties'} at 0.05.",
     ]
 

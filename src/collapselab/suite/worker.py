@@ -22,7 +22,7 @@ from collapselab.errors import Interrupted
 from collapselab.records.options import Options
 from collapselab.signals import interruptible
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.job import Outcome, perform, reason
+from collapselab.suite.job import RunOutcome, perform, reason
 from collapselab.suite.plan import AnyEntry
 
 ProcessContext = ForkContext | ForkServerContext
@@ -65,13 +65,13 @@ class Worker:
             assert self._process.exitcode is not None, "it has ended"
             return self._process.exitcode
 
-    def perform(self, entry: AnyEntry, options: Options) -> Outcome | None:
+    def perform(self, entry: AnyEntry, options: Options) -> RunOutcome | None:
         """Let it perform the run, and wait. The outcome; None if the process died."""
         try:
             self._pipe.send((entry, options))
             wait([self._pipe, self._process.sentinel])
             if self._pipe.poll():
-                answer: Outcome = self._pipe.recv()
+                answer: RunOutcome = self._pipe.recv()
                 return answer
         except (EOFError, OSError, ValueError):
             pass
@@ -106,14 +106,14 @@ def work(pipe: Connection, path: str, threads: int, device: str, retry: bool, re
 
 def _outcome(
     folder: SuiteFolder, entry: AnyEntry, options: Options, *, device: str, retry: bool, report_to: str
-) -> Outcome:
+) -> RunOutcome:
     """The outcome of a run; "stopped" with the reason where it could not even be recorded, as on a full disk."""
     log = folder.log(entry.name)
     try:
         with disk_errors(log), _output_to(log):
             return perform(folder, entry, options, device=device, retry=retry, report_to=report_to)
     except Exception as error:  # noqa: BLE001  the parent process shows the reason
-        return Outcome(entry.name, "stopped", reason(error))
+        return RunOutcome(entry.name, "stopped", reason(error))
 
 
 def _stop_without_parent(parent: int) -> None:

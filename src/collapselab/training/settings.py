@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
@@ -20,6 +20,7 @@ from collapselab.errors import ConfigError
 from collapselab.training.interventions.dose import parse_doses
 
 if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
     from transformers import PreTrainedConfig
 
 MOST_WIDTH, MOST_DEPTH, MOST_COUNT = 10**6, 10**4, 10**12
@@ -166,7 +167,7 @@ def settings_from(values: Mapping[str, object]) -> Settings:
         raise ConfigError("; ".join(_message(problem) for problem in error.errors())) from error
 
 
-def _message(error: Any) -> str:
+def _message(error: "ErrorDetails") -> str:
     name = ".".join(str(part)[:MOST_SHOWN] for part in error["loc"])
     if error["type"] == "extra_forbidden":
         near = difflib.get_close_matches(name, Settings.model_fields, n=1)

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar, cast, final
 
 import torch
 import torch.distributed as dist
-from transformers import PreTrainedConfig, TrainingArguments
+from transformers import PreTrainedConfig, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.disk import disk_errors
@@ -32,12 +32,10 @@ from collapselab.records.run_documents import (
     identity,
 )
 from collapselab.signals import stop_requests
-from collapselab.trackers import NONE, TrackedRun, check_tracker, tracked
+from collapselab.trackers import NONE, Cell, TrackedRun, Tracker, check_tracker, tracked
 from collapselab.training.checkpointing import Checkpointing
-from collapselab.training.heads import make_head
-from collapselab.training.heads.check import check_head
+from collapselab.training.heads import check_head, make_head
 from collapselab.training.settings import Plan, Settings, model_config, plan, resolved, settings_from
-from collapselab.training.tracking import TrackedTraining
 from collapselab.training.trainer import LanguageTrainer, training_arguments
 
 LOG_LINES = 2000
@@ -226,3 +224,34 @@ def _decide_by_first_process(decide: Callable[[], Decision], args: TrainingArgum
     if args.world_size > 1:
         dist.broadcast_object_list(decided)
     return cast(Decision, decided[0])
+
+
+@final
+class TrackedTraining(TrainerCallback):
+    """Passes what a Trainer logs on to a tracker, as train/<name>, at the step it is of; and the settings.
+
+    The library has callbacks of its own for trackers. Ours has the same run as the measurements of its checkpoints, and
+    the same steps: some of the library's count calls, so curves of training and of collapse would not lie over one
+    another.
+    """
+
+    def __init__(self, tracker: Tracker, settings: Settings) -> None:
+        self.tracker = tracker
+        tracker.settings({name: _cell(value) for name, value in settings.model_dump().items()})
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, object] | None = None,
+        **_: object,
+    ) -> None:
+        numbers = {name: value for name, value in (logs or {}).items() if isinstance(value, int | float)}
+        finite = {f"train/{name}": float(value) for name, value in numbers.items() if math.isfinite(value)}
+        if finite:
+            self.tracker.scalars(finite, state.global_step)
+
+
+def _cell(value: object) -> Cell:
+    return value if value is None or isinstance(value, str | int | float) else ", ".join(map(str, value))  # type: ignore[call-overload]

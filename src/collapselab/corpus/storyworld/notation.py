@@ -26,7 +26,7 @@ PARAGRAPH_CHANCE = 0.7
 
 
 @final
-class Table:
+class WordTable:
     """Words with weights, of which one can be drawn quickly."""
 
     def __init__(self, words: Iterable[str], weights: str) -> None:
@@ -38,8 +38,8 @@ class Table:
     def pick(self, draw: Draw) -> str:
         return self.words[bisect_right(self.bounds, draw())]
 
-    def respelled(self, spell: Callable[[str], str]) -> "Table":
-        return Table(map(spell, self.words), self.weights)
+    def respelled(self, spell: Callable[[str], str]) -> "WordTable":
+        return WordTable(map(spell, self.words), self.weights)
 
 
 @final
@@ -50,7 +50,7 @@ class Choice:
         self.options = tuple(options)
 
 
-Parts = tuple[str | Table | Choice, ...]
+Parts = tuple[str | WordTable | Choice, ...]
 
 
 class Beat(NamedTuple):
@@ -60,11 +60,11 @@ class Beat(NamedTuple):
     parts: Parts
 
 
-class Row(NamedTuple):
+class WordRow(NamedTuple):
     """What belongs to one thing: slots whose word is known, and slots with a table to draw it from."""
 
     fixed: Mapping[str, str]
-    drawn: Mapping[str, Table]
+    drawn: Mapping[str, WordTable]
 
 
 def expand(parts: Parts, draw: Draw, out: list[str]) -> None:
@@ -75,7 +75,7 @@ def expand(parts: Parts, draw: Draw, out: list[str]) -> None:
         elif type(part) is Choice:
             options = part.options
             expand(options[int(draw() * len(options))], draw, out)
-        elif type(part) is Table:
+        elif type(part) is WordTable:
             out.append(part.pick(draw))
 
 
@@ -92,33 +92,33 @@ def open_slots(text: str) -> str:
     return text.replace("{", "%(").replace("}", ")s")
 
 
-def word_list(text: str) -> Table:
+def word_list(text: str) -> WordTable:
     """The entries of a text, the most usual first: between semicolons if there are any, else between commas."""
     words = text.split(";" if ";" in text else ",")
-    return Table(map(entry, words), "steep" if len(words) >= LONG else "zipf")
+    return WordTable(map(entry, words), "steep" if len(words) >= LONG else "zipf")
 
 
 def entry(text: str) -> str:
     return open_slots(" ".join(text.split()))
 
 
-def rows(text: str, tables: Mapping[str, Table]) -> dict[str, Row]:
+def rows(text: str, tables: Mapping[str, WordTable]) -> dict[str, WordRow]:
     """First column -> row."""
     header, *lines = joined_lines(text)
     names = [name.strip() for name in header.split("|")]
     return {line.split("|")[0].strip(): row(names, line, tables) for line in lines}
 
 
-def row(names: list[str], line: str, tables: Mapping[str, Table]) -> Row:
+def row(names: list[str], line: str, tables: Mapping[str, WordTable]) -> WordRow:
     cells = [cell.strip() for cell in line.split("|")]
     columns = dict(zip(names, cells, strict=False))
     columns |= {name: cell for name, _, cell in (own.partition("=") for own in cells[len(names) :])}
     fixed = {name: cell for name, cell in columns.items() if not {*cell} & {*"<{;"}}
-    return Row(fixed, {name: column(cell, tables) for name, cell in columns.items() if name not in fixed})
+    return WordRow(fixed, {name: column(cell, tables) for name, cell in columns.items() if name not in fixed})
 
 
-def column(cell: str, tables: Mapping[str, Table]) -> Table:
-    return tables[cell[1:-1]] if cell.startswith("<") else Table(map(entry, cell.split(";")), "flat")
+def column(cell: str, tables: Mapping[str, WordTable]) -> WordTable:
+    return tables[cell[1:-1]] if cell.startswith("<") else WordTable(map(entry, cell.split(";")), "flat")
 
 
 def joined_lines(text: str) -> list[str]:
@@ -126,31 +126,31 @@ def joined_lines(text: str) -> list[str]:
     return re.sub(r"\n +", " ", text.strip()).split("\n")
 
 
-def beats(text: str, scenes: Mapping[str, str], tables: Mapping[str, Table]) -> Iterator[Beat]:
+def beats(text: str, scenes: Mapping[str, str], tables: Mapping[str, WordTable]) -> Iterator[Beat]:
     for block in text.strip().split("\n\n"):
         lines = joined_lines(block)
         chance = int(lines.pop(0)[1:]) / 100 if lines[0].startswith("?") else 1
         yield Beat(PARAGRAPH_CHANCE, ()) if lines == ["/"] else Beat(chance, (choice(lines, scenes, tables),))
 
 
-def choice(lines: list[str], scenes: Mapping[str, str], tables: Mapping[str, Table]) -> Choice:
+def choice(lines: list[str], scenes: Mapping[str, str], tables: Mapping[str, WordTable]) -> Choice:
     return Choice(alternative(line, scenes, tables) for line in lines)
 
 
-def alternative(line: str, scenes: Mapping[str, str], tables: Mapping[str, Table]) -> Parts:
+def alternative(line: str, scenes: Mapping[str, str], tables: Mapping[str, WordTable]) -> Parts:
     if line.startswith("@"):
         return (choice(joined_lines(scenes[line[1:]]), scenes, tables),)
     return sentence(line.removeprefix("- "), tables)
 
 
-def sentence(text: str, tables: Mapping[str, Table]) -> Parts:
+def sentence(text: str, tables: Mapping[str, WordTable]) -> Parts:
     """The parts of a text with `[a|b]` choices and `<list>` draws."""
     return options(iter(re.split(r"([][|]|<\w+>)", open_slots(text))), tables)[0]
 
 
-def options(tokens: Iterator[str], tables: Mapping[str, Table]) -> list[Parts]:
+def options(tokens: Iterator[str], tables: Mapping[str, WordTable]) -> list[Parts]:
     """What is between `|`, up to the closing bracket or the end."""
-    alternatives: list[list[str | Table | Choice]] = [[]]
+    alternatives: list[list[str | WordTable | Choice]] = [[]]
     for token in tokens:
         if token == "]":
             break
@@ -165,7 +165,7 @@ def options(tokens: Iterator[str], tables: Mapping[str, Table]) -> list[Parts]:
     return [tuple(parts) for parts in alternatives]
 
 
-def fresh(name: str, tables: Mapping[str, Table]) -> Table:
+def fresh(name: str, tables: Mapping[str, WordTable]) -> WordTable:
     if name[0].isupper():
         return fresh(name[0].lower() + name[1:], tables).respelled(capitalised)
     return tables[name[2:]].respelled(with_article) if name.startswith("a_") else tables[name]

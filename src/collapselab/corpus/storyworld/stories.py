@@ -23,8 +23,8 @@ from collapselab.corpus.storyworld import plots, things, words
 from collapselab.corpus.storyworld.notation import (
     Beat,
     Draw,
-    Row,
-    Table,
+    WordRow,
+    WordTable,
     beats,
     capitalised,
     expand,
@@ -48,7 +48,7 @@ def story(index: int, *, seed: int = 0, split: str = "train") -> str:
     return planned_story(index, seed=seed, split=split)[1]
 
 
-class Plan(NamedTuple):
+class StoryPlan(NamedTuple):
     """What a story is about. Each part is named in the text, the hero before anybody else."""
 
     plot: str
@@ -57,7 +57,7 @@ class Plan(NamedTuple):
     topic: str
 
 
-def planned_story(index: int, *, seed: int = 0, split: str = "train") -> tuple[Plan, str]:
+def planned_story(index: int, *, seed: int = 0, split: str = "train") -> tuple[StoryPlan, str]:
     """The plan of a story, and the story."""
     if split not in SPLITS:
         raise ValueError(f"split: {split!r} is not a split. Use {' or '.join(map(repr, SPLITS))}.")
@@ -69,16 +69,16 @@ def planned_story(index: int, *, seed: int = 0, split: str = "train") -> tuple[P
             return plan, text
 
 
-def drawn_plan(draw: Draw, split: str) -> Plan:
+def drawn_plan(draw: Draw, split: str) -> StoryPlan:
     while True:
         plot = PLOTS[PLOT_NAMES[int(draw() * len(PLOT_NAMES))]]
         folk = "creature" if plot.creatures and draw() < 0.4 else "girl" if draw() < 0.5 else "boy"
-        plan = Plan(plot.name, folk, TABLES[folk].pick(draw), plot.topics.pick(draw))
+        plan = StoryPlan(plot.name, folk, TABLES[folk].pick(draw), plot.topics.pick(draw))
         if split_of(plan) == split:
             return plan
 
 
-def split_of(plan: Plan) -> str:
+def split_of(plan: StoryPlan) -> str:
     """The one split that this plan belongs to."""
     return SPLITS[stable_hash("/".join(plan)) < VALIDATION_SHARE * 2**64]
 
@@ -87,7 +87,7 @@ def stable_hash(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def written(plan: Plan, draw: Draw) -> str:
+def written(plan: StoryPlan, draw: Draw) -> str:
     out: list[str] = []
     gap = ""
     patience = 0.5 + 0.6 * draw()  # some stories leave out more than others
@@ -105,9 +105,9 @@ def written(plan: Plan, draw: Draw) -> str:
 class Cast(dict[str, str]):
     """Who and what a story is about: slot -> word, drawn when it is first needed and kept from then on."""
 
-    def __init__(self, plan: Plan, draw: Draw) -> None:
+    def __init__(self, plan: StoryPlan, draw: Draw) -> None:
         self.draw = draw
-        self.tables: dict[str, Table] = {}
+        self.tables: dict[str, WordTable] = {}
         child = plan.folk != "creature"
         plot = PLOTS[plan.plot]
         topic = plot.rows[plan.topic]
@@ -118,11 +118,11 @@ class Cast(dict[str, str]):
         self.taken: tuple[str, ...] = (plan.topic, self["thing"])
         self.introduce(plan, child)
 
-    def know(self, row: Row) -> None:
+    def know(self, row: WordRow) -> None:
         self.update(row.fixed)
         self.tables.update(row.drawn)
 
-    def introduce(self, plan: Plan, child: bool) -> None:
+    def introduce(self, plan: StoryPlan, child: bool) -> None:
         """Gives every person a name of their own and the pronouns that go with it."""
         hero, friend, kin, elder, guest_of = ("girl" if self.draw() < 0.5 else "boy" for _ in range(5))
         hero = plan.folk if child else hero
@@ -173,7 +173,7 @@ class Cast(dict[str, str]):
         return word % self if "%" in word else word
 
 
-def pick_row(table: list[Row], draw: Draw) -> Row:
+def pick_row(table: list[WordRow], draw: Draw) -> WordRow:
     return table[int(draw() * len(table))]
 
 
@@ -183,18 +183,18 @@ class Plot(NamedTuple):
     name: str
     creatures: bool  # the hero may be a talking animal
     wild: bool  # it happens out of town
-    topics: Table
-    rows: Mapping[str, Row]
+    topics: WordTable
+    rows: Mapping[str, WordRow]
     beats: list[Beat]
 
 
 def read_plot(name: str, folk: str, topics: str, text: str) -> Plot:
     if topics in TABLES:
         drawn = TABLES[topics]
-        topic_rows = {word: Row({topics: word}, {}) for word in drawn.words}
+        topic_rows = {word: WordRow({topics: word}, {}) for word in drawn.words}
     else:
         topic_rows = rows(getattr(things, topics.upper()), TABLES)
-        drawn = Table(topic_rows, "gentle")
+        drawn = WordTable(topic_rows, "gentle")
     plot_beats = list(beats(text, plots.SCENES, TABLES))
     return Plot(name, folk == "any", folk == "rambler", drawn, topic_rows, plot_beats)
 
@@ -207,8 +207,8 @@ WILD_PLACES = list(rows(things.WILD_PLACES, TABLES).values())
 PLACES = WILD_PLACES + list(rows(things.TOWN_PLACES, TABLES).values())
 
 LIFE = ("trait", "home", "household")
-CHILD = Row({"hand": "hand", "hands": "hands"}, {slot: TABLES[f"{slot}_child"] for slot in LIFE})
-CREATURE = Row({"hand": "paw", "hands": "paws"}, {slot: TABLES[f"{slot}_creature"] for slot in LIFE})
+CHILD = WordRow({"hand": "hand", "hands": "hands"}, {slot: TABLES[f"{slot}_child"] for slot in LIFE})
+CREATURE = WordRow({"hand": "paw", "hands": "paws"}, {slot: TABLES[f"{slot}_creature"] for slot in LIFE})
 
 PREFIXES = ("", "f", "k", "e", "u")  # hero, friend, kin, elder, uncle
 HE, SHE = ("he", "him", "his", "himself"), ("she", "her", "her", "herself")

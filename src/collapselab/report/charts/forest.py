@@ -20,7 +20,7 @@ HEIGHT = 36
 
 @final
 @dataclass(frozen=True)
-class Mark:
+class ForestMark:
     """How a kind of line is drawn."""
 
     colour: str
@@ -29,24 +29,24 @@ class Mark:
 
 
 MARKS = {
-    "helps": Mark("with", "circle"),
-    "harms": Mark("against", "triangle-up"),
-    "equivalent": Mark("accent", "square"),
-    "undecided": Mark("unshown", "circle", hollow=True),
-    "did not reach": Mark("other", "cross", hollow=True),
-    "cannot tell": Mark("unshown", "diamond", hollow=True),
-    "reached": Mark("with", "circle"),
-    "not reached": Mark("against", "cross", hollow=True),
-    "treatment": Mark("accent", "circle"),
-    "sham": Mark("other", "square", hollow=True),
-    "equal steps": Mark("accent", "circle"),
-    "equal training loss": Mark("mixed", "diamond", hollow=True),
+    "helps": ForestMark("with", "circle"),
+    "harms": ForestMark("against", "triangle-up"),
+    "equivalent": ForestMark("accent", "square"),
+    "undecided": ForestMark("unshown", "circle", hollow=True),
+    "did not reach": ForestMark("other", "cross", hollow=True),
+    "cannot tell": ForestMark("unshown", "diamond", hollow=True),
+    "reached": ForestMark("with", "circle"),
+    "not reached": ForestMark("against", "cross", hollow=True),
+    "treatment": ForestMark("accent", "circle"),
+    "sham": ForestMark("other", "square", hollow=True),
+    "equal steps": ForestMark("accent", "circle"),
+    "equal training loss": ForestMark("mixed", "diamond", hollow=True),
 }
 
 
 @final
 @dataclass(frozen=True)
-class Line:
+class ForestLine:
     """An effect to be drawn: of which arm, of which kind, and the words at the right of it."""
 
     arm: str
@@ -58,7 +58,7 @@ class Line:
     words: str = ""
 
 
-def forest_table(lines: Sequence[Line]) -> Columns:
+def forest_table(lines: Sequence[ForestLine]) -> Columns:
     """The lines as a table; marks of one arm are below each other."""
     arms = list(dict.fromkeys(line.arm for line in lines))
     seen: dict[str, int] = {}
@@ -74,7 +74,9 @@ def forest_table(lines: Sequence[Line]) -> Columns:
     return columns(rows)
 
 
-def forest_chart(table: str, lines: Sequence[Line], title: str, *, band: float | None = None) -> tuple[DrawnChart, int]:
+def forest_chart(
+    table: str, lines: Sequence[ForestLine], title: str, *, band: float | None = None
+) -> tuple[DrawnChart, int]:
     """The chart of a forest, and its height; `band` is the effect, either way, that is of no interest."""
     data = alt.Chart(alt.NamedData(table))
     arms = len({line.arm for line in lines})
@@ -108,13 +110,13 @@ def forest_chart(table: str, lines: Sequence[Line], title: str, *, band: float |
     return alt.layer(*layers), (HEIGHT + (10 if several else 0)) * arms + 44
 
 
-def axis_words(lines: Sequence[Line], band: float | None = None) -> str:
+def axis_words(lines: Sequence[ForestLine], band: float | None = None) -> str:
     """The part of a caption that says so where the axis is not linear."""
     is_linear = effect_scale(_drawn(lines), band)[0].to_dict().get("type") is None
     return "" if is_linear else " The axis is logarithmic both ways from 0."
 
 
-def _drawn(lines: Sequence[Line]) -> list[float | None]:
+def _drawn(lines: Sequence[ForestLine]) -> list[float | None]:
     return [value for line in lines for value in (line.effect, line.low, line.high)]
 
 

@@ -1,4 +1,4 @@
-"""What is drawn: a file for each figure, or for two that are drawn alike, and one entry in `FIGURES` each.
+"""What is drawn: a file for each figure, or for a few that are drawn alike, and one entry in `FIGURES` each.
 
 A figure is a function from a `View` (the story, its models as a table, the legend) to a `Figure` (panels and the tables
 that they draw, or the reason why there are none). Its entry says in which section of the page it is, in which order;
@@ -18,26 +18,22 @@ from collapselab.report.figures.classes import classes
 from collapselab.report.figures.deciders import deciders
 from collapselab.report.figures.development import training
 from collapselab.report.figures.dose_response import dose_response
-from collapselab.report.figures.effects import effects
+from collapselab.report.figures.effects import effects, pace, shams
 from collapselab.report.figures.forest import forest
 from collapselab.report.figures.generalisation import centring, collapse, further
-from collapselab.report.figures.heat_maps import scale
 from collapselab.report.figures.how_far_back import how_far_back
 from collapselab.report.figures.inside import bins, layers
 from collapselab.report.figures.instruments import instruments
-from collapselab.report.figures.loss_and_scale import loss_and_scale
 from collapselab.report.figures.manipulation import manipulation
 from collapselab.report.figures.metric_map import metric_map
-from collapselab.report.figures.pace import pace
 from collapselab.report.figures.phases import phases
 from collapselab.report.figures.push import push
 from collapselab.report.figures.regularisation import regularisation
+from collapselab.report.figures.scale import loss_and_scale, scale, width_lines
 from collapselab.report.figures.seeds import seeds
-from collapselab.report.figures.shams import shams
 from collapselab.report.figures.specifications import specifications
 from collapselab.report.figures.token_lists import first_names, token_ends, token_moves
 from collapselab.report.figures.tokens import token_frequency, token_kinds
-from collapselab.report.figures.width_lines import width_lines
 
 
 @final

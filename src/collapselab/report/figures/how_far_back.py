@@ -6,7 +6,6 @@ Models of several corpora have panels of their own for each corpus: what is left
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -174,7 +173,7 @@ def _share() -> alt.Y:
     return alt.Y("value:Q", title=WITHIN, scale=alt.Scale(zero=True))
 
 
-def _hover(place: str) -> list[Any]:
+def _hover(place: str) -> list[alt.Tooltip]:
     return [alt.Tooltip("run:N"), alt.Tooltip("n:O"), alt.Tooltip(f"{place}:Q"),
             alt.Tooltip("contexts:Q", format=","), alt.Tooltip("value:Q", format=".4~g")]  # fmt: skip
 

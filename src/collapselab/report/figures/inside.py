@@ -8,7 +8,7 @@ from dataclasses import replace
 import altair as alt
 import pandas as pd
 
-from collapselab.records.tables import Row
+from collapselab.records.tables import Row, bin_start
 from collapselab.report.charts.axes import value_axis, whole_ticks
 from collapselab.report.charts.panels import Figure, Panel, width_colour
 from collapselab.report.data import Keys, View, columns, label
@@ -56,15 +56,10 @@ def bins(view: View) -> Figure:
     caption = "A line is a run; along it the classes are those that occur this many times in training, and no others."
     places: Places = [(row.bin, row) for row in rows if (row.run, row.checkpoint) in chosen]
     axis = alt.X(
-        "place:N", sort=sorted({row.bin for row in rows}, key=_bin_start), title="occurrences of the class",
+        "place:N", sort=sorted({row.bin for row in rows}, key=bin_start), title="occurrences of the class",
         axis=alt.Axis(labelAngle=-35, labelOverlap=False),
     )  # fmt: skip
     return _curves(view, Figure("bins", title, caption), places, axis, chosen)
-
-
-def _bin_start(name: str) -> float:
-    """The least number of occurrences in a bin."""
-    return float(name.split("-")[0].replace(",", ""))
 
 
 def _curves(view: View, figure: Figure, places: Places, axis: alt.X, chosen: Latest) -> Figure:
@@ -96,7 +91,7 @@ def _curve(key: str, keys: Keys, metric: str, points: pd.DataFrame, axis: alt.X)
     dots = data.mark_point(filled=True, size=20, opacity=0.85).encode(**shared, tooltip=hover)
     medians = points.groupby("place")["value"].median()
     if key == "bins":
-        medians = medians.sort_index(key=lambda places: places.map(_bin_start))
+        medians = medians.sort_index(key=lambda places: places.map(bin_start))
     words = ", ".join(f"{place} {value:.3g}" for place, value in medians.items())
     numbers = f"{metric_name(metric)} ({metric}), median of {points['run'].nunique()} runs by {key}: {words}."
     return Panel(f"{key}-{metric}", alt.layer(lines, dots), f"{key} {metric}", numbers, metric)

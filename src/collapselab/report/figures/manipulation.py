@@ -1,7 +1,7 @@
 """The manipulation check: did every arm move the metric that it is for, and more than its sham?"""
 
 from collapselab.analysis.effects import Effect, Role
-from collapselab.report.charts.forest import Line, forest_chart, forest_table
+from collapselab.report.charts.forest import ForestLine, forest_chart, forest_table
 from collapselab.report.charts.panels import Figure, Panel
 from collapselab.report.data import View
 
@@ -35,6 +35,6 @@ def manipulation(view: View) -> Figure:
     return Figure("manipulation", TITLE, caption, panels, tables=tables)
 
 
-def _line(row: Effect) -> Line:
+def _line(row: Effect) -> ForestLine:
     kind = "sham" if row.sham else {True: "reached", False: "not reached", None: "cannot tell"}[row.reached]
-    return Line(row.label, kind, row.effect or 0.0, row.low, row.high, row.n, "" if row.sham else kind)
+    return ForestLine(row.label, kind, row.effect or 0.0, row.low, row.high, row.n, "" if row.sham else kind)

@@ -1,13 +1,11 @@
 """Loss, calibration and agreement against how far features are moved toward class means, where that was measured."""
 
-from typing import Any
-
 import altair as alt
 import pandas as pd
 
 from collapselab.records.tables import PushRow
 from collapselab.report.charts.panels import Figure, Panel, width_colour
-from collapselab.report.data import Keys, View, columns, label
+from collapselab.report.data import Keys, Line, View, columns, label
 from collapselab.report.story import Latest
 
 TITLE = "Features moved toward their class means"
@@ -38,7 +36,7 @@ def push(view: View) -> Figure:
     return Figure("push", TITLE, caption, panels, ("width",), tables=tables)
 
 
-def _point(row: PushRow, name: str, rows: list[PushRow], chosen: Latest) -> dict[str, Any] | None:
+def _point(row: PushRow, name: str, rows: list[PushRow], chosen: Latest) -> Line | None:
     value = getattr(row, name)
     if name == "loss":
         same = (other.loss for other in rows if (other.run, other.head, other.alpha) == (row.run, row.head, 0))

@@ -112,9 +112,9 @@ def _rows(frame: pd.DataFrame) -> list[Any]:
     return list(frame.rename(columns={"count": "count_"}).itertuples())
 
 
-def _number(value: Any) -> str:
+def _number(value: float | None) -> str:
     return "–" if pd.isna(value) else f"{float(value):.3g}"
 
 
-def _ranked(value: Any, share: float) -> str:
+def _ranked(value: float | None, share: float) -> str:
     return "–" if pd.isna(value) else f"{_number(value)} ({share:.0%})"

@@ -17,7 +17,7 @@ from collapselab.errors import ConfigError, Interrupted, RunError
 from collapselab.records.options import Options
 from collapselab.signals import StopRequest, stop_requests
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.job import LaunchRequest, Outcome, StartMethod, reason, record_failure, threads_each
+from collapselab.suite.job import LaunchRequest, RunOutcome, StartMethod, reason, record_failure, threads_each
 from collapselab.suite.plan import AnyEntry
 from collapselab.suite.worker import ProcessContext, Worker
 
@@ -86,7 +86,7 @@ class Crew:
         fork_server = multiprocessing.get_context("forkserver")
         fork_server.set_forkserver_preload(PRELOADED)
         self.context: ProcessContext = multiprocessing.get_context("fork") if start_method == "fork" else fork_server
-        self.outcomes: dict[str, Outcome] = {}
+        self.outcomes: dict[str, RunOutcome] = {}
         self.trouble: RunError | None = None
         self._todo: deque[AnyEntry] = deque()
         self._later: dict[str, float] = {}
@@ -94,7 +94,7 @@ class Crew:
         self._guard, self._stopping = threading.Lock(), threading.Event()
         self._workers: dict[int, Worker] = {}  # by slot: a new one takes the place of one that died
 
-    def run(self, entries: list[AnyEntry], update: Callable[[], None]) -> dict[str, Outcome]:
+    def run(self, entries: list[AnyEntry], update: Callable[[], None]) -> dict[str, RunOutcome]:
         """Perform all runs, calling `update` about every second. The outcome of each, by name.
 
         Interrupted where a signal stopped it, after every process has saved its run.
@@ -176,7 +176,7 @@ class Crew:
         several = self.device == "auto" and torch.cuda.device_count() > 1
         return f"cuda:{number % torch.cuda.device_count()}" if several else self.device
 
-    def _note(self, entry: AnyEntry, outcome: Outcome | int) -> None:
+    def _note(self, entry: AnyEntry, outcome: RunOutcome | int) -> None:
         """Keep the outcome of the run; try it again where its process died, with this exit status."""
         with self._guard:
             if isinstance(outcome, int):
@@ -196,7 +196,7 @@ class Crew:
                 self._todo.append(entry)
             self.outcomes[entry.name] = outcome
 
-    def _record_deaths(self, entry: AnyEntry, code: int) -> Outcome:
+    def _record_deaths(self, entry: AnyEntry, code: int) -> RunOutcome:
         cause = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         hint = "; often memory ran out" if code == -signal.SIGKILL else ""
         why = f"its process {cause}, {TRIES} times{hint}. Its output is in {self.folder.log(entry.name)}"

@@ -5,7 +5,6 @@
     normalised.py  sphere, class-means: heads of normalised features
     mean_rows.py   the rows of class-means
     upkeep.py      what such a head needs while it is trained
-    check.py       what is refused before anything is built
 
 A further one is a function and an entry. The function replaces the layer, or freezes it (`requires_grad = False`), in
 place, and draws what is random from the generator that it is given: so every other initial weight keeps its bits. It
@@ -23,11 +22,15 @@ from collapselab.training.heads import donor, frozen, normalised
 from collapselab.training.heads.upkeep import Upkeep
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torch import Generator, Tensor
+
+OF_DONORS = ("frozen-donor", "frozen-donor-permuted")
 
 
 class HeadSettings(Protocol):
-    """The settings that a head is made from."""
+    """The settings that a head is made from, and that decide whether it can be."""
 
     @property
     def head(self) -> str: ...
@@ -35,6 +38,10 @@ class HeadSettings(Protocol):
     def donor(self) -> str | None: ...
     @property
     def seed(self) -> int: ...
+    @property
+    def tied(self) -> bool: ...
+    @property
+    def width(self) -> int: ...
 
 
 @final
@@ -103,6 +110,30 @@ ABOUT: dict[str, About] = {
         must_move="head_norm_cv approaches 0; norm_cv too where classes are points",
     ),
 }
+
+
+def check_head(settings: HeadSettings, *, vocabulary: int, tokenizer: "Path | None" = None) -> None:
+    """ConfigError where the model of the settings cannot have the head that they name.
+
+    `tokenizer` is the tokenizer.json of the corpus, where it is there already.
+    """
+    head, of_run = settings.head, settings.donor
+    if settings.tied and head != "learned":
+        raise ConfigError(f"head: {head} is not the input embeddings, but tied is true. Set tied to false.")
+    if of_run is not None and head not in OF_DONORS:
+        raise ConfigError(
+            f"donor: {of_run} is given, but the head {head} takes none. Choose {' or '.join(OF_DONORS)}, or no donor."
+        )
+    if head in OF_DONORS:
+        if of_run is None:
+            raise ConfigError(f"head: {head} needs a donor. Name the folder of a finished run as donor.")
+        donor.check_donor(of_run, classes=vocabulary, dim=settings.width, tokenizer=tokenizer)
+    if head == "frozen-etf" and vocabulary > settings.width + 1:
+        raise ConfigError(
+            f"head: frozen-etf of {vocabulary:,} tokens has no place in {settings.width:,} dimensions, which hold a "
+            f"simplex frame of at most {settings.width + 1:,}. Choose a width of at least {vocabulary - 1:,}, or a "
+            "smaller vocabulary (collapselab corpus build … --tokenizer characters)."
+        )
 
 
 def make_head(model: Any, settings: HeadSettings, *, counts: "Tensor") -> Upkeep | None:

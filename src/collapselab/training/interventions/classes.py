@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 
-class About(NamedTuple):
+class AboutCentre(NamedTuple):
     """Tokens about one centre: their differences from it (tokens, dim), and the sum of squares over count − 1."""
 
     differences: Tensor
@@ -70,12 +70,12 @@ class Classes:
         return self.sums(self.deviations.square().sum(1))
 
     @cached_property
-    def about_centre(self) -> About:
+    def about_centre(self) -> AboutCentre:
         """Tokens of repeated classes about their common mean; other tokens have a difference of zero."""
         used = self.repeated[self.of_token].to(self.features.dtype)
         tokens = int(used.sum())
         differences = (self.features - used @ self.features / tokens).mul_(used[:, None])
-        return About(differences, square(differences) / (tokens - 1), tokens)
+        return AboutCentre(differences, square(differences) / (tokens - 1), tokens)
 
     def sums(self, values: Tensor) -> Tensor:
         """Sums over the tokens of each class: (ids, …) from (tokens, …)."""
