@@ -121,7 +121,7 @@ def _tight(models: Models, last: pd.Series) -> tuple[bool | None, str]:
 
 def _over_fitted(models: Models, ordered: pd.DataFrame, tight: bool | None, evidence: str) -> tuple[bool | None, str]:
     """The lowest of noisy losses is below the last one by chance alone, so a rise must be more than noise."""
-    losses = ordered[ordered["epoch"] != 0].dropna(subset=["val_loss"])
+    losses = ordered[(ordered["epoch"] != 0) & ordered["val_loss"].notna()]
     if len(losses) < 2 or pd.isna(ordered.iloc[-1]["val_loss"]):
         return None, "fewer than two checkpoints with a validation loss."
     values = losses["val_loss"].to_numpy(dtype=float)
