@@ -460,6 +460,10 @@ def _metric_words(rows: Sequence[Control]) -> str:
         only = f"partial r {rows[0].partial_r:+.2f} (beyond {rows[0].controls}) in the only specification"
         return f"{metric_label(rows[0])}: {only}, which describes."
     least, most = (choose(rows, key=lambda row: row.partial_r or 0.0) for choose in (min, max))
+    if f"{least.partial_r:+.2f}" == f"{most.partial_r:+.2f}":
+        return (
+            f"{metric_label(least)}: partial r is {least.partial_r:+.2f} in {len(rows)} specifications, which describe."
+        )
     turns = "; its sign turns" if (least.partial_r or 0) * (most.partial_r or 0) < 0 else ""
     return (
         f"{metric_label(least)}: partial r is between {least.partial_r:+.2f} (beyond {least.controls}) and "

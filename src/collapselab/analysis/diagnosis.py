@@ -201,7 +201,7 @@ def _outcomes(last: pd.Series, names: Sequence[str]) -> str:
 
 def _same_cell(models: Models, ordered: pd.DataFrame) -> pd.DataFrame:
     """Losses of the runs that differ from this one in their seed alone: a row for each, a column for each epoch."""
-    trained = models.trained
+    trained = models.trained[~models.repeats]
     cells = ordered.loc[ordered["epoch"] != 0, "cell"]
     same = trained[trained["cell"].isin(cells)]
     return same.pivot_table(index="run", columns="epoch", values="val_loss").dropna()
