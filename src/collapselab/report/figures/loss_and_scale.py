@@ -4,7 +4,7 @@ import altair as alt
 import pandas as pd
 
 from collapselab.report.charts.axes import log_ticks
-from collapselab.report.charts.panels import Figure, Panel, depth_size, tooltip, width_colour
+from collapselab.report.charts.panels import Figure, Panel, colour_legend, depth_size, model_colour, tooltip
 from collapselab.report.data import View
 from collapselab.report.words import outcome_column, outcome_name
 
@@ -21,7 +21,7 @@ def loss_and_scale(view: View) -> Figure:
     caption = "Each point is a trained model; every panel is one training regime, on the same axes."
     spans = {name: (float(known[name].min()), float(known[name].max())) for name in ("parameters", story.outcome)}
     panels = [_panel(view, training, spans) for training in view.keys.trainings[:MOST]]
-    return Figure("loss_and_scale", title, caption, panels, ("width", "depth"))
+    return Figure("loss_and_scale", title, caption, panels, (colour_legend(view.keys), "depth"))
 
 
 def _panel(view: View, training: str, spans: dict[str, tuple[float, float]]) -> Panel:
@@ -38,7 +38,7 @@ def _panel(view: View, training: str, spans: dict[str, tuple[float, float]]) -> 
     mine = chart.transform_filter(alt.FieldEqualPredicate(field="training", equal=training))
     mine = mine.transform_filter(f"datum.source === 0 && datum.trained && isValid(datum.{outcome_column(outcome)})")
     points = mine.mark_point(filled=True, opacity=0.85).encode(
-        x=x, y=y, color=width_colour(view.keys), size=depth_size(view.keys), tooltip=tooltip(outcome, [])
+        x=x, y=y, color=model_colour(view.keys), size=depth_size(view.keys), tooltip=tooltip(outcome, [])
     )
     words = f"{outcome_name(outcome)} against parameters, {training}; from {least:.3g} to {most:.3g} in all panels."
     return Panel(f"loss_and_scale-{view.keys.trainings.index(training)}", points, "models", words, name=training)
