@@ -19,6 +19,8 @@ from collapselab.analysis.instruments import Carried, instruments
 from collapselab.analysis.models import Models, combine
 from collapselab.analysis.registered import Registered
 from collapselab.analysis.relate import relate, relate_subset
+from collapselab.analysis.relate_words import says_nothing
+from collapselab.analysis.subsets import WITHIN as WITHIN_CELLS
 from collapselab.analysis.subsets import within_cells
 from collapselab.analysis.verdict import Verdict
 from collapselab.analysis.words import LONGEST
@@ -209,3 +211,20 @@ def test_specifications_that_agree_to_the_last_digit_are_no_range() -> None:
     texts = [sentence.text for sentence in of_controls(models, rows)]
     assert any(text.startswith("agreement: partial r is ") for text in texts), texts
     assert not any("between" in text for text in texts)
+
+
+def test_more_seeds_are_asked_for_where_models_are_missing_and_not_where_they_are_all_alike() -> None:
+    models = drawn(seeds_study(cells=2, seeds=7), np.random.default_rng(0), slope=0.5)
+    constant = replace(models, frame=models.frame.assign(val_loss=2.0))
+    rows = [row for row in relate(constant, permutations=99) if row.subset == WITHIN_CELLS]
+    assert says_nothing(rows).endswith("val_loss is the same in all 14 models within every cell.")
+    single = seeds_study(cells=2, seeds=1)
+    rows = [row for row in relate(single, permutations=99) if row.subset == WITHIN_CELLS]
+    assert says_nothing(rows).endswith("no two models to compare. Train the same model with several seeds.")
+
+
+def test_a_single_model_is_not_called_models() -> None:
+    models = seeds_study(cells=1, seeds=1)
+    rows = controls(models, relate(models, permutations=99), permutations=99, seed=0)
+    texts = [sentence.text for sentence in of_controls(models, rows)]
+    assert "Beyond scale and training: no answer; 1 model: too few for a regression." in texts

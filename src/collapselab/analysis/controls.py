@@ -260,7 +260,7 @@ def _require_variation(variable: Variable, x: Floats, y: Floats) -> None:
     if variable.metric in NOT_TESTED:
         raise _Unavailable(Cause.NOT_A_TEST, NOT_TESTED[variable.metric])
     if len(y) < 4:
-        raise _Unavailable(Cause.TOO_FEW, f"{len(y)} models: too few for a regression.")
+        raise _Unavailable(Cause.TOO_FEW, f"{many(len(y), 'model')}: too few for a regression.")
     for name, values in ((variable.metric, x), ("the outcome", y)):
         if np.ptp(values) <= 1e-12 * np.abs(values).max():
             raise _Unavailable(Cause.NO_VARIATION, f"{name} is the same in all {len(values)} models.")
