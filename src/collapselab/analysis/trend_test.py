@@ -113,12 +113,17 @@ def _rhos(unit: Sequence[Group], orders: Places) -> Floats:
         for metrics, known in _by_known(group.values):
             if known.sum() < 2:
                 continue
-            axis = _standardised(np.argsort(np.argsort(orders[:, group.places[known]], axis=1), axis=1).T.astype(float))
+            axis = _standardised(_ranks(orders[:, group.places[known]], levels=orders.shape[1]).T.astype(float))
             values = _standardised(rankdata(group.values[np.ix_(known, metrics)], axis=0))
             total[:, metrics] += axis.T @ values
             count[metrics] += 1
     with np.errstate(invalid="ignore"):
         return np.asarray(total / np.where(count > 0, count, np.nan))
+
+
+def _ranks(orders: Places, *, levels: int) -> Places:
+    """The rank of each place in its row: the order itself where a group has all levels of its unit."""
+    return orders if orders.shape[1] == levels else np.argsort(np.argsort(orders, axis=1), axis=1)
 
 
 def _by_known(values: Floats) -> list[tuple[Places, NDArray[np.bool_]]]:
