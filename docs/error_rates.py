@@ -79,6 +79,11 @@ def is_too_often(wrong: int, tables: int) -> bool:
     return bool(binom.sf(wrong - 1, tables, LEVEL) < 0.001)
 
 
+def is_above_level(wrong: int, tables: int) -> bool:
+    """Whether the 95 % interval of a rate that was counted at full size is above 5 %."""
+    return float(binomtest(wrong, tables).proportion_ci(method="wilson").low) > LEVEL
+
+
 def is_too_seldom(covered: int, tables: int) -> bool:
     """Whether a coverage of 95 % could hardly give this few; 93 % is let pass, as small tables allow no better."""
     return bool(binom.cdf(covered, tables, COVERAGE - 0.02) < 0.001)

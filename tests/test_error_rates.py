@@ -84,8 +84,8 @@ def test_every_entry_runs_and_is_not_far_from_its_rate(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in VERDICTS if name in COUNTED])
 def test_no_verdict_is_given_too_often_where_there_is_nothing(name: str) -> None:
     wrong, tables = COUNTED[name]["null"]
-    assert tables >= 20
-    assert not error_rates.is_too_often(wrong, tables)
+    assert tables >= 40
+    assert not error_rates.is_above_level(wrong, tables)
 
 
 @pytest.mark.parametrize("name", [name for name in VERDICTS if name in COUNTED and VERDICTS[name].planted])
@@ -100,6 +100,13 @@ def test_no_interval_covers_too_seldom(name: str) -> None:
     covered, tables = COUNTED[name]["covered"]
     assert tables >= 20
     assert not error_rates.is_too_seldom(covered, tables)
+
+
+def test_a_rate_is_above_the_level_where_its_interval_is() -> None:
+    assert not error_rates.is_above_level(8, 120)
+    assert not error_rates.is_above_level(18, 240)
+    assert error_rates.is_above_level(20, 240)
+    assert not error_rates.is_too_often(20, 240), "which a handful of tables could not tell from chance"
 
 
 def test_a_count_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,11 @@ from scipy.stats import t as student
 
 from collapselab.analysis.analyze import analyze
 from collapselab.analysis.subsets import ALL, WITHIN
-from collapselab.records.tables import RESULTS
+from collapselab.records.tables import RESULTS, RUNS
 from collapselab.report.charts import style
-from collapselab.report.charts.axes import log_ticks, null_level, null_level_below, null_of
-from collapselab.report.charts.panels import drawn_panel
+from collapselab.report.charts.axes import far_null, log_ticks, null_level, null_level_below, null_of
+from collapselab.report.charts.forest import Line, forest_chart
+from collapselab.report.charts.panels import bare_spec, drawn_panel
 from collapselab.report.data import lines
 from collapselab.report.export import composed, write_figures
 from collapselab.report.figures.forest import _critical
@@ -176,37 +177,76 @@ def test_values_at_initialisation_that_have_no_logarithm_are_drawn_all_the_same(
     assert '"type": "symlog"' in drawn["training"], "of both signs"
 
 
-def test_a_null_that_would_flatten_the_values_is_named_at_the_edge(shown: Contents) -> None:
+def test_a_null_that_would_flatten_the_values_is_named_in_the_heading_and_not_drawn(shown: Contents) -> None:
     level = null_of(shown.story, "duality_cos_cv")
     assert level is not None
-    near, far = (
-        null_level(shown.story, "duality_cos_cv", level * np.array(values), log=False, side="left")
-        for values in ([0.6, 0.8, 1.2], [0.01, 0.02, 0.03])
-    )
-    assert "shuffled labels" in json.dumps([layer.to_dict(validate=False) for layer in near])
-    assert [layer.mark.type for layer in near] == ["rule", "text"]
-    assert [layer.mark.type for layer in far] == ["text"]
-    assert f"{level:.3g} \u2191" in str(far[0].data.values)
+    near, far = level * np.array([0.6, 0.8, 1.2]), level * np.array([0.01, 0.02, 0.03])
+    drawn = null_level(shown.story, "duality_cos_cv", near, log=False, side="left")
+    assert "shuffled labels" in json.dumps([layer.to_dict(validate=False) for layer in drawn])
+    assert [layer.mark.type for layer in drawn] == ["rule", "text"]
+    assert far_null(shown.story, "duality_cos_cv", near, log=False) == ""
+    assert null_level(shown.story, "duality_cos_cv", far, log=False, side="left") == []
+    assert null_level_below(shown.story, "duality_cos_cv", far, far, log=False) == []
+    assert far_null(shown.story, "duality_cos_cv", far, log=False) == f"shuffled labels: {level:.3g}"
 
 
-def test_a_null_that_has_no_logarithm_is_named_at_the_edge(shown: Contents) -> None:
+def test_a_null_that_has_no_logarithm_is_named_in_the_heading(shown: Contents) -> None:
     level = null_of(shown.story, "logdist_uncentred_cv")
     assert level is not None
     assert level < 0
     values = np.array([0.01, 0.1, 1.0])
-    (word,) = null_level(shown.story, "logdist_uncentred_cv", values, log=True, side="left")
-    assert f"\u2212{abs(level):.3g} \u2193" in str(word.data.values)
+    assert null_level(shown.story, "logdist_uncentred_cv", values, log=True, side="left") == []
+    assert far_null(shown.story, "logdist_uncentred_cv", values, log=True) == f"shuffled labels: \u2212{abs(level):.3g}"
 
 
 def test_below_a_panel_the_null_is_named_on_the_side_with_more_room(shown: Contents) -> None:
     level = null_of(shown.story, "norm_cv")
     assert level is not None
     for values, align in (([1.0, 2.0, 3.0], "left"), ([0.3, 0.5, 1.0], "right")):
-        rule, name = null_level_below(shown.story, "norm_cv", level * np.array(values), log=False)
+        rule, name = null_level_below(shown.story, "norm_cv", level * np.array(values), np.arange(3.0), log=False)
         assert (rule.mark.type, name.mark.type, name.mark.align) == ("rule", "text", align)
         assert rule.to_dict(validate=False)["encoding"]["x"]["field"] == "level"
-    (far,) = null_level_below(shown.story, "norm_cv", level * np.array([0.01, 0.02, 0.03]), log=False)
-    assert f"{level:.3g} \u2192" in str(far.data.values)
+
+
+def test_the_name_of_the_null_is_where_it_covers_no_model(shown: Contents) -> None:
+    level = null_of(shown.story, "norm_cv")
+    assert level is not None
+    values = level * np.array([1.0, 1.2, 1.4, 3.0])
+    for outcomes, baseline in (([3.0, 3.1, 3.0, 5.0], "top"), ([5.0, 4.9, 5.0, 3.0], "bottom")):
+        _, name = null_level_below(shown.story, "norm_cv", values, np.array(outcomes), log=False)
+        assert name.mark.baseline == baseline
+
+
+def test_families_of_one_width_have_a_colour_each(tmp_path: Path) -> None:
+    folder = write_suite(tmp_path / "suite", widths=(32,), depths=(1,), decays=(0.0,), seeds=4, inside=False)
+    one = contents(load_story(folder))
+    assert one.figures["collapse"].legend[0] == "width"
+    runs = [{**run, "family": f"family {i % 2}", "width": 32} for i, run in enumerate(RUNS.read(folder / "runs.csv"))]
+    RUNS.write(folder / "runs.csv", runs)
+    drawn = contents(load_story(folder))
+    assert drawn.keys.families == ["family 0", "family 1"]
+    for key in ("collapse", "training"):
+        figure = drawn.figures[key]
+        assert figure.legend[0] == "family"
+        colours = [layer["encoding"].get("color", {}) for layer in bare_spec(figure.panels[0], legends=True)["layer"]]
+        (named,) = {(colour["field"], *colour["scale"]["range"]) for colour in colours if "field" in colour}
+        assert named == ("family", "var(--c0)", "var(--c1)")
+
+
+def test_a_verdict_is_once_in_the_legend_of_a_forest() -> None:
+    arms = [Line("a", "helps", -0.1, -0.2, -0.05, 8), Line("b", "harms", 0.1, 0.05, 0.2, 8)]
+    chart, _ = forest_chart("effects", arms, "Δ")
+    drawn = chart.to_dict(validate=False)
+    channels = [
+        (layer["mark"]["type"], name)
+        for layer in drawn["layer"]
+        for name, channel in layer["encoding"].items()
+        if isinstance(channel, dict)
+        and channel.get("field") == "kind"
+        and "scale" in channel
+        and channel.get("legend", {}) is not None
+    ]
+    assert {mark for mark, _ in channels} == {"point"}, "the intervals have the colours, and no legend of their own"
 
 
 def test_few_values_far_from_all_others_do_not_flatten_them(tmp_path: Path) -> None:

@@ -109,6 +109,8 @@ def _models_words(models: Models) -> str:
         f"{many(len(frame), 'model')}{source} of {many(frame['architecture'].nunique(), 'architecture')} and "
         f"{many(frame['regime'].nunique(), 'training regime')}, {many(len(models.metrics), 'metric')} each"
     )
+    if repeats := frame.loc[models.repeats & frame["last"], "run"].nunique():
+        text += f"; {many(repeats, 'run')} with the settings and seeds of another, which count once at fixed scale"
     missing = int(frame[[*models.metrics, models.outcome]].isna().sum().sum())
     text += f"; {many(missing, 'value')} missing and left out of what needs them" if missing else ""
     return f"{text}; {many(failed, 'run')} failed, and what is unfinished is not counted." if failed else f"{text}."

@@ -17,6 +17,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, Models, further_settings
 from collapselab.analysis.regime import Regime
@@ -32,6 +33,10 @@ SHAM_HEADS = {"frozen-donor-permuted"}
 """Heads that are the sham of another."""
 SHAM_OF = {"frozen-code": "frozen-sphere", "frozen-etf": "frozen-sphere", "frozen-donor": "frozen-donor-permuted"}
 """What a head is compared with beside the learned one: the same with rows that say nothing."""
+
+
+Places = Mapping[tuple[tuple[str, ...], tuple[str, ...]], object]
+"""The place of a run in the frame of models, by what it shares with its control and by the settings of its arm."""
 
 
 @final
@@ -100,6 +105,12 @@ class Comparison:
         """Arm minus control, a row for each seed: what is independent. Cells that share a seed are averaged."""
         return (self.treated - self.control).groupby(self.pairs["unit"], sort=True).mean()
 
+    def by_cell(self, column: str) -> list[NDArray[np.float64]]:
+        """The known differences of every cell by itself, one a seed."""
+        differences = (self.treated[column] - self.control[column]).groupby([self.pairs["cell"], self.pairs["unit"]])
+        means = differences.mean().dropna()
+        return [values.to_numpy(dtype=float) for _, values in means.groupby(level=0)]
+
     def correlation(self, column: str) -> float | None:
         """Of arm and control over pairs, each cell's mean subtracted: what pairing gains."""
         a, b = (side[column].to_numpy(dtype=float) for side in (self.treated, self.control))
@@ -115,16 +126,13 @@ class Comparison:
 def comparisons(models: Models) -> list[Comparison]:
     """Every arm of the table, in the order of its first run, shams after their treatment."""
     frame = models.trained[models.trained["last"]]
-    keys, settings = _fixed(frame), _arm_settings(frame)
-    places: dict[tuple[tuple[str, ...], tuple[str, ...]], object] = {}
-    for index, key in keys.items():
-        places.setdefault((key, tuple(settings[index].values())), index)
+    keys, settings = fixed_settings(frame), arm_settings(frame)
+    places, varying = places_of(keys, settings), varying_settings(settings)
     pairs_by_arm: dict[Arm, list[tuple[object, object]]] = {}
-    varying = {name for name in DEFAULTS if len({values[name] for values in settings.values()}) > 1}
     for index, key in keys.items():
-        if (matched := _control(key, settings[index], places)) is not None:
+        if (matched := control_of(key, settings[index], places)) is not None:
             control, removed = matched
-            pairs_by_arm.setdefault(_arm(removed, settings[control], varying), []).append((index, control))
+            pairs_by_arm.setdefault(arm_of(removed, settings[control], varying), []).append((index, control))
     columns = [*(metric for metric in models.metrics if metric not in NOT_TESTED), models.outcome]
     return [_comparison(frame, arm, pairs, columns) for arm, pairs in sorted(pairs_by_arm.items(), key=_order)]
 
@@ -134,14 +142,28 @@ def _order(item: tuple[Arm, object]) -> tuple[str, str, bool, float]:
     return str(arm.where or ""), arm.name, arm.sham, arm.dose or 0.0
 
 
-def _fixed(frame: pd.DataFrame) -> dict[object, tuple[str, ...]]:
-    """Of every run the settings that it shares with its control, as text."""
+def places_of(keys: Mapping[object, tuple[str, ...]], settings: Mapping[object, Mapping[str, str]]) -> Places:
+    """The first run with each combination of settings."""
+    places: dict[tuple[tuple[str, ...], tuple[str, ...]], object] = {}
+    for index, key in keys.items():
+        places.setdefault((key, tuple(settings[index].values())), index)
+    return places
+
+
+def varying_settings(settings: Mapping[object, Mapping[str, str]]) -> set[str]:
+    """The settings of arms in which these runs differ."""
+    return {name for name in DEFAULTS if len({values[name] for values in settings.values()}) > 1}
+
+
+def fixed_settings(frame: pd.DataFrame, *, at_one_epoch: bool = True) -> dict[object, tuple[str, ...]]:
+    """Of every run the settings that it shares with its control, as text; with the epoch of its last checkpoint."""
     further = (name for name in further_settings(frame) if name not in DEFAULTS)
-    names = [*ARCHITECTURE, "epochs", "epoch", "weight_decay", "lr", "seed", *further]
+    names = [*ARCHITECTURE, "epochs", *(["epoch"] if at_one_epoch else []), "weight_decay", "lr", "seed", *further]
     return {index: tuple(map(_text, row)) for index, *row in frame[names].itertuples(name=None)}
 
 
-def _arm_settings(frame: pd.DataFrame) -> dict[object, dict[str, str]]:
+def arm_settings(frame: pd.DataFrame) -> dict[object, dict[str, str]]:
+    """Of every run the settings that can be an arm; doses of 0 are none."""
     known = {name: frame.get(name) for name in DEFAULTS}
     rows = {}
     for place, index in enumerate(frame.index):
@@ -170,8 +192,8 @@ def _doses(text: str) -> tuple[Dose, ...] | None:
         return None
 
 
-def _control(
-    key: tuple[str, ...], settings: Mapping[str, str], places: Mapping[tuple[tuple[str, ...], tuple[str, ...]], object]
+def control_of(
+    key: tuple[str, ...], settings: Mapping[str, str], places: Places
 ) -> tuple[object, dict[str, str]] | None:
     """The place of a run's control, and the settings that the control does not have."""
     left, removed = dict(settings), dict[str, str]()
@@ -186,7 +208,8 @@ def _control(
     return None
 
 
-def _arm(removed: Mapping[str, str], control: Mapping[str, str], varying: set[str]) -> Arm:
+def arm_of(removed: Mapping[str, str], control: Mapping[str, str], varying: set[str]) -> Arm:
+    """The arm of these settings, beside a control that has the others."""
     others = {name: value for name, value in control.items() if name in varying and value != DEFAULTS[name]}
     where = Regime.of(others, others.values()) if others else None
     parts = list(_parts(removed, untied=control["tied"] == "False" or "tied" in removed))
@@ -233,11 +256,15 @@ def _target_of(dose: Dose) -> tuple[Target, ...]:
     return (Target(intervention.primary, sign if dose.dose > 0 else -sign),)
 
 
+def units_of(frame: pd.DataFrame) -> list[str]:
+    """The seeds of every run, as text: what is independent."""
+    seeds = [name for name in ("seed", "data_seed") if name in frame]
+    return [" ".join(map(_text, row)) for row in frame[seeds].itertuples(index=False, name=None)]
+
+
 def _comparison(frame: pd.DataFrame, arm: Arm, pairs: list[tuple[object, object]], columns: list[str]) -> Comparison:
     treated, control = ([pair[side] for pair in pairs] for side in (0, 1))
-    seeds = [name for name in ("seed", "data_seed") if name in frame]
-    controls = frame.loc[control]
-    units = [" ".join(map(_text, row)) for row in controls[seeds].itertuples(index=False, name=None)]
+    controls, units = frame.loc[control], units_of(frame.loc[control])
     of_pairs = {"cell": controls["cell"].to_numpy(), "width": controls["width"].to_numpy(dtype=float)}
     table = pd.DataFrame({"treated": treated, "control": control, "unit": units, **of_pairs})
     values = [frame.loc[side, columns].astype(float).reset_index(drop=True) for side in (treated, control)]

@@ -260,7 +260,7 @@ def _require_variation(variable: Variable, x: Floats, y: Floats) -> None:
     if variable.metric in NOT_TESTED:
         raise _Unavailable(Cause.NOT_A_TEST, NOT_TESTED[variable.metric])
     if len(y) < 4:
-        raise _Unavailable(Cause.TOO_FEW, f"{len(y)} models: too few for a regression.")
+        raise _Unavailable(Cause.TOO_FEW, f"{many(len(y), 'model')}: too few for a regression.")
     for name, values in ((variable.metric, x), ("the outcome", y)):
         if np.ptp(values) <= 1e-12 * np.abs(values).max():
             raise _Unavailable(Cause.NO_VARIATION, f"{name} is the same in all {len(values)} models.")
@@ -460,6 +460,10 @@ def _metric_words(rows: Sequence[Control]) -> str:
         only = f"partial r {rows[0].partial_r:+.2f} (beyond {rows[0].controls}) in the only specification"
         return f"{metric_label(rows[0])}: {only}, which describes."
     least, most = (choose(rows, key=lambda row: row.partial_r or 0.0) for choose in (min, max))
+    if f"{least.partial_r:+.2f}" == f"{most.partial_r:+.2f}":
+        return (
+            f"{metric_label(least)}: partial r is {least.partial_r:+.2f} in {len(rows)} specifications, which describe."
+        )
     turns = "; its sign turns" if (least.partial_r or 0) * (most.partial_r or 0) < 0 else ""
     return (
         f"{metric_label(least)}: partial r is between {least.partial_r:+.2f} (beyond {least.controls}) and "

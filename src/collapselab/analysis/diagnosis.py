@@ -121,7 +121,7 @@ def _tight(models: Models, last: pd.Series) -> tuple[bool | None, str]:
 
 def _over_fitted(models: Models, ordered: pd.DataFrame, tight: bool | None, evidence: str) -> tuple[bool | None, str]:
     """The lowest of noisy losses is below the last one by chance alone, so a rise must be more than noise."""
-    losses = ordered[ordered["epoch"] != 0].dropna(subset=["val_loss"])
+    losses = ordered[(ordered["epoch"] != 0) & ordered["val_loss"].notna()]
     if len(losses) < 2 or pd.isna(ordered.iloc[-1]["val_loss"]):
         return None, "fewer than two checkpoints with a validation loss."
     values = losses["val_loss"].to_numpy(dtype=float)
@@ -201,7 +201,7 @@ def _outcomes(last: pd.Series, names: Sequence[str]) -> str:
 
 def _same_cell(models: Models, ordered: pd.DataFrame) -> pd.DataFrame:
     """Losses of the runs that differ from this one in their seed alone: a row for each, a column for each epoch."""
-    trained = models.trained
+    trained = models.trained[~models.repeats]
     cells = ordered.loc[ordered["epoch"] != 0, "cell"]
     same = trained[trained["cell"].isin(cells)]
     return same.pivot_table(index="run", columns="epoch", values="val_loss").dropna()

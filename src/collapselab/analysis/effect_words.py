@@ -1,14 +1,17 @@
 """The sentences about arms: the effect first, with its interval and unit, then the test, then what may be said."""
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from collapselab.analysis.doses import Response
 from collapselab.analysis.effects import Effect, Judgement, Role
 from collapselab.analysis.instruments import Carried, Instrument
+from collapselab.analysis.lost_runs import unpaired
 from collapselab.analysis.models import Models
-from collapselab.analysis.words import OUTCOME_UNITS, Sentence, amount, many, size
+from collapselab.analysis.words import LONGEST, OUTCOME_UNITS, Sentence, amount, many, size
 
 TOPIC = "as a cause"
+Judged = TypeVar("Judged", Effect, Response, Instrument)
 NAMED = 6
 """Arms that a sentence names; more are counted."""
 COUNTED = {Judgement.HELPS: "help", Judgement.HARMS: "harm"}
@@ -21,24 +24,33 @@ def of_effects(models: Models, rows: Sequence[Effect]) -> Iterable[Sentence]:
     """How many arms there are and how they fared, then each arm of which something can be said."""
     outcomes = [row for row in rows if row.role is Role.OUTCOME]
     treated = [row for row in outcomes if not row.sham]
-    if not outcomes:
-        return
-    yield _sentence("effects", _overview(models, treated, outcomes))
+    if outcomes:
+        yield _sentence("effects", _overview(models, treated, outcomes))
     for verdict in SPOKEN:
         for row in treated:
             if row.verdict is verdict:
                 yield _sentence("effects", _effect_words(models, row, rows))
     if missed := [row for row in treated if row.verdict is Judgement.DID_NOT_REACH]:
-        yield _sentence(
-            "effects", f"Did not reach the property, so nothing is said of their outcome: {_names(missed)}."
-        )
-    if untold := [row for row in treated if row.verdict is Judgement.CANNOT_TELL]:
-        yield _sentence("effects", f"Cannot tell for {_names(untold)}: {untold[0].why}")
+        names = _names([row.label for row in missed])
+        yield _sentence("effects", f"Did not reach the property, so nothing is said of their outcome: {names}.")
+    for why, untold in _by_reason(row for row in treated if row.verdict is Judgement.CANNOT_TELL):
+        yield _sentence("effects", f"Cannot tell for {_names([row.label for row in untold])}: {why}")
     if moved := [row for row in outcomes if row.sham and row.verdict in (Judgement.HELPS, Judgement.HARMS)]:
         listed = ", ".join(
             f"{row.label} ({amount(row.effect or 0.0, row.low, row.high, row.metric)})" for row in moved[:NAMED]
         )
         yield _sentence("effects", f"Shams that change {models.outcome} by themselves: {listed}.")
+    yield from (_sentence("effects", text) for text in _unpaired_words(models, {row.label for row in outcomes}))
+
+
+def _unpaired_words(models: Models, judged: set[str]) -> Iterable[str]:
+    """The arms that have no pair: all their runs failed, or they have no control."""
+    runs = unpaired(models)
+    if failed := [arm.label for arm in runs.lost if arm.label not in judged]:
+        yield f"No pair with {models.outcome} in arm and control, so not judged: {_names(failed)}."
+    if runs.alone:
+        names = _names([f"{label} ({many(count, 'run')})" for label, count in runs.alone.items()])
+        yield f"Without a control that has the same seeds and settings, so not judged: {names}."
 
 
 def _sentence(table: str, text: str) -> Sentence:
@@ -48,7 +60,7 @@ def _sentence(table: str, text: str) -> Sentence:
 def _overview(models: Models, treated: Sequence[Effect], outcomes: Sequence[Effect]) -> str:
     shams = len(outcomes) - len(treated)
     pairs = [row.n for row in outcomes]
-    seeds = f"{min(pairs)}" if min(pairs) == max(pairs) else f"{min(pairs)} to {max(pairs)}"
+    seeds = many(pairs[0], "pair") if min(pairs) == max(pairs) else f"{min(pairs)} to {max(pairs)} pairs"
     beside = f" and {many(shams, 'sham')}" if shams else ""
     kind = (
         "registered before the first run"
@@ -56,11 +68,12 @@ def _overview(models: Models, treated: Sequence[Effect], outcomes: Sequence[Effe
         else "exploratory: nothing was registered beforehand"
     )
     counts = [(sum(row.verdict is verdict for row in treated), verdict) for verdict in Judgement]
-    listed = ", ".join(f"{count} {COUNTED.get(verdict, verdict)}" for count, verdict in counts if count)
-    return (
-        f"{many(len(treated), 'arm')}{beside} against runs that differ in the arm alone, {seeds} pairs each ({kind}). "
-        f"Arms by their effect on {models.outcome}: {listed}."
+    listed = ", ".join(
+        f"{count} {COUNTED.get(verdict, verdict) if count > 1 else verdict}" for count, verdict in counts if count
     )
+    by_verdict = f" Arms by their effect on {models.outcome}: {listed}." if treated else ""
+    arms = f"{many(len(treated), 'arm')}{beside}"
+    return f"{arms} against runs that differ in the arm alone, {seeds} each ({kind}).{by_verdict}"
 
 
 def _effect_words(models: Models, row: Effect, rows: Sequence[Effect]) -> str:
@@ -73,16 +86,24 @@ def _effect_words(models: Models, row: Effect, rows: Sequence[Effect]) -> str:
     numbers = [f"{row.n} pairs", f"p {row.p_holm:.2g}" if row.p_holm is not None else ""]
     if row.verdict is Judgement.EQUIVALENT and row.margin is not None:
         numbers[-1] = f"within ±{row.margin:.2g}, p {row.p_equivalence:.2g}"
-    elif row.verdict is Judgement.UNDECIDED and row.margin is not None:
+    elif row.verdict is Judgement.UNDECIDED and row.margin is not None and row.why is None:
         numbers.append(f"±{row.margin:.2g} would matter")
     parts = [f"{row.label} {change} ({', '.join(filter(None, numbers))}): {row.verdict}."]
+    if row.why:
+        parts.append(row.why)
     targets = [
         other for other in rows if other.key == row.key and other.role is Role.TARGET and other.effect is not None
     ]
     if targets:
         parts.append(f"It moved {', '.join(map(_moved, targets))}.")
+    if row.why is None and (row.lost or row.lost_controls):
+        parts.append(f"{many(row.lost + row.lost_controls, 'pair')} without {row.metric} left out.")
+    if row.cell_low is not None and row.cell_high is not None and row.cell_low < 0 < row.cell_high:
+        parts.append(f"Not alike in its {row.cells} cells: {_signed(row.cell_low)} to {_signed(row.cell_high)}.")
     if row.far:
         parts.append(f"Outlying (robust deviations): {row.far}; median {_signed(row.median)}.")
+    while len(" ".join(parts)) > LONGEST and len(parts) > 2:
+        parts.pop()
     return " ".join(parts)
 
 
@@ -95,9 +116,17 @@ def _signed(value: float | None) -> str:
     return "?" if value is None else f"{value:+.3g}".replace("-", "\N{MINUS SIGN}")
 
 
-def _names(rows: Sequence[Effect]) -> str:
-    listed = ", ".join(row.label for row in rows[:NAMED])
-    return f"{listed} and {len(rows) - NAMED} more" if len(rows) > NAMED else listed
+def _names(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:NAMED])
+    return f"{listed} and {len(names) - NAMED} more" if len(names) > NAMED else listed
+
+
+def _by_reason(rows: Iterable[Judged]) -> Iterable[tuple[str, list[Judged]]]:
+    """Rows that nothing can be said of, with the reason that they share."""
+    reasons: dict[str, list[Judged]] = {}
+    for row in rows:
+        reasons.setdefault(row.why or "", []).append(row)
+    return reasons.items()
 
 
 def of_doses(models: Models, rows: Sequence[Response]) -> Iterable[Sentence]:
@@ -106,10 +135,9 @@ def of_doses(models: Models, rows: Sequence[Response]) -> Iterable[Sentence]:
     for along in arms.values():
         if along[0].p_holm is not None:
             yield _sentence("doses", _dose_words(along))
-    if untold := [along[0] for along in arms.values() if along[0].p_holm is None]:
-        names = ", ".join(row.arm for row in untold)
-        text = f"Whether {models.outcome} follows the dose of {names}: cannot tell; {untold[0].why}"
-        yield _sentence("doses", text)
+    for why, untold in _by_reason(along[0] for along in arms.values() if along[0].p_holm is None):
+        names = _names([row.arm for row in untold])
+        yield _sentence("doses", f"Whether {models.outcome} follows the dose of {names}: cannot tell; {why}")
 
 
 def _dose_words(rows: Sequence[Response]) -> str:
@@ -126,13 +154,12 @@ def _dose_words(rows: Sequence[Response]) -> str:
 
 def of_instruments(models: Models, rows: Sequence[Instrument]) -> Iterable[Sentence]:
     """One sentence for every main metric that arms move; those of which nothing can be said in one."""
-    untold = [row for row in rows if row.verdict is Carried.CANNOT_TELL]
     for row in rows:
         if row.verdict is not Carried.CANNOT_TELL:
             yield _sentence("instruments", _carried_words(models, row))
-    if untold:
+    for why, untold in _by_reason(row for row in rows if row.verdict is Carried.CANNOT_TELL):
         names = ", ".join(row.metric for row in untold)
-        text = f"Whether effects on {models.outcome} are carried by {names}: cannot tell; {untold[0].why}"
+        text = f"Whether effects on {models.outcome} are carried by {names}: cannot tell; {why}"
         yield _sentence("instruments", text)
 
 

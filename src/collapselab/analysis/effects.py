@@ -6,7 +6,8 @@ where the suite has several, and by more than under the sham. Of an arm that did
 about the outcome.
 
 Then the verdict on the outcome, which needs a corrected test: helps or harms by flipping signs, equivalent by two
-one-sided tests within the smallest effect of interest. What is neither is undecided, and never called equivalent.
+one-sided tests within the smallest effect of interest. What is neither is undecided, and never called equivalent. So
+is what would be shown by the runs that are left where others diverged.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -19,6 +20,7 @@ import pandas as pd
 
 from collapselab.analysis.arms import SHAM_OF, Comparison, Target, comparisons
 from collapselab.analysis.attainable import LEVEL
+from collapselab.analysis.lost_runs import Lost, unpaired
 from collapselab.analysis.models import Models
 from collapselab.analysis.pace import NO_CHECKPOINTS, at_equal_training_loss, worth_of_tokens
 from collapselab.analysis.paired import (
@@ -134,6 +136,14 @@ class Effect:
     """Seeds whose difference is far from the others, with robust standard deviations."""
     cells: int = 1
     """Cells (architecture and regime) that are averaged."""
+    cell_low: float | None = None
+    """Where there are several: the smallest effect in a cell."""
+    cell_high: float | None = None
+    """The largest."""
+    lost: int = 0
+    """Of the outcome: seeds that are left out because the arm's run diverged, failed or lacks the outcome."""
+    lost_controls: int = 0
+    """Seeds that are left out because the control's did."""
     label: str = ""
     """The arm as it is set, for people."""
     why: str | None = None
@@ -150,14 +160,16 @@ class Effect:
 def effects(models: Models, registered: Registered, *, permutations: int, seed: int) -> list[Effect]:
     """A row for every arm and metric, and for the outcome first; none where the table has no arm with a control."""
     compared = comparisons(models)
-    margin = smallest_effect(models, registered, compared)
+    margin, lost = smallest_effect(models, registered, compared), unpaired(models).lost
     pairs = [
-        (comparison, row) for comparison in compared for row in _rows(models, registered, comparison, compared, margin)
+        (comparison, _with_lost(row, lost.get(comparison.arm)))
+        for comparison in compared
+        for row in _rows(models, registered, comparison, compared, margin)
     ]
     rows = [row for _, row in pairs]
     differences = [comparison.differences[row.metric] for comparison, row in pairs]
     rows = _with_p(rows, differences, permutations=permutations, seed=seed)
-    rows = _with_equivalence(rows, differences)
+    rows = _with_equivalence(rows, [comparison for comparison, _ in pairs])
     return [
         _judged(row, models.better, checked=not comparison.arm.targets or row.reached is not None)
         for (comparison, _), row in zip(pairs, rows, strict=True)
@@ -207,7 +219,7 @@ def _row(comparison: Comparison, column: str, sham: Comparison | None, equal: pd
     values = differences.to_numpy()
     estimate = mean_of(values)
     moved = None if sham is None else sham.differences[column].mean()
-    span = _range_over_widths(comparison, column)
+    span, of_cells = _range_over_widths(comparison, column), [cell.mean() for cell in comparison.by_cell(column)]
     far = far_from_the_rest(values, [str(unit) for unit in differences.index])
     row = replace(
         row,
@@ -220,11 +232,19 @@ def _row(comparison: Comparison, column: str, sham: Comparison | None, equal: pd
         pair_correlation=comparison.correlation(column),
         sham_effect=None if moved is None or np.isnan(moved) else float(moved),
         share_of_range=abs(estimate.mean) / span if span else None,
+        cell_low=float(min(of_cells)) if len(of_cells) > 1 else None,
+        cell_high=float(max(of_cells)) if len(of_cells) > 1 else None,
         far=", ".join(f"seed {name.split()[0]} ({score:+.1f})" for name, score in far) or None,
     )
     if estimate.n < FEWEST_PAIRS:
         row = replace(row, **_too_few(estimate.n).columns)
     return _with_equal_loss(row, equal)
+
+
+def _with_lost(row: Effect, lost: Lost | None) -> Effect:
+    if lost is None or row.role is not Role.OUTCOME:
+        return row
+    return replace(row, lost=len(lost.treated), lost_controls=len(lost.control))
 
 
 def _too_few(pairs: int) -> Reason:
@@ -319,18 +339,27 @@ def _single_p(table: Floats, *, permutations: int, seed: int) -> Floats:
     return p
 
 
-def _with_equivalence(rows: Sequence[Effect], differences: Sequence["pd.Series[float]"]) -> list[Effect]:
+def _with_equivalence(rows: Sequence[Effect], compared: Sequence[Comparison]) -> list[Effect]:
     """The rows of the outcome with the p of equivalence, corrected over treatments and over shams."""
     tested = list(rows)
     for sham in (False, True):
         p = {
-            i: equivalence_p(np.asarray(differences[i].dropna(), dtype=np.float64), row.margin)
+            i: equivalent_in_every_cell(compared[i], row.metric, row.margin)
             for i, row in enumerate(rows)
             if row.sham is sham and row.margin is not None and row.n >= FEWEST_PAIRS
         }
         for i, corrected in zip(p, holm(list(p.values())), strict=True):
             tested[i] = replace(rows[i], p_equivalence=corrected)
     return tested
+
+
+def equivalent_in_every_cell(comparison: Comparison, column: str, margin: float) -> float:
+    """p of equivalence of the mean and of every cell, the largest: effects of two cells may cancel each other."""
+    cells = comparison.by_cell(column)
+    pooled = comparison.differences[column].dropna().to_numpy(dtype=float)
+    if len(cells) > 1 and min(map(len, cells)) < FEWEST_TO_REACH:
+        return 1.0
+    return max(equivalence_p(values, margin) for values in ([pooled, *cells] if len(cells) > 1 else [pooled]))
 
 
 def _judged(row: Effect, better: int, *, checked: bool) -> Effect:
@@ -340,8 +369,18 @@ def _judged(row: Effect, better: int, *, checked: bool) -> Effect:
         return replace(row, verdict=Judgement.DID_NOT_REACH)
     if row.p_holm is None or row.effect is None or not checked:
         return replace(row, verdict=Judgement.CANNOT_TELL)
+    verdict = Judgement.UNDECIDED
     if row.p_equivalence is not None and row.p_equivalence < LEVEL:
-        return replace(row, verdict=Judgement.EQUIVALENT)
-    if row.p_holm < LEVEL:
-        return replace(row, verdict=Judgement.HELPS if row.effect * better > 0 else Judgement.HARMS)
-    return replace(row, verdict=Judgement.UNDECIDED)
+        verdict = Judgement.EQUIVALENT
+    elif row.p_holm < LEVEL:
+        verdict = Judgement.HELPS if row.effect * better > 0 else Judgement.HARMS
+    lost = {Judgement.HELPS: row.lost, Judgement.HARMS: row.lost_controls}.get(verdict, row.lost + row.lost_controls)
+    if lost and verdict is not Judgement.UNDECIDED:
+        return replace(row, verdict=Judgement.UNDECIDED, **_why_lost(row, lost).columns)
+    return replace(row, verdict=verdict)
+
+
+def _why_lost(row: Effect, lost: int) -> Reason:
+    whose = "runs" if lost == row.lost else "controls" if lost == row.lost_controls else "runs and controls"
+    have = "has" if lost == 1 else "have"
+    return Reason(Cause.MISSING, f"{lost} of its {whose} {have} no {row.metric}; the other pairs alone do not decide.")

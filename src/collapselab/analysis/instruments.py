@@ -24,13 +24,14 @@ from scipy.stats import t
 
 from collapselab.analysis.arms import Comparison, comparisons
 from collapselab.analysis.attainable import LEVEL
-from collapselab.analysis.effects import smallest_effect
+from collapselab.analysis.effects import equivalent_in_every_cell, smallest_effect
 from collapselab.analysis.mediation import mediation
 from collapselab.analysis.models import Models
-from collapselab.analysis.paired import FEWEST_PAIRS, Floats, equivalence_p, sign_patterns
+from collapselab.analysis.paired import FEWEST_PAIRS, Floats, sign_patterns
 from collapselab.analysis.registered import Registered
 from collapselab.analysis.resampling import TIE
 from collapselab.analysis.verdict import Cause, Reason, holm
+from collapselab.analysis.words import many
 
 STRONG = 10.0
 """F of an instrument: below, its slope is biased (Staiger & Stock 1997)."""
@@ -151,14 +152,15 @@ def _row(
     )
     row = replace(row, **mediation(compared, metric, models.outcome)._asdict())
     if not strong:
-        return replace(row, **Reason(Cause.TOO_FEW, f"no arm moves {metric} with F > {STRONG:g}.").columns)
+        return replace(row, **Reason(Cause.TOO_FEW, f"no arm moves the metric with F > {STRONG:g}.").columns)
     x, y = _aligned(strong, metric), _aligned(strong, models.outcome)
     known = ~(np.isnan(x) | np.isnan(y)).any(axis=0)
     x, y = x[:, known], y[:, known]
     row = replace(row, n=x.shape[1])
     if (reason := _too_few(row)) is not None:
         return replace(row, **reason.columns)
-    return _fitted(row, x, y, permutations=permutations, seed=seed)
+    row = _fitted(row, x, y, permutations=permutations, seed=seed)
+    return replace(row, verdict=Carried.NOT_NEEDED) if _is_flat(strong, models.outcome, margin) else row
 
 
 def _strength(comparison: Comparison, metric: str) -> float:
@@ -176,9 +178,12 @@ def _aligned(strong: Sequence[Comparison], column: str) -> Floats:
 
 def _too_few(row: Instrument) -> Reason | None:
     if row.arms < FEWEST_FLAT:
-        return Reason(Cause.TOO_FEW, f"one arm moves {row.metric}; {FEWEST_INSTRUMENTS} are needed.")
+        return Reason(Cause.TOO_FEW, f"one arm moves the metric; {FEWEST_INSTRUMENTS} are needed.")
     if row.n < FEWEST_PAIRS:
-        return Reason(Cause.TOO_FEW, f"{row.n} seeds have every arm; {FEWEST_PAIRS} are needed.")
+        return Reason(
+            Cause.TOO_FEW,
+            f"{many(row.n, 'seed')} {'has' if row.n == 1 else 'have'} every arm; {FEWEST_PAIRS} are needed.",
+        )
     return None
 
 
@@ -209,7 +214,7 @@ def _fitted(row: Instrument, x: Floats, y: Floats, *, permutations: int, seed: i
         intercept = _egger(x, y)
         row = replace(row, egger=intercept, egger_p=_t_p(intercept, float(_jackknife(_egger, x, y)), x.shape[1]))
         row = _with_distance(row, x, y)
-    return replace(row, verdict=Carried.NOT_NEEDED) if _is_flat(row, y) else row
+    return row
 
 
 def _weights(x: Floats, y: Floats, slope: float) -> Floats:
@@ -308,16 +313,16 @@ def _with_distance(row: Instrument, x: Floats, y: Floats) -> Instrument:
     return replace(row, off_line=max((off(arm, x, y) for arm in range(len(x))), key=abs), off_line_p=max(p))
 
 
-def _is_flat(row: Instrument, y: Floats) -> bool:
+def _is_flat(strong: Sequence[Comparison], outcome: str, margin: float | None) -> bool:
     """Whether every effect on the outcome is shown to be smaller than what is of interest."""
-    return row.margin is not None and max(equivalence_p(arm, row.margin) for arm in y) < LEVEL
+    return margin is not None and max(equivalent_in_every_cell(arm, outcome, margin) for arm in strong) < LEVEL
 
 
 def _judged(row: Instrument) -> Instrument:
     if row.verdict is Carried.NOT_NEEDED:
         return row
     if row.arms < FEWEST_INSTRUMENTS:
-        why = f"{row.arms} arms move {row.metric}; {FEWEST_INSTRUMENTS} are needed."
+        why = f"{row.arms} arms move the metric; {FEWEST_INSTRUMENTS} are needed."
         return replace(row, **Reason(Cause.TOO_FEW, why).columns)
     if row.interventions < FEWEST_FLAT:
         why = "all instruments are doses of one intervention, which lie near a line whatever carries their effect."

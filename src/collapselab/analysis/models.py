@@ -98,6 +98,11 @@ class Models:
         return self.trained[self.trained[[*self.metrics, self.outcome]].notna().any(axis=1)]
 
     @cached_property
+    def repeats(self) -> "pd.Series[bool]":
+        """Whether a trained model repeats an earlier run with all its settings and seeds, which is no new evidence."""
+        return repeated(self.trained)
+
+    @cached_property
     def varying(self) -> list[str]:
         """The settings that make up a regime."""
         return regime_columns(self.frame)
@@ -280,6 +285,17 @@ def further_settings(frame: pd.DataFrame) -> list[str]:
     made = {*RUNS.columns, *RELATED, "architecture", "regime", "cell", "last"}
     names = [name for name in map(str, frame) if name not in made and not name.endswith((" null", " ideal"))]
     return [name for name in names if direction(name) is None]
+
+
+def seed_columns(frame: pd.DataFrame) -> list[str]:
+    """The columns that are seeds."""
+    return ["seed", *(name for name in map(str, frame) if name.endswith("_seed"))]
+
+
+def repeated(frame: pd.DataFrame) -> "pd.Series[bool]":
+    """Whether the cell and the known seeds of a row are those of a row before it."""
+    columns = seed_columns(frame)
+    return frame.duplicated(["cell", *columns]) & frame[columns].notna().any(axis=1)
 
 
 def regime_columns(frame: pd.DataFrame) -> list[str]:

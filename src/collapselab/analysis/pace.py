@@ -24,7 +24,8 @@ def worth_of_tokens(models: Models, runs: set[str], share: float) -> float | Non
     """The outcome's change for this share of training tokens more: |d outcome / d log tokens| · log(1 + share).
 
     The slope is that of the control runs at their end, the median over runs; None where no run has a checkpoint before
-    its last. Under a falling learning rate the end is steeper than a longer training would be.
+    its last, or where the outcome does not change. Under a falling learning rate the end is steeper than a longer
+    training would be.
     """
     slopes = []
     for _, checkpoints in models.trained[models.trained["run"].isin(runs)].groupby("run"):
@@ -35,7 +36,8 @@ def worth_of_tokens(models: Models, runs: set[str], share: float) -> float | Non
             first, last = earlier.iloc[-1], known.iloc[-1]
             change = float(last[models.outcome] - first[models.outcome])
             slopes.append(change / math.log(last["tokens"] / first["tokens"]))
-    return abs(float(np.median(slopes))) * math.log1p(share) if slopes else None
+    worth = abs(float(np.median(slopes))) * math.log1p(share) if slopes else 0.0
+    return worth or None
 
 
 def at_equal_training_loss(models: Models, comparison: Comparison) -> pd.DataFrame | None:

@@ -93,6 +93,8 @@ def phases(models: Models, *, seed: int = 0) -> list[Phase]:
     chosen = _chosen(models)
     rows: list[Phase] = []
     for run, checkpoints in models.trained.groupby("run", sort=False):
+        if len(checkpoints) < FEWEST:
+            continue
         time = "tokens" if checkpoints["tokens"].gt(0).all() else "epoch"
         ordered = checkpoints[checkpoints[time] > 0].sort_values(time)
         if ordered[time].nunique() < FEWEST:

@@ -11,7 +11,7 @@ from collapselab.analysis.regime import Regime
 from collapselab.analysis.relate import Relation
 from collapselab.analysis.related import RELATED, Family
 from collapselab.analysis.subsets import SubsetKind, within_cells
-from collapselab.analysis.verdict import Verdict
+from collapselab.analysis.verdict import Cause, Verdict
 from collapselab.analysis.words import (
     CANNOT_TELL,
     NOT_MEASURED,
@@ -87,12 +87,18 @@ def _what_differs(models: Models) -> str:
     return " and ".join(what for what, count in counts.items() if count > 1)
 
 
+def says_nothing(rows: Sequence[Relation]) -> str:
+    """Why no relation at fixed scale is known, and what to train where models are missing."""
+    reason, cause = next(((row.why, row.why_code) for row in rows if row.why), (NOT_MEASURED, None))
+    hint = " Train the same model with several seeds." if cause is Cause.TOO_FEW else ""
+    return f"With scale held fixed these tables say nothing: {reason}{hint}"
+
+
 def _fixed_scale(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
     rows = [row for row in relations if row.subset_kind is SubsetKind.WITHIN]
     main = _main(rows, SubsetKind.WITHIN)
     if not main:
-        reason = next((row.why for row in rows if row.why), NOT_MEASURED)
-        yield f"With scale held fixed these tables say nothing: {reason} Train the same model with several seeds."
+        yield says_nothing(rows)
         return
     tested = [row for row in main if row.verdict_code not in (Verdict.CANNOT_TELL, Verdict.DESCRIPTION)]
     if not tested:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from collapselab.analysis.models import Models
+from collapselab.analysis.models import Models, repeated, seed_columns
 from collapselab.analysis.resampling import Codes
 
 SMALLEST_CELL = 5
@@ -110,17 +110,18 @@ def subsets(models: Models) -> Iterator[Subset]:
 
 
 def within_cells(frame: pd.DataFrame) -> Subset:
-    """The last checkpoints of all models that have a twin of another seed."""
+    """The last checkpoints of all models that have a twin of another seed; a run that repeats another takes no part."""
     last = frame[frame["last"]]
+    last = last[~repeated(last)]
     twins = last[last.groupby("cell")["run"].transform("size") > 1]
     members = twins.index.to_numpy(dtype=np.intp)
     return Subset(SubsetKind.WITHIN, WITHIN, members, codes_of(twins["cell"]), _seeds(twins))
 
 
 def _seeds(twins: pd.DataFrame) -> Codes:
-    """The seed of every model, the same number in all cells; one of its own where it is unknown or there twice."""
-    columns = ["seed", *(name for name in map(str, twins) if name.endswith("_seed"))]
-    unknown = twins[columns].isna().all(axis=1) | twins.duplicated(["cell", *columns], keep=False)
+    """The seed of every model, the same number in all cells; one of its own where it is unknown."""
+    columns = seed_columns(twins)
+    unknown = twins[columns].isna().all(axis=1)
     labels = [
         f"run {run}" if alone else str(values)
         for run, alone, *values in zip(twins["run"], unknown, *(twins[name] for name in columns), strict=True)

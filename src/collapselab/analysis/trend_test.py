@@ -89,14 +89,16 @@ def one_way(rises: int, falls: int) -> bool:
     return min(rises, falls) == 0 or float(binomtest(rises, rises + falls).pvalue) < LEVEL
 
 
-def rho(axis: Floats, values: Floats) -> float:
-    """Spearman's; 0 where the values are all the same, NaN where fewer than two are known."""
-    known = ~np.isnan(values)
-    if len(np.unique(axis[known])) < 2:
-        return np.nan
-    if np.ptp(values[known]) == 0:
-        return 0.0
-    return float(np.corrcoef(rankdata(axis[known]), rankdata(values[known]))[0, 1])
+def rhos(axis: Floats, values: Floats) -> Floats:
+    """Spearman's of every column of values; 0 where they are all the same, NaN where fewer than two are known."""
+    correlations = np.full(values.shape[1], np.nan)
+    for metrics, known in _by_known(values):
+        if len(np.unique(axis[known])) < 2:
+            continue
+        of_axis, of_values = rankdata(axis[known]), rankdata(values[np.ix_(known, metrics)], axis=0)
+        for metric, ranks in zip(metrics, of_values.T, strict=True):
+            correlations[metric] = np.corrcoef(of_axis, ranks)[0, 1] if np.ptp(ranks) else 0.0
+    return correlations
 
 
 def _orders(unit: Sequence[Group], metric: int) -> int:
@@ -111,12 +113,17 @@ def _rhos(unit: Sequence[Group], orders: Places) -> Floats:
         for metrics, known in _by_known(group.values):
             if known.sum() < 2:
                 continue
-            axis = _standardised(np.argsort(np.argsort(orders[:, group.places[known]], axis=1), axis=1).T.astype(float))
+            axis = _standardised(_ranks(orders[:, group.places[known]], levels=orders.shape[1]).T.astype(float))
             values = _standardised(rankdata(group.values[np.ix_(known, metrics)], axis=0))
             total[:, metrics] += axis.T @ values
             count[metrics] += 1
     with np.errstate(invalid="ignore"):
         return np.asarray(total / np.where(count > 0, count, np.nan))
+
+
+def _ranks(orders: Places, *, levels: int) -> Places:
+    """The rank of each place in its row: the order itself where a group has all levels of its unit."""
+    return orders if orders.shape[1] == levels else np.argsort(np.argsort(orders, axis=1), axis=1)
 
 
 def _by_known(values: Floats) -> list[tuple[Places, NDArray[np.bool_]]]:

@@ -19,7 +19,7 @@ from collapselab.analysis.attainable import LEVEL
 from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, Floats, Models
 from collapselab.analysis.regime import Regime
 from collapselab.analysis.related import RELATED
-from collapselab.analysis.trend_test import Group, Places, Tested, flip_signs, one_way, permute_levels, rho
+from collapselab.analysis.trend_test import Group, Places, Tested, flip_signs, one_way, permute_levels, rhos
 from collapselab.analysis.verdict import Cause, Reason, Verdict, direction_of, verdict_of
 from collapselab.analysis.words import (
     ALONG,
@@ -136,15 +136,15 @@ def trends(
 
 def _along(models: Models, axis: str, *, permutations: int, seed: int) -> Iterator[Trend]:
     table, keys = _table(models, axis)
-    groups = [group for _, group in table.groupby(keys, dropna=False) if group[axis].nunique() > 1]
+    groups = [group for _, group in table.dropna(subset=[axis]).groupby(keys, dropna=False) if len(group) > 1]
     if not groups:
         return
-    levels = sorted(pd.concat(groups)[axis].dropna().unique())
+    levels = sorted(pd.concat(groups)[axis].unique())
     measured = _measured(models)
     blanks = [_blank(models, axis, None, metric, levels) for metric in measured]
     units: dict[tuple[object, ...], list[pd.DataFrame]] = {}
     for group in groups:
-        units.setdefault(tuple(map(str, group.iloc[0][list(UNITS[axis])])), []).append(group.dropna(subset=[axis]))
+        units.setdefault(tuple(str(group[column].iloc[0]) for column in UNITS[axis]), []).append(group)
     effects = np.array([_mean([_ends(group, axis, measured) for group in unit]) for unit in units.values()])
     if axis in PERMUTED:
         test = permute_levels(
@@ -152,8 +152,8 @@ def _along(models: Models, axis: str, *, permutations: int, seed: int) -> Iterat
             families=_families(blanks), permutations=permutations, seed=seed,
         )  # fmt: skip
     else:
-        rhos = np.array([_mean([_rhos(group, axis, measured) for group in unit]) for unit in units.values()])
-        test = flip_signs(rhos, families=_families(blanks), permutations=permutations, seed=seed)
+        changes = np.array([_mean([_rhos(group, axis, measured) for group in unit]) for unit in units.values()])
+        test = flip_signs(changes, families=_families(blanks), permutations=permutations, seed=seed)
     for place, blank in enumerate(blanks):
         yield _counted(blank, test, place, effects[:, place], median_rho=True)
 
@@ -166,13 +166,16 @@ def _groups_of(unit: list[pd.DataFrame], axis: str, measured: list[str]) -> list
 
 
 def _rhos(group: pd.DataFrame, axis: str, measured: list[str]) -> Floats:
-    return np.array([rho(group[axis].to_numpy(), group[metric].to_numpy(dtype=float)) for metric in measured])
+    return rhos(group[axis].to_numpy(), group[measured].to_numpy(dtype=float))
 
 
 def _ends(group: pd.DataFrame, axis: str, measured: list[str]) -> Floats:
     """The difference of every metric between the last level of a group at which it is known and the first."""
-    ordered = group.sort_values(axis)[measured].astype(float)
-    return (ordered.ffill().iloc[-1] - ordered.bfill().iloc[0]).to_numpy()
+    values = group[measured].to_numpy(dtype=float)[np.argsort(group[axis].to_numpy())]
+    known = ~np.isnan(values)
+    first, last = known.argmax(0), len(values) - 1 - known[::-1].argmax(0)
+    metrics = np.arange(values.shape[1])
+    return np.asarray(values[last, metrics] - values[first, metrics])
 
 
 def _mean(rows: list[Floats]) -> Floats:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from collapselab.analysis.regime import Regime
 from collapselab.records.table import Cell
-from collapselab.report.charts.style import SHAPES
+from collapselab.report.charts.style import CATEGORIES, SHAPES
 from collapselab.report.story import Story
 from collapselab.report.words import outcome_column, regime_name
 
@@ -39,6 +39,12 @@ class Keys:
     widths: list[str]
     depths: list[str]
     trainings: list[str]
+    families: Sequence[str] = ()
+
+    @property
+    def by_family(self) -> bool:
+        """Whether the colour of a model is its family: widths do not differ, and families do, with a colour each."""
+        return len(self.widths) == 1 and 1 < len(self.families) <= len(CATEGORIES)
 
 
 @final
@@ -118,6 +124,7 @@ def keys(models: Columns) -> Keys:
         in_order(models["wide"][i] for i in mine),
         in_order(models["deep"][i] for i in mine),
         sorted({str(models["training"][i]) for i in trained}, key=_natural),
+        sorted({str(models["family"][i]) for i in mine if models["family"][i] is not None}),
     )
 
 

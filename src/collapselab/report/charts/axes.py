@@ -18,7 +18,10 @@ MOST_WHOLE = 8
 WIDE = 10
 """Values this many times as large as their median are drawn on a logarithmic axis, of both signs too."""
 FAR = 2
-"""A level this many times the values' own span away from them is named at the edge: to draw it would flatten them."""
+"""A level this many times the values' own span away from them is only named: to draw it would flatten them."""
+SHUFFLED = "shuffled labels"
+NAME_WIDTH, NAME_HEIGHT = 0.5, 0.12
+"""Of that name, as shares of a panel."""
 
 
 def value_axis(metric: str, values: Floats | None = None) -> alt.Y:
@@ -87,40 +90,47 @@ def _middle(values: Floats) -> float:
 def null_level(
     story: Story, metric: str, values: Floats, *, log: bool, side: Literal["left", "right"]
 ) -> list[alt.Chart]:
-    """The median of the metric with shuffled labels as a dashed line with its name at one side, where it was measured;
-    one that cannot be drawn beside these values is named at the edge."""
+    """The median of the metric with shuffled labels as a dashed line with its name at one side, where it was measured
+    and can be drawn beside these values; `far_null` has the words of one that cannot."""
     level = null_of(story, metric)
-    if level is None or not len(values):
+    if level is None or not len(values) or abs(_away(level, values, log=log)) > FAR:
         return []
-    away = _away(level, values, log=log)
-    word = f"shuffled labels{f': {level:.3g} ' + ('↑' if away > 0 else '↓') if abs(away) > FAR else ''}"
-    chart = alt.Chart(alt.InlineData(values=[{"level": level, "word": word.replace("-", "\N{MINUS SIGN}")}]))
+    chart = alt.Chart(alt.InlineData(values=[{"level": level, "word": SHUFFLED}]))
     name = partial(chart.mark_text, color="var(--soft)", align=side, fontSize=10, x=3 if side == "left" else "width")
-    if abs(away) > FAR:
-        at_edge = name(y=2, baseline="top") if away > 0 else name(y="height", dy=-4, baseline="bottom")
-        return [at_edge.encode(text="word:N")]
     rule = chart.mark_rule(color="var(--soft)", strokeDash=[5, 4], strokeWidth=1.2).encode(y="level:Q")
     return [rule, name(baseline="bottom", dy=-3).encode(y="level:Q", text="word:N")]
 
 
-def null_level_below(story: Story, metric: str, values: Floats, *, log: bool) -> list[alt.Chart]:
-    """The same where the metric is along x: an upright line with its name at its foot: models near the level of chance
-    have a high loss and are above."""
+def null_level_below(story: Story, metric: str, values: Floats, outcomes: Floats, *, log: bool) -> list[alt.Chart]:
+    """The same where the metric is along x: an upright line with its name at the end where it covers fewer models."""
     level = null_of(story, metric)
-    if level is None or not len(values):
+    if level is None or not len(values) or abs(_away(level, values, log=log)) > FAR:
         return []
-    away = _away(level, values, log=log)
-    far = abs(away) > FAR
-    word = "shuffled labels" + (f": {level:.3g}".replace("-", "\N{MINUS SIGN}") if far else "")
-    word = f"{word} →" if far and away > 0 else f"← {word}" if far else word
-    chart = alt.Chart(alt.InlineData(values=[{"level": level, "word": word}]))
-    name = partial(chart.mark_text, color="var(--soft)", fontSize=10, y="height", dy=-4, baseline="bottom")
-    if far:
-        at_edge = name(x="width", align="right") if away > 0 else name(x=3, align="left")
-        return [at_edge.encode(text="word:N")]
+    chart = alt.Chart(alt.InlineData(values=[{"level": level, "word": SHUFFLED}]))
     rule = chart.mark_rule(color="var(--soft)", strokeDash=[5, 4], strokeWidth=1.2).encode(x="level:Q")
     side = _clear_side(level, values, log=log)
-    return [rule, name(align=side, dx=4 if side == "left" else -4).encode(x="level:Q", text="word:N")]
+    at_head = _covered(level, values, -outcomes, side, log=log) < _covered(level, values, outcomes, side, log=log)
+    at = {"y": 3, "baseline": "top"} if at_head else {"y": "height", "dy": -4, "baseline": "bottom"}
+    name = chart.mark_text(color="var(--soft)", fontSize=10, align=side, dx=4 if side == "left" else -4, **at)
+    return [rule, name.encode(x="level:Q", text="word:N")]
+
+
+def far_null(story: Story, metric: str, values: Floats, *, log: bool) -> str:
+    """The level with shuffled labels in words, where it is too far from these values to be drawn beside them."""
+    level = null_of(story, metric)
+    if level is None or not len(values) or abs(_away(level, values, log=log)) <= FAR:
+        return ""
+    return f"{SHUFFLED}: {level:.3g}".replace("-", "\N{MINUS SIGN}")
+
+
+def _covered(level: float, values: Floats, outcomes: Floats, side: Literal["left", "right"], *, log: bool) -> int:
+    """How many models the name of a level would cover at the lower end of its line."""
+    place, places = _as_drawn(np.array([level]), values, log=log)[0], _as_drawn(values, values, log=log)
+    beside = (places - place) * (1 if side == "left" else -1)
+    finite = places[np.isfinite(places)]
+    width = NAME_WIDTH * (max(place, finite.max(initial=place)) - min(place, finite.min(initial=place)))
+    low = outcomes <= outcomes.min() + NAME_HEIGHT * np.ptp(outcomes)
+    return int((low & (beside >= 0) & (beside <= width)).sum())
 
 
 def _clear_side(level: float, values: Floats, *, log: bool) -> Literal["left", "right"]:

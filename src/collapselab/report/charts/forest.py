@@ -88,8 +88,8 @@ def forest_chart(
     kinds = list(dict.fromkeys(line.kind for line in lines))
     zero = alt.Chart(alt.InlineData(values=[{"zero": 0}])).mark_rule(color="var(--soft)").encode(x="zero:Q")
     bars = data.mark_rule(strokeWidth=1.6, opacity=0.8).encode(
-        x="low:Q", x2="high:Q", y=y, color=alt.Color("kind:N", title=None, scale=_scale(kinds, "colour"))
-    )
+        x="low:Q", x2="high:Q", y=y, color=alt.Color("kind:N", scale=_scale(kinds, "colour"), legend=None)
+    )  # the marks have the legend
     hover = [alt.Tooltip("arm:N"), alt.Tooltip("kind:N", title="is"), alt.Tooltip("effect:Q", format="+.4~g"),
              alt.Tooltip("low:Q", format="+.3~g"), alt.Tooltip("high:Q", format="+.3~g"),
              alt.Tooltip("n:Q", title="pairs")]  # fmt: skip

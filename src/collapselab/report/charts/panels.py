@@ -18,6 +18,7 @@ from collapselab.report.story import Story
 from collapselab.report.words import metric_name, outcome_column, outcome_name, property_code, property_name
 
 DrawnChart = alt.Chart | alt.LayerChart | alt.FacetChart
+Channel = type[alt.Color] | type[alt.Stroke] | type[alt.Fill]
 ARROWS = {-1: "falls toward collapse", 1: "rises toward collapse", 0: ""}
 
 
@@ -119,6 +120,19 @@ def width_scale(keys: Keys) -> alt.Scale:
     return alt.Scale(domain=keys.widths, range=[f"var(--w{i})" for i in range(len(keys.widths))])
 
 
+def model_colour(keys: Keys, channel: Channel = alt.Color) -> alt.Color | alt.Stroke | alt.Fill:
+    """The colour of a model of the table `models`: its width, or its family where widths do not differ."""
+    if not keys.by_family:
+        return channel("wide:N", title="width", scale=width_scale(keys))
+    colours = [f"var(--c{i})" for i in range(len(keys.families))]
+    return channel("family:N", title="family", scale=alt.Scale(domain=[*keys.families], range=colours))
+
+
+def colour_legend(keys: Keys) -> str:
+    """What the colour of a model means."""
+    return "family" if keys.by_family else "width"
+
+
 def depth_size(keys: Keys) -> alt.Size:
     """One area for each depth; an ordinal scale, for a scale of points has no size for a single depth."""
     return alt.Size(
@@ -157,6 +171,11 @@ def with_links(chart: DrawnChart) -> DrawnChart:
 
 def direction(story: Story, metric: str) -> str:
     return ARROWS[story.models.toward[metric].sign] if story.models else ""
+
+
+def joined(*parts: str) -> str:
+    """The parts of a note that are there."""
+    return " · ".join(filter(None, parts))
 
 
 def extent(story: Story, metric: str) -> str:

@@ -11,10 +11,11 @@ from collapselab.report.charts.axes import drawn_values, logarithmic_values
 from collapselab.report.charts.panels import (
     Figure,
     Panel,
+    colour_legend,
     depth_size,
     extent,
+    model_colour,
     tooltip,
-    width_colour,
     with_links,
 )
 from collapselab.report.charts.style import WHERE_CHOSEN, WHERE_SHOWN
@@ -41,7 +42,7 @@ def by_regime(view: View) -> Figure:
         for metric in view.story.main
         for place, training in enumerate(trainings)
     ]
-    return Figure("by_regime", title, caption, panels, ("width", "depth"))
+    return Figure("by_regime", title, caption, panels, (colour_legend(view.keys), "depth"))
 
 
 def _strip(view: View, metric: str, training: str, *, first: bool, last: bool) -> Panel:
@@ -59,7 +60,7 @@ def _strip(view: View, metric: str, training: str, *, first: bool, last: bool) -
     inside = f"datum.trained && datum.source === 0 && datum.training === {json.dumps(training)}"
     models = known_models(metric, outcome).transform_filter(inside)
     points = models.mark_point(filled=True, opacity=0.85).encode(
-        x=x, y=y, color=width_colour(view.keys), size=depth_size(view.keys),
+        x=x, y=y, color=model_colour(view.keys), size=depth_size(view.keys),
         opacity=alt.condition(WHERE_CHOSEN, alt.value(0.85), alt.value(0.07)), tooltip=tooltip(outcome, [metric]),
     )  # fmt: skip
     name = alt.Chart(alt.NamedData("models")).transform_filter(WHERE_SHOWN).transform_filter(inside)

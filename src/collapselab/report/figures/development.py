@@ -5,6 +5,7 @@ import altair as alt
 from collapselab.report.charts.axes import (
     NUMBER,
     drawn_values,
+    far_null,
     log_ticks,
     logarithmic_values,
     null_level,
@@ -14,10 +15,11 @@ from collapselab.report.charts.axes import (
 from collapselab.report.charts.panels import (
     Figure,
     Panel,
+    colour_legend,
     direction,
+    joined,
+    model_colour,
     tooltip,
-    width_colour,
-    width_scale,
     with_links,
 )
 from collapselab.report.charts.style import WHERE_CHOSEN, WHERE_SHOWN
@@ -41,9 +43,9 @@ def training(view: View) -> Figure:
     else:
         caption += "The models before training were not measured. "
     if any(null_of(story, metric) is not None for metric in story.main):
-        caption += "Dashed is the median level of trained models with shuffled labels."
+        caption += "Dashed is the median level of trained models with shuffled labels; one far off is in the heading."
     panels = [_along_training(story, view.keys, metric) for metric in story.main]
-    return Figure("training", title, caption, panels, ("width",))
+    return Figure("training", title, caption, panels, (colour_legend(view.keys),))
 
 
 def _along_training(story: Story, keys: Keys, metric: str) -> Panel:
@@ -54,19 +56,19 @@ def _along_training(story: Story, keys: Keys, metric: str) -> Panel:
     values_on_log = logarithmic_values(story, metric, from_initialisation=True)
     y = value_axis(metric, values_on_log)
     lit = alt.condition(WHERE_CHOSEN, alt.value(0.7), alt.value(0.05))
-    lines = known.mark_line(strokeWidth=1.3).encode(x=x, y=y, color=width_colour(keys), detail="run:N", opacity=lit)
-    inside = alt.condition(
-        "datum.trained", alt.Fill("wide:N", title="width", scale=width_scale(keys)), alt.value("var(--paper)")
-    )
+    lines = known.mark_line(strokeWidth=1.3).encode(x=x, y=y, color=model_colour(keys), detail="run:N", opacity=lit)
+    inside = alt.condition("datum.trained", model_colour(keys, alt.Fill), alt.value("var(--paper)"))
     dots = known.mark_point(size=20, strokeWidth=1.3).encode(
-        x=x, y=y, stroke=alt.Stroke("wide:N", title="width", scale=width_scale(keys)), fill=inside,
+        x=x, y=y, stroke=model_colour(keys, alt.Stroke), fill=inside,
         opacity=lit, tooltip=tooltip(story.outcome, [metric]),
     )  # fmt: skip
     values = drawn_values(story, metric, from_initialisation=True)
-    null = null_level(story, metric, values, log=values_on_log is not None, side="right")
+    log = values_on_log is not None
+    null = null_level(story, metric, values, log=log, side="right")
+    note = trend_note(story.trends("epoch", metric)) or direction(story, metric)
     return Panel(
         f"training-{metric}", with_links(alt.layer(*null, lines, dots)), "models",
-        _along(story, metric), metric, note=trend_note(story.trends("epoch", metric)) or direction(story, metric),
+        _along(story, metric), metric, note=joined(note, far_null(story, metric, values, log=log)),
     )  # fmt: skip
 
 

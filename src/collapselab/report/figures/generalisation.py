@@ -2,17 +2,19 @@
 
 import altair as alt
 
-from collapselab.report.charts.axes import drawn_values, logarithmic_values, null_level_below, null_of, value_axis_below
+from collapselab.analysis.models import Floats
+from collapselab.report.charts.axes import far_null, logarithmic_values, null_level_below, null_of, value_axis_below
 from collapselab.report.charts.panels import (
     Figure,
     Panel,
+    colour_legend,
     depth_size,
     direction,
     extent,
+    joined,
+    model_colour,
     tooltip,
     training_shape,
-    width_colour,
-    width_scale,
     with_links,
 )
 from collapselab.report.charts.style import WHERE_CHOSEN, WHERE_SHOWN
@@ -24,7 +26,6 @@ BRUSH = "brush"
 PAPER = "In the paper (Wu & Papyan 2024, arXiv:2405.17767) these are the panels of Figures 1 to 3, for its 230 models."
 WITH_A_MOUSE = "[pointerdown[event.pointerType != 'touch'], window:pointerup] > window:pointermove!"
 """A finger scrolls; there the form above the panels marks models."""
-LEGEND = ("width", "depth", "training")
 MOST_SHAPES = 3
 """More regimes than that cannot be distinguished by shape in one panel: `by_regime` has a strip for each."""
 UNIFORMITY = ("logdist_uncentred_cv", "logdist_cv")
@@ -75,7 +76,7 @@ def _reading(story: Story, metrics: list[str]) -> str:
     """How to read the panels: no more than is in them."""
     parts = ["Each point is a trained model, the line a least-squares fit; R² is of the models that are shown."]
     if any(null_of(story, metric) is not None for metric in metrics):
-        parts.append("Dashed is the median level with shuffled labels; one far off is named at the edge.")
+        parts.append("Dashed is the median level with shuffled labels; one far off is in the heading.")
     else:
         parts.append("Levels with shuffled labels were not measured.")
     if any(metric in story.logarithmic for metric in metrics):
@@ -98,7 +99,8 @@ def _against_outcome(view: View, metric: str, *, key: str) -> Panel:
     x = value_axis_below(metric, values_on_log)
     y = alt.Y(f"{outcome_column(outcome)}:Q", title=outcome_name(outcome), scale=alt.Scale(zero=False))
     hover = tooltip(outcome, [metric])
-    layers = [*null_level_below(story, metric, drawn_values(story, metric), log=log)]
+    values, outcomes = _both_known(story, metric)
+    layers = [*null_level_below(story, metric, values, outcomes, log=log)]
     if view.beside is not None:
         others = known_models(metric, outcome).transform_filter("datum.trained && datum.source !== 0")
         ghosts = others.mark_point(filled=False, color="var(--other)", opacity=0.55, size=22, strokeWidth=1)
@@ -111,8 +113,16 @@ def _against_outcome(view: View, metric: str, *, key: str) -> Panel:
     chart = with_links(alt.layer(*layers)).add_params(alt.param(name="initial", value=False))
     return Panel(
         f"{key}-{metric}", chart, "models", _numbers(story, metric), metric,
-        note=direction(story, metric), fit=_fit_words(story, metric),
+        note=joined(direction(story, metric), far_null(story, metric, values, log=log)),
+        fit=_fit_words(story, metric),
     )  # fmt: skip
+
+
+def _both_known(story: Story, metric: str) -> tuple[Floats, Floats]:
+    """Metric and outcome of the trained models that have both."""
+    assert story.models is not None
+    known = story.models.trained[[metric, story.outcome]].dropna().to_numpy(dtype=float)
+    return known[:, 0], known[:, 1]
 
 
 def _points(story: Story, keys: Keys, metric: str) -> alt.Chart:
@@ -122,8 +132,8 @@ def _points(story: Story, keys: Keys, metric: str) -> alt.Chart:
         f"datum.source === 0 && (datum.trained || (initial && {drawable}))"
     )
     points: alt.Chart = mine.mark_point(filled=True).encode(
-        color=width_colour(keys), size=depth_size(keys),
-        stroke=alt.Stroke("wide:N", title="width", scale=width_scale(keys)),
+        color=model_colour(keys), size=depth_size(keys),
+        stroke=model_colour(keys, alt.Stroke),
         shape=alt.condition("datum.trained", training_shape(keys), alt.value("circle"))
         if _has_shapes(keys)
         else alt.value("circle"),
@@ -140,7 +150,7 @@ def _has_shapes(keys: Keys) -> bool:
 
 def legend(keys: Keys) -> tuple[str, ...]:
     """What the points mean."""
-    return LEGEND if _has_shapes(keys) else LEGEND[:2]
+    return (colour_legend(keys), "depth", *(["training"] if _has_shapes(keys) else []))
 
 
 def has_initial(story: Story) -> bool:

@@ -10,7 +10,7 @@ import pandas as pd
 from collapselab.analysis.models import Floats, row_tuples
 from collapselab.analysis.regime import Regime
 from collapselab.report.charts.axes import if_logarithmic, log_ticks, value_axis
-from collapselab.report.charts.panels import Figure, Panel, depth_size, extent, tooltip, width_colour
+from collapselab.report.charts.panels import Figure, Panel, colour_legend, depth_size, extent, model_colour, tooltip
 from collapselab.report.charts.style import DEPTH_OF_HEAT
 from collapselab.report.data import Columns, Keys, Line, View, columns, in_order, label
 from collapselab.report.story import Story
@@ -62,7 +62,7 @@ def loss_and_scale(view: View) -> Figure:
     caption = "Each point is a trained model; every panel is one training regime, on the same axes."
     spans = {name: (float(known[name].min()), float(known[name].max())) for name in ("parameters", story.outcome)}
     panels = [_outcome_panel(view, training, spans) for training in view.keys.trainings[:MOST]]
-    return Figure("loss_and_scale", title, caption, panels, ("width", "depth"))
+    return Figure("loss_and_scale", title, caption, panels, (colour_legend(view.keys), "depth"))
 
 
 def _heat_table(story: Story) -> Columns:
@@ -192,7 +192,7 @@ def _outcome_panel(view: View, training: str, spans: dict[str, tuple[float, floa
     mine = chart.transform_filter(alt.FieldEqualPredicate(field="training", equal=training))
     mine = mine.transform_filter(f"datum.source === 0 && datum.trained && isValid(datum.{outcome_column(outcome)})")
     points = mine.mark_point(filled=True, opacity=0.85).encode(
-        x=x, y=y, color=width_colour(view.keys), size=depth_size(view.keys), tooltip=tooltip(outcome, [])
+        x=x, y=y, color=model_colour(view.keys), size=depth_size(view.keys), tooltip=tooltip(outcome, [])
     )
     words = f"{outcome_name(outcome)} against parameters, {training}; from {least:.3g} to {most:.3g} in all panels."
     return Panel(f"loss_and_scale-{view.keys.trainings.index(training)}", points, "models", words, name=training)

@@ -4,10 +4,11 @@ import altair as alt
 import numpy as np
 
 from collapselab.analysis.relate import Relation
+from collapselab.analysis.relate_words import says_nothing
 from collapselab.analysis.related import RELATED
 from collapselab.analysis.resampling import centred
 from collapselab.analysis.subsets import within_cells
-from collapselab.analysis.words import CANNOT_TELL, NOT_MEASURED, relation_words
+from collapselab.analysis.words import CANNOT_TELL, relation_words
 from collapselab.report.charts.axes import NUMBER
 from collapselab.report.charts.panels import Figure, Numbers, Panel
 from collapselab.report.data import Columns, View, columns, plain
@@ -26,9 +27,7 @@ def seeds(view: View) -> Figure:
     relations = [row for metric in story.main if (row := story.at_fixed_scale(metric)) is not None]
     tested = [row for row in relations if row.r is not None]
     if not tested or story.analysis is None:
-        reason = next((row.why for row in relations if row.why), NOT_MEASURED)
-        why = f"With scale held fixed these tables say nothing: {reason} Train the same model with several seeds."
-        return Figure("seeds", title, missing=why)
+        return Figure("seeds", title, missing=says_nothing(relations))
     relation = tested[0]
     several = relation.cells > 1
     caption = (
