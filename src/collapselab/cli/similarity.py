@@ -12,7 +12,10 @@ from collapselab.cli.options import JsonOption
 def similarity(
     names: Annotated[
         list[str],
-        typer.Argument(metavar="A B…", help="Measured runs, checkpoints of runs, or files of class moments."),
+        typer.Argument(
+            metavar="A B…",
+            help="Measured runs and checkpoints; models and results measured with `--classes`; files of class moments.",
+        ),
     ],
     min_count: Annotated[int, typer.Option(help="Compare classes with at least this number of samples in both.")] = 1,
     as_json: JsonOption = False,
@@ -24,6 +27,9 @@ def similarity(
     Checkpoints of a run, each with each: `collapselab similarity runs/02x0128`
 
     Two seeds: `collapselab similarity runs/a/checkpoints/1 runs/b/checkpoints/1`
+
+    A sweep: `collapselab measure 'out/checkpoint-*' --corpus DIR --classes --out sweep/`, and then
+    `collapselab similarity sweep`
     """
     from collapselab.measurement.similarity import similarity as compared
 

@@ -106,7 +106,9 @@ def _nearest(
     token = table.find(text)
     moments = classes.stored_moments(stored, split=split, layer=layer)
     if moments is None:
-        notes.append("Class means are not stored here: only neighbours that the table itself knows are shown.")
+        kept = "are kept of the training split at the last layer alone" if (split, layer) != ("train", "last") else ""
+        kept = kept or "of this measurement are no longer kept"
+        notes.append(f"Class means {kept}: shown are the nearest class, and those whose nearest it is.")
     own, kind = (str(table.frame.loc[token, name]) for name in ("text", "kind"))
     near = table.neighbours(token, top=top, moments=moments)
     columns = ["text", "kind", "count", "distance", "cosine", "same_kind", "cdnv"]
