@@ -15,7 +15,9 @@ from collapselab import METRICS
 from collapselab.cli.measure import measure
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
+from collapselab.measurement.show import sweep_table
 from collapselab.models.build import build_config, build_model
+from collapselab.records.result_folder import load_results
 from collapselab.records.tables import RESULTS
 
 app = typer.Typer()
@@ -58,6 +60,17 @@ def test_the_table_shows_every_metric_by_property_with_its_null(place: Path) -> 
         assert word in table, word
     kept = {path.name for path in (place / "cache" / "collapselab" / "measure").iterdir()}
     assert kept == {"finished"}, "finished work leaves nothing but its result"
+
+
+def test_the_table_of_a_sweep_is_narrow_and_has_no_empty_column(place: Path) -> None:
+    shown = invoked(place, place / "run", "--out", place / "of-a-run").stdout
+    assert [line.split()[0] for line in shown.splitlines()] == ["model", "run@0", "run@1"]
+    assert "bits/byte" in shown, "the corpus is not the run's own"
+    results = load_results(place / "of-a-run")
+    for result in results:
+        result.facts["splits"]["validation"].pop("bits_per_byte")
+    header = [column.header for column in sweep_table(results).columns]
+    assert header[:3] == ["model", "loss", "cdnv_log"]
 
 
 def test_json_is_one_document_with_rows_and_facts(place: Path) -> None:

@@ -61,19 +61,26 @@ def sweep_table(results: Results) -> Table:
     """A line for each model: its loss, and one metric of each property; for more models than have room as columns."""
     names = [name for name in DEFAULT_METRICS if name in METRICS]
     corpora = len({result.facts["corpus_hash"] for result in results}) > 1
+    short = {_short(result): result.name for result in results}
+    are_told_apart = len(short) == len({result.name for result in results})
+    scores = [result.facts["splits"]["validation"] for result in results]
+    losses = {
+        "loss": [score.get("loss") for score in scores],
+        "bits/byte": [score.get("bits_per_byte") for score in scores],
+    }
+    losses = {name: values for name, values in losses.items() if any(value is not None for value in values)}
     table = Table(box=None, header_style="bold")
     table.add_column("model", no_wrap=True, overflow="fold")
     if corpora:
         table.add_column("corpus")
-    for name in ("loss", "bits/byte", *names):
+    for name in (*losses, *names):
         table.add_column(name, justify="right")
-    for result in results:
-        scores = result.facts["splits"]["validation"]
+    for place, result in enumerate(results):
         measured = {row.metric: row.value for row in result.rows if _is_plain(row) and row.layer == "last"}
         cells = [_number(measured.get(name)) for name in names]
         corpus = [escape(PurePath(result.facts["corpus"]).name)] if corpora else []
-        losses = (_number(scores.get("loss")), _number(scores.get("bits_per_byte")))
-        table.add_row(escape(result.name), *corpus, *losses, *cells)
+        own = (_number(values[place]) for values in losses.values())
+        table.add_row(escape(_short(result) if are_told_apart else result.name), *corpus, *own, *cells)
     return table
 
 
