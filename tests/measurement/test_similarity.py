@@ -1,13 +1,16 @@
 """`similarity` of measurements: what is found by name, and what is refused."""
 
 import json
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from collapselab.cli import app
 from collapselab.core.moments import ClassMoments
 from collapselab.core.similarity import class_mean_similarity
 from collapselab.disk import user_cache
@@ -116,3 +119,15 @@ def test_models_and_folders_of_results_are_compared_by_the_means_that_were_kept(
     (tmp_path / "sweep" / "two.0123456789abcdef.safetensors").unlink()
     with pytest.raises(RunError, match="two.*its class means were not kept. .*--classes. keeps them"):
         similarity([tmp_path / "sweep"])
+
+
+def test_many_measurements_are_cut_into_tables_that_a_terminal_holds(tmp_path: Path) -> None:
+    files = [tmp_path / f"{seed}.safetensors" for seed in range(12)]
+    for seed, file in enumerate(files):
+        saved(file, seed=seed)
+    done = CliRunner().invoke(app, ["similarity", *map(str, files)], env={"COLUMNS": "60"})
+    assert done.exit_code == 0, done.output
+    assert max(map(len, done.output.splitlines())) <= 60
+    shown = [float(number) for number in re.findall(r"(?<= )[01]\.\d{3}(?= )", done.output)]
+    assert len(shown) == 12 * 12, "no number is cut off"
+    assert shown.count(1.0) >= 12

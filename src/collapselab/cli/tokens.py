@@ -124,7 +124,7 @@ def _moved(
     moved = table.compared(other, metric)
     matched = table.matching(match).index
     moved = moved[moved.index.isin(matched)]
-    unit = "difference" if metric in classes.SIGNED else "log of the ratio"
+    unit = "after - before" if metric in classes.SIGNED else "natural logarithm of after / before"
     notes.append(f"change: {unit}; median {moved['change'].median():.3g} over {len(moved):,} classes.")
     columns = ["text", "kind", "count", "before", "after", "change"]
     return {f"{metric}: {table.name} → {other.name}": moved.head(top)[columns]}

@@ -13,6 +13,7 @@ from typing import final
 from collapselab.core.moments import ClassMoments
 from collapselab.core.similarity import Similarity, class_mean_similarity
 from collapselab.errors import ConfigError, DamagedError, RunError
+from collapselab.models.patterns import step_order
 from collapselab.records.measurement import Result
 from collapselab.records.result_folder import StoredResult, find_results, kept_moments, result_files
 from collapselab.records.run import Checkpoint, RunFolder, checkpoint_at
@@ -113,7 +114,8 @@ def _sources(name: str) -> list[_Source]:
         return [_source(name, checkpoint)]
     stored = find_results(path)
     of_one_model = not path.is_file() and not (path.is_dir() and result_files(path))
-    return [_stored_source(result) for result in (stored[-1:] if of_one_model else stored)]
+    sources = [_stored_source(result) for result in (stored[-1:] if of_one_model else stored)]
+    return sorted(sources, key=lambda source: step_order(source.name))
 
 
 def _source(name: str, checkpoint: Checkpoint) -> _Source:
