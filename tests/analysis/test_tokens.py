@@ -14,6 +14,7 @@ from collapselab.cli.tokens import safe
 from collapselab.core.class_rows import class_rows
 from collapselab.core.geometry import Geometry
 from collapselab.core.moments import ClassMoments
+from collapselab.disk import user_cache
 from collapselab.errors import ConfigError, DamagedError, RunError, UserError
 from collapselab.records.measurement import Result
 from collapselab.records.result_folder import find_results, load_results
@@ -131,9 +132,9 @@ def test_every_view_is_shown_and_is_json(stored: Path, tmp_path: Path) -> None:
     assert "nearest to ' Lily'" in run(stored, "--like", " Lily")
     assert "nearest to ' Lily'" in run(stored, "--like", "Lily"), "the space may be left out"
     assert "nearest to ' Lily'" in run(stored, "--like", "#0")
-    assert "only neighbours that the table itself knows" in run(stored, "--like", " Tom")
+    assert "no longer kept: shown are the nearest class" in run(stored, "--like", " Tom")
     planted().save(tmp_path / "r.safetensors")
-    assert "only neighbours" not in run(stored, "--like", " Tom")
+    assert "kept" not in run(stored, "--like", " Tom")
     assert "medians by count" in run(stored, "--bins", 3)
     assert "' the'" not in run(stored, "--match", "^ [A-Z]")
     assert "median 0 over" in run(stored, "--compare", stored, "--sort", "norm")
@@ -193,6 +194,24 @@ def test_results_are_found_in_files_of_several_models_and_in_the_cache(tmp_path:
     result(model=str(folder)).save(tmp_path / "finished" / "a.json")
     (found,) = find_results(tmp_path / "model" / ".." / "model", cache=tmp_path)
     assert len(found.result.frame("classes")) == 7
+
+
+def test_neighbours_of_a_written_result_come_from_the_means_that_measuring_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    finished = user_cache("measure") / "finished"
+    result(model=str(tmp_path)).save(tmp_path / "r.json")
+    for name, tokens_asked in (("asked", {}), ("later", {"tokens": 5})):
+        result(model=str(tmp_path), options=tokens_asked).save(finished / f"{name}.json")
+    planted(9.0).save(finished / "later.safetensors")
+    few = json.loads(run(tmp_path / "r.json", "--like", " Lily", "--json"))
+    assert "no longer kept" in few["notes"][-1], "means of other options are not its own"
+    planted().save(finished / "asked.safetensors")
+    many = json.loads(run(tmp_path / "r.json", "--like", " Lily", "--json"))
+    ((rows,), (known,)) = many["tables"].values(), few["tables"].values()
+    assert [row["text"] for row in rows] == [" Tom", " the", "ing", ".", TEXTS[5]]
+    assert len(known) < len(rows)
 
 
 def test_a_table_that_was_replaced_is_refused(stored: Path) -> None:

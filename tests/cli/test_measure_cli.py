@@ -15,7 +15,9 @@ from collapselab import METRICS
 from collapselab.cli.measure import measure
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
+from collapselab.measurement.show import sweep_table
 from collapselab.models.build import build_config, build_model
+from collapselab.records.result_folder import load_results
 from collapselab.records.tables import RESULTS
 
 app = typer.Typer()
@@ -36,11 +38,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def invoked(place: Path, *words: str | Path) -> Result:
+def invoked(place: Path, *words: str | Path, columns: int = 200) -> Result:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     arguments = [str(word) for word in words]
-    env = {"COLUMNS": "200", "XDG_CACHE_HOME": str(place / "cache")}
+    env = {"COLUMNS": str(columns), "XDG_CACHE_HOME": str(place / "cache")}
     try:
         return CliRunner().invoke(app, [*arguments, "--corpus", str(place / "corpus"), "--tokens", "200"], env=env)
     finally:
@@ -58,6 +60,35 @@ def test_the_table_shows_every_metric_by_property_with_its_null(place: Path) -> 
         assert word in table, word
     kept = {path.name for path in (place / "cache" / "collapselab" / "measure").iterdir()}
     assert kept == {"finished"}, "finished work leaves nothing but its result"
+
+
+def test_a_terminal_of_80_columns_shows_names_whole_and_says_once_what_blocks_lack(place: Path) -> None:
+    shown = invoked(place, place / "run", "--layers", "all", "--contexts", "1,2", "--min-uses", "2", columns=80).stdout
+    assert "…" not in shown, "a name that is cut off could be another"
+    assert max(map(len, shown.splitlines())) <= 80
+    by_layer = shown.split("by layer")[1].split("\ncontexts")[0]
+    assert re.search(r"– scatter_pinv,.*the\s+pooled\s+covariance is", by_layer.replace("\n", " "))
+    assert not re.search(r"\n scatter_pinv +–", by_layer), "no line of dashes"
+    assert shown.count(" token_between_contexts ") == 2, "a line in both models' tables"
+
+
+def test_outcomes_are_shown_with_what_they_are(place: Path) -> None:
+    shown = invoked(place, place / "two", "--outcomes", "ece,gap", "--on", place / "corpus").stdout
+    assert re.search(r"\n ece +0\.\d+ +expected calibration error", shown)
+    assert re.search(r"\n gap +-?[\d.]+ +validation loss minus", shown)
+    assert re.search(r"\n loss_on:corpus +[\d.]+ +bits per byte", shown)
+    assert re.search(r"validation: .* perplexity [\d.]+, [\d.]+ bits per byte", shown)
+
+
+def test_the_table_of_a_sweep_is_narrow_and_has_no_empty_column(place: Path) -> None:
+    shown = invoked(place, place / "run", "--out", place / "of-a-run").stdout
+    assert [line.split()[0] for line in shown.splitlines()] == ["model", "run@0", "run@1"]
+    assert "bits/byte" in shown, "the corpus is not the run's own"
+    results = load_results(place / "of-a-run")
+    for result in results:
+        result.facts["splits"]["validation"].pop("bits_per_byte")
+    header = [column.header for column in sweep_table(results).columns]
+    assert header[:3] == ["model", "loss", "cdnv_log"]
 
 
 def test_json_is_one_document_with_rows_and_facts(place: Path) -> None:

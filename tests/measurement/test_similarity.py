@@ -1,17 +1,23 @@
 """`similarity` of measurements: what is found by name, and what is refused."""
 
 import json
+import re
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from collapselab.cli import app
 from collapselab.core.moments import ClassMoments
 from collapselab.core.similarity import class_mean_similarity
+from collapselab.disk import user_cache
 from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.measurement import similarity as module
 from collapselab.measurement.similarity import similarity
+from collapselab.records.measurement import Result
 
 
 def saved(path: Path, *, seed: int, classes: int = 9) -> ClassMoments:
@@ -52,7 +58,7 @@ def test_what_is_not_a_measurement_is_refused(tmp_path: Path) -> None:
     saved(file, seed=0)
     with pytest.raises(ConfigError, match="1 measurement; at least 2 are needed"):
         similarity([file])
-    with pytest.raises(ConfigError, match="nowhere: no run, no checkpoint of one, and no file"):
+    with pytest.raises(RunError, match="nowhere: no such file or folder, nor a model that was measured"):
         similarity([file, "nowhere"])
     with pytest.raises(ConfigError, match="min_count is 0"):
         similarity([file, file], min_count=0)
@@ -78,3 +84,50 @@ def test_a_run_is_all_its_measured_checkpoints_also_of_an_earlier_version(
         similarity([run, other])
     with pytest.raises(RunError, match="0: has not been measured"):
         similarity([run / "checkpoints" / "0", other])
+
+
+def measured_facts(**change: str) -> Any:
+    return {
+        "checkpoint": "-", "in_a_run": False, "corpus": "corpora/c", "corpus_hash": "c", "options": {},
+        "splits": {"train": {"blocks": 1, "tokens": 9, "blocks_cut_off": 0}}, "classes": 9, "context": None,
+        "dtype": "float32", "device": "cpu", "batch": 1, "processes": 1, "versions": {},
+        "seconds": {"train": 1.0, "all": 1.0}, "tokenizer": {"model": "aa", "corpus": "aa", "same": True},
+    } | change  # fmt: skip
+
+
+def test_models_and_folders_of_results_are_compared_by_the_means_that_were_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    finished = user_cache("measure") / "finished"
+    finished.mkdir(parents=True)
+    for seed, name in enumerate(("model", "sweep/one.0123456789abcdef", "sweep/two.0123456789abcdef")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        facts = measured_facts(model=str(tmp_path / name), run=name, model_hash=name)
+        file = finished / "0.json" if name == "model" else tmp_path / f"{name}.json"
+        Result([], facts).save(file)
+        if name == "model":
+            Result([], facts).save(tmp_path / "r.json")
+        saved(file.with_suffix(".safetensors"), seed=seed)
+    found = similarity([tmp_path / "model", tmp_path / "sweep"])
+    assert found.names == [
+        str(tmp_path / name) for name in ("model", "sweep/one.0123456789abcdef", "sweep/two.0123456789abcdef")
+    ]
+    alike = similarity([tmp_path / "model", tmp_path / "r.json"]).at(0, 1).value
+    assert alike == pytest.approx(1.0), "a file that measure wrote has the means of its model"
+    assert max(found.at(0, 1).value or 1, found.at(1, 2).value or 1) < 0.9
+    (tmp_path / "sweep" / "two.0123456789abcdef.safetensors").unlink()
+    with pytest.raises(RunError, match="two.*its class means were not kept. .*--classes. keeps them"):
+        similarity([tmp_path / "sweep"])
+
+
+def test_many_measurements_are_cut_into_tables_that_a_terminal_holds(tmp_path: Path) -> None:
+    files = [tmp_path / f"{seed}.safetensors" for seed in range(12)]
+    for seed, file in enumerate(files):
+        saved(file, seed=seed)
+    done = CliRunner().invoke(app, ["similarity", *map(str, files)], env={"COLUMNS": "60"})
+    assert done.exit_code == 0, done.output
+    assert max(map(len, done.output.splitlines())) <= 60
+    shown = [float(number) for number in re.findall(r"(?<= )[01]\.\d{3}(?= )", done.output)]
+    assert len(shown) == 12 * 12, "no number is cut off"
+    assert shown.count(1.0) >= 12

@@ -70,6 +70,14 @@ def test_numbers_inside_names_count_as_numbers() -> None:
     assert sorted(names, key=step_order) == ["main", names[3], names[1], names[0]]
 
 
+def test_checkpoints_that_are_named_by_their_epoch_come_in_its_order() -> None:
+    epochs = ["0", "0.001813", "0.00725", "0.096069", "1", "1.5", "10"]
+    names = [f"runs/a/checkpoints/{epoch}" for epoch in epochs]
+    assert sorted(sorted(names), key=step_order) == names
+    assert sorted(["1.5", "0.00725", "10", "0.001813"], key=step_order) == ["0.001813", "0.00725", "1.5", "10"]
+    assert sorted(["v1.10", "v1.9"], key=step_order) == ["v1.9", "v1.10"], "a version is no number with decimals"
+
+
 def test_revisions_are_listed_from_the_hub_in_order_of_step(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(hub, "hub_answers", lambda: True)

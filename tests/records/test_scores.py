@@ -38,8 +38,8 @@ def test_a_table_is_joined_by_run_and_the_rest_is_listed(tmp_path: Path) -> None
     }
     assert (joined.unmatched, joined.without) == (["zzz"], ["c"])
     said = " ".join(joined.report())
-    assert "1 names match no run: 'zzz'" in said
-    assert "1 runs have no score: 'c'" in said
+    assert "names that match no run (1): 'zzz'" in said
+    assert "runs without a score (1): 'c'" in said
     table = with_scores(runs("a", "b", "c"), scores_bytes(joined))
     assert [row.get("score:blimp") for row in table] == [None, 0.1, 0.7, None, 0.6, None, None, None, None]
     assert direction("score:blimp") == 1

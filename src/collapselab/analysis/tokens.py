@@ -17,7 +17,7 @@ import torch
 from collapselab.core.moments import ClassMoments
 from collapselab.errors import ConfigError, DamagedError, did_you_mean
 from collapselab.records.measurement import Result
-from collapselab.records.result_folder import StoredResult
+from collapselab.records.result_folder import StoredResult, kept_moments
 
 SORTABLE = {
     "cdnv": "mean CDNV term with all other classes: small is collapsed",
@@ -198,11 +198,12 @@ def tokens_of_frame(name: str, frame: pd.DataFrame, *, min_count: int = LEAST_CO
 
 
 def stored_moments(stored: StoredResult, *, split: str, layer: str) -> ClassMoments | None:
-    """The class moments beside a measurement, which are those of the training split at the last layer."""
-    if stored.moments is None or (split, layer) != ("train", "last"):
+    """The class moments that were kept of a measurement, which are those of the training split at the last layer."""
+    file = kept_moments(stored) if (split, layer) == ("train", "last") else None
+    if file is None:
         return None
     try:
-        return ClassMoments.load(stored.moments)
+        return ClassMoments.load(file)
     except ValueError as error:
         raise DamagedError(f"{error} Delete it: neighbours then come from the table alone.") from error
 

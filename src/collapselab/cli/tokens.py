@@ -106,7 +106,9 @@ def _nearest(
     token = table.find(text)
     moments = classes.stored_moments(stored, split=split, layer=layer)
     if moments is None:
-        notes.append("Class means are not stored here: only neighbours that the table itself knows are shown.")
+        kept = "are kept of the training split at the last layer alone" if (split, layer) != ("train", "last") else ""
+        kept = kept or "of this measurement are no longer kept"
+        notes.append(f"Class means {kept}: shown are the nearest class, and those whose nearest it is.")
     own, kind = (str(table.frame.loc[token, name]) for name in ("text", "kind"))
     near = table.neighbours(token, top=top, moments=moments)
     columns = ["text", "kind", "count", "distance", "cosine", "same_kind", "cdnv"]
@@ -122,7 +124,7 @@ def _moved(
     moved = table.compared(other, metric)
     matched = table.matching(match).index
     moved = moved[moved.index.isin(matched)]
-    unit = "difference" if metric in classes.SIGNED else "log of the ratio"
+    unit = "after - before" if metric in classes.SIGNED else "natural logarithm of after / before"
     notes.append(f"change: {unit}; median {moved['change'].median():.3g} over {len(moved):,} classes.")
     columns = ["text", "kind", "count", "before", "after", "change"]
     return {f"{metric}: {table.name} → {other.name}": moved.head(top)[columns]}

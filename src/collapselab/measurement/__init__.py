@@ -12,7 +12,8 @@
     outcomes.py        token_scores.py, temperature.py, further_scores.py: outcomes beside the mean loss
     tables.py          the table `classes`, and FILLERS: further tables that are filled while a model is measured
     half_sample.py     whether values still change with more tokens;  bootstrap.py: intervals from groups of blocks
-    result_facts.py    the facts of a result;  show.py prints it;  add_metrics.py, similarity.py: from kept moments
+    result_facts.py    the facts of a result;  show.py, show_tables.py print it
+    add_metrics.py     metrics that came later, from kept moments;  similarity.py: class means compared, from them too
     resume.py          sums on disk, to continue from;  distributed.py: several processes
 
 Blocks go through the model to sums; those of the training split to the catalogue and to centres; the validation split

@@ -2,13 +2,16 @@
 
 `measure --data SOURCE` has no corpus: each model gets one of its own, with the begin tokens that its tokenizer writes
 and blocks that its context holds. It is kept in the user's cache under a hash of the tokenizer, the source and the
-recipe, so that checkpoints of one tokenizer share it, and a repeated command finds it.
+recipe, so that checkpoints of one tokenizer share it, and a repeated command finds it: by the files of configuration
+and tokenizer (`<hash>.found.json` beside it), since reading those takes the library, which is slow to import.
 """
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, final, get_args
 
@@ -16,11 +19,11 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import Documents, Reading, Source, open_source, source_of_texts
 from collapselab.corpus.tokenizer import TOKENIZER_FILES, load_tokenizer, tokenizer_hash
-from collapselab.disk import locked, sha256, user_cache
-from collapselab.errors import ConfigError, CorpusError
+from collapselab.disk import locked, read_document, sha256, user_cache, write_document
+from collapselab.errors import ConfigError, CorpusError, DamagedError
 from collapselab.measurement.compare_tokenizers import tokenizer_name
 from collapselab.measurement.model import context_of
-from collapselab.models.find import ModelSource, place_of
+from collapselab.models.find import ModelSource, Pretrained, place_of
 from collapselab.records.corpus import CORPUS
 from collapselab.records.table import shown
 
@@ -76,6 +79,9 @@ def model_corpus(model: ModelSource, data: Data, *, trust_code: bool = False) ->
             f"{model.name}: has no tokenizer beside its weights, which would say what its tokens are. Build a corpus "
             "with the right one (collapselab corpus build TEXT --tokenizer …) and give it with --corpus."
         )
+    found = _found_file(place, name, data)
+    if found is not None and (folder := _found_before(found)) is not None:
+        return Corpus(folder)
     context = context_of(causal_config(model, place, trust_code=trust_code))
     block = data.block or min(LONGEST_BLOCK, context or LONGEST_BLOCK)
     is_small = data.max_tokens is not None or data.source.provenance["kind"] == "texts"
@@ -88,9 +94,11 @@ def model_corpus(model: ModelSource, data: Data, *, trust_code: bool = False) ->
     )
     folder = data.cache / _key(_tokenizer_of(name, trust_code=trust_code), source, recipe)
     with locked(folder.with_suffix(".lock"), wait=True):
-        if (folder / CORPUS).exists():
-            return Corpus(folder)
-        return build_corpus(source, folder, recipe, trust_code=trust_code)
+        is_there = (folder / CORPUS).exists()
+        corpus = Corpus(folder) if is_there else build_corpus(source, folder, recipe, trust_code=trust_code)
+    if found is not None:
+        write_document(found, {"corpus": folder.name})
+    return corpus
 
 
 def role_of(chat: bool | str) -> Role | None:
@@ -140,21 +148,48 @@ def chat_role(corpus: Corpus) -> str | None:
     return str(said).partition(" ")[0] if said else None
 
 
+def _found_file(place: Pretrained, tokenizer: str, data: Data) -> Path | None:
+    """The file that names the corpus of this text for a model with these files; None for what is not a folder here."""
+    if not place.is_local or place.gguf_file is not None or place.adapter is not None:
+        return None
+    files = [place.file / "config.json", *_tokenizer_files(Path(tokenizer))]
+    asked = {
+        "files": [f"{file.name} {sha256(file)}" for file in files if file.is_file()],
+        "source": data.source.provenance, "block": data.block, "max_tokens": data.max_tokens, "chat": data.chat,
+        "versions": [version(package) for package in ("collapselab", "transformers", "tokenizers")],
+    }  # fmt: skip
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+    return data.cache / f"{digest}.found.json"
+
+
+def _found_before(found: Path) -> Path | None:
+    """The corpus that the file names, if both are there."""
+    try:
+        name = str(read_document(found).get("corpus"))
+    except (FileNotFoundError, DamagedError):
+        return None
+    is_there = re.fullmatch(r"[0-9a-f]{16}", name) and (found.parent / name / CORPUS).is_file()
+    return found.parent / name if is_there else None
+
+
 _hashes: dict[tuple[str, ...], str] = {}
 """Hashes of tokenizers by those of their files: checkpoints of a sweep share one, and to load it takes a tenth of a
 second."""
 
 
 def _tokenizer_of(name: str, *, trust_code: bool) -> str:
-    place = Path(name)
-    files = {file for pattern in TOKENIZER_FILES for file in place.glob(pattern)} if place.is_dir() else set()
-    key = tuple(f"{file.name} {sha256(file)}" for file in sorted(files) if file.is_file())
+    key = tuple(f"{file.name} {sha256(file)}" for file in _tokenizer_files(Path(name)))
     if not key or key not in _hashes:
         known = tokenizer_hash(load_tokenizer(name, trust_code=trust_code))
         if not key:
             return known
         _hashes[key] = known
     return _hashes[key]
+
+
+def _tokenizer_files(place: Path) -> list[Path]:
+    files = {file for pattern in TOKENIZER_FILES for file in place.glob(pattern)} if place.is_dir() else set()
+    return sorted(file for file in files if file.is_file())
 
 
 def _key(tokenizer: str, source: Source, recipe: Recipe) -> str:

@@ -9,22 +9,20 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from collapselab.core.context_metrics import CONTEXT_METRICS
 from collapselab.core.metrics import METRICS
 from collapselab.measurement.bootstrap import reliability
 from collapselab.measurement.estimate import Estimate
 from collapselab.measurement.null_words import null_words
+from collapselab.measurement.show_tables import ARROWS, further_tables, number, whole_names
 from collapselab.records.facts import SplitFacts
 from collapselab.records.measurement import Key, Result, Results
 from collapselab.records.suite import DEFAULT_METRICS
-from collapselab.records.tables import ContextRow, DeciderRow, PushRow, Row
+from collapselab.records.tables import Row
 
 MOST_COLUMNS = 5
 """Of a table of layers or bins: what a terminal of 80 columns has room for."""
 CHANGING = "†"
 """The mark of a value that twice the tokens would change too much."""
-
-ARROWS = {"falls": "↓", "rises": "↑", "approaches": "→", None: ""}
 
 
 def shown(measured: Result | Results) -> RenderableType:
@@ -45,35 +43,42 @@ def side_by_side(results: Results) -> Table:
     first = next(iter(results))
     rows = [row for row in first.rows if row.split == "train" and row.layer == "last" and row.bin == "all"]
     for row in rows:
-        cells = [_number(result.row(row.metric).value) + _mark(result, row.metric) for result in results]
+        cells = [number(result.row(row.metric).value) + _mark(result, row.metric) for result in results]
         if with_halves:
             halves = [result.facts["halves"][_key(row).name] for result in results]
-            cells.append(_number(reliability(halves)))
+            cells.append(number(reliability(halves)))
         table.add_row(ARROWS[METRICS[row.metric].direction], row.metric, *cells)
     scores: tuple[Literal["loss", "accuracy", "perplexity"], ...] = ("loss", "accuracy", "perplexity")
     for name in scores:
-        cells = [_number(result.facts["splits"]["validation"].get(name)) for result in results]
+        cells = [number(result.facts["splits"]["validation"].get(name)) for result in results]
         table.add_row("", f"validation {name}", *cells, end_section=name == "perplexity")
-    return table
+    return whole_names(table, column=1)
 
 
 def sweep_table(results: Results) -> Table:
     """A line for each model: its loss, and one metric of each property; for more models than have room as columns."""
     names = [name for name in DEFAULT_METRICS if name in METRICS]
     corpora = len({result.facts["corpus_hash"] for result in results}) > 1
+    short = {_short(result): result.name for result in results}
+    are_told_apart = len(short) == len({result.name for result in results})
+    scores = [result.facts["splits"]["validation"] for result in results]
+    losses = {
+        "loss": [score.get("loss") for score in scores],
+        "bits/byte": [score.get("bits_per_byte") for score in scores],
+    }
+    losses = {name: values for name, values in losses.items() if any(value is not None for value in values)}
     table = Table(box=None, header_style="bold")
     table.add_column("model", no_wrap=True, overflow="fold")
     if corpora:
         table.add_column("corpus")
-    for name in ("loss", "bits/byte", *names):
+    for name in (*losses, *names):
         table.add_column(name, justify="right")
-    for result in results:
-        scores = result.facts["splits"]["validation"]
+    for place, result in enumerate(results):
         measured = {row.metric: row.value for row in result.rows if _is_plain(row) and row.layer == "last"}
-        cells = [_number(measured.get(name)) for name in names]
+        cells = [number(measured.get(name)) for name in names]
         corpus = [escape(PurePath(result.facts["corpus"]).name)] if corpora else []
-        losses = (_number(scores.get("loss")), _number(scores.get("bits_per_byte")))
-        table.add_row(escape(result.name), *corpus, *losses, *cells)
+        own = (number(values[place]) for values in losses.values())
+        table.add_row(escape(_short(result) if are_told_apart else result.name), *corpus, *own, *cells)
     return table
 
 
@@ -136,14 +141,7 @@ def _model(result: Result, initial: Result | None) -> RenderableType:
     ):
         if rows:
             parts += [Text(""), Text(title, style="bold"), *drawn(rows)]
-    if compared := result.tables.get("deciders"):
-        parts.append(_compared(compared))
-    if pushed := result.tables.get("push"):
-        parts += [Text(""), Text("features moved by α toward the class means that the model expects", style="bold")]
-        parts += [_pushed(pushed), Text(_heads_of_push(pushed), style="dim")]
-    if contexts := result.tables.get("contexts"):
-        parts += [Text(""), Text("contexts: the last n tokens, last layer (in brackets: exchanged)", style="bold")]
-        parts += [_contexts(contexts), *(Text(f"– {reason}", style="dim") for reason in _context_reasons(contexts))]
+    parts += further_tables(result)
     reasons = sorted({f"{row.metric}: {row.why}" for row in last if row.why})
     parts += [Text(f"– {reason}", style="dim") for reason in reasons]
     parts += [Text(f"! {warning['text']}", style="yellow") for warning in result.facts.get("warnings", [])]
@@ -159,7 +157,9 @@ def _headline(result: Result) -> Iterator[str]:
         line = f"{name}: {split['tokens']:,} tokens in {split['blocks']:,} blocks{cut}"
         loss, accuracy, perplexity = split.get("loss"), split.get("accuracy"), split.get("perplexity")
         if loss is not None and accuracy is not None:
-            line += f"; loss {loss:.4f}, accuracy {accuracy:.2%}, perplexity {_number(perplexity)}"
+            line += f"; loss {loss:.4f}, accuracy {accuracy:.2%}, perplexity {number(perplexity)}"
+        if (bits := split.get("bits_per_byte")) is not None:
+            line += f", {bits:.4f} bits per byte"
         yield line
         if "classes" in split:
             yield f"  {_classes(split)}"
@@ -183,7 +183,7 @@ def _changing(result: Result) -> Iterator[str]:
     share = half["part_tokens"] / half["tokens"]
     part = "half the sample" if 0.4 < share < 0.6 else f"{share:.0%} of the sample"
     values = [
-        f"{metric} {_number(half['values'][metric])}, all of it {_number(result.row(metric).value)}"
+        f"{metric} {number(half['values'][metric])}, all of it {number(result.row(metric).value)}"
         for metric in half["changing"]
     ]
     yield f"{CHANGING} still changes with the number of tokens: {part} gives {'; '.join(values)}."
@@ -208,19 +208,19 @@ def _catalogue(rows: list[Row], result: Result, initial: Result | None) -> Table
     for row in sorted(rows, key=lambda row: properties.index(METRICS[row.metric].property)):
         metric = METRICS[row.metric]
         cells = [metric.property if metric.property != before else "", ARROWS[metric.direction]]
-        value = _number(row.value) + _out_of(row, result) + _mark(result, row.metric)
+        value = number(row.value) + _out_of(row, result) + _mark(result, row.metric)
         cells += [row.metric + ("★" if metric.in_paper else ""), value]
         if result.facts["options"]["null"]:
-            cells.append(_number(row.null))
+            cells.append(number(row.null))
         if initial is not None:
-            cells.append(_number(initial.row(row.metric).value))
+            cells.append(number(initial.row(row.metric).value))
         if bootstrap:
             share = result.facts["half_difference"].get(_key(row).name)
-            interval = "" if row.low is None else f"{_number(row.low)} … {_number(row.high)}"
+            interval = "" if row.low is None else f"{number(row.low)} … {number(row.high)}"
             cells += [interval, "" if share is None else f"{share:.1%}"]
         table.add_row(*cells)
         before = metric.property
-    return table
+    return whole_names(table, column=2)
 
 
 def _out_of(row: Row, result: Result) -> str:
@@ -235,88 +235,41 @@ def _out_of(row: Row, result: Result) -> str:
 def _with_nulls(rows: list[Row]) -> Table:
     table = Table("metric", "value", "null", box=None, header_style="bold")
     for row in rows:
-        table.add_row(row.metric, _number(row.value), _number(row.null))
+        table.add_row(row.metric, number(row.value), number(row.null))
     return _right_aligned(table)
 
 
-def _grids(rows: list[Row]) -> list[Table]:
-    """Metrics down, layers or bins across; several tables where there are more of them than a line can hold."""
+def _grids(rows: list[Row]) -> list[RenderableType]:
+    """Metrics down, layers or bins across; several tables where there are more of them than a line can hold; then a
+    line for each reason why metrics have no value."""
     names = list(dict.fromkeys(row.bin if row.bin != "all" else row.layer for row in rows))
     values = {(row.metric, row.bin if row.bin != "all" else row.layer): row.value for row in rows}
     nulls = {(row.metric, row.bin if row.bin != "all" else row.layer): row.null for row in rows}
-    tables = []
+    tables: list[RenderableType] = []
     for start in range(0, len(names), MOST_COLUMNS):
         across = names[start : start + MOST_COLUMNS]
         table = Table("metric", *across, box=None, header_style="bold")
-        for metric in dict.fromkeys(row.metric for row in rows):
-            table.add_row(metric, *(_number(values.get((metric, name))) for name in across))
+        for metric in dict.fromkeys(row.metric for row in rows if row.value is not None):
+            table.add_row(metric, *(number(values.get((metric, name))) for name in across))
             if any(nulls.get((metric, name)) is not None for name in across):
-                table.add_row("  shuffled", *(_number(nulls.get((metric, name))) for name in across), style="dim")
-        tables.append(_right_aligned(table))
-    return tables
+                table.add_row("  shuffled", *(number(nulls.get((metric, name))) for name in across), style="dim")
+        tables.append(whole_names(_right_aligned(table), column=0))
+    return [*tables, *_without_value(rows)]
+
+
+def _without_value(rows: list[Row]) -> list[Text]:
+    """A line for each reason why metrics have no value in any of these rows."""
+    valued = {row.metric for row in rows if row.value is not None}
+    reasons: dict[str, list[str]] = {}
+    for metric, why in {row.metric: row.why for row in rows if row.metric not in valued}.items():
+        reasons.setdefault(why or "not computed", []).append(metric)
+    return [Text(f"– {', '.join(metrics)}: {why}", style="dim") for why, metrics in reasons.items()]
 
 
 def _right_aligned(table: Table) -> Table:
     for column in table.columns[1:]:
         column.justify = "right"
     return table
-
-
-def _compared(rows: list[DeciderRow]) -> Table:
-    """Each decider beside the next token and beside the output layer."""
-    shares = {(row.first, row.second): row.agreement for row in rows}
-    table = Table(title="deciders", title_justify="left", box=None)
-    for name in ("decider", "is right", "agrees with the output layer"):
-        table.add_column(name, justify="left" if name == "decider" else "right")
-    for name in dict.fromkeys(row.second for row in rows):
-        with_head = shares.get(("head", name))
-        table.add_row(name, f"{shares['token', name]:.4f}", "–" if with_head is None else f"{with_head:.4f}")
-    return table
-
-
-def _pushed(rows: list[PushRow]) -> Table:
-    """A line for each α; for the output layer and for the nearest-centre head beside it."""
-    heads, names = list(dict.fromkeys(row.head for row in rows)), ("loss", "ece", "accuracy", "agreement")
-    titles = [f"{name} ({head})" for head in heads for name in names]
-    table = Table("α", *titles, box=None, header_style="bold")
-    for alpha in dict.fromkeys(row.alpha for row in rows):
-        of_alpha = [row for row in rows if row.alpha == alpha]
-        table.add_row(f"{alpha:+g}", *(_number(getattr(row, name)) for row in of_alpha for name in names))
-    for column in table.columns:
-        column.justify = "right"
-    return table
-
-
-def _heads_of_push(rows: list[PushRow]) -> str:
-    tau = next((row.tau for row in rows if row.tau is not None), None)
-    return f"own: the output layer; centres: softmax of −τ‖h − μ‖²/2 + log π with τ = {_number(tau)}"
-
-
-def _contexts(rows: list[ContextRow]) -> Table:
-    """Metrics down, lengths across, each value beside its null; then what took part."""
-    last = [row for row in rows if row.layer == "last"]
-    lengths = list(dict.fromkeys(row.n for row in last))
-    table = Table("", "metric", *(f"n = {n}" for n in lengths), box=None, header_style="bold")
-    for metric in dict.fromkeys(row.metric for row in last):
-        cells = [f"{_number(row.value)} ({_number(row.null)})" for row in last if row.metric == metric]
-        table.add_row(ARROWS[CONTEXT_METRICS[metric].direction], metric, *cells)
-    of_all = [row for row in last if row.metric == "context_within"]
-    table.add_row("", "contexts (left out)", *(f"{row.contexts:,} ({row.left_out:,})" for row in of_all))
-    table.add_row("", "tokens", *(f"{row.tokens:,}" for row in of_all))
-    table.add_row("", "coverage", *(_number(row.coverage) for row in of_all))
-    for column in table.columns[2:]:
-        column.justify = "right"
-    return table
-
-
-def _context_reasons(rows: list[ContextRow]) -> list[str]:
-    reasons: dict[str, list[str]] = {}
-    for row in rows:
-        if row.why is not None and row.layer == "last":
-            reasons.setdefault(row.why, []).append(f"{row.metric}({row.n})")
-    return [
-        f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {why}" for why, names in reasons.items()
-    ]
 
 
 def _key(row: Row) -> Key:
@@ -337,7 +290,3 @@ def _skipped(result: Result) -> str:
 
 def _short(result: Result) -> str:
     return f"{result.facts['run']}@{result.facts['checkpoint']}" if result.facts["in_a_run"] else result.name
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"

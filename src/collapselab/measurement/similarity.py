@@ -1,6 +1,7 @@
 """`similarity`: how alike the class means of measured checkpoints are, from the moments that measuring them has kept.
 
-No model runs. A name is a run that was measured (all its checkpoints), one checkpoint, or a file of class moments.
+No model runs. A name is a run that was measured (all its checkpoints), one checkpoint, a model, file or folder of
+results that was measured with classes, or a file of class moments.
 """
 
 import json
@@ -12,7 +13,9 @@ from typing import final
 from collapselab.core.moments import ClassMoments
 from collapselab.core.similarity import Similarity, class_mean_similarity
 from collapselab.errors import ConfigError, DamagedError, RunError
+from collapselab.models.patterns import step_order
 from collapselab.records.measurement import Result
+from collapselab.records.result_folder import StoredResult, find_results, kept_moments, result_files
 from collapselab.records.run import Checkpoint, RunFolder, checkpoint_at
 
 
@@ -95,7 +98,7 @@ def _check_same(first: _Source, moments: ClassMoments, second: _Source, other: C
 
 def _sources(name: str) -> list[_Source]:
     path = Path(name)
-    if path.is_file():
+    if path.is_file() and path.suffix != ".json":
         return [_Source(name, path, None)]
     if RunFolder(path).exists():
         run = RunFolder(path)
@@ -109,15 +112,28 @@ def _sources(name: str) -> list[_Source]:
         if not checkpoint.moments.is_file():
             raise RunError(f"{path}: has not been measured. `collapselab measure {name}` does it.")
         return [_source(name, checkpoint)]
-    raise ConfigError(f"{name}: no run, no checkpoint of one, and no file of class moments.")
+    stored = find_results(path)
+    of_one_model = not path.is_file() and not (path.is_dir() and result_files(path))
+    sources = [_stored_source(result) for result in (stored[-1:] if of_one_model else stored)]
+    return sorted(sources, key=lambda source: step_order(source.name))
 
 
 def _source(name: str, checkpoint: Checkpoint) -> _Source:
-    tokenizer = None
-    if checkpoint.measurement.is_file():
-        tokenizers = Result.load(checkpoint.measurement).facts.get("tokenizer")
-        tokenizer = tokenizers["corpus"] if tokenizers else None
+    tokenizer = _tokenizer(Result.load(checkpoint.measurement)) if checkpoint.measurement.is_file() else None
     return _Source(name, checkpoint.moments, tokenizer)
+
+
+def _stored_source(stored: StoredResult) -> _Source:
+    facts, file = stored.result.facts, kept_moments(stored)
+    name = f"{facts['run']}/{facts['checkpoint']}" if facts["in_a_run"] else str(facts["model"])
+    if file is None:
+        raise RunError(f"{name}: its class means were not kept. `collapselab measure … --classes` keeps them.")
+    return _Source(name, file, _tokenizer(stored.result))
+
+
+def _tokenizer(result: Result) -> str | None:
+    tokenizers = result.facts.get("tokenizer")
+    return tokenizers["corpus"] if tokenizers else None
 
 
 def _moments(source: _Source) -> ClassMoments:

@@ -52,10 +52,18 @@ def matches(pattern: str, is_model: Callable[[Path], bool]) -> list[Match]:
     return _on_the_hub(identity, revision)
 
 
-def step_order(name: str) -> list[tuple[int, int, str]]:
-    """What names are sorted by: their parts, of which digits count as a number."""
-    parts = re.findall(r"[0-9]+|[^0-9]+", name)
-    return [(0, int(part), "") if part[0] in "0123456789" else (1, 0, part) for part in parts]
+def step_order(name: str) -> list[tuple[int, float, str]]:
+    """What names are sorted by: their parts, of which digits count as a number.
+
+    A folder that is named by a number with decimals, as checkpoints of runs are by their epoch, counts as that number;
+    elsewhere a point is none, so that v1.9 is before v1.10.
+    """
+    parts = re.findall(r"(?:(?<=/)|^)[0-9]+\.[0-9]+(?=/|$)|[0-9]+|[^0-9]+", name)
+    return [(0, _number(part), "") if part[0] in "0123456789" else (1, 0, part) for part in parts]
+
+
+def _number(digits: str) -> float:
+    return float(digits) if "." in digits else int(digits)
 
 
 def first_of(names: Sequence[str]) -> str:

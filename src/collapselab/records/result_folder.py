@@ -83,6 +83,23 @@ class StoredResult:
         return beside if beside.is_file() else None
 
 
+def kept_moments(stored: StoredResult, *, cache: str | Path | None = None) -> Path | None:
+    """The file of the class moments of its last layer: beside it, or where `measure` kept the same measurement.
+
+    A file that `measure --out` wrote has none beside it: they are with the run, or with the model in the user's cache.
+    """
+    if stored.moments is not None:
+        return stored.moments
+    facts = stored.result.facts
+    try:
+        others = find_results(facts["model"], cache=cache)
+    except (ConfigError, DamagedError, RunError):
+        return None
+    decides = ("model_hash", "corpus_hash", "options")
+    same = [other for other in others if all(other.result.facts.get(name) == facts.get(name) for name in decides)]
+    return next((other.moments for other in reversed(same) if other.moments is not None), None)
+
+
 def load_results(path: str | Path, *, cache: str | Path | None = None) -> Results:
     """The finished measurements of a file that `measure` wrote, or of a folder: of results, a run, a suite, a model.
 

@@ -59,9 +59,9 @@ class JoinedScores:
         """What was joined and what was not, in words."""
         said = [f"scores: {len(self.values):,} models have {', '.join(self.outcomes)}."]
         if self.unmatched:
-            said.append(f"scores: {len(self.unmatched):,} names match no run: {_some(self.unmatched)}.")
+            said.append(f"scores: names that match no run ({len(self.unmatched):,}): {_some(self.unmatched)}.")
         if self.without:
-            said.append(f"scores: {len(self.without):,} runs have no score: {_some(self.without)}.")
+            said.append(f"scores: runs without a score ({len(self.without):,}): {_some(self.without)}.")
         return said
 
 
