@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collapselab.records.published import import_published
     from collapselab.records.result_folder import load_results
     from collapselab.records.tables import Row
-    from collapselab.report.publish import model_card, publish
+    from collapselab.report.cards import model_card
+    from collapselab.report.publish import publish
     from collapselab.report.report import report
     from collapselab.suite.collect_models import collect_models
     from collapselab.suite.recipe import Suite, load_suite, shipped_recipes
@@ -130,7 +131,7 @@ _HOMES = {
     "load_suite": "suite.recipe",
     "measure": "measurement.measure",
     "measure_plan": "measurement.estimate",
-    "model_card": "report.publish",
+    "model_card": "report.cards",
     "open_source": "corpus.sources",
     "publish": "report.publish",
     "recipe_schema": "suite.schema",
