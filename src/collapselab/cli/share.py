@@ -75,11 +75,13 @@ def compare(
 
 
 def _difference_table(rows: "list[Difference]") -> Table:
-    table = Table("model", "layer", "bin", "metric", "mine", "theirs", "differ by", box=None, header_style="bold")
+    table = Table(
+        "model", "split", "layer", "bin", "metric", "mine", "theirs", "differ by", box=None, header_style="bold"
+    )
     for row in rows:
         numbers = ("–" if value is None else f"{value:.6g}" for value in (row.mine, row.theirs))
         share = "–" if row.relative is None else f"{100 * row.relative:.3g} %"
-        table.add_row(escape(row.model), row.layer, row.bin, row.metric, *numbers, share)
+        table.add_row(escape(row.model), row.split, row.layer, row.bin, row.metric, *numbers, share)
     return table
 
 
