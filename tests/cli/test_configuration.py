@@ -113,9 +113,8 @@ def test_a_variable_that_is_no_option_is_refused_by_its_command_alone(called: di
     assert not called
     assert run("m", "--corpus", "c", COLLAPSELAB_TRAIN_LAYRES="all", COLLAPSELAB_MEASURE_LAYERS="all").exit_code == 0
     assert called["options"] == Options(layers="all")
-    with pytest.raises(ConfigError, match="COLLAPSELAB_SUITE_LIST_JSONN: .* not an option of list"):
-        ran = CliRunner().invoke(cli.app, ["suite", "list"], env={"COLLAPSELAB_SUITE_LIST_JSONN": "1"})
-        raise ran.exception or AssertionError(ran.output)
+    ran = CliRunner().invoke(cli.app, ["suite", "list"], env={"COLLAPSELAB_SUITE_LIST_JSONN": "1"})
+    assert "COLLAPSELAB_SUITE_LIST_JSONN: is in the environment, and not an option of list" in str(ran.exception)
 
 
 def test_how_much_is_said_can_be_set_too(monkeypatch: pytest.MonkeyPatch) -> None:
