@@ -29,8 +29,7 @@ def report(name: str, folder: Path) -> None:
             tracker.settings({"width": 8, "head": "learned", "steps": None})
             tracker.scalars({"collapse/cdnv": 0.5 + step}, step)
             tracker.table("collapse/results", *TABLE, step)
-            (folder / "page.html").write_text("<p>page</p>")
-            tracker.page(folder / "page.html")
+            tracker.page("page.html", "<p>page</p>")
 
 
 def test_mlflow_has_one_run_with_both_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +58,8 @@ def test_wandb_keeps_one_identity_offline(tmp_path: Path, monkeypatch: pytest.Mo
     identity = TrackedRun("a", tmp_path / "run").identity
     assert written
     assert all(folder.name.endswith(identity) for folder in written)
-    assert all((folder / "files" / "page.html").exists() for folder in written)
+    assert [(folder / "files" / "page.html").read_text() for folder in written] == ["<p>page</p>"] * len(written)
+    assert not any((folder / "files" / "page.html").is_symlink() for folder in written)
 
 
 def test_trackio_has_one_run_with_both_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,11 +54,14 @@ def test_tensorboard_has_curves_and_a_table_of_one_run(tmp_path: Path) -> None:
             assert tracker is not None
             tracker.scalars(VALUES, step)
             tracker.table("collapse/results", *TABLE, step)
+            tracker.page(f"collapse-{step}.html", f"<p>page {step}</p>")
     found = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert [(event.step, event.value) for event in found.Scalars("collapse/cdnv")] == [(0, 0.5), (5, 0.5)]
     (text,) = found.Tensors("collapse/results/text_summary")[0].tensor_proto.string_val
     assert b"| cdnv | 0.5 |" in text
     assert b"a\\|b" in text
+    pages = [page.tensor_proto.string_val[0].decode().split("`")[1] for page in found.Tensors("page/text_summary")]
+    assert [(tmp_path / "tensorboard" / page).read_text() for page in pages] == ["<p>page 0</p>", "<p>page 5</p>"]
 
 
 def test_none_is_no_tracker(tmp_path: Path) -> None:

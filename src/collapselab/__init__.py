@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collapselab.records.published import import_published as import_published
     from collapselab.records.result_folder import load_results as load_results
     from collapselab.records.tables import Row as Row
-    from collapselab.report.publish import model_card as model_card
+    from collapselab.report.cards import model_card as model_card
     from collapselab.report.publish import publish as publish
     from collapselab.report.report import report as report
     from collapselab.suite.collect import collect_suite as collect_suite
@@ -88,7 +88,7 @@ _HOMES = {
     "load_suite": "suite.recipe",
     "measure": "measurement.measure",
     "measure_plan": "measurement.estimate",
-    "model_card": "report.publish",
+    "model_card": "report.cards",
     "open_source": "corpus.sources",
     "publish": "report.publish",
     "recipe_schema": "suite.schema",

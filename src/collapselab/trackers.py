@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol, final
 
 from collapselab.errors import ConfigError, did_you_mean
@@ -63,8 +64,8 @@ class Tracker(Protocol):
     def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], step: int) -> None:
         """A table to read and sort."""
 
-    def page(self, path: Path) -> None:
-        """A file that belongs to the run."""
+    def page(self, name: str, html: str) -> None:
+        """A page that belongs to the run, kept with it as a file of this name."""
 
     def close(self) -> None:
         """Everything is written, and the next run can be opened."""
@@ -81,6 +82,7 @@ class TensorBoard:
 
         chosen = os.environ.get("TENSORBOARD_LOGGING_DIR")
         folder = Path(chosen) / run.own_name if chosen else run.folder / "tensorboard"
+        self.folder = folder
         self.writer: Any = SummaryWriter(log_dir=str(folder))
 
     def settings(self, values: Mapping[str, Cell]) -> None:
@@ -94,8 +96,9 @@ class TensorBoard:
         lines = [columns, ["---"] * len(columns), *rows[:MOST_TEXT_ROWS]]
         self.writer.add_text(name, "\n".join(f"| {' | '.join(map(_cell_text, line))} |" for line in lines), step)
 
-    def page(self, path: Path) -> None:
-        self.writer.add_text("page", f"`{path}`")
+    def page(self, name: str, html: str) -> None:
+        (self.folder / name).write_text(html, "utf-8")  # TensorBoard shows no HTML, and reads event files alone
+        self.writer.add_text("page", f"`{name}`, beside the event files of this run")
 
     def close(self) -> None:
         self.writer.close()
@@ -133,8 +136,10 @@ class Wandb:
         table = self.wandb.Table(columns=list(columns), data=data, allow_mixed_types=True)
         self.run.log({name: table, STEP: step})
 
-    def page(self, path: Path) -> None:
-        self.run.save(str(path), base_path=str(path.parent), policy="now")
+    def page(self, name: str, html: str) -> None:
+        path = Path(self.run.dir) / name  # what is saved from elsewhere is a link, and may be gone when it is uploaded
+        path.write_text(html, "utf-8")
+        self.run.save(str(path), base_path=self.run.dir, policy="now")
 
     def close(self) -> None:
         self.run.finish()
@@ -163,8 +168,11 @@ class Trackio:
         frame = pd.DataFrame([list(row) for row in rows], columns=list(columns), dtype=object)
         self.trackio.log({name: self.trackio.Table(dataframe=frame)}, step=step)
 
-    def page(self, path: Path) -> None:
-        self.trackio.log_artifact(str(path), name=f"{self.name}-{path.stem}", type="page")
+    def page(self, name: str, html: str) -> None:
+        with TemporaryDirectory() as folder:  # an artifact is a copy
+            path = Path(folder) / name
+            path.write_text(html, "utf-8")
+            self.trackio.log_artifact(str(path), name=f"{self.name}-{path.stem}", type="page")
 
     def close(self) -> None:
         self.trackio.finish()
@@ -193,8 +201,8 @@ class MLflow:
         data = {column: [row[number] for row in rows] for number, column in enumerate(columns)}
         self.mlflow.log_table(data, artifact_file=f"{name}-{step}.json")
 
-    def page(self, path: Path) -> None:
-        self.mlflow.log_artifact(str(path))
+    def page(self, name: str, html: str) -> None:
+        self.mlflow.log_text(html, artifact_file=name)
 
     def close(self) -> None:
         self.mlflow.flush_async_logging()

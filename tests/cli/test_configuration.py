@@ -105,6 +105,18 @@ def test_every_option_of_every_command_has_a_variable_of_its_own_name() -> None:
                 assert not option.show_envvar
 
 
+def test_a_variable_that_is_no_option_is_refused_by_its_command_alone(called: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        run("m", "--corpus", "c", COLLAPSELAB_MEASURE_LAYRES="all")
+    assert "COLLAPSELAB_MEASURE_LAYRES: is in the environment, and not an option of measure" in str(refused.value)
+    assert "Did you mean COLLAPSELAB_MEASURE_LAYERS?" in str(refused.value)
+    assert not called
+    assert run("m", "--corpus", "c", COLLAPSELAB_TRAIN_LAYRES="all", COLLAPSELAB_MEASURE_LAYERS="all").exit_code == 0
+    assert called["options"] == Options(layers="all")
+    ran = CliRunner().invoke(cli.app, ["suite", "list"], env={"COLLAPSELAB_SUITE_LIST_JSONN": "1"})
+    assert "COLLAPSELAB_SUITE_LIST_JSONN: is in the environment, and not an option of list" in str(ran.exception)
+
+
 def test_how_much_is_said_can_be_set_too(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         assert CliRunner().invoke(cli.app, ["--quiet", "metrics"]).exit_code == 0

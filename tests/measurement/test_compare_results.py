@@ -1,11 +1,14 @@
 """Two measurements side by side: only if corpus, versions and options are the same."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from analysis.test_tokens import facts
+from collapselab.cli import app
 from collapselab.errors import ConfigError
 from collapselab.measurement.compare_results import compare
 from collapselab.records.measurement import Result, Results
@@ -17,7 +20,7 @@ def results(*values: float | None, version: int = 1, **changed: Any) -> Results:
     made = []
     for number, value in enumerate(values):
         row = replace(ROW, value=value, why=None if value is not None else "none", version=version)
-        made.append(Result([row], facts(run=f"r{number}", **changed)))
+        made.append(Result([row], facts(run=f"r{number}", model=f"r{number}", **changed)))
     return Results(made)
 
 
@@ -27,6 +30,31 @@ def test_numbers_are_set_side_by_side() -> None:
     assert found.largest is not None
     assert found.largest.mine == 0.4
     assert found.warnings == []
+
+
+def test_numbers_that_are_the_same_are_not_shown_as_differences(tmp_path: Path) -> None:
+    found = compare(results(0.1, 0.4, None, None, 0.2), results(0.1, 0.5, 0.3, None, 0.3))
+    assert [row.model for row in found.differing] == ["r4", "r1", "r2"]
+    (tmp_path / "a.json").write_text(results(0.1, 0.4).to_json())
+    (tmp_path / "b.json").write_text(results(0.1, 0.5).to_json())
+    assert shown(tmp_path / "a.json", tmp_path / "a.json") == "2 numbers compared, 2 of them equal to the last bit.\n"
+    table, _, counts = shown(tmp_path / "a.json", tmp_path / "b.json").rstrip().rpartition("\n")
+    assert [words.split() for words in table.splitlines()[1:]] == [
+        ["r1", "train", "last", "all", "cdnv", "0.4", "0.5", "20", "%"]
+    ]
+    assert "r0" not in table
+    assert counts == "2 numbers compared, 1 of them equal to the last bit."
+
+
+def shown(*arguments: Path) -> str:
+    done = CliRunner().invoke(app, ["compare", *map(str, arguments)], env={"COLUMNS": "160"})
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_two_models_of_other_names_are_both_named() -> None:
+    (row,) = compare(results(0.1), Results([results(0.1, 0.2)[1]])).rows
+    assert row.model == "r0 / r1"
 
 
 @pytest.mark.parametrize(

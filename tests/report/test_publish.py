@@ -12,13 +12,16 @@ import pytest
 import yaml
 
 from analysis.test_tokens import facts
+from collapselab.analysis.analyze import analyze
+from collapselab.analysis.stored import SummaryRecord
 from collapselab.errors import ConfigError, RunError
 from collapselab.measurement.compare_results import compare
 from collapselab.records.measurement import Result, Results
 from collapselab.records.result_folder import load_results
 from collapselab.records.tables import write_results, write_runs
 from collapselab.report import publish as publishing
-from collapselab.report.publish import BEGIN, END, card_section, eval_results, publish
+from collapselab.report.cards import BEGIN, END, card_section, eval_results, model_card
+from collapselab.report.publish import publish
 from records.test_tables import ROW, RUN
 
 
@@ -51,6 +54,56 @@ def test_the_folder_is_a_dataset_with_a_card(suite: Path) -> None:
     again = load_results(made.folder)
     assert again[0].rows == [ROW]
     assert compare(again, again).largest is not None
+
+
+def test_a_card_says_what_a_stranger_needs(suite: Path) -> None:
+    card = (publish(suite, to="hf:me/my-suite").folder / "README.md").read_text()
+    assert "- text: c, 9 tokens of train; corpus hash `c`" in card
+    assert "| `results.csv` | One row for each measured number, or for the reason why there is none. |" in card
+    assert "| `report.html` | The page" in card
+    assert "analysis" not in card, "there is none"
+    for column in ("run", "null", "min_count"):
+        assert f"| `{column}` | " in card
+    assert "| `cdnv` | NC1 | pair mean of" in card
+    assert "`cosine_mean`" not in card, "it was not measured"
+    assert "](metrics.md" not in card
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "- options: those by default\n"),
+        ({"layers": "all", "classes": True, "null": False, "batch": 7, "skip_positions": 1, "min_count": 3},
+         "- options: `--layers all --classes --no-null --min-count 3`\n"),
+    ],
+)  # fmt: skip
+def test_a_card_has_the_options_that_are_not_at_their_default(
+    suite: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], words: str
+) -> None:
+    monkeypatch.setattr(publishing, "load_results", lambda _: Results([result(options=options)]))
+    assert words in (publish(suite, to="hf:me/a").folder / "README.md").read_text()
+
+
+def test_no_file_says_where_on_this_machine_the_folder_was(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    analyze(suite, permutations=99)
+    run = suite / RUN["run"]
+    results = Results(
+        [
+            result(
+                model=str(run / "checkpoints" / "1"), in_a_run=True, checkpoint="1", corpus=str(suite / "corpora" / "c")
+            ),
+            result(model=str(suite / "other"), run="other"),
+            result(model="hub/model", run="hub/model"),
+        ]
+    )
+    monkeypatch.setattr(publishing, "load_results", lambda _: results)
+    made = publish(suite, to="hf:me/a")
+    assert "analysis/summary.json" in made.files
+    for file in made.files:
+        assert str(suite).encode() not in (made.folder / file).read_bytes(), file
+    again = load_results(made.folder)
+    assert [other.facts["model"] for other in again] == ["m/checkpoints/1", "other", "hub/model"]
+    assert SummaryRecord.read(made.folder / "analysis" / "summary.json").directory == "a"
 
 
 def test_it_can_be_made_again_and_replaces_nothing_else(suite: Path, tmp_path: Path) -> None:
@@ -168,5 +221,12 @@ def test_a_models_card_has_a_section_that_can_be_replaced() -> None:
 
 
 def test_metadata_has_every_value() -> None:
-    ((entry,),) = ([one["results"][0]["metrics"] for one in eval_results(result(), dataset="stories")],)
+    ((entry,),) = ([one["results"][0]["metrics"] for one in eval_results(result(), name="mine")],)
     assert [(metric["type"], metric["value"]) for metric in entry] == [("cdnv", 0.1)]
+
+
+def test_metadata_names_the_model_of_the_hub_and_no_path() -> None:
+    (own,) = model_card(result(model="/home/me/models/m", run="m")).index
+    (named,) = model_card(result(model="/home/me/models/m", run="m"), name="my-model").index
+    assert (own["name"], named["name"]) == ("m", "my-model")
+    assert "/home" not in str(own)

@@ -4,6 +4,7 @@ What the command line or the environment says comes before what the file says.
 """
 
 import math
+import os
 from collections.abc import Callable, Iterable
 from copy import copy
 from functools import partial
@@ -42,6 +43,22 @@ class EnvironmentGroup(TyperGroup):
                 _take_verbosity(command, self if ctx is None else ctx.find_root().command)
             take_from_environment(command, prefix)
         return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is called; a variable that begins with its name and is no option of it is refused."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and not hasattr(command, "commands"):
+            _refuse_unknown_variables(command, f"{self.prefix}_{str(name).upper().replace('-', '_')}_")
+        return name, command, rest
+
+
+def _refuse_unknown_variables(command: Any, prefix: str) -> None:
+    known = {parameter.envvar for parameter in command.params if parameter.param_type_name == "option"}
+    for name in sorted(name for name in os.environ if name.startswith(prefix) and name not in known):
+        from collapselab.errors import ConfigError, did_you_mean
+
+        hint = did_you_mean(name, known)
+        raise ConfigError(f"{name}: is in the environment, and not an option of {command.name}. {hint}".rstrip())
 
 
 def take_from_environment(command: Any, prefix: str) -> None:

@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -11,6 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from collapselab.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from collapselab.measurement.compare_results import Difference
 
 
 def publish(
@@ -43,7 +46,9 @@ def compare(
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Compare although corpus, versions or options differ.")
     ] = False,
-    top: Annotated[int, typer.Option(help="Rows that are shown, those that differ most first.")] = 20,
+    top: Annotated[
+        int, typer.Option(help="Rows that are shown of those that differ, the largest difference first.")
+    ] = 20,
     as_json: JsonOption = False,
 ) -> None:
     """Set two measurements side by side, after checking corpus, metric versions and options.
@@ -59,19 +64,25 @@ def compare(
         return
     for warning in comparison.warnings:
         print(f"collapselab: {warning}", file=sys.stderr)
-    table = Table("model", "layer", "bin", "metric", "mine", "theirs", "difference", box=None, header_style="bold")
-    rows = sorted(comparison.rows, key=lambda row: -1 if row.relative is None else row.relative, reverse=True)
-    for row in rows[:top]:
-        numbers = ("–" if value is None else f"{value:.6g}" for value in (row.mine, row.theirs))
-        share = "–" if row.relative is None else f"{row.relative:.2g}"
-        table.add_row(escape(row.model), row.layer, row.bin, row.metric, *numbers, share)
-    Console().print(table)
-    same = sum(row.relative == 0 for row in comparison.rows)
+    if comparison.differing[:top]:
+        Console().print(_difference_table(comparison.differing[:top]))
+    same = len(comparison.rows) - len(comparison.differing)
     print(f"{len(comparison.rows):,} numbers compared, {same:,} of them equal to the last bit.")
     if comparison.unmatched:
         print(
             f"{len(comparison.unmatched):,} models are in one of the two alone: {', '.join(comparison.unmatched[:6])}."
         )
+
+
+def _difference_table(rows: "list[Difference]") -> Table:
+    table = Table(
+        "model", "split", "layer", "bin", "metric", "mine", "theirs", "differ by", box=None, header_style="bold"
+    )
+    for row in rows:
+        numbers = ("–" if value is None else f"{value:.6g}" for value in (row.mine, row.theirs))
+        share = "–" if row.relative is None else f"{100 * row.relative:.3g} %"
+        table.add_row(escape(row.model), row.split, row.layer, row.bin, row.metric, *numbers, share)
+    return table
 
 
 def _is_one_model(path: Path) -> bool:
@@ -96,10 +107,10 @@ def _show_card(path: Path, to: str, *, as_json: bool) -> None:
     import yaml  # type: ignore[import-untyped]
 
     from collapselab.records.result_folder import load_results
-    from collapselab.report.publish import checked_target, model_card
+    from collapselab.report.cards import model_card
+    from collapselab.report.publish import checked_target
 
-    checked_target(to)
-    card = model_card(load_results(path)[-1])
+    card = model_card(load_results(path)[-1], name=checked_target(to).split("/")[1])
     if as_json:
         print(json.dumps({"section": card.section, "model-index": card.index}, ensure_ascii=False))
         return

@@ -24,6 +24,7 @@ class Difference:
     """One number of both; `relative` is over the larger of the two, None where either is missing."""
 
     model: str
+    """Mine, and theirs after a stroke where it has another name."""
     split: str
     layer: str
     bin: str
@@ -47,6 +48,12 @@ class ResultComparison:
         """The number that differs most."""
         known = [row for row in self.rows if row.relative is not None]
         return max(known, key=lambda row: row.relative or 0.0, default=None)
+
+    @property
+    def differing(self) -> list[Difference]:
+        """The numbers that are not the same, or that one of the two lacks, those that differ most first."""
+        rows = [row for row in self.rows if row.mine != row.theirs]
+        return sorted(rows, key=lambda row: -1.0 if row.relative is None else row.relative, reverse=True)
 
     def to_json(self) -> str:
         """One JSON document."""
@@ -113,11 +120,12 @@ def _key(result: Result) -> tuple[str, str]:
 
 def _differences(mine: Result, theirs: Result) -> Iterator[Difference]:
     others = {(row.split, row.layer, row.bin, row.metric): row for row in theirs.rows}
+    title = mine.title if mine.title == theirs.title else f"{mine.title} / {theirs.title}"
     for row in mine.rows:
         other = others.get((row.split, row.layer, row.bin, row.metric))
         if other is not None:
             place = (row.split, row.layer, row.bin, row.metric)
-            yield Difference(mine.title, *place, row.value, other.value, _relative(row.value, other.value))
+            yield Difference(title, *place, row.value, other.value, _relative(row.value, other.value))
 
 
 def _relative(mine: float | None, theirs: float | None) -> float | None:

@@ -2,7 +2,6 @@
 
 from html import escape
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from collapselab.records.measurement import Result
 from collapselab.records.run import Checkpoint
@@ -24,12 +23,10 @@ def report_measurement(report_to: str, result: Result, checkpoint: Checkpoint | 
     with tracked(report_to, _run_of(result, checkpoint)) as tracker:
         assert tracker is not None
         tracker.scalars(logged(result), step)
-        rows = [[getattr(row, column) for column in COLUMNS] for row in result.rows]
-        tracker.table(f"{PREFIX}/results", COLUMNS, rows, step)
-        with TemporaryDirectory() as folder:
-            page = Path(folder) / f"{PREFIX}-{step}.html"
-            page.write_text(_page(result), "utf-8")
-            tracker.page(page)
+        columns = [name for name in COLUMNS if any(getattr(row, name) is not None for row in result.rows)]
+        rows = [[getattr(row, column) for column in columns] for row in result.rows]
+        tracker.table(f"{PREFIX}/results", columns, rows, step)
+        tracker.page(f"{PREFIX}-{step}.html", _page(result))
 
 
 def logged(result: Result) -> dict[str, float]:
@@ -54,7 +51,7 @@ def _run_of(result: Result, checkpoint: Checkpoint | None) -> TrackedRun:
 
 
 def _page(result: Result) -> str:
-    """The table and, where there are several layers, how the first metrics go through them, in one file."""
+    """What a notebook shows of the result, as a page of its own."""
     style = "body{font:14px system-ui;margin:2em}td,th{padding:.2em .8em;text-align:right}"
     head = f"<!doctype html><meta charset=utf-8><title>{escape(result.title)}</title><style>{style}</style>"
     return f"{head}{result._repr_html_()}"

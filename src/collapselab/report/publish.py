@@ -5,28 +5,26 @@
           measurements.json     every measurement with its facts, for `collapselab compare`
           analysis/ suite.json report.html    where the folder has them
 
-Nothing leaves the machine unless `upload` is asked for.
+Nothing leaves the machine unless `upload` is asked for, and no file says where on this machine the folder was.
 """
 
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path, PurePath
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import final
 
-from collapselab import __version__
-from collapselab.core.metrics import METRICS
+from collapselab.analysis.stored import SUMMARY, SummaryRecord
 from collapselab.disk import folder_written_whole, remove_folder
 from collapselab.errors import ConfigError, RunError
 from collapselab.records.measurement import Result, Results
 from collapselab.records.result_folder import MEASUREMENTS, load_results
-from collapselab.records.tables import TABLES, Row
+from collapselab.records.tables import TABLES
+from collapselab.report.cards import dataset_card
 
 TARGET = re.compile(r"hf:(?P<name>[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95})")
 COPIED = ("tables.json", "suite.json", "report.html")
-MOST_SENTENCES = 12
 
 
 @final
@@ -104,127 +102,26 @@ def _check_ours(folder: Path) -> None:
 
 def _write(directory: Path, out: Path, name: str, license: str) -> None:
     results = load_results(directory)
-    (out / MEASUREMENTS).write_text(results.to_json() + "\n", "utf-8")
-    tables = [table.file for table in TABLES.values() if (directory / table.file).is_file()]
-    for file in (*tables, *COPIED):
+    unlocated = Results([_without_paths(result) for result in results], results.failures)
+    (out / MEASUREMENTS).write_text(unlocated.to_json() + "\n", "utf-8")
+    tables = [table for table in TABLES.values() if (directory / table.file).is_file()]
+    for file in (*(table.file for table in tables), *COPIED):
         if (directory / file).is_file():
             shutil.copyfile(directory / file, out / file)
     if (directory / "analysis").is_dir():
         shutil.copytree(directory / "analysis", out / "analysis", copy_function=shutil.copyfile)
-    (out / "README.md").write_text(card(directory, results, tables, name, license), "utf-8")
+        summary = SummaryRecord.find(out / "analysis" / SUMMARY)
+        if summary is not None:
+            summary.model_copy(update={"directory": name.split("/")[1]}).write(out / "analysis" / SUMMARY)
+    (out / "README.md").write_text(dataset_card(directory, results, tables, name, license), "utf-8")
 
 
-def card(directory: Path, results: Results, tables: list[str], name: str, license: str) -> str:
-    """The card of the dataset: metadata, then what a reader needs to judge and to use the numbers."""
-    configs = "".join(f"- config_name: {Path(file).stem}\n  data_files: {file}\n" for file in tables)
-    front = f"---\nlicense: {license}\ntags: [neural-collapse, collapselab]\nconfigs:\n{configs}---\n"
-    parts = [front, f"# {name.split('/')[1]}", *_question(directory), *_provenance(results)]
-    parts += ["## What the tables say", *_sentences(directory)] if (directory / "analysis").is_dir() else []
-    parts += [
-        "## Use",
-        f'```python\nfrom datasets import load_dataset\n\nrows = load_dataset("{name}", "results")\n```',
-        "Compare with your own: `collapselab compare YOURS measurements.json`. It checks the corpus, the versions of "
-        "the metrics and the options first.",
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _question(directory: Path) -> Iterator[str]:
-    from collapselab.records.suite import SuiteRecord
-
-    record = SuiteRecord.find(directory / "suite.json")
-    if record is not None:
-        question = _plain(str(record.recipe.get("question", "")))
-        yield f"**{question}** The recipe `{_plain(record.name)}`, scale {record.scale}."
-
-
-def _provenance(results: Results) -> Iterator[str]:
-    facts = [result.facts for result in results]
-    corpora = sorted({f"`{fact['corpus_hash']}`" for fact in facts})
-    versions = sorted({f"{name} {version}" for fact in facts for name, version in fact["versions"].items()})
-    options = sorted({str(dict(fact["options"])) for fact in facts})
-    yield "## How it was measured"
-    yield "\n".join(
-        [
-            f"- {len(facts):,} measurements, made with collapselab {__version__}",
-            f"- corpus: {', '.join(corpora)}",
-            f"- versions: {_plain(', '.join(versions))}",
-            *(f"- options: `{_plain(text)}`" for text in options[:3]),
-        ]
-    )
-
-
-def _sentences(directory: Path) -> list[str]:
-    from collapselab.analysis.stored import SUMMARY, SummaryRecord
-
-    summary = SummaryRecord.find(directory / "analysis" / SUMMARY)
-    if summary is None:
-        return []
-    lines = [f"- {_plain(sentence['text'])}" for sentence in summary.sentences[:MOST_SENTENCES]]
-    return ["\n".join(lines)]
-
-
-def _plain(text: str) -> str:
-    """Users' text on one line, without what Markdown or HTML would make of it."""
-    return " ".join(text.split()).replace("<", "&lt;").replace("`", "'")
-
-
-BEGIN, END = "<!-- collapselab -->", "<!-- end of collapselab -->"
-"""Around the section, so that it can be replaced."""
-
-
-@final
-@dataclass(frozen=True)
-class ModelCard:
-    """What a measured model's card can have: `section` for its text, `index` for its metadata (`model-index`)."""
-
-    section: str
-    index: list[dict[str, object]]
-
-
-def model_card(result: Result) -> ModelCard:
-    """The parts of a model's card on the hub that a measurement fills.
-
-    >>> from collapselab import load_results, model_card
-    >>> card = model_card(load_results("runs/small")[-1])
-    >>> "## Neural collapse" in card.section, card.index[0]["results"][0]["metrics"][0]["type"]
-    (True, 'cdnv')
-    """
-    facts = result.facts
-    name = str(facts.get("text") or PurePath(str(facts["corpus"])).name)  # not the path on this machine
-    return ModelCard(card_section(result), eval_results(result, dataset=name))
-
-
-def card_section(result: Result) -> str:
-    """Markdown for a model card: every metric of the last layer beside its null, and how it was measured."""
-    facts = result.facts
-    rows = ["| property | metric | value | shuffled labels |", "|---|---|---|---|"]
-    for row in _last_layer(result):
-        null = "–" if row.null is None else f"{row.null:.4g}"
-        rows.append(f"| {METRICS[row.metric].property} | `{row.metric}` | {row.value:.4g} | {null} |")
-    tokens = facts["splits"]["train"]["tokens"]
-    how = f"Measured on {tokens:,} tokens of a corpus with hash `{facts['corpus_hash']}`, {facts['classes']:,} classes."
-    return (
-        "\n".join([BEGIN, "## Neural collapse", "", *rows, "", f"{how} Weights: `{facts['model_hash']}`.", END]) + "\n"
-    )
-
-
-def eval_results(result: Result, *, dataset: str) -> list[dict[str, object]]:
-    """`model-index` of the hub: the values under the name of the model, on the dataset that they were measured on."""
-    metrics = [
-        {"type": row.metric, "name": f"{METRICS[row.metric].property}: {row.metric}", "value": row.value}
-        for row in _last_layer(result)
-    ]
-    task = {"type": "text-generation", "name": "neural collapse"}
-    about = {"type": dataset, "name": dataset, "revision": result.facts["corpus_hash"]}
-    return [{"name": result.name, "results": [{"task": task, "dataset": about, "metrics": metrics}]}]
-
-
-def _last_layer(result: Result) -> list[Row]:
-    return [
-        row
-        for row in result.rows
-        if (row.split, row.layer, row.bin) == ("train", "last", "all")
-        and row.value is not None
-        and row.metric in METRICS
-    ]
+def _without_paths(result: Result) -> Result:
+    """The same measurement; model and corpus are named as they are inside their folders."""
+    facts = result.facts.copy()
+    facts["corpus"] = Path(facts["corpus"]).name
+    if facts["in_a_run"]:
+        facts["model"] = f"{facts['run']}/checkpoints/{facts['checkpoint']}"
+    elif Path(facts["model"]).is_absolute():
+        facts["model"] = Path(facts["model"]).name
+    return replace(result, facts=facts)
