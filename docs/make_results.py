@@ -68,12 +68,13 @@ def table(question: Question, runs: Sequence[Mapping[str, object]], rows: Sequen
     values = _values(question, pd.DataFrame(runs), pd.DataFrame(rows))
     by = [column for column in question.by if column in values]
     names = [name for name in question.metrics if name in values]
-    header = [*by, "models", "validation loss", *(f"`{name}`" for name in names)]
+    header = [*by, "models", "validation loss", *(name.replace("_", " ") for name in question.outcomes)]
+    header += [f"`{name}`" for name in names]
     lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
     groups = values.groupby(by, sort=True, dropna=False) if by else [((), values)]
     for key, group in groups:
         settings = [_setting(column, value) for column, value in zip(by, key, strict=True)]
-        cells = [f"{_cell(group[name])}{_null(group, name)}" for name in ("val_loss", *names)]
+        cells = [f"{_cell(group[name])}{_null(group, name)}" for name in ("val_loss", *question.outcomes, *names)]
         lines.append(f"| {' | '.join([*settings, str(len(group)), *cells])} |")
     return "\n".join(lines)
 
@@ -124,7 +125,9 @@ def _values(question: Question, runs: pd.DataFrame, results: pd.DataFrame) -> pd
         models = models[tokens == tokens.groupby(models["run"]).transform("max")]
     models["intervene"] = models["intervene"].fillna("none") if "intervene" in models else "none"
     models["corpus"] = models["corpus"].str.partition(" ")[0] if "corpus" in models else ""
-    chosen = results[(results["split"] == "train") & (results["layer"] == "last") & (results["bin"] == "all")]
+    chosen = results[(results["layer"] == "last") & (results["bin"] == "all")]
+    of_split = chosen["metric"] + " (" + chosen["split"] + ")"
+    chosen = chosen.assign(metric=chosen["metric"].where(chosen["split"] == "train", of_split))
     chosen = chosen[chosen["metric"].isin(question.metrics)]
     wide = chosen.pivot(index=["run", "checkpoint"], columns="metric", values="value").reset_index()
     if question.null:

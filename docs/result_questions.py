@@ -22,6 +22,9 @@ class Question:
     figures: tuple[str, ...]
     topics: tuple[str, ...]
     metrics: tuple[str, ...] = PRIMARY
+    """Of the training split; with ` (validation)` after it, of the other."""
+    outcomes: tuple[str, ...] = ()
+    """Columns of runs.csv that the table has beside the validation loss."""
     checkpoints: bool = False
     null: bool = False
     published: str = ""
@@ -47,8 +50,8 @@ QUESTIONS = {
     ),
     "overfitting": Question(
         "Past the best validation loss", ("weight_decay", "dropout", "label_smoothing", "epoch"),
-        ("training", "regularisation"), ("models", "trends", "diagnosis"), metrics=(*PRIMARY, "cdnv_k2"),
-        checkpoints=True,
+        ("training", "regularisation"), ("models", "trends", "diagnosis"),
+        metrics=(*PRIMARY, "cdnv_log (validation)", "cdnv_k2"), outcomes=("train_loss",), checkpoints=True,
     ),
     "seeds": Question(
         "At fixed scale", (), ("forest", "seeds"), ("models", "scale held fixed", "reversal"), metrics=PAPER,
