@@ -8,7 +8,8 @@
     packing.py      token ids of documents → blocks of one length, counted on the way
     build.py        `build_corpus`: source × Recipe → the folder of a corpus, whole or not at all
     blocks.py       `Corpus`, `Split`: an opened corpus, its blocks, and which positions are samples
-    describe.py     the numbers and the figure of `collapselab corpus show`
+    token_kinds.py  what kind of text each token is: a word, a part of one, a mark
+    describe.py     the numbers and the figure of `collapselab corpus show`;  corpus_views.py: those of a notebook
 
 Data goes one way: source → documents → tokenizer → packer → files. What is known of a corpus is its `CorpusRecord`
 (`records/corpus.py`), written by build.py and verified whenever a corpus is opened.

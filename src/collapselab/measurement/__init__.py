@@ -12,10 +12,9 @@
     outcomes.py        token_scores.py, temperature.py, further_scores.py: outcomes beside the mean loss
     tables.py          the table `classes`, and FILLERS: further tables that are filled while a model is measured
     half_sample.py     whether values still change with more tokens;  bootstrap.py: intervals from groups of blocks
-    result_facts.py    the facts of a result;  show.py, show_tables.py print it
-    add_metrics.py     metrics that came later, from kept moments;  similarity.py: class means compared, from them too
+    result_facts.py    facts of a result;  show.py, show_tables.py, null_words.py print it;  report_to.py: to a tracker
+    compare_results.py two results side by side;  add_metrics.py, similarity.py: from kept moments;  estimate.py: cost
     resume.py          sums on disk, to continue from;  distributed.py: several processes
 
-Blocks go through the model to sums; those of the training split to the catalogue and to centres; the validation split
-is decided by these centres; all values end in a `Result` (`records/measurement.py`).
+Blocks go to sums; those of the training split to the catalogue and to centres, which decide the validation split.
 """

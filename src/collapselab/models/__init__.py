@@ -2,9 +2,11 @@
 
     families.py       FAMILIES: configurations by name, width and depth
     build.py          `build_model`: a family, or any config.json resized → a model, its weights from a seed
-    find.py           a name → run checkpoints, folders, GGUF files, models of the hub, and where their files are
+    find.py           a name → run checkpoints, folders, GGUF files, models of the hub, and where their files are;
+                      patterns.py: names that match several;  adapters.py: base+adapter
     weight_files.py   names, formats and sizes of weights on disk; gguf_header.py reads those of a GGUF file
-    load.py           `load_model`: strictly, every weight in its place; `model_hash`, `find_device`
+    load.py           `load_model`: strictly, every weight in its place; `model_hash`, `find_device`.  quantised.py:
+                      rounded weights;  spread.py: over several devices;  function_model.py: any function as a model
     fused_kernels.py  slow parts of library models replaced: PyTorch's kernels, and products for small heads
     taps.py           the features of every token and the output layer, of any model
     check_logits.py   whether these two give the model's own logits

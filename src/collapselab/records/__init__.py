@@ -8,8 +8,10 @@
     measurement.py    Key, Result, Results: rows and facts of finished measurements, written and read
     facts.py          Facts: every fact of a result, with its type and its meaning
     suite.py          the records in a suite's folder
-    tables.py         the tables of a suite by name and column;  table.py reads, checks and writes them
-    published.py      tables of other people
+    outcomes.py       what metrics are related to, by name, with its direction
+    tables.py         the tables of a suite by name and column;  table.py reads, checks and writes them as CSV,
+                      column_table.py those of many rows as Parquet
+    published.py      tables of other people;  scores.py: scores that the user brings
 
 Training and measuring write records; suites, analysis and report read them. A field that is added later has a default,
 so that records of earlier versions open.

@@ -3,7 +3,8 @@
 story.py reads a folder's tables and their analysis. data.py makes the tables that figures draw, and `View`, all that a
 figure is given. charts/ is how we draw, figures/ what we draw: each figure is one entry of `FIGURES`. answer.py has the
 verdicts at the top of the page, provenance.py its last section, words.py the words of all. report.py is the
-call, and puts them into web/ as one HTML file; export.py writes the figures as SVG and PDF.
+call, and puts them into web/ as one HTML file; export.py writes the figures as SVG and PDF. token_frame.py chooses the
+model whose tokens are shown. publish.py makes a folder of results, with a card, that others can read.
 """
 
 import sys

@@ -1,8 +1,10 @@
 """Many models: one recipe, one folder with every run, two tables.
 
-recipe.py      YAML → Suite, through recipe_text.py (values with their lines) and recipe_sections.py (its parts)
+recipe.py      YAML → Suite, through recipe_text.py (values with their lines), recipe_sections.py, arms.py (its parts);
+               schema.py: the same for an editor;  model_entries.py: models in place of runs
 corpora.py     what is known of a suite's corpora, and building them
-plan.py        Suite × corpora → one Entry for each run: name, size, cost; `pace` times a few steps
+plan.py        Suite × corpora → one Entry for each run: name, size, cost; `pace` times a few steps.  power.py: what the
+               pairs of arms can show
 folder.py      SuiteFolder: where everything is on disk, what failed, what is locked
 status.py      SuiteFolder × Entry → State: which checkpoints are made and measured, which are missing
 job.py         one run: train and measure what is missing; torchrun.py does it in several processes. LaunchRequest

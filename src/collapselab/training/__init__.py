@@ -6,9 +6,10 @@
     objective.py       the loss of a step: cross-entropy, and the gradients that interventions add
     interventions/     INTERVENTIONS: penalties by name, their doses, and the factor that holds a dose
     heads/             HEADS: how the output layer is replaced or frozen
-    optimizers.py      OPTIMIZERS: how weights are updated
+    optimizers.py      OPTIMIZERS: how weights are updated;  coupled_adam.py is one;  about.py: what is printed of them
     checkpointing.py   what happens around the steps: restore, log, check, checkpoint, save, stop
-    callback.py        `CollapseCallback`: the metrics while any Trainer of the library trains
+    callback.py        `CollapseCallback`: the metrics while any Trainer of the library trains;  lightning.py: in
+                       Lightning;  metric.py: a metric of torchmetrics
     generate.py        `sample`: a trained model writes
 
 Blocks of token ids go from the corpus to the trainer; features and next tokens from the model to the objective; its
