@@ -9,6 +9,7 @@ stored.py writes and reads all of it.
 What statements share: subsets.py (which models are compared, and what is independent), resampling.py (permutations and
 bootstrap), attainable.py (how many models a test needs), direction.py (where a metric moves as models collapse),
 verdict.py (verdicts and reasons as codes, corrections for many tests) and words.py (their words). What the three about
-interventions share: arms.py (runs and their controls), paired.py (tests of paired differences), pace.py (equal training
-loss, what tokens are worth), registered.py (what was chosen before the first run) and effect_words.py (sentences).
+interventions share: arms.py (runs and their controls), lost_runs.py (runs without an outcome or a control), paired.py
+(tests of paired differences), pace.py (equal training loss, what tokens are worth), registered.py (what was chosen
+before the first run) and effect_words.py (sentences).
 """
