@@ -11,7 +11,7 @@ What statements share: subsets.py (which models are compared, and what is indepe
 intervals.py, attainable.py (how many models a test needs), related.py (metrics, and where each moves as models
 collapse), verdict.py (verdicts and reasons as codes, corrections for many tests) and words.py (their words). Parts of
 one: relate_words.py, multiverse.py (joint test of controls), trend_test.py, segments.py (of phases), mediation.py (of
-instruments). What those about interventions share: arms.py (runs and their controls), paired.py (tests of paired
-differences), pace.py (equal training loss, what tokens are worth), registered.py (what was chosen before the first run)
-and effect_words.py (sentences).
+instruments). Of interventions: arms.py (runs and their controls), lost_runs.py (runs without outcome or control),
+paired.py (tests of paired differences), pace.py (equal training loss, what tokens are worth), registered.py (what was
+chosen before the first run) and effect_words.py (sentences).
 """
