@@ -1,12 +1,13 @@
 """Breaks that are planted are found where they are, in the order in which they come; where none is, few are found."""
 
 import itertools
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from collapselab.analysis.models import combine
+from collapselab.analysis.models import Models, combine
 from collapselab.analysis.phases import Order, Phase, phases, sentences
 from collapselab.analysis.segments import FEWEST, fit_segments, resampled_main_breaks
 from collapselab.records.tables import RESULTS, RUNS
@@ -99,10 +100,16 @@ def test_few_points_have_no_break() -> None:
     assert fit_segments(t, np.where(t > t[3], 100.0, 0.0)).places == ()
 
 
-def table(places: dict[str, float | None], *, runs: int = 3, noise: float = 0.02, times: np.ndarray = T) -> list[Phase]:
-    """Runs whose series break at these places; None for a straight line."""
+def table(places: dict[str, float | None], *, noise: float = 0.02, times: np.ndarray = T) -> list[Phase]:
+    """The phases of three runs whose series break at these places; None for a straight line."""
+    return phases(planted(places, noise=noise, times=times))
+
+
+def planted(
+    places: dict[str, float | None], *, noise: float = 0.02, times: np.ndarray = T, with_tokens: bool = True
+) -> Models:
     rows, results = [], []
-    for run, (step, t) in itertools.product(range(runs), enumerate(times)):
+    for run, (step, t) in itertools.product(range(3), enumerate(times)):
         name, checkpoint = f"r{run}", str(step + 1)
         rng = np.random.default_rng([run, step])
         values = {
@@ -111,7 +118,7 @@ def table(places: dict[str, float | None], *, runs: int = 3, noise: float = 0.02
         }
         rows.append(RUNS.row(
             run=name, checkpoint=checkpoint, family="gpt-neo", width=32, depth=1, epochs=1.0, epoch=(step + 1) / 14,
-            weight_decay=0.0, lr=1e-3, seed=run, parameters=1000, tokens=round(float(np.exp(t))), train_loss=None,
+            weight_decay=0.0, lr=1e-3, seed=run, parameters=1000, tokens=round(float(np.exp(t))) if with_tokens else None, train_loss=None,
             val_loss=values.pop("val_loss"), val_accuracy=None, perplexity=None, seconds=1.0, why=None,
         ))  # fmt: skip
         results += [
@@ -121,11 +128,12 @@ def table(places: dict[str, float | None], *, runs: int = 3, noise: float = 0.02
             )
             for metric, value in values.items()
         ]  # fmt: skip
-    return phases(combine(rows, results, outcome="val_loss"))
+    return combine(rows, results, outcome="val_loss")
 
 
 def test_the_order_of_events_is_that_of_the_planted_breaks() -> None:
-    rows = table({"val_loss": T[6], "agreement": T[3], "duality_cos_mean": T[10], "lognorm_cv": None})
+    models = planted({"val_loss": T[6], "agreement": T[3], "duality_cos_mean": T[10], "lognorm_cv": None})
+    rows = phases(models)
     orders = {(row.run, row.metric): row.order for row in rows if row.main or not row.breaks}
     for run in ("r0", "r1", "r2"):
         assert orders[run, "agreement"] is Order.BEFORE
@@ -133,9 +141,18 @@ def test_the_order_of_events_is_that_of_the_planted_breaks() -> None:
         assert orders[run, "lognorm_cv"] is Order.NO_BREAK
     times = [row.time for row in rows if row.metric == "agreement" and row.main]
     assert np.log(times) == pytest.approx([T[3]] * 3, abs=0.5)
-    frame = pd.DataFrame([row.text for row in sentences(None, rows)])  # type: ignore[arg-type]
+    frame = pd.DataFrame([row.text for row in sentences(models, rows)])
     assert frame[0].str.contains("agreement: a break in 3 of 3 runs").any()
     assert frame[0].str.contains("lognorm_cv: a break in 0 of 3 runs").any()
+
+
+def test_the_time_of_a_break_has_its_unit() -> None:
+    places: dict[str, float | None] = {"val_loss": T[6], "agreement": T[3]}
+    in_tokens, in_epochs = planted(places), planted(places, with_tokens=False)
+    (loss, *_) = sentences(in_tokens, phases(in_tokens))
+    assert re.search(r"val_loss: a break in 3 of 3 runs, at a median of \d\d,\d00 tokens\.", loss.text)
+    (loss, *_) = sentences(in_epochs, phases(in_epochs))
+    assert re.search(r"at a median of 0\.\d+ epochs", loss.text)
 
 
 def test_breaks_at_the_same_time_have_no_order() -> None:

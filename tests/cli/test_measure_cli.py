@@ -72,6 +72,16 @@ def test_a_terminal_of_80_columns_shows_names_whole_and_says_once_what_blocks_la
     assert shown.count(" token_between_contexts ") == 2, "a line in both models' tables"
 
 
+def test_the_number_of_drawn_samples_is_said(place: Path) -> None:
+    shown = invoked(place, place / "two", "--per-class", "3").stdout
+    assert re.search(
+        r"tokens a class, 3 of which are drawn; .* whose class the training sample has fewer than 3", shown
+    )
+    shown = invoked(place, place / "two", "--min-count", "2").stdout
+    assert "drawn" not in shown
+    assert "whose class the training sample has fewer than 2 times" in shown
+
+
 def test_outcomes_are_shown_with_what_they_are(place: Path) -> None:
     shown = invoked(place, place / "two", "--outcomes", "ece,gap", "--on", place / "corpus").stdout
     assert re.search(r"\n ece +0\.\d+ +expected calibration error", shown)

@@ -55,6 +55,7 @@ def test_sums_over_classes_give_back_agreement_accuracy_and_loss(result: Result,
         for column, metric in (("agreement", "agreement"), ("accuracy", "model_accuracy")):
             hits = (known[column] * known["samples"]).round()
             np.testing.assert_allclose(hits, known[column] * known["samples"].astype(float), atol=1e-9)
+            assert (known[column] == hits / known["samples"].astype(float)).all(), "in double precision"
             assert hits.sum() / known["samples"].sum() == result.row(metric, layer=layer).value, (layer, metric)
     assert rows["samples"].sum() == facts["tokens"]
     assert (rows["loss"] * rows["samples"]).sum() / rows["samples"].sum() == pytest.approx(facts["loss"], rel=1e-12)

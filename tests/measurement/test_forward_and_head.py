@@ -67,6 +67,13 @@ def test_what_is_measured_is_known_again_by_what_it_computes(
         ({"head": torch.ones(3, 2)}, ConfigError, "found head"),
         ({"model": "x", "forward": len, "head": torch.ones(3, 2)}, ConfigError, "found model, forward, head"),
         ({"forward": len, "head": torch.ones(3)}, ModelError, r"head: \(3,\) numbers"),
+        ({"forward": 3, "head": torch.ones(3, 2)}, ModelError, "forward: int is no function from token ids"),
+        (
+            {"forward": len, "head": torch.nn.Linear(2, 3)},
+            ModelError,
+            "head: Linear; a .*Tensor is needed. Pass its weight",
+        ),
+        ({"forward": len, "head": [[1.0]]}, ModelError, "head: list; a torch.Tensor is needed"),
         (
             {"forward": len, "head": torch.ones(3, 2), "bias": torch.ones(2)},
             ModelError,

@@ -477,10 +477,14 @@ def write_gguf(path: Path, model: Any, kind: gguf.GGMLQuantizationType | None = 
 
 
 @pytest.mark.parametrize("family", ["llama", "llama (tied)"])
-def test_a_gguf_file_gives_the_logits_of_the_model_it_was_made_of(family: str, ids: Tensor, tmp_path: Path) -> None:
+def test_a_gguf_file_gives_the_logits_of_the_model_it_was_made_of(
+    family: str, ids: Tensor, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     original = model_of(family)
     write_gguf(tmp_path / "tiny.gguf", original)
+    capfd.readouterr()
     model = opened(tmp_path / "tiny.gguf")
+    assert capfd.readouterr().err == "", "no progress bar of the library"
     assert_close(model(ids).logits, original(ids).logits.detach(), rtol=1e-5, atol=1e-5)
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     first = model_hash(model)

@@ -11,6 +11,7 @@ from collapselab.analysis.regime import Regime
 from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.analysis.verdict import Goes, Verdict
 from collapselab.core.metrics import METRICS
+from collapselab.records.outcomes import OUTCOMES
 from collapselab.report import words as names
 from collapselab.report.answer import headline, opening, remaining, strip
 from collapselab.report.data import training_labels
@@ -113,6 +114,14 @@ def test_every_metric_of_the_catalogue_has_a_name_of_its_own() -> None:
     assert set(names.METRIC_NAMES) == set(METRICS)
     assert len(set(names.METRIC_NAMES.values())) == len(METRICS)
     assert {metric.property for metric in METRICS.values()} <= set(names.PROPERTY_NAMES)
+
+
+def test_every_outcome_has_a_name_in_words() -> None:
+    assert set(names.FURTHER_NAMES) == set(OUTCOMES)
+    assert names.outcome_name("loss_on:imdb") == "loss on imdb"
+    assert names.outcome_name("ece") == "calibration error"
+    assert names.outcome_name("score:arc") == "score:arc"
+    assert "gap between" not in names.in_words("The entropy gap is 0."), "a plain word"
 
 
 def test_a_sentence_in_words_keeps_its_numbers_and_escapes_the_rest() -> None:

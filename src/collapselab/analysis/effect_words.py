@@ -8,7 +8,7 @@ from collapselab.analysis.effects import Effect, Judgement, Role
 from collapselab.analysis.instruments import Carried, Instrument
 from collapselab.analysis.lost_runs import unpaired
 from collapselab.analysis.models import Models
-from collapselab.analysis.words import LONGEST, OUTCOME_UNITS, Sentence, amount, many, size
+from collapselab.analysis.words import LONGEST, Sentence, amount, many, size, unit_of
 
 TOPIC = "as a cause"
 Judged = TypeVar("Judged", Effect, Response, Instrument)
@@ -144,7 +144,7 @@ def _dose_words(rows: Sequence[Response]) -> str:
     first = rows[0]
     listed = ", ".join(f"{_signed(row.effect)} at {_signed(row.dose)}" for row in rows if row.dose)
     where = f" ({first.where})" if first.where else ""
-    unit = f" in{unit}" if (unit := OUTCOME_UNITS.get(first.metric)) else ""
+    unit = f" in{unit}" if (unit := unit_of(first.metric)) else ""
     said = f"{first.trend} with the dose" if first.trend else "no trend with the dose shown"
     return (
         f"{first.arm}{where} by dose, change of {first.metric}{unit}: {listed}; {said} (Page's test in {first.n} "

@@ -95,7 +95,7 @@ def phases(models: Models, *, seed: int = 0) -> list[Phase]:
     for run, checkpoints in models.trained.groupby("run", sort=False):
         if len(checkpoints) < FEWEST:
             continue
-        time = "tokens" if checkpoints["tokens"].gt(0).all() else "epoch"
+        time = _time_of(checkpoints)
         ordered = checkpoints[checkpoints[time] > 0].sort_values(time)
         if ordered[time].nunique() < FEWEST:
             continue
@@ -104,6 +104,11 @@ def phases(models: Models, *, seed: int = 0) -> list[Phase]:
         loss = next((series for series in known if series.metric == "val_loss"), None)
         rows += [row for series in known for row in _rows(str(run), series, loss)]
     return rows
+
+
+def _time_of(checkpoints: pd.DataFrame) -> str:
+    """The column that is the time of a run: tokens where they are known of all its checkpoints."""
+    return "tokens" if checkpoints["tokens"].gt(0).all() else "epoch"
 
 
 def _chosen(models: Models) -> list[str]:
@@ -157,13 +162,20 @@ def _order(series: _Series, loss: _Series | None) -> tuple[Order, float | None]:
 
 def sentences(models: Models, rows: Sequence[Phase]) -> Iterable[Sentence]:
     """How many runs have a break in each series, when, and in which order with the loss."""
+    times = {str(run): _time_of(checkpoints) for run, checkpoints in models.trained.groupby("run", sort=False)}
+    units = {"tokens": "tokens", "epoch": "epochs"}
     for metric in dict.fromkeys(row.metric for row in rows):
         own = [row for row in rows if row.metric == metric]
         runs, broken = len({row.run for row in own}), [row for row in own if row.main]
         text = f"{metric}: a break in {len(broken)} of {many(runs, 'run')}"
         if broken:
-            text += f", at a median of {np.median([row.time for row in broken]):.3g} tokens or epochs"
+            median = float(f"{np.median([row.time for row in broken]):.3g}")
+            unit = " or ".join(sorted({units[times[row.run]] for row in broken}))
+            text += (
+                f", at a median of {median:,.0f} {unit}" if median >= 1000 else f", at a median of {median:g} {unit}"
+            )
         orders = Counter(row.order for row in broken if row.share_before is not None)
         if orders:
-            text += f"; {', '.join(f'{count} {order}' for order, count in orders.most_common())}"
+            said = {Order.UNCLEAR: "unclear whether before or after the loss"}
+            text += f"; {', '.join(f'{count} {said.get(order, order)}' for order, count in orders.most_common())}"
         yield Sentence("phases", "phases", f"{text}.")

@@ -25,11 +25,11 @@ from collapselab.analysis.words import (
     ALONG,
     CANNOT_TELL,
     LONGEST,
-    OUTCOME_UNITS,
     Sentence,
     listed,
     regime_words,
     trend_column,
+    unit_of,
 )
 
 AXES = ("width", "depth", "epochs", "epoch")
@@ -359,5 +359,5 @@ def _outcome_words(row: Trend) -> str:
     better = {Verdict.AS_PREDICTED: "better", Verdict.OPPOSITE: "worse"}
     if row.verdict_code not in better:
         return ""
-    unit = OUTCOME_UNITS.get(row.metric, "")
+    unit = unit_of(row.metric)
     return f"{row.metric}{_effect(row)}{unit} ({better[row.verdict_code]}, {_largest_p([row])})"

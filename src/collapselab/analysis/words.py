@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar, final
 
 from collapselab.analysis.regime import UNKNOWN, Regime
 from collapselab.analysis.verdict import Verdict
+from collapselab.records.outcomes import BITS_PER_BYTE, ON
 
 CANNOT_TELL = Verdict.CANNOT_TELL.value
 OPPOSITE = "in the opposite direction"
@@ -17,8 +18,10 @@ REVERSAL = "reversal"
 """The topic that is said before all others."""
 LONGEST = 200
 """Characters of a sentence: two lines."""
-OUTCOME_UNITS = {"val_loss": " nats", "train_loss": " nats"}
-"""Of the outcomes that have one."""
+NATS = (
+    "val_loss", "train_loss", "macro_loss", "rare_loss", "gap", "loss_after_temperature", "corruption_slope",
+)  # fmt: skip
+"""Outcomes that are cross-entropies, or differences of them."""
 
 SHOWN = {
     Verdict.AS_PREDICTED: PREDICTED,
@@ -121,6 +124,13 @@ def _rounded(value: float | str | None) -> str:
     return f"{value:.3g}" if isinstance(value, float) else UNKNOWN
 
 
+def unit_of(outcome: str) -> str:
+    """` nats` or ` bits per byte`, to follow a number; nothing for an outcome without a unit."""
+    if outcome in NATS or outcome.startswith("entropy_gap_"):
+        return " nats"
+    return " bits per byte" if outcome == BITS_PER_BYTE or outcome.startswith(ON) else ""
+
+
 def amount(value: float, low: float | None, high: float | None, outcome: str) -> str:
     """`-0.0069 nats [-0.0102, -0.0035]`: a change of the outcome, with as many digits as its interval allows."""
     return _with_interval(value, low, high, outcome, "+")
@@ -139,7 +149,7 @@ def _with_interval(value: float, low: float | None, high: float | None, outcome:
     digits = min(8, max(0, 1 - math.floor(math.log10(width)))) if width > 0 else 4
     digits += value != 0 and round(value, digits) == 0
     interval = f" [{low:{sign}.{digits}f}, {high:{sign}.{digits}f}]" if len(known) == 2 else ""
-    return f"{value:{sign}.{digits}f}{OUTCOME_UNITS.get(outcome, '')}{interval}"
+    return f"{value:{sign}.{digits}f}{unit_of(outcome)}{interval}"
 
 
 class OfMetric(Protocol):

@@ -40,6 +40,7 @@ def collect(
 
     With what the names do not say: `collapselab collect mine theirs --out atlas --facts models.csv`
     """
+    from collapselab.analysis.words import many
     from collapselab.suite.collect_models import collect_models
 
     collected = collect_models(folders, out, facts=facts, mix=mix or ())
@@ -49,5 +50,5 @@ def collect(
         return
     for note in collected.notes:
         print(note)
-    print(f"{out}: {collected.models:,} models of {collected.runs:,} runs.")
+    print(f"{out}: {many(collected.models, 'model')} of {many(collected.runs, 'run')}.")
     print(f"Next: collapselab report {out}")

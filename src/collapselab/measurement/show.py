@@ -1,6 +1,6 @@
 """Results as tables that a person can read: one model by property, or several side by side."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Literal
 
@@ -162,17 +162,21 @@ def _headline(result: Result) -> Iterator[str]:
             line += f", {bits:.4f} bits per byte"
         yield line
         if "classes" in split:
-            yield f"  {_classes(split)}"
+            yield f"  {_classes(split, facts['options'])}"
     yield f"{facts['dtype']} on {facts['device']}, {facts['batch']} blocks a batch, {facts['seconds']['all']:,.1f} s"
 
 
-def _classes(split: SplitFacts) -> str:
+def _classes(split: SplitFacts, options: Mapping[str, object]) -> str:
     """How a split's sample is spread over classes, and what NC4 leaves out of it."""
+    least, drawn = options.get("min_count"), options.get("per_class")
     once = split["classes_seen_once"] / max(split["classes"], 1)
     line = f"{split['classes']:,} classes, {once:.0%} of them seen once, {split['tokens_per_class']:.1f} tokens a class"
+    line += f", {drawn:,} of which are drawn" if isinstance(drawn, int) else ""
     if "left_out" in split:
         share = split["left_out"] / max(split["tokens"], 1)
-        line += f"; NC4 leaves out {share:.0%} of the tokens, whose class the training sample does not have"
+        fewest = max(number for number in (least, drawn, 1) if isinstance(number, int))
+        lacks = f"has fewer than {fewest:,} times" if fewest > 1 else "does not have"
+        line += f"; NC4 leaves out {share:.0%} of the tokens, whose class the training sample {lacks}"
     return line
 
 

@@ -131,7 +131,7 @@ def _validation_columns(plan: MeasurePlan, layer: str, validated: Sums, ids: Ten
     loss = scored.loss[ids] / scored.tokens[ids] if layer == "last" else torch.full((len(ids),), torch.nan)
     return {
         "samples": samples.numpy(),
-        "agreement": (agreed / decided).numpy(),
-        "accuracy": (right / decided).numpy(),
+        "agreement": (agreed.double() / decided).numpy(),
+        "accuracy": (right.double() / decided).numpy(),
         "loss": loss.numpy(),
     }

@@ -27,6 +27,12 @@ class FunctionModel(nn.Module):
 
     def __init__(self, forward: Forward, head: Tensor, bias: Tensor | None = None, *, name: str = "") -> None:
         super().__init__()
+        if not callable(forward):
+            raise ModelError(f"forward: {type(forward).__name__} is no function from token ids to features.")
+        for what, value in {"head": head, "bias": bias}.items():
+            if value is not None and not isinstance(value, Tensor):
+                hint = f" Pass its {'weight' if what == 'head' else 'bias'}." if isinstance(value, nn.Module) else ""
+                raise ModelError(f"{what}: {type(value).__name__}; a torch.Tensor is needed.{hint}")
         if head.ndim != 2 or not head.is_floating_point():
             raise ModelError(
                 f"head: {tuple(head.shape)} numbers of {head.dtype}; a matrix, vocabulary × dim, is needed."

@@ -299,14 +299,20 @@ def _in_one_message(source: ModelSource) -> Iterator[None]:
 def _silence() -> Iterator[None]:
     """Let the library print nothing about the loading: what matters is in the errors here."""
     import transformers
+    from transformers import modeling_gguf_pytorch_utils
 
     logging: Any = transformers.utils.logging
+    reader: Any = modeling_gguf_pytorch_utils
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(logging.CRITICAL)
     logging.disable_progress_bar()
+    bar = getattr(reader, "tqdm", None)  # draws whatever the library is told
+    reader.tqdm = lambda items, **_: items
     try:
         yield
     finally:
+        if bar is not None:
+            reader.tqdm = bar
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()

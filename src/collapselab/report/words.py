@@ -12,7 +12,7 @@ from collapselab.analysis.related import CONTEXTS, RELATED
 from collapselab.analysis.trends import Trend
 from collapselab.analysis.verdict import Verdict
 from collapselab.analysis.words import CANNOT_TELL, OPPOSITE, PREDICTED, regime_words
-from collapselab.records.outcomes import context_columns
+from collapselab.records.outcomes import ON, context_columns
 
 VERDICT_WORDS = {
     Verdict.AS_PREDICTED: "yes",
@@ -139,6 +139,15 @@ OUTCOME_NAMES = {
     "val_accuracy": "validation accuracy",
     "bits_per_byte": "bits per byte",
 }
+FURTHER_NAMES = {
+    "macro_loss": "loss of every class alike",
+    "rare_loss": "loss on rare classes",
+    "gap": "gap between validation and training loss",
+    "ece": "calibration error",
+    "loss_after_temperature": "loss after temperature",
+    "corruption_slope": "rise of the loss with replaced inputs",
+}
+"""Of outcomes whose ids are no names in a sentence, where `gap` is a plain word."""
 SETTING_NAMES = {"weight_decay": "weight decay", "lr": "learning rate", "label_smoothing": "label smoothing"}
 
 
@@ -171,7 +180,10 @@ def outcome_column(outcome: str) -> str:
 
 
 def outcome_name(outcome: str) -> str:
-    return OUTCOME_NAMES.get(outcome, outcome)
+    """The outcome in words: `loss_on:imdb` as `loss on imdb`; a score of a user's own by its name."""
+    if outcome.startswith(ON):
+        return f"loss on {outcome.removeprefix(ON)}"
+    return {**OUTCOME_NAMES, **FURTHER_NAMES}.get(outcome, outcome)
 
 
 def setting_name(column: str) -> str:
