@@ -51,13 +51,13 @@ OTHERS := tests/core/test_metrics.py tests/records tests/analysis tests/report t
 
 test-lowest:
 	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
-	.venv-lowest/bin/python -m pip install --quiet -c constraints-lowest.txt '$(TORCH)' '.[gguf,slurm,tensorboard]' hypothesis pytest scikit-learn
+	.venv-lowest/bin/python -m pip install --quiet -c constraints-lowest.txt '$(TORCH)' '.[hub,gguf,slurm,tensorboard]' hypothesis pytest scikit-learn
 	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -p no:anyio $(OTHERS) $(ARGS)
 
 test-newest:
 	test -x .venv-newest/bin/python || $(PYTHON) -m venv .venv-newest
 	.venv-newest/bin/python -m pip install --quiet --upgrade '$(TORCH)' \
-		'.[gguf,slurm,tensorboard,trackio,mlflow,wandb]' hypothesis pytest scikit-learn
+		'.[hub,gguf,slurm,tensorboard,trackio,mlflow,wandb]' hypothesis pytest scikit-learn
 	OMP_NUM_THREADS=1 .venv-newest/bin/python -m pytest -p no:anyio $(OTHERS) tests/test_real_trackers.py $(ARGS)
 
 check: setup

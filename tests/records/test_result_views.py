@@ -60,6 +60,8 @@ def test_several_are_drawn_side_by_side_and_over_layers() -> None:
     assert {value["cdnv"] for value in values} == {0.1, 0.3, 0.2}
     layers = Results([result({"layer": "10"}, {"layer": "2"}, {"layer": "last"})]).plot("cdnv").to_dict()
     assert layers["encoding"]["x"]["sort"] == ["2", "10", "last"]
+    assert layers["encoding"]["color"]["legend"]["labelLimit"] == 0, "checkpoints differ in the last letters"
+    assert layers["encoding"]["strokeDash"]["legend"]["symbolType"] == "stroke", "a dot is not dashed"
     for nothing in (Results([]), two):
         with pytest.raises(KeyError, match="no value of that name"):
             nothing.plot("cdnw")

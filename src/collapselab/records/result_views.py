@@ -52,10 +52,14 @@ def plot_several(measured: Sequence[tuple[str, "pd.DataFrame"]], metric: str) ->
     if rows["layer"].nunique() > 1:
         long = _with_null(rows, ["layer", "model"], metric)
         x = alt.X("layer:N", sort=_layer_order(rows), title="layer", axis=alt.Axis(labelAngle=0))
-        colour, dash = alt.Color("model:N", sort=models, title="model"), alt.StrokeDash("labels:N", title="labels")
+        names = alt.Legend(title="model", labelLimit=0)  # a run's checkpoints differ in the last letters
+        lines = alt.Legend(
+            title="labels", symbolType="stroke", symbolFillColor="transparent", symbolStrokeColor="black"
+        )
+        colour, dash = alt.Color("model:N", sort=models, legend=names), alt.StrokeDash("labels:N", legend=lines)
     else:
         long = _with_null(rows, ["model"], metric)
-        x = alt.X("model:N", sort=models, title="model")
+        x = alt.X("model:N", sort=models, title="model", axis=alt.Axis(labelLimit=0))
         colour, dash = alt.Color("labels:N", title="labels"), alt.StrokeDash("labels:N", legend=None)
     chart: alt.Chart = alt.Chart(long, title=metric).mark_line(point=True)
     tooltip = ["model:N", "labels:N", f"{metric}:Q"]

@@ -4,7 +4,8 @@ story.py reads a folder's tables and their analysis. data.py makes the tables th
 figure is given. charts/ is how we draw, figures/ what we draw: each figure is one entry of `FIGURES`. answer.py has the
 verdicts at the top of the page, provenance.py its last section, words.py the words of all. report.py is the
 call, and puts them into web/ as one HTML file; export.py writes the figures as SVG and PDF. token_frame.py chooses the
-model whose tokens are shown. publish.py makes a folder of results, with a card, that others can read.
+model whose tokens are shown. publish.py makes a folder for the hub of a suite's results, cards.py the card of it, or of
+a model.
 """
 
 import sys
