@@ -106,9 +106,9 @@ def null_level_below(story: Story, metric: str, values: Floats, outcomes: Floats
     rule = chart.mark_rule(color="var(--soft)", strokeDash=[5, 4], strokeWidth=1.2).encode(x="level:Q")
     side = _clear_side(level, values, log=log)
     at_head = _covered(level, values, -outcomes, side, log=log) < _covered(level, values, outcomes, side, log=log)
-    at = {"y": 3, "baseline": "top"} if at_head else {"y": "height", "dy": -4, "baseline": "bottom"}
-    name = chart.mark_text(color="var(--soft)", fontSize=10, align=side, dx=4 if side == "left" else -4, **at)
-    return [rule, name.encode(x="level:Q", text="word:N")]
+    name = partial(chart.mark_text, color="var(--soft)", fontSize=10, align=side, dx=4 if side == "left" else -4)
+    placed = name(y=3, baseline="top") if at_head else name(y="height", dy=-4, baseline="bottom")
+    return [rule, placed.encode(x="level:Q", text="word:N")]
 
 
 def far_null(story: Story, metric: str, values: Floats, *, log: bool) -> str:
