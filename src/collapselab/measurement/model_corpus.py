@@ -23,7 +23,8 @@ from collapselab.disk import locked, read_document, sha256, user_cache, write_do
 from collapselab.errors import ConfigError, CorpusError, DamagedError
 from collapselab.measurement.compare_tokenizers import tokenizer_name
 from collapselab.measurement.model import context_of
-from collapselab.models.find import ModelSource, Pretrained, place_of
+from collapselab.models.find import ModelSource, place_of
+from collapselab.hub import Pretrained
 from collapselab.records.corpus import CORPUS
 from collapselab.records.table import shown
 
