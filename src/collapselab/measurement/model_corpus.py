@@ -21,10 +21,10 @@ from collapselab.corpus.sources import Documents, Reading, Source, open_source, 
 from collapselab.corpus.tokenizer import TOKENIZER_FILES, load_tokenizer, tokenizer_hash
 from collapselab.disk import locked, read_document, sha256, user_cache, write_document
 from collapselab.errors import ConfigError, CorpusError, DamagedError
+from collapselab.hub import Pretrained
 from collapselab.measurement.compare_tokenizers import tokenizer_name
 from collapselab.measurement.model import context_of
 from collapselab.models.find import ModelSource, place_of
-from collapselab.hub import Pretrained
 from collapselab.records.corpus import CORPUS
 from collapselab.records.table import shown
 
