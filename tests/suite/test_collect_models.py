@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 
@@ -277,3 +278,11 @@ def test_runs_of_ours_join_models_of_others(place: Path, tmp_path: Path) -> None
     results = measure(tmp_path / "runs" / "own", data=text, tokens=300, out=tmp_path / "others", quiet=True)
     for result in results:  # type: ignore[union-attr]
         assert (result.facts["splits"]["validation"]["bits_per_byte"] or 0) > 0, "on text that is not the run's own"
+
+
+def test_the_axis_of_one_models_training_says_what_it_counts() -> None:
+    from collapselab.report.figures import atlas
+
+    known = pd.DataFrame({"run": ["a", "a"], "tokens": [None, None], "step": [1, 10], "progress": [1.0, 10.0]})
+    assert atlas._along(known)[1] == "training step"
+    assert atlas._along(known.assign(step=None, progress=[0.1, 1.0]))[1] == "epoch", "a checkpoint of an own run"

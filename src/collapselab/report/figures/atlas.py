@@ -25,7 +25,7 @@ Draw = Callable[[Story, str, pd.DataFrame, str, tuple[str, ...]], Panel]
 NOT_COLLECTED = "No models were collected here (`collapselab collect`)."
 NAMED = 12
 """Models whose names are written beside their points where colours are families; of more they are shown on hovering."""
-SHARE = "share of the last step"
+SHARE, EPOCH = "share of the last step", "epoch"
 NEAR = 1.5
 """A null this many spans of the values away from them is not drawn: it would flatten them."""
 LAST, ALL = "last", "all"
@@ -126,7 +126,9 @@ def _along(known: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     if known["tokens"].notna().all() and known["tokens"].nunique() > 1:
         return known.assign(x=known["tokens"].astype(float)), "training tokens"
     if known["run"].nunique() == 1:
-        return known.assign(x=known["progress"].astype(float)), "training step"
+        return known.assign(x=known["progress"].astype(float)), "training step" if known[
+            "step"
+        ].notna().all() else EPOCH
     share = known["progress"].astype(float) / known.groupby("run")["progress"].transform("max").astype(float)
     return known.assign(x=share), SHARE
 
@@ -254,7 +256,7 @@ def _training_panel(story: Story, table: str, part: pd.DataFrame, name: str, ser
     along = str(part["along"].iloc[0])
     later = part.loc[part["x"] > 0, "x"]
     wide = len(later) and later.max() >= WIDE * later.min()
-    scale, axis = alt.Scale(nice=True), alt.Axis(format="~g" if along == SHARE else "~s", tickCount=4)
+    scale, axis = alt.Scale(nice=True), alt.Axis(format="~g" if along in (SHARE, EPOCH) else "~s", tickCount=4)
     if wide:
         scale = alt.Scale(type="symlog", constant=float(later.min()), nice=False)
         ticks = [tick for tick in log_ticks(float(later.min()), float(later.max())) if later.min() <= tick]
