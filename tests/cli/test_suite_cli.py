@@ -43,6 +43,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "tiny.yaml").write_text(yaml.safe_dump(recipe))
     result = invoked("run", place / "tiny.yaml", "--out", place / "suite")
     assert result.exit_code == 1, result.output
+    assert "1 run failed; --retry-failed tries again what failed." in result.stderr
     (place / "said").write_text(result.stdout)
     return place
 

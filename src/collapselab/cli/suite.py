@@ -198,6 +198,9 @@ def run(
         made = f"{folder.path}: runs.csv, results.csv. Next: collapselab analyze {folder.path}"
         Console().print(escape(made), soft_wrap=True)
     _report_refused(done.tables.refused)
+    if done.failed:
+        failed = f"{len(done.failed):,} run{'' if len(done.failed) == 1 else 's'}"
+        print(f"{failed} failed; --retry-failed tries again what failed.", file=sys.stderr)
     if done.failed or done.tables.refused:
         raise typer.Exit(1)
 
