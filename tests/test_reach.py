@@ -63,3 +63,18 @@ def test_a_dose_response_is_of_pairs_with_the_same_seed() -> None:
     assert of_metric["value"].round(9).tolist() == [-0.1, -0.1, 0.0]
     assert (points[points["shown"] == dose.SHOWN["val_loss"]]["value"] == 0).all()
     assert dose.chart(points).to_dict()["hconcat"]
+
+
+def test_the_frame_has_a_table_of_its_own() -> None:
+    values = pd.DataFrame(
+        [
+            {"arm": arm, "seed": seed, "val_loss": 2.0, "head_cosine_std": value + seed / 100, "etf_error": 1.2}
+            for arm, value in (("none", 0.4), ("--head frozen-etf", 0.0))
+            for seed in range(2)
+        ]
+    )
+    assert reach.table_name(values) == "frame"
+    assert reach.table_name(values[values["arm"] == "none"]) == "reach"
+    row = reach.table(values).splitlines()[-1]
+    assert "`--head frozen-etf`" in row
+    assert "yes: −0.4, range of the control 0.01" in row
