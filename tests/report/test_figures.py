@@ -16,7 +16,7 @@ from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.records.tables import RESULTS, RUNS
 from collapselab.report.charts import style
 from collapselab.report.charts.axes import far_null, log_ticks, null_level, null_level_below, null_of
-from collapselab.report.charts.forest import Line, forest_chart
+from collapselab.report.charts.forest import ForestLine, forest_chart
 from collapselab.report.charts.panels import bare_spec, drawn_panel
 from collapselab.report.data import lines
 from collapselab.report.export import composed, write_figures
@@ -234,7 +234,7 @@ def test_families_of_one_width_have_a_colour_each(tmp_path: Path) -> None:
 
 
 def test_a_verdict_is_once_in_the_legend_of_a_forest() -> None:
-    arms = [Line("a", "helps", -0.1, -0.2, -0.05, 8), Line("b", "harms", 0.1, 0.05, 0.2, 8)]
+    arms = [ForestLine("a", "helps", -0.1, -0.2, -0.05, 8), ForestLine("b", "harms", 0.1, 0.05, 0.2, 8)]
     chart, _ = forest_chart("effects", arms, "Δ")
     drawn = chart.to_dict(validate=False)
     channels = [

@@ -80,8 +80,8 @@ def model_corpus(model: ModelSource, data: Data, *, trust_code: bool = False) ->
             f"{model.name}: has no tokenizer beside its weights, which would say what its tokens are. Build a corpus "
             "with the right one (collapselab corpus build TEXT --tokenizer …) and give it with --corpus."
         )
-    found = _found_file(place, name, data)
-    if found is not None and (folder := _found_before(found)) is not None:
+    pointer = _pointer_file(place, name, data)
+    if pointer is not None and (folder := _corpus_of(pointer)) is not None:
         return Corpus(folder)
     context = context_of(causal_config(model, place, trust_code=trust_code))
     block = data.block or min(LONGEST_BLOCK, context or LONGEST_BLOCK)
@@ -97,8 +97,8 @@ def model_corpus(model: ModelSource, data: Data, *, trust_code: bool = False) ->
     with locked(folder.with_suffix(".lock"), wait=True):
         is_there = (folder / CORPUS).exists()
         corpus = Corpus(folder) if is_there else build_corpus(source, folder, recipe, trust_code=trust_code)
-    if found is not None:
-        write_document(found, {"corpus": folder.name})
+    if pointer is not None:
+        write_document(pointer, {"corpus": folder.name})
     return corpus
 
 
@@ -149,7 +149,7 @@ def chat_role(corpus: Corpus) -> str | None:
     return str(said).partition(" ")[0] if said else None
 
 
-def _found_file(place: Pretrained, tokenizer: str, data: Data) -> Path | None:
+def _pointer_file(place: Pretrained, tokenizer: str, data: Data) -> Path | None:
     """The file that names the corpus of this text for a model with these files; None for what is not a folder here."""
     if not place.is_local or place.gguf_file is not None or place.adapter is not None:
         return None
@@ -163,14 +163,14 @@ def _found_file(place: Pretrained, tokenizer: str, data: Data) -> Path | None:
     return data.cache / f"{digest}.found.json"
 
 
-def _found_before(found: Path) -> Path | None:
+def _corpus_of(pointer: Path) -> Path | None:
     """The corpus that the file names, if both are there."""
     try:
-        name = str(read_document(found).get("corpus"))
+        name = str(read_document(pointer).get("corpus"))
     except (FileNotFoundError, DamagedError):
         return None
-    is_there = re.fullmatch(r"[0-9a-f]{16}", name) and (found.parent / name / CORPUS).is_file()
-    return found.parent / name if is_there else None
+    is_there = re.fullmatch(r"[0-9a-f]{16}", name) and (pointer.parent / name / CORPUS).is_file()
+    return pointer.parent / name if is_there else None
 
 
 _hashes: dict[tuple[str, ...], str] = {}

@@ -306,7 +306,7 @@ def _silence() -> Iterator[None]:
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(logging.CRITICAL)
     logging.disable_progress_bar()
-    bar = getattr(reader, "tqdm", None)  # draws whatever the library is told
+    bar = getattr(reader, "tqdm", None)  # draws whatever the logging of the library is set to
     reader.tqdm = lambda items, **_: items
     try:
         yield
