@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -64,7 +65,8 @@ def in_process(name: str, layers: Any) -> dict[str, float]:
         MeasuredModel(model.eval().requires_grad_(False), name="gpt-neo"),
         Options(layers=layers, batch=BATCH),
     )
-    corpus: Any = type("Text", (), {"splits": {}, "block": BLOCK, "path": Path("text"), "hash": ""})()
+    record = SimpleNamespace(text_name="text", text_hash="")
+    corpus: Any = SimpleNamespace(splits={}, block=BLOCK, path=Path("text"), hash="", record=record)
     for split, blocks in BLOCKS.items():
         corpus.splits[split] = _even_text(blocks, vocabulary, split)
     with torch.no_grad():
