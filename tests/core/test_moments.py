@@ -175,7 +175,10 @@ def test_the_same_features_may_be_ignored_by_one_of_several_moments() -> None:
     both, alone = [[ClassMoments.empty(9, 4) for _ in range(2)] for _ in range(2)]
     for start in (0, 200):
         now = slice(start, start + 200)
-        module.update_all(features[now], [(both[0], labels[now]), (both[1], some[now])])
+        squares = module.update_all(features[now], [(both[0], labels[now]), (both[1], some[now])])
+        point = both[0]._tally.reference
+        assert point is not None
+        assert_close(squares, (features[now].double() - point).square().sum(1), rtol=1e-13, atol=0)
         alone[0].update(features[now], labels[now])
         alone[1].update(features[now], some[now])
     for left, right in zip(both, alone, strict=True):

@@ -222,7 +222,7 @@ def test_what_is_left_out_is_said_beside_the_values(model: nn.Module, corpus: Co
     sinks = measured(Sinks(1000.0), corpus, layers="all", tokens=300, skip_positions=0)
     console = Console(width=300, file=io.StringIO())
     console.print(shown(sinks))
-    assert "! layer 1: 10 of 310 features carry 97% of the variance" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "! layer 1: 10 of 310 features carry 100% of the squares" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def decided(model: Any, corpus: Corpus, skip: int) -> tuple[Any, Any, Any]:
@@ -301,7 +301,7 @@ def test_a_handful_of_features_that_rules_a_layer_is_a_warning(corpus: Corpus) -
         return [one["text"] for one in warnings if one["code"] == "few_features_rule"]
 
     (text,) = ruled(sinks, skip_positions=0)
-    assert text.startswith("layer 1: 10 of 310 features carry 97% of the variance")
+    assert text.startswith("layer 1: 10 of 310 features carry 100% of the squares")
     assert ruled(sinks) == []
     assert ruled(Sinks(0.0), skip_positions=0) == []
 
@@ -310,21 +310,26 @@ def test_the_spread_is_that_of_the_definition_and_parts_add_up() -> None:
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(3000, 8, generator=generator) + 100
     features[[5, 700, 2900]] += 300
-    squares = (features.double() - features.double().mean(0)).square().sum(1).sort(descending=True).values
+    squares = (features.double() - features.double().mean(0)).square().sum(1)
+    ordered = squares.sort(descending=True).values
     whole = Spread()
-    whole.add(features)
+    whole.add(squares)
     assert whole.handful == 10
-    assert whole.share_of_handful() == pytest.approx(float(squares[:10].sum() / squares.sum()), rel=0.02)
+    assert whole.share_of_handful() == pytest.approx(float(ordered[:10].sum() / squares.sum()), rel=0.02)
     parts = [Spread() for _ in range(3)]
-    for part, some in zip(parts, torch.split(features, 1000), strict=True):
+    for part, some in zip(parts, torch.split(squares, 1000), strict=True):
         part.add(some)
     parts[0].merge(parts[1])
     parts[0].merge(parts[2])
     assert parts[0].features == whole.features == 3000
-    assert parts[0].share_of_handful() == pytest.approx(whole.share_of_handful(), rel=0.01)
+    assert parts[0].share_of_handful() == pytest.approx(whole.share_of_handful(), rel=1e-12)
     constant = Spread()
-    constant.add(torch.ones(50, 3))
+    constant.add(torch.zeros(50, dtype=torch.float64))
     assert constant.share_of_handful() == 0
+    unknown = Spread()
+    unknown.add(torch.tensor([1.0, torch.nan, torch.inf, 2.0], dtype=torch.float64))
+    assert unknown.features == 4
+    assert unknown.share_of_handful() == 0
 
 
 def test_the_values_of_thirty_layers_are_whole_in_a_narrow_terminal(model: nn.Module, corpus: Corpus) -> None:

@@ -276,8 +276,11 @@ def _empty_tally(classes: int, dim: int, device: str | torch.device, *, covarian
 
 @torch.inference_mode(False)  # the tables may be written to outside that mode later
 @torch.no_grad()
-def update_all(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]]) -> None:
-    """Add the same features to several moments, each with labels of its own; to none if one refuses."""
+def update_all(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]]) -> Tensor:
+    """Add the same features to several moments, each with labels of its own; to none if one refuses.
+
+    Returns the squared distances from the first one's reference point of the features that it took (tokens,).
+    """
     checked: Tensor | None = None
     batches: list[tuple[ClassMoments, Tensor, Tensor]] = []
     for moments, own_labels in labels:
@@ -290,11 +293,14 @@ def update_all(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]]) 
         batches.append((moments, checked, kept_labels))
     same_features = all(kept is checked for _, kept, _ in batches)
     together = same_features and _share_reference([moments._tally for moments, _, _ in batches])
-    for group in [batches] if together else [[batch] for batch in batches]:
+    squares = [
         _add(group[0][1], [(moments._tally, own) for moments, _, own in group])
+        for group in ([batches] if together else [[batch] for batch in batches])
+    ]
     for moments, _, own in batches:
         moments.unit = max(moments.unit, _unit(features))
         moments.tokens += len(own)
+    return squares[0]
 
 
 def _share_reference(tallies: Sequence[Tally]) -> bool:
@@ -304,10 +310,13 @@ def _share_reference(tallies: Sequence[Tally]) -> bool:
     return all(torch.equal(point, points[0]) for point in points if point is not None and points[0] is not None)
 
 
-def _add(features: Tensor, tables: Sequence[tuple[Tally, Tensor]]) -> None:
-    """Add features, a part at a time, to tallies that have the same reference point or none yet."""
+def _add(features: Tensor, tables: Sequence[tuple[Tally, Tensor]]) -> Tensor:
+    """Add features, a part at a time, to tallies that have the same reference point or none yet.
+
+    Returns their squared distances from that point (tokens,).
+    """
     if not len(features):
-        return
+        return torch.zeros(0, dtype=torch.float64, device=features.device)
     (first, _), dim = tables[0], features.shape[1]
     reference = reference_point(features) if first.reference is None else first.reference
     for tally, _ in tables:
@@ -316,11 +325,14 @@ def _add(features: Tensor, tables: Sequence[tuple[Tally, Tensor]]) -> None:
     workspace = _workspace(rows, dim, features.device)
     product = any(tally.matrix is not None for tally, _ in tables)
     directions = any(tally.directions is not None for tally, _ in tables)
+    squares = []
     for start in range(0, len(features), rows):
         now = slice(start, start + rows)
         part = workspace.part(features[now], reference, product=product, directions=directions)
         for tally, labels in tables:
             tally.add(part, labels[now])
+        squares.append(part.squares)
+    return torch.cat(squares)
 
 
 def _unit(features: Tensor) -> float:

@@ -15,7 +15,7 @@ from collapselab.core.scale import binary_exponent, lengths
 BLOCK_BYTES = 4 << 20
 """Size of the blocks of rows that are taken at once."""
 
-PANEL = 128
+PANEL = 64
 """Columns of a product of rows with themselves that are computed at once; below two of them the whole is faster."""
 
 

@@ -140,7 +140,7 @@ class Batch:
         for n, cells in self.cells.items():
             tables.append((self._context_moments(ContextKey(layer, n), own.shape[1]), labels.placed(cells)))
         try:
-            update_all(labels.added(everyones), tables)
+            squares = update_all(labels.added(everyones), tables)
         except ValueError as error:
             raise self._refused(layer, own, error) from error
         if layer == "last":
@@ -148,7 +148,7 @@ class Batch:
         if centres is not None:
             centres.choose(layer, own, everyones)
         else:
-            self.sums.spread(layer).add(labels.sampled(own))
+            self.sums.spread(layer).add(squares)
 
     def _add_last(self, labels: "_Labels", own: Tensor) -> None:
         """What the features that enter the output layer give beside their moments."""

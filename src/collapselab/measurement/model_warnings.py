@@ -27,7 +27,7 @@ ROUNDING = 1e-4
 """How far a loss must be above that of equal chances, as a share of it: more than a rounding error."""
 
 RULED_SHARE = 0.5
-"""A handful of features that carries more of a layer's variance than this is worth a warning."""
+"""A handful of features that carries more of a layer's sum of squares than this is worth a warning."""
 
 
 @final
@@ -147,13 +147,13 @@ def loss_warnings(loss: float, classes: int) -> list[WarningFacts]:
 
 
 def spread_warnings(spreads: Mapping[str, Spread]) -> list[WarningFacts]:
-    """That a handful of features carries more than half of a layer's variance, for each layer where it does."""
+    """That a handful of features carries more than half of a layer's sum of squares, for each layer where it does."""
     warnings = []
     for layer, spread in spreads.items():
         share = spread.share_of_handful()
         if share > RULED_SHARE:
             text = (
-                f"layer {layer}: {spread.handful:,} of {spread.features:,} features carry {share:.0%} of the variance; "
+                f"layer {layer}: {spread.handful:,} of {spread.features:,} features carry {share:.0%} of the squares; "
                 "its values say little about the others."
             )
             sinks = " If these are the first positions of blocks, leave out more with --skip-positions."

@@ -28,9 +28,9 @@ HALVES = 8
 
 FEW_CURVED, MOST_CURVED, RUN = 256, 4096, 64
 """Tokens of a split whose curvature is computed, at least and at most, and those of a run: fewer make products slow."""
-CURVED_PRODUCTS, CURVED_PRODUCTS_OF_TOKEN = 2**31, 2**14
+CURVED_PRODUCTS, CURVED_PRODUCTS_OF_TOKEN = 2**31, 2**13
 """Multiplications that each of their two products may take: in all, or for a token of the sample if that is
-more. The latter is half a hundredth of what a model of three million parameters takes for a token."""
+more. The latter is a quarter of a hundredth of what a model of three million parameters takes for a token."""
 FITTED_PRODUCTS = 2**33
 """Multiplications of a product with all classes of the tokens that a scale is fitted to."""
 

@@ -1,4 +1,4 @@
-"""What a pass over a split sums up: moments of every layer, counts of decisions, scores, the spread of the variance.
+"""What a pass over a split sums up: moments of every layer, counts of decisions, scores, the spread of squares.
 
 The sums of disjoint parts of a split merge to those of the whole, and can be stored on disk to continue from.
 """
@@ -22,12 +22,6 @@ TALLIES = ("tokens", "agreed", "nearest_right", "head_right")
 
 LOWEST, HIGHEST = -300, 300
 """Exponents that are counted apart: those of squared float32 numbers. Smaller and larger ones count as these."""
-
-ROWS = 1024
-"""Features whose distances are computed at once in float64: they stay in the cache."""
-
-SHORT = 1e-15
-"""Lengths below this lose digits in float32: their squares are near the smallest number it has."""
 
 HANDFUL, HANDFUL_SHARE = 10, 0.002
 """A handful of features: ten, or this share of all if it is more."""
@@ -106,7 +100,7 @@ class Sums:
     """Of scored tokens, by the length of contexts."""
 
     def spread(self, layer: str) -> "Spread":
-        """How the variance of a layer is spread over its features."""
+        """How the squares of a layer are spread over its features."""
         return self.spreads.setdefault(layer, Spread())
 
     def add_decisions(self, key: LayerKey, decisions: Decisions) -> None:
@@ -228,18 +222,6 @@ class Sums:
         )
 
 
-def _squared_distances(features: Tensor) -> Tensor:
-    """Of each feature from the mean of all (tokens,), in float64; computed in float32 where that holds the squares."""
-    if features.dtype == torch.float32:
-        mean = features.mean(0, keepdim=True)
-        lengths = torch.cdist(features, mean, compute_mode="donot_use_mm_for_euclid_dist").squeeze(1)
-        if lengths.amin() >= SHORT and lengths.amax() < torch.inf:
-            return lengths.double().square_()
-    parts = torch.split(features, ROWS)
-    mean = torch.stack([part.double().sum(0) for part in parts]).sum(0) / len(features)
-    return torch.cat([(part.double() - mean).square_().sum(1) for part in parts])
-
-
 def _zeros(dtype: torch.dtype) -> Tensor:
     return torch.zeros(HIGHEST - LOWEST + 1, dtype=dtype)
 
@@ -247,20 +229,19 @@ def _zeros(dtype: torch.dtype) -> Tensor:
 @final
 @dataclass
 class Spread:
-    """How a layer's variance is spread over its features: whether a handful of them carries most of it.
+    """How a layer's sum of squares is spread over its features: whether a handful of them carries most of it.
 
-    Squared distances from the mean of their batch are counted and added up by powers of two. The table has one size
-    whatever the number of features, and tables of parts add up to that of the whole.
+    Squared distances from the reference point of the moments (`core/parts.py`: the mean of the first batch, or the
+    origin where that mean is short) are counted and added up by powers of two. The table has one size whatever the
+    number of features, and tables of parts add up to that of the whole.
     """
 
     counts: Tensor = field(default_factory=lambda: _zeros(torch.int64))
     sums: Tensor = field(default_factory=lambda: _zeros(torch.float64))
 
-    def add(self, features: Tensor) -> None:
-        """Count a batch (tokens, dim)."""
-        if not len(features):
-            return
-        squares = _squared_distances(features.detach().cpu())
+    def add(self, squares: Tensor) -> None:
+        """Count a batch of squared distances (tokens,)."""
+        squares = torch.nan_to_num(squares.cpu(), nan=0.0, posinf=torch.inf)  # too small or too large for float64
         exponents = torch.where(squares > 0, torch.frexp(squares).exponent.long(), LOWEST).clamp(LOWEST, HIGHEST)
         self.counts += torch.bincount(exponents - LOWEST, minlength=len(self.counts))
         self.sums.index_add_(0, exponents - LOWEST, squares)
@@ -278,7 +259,7 @@ class Spread:
         return max(HANDFUL, int(HANDFUL_SHARE * self.features))
 
     def share_of_handful(self) -> float:
-        """The share of the variance that the handful of farthest features carries; 0 without variance.
+        """The share of all squares that the handful of farthest features carries; 0 where all are zero.
 
         Of the last power of two that is reached, only the missing features count, each with the mean of its power.
         """
