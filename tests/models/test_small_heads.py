@@ -1,7 +1,7 @@
 """Attention of small heads against its definition, the fused kernel, and finite differences."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -66,7 +66,34 @@ def test_a_later_token_changes_nothing_before_it() -> None:
     assert after[:, :, 70:].isnan().all()
 
 
-def test_it_is_for_short_blocks_of_small_heads_in_full_precision() -> None:
+@pytest.mark.parametrize("size", [1, 4, 8, 15])
+@pytest.mark.parametrize("masked", [False, True])
+def test_zeros_that_fill_a_head_change_neither_values_nor_gradients(size: int, masked: bool) -> None:
+    shape = (2, 3, 70, size)
+    band = torch.ones(70, 70, dtype=torch.bool).tril().triu(-20) if masked else None
+
+    def filled(*inputs: Tensor) -> Tensor:
+        return fused_kernels._attend(*inputs, band, dropout=0.0, causal=band is None)
+
+    def plain(*inputs: Tensor) -> Tensor:
+        return scaled_dot_product_attention(*inputs, attn_mask=band, is_causal=band is None, scale=1.0)
+
+    ours, exact = _gradients(filled, shape, torch.float32), _gradients(plain, shape)
+    assert ours[0].shape == shape
+    for one, other in zip(ours, exact, strict=True):
+        assert_close(one.double(), other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_it_is_for_short_blocks_of_small_heads_in_full_precision_and_one_thread() -> None:
     def suits(tokens: int, size: int, dtype: torch.dtype = torch.float32, *, keys: int | None = None) -> bool:
         query = torch.zeros(1, 1, tokens, size, dtype=dtype)
         return suits_small_heads(query, torch.zeros(1, 1, keys or tokens, size, dtype=dtype))
@@ -77,8 +104,11 @@ def test_it_is_for_short_blocks_of_small_heads_in_full_precision() -> None:
     assert not suits(256, 16)
     assert not suits(256, 8, torch.bfloat16)
     assert not suits(4, 8, keys=9)  # queries that continue a text
+    torch.set_num_threads(2)
+    assert not suits(256, 8)
 
 
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(("head_size", "used"), [(None, True), (16, False)])
 def test_a_model_uses_it_where_its_heads_are_small(
     head_size: int | None, used: bool, monkeypatch: pytest.MonkeyPatch
@@ -97,11 +127,13 @@ def test_a_model_uses_it_where_its_heads_are_small(
     assert calls == ([4, 4] if used else [])
 
 
-def _gradients(attention: Callable[..., Tensor], shape: tuple[int, ...]) -> list[Tensor]:
-    inputs = _inputs(shape)
+def _gradients(
+    attention: Callable[..., Tensor], shape: tuple[int, ...], dtype: torch.dtype = torch.float64
+) -> list[Tensor]:
+    inputs = [one.detach().to(dtype).requires_grad_() for one in _inputs(shape)]
     attended = attention(*inputs)
     upstream = torch.randn(attended.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    return [attended, *torch.autograd.grad(attended, inputs, upstream)]
+    return [attended, *torch.autograd.grad(attended, inputs, upstream.to(dtype))]
 
 
 def _kernel(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
