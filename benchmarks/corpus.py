@@ -17,7 +17,7 @@ TOKENIZER = "bpe:4096"
 
 def corpora(quick: bool) -> list[Line]:
     """Tokenising files, with all that a corpus needs, beside `encode_batch` on the same texts in the same process."""
-    count, few = (4000, 500) if quick else (15000, 8000)
+    count, few = (4000, 500) if quick else (12000, 5000)
     with tempfile.TemporaryDirectory() as folder:
         speed = in_a_process("benchmarks.corpus", "rates_in_process", folder, count, 2)
         small, large = (in_a_process("benchmarks.corpus", "peak_in_process", folder, n) for n in (few, 10 * few))

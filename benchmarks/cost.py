@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from benchmarks.measure import _Text
-from benchmarks.timing import Line, at_most, in_a_process, peak_bytes, shown
+from benchmarks.timing import STEADY, Line, at_most, in_a_process, peak_bytes, shown
 from collapselab.measurement.cost import Job, Machine, measuring
 from collapselab.measurement.measure import measure_model
 from collapselab.measurement.model import MeasuredModel
@@ -28,18 +28,19 @@ from collapselab.models.sizes import architecture_of
 from collapselab.models.taps import features
 from collapselab.records.options import Options
 
-SIZES = {"2 × 128": (128, 2, 8000), "4 × 256": (256, 4, 12000), "2 × 768": (768, 2, 8000)}
+SIZES = {"2 × 128": (128, 2, 8000), "4 × 256": (256, 4, 6000), "2 × 768": (768, 2, 4000)}
 """Width, depth and vocabulary."""
+LAYERS = {"2 × 128": ("last", "all"), "4 × 256": ("all",), "2 × 768": ("last",)}
 BLOCK, BATCH = 128, 16
-BLOCKS = {"train": 512, "validation": 128}
+BLOCKS = {"train": 256, "validation": 64}
 
 
 def cost(quick: bool) -> list[Line]:
     """Peak of memory and time of whole measurements, over what the formulas say."""
     lines = []
     for name in ["2 × 128"] if quick else SIZES:
-        for layers in ("last",) if name == "2 × 768" else ("last", "all"):
-            found = in_a_process("benchmarks.cost", "in_process", name, layers)
+        for layers in LAYERS[name]:
+            found = in_a_process("benchmarks.cost", "in_process", name, layers, environment=STEADY)
             lines += _lines(f"GPT-Neo {name}, {SIZES[name][2]:,} classes, layers {layers}", found)
     return lines
 

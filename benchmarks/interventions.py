@@ -32,7 +32,7 @@ WORK = ("_penalties", "_add_to_features", "_add_to_head", "end_step")
 def interventions(quick: bool) -> Iterator[Line]:
     """A line for each penalty at laboratory size, and for those that grow with the vocabulary at full size."""
     seconds = in_a_process(
-        "benchmarks.interventions", "in_process", "LABORATORY", list(INTERVENTIONS), 10 if quick else 20
+        "benchmarks.interventions", "in_process", "LABORATORY", list(INTERVENTIONS), 10 if quick else 14
     )
     for name in INTERVENTIONS:
         yield _line(f"intervention {name}, 2 × 64", seconds, name, 15)

@@ -28,7 +28,7 @@ WARM_UP = 3
 def laboratory(quick: bool) -> Iterator[Line]:
     """Steps of ours against their bare products."""
     for name in list(SHAPES)[:1] if quick else SHAPES:
-        seconds = in_a_process("benchmarks.laboratory", "in_process", name, 20 if quick else 30)
+        seconds = in_a_process("benchmarks.laboratory", "in_process", name, 20 if quick else 24)
         ratio, bar = seconds["ours"] / seconds["products"], SHAPES[name][1]
         times = {"ours": shown(seconds["ours"]), "limit": shown(seconds["products"])}
         what = f"laboratory step, {name}: × its matrix products"

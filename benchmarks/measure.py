@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.timing import Line, at_most, in_a_process, in_turns, peak_bytes, shown
+from benchmarks.timing import STEADY, Line, at_most, in_a_process, in_turns, peak_bytes, shown
 from collapselab.corpus.blocks import Split
 from collapselab.measurement.classes import ClassNumbers
 from collapselab.measurement.cost import Job, measuring
@@ -65,7 +65,9 @@ def memory(quick: bool) -> list[Line]:
     """The peak of a whole measurement against the formulas of docs/scale.md."""
     lines = []
     for layers in ("last", "all"):
-        found = in_a_process("benchmarks.measure", "memory_in_process", 20000 if quick else VOCABULARY, layers)
+        found = in_a_process(
+            "benchmarks.measure", "memory_in_process", 20000 if quick else VOCABULARY, layers, environment=STEADY
+        )
         figure = abs(found["peak"] / found["formula"] - 1) * 100
         sizes = {"ours": f"{found['peak'] / 1e6:,.0f} MB", "limit": f"formula {found['formula'] / 1e6:,.0f} MB"}
         lines.append(at_most(f"memory of measuring, layers {layers}: off the formula", figure, 20, "%", **sizes))
@@ -74,7 +76,7 @@ def memory(quick: bool) -> list[Line]:
 
 def tables(quick: bool) -> list[Line]:
     """The tables `classes` and `deciders` on top of measuring all layers: ten training tokens to one of validation."""
-    vocabulary, blocks = 5_000 if quick else 10_000, 40 if quick else 120
+    vocabulary, blocks = 5_000 if quick else 8_000, 40 if quick else 100
     model = MeasuredModel(model_of(vocabulary), name="gpt-neo")
     corpus = _corpus(vocabulary, train=blocks, validation=blocks // 10)
     plain = Options(layers="all", batch=8)

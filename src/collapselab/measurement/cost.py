@@ -330,7 +330,7 @@ class _Sizes:
     def sweep(self) -> float:
         """Logits; a classifier's scores, with features in float64."""
         job, tile = self.job, max(1, min(DECISION_TILE, self.kept))
-        scores = 2 * 4 * tile * min(job.batch_tokens, tokens_at_once(tile, 4))
+        scores = 4 * tile * min(job.batch_tokens, tokens_at_once(tile, 4))
         choosing = job.batch_tokens * (2 * DOUBLE + 4) * self.dim + scores
         logits = 4 * self.classes * rows_at_once(job.batch * (job.block - 1), self.classes, job.device, 4)
         return choosing + logits
