@@ -17,7 +17,9 @@ from collapselab.disk import user_cache
 from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.measurement import similarity as module
 from collapselab.measurement.similarity import similarity
+from collapselab.models.build import build_config, build_model
 from collapselab.records.measurement import Result
+from collapselab.records.run import kept_layers, layer_moments
 
 
 def saved(path: Path, *, seed: int, classes: int = 9) -> ClassMoments:
@@ -131,3 +133,42 @@ def test_many_measurements_are_cut_into_tables_that_a_terminal_holds(tmp_path: P
     shown = [float(number) for number in re.findall(r"(?<= )[01]\.\d{3}(?= )", done.output)]
     assert len(shown) == 12 * 12, "no number is cut off"
     assert shown.count(1.0) >= 12
+
+
+def test_layers_that_were_kept_are_compared_with_each_other(
+    tmp_path: Path, corpus: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    config = build_config("gpt-neo", width=8, depth=2, vocabulary=corpus.vocabulary, positions=corpus.block)
+    build_model(config, seed=0).save_pretrained(tmp_path / "model")
+
+    words = ["measure", str(tmp_path / "model"), "--corpus", str(corpus.path), "--tokens", "2000", "--layers", "all"]
+    result = CliRunner().invoke(app, [*words, "--classes", "--out", f"{tmp_path}/results/"])
+    assert result.exit_code == 0, result.output
+    found = similarity([tmp_path / "results"], layers="all")
+    assert [name.rsplit("model", 1)[1] for name in found.names] == [" layer 1", " layer 2", " last"]
+    (last,) = (file for file in (tmp_path / "results").glob("*.safetensors") if ".layer-" not in file.name)
+    first = layer_moments(last, "1")
+    expected = class_mean_similarity(ClassMoments.load(first), ClassMoments.load(last))
+    assert found.at(0, 2) == expected
+    assert 0 < (expected.value or 0) < 1
+    assert (found.at(1, 2).value or 0) > (expected.value or 0), "the last block is nearer to its norm than the first"
+
+    for file in kept_layers(last).values():
+        file.unlink()
+    with pytest.raises(RunError, match="class means of its layers were not kept. .*--layers all --classes"):
+        similarity([tmp_path / "results"], layers="all")
+    with pytest.raises(ConfigError, match="layers is 'some'; it is last or all"):
+        similarity([tmp_path / "results"], layers="some")  # type: ignore[arg-type]
+
+
+def test_layers_of_an_earlier_measurement_are_not_taken_for_those_of_a_later_one(tmp_path: Path) -> None:
+    last = tmp_path / "run.0123456789abcdef.safetensors"
+    for layer, seed in (("1", 0), ("10", 1), ("2", 2)):
+        saved(layer_moments(last, layer), seed=seed)
+    saved(last, seed=3)
+    (tmp_path / "run.0123456789abcdef.layer-x.safetensors").write_text("")
+    assert list(kept_layers(last)) == ["1", "2", "10"]
+    Result([], measured_facts(model="run", run="run", model_hash="a")).save(last.with_suffix(".json"))
+    with pytest.raises(RunError, match="class means of its layers were not kept"):  # its options ask for the last alone
+        similarity([tmp_path], layers="all")

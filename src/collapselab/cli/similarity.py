@@ -1,7 +1,7 @@
 """`collapselab similarity`: how alike the class means of measured checkpoints are."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -26,6 +26,9 @@ def similarity(
             help="Measured runs and checkpoints; models and results measured with `--classes`; files of class moments.",
         ),
     ],
+    layers: Annotated[
+        Literal["last", "all"], typer.Option(help="`all`: every layer of them, measured with `--layers all --classes`.")
+    ] = "last",
     min_count: Annotated[int, typer.Option(help="Compare classes with at least this number of samples in both.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
@@ -37,17 +40,25 @@ def similarity(
 
     Two seeds: `collapselab similarity runs/a/checkpoints/1 runs/b/checkpoints/1`
 
+    Layers of two checkpoints: `collapselab measure runs/a --layers all --classes`, and then
+    `collapselab similarity runs/a/checkpoints/0 runs/a/checkpoints/1 --layers all`
+
     A sweep: `collapselab measure 'out/checkpoint-*' --corpus DIR --classes --out sweep/`, and then
     `collapselab similarity sweep`
     """
     from collapselab.measurement.similarity import similarity as compared
 
-    similarities = compared(names, min_count=min_count)
+    similarities = compared(names, layers=layers, min_count=min_count)
     if as_json:
         print(similarities.to_json())
         return
     console = Console()
-    console.print(Text(f"CKA of class means, {len(similarities.names)} measurements", style="bold"))
+    console.print(
+        Text(
+            f"CKA of class means, {len(similarities.names)} {'layers' if layers == 'all' else 'measurements'}",
+            style="bold",
+        )
+    )
     for table in _tables(similarities, console.width):
         console.print(table)
     for (i, j), pair in similarities.pairs.items():

@@ -57,7 +57,7 @@ from collapselab.records.measurement import Result, Results, check_suffix, joine
 from collapselab.records.options import Options, parsed_contexts
 from collapselab.records.outcomes import parsed_outcomes
 from collapselab.records.result_folder import STATE, open_result_folder, out_folder
-from collapselab.records.run import Checkpoint
+from collapselab.records.run import Checkpoint, kept_layers, layer_moments
 from collapselab.trackers import check_tracker
 
 log = logger(__name__)
@@ -414,6 +414,9 @@ def _add_values(plan: MeasurePlan, split: Split, own: Sums, values: Values, mome
         values.measured |= curved
         values.nulls |= curved if plan.options.null else {}
     shards = plan.splits[split].shards
+    if moments_file is not None and plan.processes.first:
+        for file in kept_layers(moments_file).values():  # of an earlier measurement
+            file.unlink()
     for key in list(own.moments):
         moments = own.moments.pop(key)
         total.moments[key] = moments if shards is not None else plan.processes.merge(moments)
@@ -429,8 +432,9 @@ def _add_values(plan: MeasurePlan, split: Split, own: Sums, values: Values, mome
                 fill_tables(values.tables, MeasuredLayer(plan, split, key.layer, whole))
                 if plan.options.null:  # metrics of the output layer alone do not depend on labels: null and value agree
                     values.nulls |= {name: value for name, value in measured.items() if name.metric in of_the_head()}
-            if is_last and moments_file is not None:
-                plan.splits[split].numbers.save(whole, moments_file)
+            if moments_file is not None and not key.null and (is_last or plan.options.classes):
+                file = moments_file if is_last else layer_moments(moments_file, key.layer)
+                plan.splits[split].numbers.save(whole, file)
     _add_contexts(plan, own, total, values)
     return total
 

@@ -48,7 +48,7 @@ class OpenedModel:
     resume: ResumeFolder | None = None
     """The folder of its sums, to continue from."""
     moments_file: Path | None = None
-    """The file for the moments of the last layer."""
+    """The file for the moments of the last layer; those of layers below are beside it, where classes are asked for."""
 
 
 def open_model(source: ModelSource, request: MeasureRequest) -> Result | OpenedModel:

@@ -1,14 +1,15 @@
 """`similarity`: how alike the class means of measured checkpoints are, from the moments that measuring them has kept.
 
-No model runs. A name is a run that was measured (all its checkpoints), one checkpoint, a model, file or folder of
-results that was measured with classes, or a file of class moments.
+No model runs. Layers below the last are compared too where they were kept. A name is a run that was measured (all its
+checkpoints), one checkpoint, a model, file or folder of results that was measured with classes, or a file of class
+moments.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Literal, final
 
 from collapselab.core.moments import ClassMoments
 from collapselab.core.similarity import Similarity, class_mean_similarity
@@ -16,7 +17,7 @@ from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.models.patterns import step_order
 from collapselab.records.measurement import Result
 from collapselab.records.result_folder import StoredResult, find_results, kept_moments, result_files
-from collapselab.records.run import Checkpoint, RunFolder, checkpoint_at
+from collapselab.records.run import Checkpoint, RunFolder, checkpoint_at, kept_layers
 
 
 @final
@@ -52,10 +53,25 @@ class _Source:
     file: Path
     tokenizer: str | None
     """Its hash, where the measurement says it."""
+    has_layers: bool = True
+    """Whether its measurement keeps the class means of every layer; unknown of a mere file of moments."""
+
+    def by_layer(self) -> "list[_Source]":
+        """One for each layer that was kept, from the first to the last; RunError where there is only the last."""
+        layers = kept_layers(self.file) if self.has_layers else {}
+        if not layers:
+            raise RunError(
+                f"{self.name}: class means of its layers were not kept. "
+                "`collapselab measure … --layers all --classes` keeps them."
+            )
+        below = [_Source(f"{self.name} layer {layer}", file, self.tokenizer) for layer, file in layers.items()]
+        return [*below, _Source(f"{self.name} last", self.file, self.tokenizer)]
 
 
-def similarity(names: Sequence[str | Path], *, min_count: int = 1) -> Similarities:
-    """The CKA of class means for every two of these measurements of one vocabulary.
+def similarity(
+    names: Sequence[str | Path], *, layers: Literal["last", "all"] = "last", min_count: int = 1
+) -> Similarities:
+    """The CKA of class means for every two of these measurements of one vocabulary, or for every two of their layers.
 
     >>> from collapselab import similarity
     >>> found = similarity(["runs/small"])
@@ -68,7 +84,11 @@ def similarity(names: Sequence[str | Path], *, min_count: int = 1) -> Similariti
     """
     if min_count < 1:
         raise ConfigError(f"min_count is {min_count}; a whole number from 1 on is needed.")
+    if layers not in ("last", "all"):
+        raise ConfigError(f"layers is {layers!r}; it is last or all.")
     sources = [source for name in names for source in _sources(str(name))]
+    if layers == "all":
+        sources = [layer for source in sources for layer in source.by_layer()]
     if len(sources) < 2:
         raise ConfigError(
             f"{len(sources)} measurement; at least 2 are needed to compare. Name another run or checkpoint."
@@ -119,8 +139,9 @@ def _sources(name: str) -> list[_Source]:
 
 
 def _source(name: str, checkpoint: Checkpoint) -> _Source:
-    tokenizer = _tokenizer(Result.load(checkpoint.measurement)) if checkpoint.measurement.is_file() else None
-    return _Source(name, checkpoint.moments, tokenizer)
+    if not checkpoint.measurement.is_file():
+        return _Source(name, checkpoint.moments, None)
+    return _measured_source(name, checkpoint.moments, Result.load(checkpoint.measurement))
 
 
 def _stored_source(stored: StoredResult) -> _Source:
@@ -128,12 +149,13 @@ def _stored_source(stored: StoredResult) -> _Source:
     name = f"{facts['run']}/{facts['checkpoint']}" if facts["in_a_run"] else str(facts["model"])
     if file is None:
         raise RunError(f"{name}: its class means were not kept. `collapselab measure … --classes` keeps them.")
-    return _Source(name, file, _tokenizer(stored.result))
+    return _measured_source(name, file, stored.result)
 
 
-def _tokenizer(result: Result) -> str | None:
-    tokenizers = result.facts.get("tokenizer")
-    return tokenizers["corpus"] if tokenizers else None
+def _measured_source(name: str, file: Path, result: Result) -> _Source:
+    options, tokenizers = result.facts["options"], result.facts.get("tokenizer")
+    has_layers = options.get("layers") == "all" and bool(options.get("classes"))
+    return _Source(name, file, tokenizers["corpus"] if tokenizers else None, has_layers)
 
 
 def _moments(source: _Source) -> ClassMoments:

@@ -3,7 +3,8 @@
     <run>/run.json                 RunRecord: the complete configuration and provenance
           checkpoints/<epoch>/     a standard Hugging Face folder, and training.json: a CheckpointRecord, with the hash
                                    of every file in the folder
-          measure/<epoch>.json     what was measured of a checkpoint; <epoch>.safetensors: its class moments
+          measure/<epoch>.json     what was measured of a checkpoint; <epoch>.safetensors: its class moments;
+                                   <epoch>.layer-<n>.safetensors: those of a layer below
           log.jsonl                one line a logged step, one a checkpoint
           state/<step>.safetensors what resuming needs, the last two; gone when the run is finished
           .lock                    held while a process trains
@@ -11,6 +12,7 @@
 A run is finished when every planned checkpoint is there.
 """
 
+import glob
 import json
 import os
 import re
@@ -237,6 +239,18 @@ class Checkpoint:
     @property
     def moments(self) -> Path:
         return self.run.measurements / f"{self.name}.safetensors"
+
+
+def layer_moments(moments: Path, layer: str) -> Path:
+    """The file for the class moments of a layer below, beside that of the last."""
+    return moments.with_name(f"{moments.stem}.layer-{layer}{moments.suffix}")
+
+
+def kept_layers(moments: Path) -> dict[str, Path]:
+    """The files of class moments of layers below that are beside that of the last, from the first layer on."""
+    files = moments.parent.glob(f"{glob.escape(moments.stem)}.layer-*{moments.suffix}")
+    numbers = {file.stem.rpartition(".layer-")[2]: file for file in files}
+    return {number: numbers[number] for number in sorted(filter(str.isdecimal, numbers), key=int)}
 
 
 def checkpoint_at(folder: str | Path) -> Checkpoint | None:
