@@ -1,6 +1,7 @@
 """Results of any origin in one table: what each model is, and a refusal of what cannot be compared."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -278,6 +279,10 @@ def test_runs_of_ours_join_models_of_others(place: Path, tmp_path: Path) -> None
     results = measure(tmp_path / "runs" / "own", data=text, tokens=300, out=tmp_path / "others", quiet=True)
     for result in results:  # type: ignore[union-attr]
         assert (result.facts["splits"]["validation"]["bits_per_byte"] or 0) > 0, "on text that is not the run's own"
+    shutil.rmtree(tmp_path / "runs")
+    collect_models([tmp_path / "others"], tmp_path / "elsewhere")
+    known = [(row["step"], row["seed"], row["tokens"]) for row in rows_of(tmp_path / "elsewhere").values()]
+    assert known == [(0, 3, 0), (6, 3, 6 * 8 * 31)], "results know their training where the run is gone"
 
 
 def test_the_axis_of_one_models_training_says_what_it_counts() -> None:

@@ -27,9 +27,11 @@ from collapselab.measurement.model_warnings import ModelFiles
 from collapselab.measurement.plan import MeasureRequest
 from collapselab.measurement.resume import TASK, ResumeFolder, remove_finished
 from collapselab.models.find import AdaptedModel, HubModel, ModelSource, place_of, weights_on_disk
+from collapselab.records.facts import ModelFacts
 from collapselab.records.measurement import Result
 from collapselab.records.result_folder import FINISHED, result_file
 from collapselab.records.run import RECORD, Checkpoint, verify_checkpoint
+from collapselab.records.run_documents import RunRecord
 
 OFFLOADED = "offloaded"
 """The folder of weights that a spread model has on the disk, inside the state folder."""
@@ -85,7 +87,7 @@ def open_model(source: ModelSource, request: MeasureRequest) -> Result | OpenedM
         run=checkpoint.run.name if checkpoint else "",
         checkpoint=checkpoint.name if checkpoint else source.revision,
         own_corpus=_own_corpus(checkpoint),
-        facts={"files_hash": files, "commit": source.commit, **stored.facts(module)},
+        facts={"files_hash": files, "commit": source.commit, **stored.facts(module), **_training_of(checkpoint)},
         warnings=stored.warnings(module, source.name, in_a_run=checkpoint is not None, role=chat_role(corpus)),
     )
     model.check(corpus)
@@ -95,14 +97,30 @@ def open_model(source: ModelSource, request: MeasureRequest) -> Result | OpenedM
 
 
 def _own_corpus(checkpoint: Checkpoint | None) -> str:
-    """Hash of the corpus of a run, empty where its record names none; DamagedError if the record was changed."""
+    """Hash of the corpus of a run, empty where its record names none."""
+    record = _record_of(checkpoint)
+    return "" if record is None else record.corpus.hash
+
+
+def _training_of(checkpoint: Checkpoint | None) -> ModelFacts:
+    """How far a checkpoint was trained: a result may be kept, or sent, where the run is not."""
+    record = _record_of(checkpoint)
+    known = None if record is None or checkpoint is None else checkpoint.run.checkpoint(checkpoint.name, verify=False)
+    if record is None or known is None:
+        return {}
+    seed = record.settings["seed"]
+    assert isinstance(seed, int)
+    return {"trained": {"step": known.step, "epoch": known.epoch, "tokens": known.tokens, "seed": seed}}
+
+
+def _record_of(checkpoint: Checkpoint | None) -> RunRecord | None:
+    """The record of a run, None where it names no corpus; DamagedError if it was changed."""
     if checkpoint is None:
-        return ""
+        return None
     file = checkpoint.run.path / RECORD
     if not file.exists() or "corpus" not in read_document(file, unchecked=True):
-        return ""
-    record = checkpoint.run.record()
-    return "" if record is None else record.corpus.hash
+        return None
+    return checkpoint.run.record()
 
 
 def _finished_of(source: ModelSource, request: MeasureRequest, *, device: str) -> "FinishedResult":

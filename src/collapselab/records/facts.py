@@ -96,6 +96,16 @@ class Identity(TypedDict):
 
 
 @with_config(KEEP_UNKNOWN)
+class TrainedFacts(TypedDict):
+    """How far a checkpoint of a run was trained."""
+
+    step: Annotated[int, "steps taken"]
+    epoch: Annotated[float, "passes over the training split"]
+    tokens: Annotated[int, "labels trained on"]
+    seed: Annotated[int, "of the run"]
+
+
+@with_config(KEEP_UNKNOWN)
 class ModelFacts(TypedDict):
     """How the model is stored, and its tokenizer."""
 
@@ -109,6 +119,7 @@ class ModelFacts(TypedDict):
     parameters: NotRequired[Annotated[int, "of the model, shared ones once"]]
     stored_dtype: NotRequired[Annotated[str | None, "type of the weights on disk"]]
     quantised: NotRequired[Annotated[str | None, "how they were rounded there, empty where they were not"]]
+    trained: NotRequired[Annotated[TrainedFacts, "of a checkpoint of a run: its step, epoch, training tokens and seed"]]
     tokenizer: NotRequired[
         Annotated[
             TokenizerFacts,

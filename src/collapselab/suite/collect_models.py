@@ -268,7 +268,10 @@ def _own_run(model: _Model) -> dict[str, Cell]:
     record = folder.record() if folder.exists() else None
     known = None if record is None else folder.checkpoint(model.place.checkpoint, verify=False)
     if record is None or known is None:
-        return _other_model(model.place, model.result) | {"step": None, "epoch": _epoch(model.place.checkpoint)}
+        cells, trained = _other_model(model.place, model.result), model.result.facts.get("trained")
+        if trained is None:
+            return cells | {"step": None, "epoch": _epoch(model.place.checkpoint)}
+        return cells | {name: trained[name] for name in ("step", "epoch", "tokens", "seed")}
     own = run_row(folder.path.name, record, known)
     return {name: cell for name, cell in own.items() if cell is None or isinstance(cell, str | int | float)}
 
