@@ -1,6 +1,7 @@
 """CollapseMetric keeps the protocol of torchmetrics, and gives the numbers of the moments that it is made of."""
 
 import math
+import warnings
 from typing import Any
 
 import pytest
@@ -63,11 +64,15 @@ def test_instances_that_are_merged_have_seen_what_both_have() -> None:
     first, second = metric(), metric()
     for number, (features, labels) in enumerate(stream()):
         (first, second)[number % 2].update(features, labels)
+    before = first.compute()["cdnv"]
     first.merge_state(second)
+    assert first.compute()["cdnv"] != before, "the value from before the merge was kept"
     same(first.compute(), expected(stream()))
     third = metric()
-    third.merge_state({name: getattr(first, name) for name in STATES})
-    same(third.compute(), expected(stream()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # such as that nothing was updated
+        third.merge_state({name: getattr(first, name) for name in STATES})
+        same(third.compute(), expected(stream()))
 
 
 def test_processes_are_joined_when_they_synchronise() -> None:

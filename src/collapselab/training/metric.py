@@ -98,6 +98,8 @@ class CollapseMetric(Metric):
                 f"merge_state: {type(incoming_state).__name__}; a CollapseMetric or its states are needed."
             )
         self._keep(self.moments().merge(theirs))
+        self._computed = None  # a value of before is not given again
+        self._update_count += 1
 
     def _keep(self, moments: ClassMoments) -> Self:
         self.counts, self.sums, self.scatter = moments.counts, moments.sums, moments.scatter
