@@ -136,7 +136,7 @@ def of_doses(models: Models, rows: Sequence[Response]) -> Iterable[Sentence]:
         if along[0].p_holm is not None:
             yield _sentence("doses", _dose_words(along))
     for why, untold in _by_reason(along[0] for along in arms.values() if along[0].p_holm is None):
-        names = _names([row.arm for row in untold])
+        names = _names(list(dict.fromkeys(row.arm for row in untold)))  # an arm may be in several cells
         yield _sentence("doses", f"Whether {models.outcome} follows the dose of {names}: cannot tell; {why}")
 
 
