@@ -16,7 +16,7 @@ from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.records.tables import RESULTS, RUNS
 from collapselab.report.charts import style
 from collapselab.report.charts.axes import far_null, log_ticks, null_level, null_level_below, null_of
-from collapselab.report.charts.forest import ForestLine, forest_chart
+from collapselab.report.charts.forest import NARROW, ForestLine, forest_chart, forest_table
 from collapselab.report.charts.panels import bare_spec, drawn_panel
 from collapselab.report.data import lines
 from collapselab.report.export import composed, write_figures
@@ -231,6 +231,23 @@ def test_families_of_one_width_have_a_colour_each(tmp_path: Path) -> None:
         colours = [layer["encoding"].get("color", {}) for layer in bare_spec(figure.panels[0], legends=True)["layer"]]
         (named,) = {(colour["field"], *colour["scale"]["range"]) for colour in colours if "field" in colour}
         assert named == ("family", "var(--c0)", "var(--c1)")
+
+
+def test_a_long_name_has_its_words_below_it_where_a_panel_is_narrow() -> None:
+    short = [ForestLine("within:+0.1", "reached", -0.1, -0.2, -0.05, 8, "reached")]
+    long = [*short, ForestLine("uniform_means:+0.1 + within:+0.1", "not reached", 0.1, 0.05, 0.2, 8, "not reached")]
+
+    def is_stacked(lines: list[ForestLine], room: int | None) -> bool:
+        places = forest_table(lines, room=room)
+        apart = [words - name for words, name in zip(places["words_at"], places["name_at"], strict=True)]
+        _, height = forest_chart("manipulation", lines, "Δ", room=room)
+        _, plain = forest_chart("manipulation", lines, "Δ")
+        assert (height > plain) == (min(apart) > 0)
+        return min(apart) > 0
+
+    assert is_stacked(long, NARROW)
+    assert not is_stacked(short, NARROW)
+    assert not is_stacked(long, None)
 
 
 def test_a_verdict_is_once_in_the_legend_of_a_forest() -> None:

@@ -14,8 +14,10 @@ from collapselab.report.charts.axes import NUMBER, WIDE, log_ticks
 from collapselab.report.charts.panels import DrawnChart
 from collapselab.report.data import Columns, columns
 
-HEIGHT = 36
-"""Of a line."""
+HEIGHT, STACKED_HEIGHT = 36, 50
+"""Of a line; of one that has its words below its name."""
+NARROW = 34
+"""Characters that fit beside each other in a panel among several."""
 
 
 @final
@@ -58,8 +60,9 @@ class ForestLine:
     words: str = ""
 
 
-def forest_table(lines: Sequence[ForestLine]) -> Columns:
-    """The lines as a table; marks of one arm are below each other."""
+def forest_table(lines: Sequence[ForestLine], *, room: int | None = None) -> Columns:
+    """The lines as a table; marks of one arm are below each other. `room` as for `forest_chart`."""
+    stacked = _is_stacked(lines, room)
     arms = list(dict.fromkeys(line.arm for line in lines))
     seen: dict[str, int] = {}
     rows = []
@@ -67,7 +70,8 @@ def forest_table(lines: Sequence[ForestLine]) -> Columns:
         number = seen[line.arm] = seen.get(line.arm, -1) + 1
         order = arms.index(line.arm)
         rows.append({
-            "label": line.arm if not number else None, "name_at": order - 0.16, "at": order + 0.16 + 0.26 * number,
+            "label": line.arm if not number else None, "name_at": order - (0.3 if stacked else 0.16),
+            "words_at": order - (0.05 if stacked else 0.16), "at": order + (0.2 if stacked else 0.16) + 0.26 * number,
             "arm": line.arm, "kind": line.kind, "effect": line.effect, "low": line.low, "high": line.high, "n": line.n,
             "words": line.words,
         })  # fmt: skip
@@ -75,9 +79,12 @@ def forest_table(lines: Sequence[ForestLine]) -> Columns:
 
 
 def forest_chart(
-    table: str, lines: Sequence[ForestLine], title: str, *, band: float | None = None
+    table: str, lines: Sequence[ForestLine], title: str, *, band: float | None = None, room: int | None = None
 ) -> tuple[DrawnChart, int]:
-    """The chart of a forest, and its height; `band` is the effect, either way, that is of no interest."""
+    """The chart of a forest, and its height; `band` is the effect, either way, that is of no interest.
+
+    `room`: characters that fit beside each other, where the panel is not wide.
+    """
     data = alt.Chart(alt.NamedData(table))
     arms = len({line.arm for line in lines})
     several = len(lines) > arms
@@ -102,12 +109,20 @@ def forest_chart(
     at = alt.Y("name_at:Q", axis=None, scale=place)
     named = data.transform_filter("isValid(datum.label)")
     names = named.mark_text(align="left", x=2, fontSize=10.5).encode(y=at, text="label:N")
-    words = named.mark_text(align="right", x="width", fontSize=10.5, color="var(--soft)").encode(y=at, text="words:N")
+    words = named.mark_text(align="right", x="width", fontSize=10.5, color="var(--soft)").encode(
+        y=alt.Y("words_at:Q", axis=None, scale=place), text="words:N"
+    )
     layers = [zero, bars, dots, names, words]
     if band is not None:
         area = alt.Chart(alt.InlineData(values=[{"from": -band, "to": band}]))
         layers.insert(0, area.mark_rect(color="var(--accent)", opacity=0.13).encode(x="from:Q", x2="to:Q"))
-    return alt.layer(*layers), (HEIGHT + (10 if several else 0)) * arms + 44
+    height = STACKED_HEIGHT if _is_stacked(lines, room) else HEIGHT
+    return alt.layer(*layers), (height + (10 if several else 0)) * arms + 44
+
+
+def _is_stacked(lines: Sequence[ForestLine], room: int | None) -> bool:
+    """Whether a name and its words would run into each other."""
+    return room is not None and any(len(line.arm) + len(line.words) > room for line in lines)
 
 
 def axis_words(lines: Sequence[ForestLine], band: float | None = None) -> str:

@@ -1,7 +1,7 @@
 """The manipulation check: did every arm move the metric that it is for, and more than its sham?"""
 
 from collapselab.analysis.effects import Effect, Role
-from collapselab.report.charts.forest import ForestLine, forest_chart, forest_table
+from collapselab.report.charts.forest import NARROW, ForestLine, forest_chart, forest_table
 from collapselab.report.charts.panels import Figure, Panel
 from collapselab.report.data import View
 
@@ -21,13 +21,15 @@ def manipulation(view: View) -> Figure:
         "right direction, a quarter of the range over widths, and more than its sham moves it (squares)."
     )
     tables, panels = {}, []
-    for metric in dict.fromkeys(row.metric for row in targets):
+    metrics = list(dict.fromkeys(row.metric for row in targets))
+    room = NARROW if len(metrics) > 1 else None  # a single panel is wide
+    for metric in metrics:
         made_for = [row for row in targets if row.metric == metric]
         names = {(row.where, row.arm) for row in made_for}
         shams = [row for row in rows if row.sham and row.metric == metric and (row.where, row.arm) in names]
         lines = [_line(row) for row in (*made_for, *shams) if row.effect is not None]
-        tables[f"manipulation {metric}"] = forest_table(lines)
-        chart, height = forest_chart(f"manipulation {metric}", lines, f"Δ {metric}")
+        tables[f"manipulation {metric}"] = forest_table(lines, room=room)
+        chart, height = forest_chart(f"manipulation {metric}", lines, f"Δ {metric}", room=room)
         said = "; ".join(f"{line.arm} {line.effect:+.3g} ({line.kind})" for line in lines)
         numbers = f"Effects on {metric}: {said}."
         key = f"manipulation-{metric}"
