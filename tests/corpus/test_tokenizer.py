@@ -222,6 +222,16 @@ def test_characters_are_tokens_and_come_back_as_they_were() -> None:
     assert end == [tokenizer.eos_token_id]
 
 
+def test_the_word_for_the_unknown_is_characters_like_any_other(tmp_path: Path) -> None:
+    text = "if word == '<unk>': pass"
+    tokenizer = tokenizer_for("characters", Documents(lambda: iter([text]), total=1, unit="documents"))
+    tokenizer.save_pretrained(tmp_path / "tokens")
+    for one in (tokenizer, load_tokenizer(str(tmp_path / "tokens"))):
+        ids = one.encode(text, add_special_tokens=False)
+        assert len(ids) == len(text)
+        assert one.decode(ids) == text
+
+
 def test_of_very_many_characters_the_most_frequent_are_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokenizer_module, "MOST_CHARACTERS", 3)
     tokenizer = tokenizer_for("characters", Documents(lambda: iter(["aaabbcO", "dcn"]), total=2, unit="documents"))

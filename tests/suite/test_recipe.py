@@ -213,7 +213,7 @@ def test_a_file_s_name_with_a_line_break_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "is not valid"),
+        ("", "it is empty: settings with their values are needed"),
         (
             "question: 3\ncorpus: {source: storyworld}\nbase: {width: 8, depth: 1}",
             "line 1: question: every recipe asks",

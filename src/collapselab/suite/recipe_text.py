@@ -101,7 +101,8 @@ class Written:
     ) -> dict[str, JsonValue]:
         """The values, if they are names with values, and the names are known ones where these are given."""
         if not isinstance(values, dict):
-            self.fail(path, f"{short(values)} is not valid: {SETTINGS_NEEDED}.")
+            said = "it is empty" if values is None and not path else f"{short(values)} is not valid"
+            self.fail(path, f"{said}: {SETTINGS_NEEDED}.")
         for name in values if known else ():
             if name not in known:
                 hint = did_you_mean(name, known, otherwise=f"There are {', '.join(known)}.")
