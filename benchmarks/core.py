@@ -169,7 +169,7 @@ def decisions(quick: bool) -> list[Line]:
                 some = table[start : start + 2048]
                 torch.mm(features, some.T, out=space.view(-1)[: tokens * len(some)].view(tokens, len(some)))
 
-    found = in_turns({"ours": lambda: decider.choices(features), "limit": products}, turns=3 if quick else 4, warm_up=1)
+    found = in_turns({"ours": lambda: decider.choices(features), "limit": products}, turns=3, warm_up=1)
     times = {"ours": shown(found["ours"]), "limit": shown(found["limit"])}
     return [at_most("decisions: × their two products", found["ours"] / found["limit"], 1.2, **times)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from benchmarks.timing import Line, at_least, at_most, in_a_process, peak_bytes, shown
+from benchmarks.timing import Line, at_least, at_most, in_a_process, in_two_processes, peak_bytes, shown
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.corpus.storyworld.stories import stories
@@ -20,7 +20,8 @@ def corpora(quick: bool) -> list[Line]:
     count, few = (4000, 500) if quick else (12000, 5000)
     with tempfile.TemporaryDirectory() as folder:
         speed = in_a_process("benchmarks.corpus", "rates_in_process", folder, count, 2)
-        small, large = (in_a_process("benchmarks.corpus", "peak_in_process", folder, n) for n in (few, 10 * few))
+        sizes = [(folder, n) for n in (few, 10 * few)]
+        small, large = in_two_processes("benchmarks.corpus", "peak_in_process", sizes)
     return [
         at_least(
             f"corpus of {count:,} stories: throughput of encode_batch",

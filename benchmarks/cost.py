@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from benchmarks.measure import _Text
-from benchmarks.timing import STEADY, Line, at_most, in_a_process, peak_bytes, shown
+from benchmarks.timing import STEADY, Line, at_most, in_two_processes, peak_bytes, shown
 from collapselab.measurement.cost import Job, Machine, measuring
 from collapselab.measurement.measure import measure_model
 from collapselab.measurement.model import MeasuredModel
@@ -37,12 +37,14 @@ BLOCKS = {"train": 256, "validation": 64}
 
 def cost(quick: bool) -> list[Line]:
     """Peak of memory and time of whole measurements, over what the formulas say."""
-    lines = []
-    for name in ["2 × 128"] if quick else SIZES:
-        for layers in LAYERS[name]:
-            found = in_a_process("benchmarks.cost", "in_process", name, layers, environment=STEADY)
-            lines += _lines(f"GPT-Neo {name}, {SIZES[name][2]:,} classes, layers {layers}", found)
-    return lines
+    names = ["2 × 128"] if quick else ["2 × 768", "4 × 256", "2 × 128"]  # the longest first
+    calls = [(name, layers) for name in names for layers in LAYERS[name]]
+    found = in_two_processes("benchmarks.cost", "in_process", calls, environment=STEADY)
+    return [
+        line
+        for (name, layers), figures in zip(calls, found, strict=True)
+        for line in _lines(f"GPT-Neo {name}, {SIZES[name][2]:,} classes, layers {layers}", figures)
+    ]
 
 
 def _lines(name: str, found: dict[str, float]) -> list[Line]:

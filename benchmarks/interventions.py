@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.timing import Line, at_most, in_a_process, shown
+from benchmarks.timing import Line, at_most, in_two_processes, shown
 from benchmarks.training import Shape, step_seconds
 from collapselab.training.interventions import INTERVENTIONS, dose, term
 from collapselab.training.objective import Objective
@@ -29,17 +29,13 @@ WORK = ("_penalties", "_add_to_features", "_add_to_head", "end_step")
 """What of the objective runs for interventions alone."""
 
 
-def interventions(quick: bool) -> Iterator[Line]:
+def interventions(quick: bool) -> list[Line]:
     """A line for each penalty at laboratory size, and for those that grow with the vocabulary at full size."""
-    seconds = in_a_process(
-        "benchmarks.interventions", "in_process", "LABORATORY", list(INTERVENTIONS), 10 if quick else 14
-    )
-    for name in INTERVENTIONS:
-        yield _line(f"intervention {name}, 2 × 64", seconds, name, 15)
-    if not quick:
-        seconds = in_a_process("benchmarks.interventions", "in_process", "LARGE", list(LARGEST), 2)
-        for name in LARGEST:
-            yield _line(f"intervention {name}, 50,257 × 768", seconds, name, 5)
+    calls = [("LABORATORY", list(INTERVENTIONS), 10 if quick else 14)]
+    calls += [] if quick else [("LARGE", list(LARGEST), 2)]
+    small, *large = in_two_processes("benchmarks.interventions", "in_process", calls)
+    lines = [_line(f"intervention {name}, 2 × 64", small, name, 15) for name in INTERVENTIONS]
+    return lines + [_line(f"intervention {name}, 50,257 × 768", large[0], name, 5) for name in LARGEST if large]
 
 
 def _line(what: str, seconds: dict[str, float], name: str, bar: float) -> Line:

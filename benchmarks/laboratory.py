@@ -28,8 +28,9 @@ WARM_UP = 3
 def laboratory(quick: bool) -> Iterator[Line]:
     """Steps of ours against their bare products."""
     for name in list(SHAPES)[:1] if quick else SHAPES:
-        seconds = in_a_process("benchmarks.laboratory", "in_process", name, 20 if quick else 24)
-        ratio, bar = seconds["ours"] / seconds["products"], SHAPES[name][1]
+        shape, bar = SHAPES[name]
+        seconds = in_a_process("benchmarks.laboratory", "in_process", name, 12 if shape.width > 64 else 24)
+        ratio = seconds["ours"] / seconds["products"]
         times = {"ours": shown(seconds["ours"]), "limit": shown(seconds["products"])}
         what = f"laboratory step, {name}: × its matrix products"
         yield Line(what, ratio, "×", "–", None, **times) if bar is None else at_most(what, ratio, bar, **times)

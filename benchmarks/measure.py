@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.timing import STEADY, Line, at_most, in_a_process, in_turns, peak_bytes, shown
+from benchmarks.timing import STEADY, Line, at_most, in_turns, in_two_processes, peak_bytes, shown
 from collapselab.corpus.blocks import Split
 from collapselab.measurement.classes import ClassNumbers
 from collapselab.measurement.cost import Job, measuring
@@ -63,11 +63,9 @@ def collecting(quick: bool) -> Iterator[Line]:
 
 def memory(quick: bool) -> list[Line]:
     """The peak of a whole measurement against the formulas of docs/scale.md."""
-    lines = []
-    for layers in ("last", "all"):
-        found = in_a_process(
-            "benchmarks.measure", "memory_in_process", 20000 if quick else VOCABULARY, layers, environment=STEADY
-        )
+    lines, calls = [], [(20000 if quick else VOCABULARY, layers) for layers in ("all", "last")]
+    every = in_two_processes("benchmarks.measure", "memory_in_process", calls, environment=STEADY)
+    for (_, layers), found in zip(calls, every, strict=True):
         figure = abs(found["peak"] / found["formula"] - 1) * 100
         sizes = {"ours": f"{found['peak'] / 1e6:,.0f} MB", "limit": f"formula {found['formula'] / 1e6:,.0f} MB"}
         lines.append(at_most(f"memory of measuring, layers {layers}: off the formula", figure, 20, "%", **sizes))

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
-from benchmarks.timing import Line, at_least, at_most, in_a_process, peak_bytes, shown
+from benchmarks.timing import Line, at_least, at_most, in_two_processes, peak_bytes, shown
 from collapselab.corpus.blocks import Split
 from collapselab.models.build import build_config, build_model
 from collapselab.models.scores import LogitSpace
@@ -87,7 +87,8 @@ def _lines(vocabulary: int, speed: float, memory: float | None, products: float 
 
 
 def _memory(name: str, vocabulary: int, bar: float) -> Line:
-    ours, plain = (in_a_process("benchmarks.training", "memory_in_process", one, vocabulary)["bytes"] for one in STEPS)
+    found = in_two_processes("benchmarks.training", "memory_in_process", [(one, vocabulary) for one in STEPS])
+    ours, plain = (figures["bytes"] for figures in found)
     sizes = {"ours": f"{ours / 1e6:,.0f} MB", "baseline": f"{plain / 1e6:,.0f} MB"}
     return at_least(f"{name}: × less memory", plain / ours, bar, **sizes)
 

@@ -43,7 +43,7 @@ def test_what_is_left_without_a_cluster_is_that_of_a_new_regression(dummies: boo
         own = controls[kept][:, np.abs(controls[kept]).sum(0) > 0]
         fit = sm.OLS(y[kept], np.column_stack([x[kept], own])).fit()
         assert found.slopes[cluster] == pytest.approx(fit.params[0], rel=1e-8)
-        left_x, left_y = (values[kept] - own @ np.linalg.lstsq(own, values[kept])[0] for values in (x, y))
+        left_x, left_y = (values[kept] - own @ np.linalg.lstsq(own, values[kept], rcond=None)[0] for values in (x, y))
         r = left_x @ left_y / np.sqrt((left_x @ left_x) * (left_y @ left_y))
         assert found.correlations[cluster] == pytest.approx(r, rel=1e-8)
 

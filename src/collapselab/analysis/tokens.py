@@ -217,7 +217,8 @@ def bins(frame: pd.DataFrame, number: int) -> pd.DataFrame:
     place = ((logs - logs.min()) / width).astype(int).clip(upper=number - 1)
     rows = []
     for _, group in frame.groupby(place):
-        medians = {name: float(group[name].astype(float).median()) for name in SORTABLE if name != "count"}
+        known = {name: group[name].astype(float).dropna() for name in SORTABLE if name != "count"}
+        medians = {name: float(values.median()) if len(values) else math.nan for name, values in known.items()}
         rows.append(
             {"low": int(group["count"].min()), "high": int(group["count"].max()), "classes": len(group)} | medians
         )

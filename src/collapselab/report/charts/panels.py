@@ -5,6 +5,7 @@ a file gets them side by side, with the legend that the page writes itself. `dra
 without legends and the words of bubbles.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
@@ -236,9 +237,21 @@ def bare_spec(panel: Panel, *, legends: bool = False) -> Spec:
         spec = panel.chart.to_dict(validate=False)
     for name in ("$schema", "config"):
         spec.pop(name, None)
+    _number_views(spec)
     if not legends:
         _drop_legends(spec)
     return spec
+
+
+def _number_views(spec: Spec) -> None:
+    """Number the names of layers by their place: some versions of Altair count on from chart to chart."""
+    layers = [one for one in (spec, *spec.get("layer", [])) if re.fullmatch(r"view_\d+", one.get("name", ""))]
+    names = {layer["name"]: f"view_{number}" for number, layer in enumerate(layers, 1)}
+    for layer in layers:
+        layer["name"] = names[layer["name"]]
+    for param in spec.get("params", []):
+        if "views" in param:
+            param["views"] = [names.get(view, view) for view in param["views"]]
 
 
 def _drop_legends(spec: Spec) -> None:
