@@ -20,7 +20,9 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the command line does, before torch is imported
+if "OMP_WAIT_POLICY" not in os.environ:  # as the command line does, before torch is imported
+    os.environ["OMP_WAIT_POLICY"] = "passive"
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 import torch
 from rich.console import Console

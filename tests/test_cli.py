@@ -174,17 +174,27 @@ def test_the_shell_does_not_wait_for_torch() -> None:
     assert (result.stdout.strip(), result.stderr.strip()) == ("demo", "False")
 
 
-@pytest.mark.parametrize(("asked", "policy"), [(None, "passive"), ("active", "active")])
-def test_threads_wait_without_spinning_unless_the_user_says_otherwise(asked: str | None, policy: str) -> None:
+NAMES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+
+
+@pytest.mark.parametrize(
+    ("asked", "waiting"),
+    [
+        ({}, ["passive", "1000"]),
+        ({"OMP_WAIT_POLICY": "active"}, ["active", "None"]),
+        ({"OMP_WAIT_POLICY": "passive"}, ["passive", "None"]),
+        ({"GOMP_SPINCOUNT": "0"}, ["passive", "0"]),
+    ],
+)
+def test_threads_hardly_spin_unless_the_user_says_otherwise(asked: dict[str, str], waiting: list[str]) -> None:
     code = (
         "import os, sys\n"
         "import collapselab.cli\n"
         "assert 'torch' not in sys.modules, 'OpenMP has read its settings'\n"
         "sys.argv = ['collapselab', '--version']\n"
-        "try:\n    collapselab.cli.main()\nexcept SystemExit:\n    print(os.environ['OMP_WAIT_POLICY'])\n"
+        f"try:\n    collapselab.cli.main()\nexcept SystemExit:\n    print(*map(os.environ.get, {NAMES}))\n"
     )
-    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
-    environment |= {} if asked is None else {"OMP_WAIT_POLICY": asked}
+    environment = {name: value for name, value in os.environ.items() if name not in NAMES} | asked
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split()[-1] == policy
+    assert done.stdout.split()[-2:] == waiting

@@ -119,8 +119,11 @@ app.command(rich_help_panel=SUITES)(share.compare)
 def main() -> None:
     """The entry point: every error the user can mend is one message, no traceback."""
     # OpenMP's threads spin while they wait for each other, and on a busy machine take the cores from those they wait
-    # for. It reads this when torch is imported; processes that are started from here inherit it.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # for. It reads this when torch is imported; processes that are started from here inherit it. GNU's then sleep at
+    # once, which makes small operations slow on an idle machine: a thousand turns, a few microseconds, are no harm.
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ["OMP_WAIT_POLICY"] = "passive"
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be text; as stderr has it
     try:
