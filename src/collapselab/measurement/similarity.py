@@ -62,7 +62,7 @@ class _Source:
         if not layers:
             raise RunError(
                 f"{self.name}: class means of its layers were not kept. "
-                "`collapselab measure … --layers all --classes` keeps them."
+                "`collapselab measure … --layers all --classes` keeps them, with --again if it was measured so before."
             )
         below = [_Source(f"{self.name} layer {layer}", file, self.tokenizer) for layer, file in layers.items()]
         return [*below, _Source(f"{self.name} last", self.file, self.tokenizer)]
