@@ -262,6 +262,7 @@ def test_the_keys_of_every_document_are_told(suite: Path) -> None:
 NOT_WRITTEN_HERE = {
     "<corpus>/lengths.npy",  # with document packing
     "<run>/measure/.state/<task>/<file>",  # of a measurement that was stopped
+    "<run>/measure/<epoch>.layer-<n>.safetensors",  # of measurements with `--layers all --classes`
     "<run>/state/<step>.safetensors",  # of a training that was stopped
     "<suite>/classes.parquet",  # of measurements with `--classes`
     "<suite>/push.csv",  # of measurements with `--push`

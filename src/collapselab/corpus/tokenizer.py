@@ -263,7 +263,7 @@ def _of_characters(documents: Documents) -> "FastTokenizer":
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
     tokenizer.decoder = decoders.Fuse()
-    # The library is not told of the unknown token: it would take the word itself, where a text has it, for one.
+    # The library does not know the unknown token: it would take the word itself, where a text has it, for one.
     return _fast(tokenizer, eos_token=END_OF_TEXT, bos_token=END_OF_TEXT, clean_up_tokenization_spaces=False)
 
 

@@ -104,7 +104,7 @@ class FusedSelfAttention(GPTNeoSelfAttention):
 def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, dropout: float, causal: bool) -> Tensor:
     size = query.shape[-1]
     if size < FULL_HEAD and dropout == 0 and query.device.type == "cpu" and query.dtype == torch.float32:
-        query, key, value = (pad(one, (0, FULL_HEAD - size)) for one in (query, key, value))
+        query, key, value = (pad(numbers, (0, FULL_HEAD - size)) for numbers in (query, key, value))
     attended = scaled_dot_product_attention(
         query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=1.0
     )

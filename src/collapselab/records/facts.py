@@ -119,13 +119,13 @@ class ModelFacts(TypedDict):
     parameters: NotRequired[Annotated[int, "of the model, shared ones once"]]
     stored_dtype: NotRequired[Annotated[str | None, "type of the weights on disk"]]
     quantised: NotRequired[Annotated[str | None, "how they were rounded there, empty where they were not"]]
-    trained: NotRequired[Annotated[TrainedFacts, "of a checkpoint of a run: its step, epoch, training tokens and seed"]]
     tokenizer: NotRequired[
         Annotated[
             TokenizerFacts,
             "hashes of the model's and of the corpus's tokenizer, and whether they are the same",
         ]
     ]
+    trained: NotRequired[Annotated[TrainedFacts, "of a checkpoint of a run: its step, epoch, training tokens and seed"]]
 
 
 @with_config(KEEP_UNKNOWN)

@@ -245,7 +245,7 @@ def bare_spec(panel: Panel, *, legends: bool = False) -> Spec:
 
 def _number_views(spec: Spec) -> None:
     """Number the names of layers by their place: some versions of Altair count on from chart to chart."""
-    layers = [one for one in (spec, *spec.get("layer", [])) if re.fullmatch(r"view_\d+", one.get("name", ""))]
+    layers = [part for part in (spec, *spec.get("layer", [])) if re.fullmatch(r"view_\d+", part.get("name", ""))]
     names = {layer["name"]: f"view_{number}" for number, layer in enumerate(layers, 1)}
     for layer in layers:
         layer["name"] = names[layer["name"]]
