@@ -50,7 +50,7 @@ def in_process(threads: int, quick: bool) -> dict[str, float]:
     moments = ClassMoments.empty(5000, 256)
     points = torch.randn(2000, 256, generator=generator, dtype=torch.float64)
     variances = torch.rand(2000, generator=generator, dtype=torch.float64)
-    turns = 5 if quick else 7
+    turns = 5
     return {
         "update": _median(lambda: moments.update(features, labels), turns=4 * turns),
         "sweep": _median(lambda: pair_statistics(points, variances), turns=turns),

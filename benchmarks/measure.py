@@ -75,7 +75,7 @@ def memory(quick: bool) -> list[Line]:
 
 def tables(quick: bool) -> list[Line]:
     """The tables `classes` and `deciders` on top of measuring all layers: ten training tokens to one of validation."""
-    vocabulary, blocks = 5_000 if quick else 8_000, 40 if quick else 100
+    vocabulary, blocks = 5_000 if quick else 8_000, 40 if quick else 70
     model = MeasuredModel(model_of(vocabulary), name="gpt-neo")
     corpus = _corpus(vocabulary, train=blocks, validation=blocks // 10)
     plain = Options(layers="all", batch=8)

@@ -65,7 +65,7 @@ def planning(quick: bool) -> list[Line]:
 
 def overhead(quick: bool) -> Iterator[Line]:
     """Time of a suite of small runs that is neither training nor measuring; and measuring beside training."""
-    steps, seeds = (40, [0]) if quick else (100, [0, 1])
+    steps, seeds = (40, [0]) if quick else (80, [0, 1])
     with tempfile.TemporaryDirectory() as place:
         corpus = Path(place) / "corpus"
         build_corpus(open_source(["storyworld:stories=600,validation=200"]), corpus, Recipe("bpe:1024", block=128))

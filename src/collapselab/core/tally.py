@@ -211,7 +211,8 @@ class Tally:
         return (some for some in torch.split(classes, part_rows(self.sums.shape[1], self.sums.device)) if len(some))
 
     def _shifted_sums(self, classes: Tensor) -> Tensor:
-        return _shifted(self.reference, self.counts.index_select(0, classes), self.sums.index_select(0, classes))
+        sums = self.sums.index_select(0, classes)  # a copy, which may be overwritten
+        return _shifted(self.reference, self.counts.index_select(0, classes), sums, out=sums)
 
 
 def _checks(counts: Tensor) -> Tensor:
@@ -219,10 +220,12 @@ def _checks(counts: Tensor) -> Tensor:
     return torch.frexp(counts.double()).exponent // 2
 
 
-def _shifted(reference: Tensor | None, counts: Tensor, sums: Tensor) -> Tensor:
-    """T - n r of each class."""
+def _shifted(reference: Tensor | None, counts: Tensor, sums: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """T - n r of each class; the sums themselves where r is the origin."""
     assert reference is not None
-    return torch.addcmul(sums, counts.double()[:, None], reference, value=-1)
+    if not reference.any():
+        return sums
+    return torch.addcmul(sums, counts.double()[:, None], reference, value=-1, out=out)
 
 
 def add_rows(table: Tensor, index: Tensor, rows: Tensor) -> None:
