@@ -70,7 +70,7 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# make bench                   full sizes, about a quarter of an hour on two cores
+# make bench                   full sizes, about ten minutes on two cores
 # make bench ARGS=--quick      small sizes, under a minute; ARGS=--help for the rest
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)

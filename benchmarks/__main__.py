@@ -1,6 +1,6 @@
 """Measure everything that has a bar, and print each line as soon as it is known.
 
-    make bench                                   full sizes, about a quarter of an hour on two cores
+    make bench                                   full sizes, about ten minutes on two cores
     make bench ARGS="--quick"                    small sizes, under a minute; the bars are those of the full sizes
     make bench ARGS="--only pairs --only loss"   some of it
     make bench ARGS="--compare before.json"      beside the figures of an earlier run

@@ -22,14 +22,14 @@ BUSY = "while True: pass"
 SHAPE = Shape(64, 2, 1024, 128, 8, head_size=16)
 
 
-def busy(quick: bool) -> list[Line]:
+def busy(_quick: bool) -> list[Line]:
     """Updates of class moments, a sweep over pairs, and training steps."""
     found = {}
     for policy in ("passive", "active"):
         with _policy(policy):
-            alone = in_a_process("benchmarks.busy", "in_process", 1, quick)
+            alone = in_a_process("benchmarks.busy", "in_process", 1)
             with _other_work():
-                found[policy] = (alone, in_a_process("benchmarks.busy", "in_process", 2, quick))
+                found[policy] = (alone, in_a_process("benchmarks.busy", "in_process", 2))
     lines = []
     for what in ("update", "sweep", "step"):
         one, two = (seconds[what] for seconds in found["passive"])
@@ -39,7 +39,7 @@ def busy(quick: bool) -> list[Line]:
     return lines
 
 
-def in_process(threads: int, quick: bool) -> dict[str, float]:
+def in_process(threads: int) -> dict[str, float]:
     """Median seconds of each kind of work with this number of threads."""
     from collapselab.core.moments import ClassMoments
     from collapselab.core.pairs import pair_statistics
@@ -50,11 +50,10 @@ def in_process(threads: int, quick: bool) -> dict[str, float]:
     moments = ClassMoments.empty(5000, 256)
     points = torch.randn(2000, 256, generator=generator, dtype=torch.float64)
     variances = torch.rand(2000, generator=generator, dtype=torch.float64)
-    turns = 5
     return {
-        "update": _median(lambda: moments.update(features, labels), turns=4 * turns),
-        "sweep": _median(lambda: pair_statistics(points, variances), turns=turns),
-        "step": statistics.median(step_seconds(SHAPE, 2 * turns + 3)[3:]),
+        "update": _median(lambda: moments.update(features, labels), turns=100),
+        "sweep": _median(lambda: pair_statistics(points, variances), turns=5),
+        "step": statistics.median(step_seconds(SHAPE, 13)[3:]),
     }
 
 
