@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -14,7 +15,7 @@ from scipy.stats import t as student
 from collapselab.analysis.analyze import analyze
 from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.records.tables import RESULTS, RUNS
-from collapselab.report.charts import style
+from collapselab.report.charts import panels, style
 from collapselab.report.charts.axes import far_null, log_ticks, null_level, null_level_below, null_of
 from collapselab.report.charts.forest import NARROW, ForestLine, forest_chart, forest_table
 from collapselab.report.charts.panels import bare_spec, drawn_panel
@@ -231,6 +232,16 @@ def test_families_of_one_width_have_a_colour_each(tmp_path: Path) -> None:
         colours = [layer["encoding"].get("color", {}) for layer in bare_spec(figure.panels[0], legends=True)["layer"]]
         (named,) = {(colour["field"], *colour["scale"]["range"]) for colour in colours if "field" in colour}
         assert named == ("family", "var(--c0)", "var(--c1)")
+
+
+def test_views_are_numbered_by_their_place_and_other_names_stay() -> None:
+    spec: dict[str, Any] = {
+        "layer": [{"name": "view_58"}, {"name": "mine"}, {"name": "view_7"}],
+        "params": [{"name": "brush", "views": ["view_7", "mine"]}, {"name": "shown"}],
+    }
+    panels._number_views(spec)
+    assert [layer["name"] for layer in spec["layer"]] == ["view_1", "mine", "view_2"]
+    assert spec["params"][0]["views"] == ["view_2", "mine"]
 
 
 def test_a_long_name_has_its_words_below_it_where_a_panel_is_narrow() -> None:
