@@ -1,6 +1,7 @@
 """Conformance: every entry of METRICS against its definition, its known answer and what must leave it unchanged."""
 
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -603,8 +604,17 @@ print((memory("VmHWM") - before) / (8 * classes * dim))
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's record of the peak")
 def test_the_catalogue_needs_at_most_one_and_a_half_tables_beside_the_moments_and_the_output_layer() -> None:
-    """With these, one table and half a table, that is three."""
-    result = subprocess.run([sys.executable, "-c", MEMORY_OF_THE_CATALOGUE], capture_output=True, text=True, check=True)
+    """With these, one table and half a table, that is three.
+
+    Blocks of a megabyte and more go back to the system when they are freed; how many of them glibc would keep is chance.
+    """
+    result = subprocess.run(
+        [sys.executable, "-c", MEMORY_OF_THE_CATALOGUE],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)},
+    )
     assert 0.4 < float(result.stdout) < 1.5
 
 

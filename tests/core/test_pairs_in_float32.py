@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from collapselab.core import pairs
+from collapselab.core.pair_sums import Sums, products_for_logs
 from collapselab.core.pairs import PairStatistics, pair_statistics
 from collapselab.core.tiles import Tile
 from frames import rotation, simplex
@@ -32,8 +33,8 @@ def tiles(monkeypatch: pytest.MonkeyPatch) -> dict[torch.dtype, int]:
     counts = {torch.float32: 0, torch.float64: 0}
     add = pairs._Sweep._add
 
-    def counting(self: pairs._Sweep, tile: Tile) -> bool:
-        added = add(self, tile)
+    def counting(self: pairs._Sweep, tile: Tile, sums: Sums) -> bool:
+        added = add(self, tile, sums)
         counts[tile.x.dtype] += added and len(self.cloud) > 64
         return added
 
@@ -257,6 +258,35 @@ def test_pairs_without_variance_are_left_out_of_the_log() -> None:
     found = pair_statistics(points, variances, tile=128)
     assert found.cdnv_log is not None
     assert found.cdnv_log.left_out == 100 * 99 // 2
+
+
+@pytest.mark.parametrize(
+    ("lowest", "highest", "largest_group"), [(-1, 1, 8), (-15, 15, 4), (-40, 40, 2), (-71, -70, 1)]
+)
+def test_logs_are_taken_of_products_as_long_as_float32_can_hold_them(
+    lowest: int, highest: int, largest_group: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups, factors = [], []
+
+    def recording(values: Tensor, widest: float) -> Tensor:
+        products = products_for_logs(values, widest)
+        if values.dtype == torch.float32:
+            factors.append((float(values.log2().abs().max()), widest))
+            groups.append(values.numel() // products.numel())
+        return products
+
+    monkeypatch.setattr(pairs, "products_for_logs", recording)
+    points = drawn(POINTS, 24)
+    share = torch.rand(POINTS, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    variances = torch.exp2(lowest + (highest - lowest) * share)
+    found = pair_statistics(points, variances, tile=128)
+    assert found.cdnv_log is not None
+    expected = definition(points, variances)["cdnv_log"]
+    scale = math.log(float(variances.max() / points.abs().max() ** 2))  # which the definition divides by
+    assert found.cdnv_log.mean == pytest.approx(expected + scale, rel=1e-6)
+    assert len(groups) > 10
+    assert all(factor <= widest for factor, widest in factors)
+    assert max(groups) == largest_group
 
 
 def test_the_programs_own_precision_of_products_is_neither_used_nor_lost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,12 @@ from collapselab.corpus.sources import open_source
 from collapselab.models.build import build_config, build_model
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="package")
 def one_thread() -> Iterator[None]:
-    """Operations this small cost more in waiting for a second thread than in work."""
+    """Operations this small cost more in waiting for a second thread than in work.
+
+    For the whole package, so that what a module measures once is measured as its tests measure.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -155,7 +155,7 @@ BIG = """
 import resource, torch
 from collapselab.core.cloud import Cloud
 from collapselab.core.pairs import _Sweep
-from collapselab.core.tiles import Table
+from collapselab.core.tiles import Space, Table
 from collapselab.core.vectors import Vectors
 K = 262_144
 points = torch.randn(K, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -163,7 +163,7 @@ covariance = torch.eye(4, dtype=torch.float64)
 cloud = Cloud.of(Vectors(points), torch.ones(K, dtype=torch.float64), uncentred=True, covariance=covariance)
 table = Table(cloud, torch.float32, tile=1024, with_rows=True)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-rows = _Sweep(table, slice(0, 512)).sums().rows
+rows = _Sweep(table, slice(0, 512), Space(points.device)).sums().rows
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, len(rows.cdnv), int((rows.nearest[:512] >= 0).sum()))
 """
 

@@ -23,11 +23,13 @@ Memory does not grow with the square of the number of points: it is one table of
 divided by a power of two near the largest entry (`vectors.py`), which only `cdnv_k2` depends on.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import final
+from typing import TypeVar, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,12 +41,12 @@ from collapselab.core.pair_sums import (
     Summary,
     Sums,
     Total,
-    sum_of,
-    sum_of_logs,
-    sum_of_squares,
+    log_of,
+    products_for_logs,
 )
 from collapselab.core.scale import SMALLEST, squared_lengths
 from collapselab.core.tiles import (
+    Space,
     Table,
     Tile,
     directions_of,
@@ -52,7 +54,6 @@ from collapselab.core.tiles import (
     float32_holds,
     followed_by_one,
     indices_below,
-    norms_alike,
 )
 from collapselab.core.vectors import Vectors
 
@@ -72,6 +73,9 @@ MOST_NEAR = 1 / 32
 
 AGAIN_PAIRS, AGAIN_BYTES = 1 << 16, 2 << 20
 """Pairs that wait to be computed again, and the size of the points that are read for some of them at once."""
+
+Part = TypeVar("Part")
+Done = TypeVar("Done")
 
 TRUSTED_ROW = 1e-6
 """Relative difference of a point's own mean in the two precisions up to which float32 is trusted with it."""
@@ -105,19 +109,21 @@ def pair_statistics(
             f"{bad:,} of {len(points):,} variances are nan, infinite or negative; each must be a number ≥ 0."
         )
     cloud = Cloud.of(points, variances, uncentred=uncentred, covariance=covariance)
-    statistics = _in_float32(cloud, tile, rows, progress) if len(cloud) > FEW_POINTS else None
-    return _swept(cloud, torch.float64, tile, rows, progress) if statistics is None else statistics
+    with _full_float32():
+        statistics = _in_float32(cloud, tile, rows, progress) if len(cloud) > FEW_POINTS else None
+        return _swept(cloud, torch.float64, tile, rows, progress) if statistics is None else statistics
 
 
 def _in_float32(cloud: Cloud, tile: int, rows: bool, progress: Progress | None) -> PairStatistics | None:
     """All statistics with products in float32, or None where they would not keep the promise."""
     if not float32_holds(cloud):
         return None
-    sample = cloud.sample(SAMPLE)
-    by_precision = [_swept(sample, dtype, tile, rows) for dtype in (torch.float32, torch.float64)]
-    narrow, wide = (statistics.values() for statistics in by_precision)
-    errors = [abs(value - exact) for value, exact in zip(narrow, wide, strict=True)]
-    if not _within(errors, wide) or not _rows_within(*(statistics.rows for statistics in by_precision)):
+    sample, dtypes = cloud.sample(SAMPLE), [torch.float64, torch.float32]
+    exact, approximate = _in_threads(
+        lambda dtype: _swept(sample, dtype, min(tile, SAMPLE), rows), dtypes, cloud.points.device
+    )
+    errors = [abs(value - true) for value, true in zip(approximate.values(), exact.values(), strict=True)]
+    if not _within(errors, exact.values()) or not _rows_within(approximate.rows, exact.rows):
         return None
     statistics = _swept(cloud, torch.float32, tile, rows, progress)
     return statistics if _within(errors, statistics.values()) else None
@@ -141,13 +147,15 @@ def _swept(cloud: Cloud, dtype: torch.dtype, tile: int, rows: bool, progress: Pr
     table, sums = Table(cloud, dtype, tile=tile, with_rows=rows), Sums()
     sums.rows = RowSums(0, len(cloud), cloud.facts.row.device) if rows else None
     total = len(cloud) * (len(cloud) - 1) // 2
-    with _full_float32():
-        for some in _in_threads(
-            lambda block: _Sweep(table, block).sums(), list(cloud.blocks(0, table.rows)), cloud.points.device
-        ):
-            sums.merge(some)
-            if progress is not None:
-                progress(sums.pairs, total)
+
+    def swept(block: slice) -> Sums:
+        with table.space() as space:
+            return _Sweep(table, block, space).sums()
+
+    for some in _in_threads(swept, list(cloud.blocks(0, table.rows)), cloud.points.device):
+        sums.merge(some)
+        if progress is not None:
+            progress(sums.pairs, total)
     return table.cloud.statistics(sums)
 
 
@@ -162,94 +170,100 @@ def _full_float32() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def _in_threads(work: Callable[[slice], Sums], blocks: list[slice], device: torch.device) -> Iterator[Sums]:
-    """Results in the order of the blocks, so that sums do not depend on which thread did what.
+def _in_threads(work: Callable[[Part], Done], parts: list[Part], device: torch.device) -> Iterator[Done]:
+    """Results in the order of the parts, so that sums do not depend on which thread did what.
 
     On a CPU each core processes tiles of its own with single-threaded operations. Two dozen operations a tile that each
     wait for all cores would cost more, and far more on a machine with other work to do.
     """
     threads = torch.get_num_threads()
-    if device.type != "cpu" or threads == 1 or len(blocks) == 1:
-        yield from map(work, blocks)
+    if device.type != "cpu" or threads == 1 or len(parts) == 1:
+        yield from map(work, parts)
         return
     torch.set_num_threads(1)
     try:
         with ThreadPoolExecutor(threads) as pool:
-            yield from pool.map(work, blocks)
+            yield from pool.map(work, parts)
     finally:
         torch.set_num_threads(threads)
 
 
 @final
 class _Sweep:
-    """The sweep of one block, with the working space of one thread."""
+    """The sweep of one block, in the working memory of one thread."""
 
-    def __init__(self, table: Table, rows: slice) -> None:
-        self.table, self.cloud, self.rows = table, table.cloud, rows
-        self.totals = Sums()
+    def __init__(self, table: Table, rows: slice, space: Space) -> None:
+        self.table, self.cloud, self.rows, self.space = table, table.cloud, rows, space
+        self.totals, self.simplex = Sums(), self.cloud.simplex
         if table.with_rows:
             self.totals.rows = RowSums(rows.start, len(self.cloud) - rows.start, self.cloud.facts.row.device)
         self.again: list[tuple[Tensor, Tensor]] = []
         self.left = followed_by_one(self.cloud.directions(rows) * (-1 / self.cloud.typical))
         self.left[:, -1] = 1 / self.cloud.typical  # (-u/t, 1/t) · (u, 1) is (1 - cos) / t
-        self.narrow_left = self.left.to(table.directions.dtype)
+        self.narrow_left, self.narrow_facts = self.left.to(table.directions.dtype), table.facts.at(rows).upright()
         projection = self.cloud.projection
         self.projected = None if projection is None else projection.left(self.cloud.facts.row[rows])
 
+    @np.errstate(all="ignore")
     def sums(self) -> Sums:
-        for columns in (self.rows, *self.cloud.blocks(self.rows.stop, self.table.columns)):
-            if not self._add(self._tile(columns)):
-                self._add(self._tile_in_float64(columns))
+        self._add_tile(self.rows, itself := Sums())
+        self.totals.merge(itself, share=0.5)  # the tile of a block with itself has each pair twice
+        for columns in self.cloud.blocks(self.rows.stop, self.table.columns):
+            self._add_tile(columns, self.totals)
             if sum(len(i) for i, _ in self.again) > AGAIN_PAIRS:
                 self._compute_again()
         self._compute_again()
         return self.totals
 
+    def _add_tile(self, columns: slice, sums: Sums) -> None:
+        alike = self.table.norms_alike(self.rows, columns)
+        if not (alike and self._add(self._tile(columns), sums)):
+            self._add(self._tile_in_float64(columns), sums)
+
     def _tile(self, columns: slice) -> Tile:
         """Of the table's precision."""
         table, directions = self.table, self.table.directions[columns]
-        return self._product(self.narrow_left, directions, table.facts, columns, table.near, table.exponent)
+        facts = self.narrow_facts, table.facts.at(columns)
+        return self._product(self.narrow_left, directions, facts, columns, table.near, table.exponent)
 
     def _tile_in_float64(self, columns: slice) -> Tile:
         directions = followed_by_one(self.cloud.directions(columns))
-        return self._product(self.left, directions, self.cloud.facts, columns, self.cloud.doubtful, 0)
+        facts = self.cloud.facts.at(self.rows).upright(), self.cloud.facts.at(columns)
+        return self._product(self.left, directions, facts, columns, self.cloud.doubtful, 0)
 
     def _product(
-        self, rows: Tensor, directions: Tensor, facts: Facts, columns: slice, near: float, exponent: int
+        self, rows: Tensor, directions: Tensor, facts: tuple[Facts, Facts], columns: slice, near: float, exponent: int
     ) -> Tile:
-        shape = (len(rows), len(directions))
-        x, *others = (self.table.space(number, shape, rows.dtype) for number in range(4))
+        x, *others = self.space.of(rows.dtype, rows.shape[0], directions.shape[0])
         torch.mm(rows, directions.T, out=x)
-        corner = self.rows.start, columns.start
-        return Tile(facts.at(self.rows).upright(), facts.at(columns), corner, near, exponent, x, *others)
+        longest = self.table.longest(self.rows, columns) * 2.0 ** (self.table.exponent - exponent)
+        widest = self.table.widest(self.rows, columns, near)
+        return Tile(*facts, (self.rows.start, columns.start), near, exponent, longest, widest, x, *others)
 
-    def _add(self, tile: Tile) -> bool:
+    def _add(self, tile: Tile, sums: Sums) -> bool:
         """Add the pairs of a tile to every statistic, or nothing and False where float32 is not enough for them.
 
         Pairs that may be wrong are left to `_compute_again`: here they add log 1 or 0.
         """
         narrow = tile.x.dtype != torch.float64
-        if narrow and not norms_alike(tile.left.norm[:, 0], tile.right.norm):
-            return False
         self._set_distances(tile)
         at = self._near_pairs(tile)
-        if narrow and len(at) > MOST_NEAR * tile.x.numel() + len(tile.x):
+        near = 0 if at is None else at.shape[0]
+        if narrow and near > MOST_NEAR * tile.x.numel() + tile.x.shape[0]:
             return False
-        if len(at):
+        if at is not None:
             self._leave(at, tile)
-        sums, pairs = Sums(), tile.x.numel() - len(at)
-        sums.pairs = pairs
+        pairs = tile.x.numel() - near
+        sums.pairs += pairs
         if self.cloud.uncentred:
             fill(tile.chords, at, 1)
-            tile.chords.log_()
-            sums.logdist_uncentred.add(sum_of(tile.chords), pairs, sum_of_squares(tile.chords))
+            sums.logdist_uncentred.add_with_squares(log_of(tile.chords, out=tile.chords), pairs)
         if self.cloud.centred:
             fill(tile.x, at, 1)
-            torch.log(tile.x, out=tile.scratch)
-            sums.logdist.add(sum_of(tile.scratch), pairs, sum_of_squares(tile.scratch))
-            sums.cosine.add(0.0, pairs, sum_of_squares(tile.x.sub_(1)))  # the mean is known
-            fill(tile.x, at, self.cloud.simplex - 1)
-            sums.cosine_error.add(sum_of(tile.x.sub_(self.cloud.simplex - 1).abs_()), pairs)
+            sums.logdist.add_with_squares(log_of(tile.x, out=tile.scratch), pairs)
+            sums.cosine.add_with_squares(tile.x.sub_(1), pairs, known_mean=True)
+            fill(tile.x, at, self.simplex - 1)
+            sums.cosine_error.add(tile.x.sub_(self.simplex - 1).abs_(), pairs)
         if self.cloud.varied or self.totals.rows is not None or self.projected is not None:
             inverse_squares = tile.squares.reciprocal_()
             terms = torch.add(tile.left.variance, tile.right.variance, out=tile.scratch).mul_(inverse_squares)
@@ -260,12 +274,10 @@ class _Sweep:
                 columns = slice(tile.corner[1], tile.corner[1] + terms.shape[1])
                 self.totals.rows.add_tile(self.rows, columns, terms, inverse_squares, self.cloud.facts.row, unit)
             if self.cloud.varied:
-                self._add_cdnv(sums, terms, inverse_squares, at, unit)
+                self._add_cdnv(sums, terms, inverse_squares, at, unit=unit, widest=tile.widest)
             if self.projected is not None:
                 along = self._along(tile, self.projected)
-                total = sum_of(along.mul_(inverse_squares).mul_(inverse_squares))
-                sums.directional.add(total * unit**2, pairs)
-        self.totals.merge(sums.halved() if tile.twice else sums)
+                sums.directional.add(along.mul_(inverse_squares).mul_(inverse_squares), pairs, unit=unit**2)
         return True
 
     def _along(self, tile: Tile, left: Tensor) -> Tensor:
@@ -288,20 +300,28 @@ class _Sweep:
             torch.sub(left.excess, right.excess, out=scratch)
             torch.addcmul(squares, scratch, scratch, value=-1, out=tile.chords)
 
-    def _near_pairs(self, tile: Tile) -> Tensor:
-        """Flat indices of the pairs that rounding may have made wrong; the chords get their divisors."""
+    def _near_pairs(self, tile: Tile) -> Tensor | None:
+        """Flat indices of the pairs that rounding may have made wrong, if there are any; the chords get their divisors.
+
+        In the tile of a block with itself, each point with itself is one of them, and is not looked for.
+        """
         cloud, left, right = self.cloud, tile.left, tile.right
-        near = [indices_below(tile.x, tile.near / cloud.typical)]
+        near: list[Tensor | None] = []
+        if tile.diagonal:
+            for values in (tile.x, tile.squares, tile.chords):
+                values.fill_diagonal_(torch.finfo(values.dtype).max ** 0.25)
+            near.append(torch.arange(0, tile.x.numel(), tile.x.shape[1] + 1, device=tile.x.device))
+        near.append(indices_below(tile.x, tile.near / cloud.typical))
         if not cloud.centred:
             near.append(indices_below(tile.squares, SMALLEST))
         if cloud.uncentred:
-            if tile.chords.amin() < tile.near * tile.longest**2:
+            if float(tile.chords.amin()) < tile.near * tile.longest**2:
                 bound = torch.add(left.norm.square() * tile.near, right.norm.square() * tile.near, out=tile.scratch)
                 near.append(indices_below(torch.sub(tile.chords, bound, out=tile.scratch), 0.0))
             unit = 2 * cloud.typical_uncentred
             tile.chords.mul_(left.inverse_length / unit).mul_(right.inverse_length)
-        near = [at for at in near if len(at)]
-        return torch.unique(torch.cat(near)) if len(near) > 1 else near[0] if near else left.row.new_empty(0)
+        some = [at for at in near if at is not None]
+        return None if not some else some[0] if len(some) == 1 else torch.unique(torch.cat(some))
 
     def _leave(self, at: Tensor, tile: Tile) -> None:
         """Leave these pairs of a tile, each once, to be computed again."""
@@ -311,16 +331,27 @@ class _Sweep:
         if once.any():
             self.again.append((i[once], j[once]))
 
-    def _add_cdnv(self, sums: Sums, terms: Tensor, inverse_squares: Tensor, at: Tensor, unit: float = 1.0) -> None:
-        pairs = terms.numel() - len(at)
+    def _add_cdnv(
+        self,
+        sums: Sums,
+        terms: Tensor,
+        inverse_squares: Tensor,
+        at: Tensor | None,
+        *,
+        unit: float = 1.0,
+        widest: float = math.inf,
+    ) -> None:
+        """`widest` is a bound of |log2| of the terms."""
+        pairs = terms.numel() - (0 if at is None else at.shape[0])
         if self.rows.start >= self.cloud.border:  # neither point has variance
             sums.cdnv_log.left_out += pairs
         else:
             fill(terms, at, 1)
-            sums.cdnv_log.add(sum_of_logs(terms), pairs)
+            products = products_for_logs(terms, widest)
+            sums.cdnv_log.add(log_of(products, out=torch.empty_like(products)), pairs)
         fill(terms, at, 0)
-        sums.cdnv.add(sum_of(terms), pairs)
-        sums.cdnv_k2.add(sum_of(terms.mul_(inverse_squares)) * unit, pairs)
+        sums.cdnv.add(terms, pairs)
+        sums.cdnv_k2.add(terms.mul_(inverse_squares), pairs, unit=unit)
 
     def _compute_again(self) -> None:
         """Add the pairs that were left out of tiles, from the difference of their points."""
@@ -346,8 +377,8 @@ class _Sweep:
             self._difference_of_directions(x, x < cloud.doubtful, left, right, cloud.centre)
             x /= cloud.typical
             _add_logs(totals.logdist, x)
-            totals.cosine.add(0.0, len(x), sum_of_squares(x - 1))
-            totals.cosine_error.add(sum_of((x - cloud.simplex).abs()), len(x))
+            totals.cosine.add_with_squares(x - 1, len(x), known_mean=True)
+            totals.cosine_error.add((x - cloud.simplex).abs(), len(x))
         if cloud.uncentred:
             chords = squares - (left.excess - right.excess).square()
             doubtful = chords < cloud.doubtful * (left.norm.square() + right.norm.square())
@@ -362,13 +393,13 @@ class _Sweep:
             norms = left.norm.square() + right.norm.square()
             along = cloud.projection.along(left.row, right.row, differences, norms)[apart]
             totals.directional.left_out += int((~apart).sum())
-            totals.directional.add(sum_of(along / squares[apart].square()), len(along))
+            totals.directional.add(along / squares[apart].square(), len(along))
         if cloud.varied:
             for total in (totals.cdnv, totals.cdnv_k2, totals.cdnv_log):
                 total.left_out += int((~apart).sum())
             inverse_squares = squares[apart].reciprocal_()
             terms = (left.variance + right.variance)[apart] * inverse_squares
-            self._add_cdnv(totals, terms, inverse_squares, left.row[:0])
+            self._add_cdnv(totals, terms, inverse_squares, None)
 
     def _difference_of_directions(
         self, values: Tensor, doubtful: Tensor, left: Facts, right: Facts, origin: Tensor | float
@@ -385,5 +416,4 @@ def _add_logs(total: Total, values: Tensor) -> None:
     """Of the positive values; the others are left out and counted."""
     apart = values[values > 0]
     total.left_out += len(values) - len(apart)
-    logs = apart.log()
-    total.add(sum_of(logs), len(logs), sum_of_squares(logs))
+    total.add_with_squares(apart.log(), len(apart))

@@ -1,7 +1,8 @@
 """The table of a cloud's directions, and a tile of pairs that is made of it. `pairs.py` has the formulas."""
 
 import math
-import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, final
 
 import torch
@@ -12,9 +13,6 @@ from collapselab.core.scale import binary_exponent, lengths
 
 NEAR = 0.1
 """In float32, pairs of directions with 1 - cos below this are computed again in float64."""
-
-CHUNK = 64
-"""Neighbouring pairs among which near ones are looked for at once."""
 
 WIDEST, SHORTEST = 2.0**10, 2.0**-20
 """Largest ratio of norms in a tile of float32, and the smallest norm over the largest of all."""
@@ -41,8 +39,11 @@ class Table:
         self.facts = cloud.facts.narrow(self.exponent) if self.narrow else cloud.facts
         self.directions = cloud.table(dtype)
         self.projected = None if cloud.projection is None else cloud.projection.right(cloud.facts.row).to(dtype)
-        self._of_thread = threading.local()
+        self.norms: list[float] = self.facts.norm.tolist()
+        positive = self.facts.variance[self.facts.variance > 0]
+        self.variances: list[float] = [float(value) for value in torch.aminmax(positive)] if len(positive) else []
         self.columns, self.rows = max(1, tile), max(1, tile // 2)
+        self._spaces: list[Space] = []
 
     @property
     def near(self) -> float:
@@ -53,13 +54,56 @@ class Table:
         """
         return max(NEAR, 64 * (self.cloud.points.dim + 8) * 2.0**-24) if self.narrow else self.cloud.doubtful
 
-    def space(self, number: int, shape: torch.Size | tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """Memory of this thread, used again for each tile: new pages cost more than the arithmetic done in them."""
-        spaces: dict[str, Tensor] = self._of_thread.__dict__
-        key, size = f"{number} {dtype}", torch.Size(shape).numel()
-        if key not in spaces or spaces[key].numel() < size:
-            spaces[key] = torch.empty(size, dtype=dtype, device=self.directions.device)
-        return spaces[key][:size].view(shape)
+    def norms_alike(self, rows: slice, columns: slice) -> bool:
+        """Whether the table's precision can compute with the norms of these points, which ascend in both."""
+        if not self.narrow:
+            return True
+        shortest = min(self.norms[rows.start], self.norms[columns.start])
+        longest = max(self.norms[rows.stop - 1], self.norms[columns.stop - 1])
+        return bool(shortest >= max(SHORTEST, longest / WIDEST))
+
+    def longest(self, rows: slice, columns: slice) -> float:
+        """Root of the largest sum of two squared norms, in the table's unit."""
+        return math.hypot(self.norms[rows.stop - 1], self.norms[columns.stop - 1])
+
+    def widest(self, rows: slice, columns: slice, near: float) -> float:
+        """A bound of |log2| of the CDNV terms (v_i + v_j) / d² of pairs with 1 - cos ≥ near, one of which has variance.
+
+        d² is at least 2 near r_i r_j and at most 2 (r_i² + r_j²).
+        """
+        nearest = 2 * near * self.norms[rows.start] * self.norms[columns.start]
+        if not nearest > 0 or not self.variances:
+            return math.inf
+        low, high = self.variances
+        return max(-math.log2(low / (2 * self.longest(rows, columns) ** 2)), math.log2(2 * high / nearest))
+
+    @contextmanager
+    def space(self) -> Iterator["Space"]:
+        """Working memory for one thread, given back to be used again: new pages cost more than the arithmetic."""
+        try:
+            space = self._spaces.pop()
+        except IndexError:
+            space = Space(self.directions.device)
+        yield space
+        self._spaces.append(space)
+
+
+@final
+class Space:
+    """Memory for the four matrices of a tile, the same for all tiles."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._memory: dict[torch.dtype, Tensor] = {}
+        self._views: dict[tuple[torch.dtype, int, int], tuple[Tensor, ...]] = {}
+
+    def of(self, dtype: torch.dtype, rows: int, columns: int) -> tuple[Tensor, ...]:
+        if (dtype, rows, columns) not in self._views:
+            size = 4 * rows * columns
+            if dtype not in self._memory or self._memory[dtype].numel() < size:
+                self._memory[dtype] = torch.empty(size, dtype=dtype, device=self.device)
+            self._views[dtype, rows, columns] = self._memory[dtype][:size].view(4, rows, columns).unbind()
+        return self._views[dtype, rows, columns]
 
 
 class Tile(NamedTuple):
@@ -73,19 +117,16 @@ class Tile(NamedTuple):
     corner: tuple[int, int]  # positions of the first points
     near: float  # pairs with 1 - cos below this are computed again
     exponent: int  # of the unit of length in the facts
+    longest: float  # root of the largest sum of two squared norms
+    widest: float  # bound of |log2| of the CDNV terms that are not computed again
     x: Tensor  # (1 - cos) / typical
     squares: Tensor  # squared distances
     chords: Tensor
     scratch: Tensor
 
     @property
-    def twice(self) -> bool:
+    def diagonal(self) -> bool:
         return self.corner[0] == self.corner[1]
-
-    @property
-    def longest(self) -> float:
-        """Root of the largest sum of squared norms in the tile, in which norms ascend."""
-        return math.hypot(float(self.left.norm[-1]), float(self.right.norm[-1]))
 
 
 def directions_of(points: Tensor) -> Tensor:
@@ -96,23 +137,16 @@ def followed_by_one(directions: Tensor) -> Tensor:
     return torch.nn.functional.pad(directions, (0, 1), value=1.0)
 
 
-def norms_alike(left: Tensor, right: Tensor) -> bool:
-    """Whether float32 can compute with these norms, which ascend."""
-    shortest, longest = min(float(left[0]), float(right[0])), max(float(left[-1]), float(right[-1]))
-    return shortest >= max(SHORTEST, longest / WIDEST)
+def indices_below(values: Tensor, bound: float) -> Tensor | None:
+    """Flat indices of the values (rows, columns) below the bound, if there are any; looked for where a row has one."""
+    lowest = values.amin(1)
+    if float(lowest.amin()) >= bound:
+        return None
+    rows = (lowest < bound).nonzero().squeeze(1)
+    row, column = (values[rows] < bound).nonzero().unbind(1)
+    return rows[row] * values.shape[1] + column
 
 
-def indices_below(values: Tensor, bound: float) -> Tensor:
-    """Flat indices of the values below the bound, which are few: most chunks are seen to have none by their minimum."""
-    flat = values.view(-1)
-    whole = len(flat) // CHUNK * CHUNK
-    chunks = flat[:whole].view(-1, CHUNK)
-    some = (chunks.amin(1) < bound).nonzero().squeeze(1)
-    chunk, place = (chunks[some] < bound).nonzero().unbind(1)
-    rest = (flat[whole:] < bound).nonzero().squeeze(1)
-    return torch.cat([some[chunk] * CHUNK + place, rest + whole])
-
-
-def fill(values: Tensor, at: Tensor, value: float) -> None:
-    if len(at):
+def fill(values: Tensor, at: Tensor | None, value: float) -> None:
+    if at is not None:
         values.view(-1).index_fill_(0, at, value)
