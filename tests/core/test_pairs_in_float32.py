@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from collapselab.core import pairs
+from collapselab.core import pair_sweep, pairs
 from collapselab.core.pair_sums import Sums, products_for_logs
+from collapselab.core.pair_sweep import Sweep
 from collapselab.core.pairs import PairStatistics, pair_statistics
 from collapselab.core.tiles import Tile
 from frames import rotation, simplex
@@ -31,14 +32,14 @@ def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 def tiles(monkeypatch: pytest.MonkeyPatch) -> dict[torch.dtype, int]:
     """Tiles of all points, by precision, that were added."""
     counts = {torch.float32: 0, torch.float64: 0}
-    add = pairs._Sweep._add
+    add = Sweep._add
 
-    def counting(self: pairs._Sweep, tile: Tile, sums: Sums) -> bool:
+    def counting(self: Sweep, tile: Tile, sums: Sums) -> bool:
         added = add(self, tile, sums)
         counts[tile.x.dtype] += added and len(self.cloud) > 64
         return added
 
-    monkeypatch.setattr(pairs._Sweep, "_add", counting)
+    monkeypatch.setattr(Sweep, "_add", counting)
     return counts
 
 
@@ -275,7 +276,7 @@ def test_logs_are_taken_of_products_as_long_as_float32_can_hold_them(
             groups.append(values.numel() // products.numel())
         return products
 
-    monkeypatch.setattr(pairs, "products_for_logs", recording)
+    monkeypatch.setattr(pair_sweep, "products_for_logs", recording)
     points = drawn(POINTS, 24)
     share = torch.rand(POINTS, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     variances = torch.exp2(lowest + (highest - lowest) * share)

@@ -7,7 +7,7 @@
     tally.py, moments.py   the update formulas of count, sum and scatter; ClassMoments, merged, saved and loaded
     decisions.py           Decider: the output layer's choice and the nearest class mean;  centre_loss.py: its loss
     flatness.py            OutputCurvature: how the loss bends in the output layer, from some tokens
-    pairs.py               statistics over all pairs of classes, through cloud.py, tiles.py and pair_sums.py
+    pairs.py               statistics over all pairs of classes, through cloud, tiles, pair_sums and pair_sweep.py
     geometry.py            quantities that several metrics share;  variability.py, spectrum.py, frequency.py: metrics
     needs.py, metrics.py   what a metric needs, or why it has no value; METRICS, the catalogue, and collapse_metrics
     class_rows.py          the values of single classes;  similarity.py: CKA of the class means of two moments
@@ -15,6 +15,6 @@
     scale.py, vectors.py   norms of very large and small numbers; rows as float64;  storage.py: tensors on disk
 
 A module imports only from modules above it in this order: scale, vectors, batch, parts, tally, storage, moments,
-decisions, fit_scale, centre_loss, flatness, pair_sums, cloud, tiles, pairs, geometry, variability, spectrum, frequency,
-metrics; similarity after moments.
+decisions, fit_scale, centre_loss, flatness, pair_sums, cloud, tiles, pair_sweep, pairs, geometry, variability,
+spectrum, frequency, metrics; similarity after moments.
 """
