@@ -302,7 +302,7 @@ def _words(rows: Sequence[Trend]) -> Iterable[str]:
     """The outcome with the first direction that is shown, then a sentence for each other answer."""
     if not rows:
         return
-    start, again = _axis_words(rows), AXIS_NAMES.get(rows[0].axis) or _axis_words(rows).partition(", in ")[0]
+    start, again = _axis_words(rows)
     outcome = "".join(f"{words}; " for row in rows if row.of_outcome and (words := _outcome_words(row)))
     if outcome and not any(row.verdict_code in ALONG for row in rows if not row.of_outcome):
         yield f"{start}: {outcome[:-2]}."
@@ -338,14 +338,16 @@ def _largest_p(rows: Sequence[Trend]) -> str:
     return f"p {largest:.2g}" if len(rows) == 1 else f"p ≤ {largest:.2g}"
 
 
-def _axis_words(rows: Sequence[Trend]) -> str:
+def _axis_words(rows: Sequence[Trend]) -> tuple[str, str]:
+    """The axis with its levels and units, and in fewer words where it is named again."""
     row = max(rows, key=lambda row: row.groups)
     levels = [f"{level:.3g}" if level < 100 else f"{level:g}" for level in map(float, row.levels.split())]
     if row.axis not in AXES:
         where = f" ({regime_words(row.where)})" if row.where else ""
-        return f"{row.axis} {levels[-1]} against {levels[0]}{where}, in {_units(row)}"
+        again = f"{row.axis} {levels[-1]} against {levels[0]}{where}"
+        return f"{again}, in {_units(row)}", again
     span = ", ".join(levels) if len(levels) <= LEVELS else f"{levels[0]} to {levels[-1]}"
-    return f"{AXIS_NAMES[row.axis]} ({span}; {_units(row)})"
+    return f"{AXIS_NAMES[row.axis]} ({span}; {_units(row)})", AXIS_NAMES[row.axis]
 
 
 def _effect(row: Trend) -> str:
