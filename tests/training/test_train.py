@@ -23,8 +23,10 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError, CorpusError, DiskError, Interrupted, ModelError, RunError
+from collapselab.models import scores
 from collapselab.models.build import build_config, build_model
 from collapselab.records.run import RunFolder
+from collapselab.training import checkpointing
 from collapselab.training.checkpointing import Checkpointing
 from collapselab.training.settings import settings_from
 from collapselab.training.train import train
@@ -320,6 +322,42 @@ def interrupted(
         patch.setattr(Checkpointing, "on_step_begin", stop)
         with pytest.raises(Interrupted, match=f"stopped after step {after} of"):
             run(corpus, out, options={"save_minutes": 0, "report_to": report_to}, **values)
+
+
+@pytest.mark.parametrize(
+    ("validation", "after"), [(0, "before its first step"), (1, "after step 1 of 6"), (2, "after step 6 of 6")]
+)
+@pytest.mark.parametrize("head", ["learned", "class-means"])
+def test_a_signal_during_validation_ends_it_after_its_batch_and_the_run_continues_there(
+    validation: int, after: str, head: str, corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {"checkpoints": "log:2", "head": head, "tied": head == "learned"}
+    run(corpus_folder, tmp_path / "whole", **values)
+    monkeypatch.setattr(scores, "TOKENS_AT_ONCE", 32)
+    split_scores, score, begun, batches = checkpointing.split_scores, scores.Scorer.scores, [], []
+
+    def counting(*args: Any, **kwargs: Any) -> scores.Scores:
+        begun.append(1)
+        return split_scores(*args, **kwargs)
+
+    def signalling(self: scores.Scorer, *args: Any) -> scores.Scores:
+        if len(begun) == validation + 1:
+            batches.append(1)
+            os.kill(os.getpid(), signal.SIGTERM)
+        return score(self, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpointing, "split_scores", counting)
+        patch.setattr(scores.Scorer, "scores", signalling)
+        with pytest.raises(Interrupted, match=f"stopped {after}"):
+            run(corpus_folder, tmp_path / "stopped", options={"save_minutes": 0}, **values)
+    assert len(batches) == 1, "of many"
+    assert len(RunFolder(tmp_path / "stopped").checkpoint_names()) == validation
+    run(corpus_folder, tmp_path / "stopped", **values)
+    for checkpoint in RunFolder(tmp_path / "whole").checkpoint_names():
+        assert_same_bits(weights(tmp_path / "whole", checkpoint), weights(tmp_path / "stopped", checkpoint))
+    assert losses(tmp_path / "whole") == losses(tmp_path / "stopped")
+    assert logged(tmp_path / "stopped", "val_loss") == pytest.approx(logged(tmp_path / "whole", "val_loss"), rel=1e-6)
 
 
 def test_a_training_that_is_continued_is_one_run_of_its_tracker(

@@ -131,12 +131,24 @@ class Scorer:
 
 
 def split_scores(
-    model: nn.Module, split: Split, *, head: OutputLayer, device: torch.device, rank: int = 0, world: int = 1
+    model: nn.Module,
+    split: Split,
+    *,
+    head: OutputLayer,
+    device: torch.device,
+    rank: int = 0,
+    world: int = 1,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Scores:
-    """Scores on this process's share of the blocks; those of all processes add up to those of the split."""
+    """Scores on this process's share of the blocks; those of all processes add up to those of the split.
+
+    `stop` is asked after every batch, and may end it early.
+    """
     scores, scorer = Scores(), Scorer(head)
     for features, labels in split_features(model, split, device=device, rank=rank, world=world):
         scores += scorer.scores(features, labels)
+        if stop():
+            break
     return scores
 
 

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 import torch
 import torch.distributed as dist
@@ -123,14 +123,17 @@ class Checkpointing(TrainerCallback):
             self._log(step)
         self._checkpoint(step)
         if self.stop:
-            self._save(step)
-            raise Interrupted(
-                f"{self.folder.name}: stopped after step {step:,} of {self.plan.steps:,}. Everything is saved; the "
-                "same command continues.",
-                self.request.number or signal.SIGTERM,
-            )
+            self._stop(step)
         if time.monotonic() - self.last_save >= self.save_seconds and step < self.plan.steps:
             self._save(step)
+
+    def _stop(self, step: int) -> NoReturn:
+        if step:
+            self._save(step)
+        when = f"after step {step:,} of {self.plan.steps:,}. Everything is saved" if step else "before its first step"
+        raise Interrupted(
+            f"{self.folder.name}: stopped {when}; the same command continues.", self.request.number or signal.SIGTERM
+        )
 
     def _check_finite(self, what: str, value: float | None, step: int) -> None:
         if value is not None and not math.isfinite(value):
@@ -169,28 +172,35 @@ class Checkpointing(TrainerCallback):
         if name not in self.missing:
             return
         with self.trainer.checkpoint_head() if step else nullcontext():
-            scores = self._validation()
-            known = CheckpointRecord(
-                run=self.run,
-                checkpoint=name,
-                step=step,
-                epoch=self.plan.epoch(step),
-                tokens=self.trainer.tokens_after(step),
-                train_loss=math.fsum(self.recent) / len(self.recent) if self.recent else None,
-                val_loss=scores.loss if scores.tokens else None,
-                val_accuracy=scores.accuracy if scores.tokens else None,
-                perplexity=scores.perplexity if scores.tokens else None,
-                seconds=round(self._seconds(), 3),
-                clipped=self.clipped_steps / step if step and self.clipped_steps is not None else None,
-            )
-            if self.writes:
-                self.folder.write_checkpoint(self.trainer.bare, self.corpus.path / "tokenizer", known)
-                self.folder.log(known.model_dump(exclude={"format", "run", "files", "clipped"}))
-            if step:
-                self.trainer.log(known.model_dump(include={"val_loss", "val_accuracy", "perplexity"}))
+            scores, self.stop = self._validation()
+            if not self.stop:
+                self._write_checkpoint(name, step, scores)
+        if self.stop:
+            self._stop(step)
         self.missing.discard(name)
 
-    def _validation(self) -> Scores:
+    def _write_checkpoint(self, name: str, step: int, scores: Scores) -> None:
+        known = CheckpointRecord(
+            run=self.run,
+            checkpoint=name,
+            step=step,
+            epoch=self.plan.epoch(step),
+            tokens=self.trainer.tokens_after(step),
+            train_loss=math.fsum(self.recent) / len(self.recent) if self.recent else None,
+            val_loss=scores.loss if scores.tokens else None,
+            val_accuracy=scores.accuracy if scores.tokens else None,
+            perplexity=scores.perplexity if scores.tokens else None,
+            seconds=round(self._seconds(), 3),
+            clipped=self.clipped_steps / step if step and self.clipped_steps is not None else None,
+        )
+        if self.writes:
+            self.folder.write_checkpoint(self.trainer.bare, self.corpus.path / "tokenizer", known)
+            self.folder.log(known.model_dump(exclude={"format", "run", "files", "clipped"}))
+        if step:
+            self.trainer.log(known.model_dump(include={"val_loss", "val_accuracy", "perplexity"}))
+
+    def _validation(self) -> tuple[Scores, bool]:
+        """The scores of the validation split, and whether a signal ended it before all of it was seen."""
         args, trainer = self.trainer.args, self.trainer
         mine = split_scores(
             trainer.bare,
@@ -199,8 +209,9 @@ class Checkpointing(TrainerCallback):
             device=args.device,
             rank=args.process_index,
             world=args.world_size,
+            stop=lambda: self.request.number is not None,
         )
-        return _reduce_scores(mine, args)
+        return _reduce_scores(mine, self.request.number is not None, args)
 
     def _save(self, step: int) -> None:
         if self.writes:
@@ -271,9 +282,11 @@ def _reduce_step(loss: float, stop: bool, args: TrainingArguments) -> tuple[floa
     return float(values[0]) / args.world_size, bool(values[1])
 
 
-def _reduce_scores(scores: Scores, args: TrainingArguments) -> Scores:
+def _reduce_scores(scores: Scores, stop: bool, args: TrainingArguments) -> tuple[Scores, bool]:
+    """The scores of all processes, and whether any of them was asked to stop."""
     if args.world_size == 1:
-        return scores
-    sums = torch.tensor([scores.total_loss, scores.correct, scores.tokens], dtype=torch.float64, device=args.device)
+        return scores, stop
+    values = [scores.total_loss, scores.correct, scores.tokens, stop]
+    sums = torch.tensor(values, dtype=torch.float64, device=args.device)
     dist.all_reduce(sums)
-    return Scores(float(sums[0]), int(sums[1]), int(sums[2]))
+    return Scores(float(sums[0]), int(sums[1]), int(sums[2])), bool(sums[3])
