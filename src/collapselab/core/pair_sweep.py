@@ -39,15 +39,15 @@ class Sweep:
         projection = self.cloud.projection
         self.projected = None if projection is None else projection.left(self.cloud.facts.row[rows])
 
-    @np.errstate(all="ignore")
     def sums(self) -> Sums:
-        self._add_tile(self.rows, itself := Sums())
-        self.totals.merge(itself, share=0.5)  # the tile of a block with itself has each pair twice
-        for columns in self.cloud.blocks(self.rows.stop, self.table.columns):
-            self._add_tile(columns, self.totals)
-            if sum(len(i) for i, _ in self.again) > AGAIN_PAIRS:
-                self._compute_again()
-        self._compute_again()
+        with np.errstate(all="ignore"):  # as torch: what is not finite is found in the result
+            self._add_tile(self.rows, itself := Sums())
+            self.totals.merge(itself, share=0.5)  # the tile of a block with itself has each pair twice
+            for columns in self.cloud.blocks(self.rows.stop, self.table.columns):
+                self._add_tile(columns, self.totals)
+                if sum(len(i) for i, _ in self.again) > AGAIN_PAIRS:
+                    self._compute_again()
+            self._compute_again()
         return self.totals
 
     def _add_tile(self, columns: slice, sums: Sums) -> None:
