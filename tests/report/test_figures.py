@@ -15,10 +15,12 @@ from scipy.stats import t as student
 from collapselab.analysis.analyze import analyze
 from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.records.tables import RESULTS, RUNS
+from collapselab.report import export
 from collapselab.report.charts import panels, style
 from collapselab.report.charts.axes import far_null, log_ticks, null_level, null_level_below, null_of
 from collapselab.report.charts.forest import NARROW, ForestLine, forest_chart, forest_table
-from collapselab.report.charts.panels import bare_spec, drawn_panel
+from collapselab.report.charts.panels import Panel, bare_spec, drawn_panel
+from collapselab.report.charts.style import Spec
 from collapselab.report.data import lines
 from collapselab.report.export import composed, write_figures
 from collapselab.report.figures.forest import _critical
@@ -239,9 +241,28 @@ def test_views_are_numbered_by_their_place_and_other_names_stay() -> None:
         "layer": [{"name": "view_58"}, {"name": "mine"}, {"name": "view_7"}],
         "params": [{"name": "brush", "views": ["view_7", "mine"]}, {"name": "shown"}],
     }
-    panels._number_views(spec)
+    assert panels.number_views(spec) == 3
     assert [layer["name"] for layer in spec["layer"]] == ["view_1", "mine", "view_2"]
     assert spec["params"][0]["views"] == ["view_2", "mine"]
+    assert panels.number_views(spec, 5) == 7
+    assert [layer["name"] for layer in spec["layer"]] == ["view_5", "mine", "view_6"]
+
+
+def test_no_two_layers_of_a_file_share_a_name(shown: Contents, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one name they would share scales: a panel was drawn 90,000 pixels wide."""
+
+    def named(panel: Panel, *, legends: bool = False) -> Spec:
+        spec = bare_spec(panel, legends=legends)
+        spec.get("layer", [spec])[0]["name"] = "view_1"  # as versions of Altair do that name layers
+        return spec
+
+    monkeypatch.setattr(export, "bare_spec", named)
+    figure = shown.figures["collapse"]
+    cards = export.composed(figure, shown.tables, shown.keys)["concat"]
+    units = [unit for card in cards for unit in card.get("vconcat", [card])]
+    names = [layer["name"] for unit in units for layer in unit.get("layer", [unit]) if "name" in layer]
+    assert len(names) >= len(units) > 3
+    assert len(set(names)) == len(names)
 
 
 def test_a_long_name_has_its_words_below_it_where_a_panel_is_narrow() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from collapselab.disk import written_whole
 from collapselab.report.charts import style
-from collapselab.report.charts.panels import Figure, Panel, bare_spec
+from collapselab.report.charts.panels import Figure, Panel, bare_spec, number_views
 from collapselab.report.charts.style import Spec
 from collapselab.report.data import Columns, Keys, lines
 
@@ -58,6 +58,9 @@ def _renumbered(svg: str) -> str:
 def composed(figure: Figure, tables: Mapping[str, Columns], keys: Keys) -> Spec:
     """The figure as one Vega-Lite specification with its data."""
     cards = [[_unit(panel, alone=len(figure.cards) == 1) for panel in card] for card in figure.cards]
+    view = 1
+    for unit in (unit for units in cards for unit in units):
+        view = number_views(unit, view)
     used = {panel.table for panel in figure.panels} | set(figure.tables)
     links = [param for units in cards for unit in units for param in unit.pop("params", [])]
     spec = {

@@ -237,21 +237,26 @@ def bare_spec(panel: Panel, *, legends: bool = False) -> Spec:
         spec = panel.chart.to_dict(validate=False)
     for name in ("$schema", "config"):
         spec.pop(name, None)
-    _number_views(spec)
+    number_views(spec)
     if not legends:
         _drop_legends(spec)
     return spec
 
 
-def _number_views(spec: Spec) -> None:
-    """Number the names of layers by their place: some versions of Altair count on from chart to chart."""
+def number_views(spec: Spec, first: int = 1) -> int:
+    """Number the names of layers by their place, from this number on; returned is the next.
+
+    Some versions of Altair count on from chart to chart. Panels of one file need names of their own, as Vega names the
+    scales of a layer after it.
+    """
     layers = [part for part in (spec, *spec.get("layer", [])) if re.fullmatch(r"view_\d+", part.get("name", ""))]
-    names = {layer["name"]: f"view_{number}" for number, layer in enumerate(layers, 1)}
+    names = {layer["name"]: f"view_{number}" for number, layer in enumerate(layers, first)}
     for layer in layers:
         layer["name"] = names[layer["name"]]
     for param in spec.get("params", []):
         if "views" in param:
             param["views"] = [names.get(view, view) for view in param["views"]]
+    return first + len(layers)
 
 
 def _drop_legends(spec: Spec) -> None:
