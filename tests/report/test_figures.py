@@ -253,7 +253,9 @@ def test_no_two_layers_of_a_file_share_a_name(shown: Contents, monkeypatch: pyte
 
     def named(panel: Panel, *, legends: bool = False) -> Spec:
         spec = bare_spec(panel, legends=legends)
-        spec.get("layer", [spec])[0]["name"] = "view_1"  # as versions of Altair do that name layers
+        layers = spec.get("layer", [spec])
+        if not any("name" in layer for layer in layers):
+            layers[0]["name"] = "view_1"  # as versions of Altair do that name layers
         return spec
 
     monkeypatch.setattr(export, "bare_spec", named)
