@@ -120,7 +120,7 @@ def _this_machine() -> Machine:
     products = 2 * side**3
     f32, f64 = products / _own_seconds(lambda: single @ single), products / _own_seconds(lambda: double @ double)
     moved = 2 * 4 * numbers / _own_seconds(lambda: target.copy_(source))
-    return Machine(f32, f32, f64, moved, float("inf"), f64)
+    return Machine(f32, f32, f64, moved, float("inf"), f32, f64)
 
 
 def _own_seconds(run: Callable[[], object], *, turns: int = 7) -> float:

@@ -25,7 +25,9 @@ from collapselab.training.interventions import INTERVENTIONS
 
 ROOT = Path(__file__).parents[1]
 
-PEAKS = Machine(flops=989e12, single=67e12, double=67e12, bandwidth=3.35e12, network=50e9, host_double=4e12)
+PEAKS = Machine(
+    flops=989e12, single=67e12, double=67e12, bandwidth=3.35e12, network=50e9, host_single=8e12, host_double=4e12
+)
 """What the maker of an H100 SXM says of it, a network of 400 Gbit/s, and a server's processors."""
 SHARE = 0.4
 """The share of each that is assumed to be reached."""
@@ -172,7 +174,7 @@ def pairs_table() -> str:
     for kept in (16384, 32768, 65536, 131072, 262144):
         flops = pair_flops(kept, dim)
         rows.append(
-            f"| {kept:,} | {_count(flops)} | {_time(flops / MACHINE.double)} | {_time(flops / MACHINE.host_double)} |"
+            f"| {kept:,} | {_count(flops)} | {_time(flops / MACHINE.single)} | {_time(flops / MACHINE.host_single)} |"
         )
     return "\n".join(rows)
 

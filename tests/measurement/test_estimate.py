@@ -17,7 +17,9 @@ from collapselab.models.find import find_models
 from collapselab.models.sizes import architecture_of
 from collapselab.records.options import Options
 
-MACHINE = Machine(flops=1e9, single=1e9, double=5e8, bandwidth=1e9, network=float("inf"), host_double=5e8)
+MACHINE = Machine(
+    flops=1e9, single=1e9, double=5e8, bandwidth=1e9, network=float("inf"), host_single=1e9, host_double=5e8
+)
 
 
 @pytest.fixture

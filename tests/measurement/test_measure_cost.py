@@ -132,10 +132,8 @@ def test_the_products_of_pairs_are_those_counted(points: int) -> None:
 @pytest.fixture
 def products_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes time but is no matrix product takes none."""
-    monkeypatch.setattr(costs, "OUTPUT_PAIR_OPERATIONS", 0)
-    monkeypatch.setattr(costs, "EIGEN_OPERATIONS", 0)
-    monkeypatch.setattr(costs, "LEVERAGE_OPERATIONS", 0)
-    monkeypatch.setattr(costs._pairs, "__kwdefaults__", {"beside": 0})
+    for name in ("PAIR", "OUTPUT_PAIR", "FEW_PAIR", "FEW_OUTPUT_PAIR", "EIGEN", "LEVERAGE"):
+        monkeypatch.setattr(costs, f"{name}_OPERATIONS", 0)
 
 
 @pytest.mark.usefixtures("products_only")
@@ -384,7 +382,9 @@ def test_resamples_cost_a_catalogue_each_and_both_passes_hold_two_tables() -> No
 
 
 def test_time_is_operations_over_speed_and_only_passes_are_shared() -> None:
-    machine = Machine(flops=4e14, single=4e13, double=2e13, bandwidth=2e12, network=1e10, host_double=1e12)
+    machine = Machine(
+        flops=4e14, single=4e13, double=2e13, bandwidth=2e12, network=1e10, host_single=2e12, host_double=1e12
+    )
     alone, four = llama(), llama(processes=4)
     assert alone.seconds(machine)["forward"] == alone.operations.forward / 4e14
     assert alone.seconds(machine)["network"] == 0

@@ -13,6 +13,7 @@ from typing import Literal, final
 from collapselab.core.centre_loss import LEAST_TOKENS, SCORES_BYTES
 from collapselab.core.contexts import MOST_KERNEL
 from collapselab.core.decisions import tokens_at_once
+from collapselab.core.pairs import FEW_POINTS
 from collapselab.core.parts import PART_BYTES
 from collapselab.measurement.find_contexts import PART_TOKEN_BYTES, PART_TOKENS
 from collapselab.measurement.sample import GROUPS, HALVES, HELD_BYTES, RUN, curved_tokens, fitted_tokens
@@ -26,8 +27,10 @@ OVERHEAD_BYTES = 48 << 20
 """Threads, libraries loaded on the way, and what the allocator keeps."""
 FOLDED_NUMBERS = 30
 """Adding a number of a feature to a table takes as long as copying this many numbers of float64."""
-PAIR_OPERATIONS, OUTPUT_PAIR_OPERATIONS = 2500, 1800
-"""Work on a pair beside the product, as operations of the product that take as long; for output rows it is less."""
+PAIR_OPERATIONS, OUTPUT_PAIR_OPERATIONS = 450, 250
+"""Work on a pair beside the product, as operations of float32 products that take as long; less for output rows."""
+FEW_PAIR_OPERATIONS, FEW_OUTPUT_PAIR_OPERATIONS = 2300, 1500
+"""The same where there are few points, whose pairs are computed in float64."""
 EIGEN_OPERATIONS = 15
 """An eigendecomposition takes as long as products of this many operations times dim³."""
 
@@ -133,11 +136,11 @@ class Operations:
     nearest: float
     """The nearest centre at every layer, in float32."""
     covariance: float
-    """The pooled covariance of the last layer, one product for all labellings; in float64 like all that follows."""
+    """The pooled covariance of the last layer, one product for all labellings; in float64."""
     pairs: float
-    """Of the catalogues of both splits, and of half the training split."""
+    """Of the catalogues of both splits, and of half the training split; in float32 but where classes are few."""
     squares: float
-    """Gram matrices and spectra: what grows with dim² and dim³."""
+    """Gram matrices and spectra: what grows with dim² and dim³; in float64."""
     resampling: float
 
     @property
@@ -157,8 +160,9 @@ class Machine:
     double: float
     bandwidth: float
     network: float
+    host_single: float
     host_double: float
-    """Float64 on the host, where sharded classes and resamples are worked on."""
+    """On the host, where sharded classes and resamples are worked on."""
 
 
 @final
@@ -181,12 +185,13 @@ class Cost:
     def seconds(self, machine: Machine) -> dict[str, float]:
         """By part. Passes are shared by all processes, the catalogue is made by the first."""
         done, processes = self.operations, self.job.processes
-        catalogue_rate = machine.host_double if self.memory.elsewhere else machine.double
+        device, host = (machine.single, machine.double), (machine.host_single, machine.host_double)
+        single, double = host if self.memory.elsewhere else device
         return {
             "forward": done.forward / machine.flops / processes,
             "collecting": (self.folded / machine.bandwidth + done.covariance / machine.double) / processes,
             "decisions": (done.output_layer + done.nearest) / machine.single / processes,
-            "catalogue": (done.pairs + done.squares) / catalogue_rate,
+            "catalogue": done.pairs / single + done.squares / double,
             "resampling": done.resampling / machine.host_double,
             "network": self.received / machine.network,
         }
@@ -385,7 +390,7 @@ class _Sizes:
     def catalogues(self, labellings: int, ranges: int) -> tuple[float, float]:
         """Pairs, and what grows with dim² and dim³: all tables of both splits, the output layer, bins."""
         tables, kept = self.layers * labellings, ranges * self.kept + self.kept_validation
-        rows = _pairs(self.kept, self.dim, beside=OUTPUT_PAIR_OPERATIONS)
+        rows = _pairs(self.kept, self.dim, of_output=True)
         training = ranges * (tables * _pairs(self.kept, self.dim) + rows)
         validation = tables * _pairs(self.kept_validation, self.dim)
         # Where there is a covariance, a second product for a tile of pairs: the variance between two class means.
@@ -454,5 +459,7 @@ class _Sizes:
         return others * (shared + rows * row + choices + 2 * squares) + tallies
 
 
-def _pairs(points: int, dim: int, *, beside: float = PAIR_OPERATIONS) -> float:
-    return pair_flops(points, dim) + beside * points**2 / 2
+def _pairs(points: int, dim: int, *, of_output: bool = False) -> float:
+    many = OUTPUT_PAIR_OPERATIONS if of_output else PAIR_OPERATIONS
+    few = FEW_OUTPUT_PAIR_OPERATIONS if of_output else FEW_PAIR_OPERATIONS
+    return pair_flops(points, dim) + (many if points > FEW_POINTS else few) * points**2 / 2

@@ -159,7 +159,7 @@ def this_machine(device: torch.device) -> Machine:
     double = single.double()
     f64 = products / _seconds(lambda: double @ double, device)
     moved = 2 * 4 * COPIED / _seconds(lambda: target.copy_(source), target.device)
-    return Machine(f32, f32, f64, moved, float("inf"), f64)
+    return Machine(f32, f32, f64, moved, float("inf"), f32, f64)
 
 
 def _seconds(work: Callable[[], object], device: torch.device) -> float:
