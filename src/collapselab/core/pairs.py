@@ -39,6 +39,9 @@ from collapselab.core.vectors import Vectors
 
 __all__ = ["PairRows", "PairStatistics", "Progress", "Summary", "pair_statistics"]
 
+Part = TypeVar("Part")
+Done = TypeVar("Done")
+
 Progress = Callable[[int, int], object]
 """Called with the number of pairs done and the number of all pairs."""
 
@@ -47,9 +50,6 @@ FEW_POINTS = 2048
 
 SAMPLE = 512
 """Points that are swept in both precisions."""
-
-Part = TypeVar("Part")
-Done = TypeVar("Done")
 
 TRUSTED_ROW = 1e-6
 """Relative difference of a point's own mean in the two precisions up to which float32 is trusted with it."""
