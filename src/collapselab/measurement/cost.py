@@ -23,7 +23,7 @@ from collapselab.models.sizes import Architecture
 from collapselab.records.options import Options
 
 # Measured on a CPU.
-OVERHEAD_BYTES = 48 << 20
+OVERHEAD_BYTES = 36 << 20
 """Threads, libraries loaded on the way, and what the allocator keeps."""
 FOLDED_NUMBERS = 30
 """Adding a number of a feature to a table takes as long as copying this many numbers of float64."""
