@@ -129,7 +129,7 @@ def machine_table() -> str:
         "products in the model's precision": f"{MACHINE.flops / 1e12:,.0f} TFLOP/s",
         "products in float32": f"{MACHINE.single / 1e12:,.0f} TFLOP/s",
         "products in float64": f"{MACHINE.double / 1e12:,.0f} TFLOP/s",
-        "the same on the host": f"{MACHINE.host_double / 1e12:,.1f} TFLOP/s",
+        "both on the host": f"{MACHINE.host_single / 1e12:,.1f} and {MACHINE.host_double / 1e12:,.1f} TFLOP/s",
         "memory": f"{MACHINE.bandwidth / 1e12:,.1f} TB/s, {DEVICE_BYTES / 1e9:,.0f} GB",
         "network": f"{MACHINE.network / 1e9:,.0f} GB/s",
     }
