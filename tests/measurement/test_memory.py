@@ -22,9 +22,9 @@ def test_a_measurement_that_does_not_fit_is_refused_before_the_model_runs(
     monkeypatch.setattr(forward_pass, "layer_features", lambda *args, **_: ran.append(args))
     monkeypatch.setattr(memory, "free_host_bytes", lambda: 1_000_000)
     message = (
-        r"GPTNeo.*: needs about [\d.]+ GB of memory beside the model, but 1.0 MB are free. Most of it is tables of \d+ "
-        r"classes at all layers, each twice for the null. Change one of these: --layers last \([\d.]+ GB\), --no-null "
-        r"\([\d.]+ GB\), --tokens N .*--min-count N.*--shard-classes.*--force"
+        r"GPTNeo.*: needs about [\d.]+ MB of memory beside the model, but 1.0 MB are free. Most of it is tables of \d+ "
+        r"classes at all layers, each twice for the null. Change one of these: --layers last \([\d.]+ MB\), --no-null "
+        r"\([\d.]+ MB\), --tokens N .*--min-count N.*--shard-classes.*--force"
     )
     with pytest.raises(ConfigError, match=message):
         measure(model, corpus, layers="all", state=tmp_path, **OPTIONS)
