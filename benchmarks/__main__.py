@@ -1,7 +1,7 @@
 """Measure everything that has a bar, and print each line as soon as it is known.
 
     make bench                                   full sizes, about ten minutes on two cores
-    make bench ARGS="--quick"                    small sizes, under a minute; the bars are those of the full sizes
+    make bench ARGS="--quick"                    small sizes, about five minutes; the bars are those of the full sizes
     make bench ARGS="--only pairs --only loss"   some of it
     make bench ARGS="--compare before.json"      beside the figures of an earlier run
 
@@ -70,7 +70,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="make bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="small sizes, under a minute")
+    parser.add_argument("--quick", action="store_true", help="small sizes, about five minutes")
     parser.add_argument(
         "--only",
         choices=SUITES,
