@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from collapselab.core.arrivals import Arrivals
 from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import Interrupted
@@ -76,9 +77,9 @@ def watch_moments() -> list[int]:
     held: list[int] = [0]
     real = walk.update_all
 
-    def update_all(features: Tensor, labels: list[tuple[ClassMoments, Tensor]]) -> Tensor:
+    def update_all(features: Tensor, labels: list[tuple[ClassMoments, Tensor]], arrivals: Arrivals) -> Tensor:
         held.extend(moments.sums.numel() * 8 for moments, _ in labels)
-        return real(features, labels)
+        return real(features, labels, arrivals)
 
     walk.update_all = update_all  # type: ignore[assignment]
     return held

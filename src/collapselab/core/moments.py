@@ -2,18 +2,24 @@
 
 import hashlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Self, final
+from typing import NamedTuple, Self, final
 
 import torch
 from torch import Tensor
 
+from collapselab.core.arrivals import Arrivals
 from collapselab.core.batch import checked_batch
 from collapselab.core.parts import Workspace, part_rows, reference_point
 from collapselab.core.storage import Rows, load_tensors, save_tensors
 from collapselab.core.tally import Tally
 from collapselab.core.vectors import Vectors
+
+NUMBERS_OF_ONE_THREAD = 1 << 19
+"""Up to so many numbers, two threads take as long for a batch as one, or longer; beside other busy processes, on the
+same cores, two to four times as long (5.0 ms and 1.6 for 2,048 × 256)."""
 
 
 @final
@@ -276,61 +282,94 @@ def _empty_tally(classes: int, dim: int, device: str | torch.device, *, covarian
 
 @torch.inference_mode(False)  # the tables may be written to outside that mode later
 @torch.no_grad()
-def update_all(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]]) -> Tensor:
+def update_all(
+    features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]], arrivals: Arrivals | None = None
+) -> Tensor:
     """Add the same features to several moments, each with labels of its own; to none if one refuses.
 
-    Returns the squared distances from the first one's reference point of the features that it took (tokens,).
+    `arrivals`: one for all calls with these labels, such as those of the layers of a model. Returns the squared
+    distances from the first one's reference point of the features that it took (tokens,).
     """
+    known = Arrivals() if arrivals is None else arrivals
+    with _threads_for(features):
+        batches = _checked(features, labels)
+        squares, *_ = [_add(group, known) for group in _together(batches)]
+    for batch in batches:
+        batch.moments.unit = max(batch.moments.unit, _unit(features))
+        batch.moments.tokens += len(batch.labels)
+    return squares
+
+
+class _Batch(NamedTuple):
+    """Features and labels as they are added to moments; their number among all that take the batch."""
+
+    number: int
+    moments: ClassMoments
+    features: Tensor
+    labels: Tensor
+
+
+def _checked(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]]) -> list[_Batch]:
+    """What each of the moments takes; ValueError where one refuses."""
     checked: Tensor | None = None
-    batches: list[tuple[ClassMoments, Tensor, Tensor]] = []
-    for moments, own_labels in labels:
+    batches = []
+    for number, (moments, own_labels) in enumerate(labels):
         checked, kept_labels = checked_batch(
             features, own_labels, classes=moments.classes, dim=moments.dim, device=moments.device, same_as=checked
         )
         if moments.shuffle is not None:
             order = _permutation(len(kept_labels), moments.shuffle, moments.tokens)
             kept_labels = kept_labels[order.to(kept_labels.device)]
-        batches.append((moments, checked, kept_labels))
-    same_features = all(kept is checked for _, kept, _ in batches)
-    together = same_features and _share_reference([moments._tally for moments, _, _ in batches])
-    squares = [
-        _add(group[0][1], [(moments._tally, own) for moments, _, own in group])
-        for group in ([batches] if together else [[batch] for batch in batches])
-    ]
-    for moments, _, own in batches:
-        moments.unit = max(moments.unit, _unit(features))
-        moments.tokens += len(own)
-    return squares[0]
+        batches.append(_Batch(number, moments, checked, kept_labels))
+    return batches
 
 
-def _share_reference(tallies: Sequence[Tally]) -> bool:
-    points = [tally.reference for tally in tallies]
-    if any(point is None for point in points):
-        return all(point is None for point in points)
-    return all(torch.equal(point, points[0]) for point in points if point is not None and points[0] is not None)
+@contextmanager
+def _threads_for(features: Tensor) -> Iterator[None]:
+    """One thread for a small batch: the work between two meetings of threads is too short to be shared."""
+    threads = torch.get_num_threads()
+    if threads == 1 or features.device.type != "cpu" or features.numel() > NUMBERS_OF_ONE_THREAD:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
-def _add(features: Tensor, tables: Sequence[tuple[Tally, Tensor]]) -> Tensor:
-    """Add features, a part at a time, to tallies that have the same reference point or none yet.
+def _together(batches: list[_Batch]) -> list[list[_Batch]]:
+    """Those that have the same features and reference point, or none yet, in one list: all or each by itself."""
+    points = [batch.moments._tally.reference for batch in batches]
+    known = [point for point in points if point is not None]
+    share = len(known) in (0, len(points)) and all(torch.equal(point, known[0]) for point in known)
+    same = all(batch.features is batches[0].features for batch in batches)
+    return [batches] if share and same else [[batch] for batch in batches]
+
+
+def _add(batches: Sequence[_Batch], arrivals: Arrivals) -> Tensor:
+    """Add features, a part at a time, to moments that have the same reference point or none yet.
 
     Returns their squared distances from that point (tokens,).
     """
+    features, tallies = batches[0].features, [batch.moments._tally for batch in batches]
     if not len(features):
         return torch.zeros(0, dtype=torch.float64, device=features.device)
-    (first, _), dim = tables[0], features.shape[1]
-    reference = reference_point(features) if first.reference is None else first.reference
-    for tally, _ in tables:
+    dim, reference = features.shape[1], tallies[0].reference
+    if reference is None:
+        reference = reference_point(features)
+    for tally in tallies:
         tally.reference = reference.clone()  # each is stored by itself
     rows = min(part_rows(dim, features.device), len(features))
     workspace = _workspace(rows, dim, features.device)
-    product = any(tally.matrix is not None for tally, _ in tables)
-    directions = any(tally.directions is not None for tally, _ in tables)
+    product = any(tally.matrix is not None for tally in tallies)
+    directions = any(tally.directions is not None for tally in tallies)
     squares = []
     for start in range(0, len(features), rows):
         now = slice(start, start + rows)
         part = workspace.part(features[now], reference, product=product, directions=directions)
-        for tally, labels in tables:
-            tally.add(part, labels[now])
+        for batch, tally in zip(batches, tallies, strict=True):
+            tally.add(part, arrivals.count(tally.counts, batch.labels[now], (batch.number, start)))
         squares.append(part.squares)
     return torch.cat(squares)
 

@@ -25,6 +25,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from collapselab.core.arrivals import Arrived, add_rows
 from collapselab.core.parts import Part, part_rows
 from collapselab.core.scale import squared_lengths
 from collapselab.core.vectors import add_gram
@@ -49,18 +50,15 @@ class Tally:
     matrix: Tensor | None = None  # (dim, dim)
     directions: Tensor | None = None  # (dim,), Σ h/|h| over all tokens; None where some were added without it
 
-    def add(self, part: Part, labels: Tensor) -> None:
-        """Add the tokens of a part, whose offsets are from this tally's reference point."""
-        is_direct = self.direct.index_select(0, labels)  # of each token's class, as are the next two
-        count_before = self.counts.index_select(0, labels)
-        add_rows(self.counts, labels, torch.ones_like(labels))
-        count_after = self.counts.index_select(0, labels)
-
+    def add(self, part: Part, arrived: Arrived) -> None:
+        """Add the tokens of a part, whose offsets are from this tally's reference point, and which are counted."""
+        labels, due, due_tokens = arrived.labels, arrived.due, arrived.due_tokens
+        is_direct = self.direct.index_select(0, labels)  # of each token's class
         gains = []
         if is_direct.any():
-            gains = self._gains_of_direct(part, labels, is_direct, count_before, count_after)
-        check_is_due = (_checks(count_after) > _checks(count_before)) & ~is_direct
-        due, due_tokens = torch.unique(labels[check_is_due], return_counts=True)
+            gains = self._gains_of_direct(part, arrived, is_direct)
+            is_shifted = ~self.direct.index_select(0, due)
+            due, due_tokens = due[is_shifted], due_tokens[is_shifted]
         squares_before = self.squares.index_select(0, due)
 
         add_rows(self.squares, labels, part.squares.masked_fill(is_direct, 0) if gains else part.squares)
@@ -106,15 +104,13 @@ class Tally:
         self.squares, self.matrix = self.scatter(), self.scatter_matrix()
         self.direct = self.counts > 0
 
-    def _gains_of_direct(
-        self, part: Part, labels: Tensor, is_direct: Tensor, count_before: Tensor, count_after: Tensor
-    ) -> list[tuple[Tensor, Tensor]]:
+    def _gains_of_direct(self, part: Part, arrived: Arrived, is_direct: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Direct classes and what their scatter gains by the part, whose tokens are counted but not yet in the sums."""
-        gains = []
-        single = (is_direct & (count_after - count_before == 1)).nonzero().squeeze(1)
+        gains, labels, tokens_of_class = [], arrived.labels, arrived.after - arrived.before
+        single = (is_direct & (tokens_of_class == 1)).nonzero().squeeze(1)
         if len(single):
-            gains.append(self._gain_of_single(part, labels, single, count_before))
-        several = (is_direct & (count_after - count_before > 1)).nonzero().squeeze(1)
+            gains.append(self._gain_of_single(part, labels, single, arrived.before))
+        several = (is_direct & (tokens_of_class > 1)).nonzero().squeeze(1)
         if len(several):
             classes, tokens = torch.unique(labels[several], return_counts=True)
             count_a = self.counts[classes] - tokens
@@ -215,23 +211,9 @@ class Tally:
         return _shifted(self.reference, self.counts.index_select(0, classes), sums, out=sums)
 
 
-def _checks(counts: Tensor) -> Tensor:
-    """How many of 2, 8, 32 … a count has reached: half the length of its binary number."""
-    return torch.frexp(counts.double()).exponent // 2
-
-
 def _shifted(reference: Tensor | None, counts: Tensor, sums: Tensor, *, out: Tensor | None = None) -> Tensor:
     """T - n r of each class; the sums themselves where r is the origin."""
     assert reference is not None
     if not reference.any():
         return sums
     return torch.addcmul(sums, counts.double()[:, None], reference, value=-1, out=out)
-
-
-def add_rows(table: Tensor, index: Tensor, rows: Tensor) -> None:
-    """Add rows to those of a table, with the same bits each time."""
-    # On CUDA index_add_ adds in another order each time; index_put_ sorts first: equal streams, equal bits.
-    if table.is_cuda:
-        table.index_put_((index,), rows, accumulate=True)
-    else:
-        table.index_add_(0, index, rows)

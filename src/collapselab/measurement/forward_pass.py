@@ -7,6 +7,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from collapselab.core.arrivals import Arrivals
 from collapselab.core.batch import IGNORED
 from collapselab.core.moments import ClassMoments, update_all
 from collapselab.errors import ModelError
@@ -140,7 +141,7 @@ class Batch:
         for n, cells in self.cells.items():
             tables.append((self._context_moments(ContextKey(layer, n), own.shape[1]), labels.placed(cells)))
         try:
-            squares = update_all(labels.added(everyones), tables)
+            squares = update_all(labels.added(everyones), tables, labels.arrivals)
         except ValueError as error:
             raise self._refused(layer, own, error) from error
         if layer == "last":
@@ -245,6 +246,7 @@ class _Labels:
         if null is not None and kept is not None:
             null = kept.labels(blocks.start, blocks.stop, null, null=True)
         self.null = None if null is None else self._counted(null)
+        self.arrivals = Arrivals()
 
     def sampled(self, features: Tensor) -> Tensor:
         """The features that are samples; `features` are those of these blocks, and possibly more after them."""
