@@ -71,7 +71,7 @@ format: setup
 	$(BIN)/ruff check --fix .
 
 # make bench                   full sizes, about ten minutes on two cores
-# make bench ARGS=--quick      small sizes, about five minutes; ARGS=--help for the rest
+# make bench ARGS=--quick      small sizes, under a minute; ARGS=--help for the rest
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
 

@@ -1,7 +1,7 @@
 """Measure everything that has a bar, and print each line as soon as it is known.
 
     make bench                                   full sizes, about ten minutes on two cores
-    make bench ARGS="--quick"                    small sizes, about five minutes; the bars are those of the full sizes
+    make bench ARGS="--quick"                    small sizes, under a minute; the bars are those of the full sizes
     make bench ARGS="--only pairs --only loss"   some of it
     make bench ARGS="--compare before.json"      beside the figures of an earlier run
 
@@ -50,6 +50,8 @@ SUITES = {
     "overhead": "suite",
 }
 """Benchmarks by name, each with the module that has it in its `ALL`."""
+LONG = ("contexts", "measuring tables", "measuring memory", "cost")
+"""Those that say nothing in a few seconds: run quickly only where they are asked for."""
 
 
 def main() -> None:
@@ -57,7 +59,8 @@ def main() -> None:
     options = _options()
     before = _earlier(options.compare)
     console, lines, start = Console(width=max(120, Console().width)), [], time.monotonic()
-    for line in _measured(options.only or list(SUITES), quick=options.quick):
+    usual = [name for name in SUITES if not (options.quick and name in LONG)]
+    for line in _measured(options.only or usual, quick=options.quick):
         console.print(_shown(line, before.get(line.name)), soft_wrap=True)
         lines.append(line)
         _save(lines, quick=options.quick)
@@ -70,7 +73,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="make bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="small sizes, about five minutes")
+    parser.add_argument("--quick", action="store_true", help=f"small sizes, under a minute; without {', '.join(LONG)}")
     parser.add_argument(
         "--only",
         choices=SUITES,

@@ -45,17 +45,14 @@ def moments(quick: bool) -> list[Line]:
         turns=20 if quick else 90,
         warm_up=5 if quick else 15,
     )
-    slow = in_turns(
-        {"float64": lambda: one_hot(torch.float64), "float32": lambda: one_hot(torch.float32)},
-        turns=1 if quick else 3,
-        warm_up=0 if quick else 1,
-    )
-    return _moment_lines(fast, slow)
+    if quick:  # a product takes seconds
+        return _moment_lines(fast)
+    products = {"float64": lambda: one_hot(torch.float64), "float32": lambda: one_hot(torch.float32)}
+    return _product_lines(fast, in_turns(products, turns=3, warm_up=1)) + _moment_lines(fast)
 
 
-def _moment_lines(fast: dict[str, float], slow: dict[str, float]) -> list[Line]:
+def _product_lines(fast: dict[str, float], slow: dict[str, float]) -> list[Line]:
     ours, limit = fast["ours"], fast["limit"]
-    natural_ratio = fast["ours, natural"] / fast["limit, natural"]
     return [
         at_least(
             "moments: × a float64 one-hot product",
@@ -74,6 +71,13 @@ def _moment_lines(fast: dict[str, float], slow: dict[str, float]) -> list[Line]:
             ours=shown(ours),
             baseline=shown(slow["float32"]),
         ),
+    ]
+
+
+def _moment_lines(fast: dict[str, float]) -> list[Line]:
+    ours, limit = fast["ours"], fast["limit"]
+    natural_ratio = fast["ours, natural"] / fast["limit, natural"]
+    return [
         at_most("moments: × one float64 index_add_", ours / limit, 3, ours=shown(ours), limit=shown(limit)),
         at_most(
             "moments: × index_add_, float64 features",
@@ -103,7 +107,7 @@ def _moment_lines(fast: dict[str, float], slow: dict[str, float]) -> list[Line]:
     ]
 
 
-def pairs_in_process(classes: int, dim: int) -> dict[str, float]:
+def pairs_in_process(classes: int, dim: int, turns: int) -> dict[str, float]:
     """Seconds of the sweep and of the bare products of its tiles, and the peak memory of the sweep alone."""
     generator = torch.Generator().manual_seed(0)
     points = torch.randn(classes, dim, generator=generator, dtype=torch.float64)
@@ -119,7 +123,7 @@ def pairs_in_process(classes: int, dim: int) -> dict[str, float]:
 
     times, peak = [ours()], peak_bytes()
     bare = [_bare_products(points)]
-    for _ in range(1 if classes * dim > 1e7 else 9):  # a sweep of less than a second is soon disturbed
+    for _ in range(turns - 1):
         times.append(ours())
         bare.append(_bare_products(points))
     return {"ours": min(times), "limit": min(bare), "peak": peak}
@@ -139,8 +143,9 @@ def _bare_products(points: torch.Tensor) -> float:
 def pairs(quick: bool) -> list[Line]:
     """All pair statistics of class means, in a process of their own."""
     lines = []
-    for classes, dim, bar in ((6000 if quick else 29233, 1024, 1.0), (8192, 64, 3.0)):
-        found = in_a_process("benchmarks.core", "pairs_in_process", classes, dim)
+    large, small = ((4000, 1024, 3), (8192, 64, 3)) if quick else ((29233, 1024, 2), (8192, 64, 10))
+    for (classes, dim, turns), bar in ((large, 1.0), (small, 3.0)):  # a sweep of a tenth of a second is soon disturbed
+        found = in_a_process("benchmarks.core", "pairs_in_process", classes, dim, turns)
         ratio, peak = found["ours"] / found["limit"], found["peak"] / 1e9
         times = {"ours": shown(found["ours"]), "limit": shown(found["limit"])}
         lines += [

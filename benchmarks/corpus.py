@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from benchmarks.timing import Line, at_least, at_most, in_a_process, in_two_processes, peak_bytes, shown
+from benchmarks.timing import Line, at_least, at_most, in_this_process, in_two_processes, peak_bytes, shown
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.corpus.storyworld.stories import stories
@@ -17,11 +17,21 @@ TOKENIZER = "bpe:4096"
 
 def corpora(quick: bool) -> list[Line]:
     """Tokenising files, with all that a corpus needs, beside `encode_batch` on the same texts in the same process."""
-    count, few = (4000, 500) if quick else (12000, 5000)
+    count, few = 2000 if quick else 12000, 5000
     with tempfile.TemporaryDirectory() as folder:
-        speed = in_a_process("benchmarks.corpus", "rates_in_process", folder, count, 2)
+        lines = _rate_lines(count, in_this_process(rates, folder, count, 2))
+        if quick:  # peaks need processes of their own, and a text that fills the memory
+            return lines
         sizes = [(folder, n) for n in (few, 10 * few)]
         small, large = in_two_processes("benchmarks.corpus", "peak_in_process", sizes)
+    return [
+        *lines,
+        at_most(f"corpus of {10 * few:,} stories: peak memory", large["peak"] / 1e9, 1, "GB"),
+        at_most("corpus: peak memory as the text grows tenfold", large["peak"] / small["peak"], 1.1),
+    ]
+
+
+def _rate_lines(count: int, speed: dict[str, float]) -> list[Line]:
     return [
         at_least(
             f"corpus of {count:,} stories: throughput of encode_batch",
@@ -37,8 +47,6 @@ def corpora(quick: bool) -> list[Line]:
             ours=shown(speed["stories"]),
             limit=shown(speed["limit"]),
         ),
-        at_most(f"corpus of {10 * few:,} stories: peak memory", large["peak"] / 1e9, 1, "GB"),
-        at_most("corpus: peak memory as the text grows tenfold", large["peak"] / small["peak"], 1.1),
     ]
 
 
@@ -60,7 +68,7 @@ def _tokenizer(folder: str) -> str:
     return str(path / "tokenizer")
 
 
-def rates_in_process(folder: str, count: int, turns: int) -> dict[str, float]:
+def rates(folder: str, count: int, turns: int) -> dict[str, float]:
     """Best of some turns: the corpus, the library's batch call on the texts in memory, and making the stories up."""
     path, name = _written(folder, count), _tokenizer(folder)
     texts = list(open_source([str(path)]).train.open())

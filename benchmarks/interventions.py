@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.timing import Line, at_most, in_two_processes, shown
+from benchmarks.timing import Line, at_most, in_this_process, in_two_processes, shown
 from benchmarks.training import Shape, step_seconds
 from collapselab.training.interventions import INTERVENTIONS, dose, term
 from collapselab.training.objective import Objective
@@ -23,19 +23,26 @@ LABORATORY = Shape(64, 2, 1024, 128, 8, head_size=16)
 LARGE = Shape(768, 2, 50257, 128, 8)
 LARGEST = ("flat", "uniform", "dual")
 """Penalties that touch all rows of the output layer, its gradient, or a table of its size."""
-FIRST = 2
-"""Steps in which gradients are compared before a penalty acts; at full size a step takes seconds."""
+FEW_FIRST = 2
+"""Steps in which gradients are compared before a penalty acts, where the usual number takes too long."""
 WORK = ("_penalties", "_add_to_features", "_add_to_head", "end_step")
 """What of the objective runs for interventions alone."""
 
 
 def interventions(quick: bool) -> list[Line]:
     """A line for each penalty at laboratory size, and for those that grow with the vocabulary at full size."""
-    calls = [("LABORATORY", list(INTERVENTIONS), 10 if quick else 14)]
-    calls += [] if quick else [("LARGE", list(LARGEST), 2)]
-    small, *large = in_two_processes("benchmarks.interventions", "in_process", calls)
+    if quick:
+        small = in_this_process(in_process, "LABORATORY", list(INTERVENTIONS), FEW_FIRST, 5)
+    else:
+        calls = [
+            ("LABORATORY", list(INTERVENTIONS), dose.FIRST_STEPS, 14),
+            ("LARGE", list(LARGEST), FEW_FIRST, 2),
+        ]
+        small, large = in_two_processes("benchmarks.interventions", "in_process", calls)
     lines = [_line(f"intervention {name}, 2 × 64", small, name, 15) for name in INTERVENTIONS]
-    return lines + [_line(f"intervention {name}, 50,257 × 768", large[0], name, 5) for name in LARGEST if large]
+    if not quick:
+        lines += [_line(f"intervention {name}, 50,257 × 768", large, name, 5) for name in LARGEST]
+    return lines
 
 
 def _line(what: str, seconds: dict[str, float], name: str, bar: float) -> Line:
@@ -43,16 +50,13 @@ def _line(what: str, seconds: dict[str, float], name: str, bar: float) -> Line:
     return at_most(f"{what}: share of a step", 100 * work / step, bar, "%", ours=shown(work), baseline=shown(step))
 
 
-def in_process(shape: str, names: list[str], steps: int) -> dict[str, float]:
-    """Median seconds of a step with each intervention, and of the intervention's part of it."""
+def in_process(shape: str, names: list[str], first: int, steps: int) -> dict[str, float]:
+    """Median seconds of a step with each intervention, after the `first`, and of the intervention's part of it."""
     torch.set_num_threads(1)
-    first = FIRST if shape == "LARGE" else dose.FIRST_STEPS
-    for module in (dose, term):
-        setattr(module, "FIRST_STEPS", first)  # noqa: B010
     seconds = {}
     for name in names:
         sign = "+" if INTERVENTIONS[name].signs == "both" else ""
-        with _timed_work() as work:
+        with _first_steps(first), _timed_work() as work:
             whole = step_seconds(
                 globals()[shape],
                 first + steps,
@@ -62,6 +66,19 @@ def in_process(shape: str, names: list[str], steps: int) -> dict[str, float]:
             )
         seconds[f"{name} step"], seconds[f"{name} work"] = (statistics.median(all[first:]) for all in (whole, work))
     return seconds
+
+
+@contextmanager
+def _first_steps(number: int) -> Iterator[None]:
+    """Compare gradients in so many steps before a penalty acts."""
+    before = dose.FIRST_STEPS
+    try:
+        for module in (dose, term):
+            setattr(module, "FIRST_STEPS", number)  # noqa: B010
+        yield
+    finally:
+        for module in (dose, term):
+            setattr(module, "FIRST_STEPS", before)  # noqa: B010
 
 
 @contextmanager

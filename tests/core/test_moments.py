@@ -450,3 +450,38 @@ def test_tokens_that_all_point_one_way_have_no_dispersion_and_opposite_ones_have
         moments.update(features, torch.arange(len(features)) % 2)
         found = collapse_metrics(moments, only=["dispersion"])["dispersion"].value
         assert found == pytest.approx(value, abs=1e-12)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("tokens", [10, 700], ids=["one part", "several parts"])
+@pytest.mark.parametrize("seen", [0, 20])
+def test_a_batch_with_a_number_that_is_none_leaves_no_trace(
+    bad: float, tokens: int, seen: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(parts.PART_BYTES, "cpu", 8 * 4 * 100)
+    features, labels = drawn(tokens + seen, 5, 4)
+    pair = [ClassMoments.empty(5, 4, covariance=True) for _ in range(2)]
+    if seen:
+        module.update_all(features[:seen], [(moments, labels[:seen]) for moments in pair])
+    before = [stored(moments) for moments in pair]
+    features[-1, 2] = bad
+    ignoring = labels.clone()
+    ignoring[-1] = -100  # one of the two would take the batch
+    for second in (labels, ignoring):
+        with pytest.raises(ValueError, match=f"1 features are nan or infinite, the first {bad} at token {tokens - 1}"):
+            module.update_all(features[seen:], [(pair[0], second[seen:]), (pair[1], labels[seen:])])
+        assert [stored(moments) for moments in pair] == before
+
+
+def test_features_whose_squares_leave_the_range_are_added_all_the_same() -> None:
+    features, labels = drawn(30, 3, 4)
+    moments = collected(features * 1e200, labels, 3)
+    assert torch.equal(moments.counts, labels.bincount(minlength=3))
+    assert_close(moments.means, 1e200 * collected(features, labels, 3).means, rtol=1e-12, atol=0)
+    assert not torch.isfinite(moments.scatter).any()
+
+
+def stored(moments: ClassMoments) -> list[object]:
+    """Everything that moments hold, as lists."""
+    fields = vars(moments._tally)
+    return [moments.tokens, moments.unit, {name: None if t is None else t.tolist() for name, t in fields.items()}]

@@ -62,4 +62,5 @@ def add_rows(table: Tensor, index: Tensor, rows: Tensor) -> None:
 
 def _checks(counts: Tensor) -> Tensor:
     """How many of 2, 8, 32 … a count has reached: half the length of its binary number."""
-    return torch.frexp(counts.double()).exponent // 2
+    bits = counts.clamp(min=1).double().view(torch.int64)  # 0 has reached as many as 1
+    return (bits - (1022 << 52)) >> 53  # the exponent's bits begin at the 52nd, and 1022 is that of 1/2

@@ -2,8 +2,9 @@
 
 import hashlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self, final
 
@@ -291,9 +292,13 @@ def update_all(
     distances from the first one's reference point of the features that it took (tokens,).
     """
     known = Arrivals() if arrivals is None else arrivals
+    check = partial(_checked, features, labels)
     with _threads_for(features):
-        batches = _checked(features, labels)
-        squares, *_ = [_add(group, known) for group in _together(batches)]
+        batches = check(finite=False)
+        groups = _together(batches)
+        if len(groups) > 1 or len(features) > part_rows(features.shape[1], batches[0].moments.device):
+            check()  # before a part of it is added
+        squares, *_ = [_add(group, known, check) for group in groups]
     for batch in batches:
         batch.moments.unit = max(batch.moments.unit, _unit(features))
         batch.moments.tokens += len(batch.labels)
@@ -309,13 +314,19 @@ class _Batch(NamedTuple):
     labels: Tensor
 
 
-def _checked(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]]) -> list[_Batch]:
-    """What each of the moments takes; ValueError where one refuses."""
+def _checked(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]], *, finite: bool = True) -> list[_Batch]:
+    """What each of the moments takes; ValueError where one refuses. Without `finite` numbers are not looked at."""
     checked: Tensor | None = None
     batches = []
     for number, (moments, own_labels) in enumerate(labels):
         checked, kept_labels = checked_batch(
-            features, own_labels, classes=moments.classes, dim=moments.dim, device=moments.device, same_as=checked
+            features,
+            own_labels,
+            classes=moments.classes,
+            dim=moments.dim,
+            device=moments.device,
+            same_as=checked,
+            finite=finite,
         )
         if moments.shuffle is not None:
             order = _permutation(len(kept_labels), moments.shuffle, moments.tokens)
@@ -347,10 +358,11 @@ def _together(batches: list[_Batch]) -> list[list[_Batch]]:
     return [batches] if share and same else [[batch] for batch in batches]
 
 
-def _add(batches: Sequence[_Batch], arrivals: Arrivals) -> Tensor:
+def _add(batches: Sequence[_Batch], arrivals: Arrivals, check: Callable[[], object]) -> Tensor:
     """Add features, a part at a time, to moments that have the same reference point or none yet.
 
-    Returns their squared distances from that point (tokens,).
+    `check` is called before anything is added where numbers of the first part may not be finite. Returns the squared
+    distances from that point (tokens,).
     """
     features, tallies = batches[0].features, [batch.moments._tally for batch in batches]
     if not len(features):
@@ -358,8 +370,6 @@ def _add(batches: Sequence[_Batch], arrivals: Arrivals) -> Tensor:
     dim, reference = features.shape[1], tallies[0].reference
     if reference is None:
         reference = reference_point(features)
-    for tally in tallies:
-        tally.reference = reference.clone()  # each is stored by itself
     rows = min(part_rows(dim, features.device), len(features))
     workspace = _workspace(rows, dim, features.device)
     product = any(tally.matrix is not None for tally in tallies)
@@ -368,6 +378,11 @@ def _add(batches: Sequence[_Batch], arrivals: Arrivals) -> Tensor:
     for start in range(0, len(features), rows):
         now = slice(start, start + rows)
         part = workspace.part(features[now], reference, product=product, directions=directions)
+        if start == 0:
+            if not torch.isfinite(part.squares.sum()):  # or they leave the range of float64
+                check()
+            for tally in tallies:
+                tally.reference = reference.clone()  # each is stored by itself
         for batch, tally in zip(batches, tallies, strict=True):
             tally.add(part, arrivals.count(tally.counts, batch.labels[now], (batch.number, start)))
         squares.append(part.squares)
