@@ -6,6 +6,7 @@ over the kept classes, at the τ of the least cross-entropy on training tokens, 
 the model decides by the nearest centre; this scores how well that describes what it predicts, not only its choice.
 """
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from collapselab.core.aligned import aligned_rows, aligned_stride
-from collapselab.core.decisions import LinearClassifier, nearest_centre
+from collapselab.core.decisions import LinearClassifier, Tile, nearest_centre
 from collapselab.core.fit_scale import fit_scale
 from collapselab.core.moments import ClassMoments
 from collapselab.core.scale import scaled, times_power_of_two
@@ -62,7 +63,7 @@ class CentreScores:
         assert nearest.classes is not None
         assert nearest.origin is not None
         classes, device = nearest.classes, nearest.rows.device
-        self.scale, self.origin = math.nan, nearest.origin
+        self.nearest, self.scale, self.origin = nearest, math.nan, nearest.origin
         """τ, in the unit of the means: their largest number is near 1, so that features of any size can be squared."""
         self.means, self.exponent = nearest.table(dtype)
         kept = counts.to(device)[classes].double()
@@ -80,7 +81,7 @@ class CentreScores:
     @torch.no_grad()
     def fit(self, features: Tensor, labels: Tensor) -> float:
         """Set τ to that of the least cross-entropy on these tokens, by Newton's method; nan where none has a centre."""
-        features, places, _ = self._with_centre(features, labels)
+        features, places = self._with_centre(features, labels)
         if len(places):
             scatter = float((features - self.means[places]).double().square().sum(1).mean())
             self.scale = features.shape[1] / max(scatter, 1e-30)  # one over the variance of a dimension within classes
@@ -92,27 +93,29 @@ class CentreScores:
     @torch.no_grad()
     def loss(self, features: Tensor, labels: Tensor, model_losses: Tensor) -> CentreLoss:
         """The losses of these tokens; `model_losses` (tokens,) are the model's own."""
-        features, places, kept = self._with_centre(features, labels)
-        total = 0.0
-        offset = self.log_priors - self.scale * self.halves
-        for now, logits in self._products(features * self.scale, offset):
-            chosen, largest = logits.gather(1, places[now, None]), logits.amax(1, keepdim=True)
-            losses = logits.sub_(largest).exp_().sum(1, keepdim=True).log_().add_(largest - chosen)
-            total += float(losses.double().sum())
-        model = float(model_losses.to(kept.device)[kept].double().sum())
-        return CentreLoss(total, model, len(places), len(labels) - len(places))
+        watch = self.watch(labels)
+        self.nearest.choices(features.to(self.means.dtype), observe=watch.see)
+        return watch.loss(model_losses)
 
-    def _with_centre(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Features less the origin, in the unit of the means, and places of their classes; of which tokens."""
+    def watch(self, labels: Tensor) -> "CentreWatch":
+        """To be shown the classifier's scores of the tokens that these labels follow."""
+        return CentreWatch(self, self._places_of(labels))
+
+    def _places_of(self, labels: Tensor) -> Tensor:
+        """Places of these classes among the centres; -1 where there is none."""
         labels = labels.to(self.places.device)
-        places = torch.where(labels < 0, -1, self.places[labels.clamp(min=0)])
+        return torch.where(labels < 0, -1, self.places[labels.clamp(min=0)])
+
+    def _with_centre(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Features less the origin, in the unit of the means, and places of their classes."""
+        places = self._places_of(labels)
         kept = (places >= 0).nonzero().squeeze(1)
         wide = scaled(features.to(self.places.device)[kept].double() - self.origin, -self.exponent)
-        return wide.to(self.means.dtype), places[kept], kept
+        return wide.to(self.means.dtype), places[kept]
 
-    def _products(self, features: Tensor, offset: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """<h, μ_c> + offset for some tokens at a time (tokens, classes), in memory that the next ones overwrite."""
-        offset, classes, size = offset.to(features), len(offset), features.element_size()
+    def _products(self, features: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """<h, μ_c> - |μ_c|²/2 for some tokens at a time (tokens, classes), in memory that the next ones overwrite."""
+        offset, classes, size = -self.halves.to(features), len(self.halves), features.element_size()
         at_once = min(max(LEAST_TOKENS, SCORES_BYTES // (size * classes)), len(features))
         space = features.new_empty(at_once * aligned_stride(classes, size))
         for start in range(0, len(features), max(at_once, 1)):
@@ -127,10 +130,62 @@ class CentreScores:
         """
         slope = curvature = 0.0
         log_priors = self.log_priors.to(features)
-        for now, scores in self._products(features, -self.halves):
+        for now, scores in self._products(features):
             scores -= scores.gather(1, places[now, None])  # differences keep more digits
             chances = torch.add(log_priors, scores, alpha=scale).softmax(1)
             mean = (chances * scores).sum(1, keepdim=True)
             slope += float(mean.double().sum())
             curvature += float(chances.mul_(scores.sub_(mean).square_()).sum(dtype=torch.float64))
         return slope / len(places), curvature / len(places)
+
+
+@final
+class CentreWatch:
+    """Adds up the losses of tokens by the scores that a classifier chooses their nearest centres with.
+
+    So that products with all centres are formed once for both. With the largest score s* so far, a token has
+
+        log Σ_c π_c exp(τ s_c) = τ s* + log Σ_c exp(τ (s_c - s*) + log π_c)
+
+    where no exponent is above 0, and that of the nearest centre is not far below.
+    """
+
+    def __init__(self, scores: CentreScores, places: Tensor) -> None:
+        self.scores, self.places = scores, places
+        self.best, self.total, self.chosen = scores.halves.new_zeros(3, len(places))
+        self.best.fill_(-torch.inf)
+
+    def see(self, tile: Tile) -> None:
+        """Add a tile of scores, which is overwritten."""
+        now, scores, scale = tile.tokens, tile.scores, self.scores.scale
+        place, units = self.places[now] - tile.rows.start, 1.0 if tile.units is None else tile.units
+        own = scores.gather(1, place.clamp(0, scores.shape[1] - 1)[:, None]).squeeze(1) * units
+        is_here = (place >= 0) & (place < scores.shape[1])
+        self.chosen[now] = torch.where(is_here, own.double(), self.chosen[now])
+        before, self.best[now] = self.best[now].clone(), tile.best * units
+        log_priors = self.scores.log_priors[tile.rows].to(scores)
+        rows = max(1, SCORES_BYTES // (scores.element_size() * scores.shape[1]))
+        sums = []
+        for part, best, unit in zip(
+            torch.split(scores, rows), torch.split(tile.best, rows), _parts(tile.units, rows), strict=False
+        ):
+            part.sub_(best[:, None])
+            if unit is not None:
+                part.mul_(unit[:, None])
+            sums.append(torch.add(log_priors, part, alpha=scale, out=part).exp_().sum(1))
+        shrunk = (scale * (before - self.best[now])).exp_()
+        self.total[now] = self.total[now] * shrunk + torch.cat(sums)
+
+    def loss(self, model_losses: Tensor, tokens: Tensor | None = None) -> CentreLoss:
+        """The losses beside the model's own (tokens,): of all tokens, or of these, by index."""
+        places = self.places if tokens is None else self.places[tokens]
+        among = (places >= 0).nonzero().squeeze(1)
+        kept = among if tokens is None else tokens[among]
+        losses = self.total[kept].log() + self.scores.scale * (self.best[kept] - self.chosen[kept])
+        losses -= self.scores.log_priors[places[among]]
+        model = float(model_losses.to(among.device)[among].double().sum())
+        return CentreLoss(float(losses.sum()), model, len(among), len(places) - len(among))
+
+
+def _parts(units: Tensor | None, rows: int) -> Iterator[Tensor | None]:
+    return itertools.repeat(None) if units is None else iter(torch.split(units, rows))

@@ -7,9 +7,10 @@ float32, the token is decided again in float64, with all numbers divided by powe
 The choices are those of exact arithmetic, except for ties within float64 rounding, at the cost of float32.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, Self, final
+from typing import NamedTuple, Protocol, Self, final
 
 import torch
 from torch import Tensor
@@ -195,6 +196,22 @@ def tokens_at_once(columns: int, number_bytes: int) -> int:
     return max(LEAST_TOKENS, SCORES_BYTES // (number_bytes * columns))
 
 
+class Tile(NamedTuple):
+    """Scores of some tokens with some rows, in memory that the receiver may overwrite."""
+
+    tokens: slice
+    rows: slice
+    scores: Tensor
+    """(tokens, rows), over 2^2k and over the unit of each token; k is that of `LinearClassifier.table`."""
+    best: Tensor
+    """(tokens,), the largest scores with these rows and with all before them."""
+    units: Tensor | None
+    """(tokens,); all are 1 where there are none."""
+
+
+Observer = Callable[[Tile], None]
+
+
 @final
 class LinearClassifier:
     """argmax over rows of <row, h - origin> + offset; the first of equals.
@@ -215,6 +232,7 @@ class LinearClassifier:
         """`offset` is given over 2^offset_exponent: it may be the square of a number, which float64 need not hold."""
         self.rows, self.offset, self.classes, self.origin, self.tile = rows, offset, classes, origin, tile
         self._row_exponent = binary_exponent(rows) if rows.dtype == torch.float64 else 0
+        self._input_exponent = 0 if origin is None else self._row_exponent  # of features about it, which are like rows
         self._offset_exponent = offset_exponent
         if offset is not None and offset.dtype == torch.float64:
             exponent = binary_exponent(offset)
@@ -225,33 +243,42 @@ class LinearClassifier:
         wide = dtype == torch.float64
         return scaled(self.rows, -self._row_exponent) if wide else self._narrow[0], self._row_exponent
 
-    def choices(self, features: Tensor) -> Tensor:
-        """The class of the best row for each feature, on the device of the rows."""
-        best = self.best_rows(features.to(self.rows.device))
+    def choices(self, features: Tensor, *, observe: Observer | None = None) -> Tensor:
+        """The class of the best row for each feature, on the device of the rows.
+
+        `observe` is called with all scores, tile by tile, where there is an origin.
+        """
+        assert observe is None or self.origin is not None, "scores about no origin have no unit"
+        best = self.best_rows(features.to(self.rows.device), observe)
         return best if self.classes is None else self.classes[best]
 
-    def best_rows(self, features: Tensor) -> Tensor:
+    def best_rows(self, features: Tensor, observe: Observer | None = None) -> Tensor:
         """The index of the best row for each feature."""
         dtype = features.dtype if features.dtype in (torch.float32, torch.float64) else torch.float32
         if dtype == torch.float64:
-            return self._sweep(self._wide_inputs(features))[0]
-        chosen, doubtful = self._sweep(self._inputs(features))
+            x, power = self._wide_inputs(features)
+            return self._sweep(x, observe, scaled(power, -self._row_exponent))[0]
+        chosen, doubtful = self._sweep(self._inputs(features), observe)
         again = doubtful.nonzero().squeeze(1)
         if len(again):
-            chosen[again] = self._sweep(self._wide_inputs(features[again]))[0]
+            chosen[again] = self._sweep(self._wide_inputs(features[again])[0])[0]
         return chosen
 
-    def _sweep(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _sweep(self, x: Tensor, observe: Observer | None = None, units: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Best row per token, and whether rounding leaves doubt about it."""
         strips = -(-min(self.tile, len(self.rows)) // STRIP)
         at_once = tokens_at_once(strips * STRIP, x.element_size())
         space = x.new_empty(min(at_once, len(x)), strips, STRIP)
-        parts = [self._sweep_some(some, space[: len(some)]) for some in torch.split(x, at_once)]
+        parts = []
+        for start in range(0, max(len(x), 1), at_once):
+            now = slice(start, min(start + at_once, len(x)))
+            seen = None if observe is None else _Seen(observe, now, None if units is None else units[now])
+            parts.append(self._sweep_some(x[now], space[: now.stop - start], seen))
         chosen, doubtful = zip(*parts, strict=True)
         return torch.cat(chosen), torch.cat(doubtful)
 
-    def _sweep_some(self, x: Tensor, strips: Tensor) -> tuple[Tensor, Tensor]:
-        """`strips` (tokens, strips, STRIP) is memory for their scores."""
+    def _sweep_some(self, x: Tensor, strips: Tensor, seen: "_Seen | None") -> tuple[Tensor, Tensor]:
+        """`strips` (tokens, strips, STRIP) is memory for their scores; `seen` is told of all."""
         tokens, classes, dtype = len(x), len(self.rows), x.dtype
         best = torch.full((tokens,), -torch.inf, dtype=dtype, device=x.device)
         second, chosen = best.clone(), torch.zeros(tokens, dtype=torch.int64, device=x.device)
@@ -269,6 +296,8 @@ class LinearClassifier:
                 second[better] = torch.maximum(second[better], runner_up)
                 chosen[better] = at + start
             best = torch.maximum(best, top)
+            if seen is not None:
+                seen.observe(Tile(seen.tokens, rows, scores[:, : rows.stop - start], best, seen.units))
         # |error| ≤ (dim + 5) (u |x| |row| + tiny) for a dot product of rounded vectors, in whatever order it is summed,
         # where x has a last number that meets the offset, and the row has the offset.
         length = torch.linalg.vector_norm(x, dim=1, dtype=torch.float64)
@@ -292,13 +321,13 @@ class LinearClassifier:
             torch.addmm(offset[rows], x, table[rows].T, out=out)
 
     def _inputs(self, features: Tensor) -> Tensor:
-        """Features in float32, about the origin; out of its range scores are in doubt, and float64 decides."""
+        """Features in float32, about the origin over 2^k; out of its range scores are in doubt, and float64 decides."""
         if self.origin is None:
             return features.to(torch.float32)
-        return (features.to(torch.float64) - self.origin).to(torch.float32)
+        return scaled(features.to(torch.float64) - self.origin, -self._input_exponent).to(torch.float32)
 
-    def _wide_inputs(self, features: Tensor) -> Tensor:
-        """Features in float64 with a last column that meets the offset, each over a power of two of its own."""
+    def _wide_inputs(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Features in float64 with a last column that meets the offset, each over a power of two of its own; these."""
         wide = features.to(torch.float64) if self.origin is None else features.to(torch.float64) - self.origin
         largest = wide.abs().amax(1).clamp_(min=2.0**-1000)
         if not torch.isfinite(largest).all():
@@ -309,12 +338,13 @@ class LinearClassifier:
         # Where the offset outweighs everything by 2^800, it does so by any larger factor too.
         exponent = self._offset_exponent - self._row_exponent
         x[:, -1] = scaled(power.reciprocal(), exponent).clamp(max=2.0**800)
-        return x
+        return x, power
 
     @cached_property
     def _unit(self) -> float:
-        """What an offset is multiplied by to be one of the rows as they are stored."""
-        return float(scaled(torch.ones((), dtype=torch.float64), self._offset_exponent - self._row_exponent))
+        """What an offset is multiplied by to be added to scores of rows and features as they are stored."""
+        exponent = self._offset_exponent - self._row_exponent - self._input_exponent
+        return float(scaled(torch.ones((), dtype=torch.float64), exponent))
 
     @cached_property
     def _longest(self) -> float:
@@ -343,6 +373,14 @@ class LinearClassifier:
         if self.offset is not None:
             table[:, -1] = self.offset[rows]
         return table
+
+
+class _Seen(NamedTuple):
+    """Who is told of scores, and of which tokens they are."""
+
+    observe: Observer
+    tokens: slice
+    units: Tensor | None
 
 
 def nearest_centre(moments: ClassMoments, classes: Tensor, *, tile: int = 2048) -> LinearClassifier:

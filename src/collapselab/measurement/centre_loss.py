@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from collapselab.core.batch import IGNORED
-from collapselab.core.centre_loss import CentreLoss, CentreScores
+from collapselab.core.centre_loss import CentreLoss, CentreScores, CentreWatch
 from collapselab.core.decisions import LinearClassifier
 from collapselab.measurement.nearest_centre import NearestCentres
 from collapselab.measurement.plan import MeasurePlan
@@ -21,7 +21,11 @@ from collapselab.models.scores import common_dtype
 
 @final
 class CentreLosses:
-    """Scores the tokens of a validation pass: `add` for each batch, with what the model lost on them."""
+    """Scores the tokens of a validation pass.
+
+    For each batch `watches` are shown the scores that nearest centres are chosen with; then `add` has what the model
+    lost on the batch.
+    """
 
     def __init__(self, plan: MeasurePlan, centres: NearestCentres) -> None:
         self.numbers = plan.splits["train"].numbers
@@ -37,11 +41,16 @@ class CentreLosses:
             for key, scale in plan.processes.broadcast(fitted).items():
                 self.scores[key].scale = scale
 
-    def add(self, sums: Sums, features: Tensor, labels: Tensor, model_losses: Tensor) -> None:
-        """Add a batch (tokens, dim) with its next tokens and their losses."""
+    def watches(self, labels: Tensor) -> dict[LayerKey, CentreWatch]:
+        """Of the tokens that these labels (tokens,) follow."""
         rows = self.numbers.of(labels.cpu())
-        for key, scores in self.scores.items():
-            loss = scores.loss(features, rows, model_losses)
+        return {key: scores.watch(rows) for key, scores in self.scores.items()}
+
+    @staticmethod
+    def add(sums: Sums, watches: dict[LayerKey, CentreWatch], model_losses: Tensor, tokens: Tensor | None) -> None:
+        """Add what the watches have seen; the losses are of all tokens, or of these, by index."""
+        for key, watch in watches.items():
+            loss = watch.loss(model_losses, None if tokens is None else tokens.to(watch.places.device))
             sums.centre_losses[key] = sums.centre_losses.get(key, CentreLoss()).merge(loss)
 
     def _fitted(self, plan: MeasurePlan) -> dict[LayerKey, float]:

@@ -369,18 +369,16 @@ class _Sizes:
         return Operations(
             forward=run * a.forward_flops(job.block),
             output_layer=lens + (2 * scored + 4 * curved) * self.classes * self.dim + job.validation_tokens * choice,
-            nearest=job.validation_tokens * choice * self.tables + self.scored_by_centres() * choice,
+            nearest=job.validation_tokens * choice * self.tables + self.fitted_by_centres() * choice,
             covariance=2 * self.tokens * self.dim**2,
             pairs=pairs + half_pairs,
             squares=squares + half_squares,
             resampling=(options.bootstrap + 2 * HALVES) * again,
         )
 
-    def scored_by_centres(self) -> float:
-        """Tokens that the centres of the last layer score, with those that their scale is fitted to."""
-        if self.options.shard_classes:
-            return 0
-        return (self.job.validation_tokens + CENTRE_FITS * self.fitted) * self.labellings
+    def fitted_by_centres(self) -> float:
+        """Tokens that the centres of the last layer score so that their scale is fitted."""
+        return 0 if self.options.shard_classes else CENTRE_FITS * self.fitted * self.labellings
 
     def by_centres(self) -> float:
         """Scores of some tokens by all centres, and their losses; features in float64."""

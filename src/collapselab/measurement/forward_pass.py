@@ -144,15 +144,19 @@ class Batch:
             squares = update_all(labels.added(everyones), tables, labels.arrivals)
         except ValueError as error:
             raise self._refused(layer, own, error) from error
-        if layer == "last":
-            self._add_last(labels, own)
-        if centres is not None:
-            centres.choose(layer, own, everyones)
-        else:
+        losses = self._add_last(labels, own) if layer == "last" else []
+        if centres is None:
             self.sums.spread(layer).add(squares)
+        elif losses and self.forward.centre_losses is not None:
+            watches = self.forward.centre_losses.watches(labels.own.reshape(-1))
+            centres.choose(layer, own, everyones, watches)
+            self.forward.centre_losses.add(self.sums, watches, torch.cat(losses), labels.used)
+        else:
+            centres.choose(layer, own, everyones)
 
-    def _add_last(self, labels: "_Labels", own: Tensor) -> None:
-        """What the features that enter the output layer give beside their moments."""
+    def _add_last(self, labels: "_Labels", own: Tensor) -> list[Tensor]:
+        """What the features that enter the output layer give beside their moments; losses, where they are observed."""
+        losses: list[Tensor] = []
         self._add_half(labels, own)
         self.forward.curvature.add(self.sums, own, labels.own, self.blocks)
         if self.forward.gaps is not None:
@@ -160,13 +164,11 @@ class Batch:
             self.forward.gaps.add(self.sums, own, cells, self.blocks)
         if self.forward.scorer is not None:
             scored = labels.own[labels.own != IGNORED]
-            losses: list[Tensor] = []
             observer = self._observer(losses)
             self.sums.scores += self.forward.scorer.scores(labels.sampled(own), scored, observe=observer)
-            if self.forward.centre_losses is not None and losses:
-                self.forward.centre_losses.add(self.sums, labels.sampled(own), scored, torch.cat(losses))
             if self.forward.push is not None:
                 self.forward.push.add(self.sums, labels.sampled(own), scored)
+        return losses
 
     def _observer(self, losses: list[Tensor]) -> Observer | None:
         """What is done with each chunk of scored tokens; their losses are appended to the list."""
@@ -239,7 +241,7 @@ class _Labels:
         self.own = labels[:, sample.first :]
         flat = self.own.reshape(-1)
         all_sampled = sample.split.lengths is None
-        self._used = None if all_sampled else (flat != IGNORED).nonzero().squeeze(1)
+        self.used = None if all_sampled else (flat != IGNORED).nonzero().squeeze(1)
         kept = None if forward.split.kept is None else forward.split.kept.of(layer)
         self.counted = self._counted(flat if kept is None else kept.labels(blocks.start, blocks.stop, flat))
         null = sample.null_labels(blocks.start, blocks.stop).reshape(-1) if forward.plan.options.null else None
@@ -250,9 +252,9 @@ class _Labels:
 
     def sampled(self, features: Tensor) -> Tensor:
         """The features that are samples; `features` are those of these blocks, and possibly more after them."""
-        if self._used is None:
+        if self.used is None:
             return features[: self.own.numel()]
-        return features.index_select(0, self._used.to(features.device))
+        return features.index_select(0, self.used.to(features.device))
 
     def added(self, features: Tensor) -> Tensor:
         """The features that `counted` and `null` label."""
@@ -261,13 +263,13 @@ class _Labels:
     def placed(self, cells: Tensor) -> Tensor:
         """Numbers of whole blocks (blocks, length - 1) at the places of these labels, as `added` has features."""
         flat = cells[:, self.first :].reshape(-1)
-        return flat if self._used is None else flat[self._used]
+        return flat if self.used is None else flat[self.used]
 
     def _counted(self, labels: Tensor) -> Tensor:
         """Labels as the moments take them: rows of kept classes; with shards those of this process's classes."""
         labels = self.forward.split.numbers.of(labels, layer=self.layer)
         if self.forward.shards is None:
-            return labels if self._used is None else labels[self._used]
+            return labels if self.used is None else labels[self.used]
         padded = torch.full((self.forward.plan.batch * self.width,), IGNORED)
         padded[: len(labels)] = labels
         return self.forward.shards.labels(padded)

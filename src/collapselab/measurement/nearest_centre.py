@@ -3,13 +3,15 @@
 With the option `deciders`, also on how many tokens each two of them, and the logit lens of every block, agree.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import final
 
 import torch
 from torch import Tensor, nn
 
 from collapselab.core.batch import IGNORED
+from collapselab.core.centre_loss import CentreWatch
 from collapselab.core.decisions import Classifier, Decider, LinearClassifier, nearest_centre, output_classifier
 from collapselab.core.moments import ClassMoments
 from collapselab.measurement.distributed import ShardedCentres
@@ -20,6 +22,7 @@ from collapselab.models.taps import OutputLayer, last_norm, layer_names
 from collapselab.records.tables import DeciderRow
 
 TOKEN, HEAD, LAST = "token", "head", "last"
+NO_WATCHES: Mapping[LayerKey, CentreWatch] = MappingProxyType({})
 
 
 @final
@@ -48,11 +51,19 @@ class NearestCentres:
         self._nearest: dict[LayerKey, Tensor] = {}
         self._heads: ByLayer[Tensor] | None = None
 
-    def choose(self, layer: str, features: Tensor, everyones: Tensor) -> None:
+    def choose(
+        self, layer: str, features: Tensor, everyones: Tensor, watches: Mapping[LayerKey, CentreWatch] = NO_WATCHES
+    ) -> None:
         """Choose a class for each token. `everyones` are the features of all processes, which shards need."""
         for key in (LayerKey(layer), LayerKey(layer, null=True)):
-            if key in self.deciders:
-                self._nearest[key] = self.deciders[key].nearest.choices(features if self.shards is None else everyones)
+            if key not in self.deciders:
+                continue
+            nearest = self.deciders[key].nearest
+            if isinstance(nearest, LinearClassifier):
+                observe = watches[key].see if key in watches else None
+                self._nearest[key] = nearest.choices(features, observe=observe)
+            else:
+                self._nearest[key] = nearest.choices(everyones)
         if self.matrix is not None:
             self.matrix.look(layer, features)
         if layer == "last":
