@@ -11,12 +11,16 @@ from torch.testing import assert_close
 from transformers import Gemma2Config, Gemma2ForCausalLM, OPTConfig, OPTForCausalLM
 
 import oracles
+from collapselab.core.decisions import LinearClassifier
 from collapselab.core.metrics import METRICS
 from collapselab.core.needs import Need
+from collapselab.core.strips import TopTwo
 from collapselab.corpus.blocks import Corpus, Split
 from collapselab.measurement.catalogue import of_decisions, of_features, of_the_head
 from collapselab.measurement.measure import measure
+from collapselab.measurement.nearest_centre import NearestCentres
 from collapselab.measurement.sample import Sample
+from collapselab.models.build import build_config, build_model
 from collapselab.records.measurement import Result
 
 OF_COVARIANCE = {id for id, metric in METRICS.items() if Need.COVARIANCE in metric.needs}
@@ -309,3 +313,29 @@ def test_a_loaded_model_is_left_as_it_was(model: nn.Module, corpus: Corpus) -> N
     assert all(parameter.grad is None for parameter in model.parameters())
     for name, tensor in model.state_dict().items():
         assert_close(tensor, before[name], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["blocks", "documents"])
+@pytest.mark.parametrize("options", [{}, {"layers": "all", "skip_positions": 3, "deciders": True}], ids=["last", "all"])
+def test_decisions_from_the_logits_are_those_of_the_output_layer_run_again(
+    kind: str, options: Any, corpus: Corpus, documents: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = {"blocks": corpus, "documents": documents}[kind]
+    model = build_model(build_config("gpt-neo", width=8, depth=1, vocabulary=320, positions=32), seed=0)
+    real, again, asked = LinearClassifier.sure_choices, [], []
+
+    def counted(self: LinearClassifier, top: TopTwo, features: Tensor, classes: Tensor) -> Tensor:
+        asked.append(len(features))
+        again.append(int((classes[top.best] < 0).sum()))
+        return real(self, top, features, classes)
+
+    monkeypatch.setattr(LinearClassifier, "sure_choices", counted)
+    once = measured(model, text, tokens=300, **options)
+    assert sum(asked) == once.facts["splits"]["validation"]["tokens"]
+    assert 0 < sum(again) < sum(asked), "so that some tokens are decided again"
+    asked.clear()
+    monkeypatch.setattr(NearestCentres, "_of_the_head", lambda self, features, _: self.head.last.choices(features))
+    twice = measured(model, text, tokens=300, **options)
+    assert not asked
+    assert once.rows == twice.rows
+    assert once.tables == twice.tables

@@ -18,6 +18,7 @@ from torch import Tensor
 from collapselab.core.batch import checked_batch
 from collapselab.core.moments import ClassMoments
 from collapselab.core.scale import binary_exponent, scaled
+from collapselab.core.strips import STRIP, TopTwo, best_two
 
 
 @dataclass
@@ -169,24 +170,6 @@ class Decider:
         return Decisions.counted(labels, head, nearest, kept=self.kept, min_count=self.min_count, left_out=left_out)
 
 
-STRIP = 64
-"""Scores side by side whose maximum is kept: the place of a token's best is then looked for in one strip alone, since
-`argmax` takes half as long as the product itself."""
-
-
-def _best_two(strips: Tensor, maxima: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Of these tokens the place of the largest score, the first of equals, and the second-largest score.
-
-    `strips` are scores (tokens, strips, STRIP), `maxima` the largest of each strip.
-    """
-    largest = maxima.index_select(0, tokens)
-    strip = largest.argmax(1)
-    some = strips.view(-1, STRIP).index_select(0, tokens * strips.shape[1] + strip)
-    at = some.argmax(1)
-    elsewhere = largest.scatter_(1, strip[:, None], -torch.inf).amax(1)
-    return strip * STRIP + at, torch.maximum(elsewhere, some.scatter_(1, at[:, None], -torch.inf).amax(1))
-
-
 SCORES_BYTES, LEAST_TOKENS = 8 << 20, 2048
 """Size of the scores that are computed at once, and the fewest tokens: each reading of all rows should pay."""
 
@@ -292,22 +275,37 @@ class LinearClassifier:
             second = torch.maximum(second, torch.minimum(best, top))
             better = (top > best).nonzero().squeeze(1)
             if len(better):  # only these need the place of the maximum, and the second-best score
-                at, runner_up = _best_two(strips, maxima, better)
+                at, runner_up = best_two(strips, maxima, better)
                 second[better] = torch.maximum(second[better], runner_up)
                 chosen[better] = at + start
             best = torch.maximum(best, top)
             if seen is not None:
                 seen.observe(Tile(seen.tokens, rows, scores[:, : rows.stop - start], best, seen.units))
+        gap = best - second
+        return chosen, self._is_doubtful(gap, x)
+
+    def sure_choices(self, top: TopTwo, features: Tensor, classes: Tensor) -> Tensor:
+        """`choices` by float32 scores that exist already, of rows of which these are some: made again where in doubt.
+
+        `classes` has the class of each of the others' rows, and -1 where it is not among these.
+        """
+        chosen = classes[top.best]
+        again = ((chosen < 0) | self._is_doubtful(top.gap, self._inputs(features))).nonzero().squeeze(1)
+        if len(again):
+            chosen[again] = self.choices(features[again])
+        return chosen
+
+    def _is_doubtful(self, gap: Tensor, x: Tensor) -> Tensor:
+        """Whether rounding could have swapped the best and the second-best score of tokens with these inputs."""
         # |error| ≤ (dim + 5) (u |x| |row| + tiny) for a dot product of rounded vectors, in whatever order it is summed,
         # where x has a last number that meets the offset, and the row has the offset.
         length = torch.linalg.vector_norm(x, dim=1, dtype=torch.float64)
-        if dtype == torch.float32 and self.offset is not None:
+        if x.dtype == torch.float32 and self.offset is not None:
             length = torch.hypot(length, length.new_tensor(self._unit))
-        error = (self.rows.shape[1] + 5) * (
-            torch.finfo(dtype).eps / 2 * length * self._longest + torch.finfo(dtype).tiny
-        )
-        gap = best - second
-        return chosen, ~((gap > 2 * error) & (gap < torch.inf))  # scores beyond the range of the dtype are in doubt too
+        unit, tiny = torch.finfo(x.dtype).eps / 2, torch.finfo(x.dtype).tiny
+        error = (self.rows.shape[1] + 5) * (unit * length * self._longest + tiny)
+        is_sure: Tensor = (gap > 2 * error) & (gap < torch.inf)
+        return ~is_sure  # scores beyond the range of the dtype are in doubt too
 
     def _scores(self, x: Tensor, rows: slice, *, out: Tensor) -> None:
         """<row, x> + offset of these rows. In float64 the last column of x meets the offset, in float32 it is added."""

@@ -368,7 +368,7 @@ class _Sizes:
         half_pairs, half_squares = self.half_catalogue()
         return Operations(
             forward=run * a.forward_flops(job.block),
-            output_layer=lens + (2 * scored + 4 * curved) * self.classes * self.dim + job.validation_tokens * choice,
+            output_layer=lens + (2 * scored + 4 * curved) * self.classes * self.dim,
             nearest=job.validation_tokens * choice * self.tables + self.fitted_by_centres() * choice,
             covariance=2 * self.tokens * self.dim**2,
             pairs=pairs + half_pairs,

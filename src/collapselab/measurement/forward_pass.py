@@ -10,12 +10,13 @@ from torch import Tensor
 from collapselab.core.arrivals import Arrivals
 from collapselab.core.batch import IGNORED
 from collapselab.core.moments import ClassMoments, update_all
+from collapselab.core.strips import TopTwo
 from collapselab.errors import ModelError
 from collapselab.measurement.centre_loss import CentreLosses
 from collapselab.measurement.context_gap import ContextGaps
 from collapselab.measurement.curvature import Curvature
 from collapselab.measurement.half_sample import Halfway
-from collapselab.measurement.nearest_centre import NearestCentres
+from collapselab.measurement.nearest_centre import NearestCentres, Scored
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.push import Push
 from collapselab.measurement.resume import ResumeFolder
@@ -144,19 +145,21 @@ class Batch:
             squares = update_all(labels.added(everyones), tables, labels.arrivals)
         except ValueError as error:
             raise self._refused(layer, own, error) from error
-        losses = self._add_last(labels, own) if layer == "last" else []
+        chunks = self._add_last(labels, own) if layer == "last" else []
         if centres is None:
             self.sums.spread(layer).add(squares)
-        elif losses and self.forward.centre_losses is not None:
-            watches = self.forward.centre_losses.watches(labels.own.reshape(-1))
-            centres.choose(layer, own, everyones, watches)
-            self.forward.centre_losses.add(self.sums, watches, torch.cat(losses), labels.used)
+        elif chunks:
+            by_centres, losses = self.forward.centre_losses, torch.cat([chunk.losses for chunk in chunks])
+            watches = {} if by_centres is None else by_centres.watches(labels.own.reshape(-1))
+            top = TopTwo(torch.cat([chunk.best for chunk in chunks]), torch.cat([chunk.gap for chunk in chunks]))
+            centres.choose(layer, own, everyones, Scored(top, labels.used, watches))
+            CentreLosses.add(self.sums, watches, losses, labels.used)
         else:
             centres.choose(layer, own, everyones)
 
-    def _add_last(self, labels: "_Labels", own: Tensor) -> list[Tensor]:
-        """What the features that enter the output layer give beside their moments; losses, where they are observed."""
-        losses: list[Tensor] = []
+    def _add_last(self, labels: "_Labels", own: Tensor) -> list[ScoredChunk]:
+        """What the features that enter the output layer give beside their moments; scored tokens, where observed."""
+        chunks: list[ScoredChunk] = []
         self._add_half(labels, own)
         self.forward.curvature.add(self.sums, own, labels.own, self.blocks)
         if self.forward.gaps is not None:
@@ -164,21 +167,21 @@ class Batch:
             self.forward.gaps.add(self.sums, own, cells, self.blocks)
         if self.forward.scorer is not None:
             scored = labels.own[labels.own != IGNORED]
-            observer = self._observer(losses)
+            observer = self._observer(chunks)
             self.sums.scores += self.forward.scorer.scores(labels.sampled(own), scored, observe=observer)
             if self.forward.push is not None:
                 self.forward.push.add(self.sums, labels.sampled(own), scored)
-        return losses
+        return chunks
 
-    def _observer(self, losses: list[Tensor]) -> Observer | None:
-        """What is done with each chunk of scored tokens; their losses are appended to the list."""
+    def _observer(self, chunks: list[ScoredChunk]) -> Observer | None:
+        """What is done with each chunk of scored tokens; it is appended to the list, probabilities overwritten."""
         observe, sums = self.forward.observe, self.sums
         if observe is None:
             return None
         sums.scored = sums.scored or (observe.none() if observe.wanted else None)
 
         def add(chunk: ScoredChunk) -> None:
-            losses.append(chunk.losses)
+            chunks.append(chunk)
             if sums.scored is not None:
                 observe.add(sums.scored, chunk)
 

@@ -3,9 +3,8 @@
 With the option `deciders`, also on how many tokens each two of them, and the logit lens of every block, agree.
 """
 
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
-from typing import final
+from collections.abc import Iterator
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +13,7 @@ from collapselab.core.batch import IGNORED
 from collapselab.core.centre_loss import CentreWatch
 from collapselab.core.decisions import Classifier, Decider, LinearClassifier, nearest_centre, output_classifier
 from collapselab.core.moments import ClassMoments
+from collapselab.core.strips import TopTwo
 from collapselab.measurement.distributed import ShardedCentres
 from collapselab.measurement.plan import MeasurePlan
 from collapselab.measurement.sample import ByLayer
@@ -22,7 +22,17 @@ from collapselab.models.taps import OutputLayer, last_norm, layer_names
 from collapselab.records.tables import DeciderRow
 
 TOKEN, HEAD, LAST = "token", "head", "last"
-NO_WATCHES: Mapping[LayerKey, CentreWatch] = MappingProxyType({})
+
+
+class Scored(NamedTuple):
+    """What is known of a batch of the last layer, and who else wants its scores."""
+
+    top: TopTwo
+    """Of the logits of scored tokens, so that the output layer is not run again."""
+    tokens: Tensor | None
+    """The scored tokens, by index; None where all are."""
+    watches: dict[LayerKey, CentreWatch]
+    """To be shown the scores that nearest centres are chosen with."""
 
 
 @final
@@ -42,6 +52,9 @@ class NearestCentres:
         same = torch.equal(kept.last, kept.below)
         self.head = ByLayer(last, last if same else self._head(plan.model.classifier, kept.below))
         self.is_below = kept.below.to(plan.model.device)
+        self.class_of = self._classes(plan.model.classes, kept.last).to(plan.model.device)
+        self.may_use_logits = plan.model.head.softcap is None and plan.model.head.scale == 1
+        """Whether the logits are the scores of the classifier, whose rounding is known."""
         self.deciders: dict[LayerKey, Decider] = {}
         for key in list(trained.moments):
             moments, mask, head = trained.moments.pop(key), kept.of(key.layer), self.head.of(key.layer)
@@ -52,9 +65,14 @@ class NearestCentres:
         self._heads: ByLayer[Tensor] | None = None
 
     def choose(
-        self, layer: str, features: Tensor, everyones: Tensor, watches: Mapping[LayerKey, CentreWatch] = NO_WATCHES
+        self,
+        layer: str,
+        features: Tensor,
+        everyones: Tensor,
+        scored: "Scored | None" = None,
     ) -> None:
         """Choose a class for each token. `everyones` are the features of all processes, which shards need."""
+        watches = {} if scored is None else scored.watches
         for key in (LayerKey(layer), LayerKey(layer, null=True)):
             if key not in self.deciders:
                 continue
@@ -67,7 +85,7 @@ class NearestCentres:
         if self.matrix is not None:
             self.matrix.look(layer, features)
         if layer == "last":
-            chosen = self.head.last.choices(features)
+            chosen = self._of_the_head(features, scored)
             self._heads = ByLayer(chosen.cpu(), self._among_classes_below(chosen, features).cpu())
 
     def tally(self, sums: Sums, labels: ByLayer[Tensor]) -> None:
@@ -101,10 +119,27 @@ class NearestCentres:
         head = heads.below.view(-1, columns)[:blocks, columns - width :]
         matrix.add(sums, self.numbers.of(labels.below.cpu()), head, nearest)
 
+    def _of_the_head(self, features: Tensor, scored: "Scored | None") -> Tensor:
+        """The output layer's choices among the classes of the last layer; any of tokens that are not scored."""
+        if scored is None or not self.may_use_logits or scored.top.gap.dtype != torch.float32:
+            return self.head.last.choices(features)
+        if scored.tokens is None:
+            return self.head.last.sure_choices(scored.top, features, self.class_of)
+        tokens = scored.tokens.to(features.device)
+        chosen = torch.zeros(len(features), dtype=torch.int64, device=features.device)
+        chosen[tokens] = self.head.last.sure_choices(scored.top, features[tokens], self.class_of)
+        return chosen
+
     def _head(self, layer: OutputLayer, kept: Tensor) -> LinearClassifier:
         classes = kept.nonzero().squeeze(1)
         rows, device = self.numbers.ids[classes], layer.weight.device
         return output_classifier(layer.weight, layer.bias, classes.to(device), rows=rows.to(device))
+
+    def _classes(self, vocabulary: int, kept: Tensor) -> Tensor:
+        """The class of each row of the output layer; -1 where it is not kept."""
+        found, classes = torch.full((vocabulary,), -1), kept.nonzero().squeeze(1)
+        found[self.numbers.ids[classes]] = classes
+        return found
 
     def _centres(self, moments: ClassMoments, kept: Tensor) -> Classifier:
         if self.shards is not None:

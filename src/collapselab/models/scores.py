@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from collapselab.core.aligned import aligned_rows, aligned_stride, softmax_of_aligned
 from collapselab.core.batch import IGNORED
+from collapselab.core.strips import top_two
 from collapselab.corpus.blocks import Split
 from collapselab.models import taps
 from collapselab.models.taps import OutputLayer
@@ -63,6 +64,8 @@ class ScoredChunk(NamedTuple):
     losses: Tensor
     best: Tensor
     """The class with the largest logit, the first of equals."""
+    gap: Tensor
+    """How much less the second-largest logit is."""
     probabilities: Tensor
     """(tokens, vocab), in memory that the next chunk uses again."""
 
@@ -122,11 +125,11 @@ class Scorer:
         scores, features = Scores(), features.to(dtype)
         for rows, logits in in_chunks(self._widened, features, self.chunk, self._space):
             targets = labels[rows]
-            best = logits.argmax(1)
+            best, gap = top_two(logits)
             losses = losses_of(self._widened, features[rows], targets, logits)
             scores += Scores(float(losses.cpu().double().sum()), int((best == targets).sum()), len(targets))
             if observe is not None:
-                observe(ScoredChunk(targets, losses, best, logits))
+                observe(ScoredChunk(targets, losses, best, gap, logits))
         return scores
 
 
