@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.timing import STEADY, Line, at_most, in_turns, in_two_processes, peak_bytes, shown
+from benchmarks.timing import STEADY, Line, at_most, in_turns, in_two_processes, peak_bytes, shown, threads
 from collapselab.corpus.blocks import Split
 from collapselab.measurement.classes import ClassNumbers
 from collapselab.measurement.cost import Job, measuring
@@ -79,7 +79,7 @@ def memory(quick: bool) -> list[Line]:
 
 def tables(quick: bool) -> list[Line]:
     """The tables `classes` and `deciders` on top of measuring all layers: ten training tokens to one of validation."""
-    vocabulary, blocks = (5_000, 40) if quick else (8_000, 70)
+    vocabulary, blocks = (2_000, 20) if quick else (4_000, 40)
     model = MeasuredModel(model_of(vocabulary), name="gpt-neo")
     corpus = _corpus(vocabulary, train=blocks, validation=blocks // 10)
     plain = Options(layers="all", batch=8)
@@ -95,7 +95,9 @@ def tables(quick: bool) -> list[Line]:
         assert measure_model(OpenedModel(model, FinishedResult(None, request)), request) is not None
 
     runs: dict[str, Callable[[], object]] = {name: partial(measured, options) for name, options in asked.items()}
-    seconds = in_turns(runs, turns=2 if quick else 3, warm_up=0, clock=time.process_time)
+    # on one thread: what two take together depends on how long they wait for each other
+    with threads(1):
+        seconds = in_turns(runs, turns=2 if quick else 3, warm_up=1, clock=time.process_time)
     base = seconds.pop("all layers")
     times = {name: {"ours": shown(more), "limit": f"without {shown(base)}"} for name, more in seconds.items()}
     return [

@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
-import torch
-
-from benchmarks.timing import Line, at_most, shown
+from benchmarks.timing import Line, at_most, shown, threads
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.suite import job as work
@@ -109,19 +107,14 @@ def _performed(place: Path, corpus: Path, **sizes: object) -> _Performed:
     """A suite in this process, on one thread as each of several workers has it."""
     suite = parse_suite(RECIPE.format(corpus=corpus, depths=[2], **sizes), name="mine")
     folder, found = SuiteFolder(place), _Performed()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with _timed("_train", found.trained), _timed("_measure", found.measured):
-            start = time.process_time()
-            for entry in suites.prepare(suite, folder).entries:
-                outcome = work.perform(folder, entry, suite.measure, device="cpu")
-                assert outcome.result == "done", outcome.why
-                suites.status(suite, folder)
-                collect(folder)
-            found.seconds = time.process_time() - start
-    finally:
-        torch.set_num_threads(threads)
+    with threads(1), _timed("_train", found.trained), _timed("_measure", found.measured):
+        start = time.process_time()
+        for entry in suites.prepare(suite, folder).entries:
+            outcome = work.perform(folder, entry, suite.measure, device="cpu")
+            assert outcome.result == "done", outcome.why
+            suites.status(suite, folder)
+            collect(folder)
+        found.seconds = time.process_time() - start
     return found
 
 

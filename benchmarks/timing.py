@@ -7,8 +7,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,11 +95,19 @@ def in_a_process(
 
 def in_this_process(function: Callable[..., dict[str, float]], *args: object) -> dict[str, float]:
     """What the function returns, which may choose its number of threads: quicker where no peak is asked for."""
-    threads = torch.get_num_threads()
-    try:
+    with threads(torch.get_num_threads()):
         return function(*args)
+
+
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    """Begin with this number of threads, and leave as many as there were."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
 
 
 def in_two_processes(
