@@ -71,23 +71,27 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-STEADY = {"MALLOC_MMAP_THRESHOLD_": str(4 << 20)}
+STEADY: Mapping[str, str | None] = {"MALLOC_MMAP_THRESHOLD_": str(4 << 20)}
 """Large blocks go back to the system when they are freed. By default glibc may keep them, more or fewer by chance: the
 peak of one measurement was 327, 343, 404 and 446 MB. With blocks from 16 MB on given back, that of another was 398 to
 501 MB; from 4 MB on, 378 to 394."""
 
 
 def in_a_process(
-    module: str, function: str, *args: object, environment: Mapping[str, str] | None = None
+    module: str, function: str, *args: object, environment: Mapping[str, str | None] | None = None
 ) -> dict[str, float]:
-    """What module.function(*args) returns in a fresh process, so that its peak memory is its own."""
+    """What module.function(*args) returns in a fresh process, so that its peak memory is its own.
+
+    `environment` has variables that are set, or with None removed.
+    """
+    variables = dict(os.environ) | dict(environment or {})
     code = f"import json, {module}; print(json.dumps({module}.{function}(*{args!r})))"
     result = subprocess.run(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        env=os.environ | dict(environment or {}),
+        env={name: value for name, value in variables.items() if value is not None},
     )
     figures: dict[str, float] = json.loads(result.stdout)
     return figures
@@ -111,7 +115,11 @@ def threads(number: int) -> Iterator[None]:
 
 
 def in_two_processes(
-    module: str, function: str, calls: Sequence[tuple[object, ...]], *, environment: Mapping[str, str] | None = None
+    module: str,
+    function: str,
+    calls: Sequence[tuple[object, ...]],
+    *,
+    environment: Mapping[str, str | None] | None = None,
 ) -> list[dict[str, float]]:
     """As `in_a_process` for each of these arguments, two at a time: for bytes, and a process's own seconds."""
     with ThreadPoolExecutor(2) as pool:

@@ -74,7 +74,7 @@ def _lines(vocabulary: int, speed: float, memory: float | None, products: float 
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(1 if quick else 2):
         for name, run in contestants.items():
-            seconds[name] += run(vocabulary, 3)[1:]  # the first step warms up
+            seconds[name] += run(vocabulary, 3 if quick else 5)[1:]  # the first step warms up
     found = {name: statistics.median(times) for name, times in seconds.items()}
     times = {"ours": shown(found["ours"]), "baseline": shown(found["plain"]), "limit": shown(found["products"])}
     name = f"training step, {vocabulary:,} tokens"
