@@ -32,6 +32,7 @@ def worlds(corpus: Corpus, documents: Corpus, tmp_path_factory: pytest.TempPathF
         ("three resampled", 3, {"tokens": 700, "batch": 3, "bootstrap": 3}),
         ("one resampled", 1, {"tokens": 700, "batch": 3, "bootstrap": 3}),
         ("two sharded", 2, PLAIN | {"shard_classes": True}),
+        ("two sharded in float32", 2, PLAIN | {"shard_classes": True, "dtype": "float32"}),
         ("two sharded, to be killed", 2, SHARDED | {"die_at": 3} | state),
         ("two sharded, going on", 2, SHARDED | state),
         ("two sharded, stopped, to be killed", 2, SHARDED | {"die_at": 4, "signal": 15, "state": str(out / "stopped")}),
@@ -40,6 +41,8 @@ def worlds(corpus: Corpus, documents: Corpus, tmp_path_factory: pytest.TempPathF
         ("one on documents", 1, ragged),
         ("two on documents", 2, ragged),
         ("two sharded on documents", 2, ragged | {"shard_classes": True}),
+        ("one on documents in float32", 1, ragged | {"dtype": "float32"}),
+        ("two sharded on documents in float32", 2, ragged | {"shard_classes": True, "dtype": "float32"}),
         ("wide", 1, WIDE),
         ("wide on two", 2, WIDE | {"shard_classes": True}),
         ("wide on four", 4, WIDE | {"shard_classes": True}),
@@ -74,6 +77,7 @@ def assert_same(one: Result, other: Result, *, rel: float) -> None:
         ("one in float32", "two in float32"),
         ("one resampled", "three resampled"),
         ("one", "two sharded"),
+        ("one in float32", "two sharded in float32"),
         ("one on documents", "two on documents"),
         ("one on documents", "two sharded on documents"),
         ("wide", "wide on two"),
@@ -86,6 +90,15 @@ def test_several_processes_agree_with_one(worlds: Path, one: str, several: str) 
     assert_same(alone, together, rel=1e-9)
     losses = [result.facts["splits"]["validation"]["loss"] for result in (alone, together)]
     assert losses[1] == pytest.approx(losses[0], rel=1e-9)
+
+
+def test_decisions_from_logits_of_padded_blocks_are_those_of_one_process(worlds: Path) -> None:
+    alone, together = (Result.load(worlds / f"{name} on documents in float32.json") for name in ("one", "two sharded"))
+    for metric in ("agreement", "model_accuracy", "ncc_accuracy"):
+        left, right = alone.row(metric), together.row(metric)
+        assert left.tokens == right.tokens
+        assert left.value is not None
+        assert (left.value, left.null, left.left_out) == (right.value, right.null, right.left_out)
 
 
 def test_intervals_do_not_depend_on_the_number_of_processes(worlds: Path) -> None:

@@ -30,7 +30,7 @@ class Scored(NamedTuple):
     top: TopTwo
     """Of the logits of scored tokens, so that the output layer is not run again."""
     tokens: Tensor | None
-    """The scored tokens, by index; None where all are."""
+    """The scored tokens, by index; None where they are the first of all, if not all."""
     watches: dict[LayerKey, CentreWatch]
     """To be shown the scores that nearest centres are chosen with."""
 
@@ -123,9 +123,9 @@ class NearestCentres:
         """The output layer's choices among the classes of the last layer; any of tokens that are not scored."""
         if scored is None or not self.may_use_logits or scored.top.gap.dtype != torch.float32:
             return self.head.last.choices(features)
-        if scored.tokens is None:
-            return self.head.last.sure_choices(scored.top, features, self.class_of)
-        tokens = scored.tokens.to(features.device)
+        tokens: Tensor | slice = slice(len(scored.top.best))  # shards have blocks that fill a batch after them
+        if scored.tokens is not None:
+            tokens = scored.tokens.to(features.device)
         chosen = torch.zeros(len(features), dtype=torch.int64, device=features.device)
         chosen[tokens] = self.head.last.sure_choices(scored.top, features[tokens], self.class_of)
         return chosen
