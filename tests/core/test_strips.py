@@ -30,7 +30,7 @@ def test_the_first_of_equals_is_the_best_and_the_gap_is_that_to_the_next(columns
     drawn = torch.randint(-values, values, (9, columns), generator=generator).float()  # many ties
     spaced = aligned_rows(torch.full((9 * aligned_stride(columns, 4),), torch.nan), 9, columns)
     spaced.copy_(drawn)
-    for scores in (drawn, spaced):
+    for scores in (drawn, spaced, drawn.T.contiguous().T):
         found = top_two(scores)
         best, gaps = by_sorting(drawn)
         assert found.best.tolist() == best
