@@ -66,3 +66,9 @@ def test_choices_that_rounding_could_have_swapped_are_made_again() -> None:
     swapped = torch.where(top.best == 7, 150, torch.where(top.best == 150, 7, top.best))
     for best in (top.best, swapped):
         assert torch.equal(classifier.sure_choices(TopTwo(best, top.gap), features, every), right)
+
+
+def test_no_tokens_have_no_best() -> None:
+    for columns in (3, 130):
+        found = top_two(torch.zeros(0, columns))
+        assert (found.best.tolist(), found.gap.tolist()) == ([], [])

@@ -24,7 +24,7 @@ def top_two(scores: Tensor) -> TopTwo:
     """Of scores (tokens, classes); the gap is infinite where there is one class."""
     columns = scores.shape[1]
     whole = columns // STRIP * STRIP
-    parts = [scores[:, :whole].view(len(scores), -1, STRIP).amax(2)] if whole else []
+    parts = [scores[:, :whole].view(len(scores), whole // STRIP, STRIP).amax(2)] if whole else []
     if whole < columns:
         parts.append(scores[:, whole:].amax(1, keepdim=True))
     maxima = torch.cat(parts, 1)
