@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -52,6 +54,40 @@ def test_values_and_gradients_are_the_fused_kernels(
         assert_close(one, other, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("kept", [0, 1000], ids=["computed again", "kept"])
+@pytest.mark.parametrize("window", [None, 1, 20, 64, 100, 500])
+def test_a_window_and_weights_that_are_not_kept_give_the_fused_kernels_values_and_gradients(
+    window: int | None, kept: int, threads: int, monkeypatch: pytest.MonkeyPatch, one_thread: None
+) -> None:
+    torch.set_num_threads(threads)
+    monkeypatch.setattr(fused_kernels, "KEPT_TOKENS", kept)
+    monkeypatch.setattr(fused_kernels, "GROUP", 64 * 64 * 2)
+    shape = (2, 5, 210, 3)
+    band = torch.ones(210, 210, dtype=torch.bool).tril().triu(-210 if window is None else 1 - window)
+
+    def masked(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return scaled_dot_product_attention(query, key, value, attn_mask=band, scale=1.0)
+
+    ours, kernel = _gradients(partial(causal_attention, window=window), shape), _gradients(masked, shape)
+    for one, other in zip(ours, kernel, strict=True):
+        assert_close(one, other, rtol=1e-11, atol=1e-12)
+    again = _gradients(partial(causal_attention, window=window), shape)
+    assert all(torch.equal(one, other) for one, other in zip(ours, again, strict=True))
+    assert torch.get_num_threads() == threads
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_threads_run_in_the_mode_of_the_caller(mode: Callable[[], Any], one_thread: None) -> None:
+    torch.set_num_threads(2)
+    query, key, value = (one.detach() for one in _inputs((4, 16, 300, 4), torch.float32))
+    with mode():
+        inputs = [one * 1 for one in (query, key, value)]
+        attended = causal_attention(*inputs)
+        assert attended.is_inference() == torch.is_inference_mode_enabled()
+        assert_close(attended, _kernel(*inputs), rtol=1e-4, atol=1e-5)
+
+
 def test_gradients_are_those_of_finite_differences() -> None:
     inputs = [one.detach().contiguous().requires_grad_() for one in _inputs((1, 2, 5, 2))]
     assert torch.autograd.gradcheck(causal_attention, inputs)
@@ -93,19 +129,23 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_it_is_for_short_blocks_of_small_heads_in_full_precision_and_one_thread() -> None:
-    def suits(tokens: int, size: int, dtype: torch.dtype = torch.float32, *, keys: int | None = None) -> bool:
-        query = torch.zeros(1, 1, tokens, size, dtype=dtype)
-        return suits_small_heads(query, torch.zeros(1, 1, keys or tokens, size, dtype=dtype))
+def test_it_is_for_small_heads_in_full_precision_and_with_several_threads_for_long_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def suits(tokens: int, size: int, dtype: torch.dtype = torch.float32) -> bool:
+        return suits_small_heads(torch.zeros(1, 1, tokens, size, dtype=dtype))
 
     assert suits(256, 8)
     assert suits(2, 1, torch.float64)
-    assert not suits(257, 8)
+    assert suits(1024, 8)
+    assert not suits(1025, 8)
     assert not suits(256, 16)
     assert not suits(256, 8, torch.bfloat16)
-    assert not suits(4, 8, keys=9)  # queries that continue a text
     torch.set_num_threads(2)
     assert not suits(256, 8)
+    assert suits(257, 8)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert not suits(257, 8)
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -113,18 +153,22 @@ def test_it_is_for_short_blocks_of_small_heads_in_full_precision_and_one_thread(
 def test_a_model_uses_it_where_its_heads_are_small(
     head_size: int | None, used: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls: list[int] = []
+    calls: list[tuple[int, int | None]] = []
 
-    def noted(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        calls.append(query.shape[-1])
-        return causal_attention(query, key, value)
+    def noted(query: Tensor, key: Tensor, value: Tensor, *, window: int | None) -> Tensor:
+        calls.append((query.shape[-1], window))
+        return causal_attention(query, key, value, window=window)
 
     monkeypatch.setattr("collapselab.models.fused_kernels.causal_attention", noted)
     config = build_config("gpt-neo", width=64, depth=2, vocabulary=50, positions=32, head_size=head_size)
+    config.window_size = 20
     model = build_model(config, seed=0)
     assert any(isinstance(module, FusedSelfAttention) for module in model.modules())
     model(torch.zeros(2, 32, dtype=torch.int64))
-    assert calls == ([4, 4] if used else [])
+    assert calls == ([(4, None), (4, 20)] if used else [])  # the second layer is local
+    calls.clear()
+    model(torch.zeros(2, 19, dtype=torch.int64))
+    assert calls == ([(4, None), (4, None)] if used else [])
 
 
 def _gradients(

@@ -2,8 +2,8 @@
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self, final
@@ -16,6 +16,7 @@ from collapselab.core.batch import checked_batch
 from collapselab.core.parts import Workspace, part_rows, reference_point
 from collapselab.core.storage import Rows, load_tensors, save_tensors
 from collapselab.core.tally import Tally
+from collapselab.core.threads import threads
 from collapselab.core.vectors import Vectors
 
 NUMBERS_OF_ONE_THREAD = 1 << 19
@@ -335,18 +336,10 @@ def _checked(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]], *,
     return batches
 
 
-@contextmanager
-def _threads_for(features: Tensor) -> Iterator[None]:
+def _threads_for(features: Tensor) -> AbstractContextManager[None]:
     """One thread for a small batch: the work between two meetings of threads is too short to be shared."""
-    threads = torch.get_num_threads()
-    if threads == 1 or features.device.type != "cpu" or features.numel() > NUMBERS_OF_ONE_THREAD:
-        yield
-        return
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+    is_small = features.device.type == "cpu" and features.numel() <= NUMBERS_OF_ONE_THREAD
+    return threads(1) if is_small else nullcontext()
 
 
 def _together(batches: list[_Batch]) -> list[list[_Batch]]:

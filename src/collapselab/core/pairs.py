@@ -24,9 +24,7 @@ divided by a power of two near the largest entry (`vectors.py`), which only `cdn
 """
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -34,13 +32,11 @@ from torch import Tensor
 from collapselab.core.cloud import TRUSTED, Cloud
 from collapselab.core.pair_sums import PairRows, PairStatistics, RowSums, Summary, Sums
 from collapselab.core.pair_sweep import Sweep
+from collapselab.core.threads import in_threads
 from collapselab.core.tiles import Table, float32_holds
 from collapselab.core.vectors import Vectors
 
 __all__ = ["PairRows", "PairStatistics", "Progress", "Summary", "pair_statistics"]
-
-Part = TypeVar("Part")
-Done = TypeVar("Done")
 
 Progress = Callable[[int, int], object]
 """Called with the number of pairs done and the number of all pairs."""
@@ -93,7 +89,7 @@ def _in_float32(cloud: Cloud, tile: int, rows: bool, progress: Progress | None) 
     if not float32_holds(cloud):
         return None
     sample, dtypes = cloud.sample(SAMPLE), [torch.float64, torch.float32]
-    exact, approximate = _in_threads(
+    exact, approximate = in_threads(
         lambda dtype: _swept(sample, dtype, min(tile, SAMPLE), rows), dtypes, cloud.points.device
     )
     errors = [abs(value - true) for value, true in zip(approximate.values(), exact.values(), strict=True)]
@@ -126,7 +122,7 @@ def _swept(cloud: Cloud, dtype: torch.dtype, tile: int, rows: bool, progress: Pr
         with table.space() as space:
             return Sweep(table, block, space).sums()
 
-    for some in _in_threads(swept, list(cloud.blocks(0, table.rows)), cloud.points.device):
+    for some in in_threads(swept, list(cloud.blocks(0, table.rows)), cloud.points.device):
         sums.merge(some)
         if progress is not None:
             progress(sums.pairs, total)
@@ -142,21 +138,3 @@ def _full_float32() -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
-
-
-def _in_threads(work: Callable[[Part], Done], parts: list[Part], device: torch.device) -> Iterator[Done]:
-    """Results in the order of the parts, so that sums do not depend on which thread did what.
-
-    On a CPU each core processes tiles of its own with single-threaded operations. Two dozen operations a tile that each
-    wait for all cores would cost more, and far more on a machine with other work to do.
-    """
-    threads = torch.get_num_threads()
-    if device.type != "cpu" or threads == 1 or len(parts) == 1:
-        yield from map(work, parts)
-        return
-    torch.set_num_threads(1)
-    try:
-        with ThreadPoolExecutor(threads) as pool:
-            yield from pool.map(work, parts)
-    finally:
-        torch.set_num_threads(threads)

@@ -5,19 +5,20 @@ fused kernels: scores are not divided by sqrt(dim); local layers see the last `w
 accumulate scores and softmax in float32 for half-precision inputs, as the library does, and float64 stays float64.
 
 That kernel is made for heads of 64. With heads of 2 to 8, as 16 heads make them at small widths, its products are with
-matrices of a few columns. Zeros up to 16 numbers a head change nothing but the time, which is a third less. Where one
-thread runs short blocks there is a faster way: `causal_attention` stores these matrices with the tokens along the rows,
-so that every product runs along the tokens; a part of the queries sees only the keys up to its end; and a group of
-heads at a time stays in the cache. Its products are many and small, and several threads would wait for each other in
-every one of them. The weights are kept for the backward pass: batch · heads · tokens² / 2 numbers and a little more.
+matrices of a few columns. Zeros up to 16 numbers a head change nothing but the time, which is a third less. There is a
+faster way: `causal_attention` stores these matrices with the tokens along the rows, so that every product runs along
+the tokens; a part of the queries sees only the keys up to its end, and in local layers those of its windows; and a
+group of heads at a time stays in the cache. Its products are many and small, and several threads would wait for each
+other in every one of them: so each thread has groups of its own, which pays for long blocks. For the backward pass of
+short blocks the weights are kept, batch · heads · tokens² / 2 numbers and a little more; those of long ones are
+computed again.
 
 The GELU of GPT-2 and GPT-Neo is a formula of eight operations; PyTorch has the same formula as a single kernel.
 """
 
 import copy
 import math
-from collections.abc import Iterator
-from typing import Any, final
+from typing import Any, NamedTuple, Self, final
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,8 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.activations import NewGELUActivation
 from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoSelfAttention
+
+from collapselab.core.threads import in_threads
 
 
 def use_fused_kernels(model: PreTrainedModel) -> None:
@@ -65,12 +68,14 @@ class FusedSelfAttention(GPTNeoSelfAttention):
     ) -> tuple[Tensor, None]:
         dropout = self.attn_dropout.p if self.training else 0.0
         queries, keys = query.shape[-2], key.shape[-2]
-        if attention_mask is None and queries == keys and self._sees_a_window(keys):
-            return self._window_by_window(query, key, value, dropout), None
+        if attention_mask is None and queries == keys:
+            window = self.config.window_size if self._sees_a_window(keys) else None
+            if queries > 1 and dropout == 0 and suits_small_heads(query):
+                return causal_attention(query, key, value, window=window), None
+            if window is not None:
+                return self._window_by_window(query, key, value, dropout), None
         mask = self._visible(query, key, attention_mask)
         causal = mask is None and queries > 1
-        if causal and dropout == 0 and suits_small_heads(query, key):
-            return causal_attention(query, key, value), None
         return _attend(query, key, value, mask, dropout=dropout, causal=causal), None
 
     def _sees_a_window(self, keys: int) -> bool:
@@ -115,62 +120,83 @@ FULL_HEAD = 16
 """Numbers of a head that fill the kernel's registers: fewer take it longer, not shorter."""
 
 
-MAX_HEAD_SIZE, MAX_TOKENS = 8, 256
-"""Up to these it is faster; beyond the second the weights would take too much memory."""
+MAX_HEAD_SIZE, MAX_TOKENS = 8, 1024
+"""Up to these it is faster."""
+KEPT_TOKENS = 256
+"""Up to so many the weights are kept for the backward pass; beyond they would take too much memory."""
 PART = 64
 """Queries at a time."""
 GROUP = 1 << 18
 """Weights at a time: a megabyte in float32."""
 
 
-def suits_small_heads(query: Tensor, key: Tensor) -> bool:
+def suits_small_heads(query: Tensor) -> bool:
     """Whether `causal_attention` is the fastest way for queries and keys of the same tokens."""
     tokens, size = query.shape[-2:]
     exact = query.dtype in (torch.float32, torch.float64)
-    short = tokens == key.shape[-2] and tokens <= MAX_TOKENS and size <= MAX_HEAD_SIZE
-    return bool(query.device.type == "cpu" and exact and short and torch.get_num_threads() == 1)
+    small = size <= MAX_HEAD_SIZE and tokens <= MAX_TOKENS
+    pays = torch.get_num_threads() == 1 or tokens > KEPT_TOKENS
+    eager = not torch.compiler.is_compiling()  # a compiler follows no threads
+    return bool(query.device.type == "cpu" and exact and small and pays and eager)
 
 
-def causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def causal_attention(query: Tensor, key: Tensor, value: Tensor, *, window: int | None = None) -> Tensor:
     """softmax(query · keyᵀ) · value over the keys up to each query, all (batch, heads, tokens, size); scores unscaled.
 
-    Equal to `scaled_dot_product_attention(..., is_causal=True, scale=1.0)` but for rounding. No second derivative.
+    With a window, each query sees so many keys, the last of them its own. Equal to `scaled_dot_product_attention(...,
+    is_causal=True, scale=1.0)` but for rounding. No second derivative.
     """
-    attended: Tensor = _CausalAttention.apply(query, key, value)  # type: ignore[no-untyped-call]
+    attended: Tensor = _CausalAttention.apply(query, key, value, window)  # type: ignore[no-untyped-call]
     return attended
 
 
 class _CausalAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, window: int | None) -> Tensor:
         queries, keys_t, values_t = _rows(query), _columns(key), _columns(value)
-        attended = torch.empty_like(queries)
-        weights = []
-        for heads, part in _parts(queries):
-            seen = slice(part.stop)
-            hidden = queries.new_full((part.stop - part.start, part.stop), -math.inf).triu_(part.start + 1)
-            scores = torch.baddbmm(hidden, queries[heads, part], keys_t[heads, :, seen])
-            weights.append(torch.softmax(scores, -1))
-            attended[heads, part] = torch.bmm(weights[-1], values_t[heads, :, seen].transpose(1, 2))
+        attended, parts = torch.empty_like(queries), _parts(queries, window)
+        keep = queries.shape[1] <= KEPT_TOKENS
+
+        def attend(heads: slice) -> list[Tensor]:
+            kept = []
+            for part in parts:
+                weights = part.weights(queries[heads], keys_t[heads])
+                attended[heads, part.own] = torch.bmm(weights, values_t[heads, :, part.seen].transpose(1, 2))
+                if keep:
+                    kept.append(weights)
+            return kept
+
+        groups = _groups(queries, parts)
+        weights = [one for kept in in_threads(attend, groups, query.device) for one in kept]
         ctx.save_for_backward(queries, keys_t, values_t, *weights)
+        ctx.window = window
         return attended.view(query.shape)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, of_attended: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        queries, keys_t, values_t, *weights = ctx.saved_tensors
+    def backward(ctx: Any, of_attended: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        queries, keys_t, values_t, *kept = ctx.saved_tensors
         gradients, gradients_t = _rows(of_attended), _columns(of_attended)
         queries_t = queries.transpose(1, 2).contiguous()
         of_queries, of_keys_t, of_values_t = map(torch.zeros_like, (queries, keys_t, values_t))
-        for (heads, part), weight in zip(_parts(queries), weights, strict=True):
-            seen = slice(part.stop)
-            of_weight = torch.bmm(gradients[heads, part], values_t[heads, :, seen])
-            of_scores = torch._softmax_backward_data(of_weight, weight, -1, weight.dtype)
-            of_queries[heads, part] = torch.bmm(of_scores, keys_t[heads, :, seen].transpose(1, 2))
-            of_keys_t[heads, :, seen] += torch.bmm(queries_t[heads, :, part], of_scores)
-            of_values_t[heads, :, seen] += torch.bmm(gradients_t[heads, :, part], weight)
+        parts = _parts(queries, ctx.window)
+
+        def return_gradients(group: tuple[int, slice]) -> None:
+            number, heads = group
+            for place, part in enumerate(parts, start=number * len(parts)):
+                own, seen = part.own, part.seen
+                weight = kept[place] if kept else part.weights(queries[heads], keys_t[heads])
+                of_weight = torch.bmm(gradients[heads, own], values_t[heads, :, seen])
+                of_scores = torch._softmax_backward_data(of_weight, weight, -1, weight.dtype)
+                of_queries[heads, own] = torch.bmm(of_scores, keys_t[heads, :, seen].transpose(1, 2))
+                of_keys_t[heads, :, seen] += torch.bmm(queries_t[heads, :, own], of_scores)
+                of_values_t[heads, :, seen] += torch.bmm(gradients_t[heads, :, own], weight)
+
+        groups = list(enumerate(_groups(queries, parts)))
+        for _ in in_threads(return_gradients, groups, queries.device):
+            pass
         of_keys, of_values = (gradient.transpose(1, 2).view(of_attended.shape) for gradient in (of_keys_t, of_values_t))
-        return of_queries.view(of_attended.shape), of_keys, of_values
+        return of_queries.view(of_attended.shape), of_keys, of_values, None
 
 
 def _rows(tensor: Tensor) -> Tensor:
@@ -183,10 +209,33 @@ def _columns(tensor: Tensor) -> Tensor:
     return _rows(tensor.transpose(2, 3)).contiguous()
 
 
-def _parts(queries: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Heads and queries that are worked on at once."""
-    heads, tokens = queries.shape[:2]
-    together = max(1, GROUP // (PART * tokens))
-    for head in range(0, heads, together):
-        for start in range(0, tokens, PART):
-            yield slice(head, min(head + together, heads)), slice(start, min(start + PART, tokens))
+class _Part(NamedTuple):
+    """Queries that are worked on at once, the keys that one of them sees, and -inf for each that another does not."""
+
+    own: slice
+    seen: slice
+    hidden: Tensor
+
+    def weights(self, queries: Tensor, keys_t: Tensor) -> Tensor:
+        """Of some heads (heads, queries, keys)."""
+        return torch.baddbmm(self.hidden, queries[:, self.own], keys_t[:, :, self.seen]).softmax(-1)
+
+    @classmethod
+    def of(cls, queries: Tensor, start: int, window: int | None) -> Self:
+        stop = min(start + PART, queries.shape[1])
+        first = 0 if window is None else max(0, start - window + 1)
+        hidden = queries.new_full((stop - start, stop - first), -math.inf).triu_(start - first + 1)
+        if window is not None:
+            hidden += torch.full_like(hidden, -math.inf).tril_(start - first - window)
+        return cls(slice(start, stop), slice(first, stop), hidden)
+
+
+def _parts(queries: Tensor, window: int | None) -> list[_Part]:
+    return [_Part.of(queries, start, window) for start in range(0, queries.shape[1], PART)]
+
+
+def _groups(queries: Tensor, parts: list[_Part]) -> list[slice]:
+    """Heads that are worked on at once: as many as the weights of the widest part allow."""
+    heads, widest = len(queries), max(part.seen.stop - part.seen.start for part in parts)
+    together = max(1, GROUP // (PART * widest))
+    return [slice(start, min(start + together, heads)) for start in range(0, heads, together)]
