@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.timing import STEADY, Line, at_most, in_turns, in_two_processes, peak_bytes, shown, threads
+from benchmarks.timing import STEADY, Line, at_most, in_turns, in_two_processes, peak_bytes, shown
+from collapselab.core.threads import threads
 from collapselab.corpus.blocks import Split
 from collapselab.measurement.classes import ClassNumbers
 from collapselab.measurement.cost import Job, measuring

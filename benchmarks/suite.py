@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
-from benchmarks.timing import Line, at_most, shown, threads
+from benchmarks.timing import Line, at_most, shown
+from collapselab.core.threads import threads
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.suite import job as work

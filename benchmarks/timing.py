@@ -7,13 +7,14 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+
+from collapselab.core.threads import threads
 
 
 @dataclass(frozen=True)
@@ -101,17 +102,6 @@ def in_this_process(function: Callable[..., dict[str, float]], *args: object) ->
     """What the function returns, which may choose its number of threads: quicker where no peak is asked for."""
     with threads(torch.get_num_threads()):
         return function(*args)
-
-
-@contextmanager
-def threads(number: int) -> Iterator[None]:
-    """Begin with this number of threads, and leave as many as there were."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def in_two_processes(

@@ -13,11 +13,8 @@ Done = TypeVar("Done")
 
 @contextmanager
 def threads(number: int) -> Iterator[None]:
-    """Operations on a CPU run on this number of threads, for a while."""
+    """Operations on a CPU begin with this number of threads; afterwards there are as many as before."""
     before = torch.get_num_threads()
-    if number == before:
-        yield
-        return
     torch.set_num_threads(number)
     try:
         yield
