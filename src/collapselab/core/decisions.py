@@ -261,7 +261,7 @@ class LinearClassifier:
         return torch.cat(chosen), torch.cat(doubtful)
 
     def _sweep_some(self, x: Tensor, strips: Tensor, seen: "_Seen | None") -> tuple[Tensor, Tensor]:
-        """`strips` (tokens, strips, STRIP) is memory for their scores; `seen` is told of all."""
+        """`strips` (tokens, strips, STRIP) is memory for their scores, which are all shown to `seen`."""
         tokens, classes, dtype = len(x), len(self.rows), x.dtype
         best = torch.full((tokens,), -torch.inf, dtype=dtype, device=x.device)
         second, chosen = best.clone(), torch.zeros(tokens, dtype=torch.int64, device=x.device)
@@ -374,7 +374,7 @@ class LinearClassifier:
 
 
 class _Seen(NamedTuple):
-    """Who is told of scores, and of which tokens they are."""
+    """Who is shown scores, and of which tokens they are."""
 
     observe: Observer
     tokens: slice

@@ -20,7 +20,7 @@ from collapselab.core.threads import threads
 from collapselab.core.vectors import Vectors
 
 NUMBERS_OF_ONE_THREAD = 1 << 19
-"""Up to so many numbers, two threads take as long for a batch as one, or longer; beside other busy processes, on the
+"""Up to this many numbers, two threads take as long for a batch as one, or longer; beside other busy processes, on the
 same cores, two to four times as long (5.0 ms and 1.6 for 2,048 × 256)."""
 
 

@@ -137,9 +137,9 @@ class NearestCentres:
 
     def _classes(self, vocabulary: int, kept: Tensor) -> Tensor:
         """The class of each row of the output layer; -1 where it is not kept."""
-        found, classes = torch.full((vocabulary,), -1), kept.nonzero().squeeze(1)
-        found[self.numbers.ids[classes]] = classes
-        return found
+        class_of, classes = torch.full((vocabulary,), -1), kept.nonzero().squeeze(1)
+        class_of[self.numbers.ids[classes]] = classes
+        return class_of
 
     def _centres(self, moments: ClassMoments, kept: Tensor) -> Classifier:
         if self.shards is not None:

@@ -123,7 +123,7 @@ FULL_HEAD = 16
 MAX_HEAD_SIZE, MAX_TOKENS = 8, 1024
 """Up to these it is faster."""
 KEPT_TOKENS = 256
-"""Up to so many the weights are kept for the backward pass; beyond they would take too much memory."""
+"""Up to this many the weights are kept for the backward pass; beyond they would take too much memory."""
 PART = 64
 """Queries at a time."""
 GROUP = 1 << 18
@@ -143,7 +143,7 @@ def suits_small_heads(query: Tensor) -> bool:
 def causal_attention(query: Tensor, key: Tensor, value: Tensor, *, window: int | None = None) -> Tensor:
     """softmax(query · keyᵀ) · value over the keys up to each query, all (batch, heads, tokens, size); scores unscaled.
 
-    With a window, each query sees so many keys, the last of them its own. Equal to `scaled_dot_product_attention(...,
+    With a window, each query sees that many keys, the last of them its own. Equal to `scaled_dot_product_attention(...,
     is_causal=True, scale=1.0)` but for rounding. No second derivative.
     """
     attended: Tensor = _CausalAttention.apply(query, key, value, window)  # type: ignore[no-untyped-call]
@@ -167,7 +167,7 @@ class _CausalAttention(torch.autograd.Function):
             return kept
 
         groups = _groups(queries, parts)
-        weights = [one for kept in in_threads(attend, groups, query.device) for one in kept]
+        weights = [weight for kept in in_threads(attend, groups, query.device) for weight in kept]
         ctx.save_for_backward(queries, keys_t, values_t, *weights)
         ctx.window = window
         return attended.view(query.shape)
