@@ -137,8 +137,8 @@ def test_it_is_for_small_heads_in_full_precision_and_with_several_threads_for_lo
 
     assert suits(256, 8)
     assert suits(2, 1, torch.float64)
-    assert suits(1024, 8)
-    assert not suits(1025, 8)
+    assert suits(512, 8)
+    assert not suits(513, 8)
     assert not suits(256, 16)
     assert not suits(256, 8, torch.bfloat16)
     torch.set_num_threads(2)

@@ -120,8 +120,8 @@ FULL_HEAD = 16
 """Numbers of a head that fill the kernel's registers: fewer take it longer, not shorter."""
 
 
-MAX_HEAD_SIZE, MAX_TOKENS = 8, 1024
-"""Up to these it is faster."""
+MAX_HEAD_SIZE, MAX_TOKENS = 8, 512
+"""Up to these it is faster; with blocks of 1,024 the forward pass of two threads is not."""
 KEPT_TOKENS = 256
 """Up to this many the weights are kept for the backward pass; beyond they would take too much memory."""
 PART = 64
