@@ -10,6 +10,7 @@ from torch import Tensor
 from collapselab import ClassMoments
 from collapselab.core import moments as module
 from collapselab.core.arrivals import Arrivals
+from collapselab.core.threads import threads
 
 
 def labels_of(classes: int, tokens: int, seed: int = 0) -> Tensor:
@@ -112,7 +113,5 @@ def test_a_small_batch_is_added_by_one_thread(
 
 @pytest.fixture
 def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
+    with threads(2):
+        yield

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from torch.testing import assert_close
 
+from collapselab.core.threads import threads
 from collapselab.models import fused_kernels
 from collapselab.models.build import build_config, build_model
 from collapselab.models.fused_kernels import FusedSelfAttention, causal_attention, suits_small_heads
@@ -54,13 +55,13 @@ def test_values_and_gradients_are_the_fused_kernels(
         assert_close(one, other, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("number", [1, 2], ids=["one thread", "two threads"])
 @pytest.mark.parametrize("kept", [0, 1000], ids=["computed again", "kept"])
 @pytest.mark.parametrize("window", [None, 1, 20, 64, 100, 500])
 def test_a_window_and_weights_that_are_not_kept_give_the_fused_kernels_values_and_gradients(
-    window: int | None, kept: int, threads: int, monkeypatch: pytest.MonkeyPatch, one_thread: None
+    window: int | None, kept: int, number: int, monkeypatch: pytest.MonkeyPatch, one_thread: None
 ) -> None:
-    torch.set_num_threads(threads)
+    torch.set_num_threads(number)
     monkeypatch.setattr(fused_kernels, "KEPT_TOKENS", kept)
     monkeypatch.setattr(fused_kernels, "GROUP", 64 * 64 * 2)
     shape = (2, 5, 210, 3)
@@ -74,7 +75,7 @@ def test_a_window_and_weights_that_are_not_kept_give_the_fused_kernels_values_an
         assert_close(one, other, rtol=1e-11, atol=1e-12)
     again = _gradients(partial(causal_attention, window=window), shape)
     assert all(torch.equal(one, other) for one, other in zip(ours, again, strict=True))
-    assert torch.get_num_threads() == threads
+    assert torch.get_num_threads() == number
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
@@ -122,10 +123,8 @@ def test_zeros_that_fill_a_head_change_neither_values_nor_gradients(size: int, m
 
 @pytest.fixture
 def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with threads(1):
+        yield
 
 
 @pytest.mark.usefixtures("one_thread")
