@@ -8,8 +8,8 @@ That kernel is made for heads of 64. With heads of 2 to 8, as 16 heads make them
 matrices of a few columns. Zeros up to 16 numbers a head change nothing but the time, which is a third less. There is a
 faster way: `causal_attention` stores these matrices with the tokens along the rows, so that every product runs along
 the tokens; a part of the queries sees only the keys up to its end, and in local layers those of its windows; and a
-group of heads at a time stays in the cache. Its products are many and small, and several threads would wait for each
-other in every one of them: so each thread has groups of its own, which pays for long blocks. For the backward pass of
+group of heads at a time stays near the cache, in memory that is used again. Its products are many and small, and several
+threads would wait for each other in every one of them: so each thread has groups of its own. For the backward pass of
 short blocks the weights are kept, batch · heads · tokens² / 2 numbers and a little more; those of long ones are
 computed again.
 
@@ -18,6 +18,8 @@ The GELU of GPT-2 and GPT-Neo is a formula of eight operations; PyTorch has the 
 
 import copy
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Self, final
 
 import torch
@@ -120,14 +122,14 @@ FULL_HEAD = 16
 """Numbers of a head that fill the kernel's registers: fewer take it longer, not shorter."""
 
 
-MAX_HEAD_SIZE, MAX_TOKENS = 8, 512
-"""Up to these it is faster; with blocks of 1,024 the forward pass of two threads is not."""
+MAX_HEAD_SIZE, MAX_TOKENS = 8, 2048
+"""Up to these it was seen to be faster, with one thread and with two; heads of 16 gain nothing."""
 KEPT_TOKENS = 256
 """Up to this many the weights are kept for the backward pass; beyond they would take too much memory."""
 PART = 64
 """Queries at a time."""
-GROUP = 1 << 18
-"""Weights at a time: a megabyte in float32."""
+GROUP = 1 << 19
+"""Weights at a time: two megabytes in float32."""
 
 
 def suits_small_heads(query: Tensor) -> bool:
@@ -135,9 +137,8 @@ def suits_small_heads(query: Tensor) -> bool:
     tokens, size = query.shape[-2:]
     exact = query.dtype in (torch.float32, torch.float64)
     small = size <= MAX_HEAD_SIZE and tokens <= MAX_TOKENS
-    pays = torch.get_num_threads() == 1 or tokens > KEPT_TOKENS
     eager = not torch.compiler.is_compiling()  # a compiler follows no threads
-    return bool(query.device.type == "cpu" and exact and small and pays and eager)
+    return bool(query.device.type == "cpu" and exact and small and eager)
 
 
 def causal_attention(query: Tensor, key: Tensor, value: Tensor, *, window: int | None = None) -> Tensor:
@@ -146,57 +147,67 @@ def causal_attention(query: Tensor, key: Tensor, value: Tensor, *, window: int |
     With a window, each query sees that many keys, the last of them its own. Equal to `scaled_dot_product_attention(...,
     is_causal=True, scale=1.0)` but for rounding. No second derivative.
     """
-    attended: Tensor = _CausalAttention.apply(query, key, value, window)  # type: ignore[no-untyped-call]
+    keep = torch.is_grad_enabled() and query.shape[-2] <= KEPT_TOKENS
+    attended: Tensor = _CausalAttention.apply(query, key, value, window, keep)  # type: ignore[no-untyped-call]
     return attended
 
 
 class _CausalAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, window: int | None) -> Tensor:
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, window: int | None, keep: bool) -> Tensor:
         queries, keys_t, values_t = _rows(query), _columns(key), _columns(value)
-        attended, parts = torch.empty_like(queries), _parts(queries, window)
-        keep = queries.shape[1] <= KEPT_TOKENS
-
-        def attend(heads: slice) -> list[Tensor]:
-            kept = []
-            for part in parts:
-                weights = part.weights(queries[heads], keys_t[heads])
-                attended[heads, part.own] = torch.bmm(weights, values_t[heads, :, part.seen].transpose(1, 2))
-                if keep:
-                    kept.append(weights)
-            return kept
-
+        attended_t, parts = torch.empty_like(values_t), _parts(queries, window)
         groups = _groups(queries, parts)
-        weights = [weight for kept in in_threads(attend, groups, query.device) for weight in kept]
-        ctx.save_for_backward(queries, keys_t, values_t, *weights)
+        kept = [part.empty(queries[heads]) for heads in groups for part in parts] if keep else []
+        rooms = _Rooms(queries[groups[0]], parts, number=0 if keep else 1)
+
+        def attend(group: tuple[int, slice]) -> None:
+            number, heads = group
+            with rooms.taken() as room:
+                for place, part in enumerate(parts, start=number * len(parts)):
+                    weights = kept[place] if keep else part.empty(queries[heads], room[0])
+                    part.weigh(queries[heads], keys_t[heads], out=weights)
+                    attended_t[heads, :, part.own] = torch.bmm(values_t[heads, :, part.seen], weights.transpose(1, 2))
+
+        _ = list(in_threads(attend, list(enumerate(groups)), query.device))
+        ctx.save_for_backward(queries, keys_t, values_t, *kept)
         ctx.window = window
-        return attended.view(query.shape)
+        return attended_t.transpose(1, 2).view(query.shape)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, of_attended: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, of_attended: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         queries, keys_t, values_t, *kept = ctx.saved_tensors
         gradients, gradients_t = _rows(of_attended), _columns(of_attended)
         queries_t = queries.transpose(1, 2).contiguous()
-        of_queries, of_keys_t, of_values_t = map(torch.zeros_like, (queries, keys_t, values_t))
+        of_queries_t, of_keys_t, of_values_t = map(torch.zeros_like, (queries_t, keys_t, values_t))
         parts = _parts(queries, ctx.window)
+        groups = _groups(queries, parts)
+        rooms = _Rooms(queries[groups[0]], parts, number=1 if kept else 2)
 
         def return_gradients(group: tuple[int, slice]) -> None:
             number, heads = group
-            for place, part in enumerate(parts, start=number * len(parts)):
-                own, seen = part.own, part.seen
-                weight = kept[place] if kept else part.weights(queries[heads], keys_t[heads])
-                of_weight = torch.bmm(gradients[heads, own], values_t[heads, :, seen])
-                of_scores = torch._softmax_backward_data(of_weight, weight, -1, weight.dtype)
-                of_queries[heads, own] = torch.bmm(of_scores, keys_t[heads, :, seen].transpose(1, 2))
-                of_keys_t[heads, :, seen] += torch.bmm(queries_t[heads, :, own], of_scores)
-                of_values_t[heads, :, seen] += torch.bmm(gradients_t[heads, :, own], weight)
+            with rooms.taken() as room:
+                for place, part in enumerate(parts, start=number * len(parts)):
+                    own, seen = part.own, part.seen
+                    if kept:
+                        weights = kept[place]
+                    else:
+                        weights = part.empty(queries[heads], room[1])
+                        part.weigh(queries[heads], keys_t[heads], out=weights)
+                    of_weights = part.empty(queries[heads], room[0])
+                    torch.bmm(gradients[heads, own], values_t[heads, :, seen], out=of_weights)
+                    of_scores = of_weights
+                    torch._softmax_backward_data(of_weights, weights, -1, weights.dtype, grad_input=of_scores)
+                    of_queries_t[heads, :, own] = torch.bmm(keys_t[heads, :, seen], of_scores.transpose(1, 2))
+                    of_keys_t[heads, :, seen] += torch.bmm(queries_t[heads, :, own], of_scores)
+                    of_values_t[heads, :, seen] += torch.bmm(gradients_t[heads, :, own], weights)
 
-        groups = list(enumerate(_groups(queries, parts)))
-        for _ in in_threads(return_gradients, groups, queries.device):
-            pass
-        of_keys, of_values = (gradient.transpose(1, 2).view(of_attended.shape) for gradient in (of_keys_t, of_values_t))
-        return of_queries.view(of_attended.shape), of_keys, of_values, None
+        _ = list(in_threads(return_gradients, list(enumerate(groups)), queries.device))
+        of_queries, of_keys, of_values = (
+            gradient.transpose(1, 2).view(of_attended.shape) for gradient in (of_queries_t, of_keys_t, of_values_t)
+        )
+        return of_queries, of_keys, of_values, None, None
 
 
 def _rows(tensor: Tensor) -> Tensor:
@@ -216,9 +227,15 @@ class _Part(NamedTuple):
     seen: slice
     hidden: Tensor
 
-    def weights(self, queries: Tensor, keys_t: Tensor) -> Tensor:
-        """Of some heads (heads, queries, keys)."""
-        return torch.baddbmm(self.hidden, queries[:, self.own], keys_t[:, :, self.seen]).softmax(-1)
+    def empty(self, heads: Tensor, room: Tensor | None = None) -> Tensor:
+        """Memory for the weights of some heads (heads, queries, keys), of their own or in this room."""
+        shape = len(heads), *self.hidden.shape
+        return heads.new_empty(shape) if room is None else room[: math.prod(shape)].view(shape)
+
+    def weigh(self, queries: Tensor, keys_t: Tensor, *, out: Tensor) -> None:
+        """The weights of some heads."""
+        torch.baddbmm(self.hidden, queries[:, self.own], keys_t[:, :, self.seen], out=out)
+        torch.softmax(out, -1, out=out)
 
     @classmethod
     def of(cls, queries: Tensor, start: int, window: int | None) -> Self:
@@ -239,3 +256,23 @@ def _groups(queries: Tensor, parts: list[_Part]) -> list[slice]:
     heads, widest = len(queries), max(part.seen.stop - part.seen.start for part in parts)
     together = max(1, GROUP // (PART * widest))
     return [slice(start, min(start + together, heads)) for start in range(0, heads, together)]
+
+
+class _Rooms:
+    """Memory for the weights of the largest part, as often as a thread needs it, for each thread.
+
+    What a thread allocates itself goes back to the system when it is freed: the pages of the next part would be new.
+    """
+
+    def __init__(self, heads: Tensor, parts: list[_Part], *, number: int) -> None:
+        largest = len(heads) * max(part.hidden.numel() for part in parts)
+        self._free = [heads.new_empty(number, largest) for _ in range(torch.get_num_threads())]
+
+    @contextmanager
+    def taken(self) -> Iterator[Tensor]:
+        """(number, weights)"""
+        room = self._free.pop()
+        try:
+            yield room
+        finally:
+            self._free.append(room)
