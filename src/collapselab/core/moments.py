@@ -1,6 +1,7 @@
 """Count, mean and scatter of every class, from a stream of features, in one pass. `tally.py` has the formulas."""
 
 import hashlib
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -372,7 +373,7 @@ def _add(batches: Sequence[_Batch], arrivals: Arrivals, check: Callable[[], obje
         now = slice(start, start + rows)
         part = workspace.part(features[now], reference, product=product, directions=directions)
         if start == 0:
-            if not torch.isfinite(part.squares.sum()):  # or they leave the range of float64
+            if not math.isfinite(float(part.squares.sum())):  # or they leave the range of float64
                 check()
             for tally in tallies:
                 tally.reference = reference.clone()  # each is stored by itself
