@@ -138,9 +138,8 @@ class ClassMoments:
     def mean_vectors(self, classes: Tensor) -> Vectors:
         """Means of these classes, given by index; ValueError where a sum of features has left the range of float64."""
         means = Vectors(self.sums, chosen=classes, divisors=self.counts[classes].clamp(min=1))
-        if all(bool(torch.isfinite(block.sum())) for _, block in means.blocks()):
+        if torch.isfinite(means.extremes).all():
             return means
-        # The sum of a block overflows sooner than its entries, so look at each.
         bad = classes[~torch.cat([torch.isfinite(block).all(1) for _, block in means.blocks()])]
         if len(bad):
             number = "1 class" if len(bad) == 1 else f"{len(bad):,} classes"

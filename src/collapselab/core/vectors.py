@@ -5,6 +5,7 @@ float64: whoever needs rows takes a block of them, or those of an index.
 """
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import final
 
 import torch
@@ -27,6 +28,8 @@ class Vectors:
     def __init__(
         self, table: Tensor, *, chosen: Tensor | None = None, divisors: Tensor | None = None, exponent: int = 0
     ) -> None:
+        if chosen is not None and (rows := _neighbours(chosen)) is not None:
+            table, chosen = table[rows], None
         self._table, self._chosen, self._divisors, self.exponent = table, chosen, divisors, exponent
 
     def __len__(self) -> int:
@@ -40,23 +43,26 @@ class Vectors:
     def device(self) -> torch.device:
         return self._table.device
 
+    @cached_property
+    def extremes(self) -> Tensor:
+        """The smallest and the largest entry of each block (2 · blocks,); nan where one is."""
+        ends = [end for _, block in self.blocks() for end in torch.aminmax(block)]
+        return torch.stack(ends) if ends else torch.zeros(0, dtype=torch.float64, device=self.device)
+
     def over_unit(self) -> "Vectors":
         """The same rows over a power of two near their largest entry, so that they can be squared."""
-        exponents = [binary_exponent(block) for _, block in self.blocks() if block.any()]
-        exponent = self.exponent + max(exponents, default=0)
+        exponent = self.exponent + binary_exponent(self.extremes)
         return Vectors(self._table, chosen=self._chosen, divisors=self._divisors, exponent=exponent)
 
     def at(self, index: Tensor | slice) -> Tensor:
         """These rows, in memory of their own."""
-        rows = self._take(index).double()
+        place = index if self._chosen is None else self._chosen[index]
+        taken = self._table[place] if isinstance(place, slice) else self._table.index_select(0, place)
+        rows = taken.double()
+        out = None if isinstance(place, slice) and rows is taken else rows  # where it is no view of the table
         if self._divisors is not None:
-            rows /= self._divisors[index, None]
-        return rows.mul_(2.0**-self.exponent) if self.exponent else rows
-
-    def _take(self, index: Tensor | slice) -> Tensor:
-        if self._chosen is not None:
-            return self._table.index_select(0, self._chosen[index])
-        return self._table[index].clone() if isinstance(index, slice) else self._table.index_select(0, index)
+            return torch.div(rows, self._divisors[index, None].double() * 2.0**self.exponent, out=out)
+        return torch.mul(rows, 2.0**-self.exponent, out=out)
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """All rows, a block at a time."""
@@ -92,3 +98,10 @@ def add_gram(gram: Tensor, rows: Tensor, *, alpha: float = 1.0) -> None:
         stop = min(start + panel, dim)
         gram[start:stop, start:].addmm_(rows[:, start:stop].T, rows[:, start:], alpha=alpha)
         gram[stop:, start:stop] = gram[start:stop, stop:].T
+
+
+def _neighbours(chosen: Tensor) -> slice | None:
+    """The chosen rows as a slice, where they follow one another: it need not be copied to be read."""
+    first, last = (int(chosen[0]), int(chosen[-1])) if len(chosen) else (0, -1)
+    follow = last - first + 1 == len(chosen) and bool((chosen.diff() == 1).all())
+    return slice(first, last + 1) if follow else None
