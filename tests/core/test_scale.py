@@ -12,7 +12,6 @@ from torch.testing import assert_close
 import oracles
 from collapselab import METRICS, ClassMoments, Decider, Measurement, collapse_metrics
 from collapselab.core.pairs import pair_statistics
-from collapselab.core.vectors import add_gram
 from core.test_metrics import OF_CURVATURE, World, drawn, measured
 
 SCALES = [
@@ -249,12 +248,3 @@ def test_a_ratio_of_scatters_is_never_negative_by_rounding(seed: int, dim: int) 
     for metric in found.values():
         assert metric.value is not None
         assert 0 <= metric.value < 1e-12
-
-
-@pytest.mark.parametrize("dim", [3, 511, 700])
-def test_half_of_a_gram_matrix_is_enough(dim: int) -> None:
-    generator = torch.Generator().manual_seed(0)
-    rows = torch.randn(50, dim, generator=generator, dtype=torch.float64)
-    gram = 3 * torch.eye(dim, dtype=torch.float64)
-    add_gram(gram, rows, alpha=-0.5)
-    torch.testing.assert_close(gram, 3 * torch.eye(dim, dtype=torch.float64) - 0.5 * rows.T @ rows)

@@ -18,11 +18,15 @@ from torch import Tensor
 from collapselab.core.centre_loss import CentreLoss
 from collapselab.core.decisions import Decisions, check_head
 from collapselab.core.flatness import Flatness
+from collapselab.core.gram import SharedProducts, add_gram
 from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Missing, ReasonCode
 from collapselab.core.pairs import PairStatistics, Progress, Summary, pair_statistics
 from collapselab.core.scale import SMALLEST, lengths, scaled
-from collapselab.core.vectors import Vectors, add_gram
+from collapselab.core.vectors import Vectors
+
+SQUARED_SAFELY = 440
+"""Two to this power and to its negative are squared without loss of a digit, in sums too."""
 
 
 @final
@@ -171,7 +175,7 @@ class Geometry:
     @cached_property
     def within_covariance(self) -> Tensor:
         """Pooled covariance within the kept classes (dim, dim)."""
-        pooled = self.moments.pooled
+        pooled = self.moments.pooled_from(self._shared)
         if pooled is None:
             raise Missing(ReasonCode.NO_COVARIANCE, "the pooled covariance was not collected; ask for covariance=True.")
         others = torch.ones_like(self.moments.counts, dtype=torch.bool)
@@ -198,10 +202,32 @@ class Geometry:
     def gram(self) -> Tensor:
         """Mᵀ M (dim, dim) of the centred means."""
         self.at_least(2)
-        gram = self.centre.new_zeros(self.dim, self.dim)
-        for _, block in self.centred_blocks():
-            add_gram(gram, block)
+        gram, rest = self._shared_gram()
+        for block in self.means.blocks_at(rest):
+            add_gram(gram, block.sub_(self.centre))
         return gram
+
+    def _shared_gram(self) -> tuple[Tensor, Tensor]:
+        """What is known of `gram`, and the kept classes that are not yet in it, by their place among the kept."""
+        nothing, all_places = (
+            self.centre.new_zeros(self.dim, self.dim),
+            torch.arange(self.classes, device=self.kept.device),
+        )
+        shared, reference = self._shared, self.moments.reference
+        if shared is None or reference is None:
+            return nothing, all_places
+        centre = scaled(self.centre, self.exponent) - reference
+        gram = shared.about(centre)
+        if gram is None:
+            return nothing, all_places
+        return scaled(gram, -2 * self.exponent), all_places[~shared.classes[self.kept]]
+
+    @cached_property
+    def _shared(self) -> SharedProducts | None:
+        """What `gram` and `within_covariance` have in common."""
+        if not self.moments.has_covariance or abs(self.exponent) > SQUARED_SAFELY:
+            return None
+        return self.moments.shared_products(self.kept)
 
     def _rounding(self, largest: float) -> float:
         """Eigenvalues of the Gram matrix up to this may have been made by rounding alone, if this is the largest.

@@ -17,6 +17,7 @@ from collapselab.core.decisions import Decisions
 from collapselab.core.flatness import Flatness
 from collapselab.core.frequency import frequency_r2, head_norm_frequency_r, norm_frequency_r
 from collapselab.core.geometry import Geometry, frame_error, ratio, variation
+from collapselab.core.gram import add_gram
 from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Missing, Need, ReasonCode
 from collapselab.core.pairs import Progress
@@ -30,7 +31,6 @@ from collapselab.core.variability import (
     scatter_ratio,
     within_share,
 )  # fmt: skip
-from collapselab.core.vectors import add_gram
 
 Direction = Literal["falls", "rises", "approaches"]
 Transform = Literal["raw", "log"]

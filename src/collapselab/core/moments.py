@@ -14,6 +14,7 @@ from torch import Tensor
 
 from collapselab.core.arrivals import Arrivals
 from collapselab.core.batch import checked_batch
+from collapselab.core.gram import SharedProducts
 from collapselab.core.parts import Workspace, part_rows, reference_point
 from collapselab.core.storage import Rows, load_tensors, save_tensors
 from collapselab.core.tally import Tally
@@ -173,6 +174,21 @@ class ClassMoments:
         reference point of `tally.py`.
         """
         return self._tally.scatter_matrix()
+
+    def shared_products(self, classes: Tensor) -> SharedProducts | None:
+        """What `pooled` and the scatter between these classes, given by index, can be made of; None for nothing."""
+        return self._tally.shared_products(
+            torch.zeros_like(self.counts, dtype=torch.bool).index_fill_(0, classes, True)
+        )
+
+    def pooled_from(self, shared: SharedProducts | None) -> Tensor | None:
+        """As `pooled`, faster."""
+        return self._tally.scatter_matrix(shared)
+
+    @property
+    def reference(self) -> Tensor | None:
+        """The point from which the means of `shared_products` are, or None before the first batch (dim,)."""
+        return self._tally.reference
 
     @property
     def directions(self) -> Tensor | None:

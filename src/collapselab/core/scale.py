@@ -79,7 +79,7 @@ def _weighted_sum(rows: Tensor, weights: Tensor) -> Tensor:
     whole = each * SLICES
     total = torch.mv(rows[whole:].T, weights[whole:])
     if each:
-        sums = torch.bmm(weights[:whole].view(SLICES, 1, each), rows[:whole].unflatten(0, (SLICES, each)))
+        sums = torch.bmm(weights[:whole].view(SLICES, 1, each), rows[:whole].reshape(SLICES, each, -1))
         total += sums.sum((0, 1))
     return total
 

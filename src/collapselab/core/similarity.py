@@ -11,8 +11,9 @@ from typing import final
 
 from torch import Tensor
 
+from collapselab.core.gram import add_gram
 from collapselab.core.moments import ClassMoments
-from collapselab.core.vectors import Vectors, add_gram
+from collapselab.core.vectors import Vectors
 
 
 @final

@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 
 from collapselab.core.arrivals import Arrived, add_rows
+from collapselab.core.gram import SharedProducts, add_gram
 from collapselab.core.parts import Part, part_rows
 from collapselab.core.scale import squared_lengths
-from collapselab.core.vectors import add_gram
 
 SHARE = 1e-3
 """A class whose scatter is a smaller share of its squares about the reference point becomes direct."""
@@ -89,12 +89,17 @@ class Tally:
         # One sample has no scatter, and a value below zero is rounding.
         return torch.where(self.counts > 1, scatter, 0.0).clamp_(min=0)
 
-    def scatter_matrix(self) -> Tensor | None:
+    def shared_products(self, classes: Tensor) -> SharedProducts | None:
+        """What the scatter between these classes, a mask, and that within them have in common, or None for nothing."""
+        rows, dim = part_rows(self.sums.shape[1], self.sums.device), self.sums.shape[1]
+        return SharedProducts.of(self.counts, classes & self._is_shifted, self._shifted_sums, rows=rows, dim=dim)
+
+    def scatter_matrix(self, shared: SharedProducts | None = None) -> Tensor | None:
         """Scatter matrix within classes, summed over them (dim, dim); None where it is not held."""
         if self.matrix is None:
             return None
-        matrix = self.matrix.clone()
-        for classes in self._shifted_classes():
+        matrix = self.matrix.clone() if shared is None else self.matrix - shared.weighted
+        for classes in self._shifted_classes(None if shared is None else shared.classes):
             shifted = self._shifted_sums(classes)
             add_gram(matrix, shifted / self.counts[classes].double().sqrt()[:, None], alpha=-1)
         return (matrix + matrix.T) / 2  # rounding left it not quite symmetric
@@ -201,9 +206,14 @@ class Tally:
             self.matrix.addmm_(shifted.T, shifted / n[:, None], alpha=-1)
         self.direct[classes] = True
 
-    def _shifted_classes(self) -> Iterator[Tensor]:
-        """Shifted classes that were seen, as many at once as a part has rows."""
-        classes = ((self.counts > 0) & ~self.direct).nonzero().squeeze(1)
+    @property
+    def _is_shifted(self) -> Tensor:
+        """Whether a class was seen and is shifted (classes,)."""
+        return (self.counts > 0) & ~self.direct
+
+    def _shifted_classes(self, but: Tensor | None = None) -> Iterator[Tensor]:
+        """Shifted classes that were seen, `but` those that this masks, as many at once as a part has rows."""
+        classes = (self._is_shifted if but is None else self._is_shifted & ~but).nonzero().squeeze(1)
         return (some for some in torch.split(classes, part_rows(self.sums.shape[1], self.sums.device)) if len(some))
 
     def _shifted_sums(self, classes: Tensor) -> Tensor:

@@ -16,10 +16,6 @@ from collapselab.core.scale import binary_exponent, lengths
 BLOCK_BYTES = 4 << 20
 """Size of the blocks of rows that are taken at once."""
 
-PANELS = 64, 256
-"""Columns of a product of rows with themselves that are computed at once, from and up to: a quarter of them is fastest.
-Below twice the first the whole is faster."""
-
 
 @final
 class Vectors:
@@ -66,10 +62,17 @@ class Vectors:
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """All rows, a block at a time."""
-        step = max(1, BLOCK_BYTES // (8 * self.dim))
-        for start in range(0, len(self), step):
-            now = slice(start, min(start + step, len(self)))
+        for start in range(0, len(self), self._step):
+            now = slice(start, min(start + self._step, len(self)))
             yield now, self.at(now)
+
+    def blocks_at(self, chosen: Tensor) -> Iterator[Tensor]:
+        """These rows, a block at a time."""
+        return (self.at(some) for some in torch.split(chosen, self._step) if len(some))
+
+    @property
+    def _step(self) -> int:
+        return max(1, BLOCK_BYTES // (8 * self.dim))
 
     def mean(self) -> Tensor:
         """The unweighted mean of all rows (dim,)."""
@@ -78,26 +81,6 @@ class Vectors:
     def lengths(self) -> Tensor:
         """Euclidean length of each row."""
         return torch.cat([lengths(block) for _, block in self.blocks()])
-
-
-def gram_of(rows: Tensor) -> Tensor:
-    """rowsᵀ rows (dim, dim)."""
-    gram = rows.new_zeros(rows.shape[1], rows.shape[1])
-    add_gram(gram, rows)
-    return gram
-
-
-def add_gram(gram: Tensor, rows: Tensor, *, alpha: float = 1.0) -> None:
-    """gram += alpha · rowsᵀ rows for a symmetric matrix (dim, dim), of which half is computed and copied."""
-    dim, (least, most) = len(gram), PANELS
-    if dim < 2 * least:
-        gram.addmm_(rows.T, rows, alpha=alpha)
-        return
-    panel = max(least, min(dim // 4, most))
-    for start in range(0, dim, panel):
-        stop = min(start + panel, dim)
-        gram[start:stop, start:].addmm_(rows[:, start:stop].T, rows[:, start:], alpha=alpha)
-        gram[stop:, start:stop] = gram[start:stop, stop:].T
 
 
 def _neighbours(chosen: Tensor) -> slice | None:

@@ -8,10 +8,10 @@ That kernel is made for heads of 64. With heads of 2 to 8, as 16 heads make them
 matrices of a few columns. Zeros up to 16 numbers a head change nothing but the time, which is a third less. There is a
 faster way: `causal_attention` stores these matrices with the tokens along the rows, so that every product runs along
 the tokens; a part of the queries sees only the keys up to its end, and in local layers those of its windows; and a
-group of heads at a time stays near the cache, in memory that is used again. Its products are many and small, and several
-threads would wait for each other in every one of them: so each thread has groups of its own. For the backward pass of
-short blocks the weights are kept, batch · heads · tokens² / 2 numbers and a little more; those of long ones are
-computed again.
+group of heads at a time stays near the cache, in memory that is used again. Its products are many and small, and
+several threads would wait for each other in every one of them: so each thread has groups of its own. For the backward
+pass of short blocks the weights are kept, batch · heads · tokens² / 2 numbers and a little more; those of long ones
+are computed again.
 
 The GELU of GPT-2 and GPT-Neo is a formula of eight operations; PyTorch has the same formula as a single kernel.
 """
