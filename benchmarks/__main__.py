@@ -35,6 +35,7 @@ SUITES = {
     "moments": "core",
     "pairs": "core",
     "decisions": "core",
+    "inverse": "core",
     "busy": "busy",
     "corpus": "corpus",
     "loss": "loss",

@@ -1,4 +1,4 @@
-"""Moments, pairs and decisions against the bare products and additions they are made of."""
+"""Moments, pairs, decisions and the pseudo-inverse against the bare products and additions they are made of."""
 
 import itertools
 import time
@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from benchmarks.timing import Line, at_least, at_most, in_a_process, in_turns, peak_bytes, shown
 from collapselab.core.decisions import Decider
+from collapselab.core.metrics import collapse_metrics
 from collapselab.core.moments import ClassMoments
 from collapselab.core.pairs import pair_statistics
 
@@ -179,4 +180,40 @@ def decisions(quick: bool) -> list[Line]:
     return [at_most("decisions: × their two products", found["ours"] / found["limit"], 1.2, **times)]
 
 
-ALL = {"moments": moments, "pairs": pairs, "decisions": decisions}
+def inverse(quick: bool) -> list[Line]:
+    """tr(Σ_W Σ_B⁺) from moments, against the bare formula, to which class means and Σ_W are given."""
+    classes, dim = (5000, 512) if quick else (50257, 768)
+    generator = torch.Generator().manual_seed(0)
+    collected, rank = ClassMoments.empty(classes, dim, covariance=True), 1 / torch.arange(1, classes + 1)
+    points = torch.randn(classes, dim, generator=generator)
+    for turn in range(4):  # each class once, and as many tokens again as frequent as in a text
+        drawn = torch.multinomial(rank, classes // 4, True, generator=generator)
+        labels = torch.cat([torch.arange(turn, classes, 4), drawn])
+        collected.update(points[labels] + torch.randn(len(labels), dim, generator=generator), labels)
+    covariance = collected.covariance
+    assert covariance is not None
+    given = {dtype: (collected.means.to(dtype), covariance.to(dtype)) for dtype in (torch.float64, torch.float32)}
+
+    def formula(dtype: torch.dtype) -> float:
+        means, within = given[dtype]
+        centred = means - means.mean(0)
+        return float(torch.trace(within @ torch.linalg.pinv(centred.T @ centred / classes))) / classes
+
+    found = in_turns(
+        {
+            "ours": lambda: collapse_metrics(collected, only=["scatter_pinv"]),
+            "float64": lambda: formula(torch.float64),
+            "float32": lambda: formula(torch.float32),
+        },
+        turns=5,
+        warm_up=1,
+    )
+    name, ours = f"pseudo-inverse, {classes:,} × {dim:,}: × the formula with Σ_W given", shown(found["ours"])
+    ratios = {kind: found[kind] / found["ours"] for kind in ("float64", "float32")}
+    return [
+        at_least(f"{name}, float64", ratios["float64"], 1, ours=ours, baseline=shown(found["float64"])),
+        Line(f"{name}, float32", ratios["float32"], "×", "–", None, ours=ours, baseline=shown(found["float32"])),
+    ]
+
+
+ALL = {"moments": moments, "pairs": pairs, "decisions": decisions, "inverse": inverse}
