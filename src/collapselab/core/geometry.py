@@ -19,7 +19,7 @@ from collapselab.core.centre_loss import CentreLoss
 from collapselab.core.decisions import Decisions, check_head
 from collapselab.core.flatness import Flatness
 from collapselab.core.gram import SharedProducts, add_gram
-from collapselab.core.moments import ClassMoments
+from collapselab.core.moments import ClassMoments, pooled_from, shared_products
 from collapselab.core.needs import Missing, ReasonCode
 from collapselab.core.pairs import PairStatistics, Progress, Summary, pair_statistics
 from collapselab.core.scale import SMALLEST, lengths, scaled
@@ -175,7 +175,7 @@ class Geometry:
     @cached_property
     def within_covariance(self) -> Tensor:
         """Pooled covariance within the kept classes (dim, dim)."""
-        pooled = self.moments.pooled_from(self._shared)
+        pooled = pooled_from(self.moments, self._shared)
         if pooled is None:
             raise Missing(ReasonCode.NO_COVARIANCE, "the pooled covariance was not collected; ask for covariance=True.")
         others = torch.ones_like(self.moments.counts, dtype=torch.bool)
@@ -209,25 +209,18 @@ class Geometry:
 
     def _shared_gram(self) -> tuple[Tensor, Tensor]:
         """What is known of `gram`, and the kept classes that are not yet in it, by their place among the kept."""
-        nothing, all_places = (
-            self.centre.new_zeros(self.dim, self.dim),
-            torch.arange(self.classes, device=self.kept.device),
-        )
-        shared, reference = self._shared, self.moments.reference
-        if shared is None or reference is None:
-            return nothing, all_places
-        centre = scaled(self.centre, self.exponent) - reference
-        gram = shared.about(centre)
-        if gram is None:
-            return nothing, all_places
-        return scaled(gram, -2 * self.exponent), all_places[~shared.classes[self.kept]]
+        places, shared = torch.arange(self.classes, device=self.kept.device), self._shared
+        gram = None if shared is None else shared.about(scaled(self.centre, self.exponent))
+        if shared is None or gram is None:
+            return self.centre.new_zeros(self.dim, self.dim), places
+        return scaled(gram, -2 * self.exponent), places[~shared.classes[self.kept]]
 
     @cached_property
     def _shared(self) -> SharedProducts | None:
         """What `gram` and `within_covariance` have in common."""
         if not self.moments.has_covariance or abs(self.exponent) > SQUARED_SAFELY:
             return None
-        return self.moments.shared_products(self.kept)
+        return shared_products(self.moments, self.kept)
 
     def _rounding(self, largest: float) -> float:
         """Eigenvalues of the Gram matrix up to this may have been made by rounding alone, if this is the largest.

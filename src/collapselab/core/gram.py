@@ -19,6 +19,9 @@ Below twice the first the whole is faster."""
 TOGETHER = 512
 """Classes of one count from which they share a product; for fewer, adding the matrix twice takes longer."""
 
+LEAST_SHARE = 1e-3
+"""Of the squares about the reference point, those about another point must be more."""
+
 
 def gram_of(rows: Tensor) -> Tensor:
     """rowsᵀ rows (dim, dim)."""
@@ -43,42 +46,42 @@ def add_gram(gram: Tensor, rows: Tensor, *, alpha: float = 1.0) -> None:
 @final
 @dataclass(frozen=True)
 class SharedProducts:
-    """Σ μ, Σ μ μᵀ and Σ n μ μᵀ over some classes, with μ their means from the moments' reference point."""
+    """Σ μ, Σ μ μᵀ and Σ n μ μᵀ over some classes, with μ their means from a reference point."""
 
     classes: Tensor  # (classes,) of bool
+    reference: Tensor  # (dim,)
     total: Tensor  # (dim,)
     gram: Tensor  # (dim, dim)
     weighted: Tensor  # (dim, dim)
 
     @classmethod
-    def of(cls, counts: Tensor, among: Tensor, sums: Callable[[Tensor], Tensor], *, rows: int, dim: int) -> Self | None:
+    def of(
+        cls, counts: Tensor, among: Tensor, reference: Tensor, sums: Callable[[Tensor], Tensor], *, rows: int
+    ) -> Self | None:
         """Those of all counts that many of the classes have, or None where there are none.
 
         `among` masks the classes that may share, `sums` has n μ of given classes (classes, dim), `rows` at a time.
         """
-        frequent, classes = torch.unique(counts[among], return_counts=True)
-        frequent = frequent[classes >= TOGETHER]
+        frequent, of_each = torch.unique(counts[among], return_counts=True)
+        frequent = frequent[of_each >= TOGETHER]
         if not len(frequent):
             return None
-        matrix = torch.zeros(dim, dim, dtype=torch.float64, device=counts.device)
-        shared = cls(among & torch.isin(counts, frequent), torch.zeros_like(matrix[0]), matrix, matrix.clone())
+        classes, dim = among & torch.isin(counts, frequent), len(reference)
+        total, gram, weighted = (reference.new_zeros(shape) for shape in ((dim,), (dim, dim), (dim, dim)))
         for count in frequent.tolist():
-            of_count = torch.zeros_like(matrix)
-            for some in torch.split((shared.classes & (counts == count)).nonzero().squeeze(1), rows):
+            of_count = torch.zeros_like(gram)
+            for some in torch.split((classes & (counts == count)).nonzero().squeeze(1), rows):
                 shifted = sums(some)
-                shared.total.add_(shifted.sum(0), alpha=1 / count)
+                total.add_(shifted.sum(0), alpha=1 / count)
                 add_gram(of_count, shifted)
-            shared.gram.add_(of_count, alpha=1 / count**2)
-            shared.weighted.add_(of_count, alpha=1 / count)
-        return shared
+            gram.add_(of_count, alpha=1 / count**2)
+            weighted.add_(of_count, alpha=1 / count)
+        return cls(classes, reference, total, gram, weighted)
 
     def about(self, point: Tensor) -> Tensor | None:
-        """Σ (μ - point)(μ - point)ᵀ; None where the means lie so close together that the difference has lost digits."""
-        cross = torch.outer(self.total, point)
+        """Σ (m - point)(m - point)ᵀ of the class means m; None where they lie so close that digits would be lost."""
+        offset = point - self.reference
+        cross = torch.outer(self.total, offset)
         gram = self.gram - cross - cross.T
-        gram.addr_(point, point, alpha=int(self.classes.sum()))
+        gram.addr_(offset, offset, alpha=int(self.classes.sum()))
         return gram if gram.trace() > LEAST_SHARE * self.gram.trace() else None
-
-
-LEAST_SHARE = 1e-3
-"""Of the squares about the reference point, those about another point must be more."""

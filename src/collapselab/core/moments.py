@@ -175,21 +175,6 @@ class ClassMoments:
         """
         return self._tally.scatter_matrix()
 
-    def shared_products(self, classes: Tensor) -> SharedProducts | None:
-        """What `pooled` and the scatter between these classes, given by index, can be made of; None for nothing."""
-        return self._tally.shared_products(
-            torch.zeros_like(self.counts, dtype=torch.bool).index_fill_(0, classes, True)
-        )
-
-    def pooled_from(self, shared: SharedProducts | None) -> Tensor | None:
-        """As `pooled`, faster."""
-        return self._tally.scatter_matrix(shared)
-
-    @property
-    def reference(self) -> Tensor | None:
-        """The point from which the means of `shared_products` are, or None before the first batch (dim,)."""
-        return self._tally.reference
-
     @property
     def directions(self) -> Tensor | None:
         """Σ h/|h| over all features (dim,), nan where one of them is zero; None where it was not collected."""
@@ -296,6 +281,17 @@ def _empty_tally(classes: int, dim: int, device: str | torch.device, *, covarian
         matrix=torch.zeros(dim, dim, dtype=torch.float64, device=device) if covariance else None,
         directions=torch.zeros(dim, dtype=torch.float64, device=device),
     )
+
+
+def shared_products(moments: ClassMoments, classes: Tensor) -> SharedProducts | None:
+    """What `pooled` and the scatter between these classes, given by index, can be made of; None for nothing."""
+    mask = torch.zeros_like(moments.counts, dtype=torch.bool)
+    return moments._tally.shared_products(mask.index_fill_(0, classes, True))
+
+
+def pooled_from(moments: ClassMoments, shared: SharedProducts | None) -> Tensor | None:
+    """`ClassMoments.pooled`, in less time where something is shared."""
+    return moments._tally.scatter_matrix(shared)
 
 
 @torch.inference_mode(False)  # the tables may be written to outside that mode later

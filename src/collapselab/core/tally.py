@@ -91,8 +91,10 @@ class Tally:
 
     def shared_products(self, classes: Tensor) -> SharedProducts | None:
         """What the scatter between these classes, a mask, and that within them have in common, or None for nothing."""
-        rows, dim = part_rows(self.sums.shape[1], self.sums.device), self.sums.shape[1]
-        return SharedProducts.of(self.counts, classes & self._is_shifted, self._shifted_sums, rows=rows, dim=dim)
+        if self.reference is None:
+            return None
+        rows, among = part_rows(self.sums.shape[1], self.sums.device), classes & self._is_shifted
+        return SharedProducts.of(self.counts, among, self.reference, self._shifted_sums, rows=rows)
 
     def scatter_matrix(self, shared: SharedProducts | None = None) -> Tensor | None:
         """Scatter matrix within classes, summed over them (dim, dim); None where it is not held."""
