@@ -16,7 +16,7 @@ from collapselab.models import fused_kernels
 from collapselab.models.build import build_config, build_model
 from collapselab.models.fused_kernels import FusedSelfAttention, causal_attention, suits_small_heads
 
-SHAPES = [(2, 3, 1, 4), (1, 2, 7, 1), (2, 4, 64, 2), (3, 2, 65, 8), (1, 16, 200, 4)]
+SHAPES = [(2, 3, 1, 4), (1, 2, 7, 1), (2, 4, 64, 2), (3, 2, 65, 8), (1, 16, 200, 4), (0, 2, 3, 4)]
 
 
 def _inputs(shape: tuple[int, ...], dtype: torch.dtype = torch.float64) -> list[Tensor]:
@@ -88,6 +88,18 @@ def test_threads_run_in_the_mode_of_the_caller(mode: Callable[[], Any], tokens: 
         attended = causal_attention(*inputs)
         assert attended.is_inference() == torch.is_inference_mode_enabled()
         assert_close(attended, _kernel(*inputs), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("tokens", [200, 300], ids=["short", "long"])
+@pytest.mark.parametrize("wanted", [False, True])
+def test_weights_are_kept_for_gradients_alone_and_only_of_short_blocks(wanted: bool, tokens: int) -> None:
+    query, key, value = (one.detach().requires_grad_(wanted) for one in _inputs((1, 2, tokens, 4)))
+    saved: list[int] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: saved.append(tensor.numel()), lambda _: None):
+        causal_attention(query, key, value)
+    of_weights = sum(numel for numel in saved if numel != query.numel())
+    assert bool(saved) == wanted
+    assert (of_weights > 2 * tokens**2 / 2) == (wanted and tokens == 200)
 
 
 def test_gradients_are_those_of_finite_differences() -> None:

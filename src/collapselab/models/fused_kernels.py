@@ -147,7 +147,8 @@ def causal_attention(query: Tensor, key: Tensor, value: Tensor, *, window: int |
     With a window, each query sees that many keys, the last of them its own. Equal to `scaled_dot_product_attention(...,
     is_causal=True, scale=1.0)` but for rounding. No second derivative.
     """
-    keep = torch.is_grad_enabled() and query.shape[-2] <= KEPT_TOKENS
+    trained = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (query, key, value))
+    keep = trained and query.shape[-2] <= KEPT_TOKENS
     attended: Tensor = _CausalAttention.apply(query, key, value, window, keep)  # type: ignore[no-untyped-call]
     return attended
 
@@ -159,7 +160,7 @@ class _CausalAttention(torch.autograd.Function):
         attended_t, parts = torch.empty_like(values_t), _parts(queries, window)
         groups = _groups(queries, parts)
         kept = [part.empty(queries[heads]) for heads in groups for part in parts] if keep else []
-        rooms = _Rooms(queries[groups[0]], parts, number=0 if keep else 1)
+        rooms = _Rooms(queries, groups, parts, number=0 if keep else 1)
 
         def attend(group: tuple[int, slice]) -> None:
             number, heads = group
@@ -183,7 +184,7 @@ class _CausalAttention(torch.autograd.Function):
         of_queries_t, of_keys_t, of_values_t = map(torch.zeros_like, (queries_t, keys_t, values_t))
         parts = _parts(queries, ctx.window)
         groups = _groups(queries, parts)
-        rooms = _Rooms(queries[groups[0]], parts, number=1 if kept else 2)
+        rooms = _Rooms(queries, groups, parts, number=1 if kept else 2)
 
         def return_gradients(group: tuple[int, slice]) -> None:
             number, heads = group
@@ -195,10 +196,9 @@ class _CausalAttention(torch.autograd.Function):
                     else:
                         weights = part.empty(queries[heads], room[1])
                         part.weigh(queries[heads], keys_t[heads], out=weights)
-                    of_weights = part.empty(queries[heads], room[0])
-                    torch.bmm(gradients[heads, own], values_t[heads, :, seen], out=of_weights)
-                    of_scores = of_weights
-                    torch._softmax_backward_data(of_weights, weights, -1, weights.dtype, grad_input=of_scores)
+                    of_scores = part.empty(queries[heads], room[0])  # and first, in the same place, of the weights
+                    torch.bmm(gradients[heads, own], values_t[heads, :, seen], out=of_scores)
+                    torch._softmax_backward_data(of_scores, weights, -1, weights.dtype, grad_input=of_scores)
                     of_queries_t[heads, :, own] = torch.bmm(keys_t[heads, :, seen], of_scores.transpose(1, 2))
                     of_keys_t[heads, :, seen] += torch.bmm(queries_t[heads, :, own], of_scores)
                     of_values_t[heads, :, seen] += torch.bmm(gradients_t[heads, :, own], weights)
@@ -259,14 +259,15 @@ def _groups(queries: Tensor, parts: list[_Part]) -> list[slice]:
 
 
 class _Rooms:
-    """Memory for the weights of the largest part, as often as a thread needs it, for each thread.
+    """Memory for the weights of the largest part and group, a number of times, for each thread.
 
     What a thread allocates itself goes back to the system when it is freed: the pages of the next part would be new.
     """
 
-    def __init__(self, heads: Tensor, parts: list[_Part], *, number: int) -> None:
-        largest = len(heads) * max(part.hidden.numel() for part in parts)
-        self._free = [heads.new_empty(number, largest) for _ in range(torch.get_num_threads())]
+    def __init__(self, queries: Tensor, groups: list[slice], parts: list[_Part], *, number: int) -> None:
+        heads = max((group.stop - group.start for group in groups), default=0)
+        largest = heads * max(part.hidden.numel() for part in parts)
+        self._free = [queries.new_empty(number, largest) for _ in range(torch.get_num_threads())]
 
     @contextmanager
     def taken(self) -> Iterator[Tensor]:
