@@ -12,9 +12,10 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.testing import assert_close
 
 from collapselab.core.threads import threads
-from collapselab.models import fused_kernels
+from collapselab.models import fused_kernels, small_heads
 from collapselab.models.build import build_config, build_model
-from collapselab.models.fused_kernels import FusedSelfAttention, causal_attention, suits_small_heads
+from collapselab.models.fused_kernels import FusedSelfAttention
+from collapselab.models.small_heads import causal_attention, suits_small_heads
 
 SHAPES = [(2, 3, 1, 4), (1, 2, 7, 1), (2, 4, 64, 2), (3, 2, 65, 8), (1, 16, 200, 4), (0, 2, 3, 4)]
 
@@ -48,7 +49,7 @@ def test_every_query_is_the_mean_of_the_values_up_to_it_weighted_by_softmax(shap
 def test_values_and_gradients_are_the_fused_kernels(
     shape: tuple[int, ...], group: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fused_kernels, "GROUP", group)
+    monkeypatch.setattr(small_heads, "GROUP", group)
     ours, kernel = _gradients(causal_attention, shape), _gradients(_kernel, shape)
     assert len(ours) == 4
     for one, other in zip(ours, kernel, strict=True):
@@ -62,8 +63,8 @@ def test_a_window_and_weights_that_are_not_kept_give_the_fused_kernels_values_an
     window: int | None, kept: int, number: int, monkeypatch: pytest.MonkeyPatch, one_thread: None
 ) -> None:
     torch.set_num_threads(number)
-    monkeypatch.setattr(fused_kernels, "KEPT_TOKENS", kept)
-    monkeypatch.setattr(fused_kernels, "GROUP", 64 * 64 * 2)
+    monkeypatch.setattr(small_heads, "KEPT_TOKENS", kept)
+    monkeypatch.setattr(small_heads, "GROUP", 64 * 64 * 2)
     shape = (2, 5, 210, 3)
     band = torch.ones(210, 210, dtype=torch.bool).tril().triu(-210 if window is None else 1 - window)
 
