@@ -175,13 +175,14 @@ class Geometry:
     @cached_property
     def within_covariance(self) -> Tensor:
         """Pooled covariance within the kept classes (dim, dim)."""
-        pooled = pooled_from(self.moments, self._shared)
-        if pooled is None:
+        if not self.moments.has_covariance:
             raise Missing(ReasonCode.NO_COVARIANCE, "the pooled covariance was not collected; ask for covariance=True.")
         others = torch.ones_like(self.moments.counts, dtype=torch.bool)
         others[self.kept] = False
         if others.any() and self.moments.scatter[others].any():
             raise Missing(ReasonCode.NO_COVARIANCE, "the pooled covariance also covers classes that are not kept.")
+        pooled = pooled_from(self.moments, self._shared)
+        assert pooled is not None
         return scaled(pooled, -2 * self.exponent) / self.tokens
 
     @property
@@ -210,7 +211,7 @@ class Geometry:
     def _shared_gram(self) -> tuple[Tensor, Tensor]:
         """What is known of `gram`, and the kept classes that are not yet in it, by their place among the kept."""
         places, shared = torch.arange(self.classes, device=self.kept.device), self._shared
-        gram = None if shared is None else shared.about(scaled(self.centre, self.exponent))
+        gram = None if shared is None else shared.gram_about(scaled(self.centre, self.exponent))
         if shared is None or gram is None:
             return self.centre.new_zeros(self.dim, self.dim), places
         return scaled(gram, -2 * self.exponent), places[~shared.classes[self.kept]]

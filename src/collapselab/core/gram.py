@@ -44,15 +44,18 @@ def add_gram(gram: Tensor, rows: Tensor, *, alpha: float = 1.0) -> None:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass
 class SharedProducts:
-    """Σ μ, Σ μ μᵀ and Σ n μ μᵀ over some classes, with μ their means from a reference point."""
+    """Σ μ, Σ μ μᵀ and Σ n μ μᵀ over some classes, with μ their means from a reference point.
+
+    Both matrices become what is made of them, each once: they may be as large as all else together.
+    """
 
     classes: Tensor  # (classes,) of bool
     reference: Tensor  # (dim,)
     total: Tensor  # (dim,)
-    gram: Tensor  # (dim, dim)
-    weighted: Tensor  # (dim, dim)
+    gram: Tensor | None  # (dim, dim)
+    weighted: Tensor | None  # (dim, dim)
 
     @classmethod
     def of(
@@ -68,8 +71,9 @@ class SharedProducts:
             return None
         classes, dim = among & torch.isin(counts, frequent), len(reference)
         total, gram, weighted = (reference.new_zeros(shape) for shape in ((dim,), (dim, dim), (dim, dim)))
+        of_count = torch.empty_like(gram)
         for count in frequent.tolist():
-            of_count = torch.zeros_like(gram)
+            of_count.zero_()
             for some in torch.split((classes & (counts == count)).nonzero().squeeze(1), rows):
                 shifted = sums(some)
                 total.add_(shifted.sum(0), alpha=1 / count)
@@ -78,10 +82,17 @@ class SharedProducts:
             weighted.add_(of_count, alpha=1 / count)
         return cls(classes, reference, total, gram, weighted)
 
-    def about(self, point: Tensor) -> Tensor | None:
+    def gram_about(self, point: Tensor) -> Tensor | None:
         """Σ (m - point)(m - point)ᵀ of the class means m; None where they lie so close that digits would be lost."""
-        offset = point - self.reference
-        cross = torch.outer(self.total, offset)
-        gram = self.gram - cross - cross.T
+        gram, self.gram = self.gram, None
+        assert gram is not None, "the product was used before"
+        offset, trace = point - self.reference, gram.trace()
+        gram.addr_(self.total, offset, alpha=-1).addr_(offset, self.total, alpha=-1)
         gram.addr_(offset, offset, alpha=int(self.classes.sum()))
-        return gram if gram.trace() > LEAST_SHARE * self.gram.trace() else None
+        return gram if gram.trace() > LEAST_SHARE * trace else None
+
+    def less_than(self, matrix: Tensor) -> Tensor:
+        """matrix - Σ n μ μᵀ."""
+        weighted, self.weighted = self.weighted, None
+        assert weighted is not None, "the product was used before"
+        return torch.sub(matrix, weighted, out=weighted)

@@ -100,7 +100,7 @@ class Tally:
         """Scatter matrix within classes, summed over them (dim, dim); None where it is not held."""
         if self.matrix is None:
             return None
-        matrix = self.matrix.clone() if shared is None else self.matrix - shared.weighted
+        matrix = self.matrix.clone() if shared is None else shared.less_than(self.matrix)
         for classes in self._shifted_classes(None if shared is None else shared.classes):
             shifted = self._shifted_sums(classes)
             add_gram(matrix, shifted / self.counts[classes].double().sqrt()[:, None], alpha=-1)
