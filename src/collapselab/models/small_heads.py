@@ -68,7 +68,7 @@ class _CausalAttention(torch.autograd.Function):
 
         _ = list(in_threads(attend, list(enumerate(groups)), query.device))
         ctx.save_for_backward(queries, keys_t, values_t, *kept)
-        ctx.window = window
+        ctx.window, ctx.groups = window, groups
         return attended_t.transpose(1, 2).view(query.shape)
 
     @staticmethod
@@ -78,8 +78,7 @@ class _CausalAttention(torch.autograd.Function):
         gradients, gradients_t = _rows(of_attended), _columns(of_attended)
         queries_t = queries.transpose(1, 2).contiguous()
         of_queries_t, of_keys_t, of_values_t = map(torch.zeros_like, (queries_t, keys_t, values_t))
-        parts = _parts(queries, ctx.window)
-        groups = _groups(queries, parts)
+        parts, groups = _parts(queries, ctx.window), ctx.groups
         rooms = _Rooms(queries, groups, parts, number=1 if kept else 2)
 
         def return_gradients(group: tuple[int, slice]) -> None:
@@ -148,9 +147,9 @@ def _parts(queries: Tensor, window: int | None) -> list[_Part]:
 
 
 def _groups(queries: Tensor, parts: list[_Part]) -> list[slice]:
-    """Heads that are worked on at once: as many as the weights of the widest part allow."""
+    """Heads that are worked on at once: as many as the weights of the widest part allow, and some for every thread."""
     heads, widest = len(queries), max(part.seen.stop - part.seen.start for part in parts)
-    together = max(1, GROUP // (PART * widest))
+    together = max(1, min(GROUP // (PART * widest), math.ceil(heads / torch.get_num_threads())))
     return [slice(start, min(start + together, heads)) for start in range(0, heads, together)]
 
 
@@ -163,7 +162,8 @@ class _Rooms:
     def __init__(self, queries: Tensor, groups: list[slice], parts: list[_Part], *, number: int) -> None:
         heads = max((group.stop - group.start for group in groups), default=0)
         largest = heads * max(part.hidden.numel() for part in parts)
-        self._free = [queries.new_empty(number, largest) for _ in range(torch.get_num_threads())]
+        threads = min(torch.get_num_threads(), len(groups))
+        self._free = [queries.new_empty(number, largest) for _ in range(threads)]
 
     @contextmanager
     def taken(self) -> Iterator[Tensor]:
