@@ -76,7 +76,7 @@ def _lines(vocabulary: int, speed: float, memory: float | None, products: float 
     for _ in range(1 if quick else 2):
         for name, run in STEPS.items():
             bare = _Products(vocabulary)
-            seconds[name] += run(vocabulary, 3 if quick else 5, bare)[1:]  # the first step warms up
+            seconds[name] += run(vocabulary, 3 if quick else 4, bare)[1:]  # the first step warms up
             products_beside[name] += bare.seconds[1:]
     # Each step over the products right after it: in a slow spell both are slow, whoever's turn it is.
     ratios = {name: statistics.median(map(truediv, seconds[name], products_beside[name])) for name in STEPS}
