@@ -20,7 +20,7 @@ TOGETHER = 512
 """Classes of one count from which they share a product; for fewer, adding the matrix twice takes longer."""
 
 LEAST_SHARE = 1e-3
-"""Of the squares about the reference point, those about another point must be more."""
+"""Squares about another point that are a smaller share of those about the reference point have lost digits."""
 
 
 def gram_of(rows: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ def add_gram(gram: Tensor, rows: Tensor, *, alpha: float = 1.0) -> None:
 class SharedProducts:
     """Σ μ, Σ μ μᵀ and Σ n μ μᵀ over some classes, with μ their means from a reference point.
 
-    Both matrices become what is made of them, each once: they may be as large as all else together.
+    Each of the two matrices can be used once: its memory becomes that of the result.
     """
 
     classes: Tensor  # (classes,) of bool
@@ -91,7 +91,7 @@ class SharedProducts:
         gram.addr_(offset, offset, alpha=int(self.classes.sum()))
         return gram if gram.trace() > LEAST_SHARE * trace else None
 
-    def less_than(self, matrix: Tensor) -> Tensor:
+    def taken_from(self, matrix: Tensor) -> Tensor:
         """matrix - Σ n μ μᵀ."""
         weighted, self.weighted = self.weighted, None
         assert weighted is not None, "the product was used before"

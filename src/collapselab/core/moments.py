@@ -290,7 +290,7 @@ def shared_products(moments: ClassMoments, classes: Tensor) -> SharedProducts | 
 
 
 def pooled_from(moments: ClassMoments, shared: SharedProducts | None) -> Tensor | None:
-    """`ClassMoments.pooled`, in less time where something is shared."""
+    """`ClassMoments.pooled`, in less time where something is shared, which is then used up."""
     return moments._tally.scatter_matrix(shared)
 
 

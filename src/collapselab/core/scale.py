@@ -23,7 +23,7 @@ SMALLEST = torch.finfo(torch.float64).tiny
 """The smallest float64 that has all its digits."""
 
 SLICES = 4
-"""Rows that are added up beside each other, whatever the number of threads, so that this does not change a bit."""
+"""Slices of rows that are added up beside each other: as many for any number of threads, which then changes no bit."""
 
 
 def binary_exponent(values: Tensor) -> int:

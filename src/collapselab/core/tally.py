@@ -97,10 +97,10 @@ class Tally:
         return SharedProducts.of(self.counts, among, self.reference, self._shifted_sums, rows=rows)
 
     def scatter_matrix(self, shared: SharedProducts | None = None) -> Tensor | None:
-        """Scatter matrix within classes, summed over them (dim, dim); None where it is not held."""
+        """Scatter matrix within classes, summed over them (dim, dim), or None where it is not held; uses `shared` up."""
         if self.matrix is None:
             return None
-        matrix = self.matrix.clone() if shared is None else shared.less_than(self.matrix)
+        matrix = self.matrix.clone() if shared is None else shared.taken_from(self.matrix)
         for classes in self._shifted_classes(None if shared is None else shared.classes):
             shifted = self._shifted_sums(classes)
             add_gram(matrix, shifted / self.counts[classes].double().sqrt()[:, None], alpha=-1)

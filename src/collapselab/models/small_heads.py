@@ -167,7 +167,7 @@ class _Rooms:
 
     @contextmanager
     def taken(self) -> Iterator[Tensor]:
-        """(number, weights)"""
+        """The memory of one thread (number, weights), until it is given back."""
         room = self._free.pop()
         try:
             yield room
