@@ -97,7 +97,7 @@ class Tally:
         return SharedProducts.of(self.counts, among, self.reference, self._shifted_sums, rows=rows)
 
     def scatter_matrix(self, shared: SharedProducts | None = None) -> Tensor | None:
-        """Scatter matrix within classes, summed over them (dim, dim), or None where it is not held; uses `shared` up."""
+        """Scatter matrix within classes, summed over them (dim, dim), or None where not held; it uses `shared` up."""
         if self.matrix is None:
             return None
         matrix = self.matrix.clone() if shared is None else shared.taken_from(self.matrix)
