@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from benchmarks.timing import Line, at_least, at_most, in_this_process, in_two_processes, peak_bytes, shown
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
-from collapselab.corpus.storyworld.stories import stories
+from collapselab.corpus.storyworld import stories
 
 TOKENIZER = "bpe:4096"
 

@@ -12,7 +12,8 @@ from typing import final
 import torch
 
 from benchmarks.timing import Line, at_most, in_a_process, in_this_process, shown
-from benchmarks.training import Shape, step_seconds
+from benchmarks.training import BLOCKS, Shape, evaluation_seconds, step_seconds
+from collapselab.training.checkpointing import SAMPLE_SHARE
 
 SHAPES = {
     "2 × 64, heads of 16": (Shape(64, 2, 1024, 128, 8, head_size=16), 2.5),
@@ -37,6 +38,9 @@ def laboratory(quick: bool) -> Iterator[Line]:
         times = {"ours": shown(seconds["ours"]), "limit": shown(seconds["products"])}
         what = f"laboratory step, {name}: × its matrix products"
         yield Line(what, ratio, "×", "–", None, **times) if bar is None else at_most(what, ratio, bar, **times)
+        if bar is not None:
+            share = SAMPLE_SHARE * (seconds["evaluation"] / BLOCKS) / (seconds["ours"] / shape.batch)
+            yield at_most(f"evaluated training loss, {name}: % of the training", 100 * share, 3.0, unit="%")
 
 
 def in_process(name: str, steps: int) -> dict[str, float]:
@@ -48,6 +52,7 @@ def in_process(name: str, steps: int) -> dict[str, float]:
     return {
         "ours": statistics.median(ours[WARM_UP:]),
         "products": statistics.median(products.seconds[WARM_UP:]),
+        "evaluation": statistics.median(evaluation_seconds(shape, 1 + WARM_UP)[1:]),
     }
 
 

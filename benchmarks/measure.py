@@ -42,7 +42,7 @@ FEW_BEFORE, FEW_BATCHES = 25, 6
 def collecting(quick: bool) -> Iterator[Line]:
     """GPT-Neo 4 × 256 with a vocabulary of 50,257; tokens as frequent as words in a text (Zipf).
 
-    The sample has two million tokens, 488 batches, of which 25 are run: one of its runs of tokens for the flatness is
+    The sample has two million tokens, 488 batches, of which 25 are run: one of its runs of tokens for the curvature is
     among them, as in all, but for two hundredths. Classes are new in the first batches, which takes longer: 11.3 % in
     the first 25, 10.4 % after 50, 10.3 % over a whole pass. So 75 batches come before, with features of the first;
     25 where it should be quick, which says too much.
@@ -185,7 +185,7 @@ class _Clock:
 
 
 def _times(model: MeasuredModel, sample: Sample, options: Options, *, quick: bool) -> tuple[float, float]:
-    """Mean seconds a batch of the forward pass, and of all else: only some batches have tokens of the flatness."""
+    """Mean seconds a batch of the forward pass, and of all else: only some batches have tokens of the curvature."""
     nowhere: Any = None  # a plan that is made by hand needs no corpus
     counts = sample.counts(model.classes)
     split = SplitPlan(ByLayer(sample, sample), [], counts, ClassNumbers.every(model.classes))

@@ -20,7 +20,8 @@ from transformers import AutoModelForCausalLM, PrinterCallback, Trainer, Trainer
 from benchmarks.timing import Line, at_least, at_most, in_two_processes, peak_bytes, shown
 from collapselab.corpus.blocks import Split
 from collapselab.models.build import build_config, build_model
-from collapselab.models.scores import LogitSpace
+from collapselab.models.scores import LogitSpace, split_scores
+from collapselab.models.taps import output_layer
 from collapselab.training.settings import Plan, Settings
 from collapselab.training.trainer import LanguageTrainer, training_arguments
 
@@ -157,16 +158,31 @@ def step_seconds(
     plan = Plan(shape.block, BLOCKS, shape.batch, steps, 0, {})
     model = build_model(shape.config, seed=0)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "train.bin"
-        ids = _natural_ids(shape.vocabulary, shape.block) if natural else _ids(shape.vocabulary, shape.block)
-        ids.numpy().astype("uint16").tofile(path)
-        counts = np.zeros((2, shape.vocabulary), dtype=np.int64)
-        split = Split(path, blocks=BLOCKS, block=shape.block, id_type="uint16", counts=counts)
+        split = _split(Path(folder) / "train.bin", shape, natural=natural)
         device = torch.device("cpu")
         args = training_arguments(settings, plan, folder=folder, device=device, bf16=False, parts=1)
         trainer = LanguageTrainer(model, split, settings, plan, args)
         trainer.add_callback(_Steps(trainer))
         return _timed(trainer, clock, between)
+
+
+def evaluation_seconds(shape: Shape, times: int) -> list[float]:
+    """Seconds, on this process's clock, in which the loss of the 64 blocks of a split is evaluated."""
+    model, seconds = build_model(shape.config, seed=0), []
+    with tempfile.TemporaryDirectory() as folder:
+        split = _split(Path(folder) / "train.bin", shape)
+        for _ in range(times):
+            start = time.process_time()
+            split_scores(model, split, head=output_layer(model), device=torch.device("cpu"))
+            seconds.append(time.process_time() - start)
+    return seconds
+
+
+def _split(path: Path, shape: Shape, *, natural: bool = False) -> Split:
+    ids = _natural_ids(shape.vocabulary, shape.block) if natural else _ids(shape.vocabulary, shape.block)
+    ids.numpy().astype("uint16").tofile(path)
+    counts = np.zeros((2, shape.vocabulary), dtype=np.int64)
+    return Split(path, blocks=BLOCKS, block=shape.block, id_type="uint16", counts=counts)
 
 
 def _plain(vocabulary: int, steps: int, between: Callable[[], object] = lambda: None) -> list[float]:

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import binom, binomtest
 from simulations import INTERVALS, VERDICTS
-from simulations.entry import Interval, Verdict
+from simulations.entry import Claim, Interval
 
 RESULTS = Path(__file__).with_name("error_rates.json")
 LEVEL = 0.05
@@ -35,7 +35,7 @@ BATCH = 20
 """Tables after which the counts are kept."""
 
 
-def run(name: str, entry: Verdict | Interval, tables: int | None = None) -> dict[str, tuple[int, int]]:
+def run(name: str, entry: Claim | Interval, tables: int | None = None) -> dict[str, tuple[int, int]]:
     """The counts of one entry, from nothing."""
     counts: dict[str, tuple[int, int]] = {}
     while not is_complete(counts, entry, tables):
@@ -43,13 +43,13 @@ def run(name: str, entry: Verdict | Interval, tables: int | None = None) -> dict
     return counts
 
 
-def is_complete(counts: dict[str, tuple[int, int]], entry: Verdict | Interval, tables: int | None = None) -> bool:
+def is_complete(counts: dict[str, tuple[int, int]], entry: Claim | Interval, tables: int | None = None) -> bool:
     """Whether as many tables were counted as there should be."""
     return all(counts.get(kind, (0, 0))[1] >= size for kind, (_, size) in _kinds(entry, tables).items())
 
 
 def more(
-    name: str, entry: Verdict | Interval, counts: dict[str, tuple[int, int]], tables: int | None = None
+    name: str, entry: Claim | Interval, counts: dict[str, tuple[int, int]], tables: int | None = None
 ) -> dict[str, tuple[int, int]]:
     """The counts of an entry after a batch more of tables."""
     counts = dict(counts)
@@ -61,9 +61,7 @@ def more(
     return counts
 
 
-def _kinds(
-    entry: Verdict | Interval, tables: int | None
-) -> dict[str, tuple[Callable[[np.random.Generator], bool], int]]:
+def _kinds(entry: Claim | Interval, tables: int | None) -> dict[str, tuple[Callable[[np.random.Generator], bool], int]]:
     """What is counted of an entry: how one table is judged, and how many there should be."""
     size = tables or entry.tables
     if isinstance(entry, Interval):
@@ -127,7 +125,7 @@ def _rate(counts: tuple[int, int] | None) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Count the entries that are named, or all, and keep the counts."""
-    entries: dict[str, Verdict | Interval] = {**VERDICTS, **INTERVALS}
+    entries: dict[str, Claim | Interval] = {**VERDICTS, **INTERVALS}
     parser = argparse.ArgumentParser(
         description="How often each verdict of the analysis is wrong, and how often right."
     )

@@ -14,6 +14,7 @@ from collapselab.analysis.stored import SummaryRecord
 from collapselab.record import Record
 from collapselab.records.corpus import CorpusRecord
 from collapselab.records.facts import Facts, explained
+from collapselab.records.outcomes import BEST_LOSS, OUTCOMES, SUITE_OUTCOMES
 from collapselab.records.run_documents import CheckpointRecord, RunRecord, StepEntry
 from collapselab.records.suite import FailureRecord, SuiteRecord
 from collapselab.records.tables import TABLES, TablesRecord
@@ -58,10 +59,16 @@ def statement_columns(name: str) -> Callable[[], str]:
     return lambda: _table("column", meanings(STATEMENTS[name].row))
 
 
+BEST_LOSS_MEANING = "the lowest validation loss among the checkpoints of the run up to this one"
+
+
 def setting_columns() -> str:
     """The columns that runs.csv has beside those of every table."""
     settings = {name: text for name, text in meanings(Settings).items() if name not in NOT_COLUMNS}
-    return _table("column", settings | {"corpus": "its folder's name and hash"})
+    outcomes = {name: OUTCOMES[name].meaning for name in ("gap", *SUITE_OUTCOMES.split())}
+    return _table(
+        "column", settings | {"corpus": "its folder's name and hash", BEST_LOSS: BEST_LOSS_MEANING} | outcomes
+    )
 
 
 FILE_TABLES: dict[str, Callable[[], str]] = {

@@ -56,7 +56,7 @@ def made(name: str, question: Question, folder: Path) -> tuple[str, dict[str, by
         *([contexts_table(question, tables)] if question.contexts else []),
         *([published_table(analysis, question.published)] if question.published else []),
         *(f"![{name}: {figure.removeprefix(f'{name}-').removesuffix('.svg')}](figures/{figure})" for figure in figures),
-        "What the analysis says, word for word:",
+        "What `collapselab analyze` says (*helps* and *harms* are about the validation loss that was reached):",
         "\n".join(f"- {text}" for text in shown[:MOST_SENTENCES]),
         *([f"{len(shown) - MOST_SENTENCES} more are in `summary.json`."] if len(shown) > MOST_SENTENCES else []),
     ]
@@ -68,7 +68,7 @@ def table(question: Question, runs: Sequence[Mapping[str, object]], rows: Sequen
     values = _values(question, pd.DataFrame(runs), pd.DataFrame(rows))
     by = [column for column in question.by if column in values]
     names = [name for name in question.metrics if name in values]
-    header = [*by, "models", "validation loss", *(name.replace("_", " ") for name in question.outcomes)]
+    header = [*by, "runs", "validation loss", *(name.replace("_", " ") for name in question.outcomes)]
     header += [f"`{name}`" for name in names]
     lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
     groups = values.groupby(by, sort=True, dropna=False) if by else [((), values)]
@@ -108,7 +108,7 @@ def published_table(analysis: Analysis, subset: str) -> str:
             if (row.subset, row.metric, row.transform) == (subset, metric, METRICS[metric].transform):
                 low, high = _signed(row.low), _signed(row.high)
                 p = "–" if row.p_holm is None else f"{row.p_holm:.2g}"
-                cells = (f"`{metric}`", _signed(row.r), f"{low} to {high}", p, row.verdict_code, _signed(published))
+                cells = (f"`{metric}`", _signed(row.r), f"{low} to {high}", p, row.verdict, _signed(published))
                 lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -29,7 +29,7 @@ BEGIN, END = "<!-- {}: made by docs/reach.py -->", "<!-- end of {} -->"
 COLUMNS = {
     "reach": {
         "cdnv_log": 2, "within_share": 3, "logdist_std": 3, "head_logdist_std": 3, "duality_cos_mean": 3,
-        "duality_cos_std": 3, "participation": 1, "dispersion": 3, "flatness_relative": 3, "agreement": 3,
+        "duality_cos_std": 3, "participation": 1, "dispersion": 3, "curvature_relative": 3, "agreement": 3,
     },
     "heads": {
         "head_norm_cv": 3, "norm_cv": 3, "head_logdist_std": 3, "duality_cos_mean": 3, "head_sum": 2, "agreement": 3,

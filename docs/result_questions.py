@@ -5,10 +5,10 @@ from typing import final
 
 from collapselab.analysis.subsets import ALL, WITHIN
 
-PAPER = ("cdnv_k2", "logdist_uncentred_cv", "duality_cos_mean", "duality_cos_cv", "agreement")
-"""One metric of the paper's Table 1 for each property."""
-PRIMARY = ("cdnv_log", "logdist_std", "duality_cos_mean", "duality_cos_std", "agreement")
-"""Those by which effects are judged."""
+NC1 = ("cdnv_k2", "cdnv", "cdnv_log", "within_share", "vci", "directional_cdnv")
+"""The paper's metric first. They move in different directions, so every page prints those that its tables have."""
+OTHERS = ("logdist_std", "duality_cos_mean", "duality_cos_std", "agreement")
+"""One metric for each other property; effects are judged by these and by `cdnv_log`."""
 
 
 @final
@@ -21,7 +21,7 @@ class Question:
     by: tuple[str, ...]
     figures: tuple[str, ...]
     topics: tuple[str, ...]
-    metrics: tuple[str, ...] = PRIMARY
+    metrics: tuple[str, ...] = (*NC1, *OTHERS)
     """Of the training split; with ` (validation)` after it, of the other."""
     outcomes: tuple[str, ...] = ()
     """Columns of runs.csv that the table has beside the validation loss."""
@@ -35,50 +35,63 @@ class Question:
 
 QUESTIONS = {
     "initialisation": Question(
-        "At initialisation", ("tokens",), ("training", "phases", "layers", "bins"), ("models", "phases"),
-        metrics=(*PRIMARY, "cdnv_k2"), checkpoints=True, null=True,
+        "Initialisation and early training", ("tokens",), ("training", "layers", "bins"), ("models",),
+        metrics=(*NC1, *OTHERS, "ncc_accuracy"), checkpoints=True, null=True,
     ),
     "scale": Question(
-        "With scale", ("width", "depth"), ("collapse", "width_lines", "loss_and_scale"),
-        ("models", "reversal", "across models", "trends", "controls", "prediction"),
-        metrics=(*PAPER, "cdnv_log", "lognorm_mean"), published=ALL,
+        "Width and depth", ("width", "depth"), ("collapse", "width_lines", "loss_and_scale"),
+        ("models", "across models"),
+        metrics=(*NC1, "logdist_uncentred_cv", "duality_cos_mean", "duality_cos_cv", "agreement", "lognorm_mean"),
+        published=ALL,
     ),
     "training": Question(
-        "With regularisation and training length", ("weight_decay", "dropout", "label_smoothing", "epoch"),
-        ("regularisation", "training"), ("models", "trends", "diagnosis"), metrics=(*PRIMARY, "cdnv_k2"),
-        checkpoints=True,
+        "Regularisation and training length", ("weight_decay", "dropout", "label_smoothing", "epoch"),
+        ("regularisation", "training"), ("models",), checkpoints=True,
     ),
     "overfitting": Question(
-        "Past the best validation loss", ("weight_decay", "dropout", "label_smoothing", "epoch"),
-        ("training", "regularisation"), ("models", "trends", "diagnosis"),
-        metrics=(*PRIMARY, "cdnv_log (validation)", "cdnv_k2"), outcomes=("train_loss",), checkpoints=True,
+        "Training past the best validation loss", ("weight_decay", "dropout", "label_smoothing", "epoch"),
+        ("training", "regularisation"), ("models",),
+        metrics=(*NC1, *OTHERS, "ncc_accuracy", "cdnv_k2 (validation)", "cdnv_log (validation)"),
+        outcomes=("train_loss_running", "gap", "val_accuracy"), checkpoints=True,
     ),
     "seeds": Question(
-        "At fixed scale", (), ("forest", "seeds"), ("models", "scale held fixed", "reversal"), metrics=PAPER,
-        published=WITHIN,
+        "Seeds at fixed scale", (), ("forest", "seeds"), ("models", "scale held fixed"),
+        metrics=(*NC1, "logdist_uncentred_cv", "duality_cos_mean", "duality_cos_cv", "agreement"), published=WITHIN,
     ),
-    "text": Question("Other text", ("corpus",), (), ("models",), null=True),  # losses of several texts share no axis
+    "text": Question("Five texts", ("corpus",), (), ("models",), null=True),  # losses of several texts share no axis
     "real": Question("Real models", ("run",), ("atlas_layers",), ("models",), null=True),
     "contexts": Question(
-        "Contexts and the floor of NC1", ("corpus",), ("how_far_back",), ("models",),
-        metrics=("within_share", "cdnv_log", "agreement"),
+        "Variance within tokens and contexts", ("corpus", "epoch"), ("how_far_back",), ("models",),
+        metrics=(*NC1, "agreement"),
         contexts=(
             "context_within", "token_within_context", "token_between_contexts", "in_support_slope", "in_support_r2",
             "entropy_gap",
         ),
+        checkpoints=True,
     ),
-    "families": Question("Other models", ("family", "tied"), ("collapse",), ("models",)),
+    "families": Question("Architectures and tied embeddings", ("family", "tied"), ("collapse",), ("models",)),
     "coupling": Question(
-        "Other optimisers", ("tied", "optimizer", "coupling"), ("manipulation", "effects"),
-        ("models", "as a cause"), metrics=(*PRIMARY, "head_sum"),
+        "Coupled weight decay", ("tied", "optimizer", "coupling"), ("manipulation", "effects"),
+        ("models", "as a cause"), outcomes=("clipped",),
     ),
     "longer": Question(
-        "As a cause, five times as long", ("intervene", "tokens"), ("effects", "pace"), ("models", "as a cause"),
+        "Interventions, five times as long", ("intervene", "tokens"), ("effects",), ("models", "as a cause"),
         checkpoints=True,
     ),
     "cause": Question(
-        "As a cause", ("intervene",), ("manipulation", "effects", "instruments", "shams", "pace"),
-        ("models", "as a cause"),
+        "Interventions", ("intervene",), ("manipulation", "effects", "attribution", "shams"),
+        ("models", "as a cause"), metrics=(*NC1, *OTHERS, "participation"),
+    ),
+    "separable-pilot": Question(
+        "NC1 and GNC2 apart: first pilot", ("intervene",), (), ("models", "as a cause"), outcomes=("clipped",),
+    ),
+    "separable-pilot-2": Question(
+        "NC1 and GNC2 apart: second pilot", ("intervene",), (), ("models", "as a cause"), outcomes=("clipped",),
+    ),
+    "separable": Question(
+        "NC1 and GNC2 apart", ("intervene",), ("manipulation", "effects"), ("models", "properties", "as a cause"),
+        metrics=(*NC1, *OTHERS, "logdist_uncentred_std", "participation"),
+        outcomes=("train_loss", "gap", "loss_after_temperature", "val_accuracy", "clipped"),
     ),
 }  # fmt: skip
 """By the name of the recipe in recipes/ and of the page."""

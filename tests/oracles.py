@@ -59,10 +59,11 @@ def catalogue(
             if name != "cosine_cv"
         },
         **{f"head_{name}": value for name, value in log_distances("logdist", head - head.mean(0)).items()},
-        "head_sum": norms(head.sum(0)[None])[0] / math.sqrt((head**2).sum()),
+        "head_sum": norms(weight.sum(0)[None])[0] / math.sqrt((weight**2).sum()),
+        "head_effective_rank": effective_rank(weight),
         "effective_rank": effective_rank(centred),
         "effective_rank_share": effective_rank(centred) / min(len(kept) - 1, features.shape[1]),
-        **flatness(features, weight, np.zeros(len(weight)) if bias is None else bias),
+        **curvature(features, weight, np.zeros(len(weight)) if bias is None else bias),
     }
     if validation is not None:
         values |= decisions(*validation, kept, means, head, np.zeros(len(kept)) if bias is None else bias[kept])
@@ -143,25 +144,35 @@ def of_all_tokens(features: Array, within: float) -> dict[str, float]:
     values = np.linalg.eigvalsh(covariance)
     return {
         "within_share": within / sum(float((feature - mean) @ (feature - mean)) for feature in features),
-        **spectra(values, len(features)),
+        **spectra(features),
         "participation": sum(values) ** 2 / sum(values**2),
         "dispersion": 1 - mean_cosine(features),
         "anisotropy": float(mean @ mean) / (sum(float(feature @ feature) for feature in features) / len(features)),
     }
 
 
-def spectra(values: Array, tokens: int) -> dict[str, float]:
-    """Of the eigenvalues of the covariance of all features, which are those of so many tokens."""
-    dim = len(values)
-    values = np.array(sorted((value for value in values if value > 1e-12 * max(values)), reverse=True))
-    shares, roots = values / sum(values), np.sqrt(values) / sum(np.sqrt(values))
-    found = {"rankme": math.exp(-sum(p * math.log(p) for p in roots))}
-    found["rankme_share"] = found["rankme"] / min(tokens - 1, dim)
+def spectra(features: Array) -> dict[str, float]:
+    """Of raw features, by singular values alone: Garrido's rank, and rank and decay as reptrix computes them."""
+    tokens, dim = features.shape
+    found = {"rankme": effective_rank(features), "rankme_share": effective_rank(features) / min(tokens, dim)}
+    values = np.linalg.svd(features - features.mean(0), compute_uv=False) ** 2 / tokens
+    values = np.array([value for value in values if value > 1e-12 * max(values)])
+    shares = values / sum(values)
+    found["rankme_covariance"] = math.exp(-sum(p * math.log(p) for p in shares))
     found["spectral_entropy"] = -sum(p * math.log(p) for p in shares) / math.log(dim)
     if len(values) >= 13:
-        ranks = np.log(np.arange(11, min(len(values), 100) + 1))
-        found["alpha_req"] = float(np.polyfit(ranks, np.log(values[10:100]), 1)[0])
+        found["alpha_req"] = alpha_req(values)
     return found
+
+
+def alpha_req(values: Array) -> float:
+    """The normal equations of log λ_r = b − α log r, weighted by 1/r, over the ranks r from 11 to 100."""
+    ranks = range(11, min(len(values), 100) + 1)
+    x = np.array([[-math.log(rank), 1.0] for rank in ranks])
+    y = np.array([math.log(values[rank - 1]) for rank in ranks])
+    weights = np.diag([1 / rank for rank in ranks])
+    alpha, _ = np.linalg.solve(x.T @ weights @ x, x.T @ weights @ y)
+    return float(alpha)
 
 
 def vci(groups: list[Array], means: Array) -> float:
@@ -202,7 +213,7 @@ def mean_cosine(features: Array) -> float:
     return math.fsum(cosines) / len(cosines)
 
 
-def flatness(
+def curvature(
     features: Array, weight: Array, bias: Array, *, scale: float = 1.0, softcap: float | None = None
 ) -> dict[str, float]:
     """Σ_{s,t} ⟨w_s, w_t⟩ tr H_st with H the Hessian in the logits of the expected cross-entropy, times ‖h‖²."""
@@ -221,7 +232,7 @@ def flatness(
         total += square * float((hessian * products).sum())
         squares += square
     value, mean = total / len(features), squares / len(features)
-    return {"flatness": value, "flatness_relative": value / (mean * (rows**2).sum() / len(rows))}
+    return {"curvature": value, "curvature_relative": value / (mean * (rows**2).sum() / len(rows))}
 
 
 def angles(name: str, rows: Array) -> dict[str, float]:

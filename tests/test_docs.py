@@ -12,7 +12,7 @@ import pytest
 
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
-from collapselab.corpus.storyworld.stories import stories
+from collapselab.corpus.storyworld import stories
 from collapselab.models.build import build_config, build_model
 from collapselab.records.published import FIRST
 

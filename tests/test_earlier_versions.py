@@ -16,6 +16,7 @@ from collapselab.errors import DamagedError
 from collapselab.records.options import Options
 from collapselab.records.run import RunFolder
 from collapselab.records.run_documents import identity
+from collapselab.records.tables import RUNS, read_tables
 from collapselab.suite import run as suites
 from collapselab.suite.collect import collect
 from collapselab.suite.folder import open_suite
@@ -45,18 +46,25 @@ def test_a_finished_suite_is_found_finished(earlier: Path, monkeypatch: pytest.M
     assert (earlier / "suite" / "results.csv").read_bytes() == before
 
 
-def test_its_tables_are_the_same_when_they_are_collected_again(earlier: Path) -> None:
+def test_its_tables_have_the_same_numbers_when_they_are_collected_again(earlier: Path) -> None:
     _, folder = open_suite("./suite")
-    before = {name: (folder.path / name).read_bytes() for name in ("runs.csv", "results.csv")}
+    before, results = RUNS.read(folder.path / "runs.csv"), (folder.path / "results.csv").read_bytes()
     tables = collect(folder)
     assert tables.refused == []
-    assert {name: (folder.path / name).read_bytes() for name in before} == before
-    assert len(before["results.csv"]) > 10_000
+    assert (folder.path / "results.csv").read_bytes() == results
+    assert len(results) > 10_000
+    for old, new in zip(before, RUNS.read(folder.path / "runs.csv"), strict=True):
+        assert {name: new[name] for name in old} == old
+        assert new["train_loss"] is None
+        assert (new["train_loss_running"] is None) == (new["checkpoint"] == "0")
 
 
 def test_its_suite_is_analysed(earlier: Path) -> None:
     analysis = analyze("suite", permutations=99)
     assert analysis.models == 2
+    assert [sentence.text for sentence in analysis.sentences if sentence.topic == "versions"] == [
+        "head_sum follows version 1 of its definition; today's is version 2."
+    ]
 
 
 def test_a_stopped_run_goes_on_to_the_same_weights(earlier: Path, one_thread: None) -> None:
@@ -97,14 +105,18 @@ def test_a_removed_measurement_of_it_is_made_again_with_the_same_numbers(earlier
     shutil.rmtree(run / "measure")
     assert not suites.run(suite, folder).failed
     after = (folder.path / "results.csv").read_text()
-    later = [f",{metric.id}," for metric in METRICS.values() if metric.since != FIRST]
-    kept = [line for line in after.splitlines() if not any(name in line for name in later)]
-    for now, then in zip(kept, before.splitlines(), strict=True):
+    later = [f",{metric.id}," for metric in METRICS.values() if metric.since != FIRST] + [",head_sum,"]
+    kept, earlier_rows = (
+        [line for line in text.splitlines() if not any(name in line for name in later)] for text in (after, before)
+    )
+    for now, then in zip(kept, earlier_rows, strict=True):
         cells = list(zip(now.split(","), then.split(","), strict=True))
         assert all(
             one == other or float(one) == pytest.approx(float(other), rel=ROUNDING, abs=1e-6) for one, other in cells
         ), now
     assert len(kept) < len(after.splitlines())  # the metrics that came later are there too
+    versions = {(row.run, row.version) for row in read_tables(folder.path).rows if row.metric == "head_sum"}
+    assert versions == {(run.name, METRICS["head_sum"].version)}, "values of two definitions are not in one table"
 
 
 class Grown(Settings):

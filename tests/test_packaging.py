@@ -66,6 +66,12 @@ def test_every_tracker_has_an_extra_of_its_name() -> None:
     assert set(TRACKERS) <= PROJECT["project"]["optional-dependencies"].keys()
 
 
+def test_the_wheel_contains_the_data_files_of_the_package() -> None:
+    wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel == {"packages": ["src/collapselab"]}, "no include or exclude: hatchling takes every file of the folder"
+    assert (ROOT / "src" / "collapselab" / "corpus" / "storyworld.yaml").stat().st_size > 100_000
+
+
 def test_versions_of_python_are_those_that_are_tested() -> None:
     named = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["project"]["classifiers"]))
     tests = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text())

@@ -18,7 +18,6 @@ import yaml
 from collapselab.analysis.analyze import analyze
 from collapselab.analysis.controls import Control
 from collapselab.analysis.diagnosis import Finding
-from collapselab.analysis.prediction import Prediction
 from collapselab.analysis.relate import Relation
 from collapselab.analysis.trends import Trend
 from collapselab.records.facts import BootstrapFacts
@@ -186,12 +185,15 @@ def listed(text: str) -> list[str]:
 
 
 TABLES = {
-    "runs.csv": (*RUNS.columns, *(name for name in Settings.model_fields if name not in NOT_COLUMNS), "corpus"),
+    "runs.csv": (
+        *RUNS.columns, *(name for name in Settings.model_fields if name not in NOT_COLUMNS), "corpus", "best_val_loss",
+        "gap", "loss_after_temperature",
+    ),
     "results.csv": RESULTS.columns,
     **{
         f"{name}.csv": tuple(field.name for field in fields(kind))
         for name, kind in {
-            "relate": Relation, "controls": Control, "trends": Trend, "prediction": Prediction, "diagnosis": Finding,
+            "relate": Relation, "controls": Control, "trends": Trend, "diagnosis": Finding,
         }.items()
     },
 }  # fmt: skip
@@ -234,8 +236,8 @@ def keys(path: Path) -> list[str]:
     return list(document)
 
 
-WHEN_ASKED = (*BootstrapFacts.__annotations__, "outcomes", "temperature", "added")
-"""Keys that a measurement has with `--bootstrap` or `--outcomes` alone, or once metrics were added to it."""
+WHEN_ASKED = (*BootstrapFacts.__annotations__, "added")
+"""Keys that a measurement has with `--bootstrap` alone, or once metrics were added to it."""
 
 
 def test_the_keys_of_every_document_are_told(suite: Path) -> None:

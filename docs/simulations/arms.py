@@ -1,4 +1,4 @@
-"""Simulations of effects.csv, clipping.csv and doses.csv: suites of arms without an effect, and with one.
+"""Simulations of effects.csv and doses.csv: suites of arms without an effect, and with one.
 
 Eight seeds; the luck of a run is 0.01 nats and 0.02 of `cdnv_log`, and as much again is shared by the runs of a seed.
 """
@@ -9,13 +9,14 @@ from functools import cache
 
 import numpy as np
 
-from collapselab.analysis.clipping import NOTABLE, Clipped, clipping
 from collapselab.analysis.doses import doses
-from collapselab.analysis.effects import Judgement, Role, effects
+from collapselab.analysis.effects import Role, effects
+from collapselab.analysis.learning_speed import about_speed
 from collapselab.analysis.models import Models
 from collapselab.analysis.registered import Registered
+from collapselab.analysis.verdict import Verdict
 from collapselab.records.suite import Primary
-from simulations.entry import Interval, Verdict, answers
+from simulations.entry import Claim, Interval, answers
 from simulations.tables import Floats, run_of, table_of
 
 SEEDS = 8
@@ -25,8 +26,6 @@ REGISTERED = Registered(Primary(metrics=("cdnv_log",), smallest_effect=MARGIN), 
 ARMS = ("within:+0.1", "within:-0.1", "cdnv:+0.3", "cdnv:-0.3", "simreg:0.1")
 MOVES: Floats = np.array([-0.3, 0.3, -0.4, 0.25, -0.15])
 """What each of them does to `cdnv_log`: that for which it is made."""
-CLIPPED_LUCK = 0.1
-"""Of the share of clipped steps: so much that differences are often notable by chance."""
 DOSES = ("within:-0.3", "within:-0.1", "within:+0.1", "within:+0.3")
 SHAM = ("within:+0.1", "within:+0.1:sham")
 
@@ -57,7 +56,7 @@ def suite(rng: np.random.Generator, arms: Sequence[str], moves: Floats, losses: 
     return replace(models, frame=models.frame.assign(**values))
 
 
-def _judged(models: Models) -> list[Judgement | None]:
+def _judged(models: Models) -> list[Verdict | None]:
     rows = effects(models, REGISTERED, permutations=99, seed=0)
     return [row.verdict for row in rows if row.role is Role.OUTCOME and not row.sham]
 
@@ -65,23 +64,23 @@ def _judged(models: Models) -> list[Judgement | None]:
 def _helps_or_harms(rng: np.random.Generator, planted: bool) -> bool:
     """Of any of five arms that all reach their property; planted in one."""
     verdicts = _judged(suite(rng, ARMS, MOVES, np.array([0.03 * planted, 0, 0, 0, 0])))
-    return any(verdict in (Judgement.HELPS, Judgement.HARMS) for verdict in verdicts)
+    return any(verdict in (Verdict.HELPS, Verdict.HARMS) for verdict in verdicts)
 
 
 def _equivalent(rng: np.random.Generator, planted: bool) -> bool:
     (verdict,) = _judged(suite(rng, ARMS[:1], MOVES[:1], np.array([0.0 if planted else MARGIN])))
-    return verdict is Judgement.EQUIVALENT
+    return verdict is Verdict.EQUIVALENT
 
 
 def _reached(rng: np.random.Generator, planted: bool) -> bool:
     """The sham moves the metric as much as the arm, or not at all."""
     verdicts = _judged(suite(rng, SHAM, np.array([-0.1, 0.0 if planted else -0.1]), np.zeros(2)))
-    return verdicts[0] is not Judgement.DID_NOT_REACH
+    return verdicts[0] is not Verdict.DID_NOT_REACH
 
 
 def _moved(rng: np.random.Generator, planted: bool) -> bool:
     verdicts = _judged(suite(rng, ARMS[:1], np.array([-0.1 * planted]), np.zeros(1)))
-    return verdicts[0] is not Judgement.DID_NOT_REACH
+    return verdicts[0] is not Verdict.DID_NOT_REACH
 
 
 def _follows_dose(rng: np.random.Generator, planted: bool) -> bool:
@@ -90,15 +89,64 @@ def _follows_dose(rng: np.random.Generator, planted: bool) -> bool:
     return any(row.trend is not None for row in rows if row.metric == "val_loss")
 
 
-def _clipped(rng: np.random.Generator, planted: bool) -> bool:
-    """A fifth of all steps is clipped, give or take; planted: in one arm more, by twice what is notable."""
-    models = suite(rng, ARMS, MOVES, np.zeros(len(ARMS)))
-    luck = CLIPPED_LUCK * (rng.standard_normal((SEEDS, 1)) + rng.standard_normal((SEEDS, 1 + len(ARMS))))
-    luck[:, 1] += 2 * NOTABLE * planted
-    drawn = replace(models, frame=models.frame.assign(clipped=np.clip(0.2 + luck, 0, 1).ravel()))
-    rows = clipping(drawn, permutations=99, seed=0)
-    assert len(rows) == len(ARMS)
-    return any(row.verdict in (Clipped.MORE, Clipped.LESS) for row in rows)
+def _with_luck(rng: np.random.Generator, arms: Sequence[str], moves: Floats, losses: Floats, luck: Floats) -> Models:
+    """Suites whose arms have luck of another shape: `luck` is (seeds, arms), added to the loss of the arms alone."""
+    models = suite(rng, arms, moves, losses)
+    added = np.concatenate([np.zeros((SEEDS, 1)), luck], axis=1).ravel()
+    return replace(models, frame=models.frame.assign(val_loss=models.frame["val_loss"] + added))
+
+
+def _exponential(rng: np.random.Generator, arms: int) -> Floats:
+    return 0.03 * (rng.exponential(1, (SEEDS, arms)) - 1)
+
+
+def _spikes(rng: np.random.Generator, arms: int) -> Floats:
+    return np.asarray(0.1 * ((rng.random((SEEDS, arms)) < 1 / 8) - 1 / 8), dtype=np.float64)
+
+
+def _claims_of_mean(models: Models) -> bool:
+    rows = effects(models, REGISTERED, permutations=99, seed=0)
+    shown = (Verdict.HELPS, Verdict.HARMS)
+    return any(row.verdict in shown and not row.skewed for row in rows if row.role is Role.OUTCOME)
+
+
+def _helps_skewed(rng: np.random.Generator, planted: bool) -> bool:
+    losses = np.array([0.08 * planted, 0, 0, 0, 0])
+    models = _with_luck(rng, ARMS, MOVES, losses, _exponential(rng, len(ARMS)))
+    if planted:
+        return any(verdict in (Verdict.HELPS, Verdict.HARMS) for verdict in _judged(models))
+    return _claims_of_mean(models)
+
+
+def _helps_spikes(rng: np.random.Generator, planted: bool) -> bool:
+    losses = np.array([0.08 * planted, 0, 0, 0, 0])
+    models = _with_luck(rng, ARMS, MOVES, losses, _spikes(rng, len(ARMS)))
+    if planted:
+        return any(verdict in (Verdict.HELPS, Verdict.HARMS) for verdict in _judged(models))
+    return _claims_of_mean(models)
+
+
+def _equivalent_skewed(rng: np.random.Generator, planted: bool) -> bool:
+    """Five arms whose mean effect is the margin (or 0, with symmetric luck)."""
+    luck = 0 * _exponential(rng, 5) if planted else _exponential(rng, 5)
+    models = _with_luck(rng, ARMS, MOVES, np.full(5, 0.0 if planted else MARGIN), luck)
+    return Verdict.EQUIVALENT in _judged(models)
+
+
+def _dose_both_sides(rng: np.random.Generator, planted: bool) -> bool:
+    """Both sides harm, one more than the other."""
+    losses = np.array([-0.03, -0.01, 0.01, 0.03]) if planted else np.array([0.02, 0.01, 0.01, 0.04])
+    rows = doses(suite(rng, DOSES, np.array([0.6, 0.2, -0.2, -0.6]), losses))
+    return any(row.trend is not None for row in rows if row.metric == "val_loss")
+
+
+def _gap_equal(rng: np.random.Generator, planted: bool) -> bool:
+    """Two epochs; the first arm changes the gap by the margin, or no arm does."""
+    models = suite(rng, ARMS, MOVES, np.zeros(5))
+    gap = LUCK["val_loss"] * rng.standard_normal((SEEDS, 1 + len(ARMS)))
+    gap[:, 1] += 0.0 if planted else MARGIN
+    frame = models.frame.assign(gap=gap.ravel(), epoch=2.0, epochs=2.0)
+    return about_speed(replace(models, frame=frame), MARGIN) is not None
 
 
 def _effect_covers(rng: np.random.Generator) -> bool:
@@ -109,43 +157,44 @@ def _effect_covers(rng: np.random.Generator) -> bool:
     return low <= 0.03 <= high
 
 
-def _equal_loss_covers(rng: np.random.Generator) -> bool:
-    """Validation is 0.05 above training, 0.08 under the arm, which is a fifth slower too."""
-    models = _template(ARMS[:1], 4)
-    treated = models.frame["intervene"].notna().to_numpy()
-    pace = np.where(treated, 0.8, 1.0) * np.log2(1 + models.frame["epoch"].to_numpy(dtype=float))
-    of_run = np.repeat(rng.standard_normal(len(pace) // 4), 4)
-    train = 4 - pace + LUCK["val_loss"] * of_run
-    above = np.where(treated, 0.08, 0.05) + LUCK["val_loss"] * np.repeat(rng.standard_normal(len(pace) // 4), 4)
-    drawn = replace(models, frame=models.frame.assign(train_loss=train, val_loss=train + above, cdnv_log=0.0))
-    row = effects(drawn, REGISTERED, permutations=99, seed=0)[0]
-    assert row.equal_loss_low is not None
-    assert row.equal_loss_high is not None
-    return row.equal_loss_low <= 0.03 <= row.equal_loss_high
-
-
 VERDICTS = {
-    "helps": Verdict(
+    "helps": Claim(
         "an arm helps or harms, any of five", "no arm does anything", "one arm adds 0.03 nats", _helps_or_harms,
-        answers("effects", Judgement.HELPS, Judgement.HARMS), tables=300,
+        answers("effects", Verdict.HELPS, Verdict.HARMS), tables=300,
     ),
-    "equivalent": Verdict(
+    "equivalent": Claim(
         "an arm is equivalent", f"its effect is the smallest of interest ({MARGIN} nats)", "no effect", _equivalent,
-        answers("effects", Judgement.EQUIVALENT), tables=400,
+        answers("effects", Verdict.EQUIVALENT), tables=400,
     ),
-    "moved": Verdict(
+    "moved": Claim(
         "an arm reached its property", "the metric does not move", "it moves by 0.1", _moved,
         answers("effects", "reached"), tables=300,
     ),
-    "reached": Verdict(
+    "reached": Claim(
         "…", "the sham moves it as much", "the sham does not move it", _reached, answers("effects", "reached"),
         tables=300,
     ),
-    "clipped": Verdict(
-        "an arm is clipped more or less, any of five", "a fifth of all steps, give or take a tenth, is clipped in all",
-        "a fifth more in one arm", _clipped, answers("clipping", Clipped.MORE, Clipped.LESS), tables=600,
+    "helps, skewed": Claim(
+        "the mean effect of an arm is not 0, any of five", "exponential luck with mean 0", "one arm adds 0.08 nats",
+        _helps_skewed, answers("effects", Verdict.HELPS, Verdict.HARMS), tables=400,
     ),
-    "dose": Verdict(
+    "helps, spikes": Claim(
+        "…", "one run in eight of an arm is 0.1 nats worse, mean 0", "one adds 0.08 nats", _helps_spikes,
+        answers("effects", Verdict.HELPS, Verdict.HARMS), tables=400,
+    ),
+    "equivalent, skewed": Claim(
+        "an arm is equivalent, any of five", "mean effects at the margin, exponential luck", "no effect, normal luck",
+        _equivalent_skewed, answers("effects", Verdict.EQUIVALENT), tables=400,
+    ),
+    "learning speed": Claim(
+        "a suite of two epochs is about learning speed", "one arm changes the gap by the margin", "no arm changes it",
+        _gap_equal, answers("effects", "learning speed"), tables=400,
+    ),
+    "dose, both sides": Claim(
+        "the outcome follows the dose", "both sides harm, one more", "0.1 nats a unit of dose", _dose_both_sides,
+        answers("doses", "rises", "falls"), tables=300,
+    ),
+    "dose": Claim(
         "the outcome follows the dose", "no effect", "0.1 nats a unit of dose", _follows_dose,
         answers("doses", "rises", "falls"), tables=300,
     ),
@@ -153,8 +202,4 @@ VERDICTS = {
 
 INTERVALS = {
     "effect": Interval("effect of an arm", "8 pairs, an effect of 0.03 nats", _effect_covers, tables=400),
-    "effect at equal loss": Interval(
-        "effect at equal training loss", "8 pairs, 4 checkpoints, an arm that is slower and 0.03 nats worse",
-        _equal_loss_covers, tables=300,
-    ),
 }  # fmt: skip

@@ -16,10 +16,9 @@ from scipy.linalg import orth
 from collapselab.analysis.controls import joint_tests, least_squares
 from collapselab.analysis.models import Models, combine
 from collapselab.analysis.multiverse import smooth_function
-from collapselab.analysis.verdict import is_shown
 from collapselab.core.metrics import METRICS
 from collapselab.records.published import import_published
-from simulations.entry import SHOWN, Interval, Verdict, answers
+from simulations.entry import SHOWN, Claim, Interval, answers, is_shown
 from simulations.tables import PAPER, Floats, grid, seeds, with_values
 
 PUBLISHED = Path(os.environ.get("COLLAPSELAB_PUBLISHED", "lc-2024_05_18.csv"))
@@ -178,28 +177,28 @@ def _covers(rng: np.random.Generator, *, architectures: int, each: int) -> bool:
 
 
 VERDICTS = {
-    "joint": Verdict(
+    "joint": Claim(
         "a metric of the seven says something beyond a smooth function of scale, in every specification",
         "30 architectures × 7 regimes: each metric a cubic function of scale by regime and chance; the loss bends",
         f"the same, {EFFECT} of the loss' chance in one", _joint, JOINTLY, tables=400,
     ),
-    "joint, rough": Verdict(
+    "joint, rough": Claim(
         "… where scale is rough", "metrics and loss are functions of scale that no polynomial follows, and chance",
         "", _rough, JOINTLY, tables=400,
     ),
-    "joint, published": Verdict(
+    "joint, published": Claim(
         "… of the published models",
         "the real loss; each metric its own smooth part, and what that leaves of it from another architecture",
         f"the same, with {STRONG} of what the loss has beyond scale in one", _published, JOINTLY, tables=400,
         needs=PUBLISHED,
     ),
-    "joint, published, rough": Verdict(
+    "joint, published, rough": Claim(
         "… of the published models, where scale is rough",
         "the real loss; each metric a function of scale that no polynomial follows, and chance", "",
         _rough_published, JOINTLY, tables=400, needs=PUBLISHED,
     ),
-    "joint, few architectures": Verdict(
-        "… of few architectures: cannot tell", "6 architectures × 3 seeds", "", _few, JOINTLY, tables=40,
+    "joint, few architectures": Claim(
+        "… of few architectures: no verdict", "6 architectures × 3 seeds", "", _few, JOINTLY, tables=40,
     ),
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ import numpy as np
 from collapselab.analysis.diagnosis import COLLAPSING, DIRECTIONS, TIGHTNESS, Found, diagnose
 from collapselab.analysis.models import combine
 from collapselab.records.tables import Row, Run
-from simulations.entry import Verdict, answers
+from simulations.entry import Claim, answers
 from simulations.tables import run_of, value_of
 
 NOISE = 0.01
@@ -30,7 +30,7 @@ def _under_fitted(rng: np.random.Generator, planted: bool) -> bool:
     return _says([run], rows, "under-fitted", "one")
 
 
-def _over_fitted(rng: np.random.Generator, planted: bool, *, seeds: int = 1, checkpoints: int = 12) -> bool:
+def _over_fitted(rng: np.random.Generator, planted: bool, *, seeds: int, checkpoints: int = 6) -> bool:
     """A loss that is flat, or rises by 3 % a checkpoint in the second half; what is said of the first seed's run."""
     rise = 0.03 * planted * np.maximum(0, np.arange(checkpoints) - checkpoints // 2)
     losses = 2 * (1 + NOISE * rng.standard_normal((seeds, checkpoints)) + rise)
@@ -38,7 +38,7 @@ def _over_fitted(rng: np.random.Generator, planted: bool, *, seeds: int = 1, che
         run_of(f"s{s}", epoch=float(e + 1), epochs=float(checkpoints), seed=s, val_loss=float(losses[s, e]))
         for s in range(seeds) for e in range(checkpoints)
     ]  # fmt: skip
-    return _says(runs, [value_of(run, "cdnv", 0.3, null=1.0) for run in runs], "over-fitted", "s0")
+    return _says(runs, [value_of(run, TIGHTNESS[0], 0.3, null=1.0) for run in runs], "over-fitted", "s0")
 
 
 def _over_regularised(rng: np.random.Generator, planted: bool) -> bool:
@@ -55,7 +55,7 @@ def _over_regularised(rng: np.random.Generator, planted: bool) -> bool:
 
 
 def _dimension_collapse(rng: np.random.Generator, planted: bool) -> bool:
-    """One run beside five others of the architecture."""
+    """One run beside five others of its cell."""
     runs = [
         run_of(f"{i}", seed=i, val_loss=2 * (1 + NOISE * rng.standard_normal() + 0.05 * (planted and i == 0)))
         for i in range(6)
@@ -80,33 +80,28 @@ def _signature(name: str) -> frozenset[str]:
 
 BY_CHANCE = "runs differ by chance: 1 % in the loss, 20 % in"
 VERDICTS = {
-    "under-fitted": Verdict(
+    "under-fitted": Claim(
         "a run is under-fitted", "every NC1 metric is a tenth below its null, both known to 3 %", "each is at its null",
         _under_fitted, _signature("under-fitted"),
     ),
-    "over-fitted, 6 checkpoints": Verdict(
-        "a run is over-fitted, one run of 6 checkpoints", "a flat loss, noise of 1 %",
-        "3 % a checkpoint in the second half (mostly too few after the best: unknown)",
-        partial(_over_fitted, checkpoints=6), _signature("over-fitted"), tables=600,
-    ),
-    "over-fitted, 12 checkpoints": Verdict(
-        "… one run of 12 checkpoints", "the same", "3 % a checkpoint in the second half", _over_fitted,
-        _signature("over-fitted"), tables=600,
-    ),
-    "over-fitted, 5 seeds": Verdict(
-        "… 5 seeds of 6 checkpoints", "the same", "the same", partial(_over_fitted, seeds=5, checkpoints=6),
-        _signature("over-fitted"), tables=400,
-    ),
-    "over-regularised": Verdict(
+    **{
+        f"over-fitted, {seeds} seeds": Claim(
+            "the runs of a cell are over-fitted" if seeds == 5 else "…", f"{seeds} seeds, a flat loss, noise of 1 %",
+            "3 % a checkpoint in the second half of 6", partial(_over_fitted, seeds=seeds), _signature("over-fitted"),
+            tables=400,
+        )
+        for seeds in (5, 8)
+    },
+    "over-regularised": Claim(
         "a run is over-regularised", f"{BY_CHANCE} rank and norms", "a quarter of the rank, a loss worse by 10 %",
         _over_regularised, _signature("over-regularised"), tables=600,
     ),
-    "dimension collapse": Verdict(
+    "dimension collapse": Claim(
         "the dimensions of a run have collapsed", f"{BY_CHANCE} `participation` and `rankme`",
         "a quarter of the directions, a loss worse by 5 %", _dimension_collapse, _signature("dimension collapse"),
         tables=400,
     ),
-    "frequency-ruled head": Verdict(
+    "frequency-ruled head": Claim(
         "frequency rules the head", "frequency has a third of the variance of row norms; rare tokens cost 2 nats more",
         "it has 0.8 of it", _frequency_ruled, _signature("frequency-ruled head"), tables=400,
     ),

@@ -7,10 +7,14 @@ from typing import final
 
 import numpy as np
 
+from collapselab.analysis.attainable import LEVEL
+from collapselab.analysis.controls import Control
+from collapselab.analysis.relate import Relation
+
 
 @final
 @dataclass(frozen=True)
-class Verdict:
+class Claim:
     """One verdict: what it says, the tables without an effect, those with one, and how to make and judge a table."""
 
     says: str
@@ -43,6 +47,11 @@ class Interval:
 def answers(table: str, *names: str) -> frozenset[str]:
     """Answers of one table of the analysis."""
     return frozenset(f"{table}: {name}" for name in names)
+
+
+def is_shown(row: Relation | Control) -> bool:
+    """Whether the corrected test of a row is significant, with a verdict or without."""
+    return row.p_holm is not None and row.p_holm < LEVEL
 
 
 SHOWN = ("as predicted", "opposite direction", "no direction predicted")

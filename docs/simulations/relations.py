@@ -9,9 +9,8 @@ from collapselab.analysis.models import Models
 from collapselab.analysis.relate import Relation, relate_subset
 from collapselab.analysis.relate_words import reversals
 from collapselab.analysis.subsets import SubsetKind, subsets, within_cells
-from collapselab.analysis.verdict import is_shown
 from collapselab.core.metrics import METRICS
-from simulations.entry import SHOWN, Interval, Verdict, answers
+from simulations.entry import SHOWN, Claim, Interval, answers, is_shown
 from simulations.tables import PAPER, Floats, grid, seeds, with_values
 
 FURTHER = ("cdnv", "cosine_mean", "cosine_std", "logdist_std", "duality_cos_std", "head_norm_cv", "head_sum", "norm_cv")
@@ -79,7 +78,7 @@ def _accuracy(rng: np.random.Generator, planted: bool) -> bool:
     scored = replace(models, frame=models.frame.assign(**{"score:quiz": right / 50}), outcome="score:quiz")
     judged = [row for row in _within(scored, rng) if row.transform == METRICS[row.metric].transform]
     if planted:
-        return any(row.metric == "agreement" and row.verdict_code == "as predicted" for row in judged)
+        return any(row.metric == "agreement" and row.verdict == "as predicted" for row in judged)
     return any(is_shown(row) for row in judged)
 
 
@@ -122,28 +121,28 @@ def _across(rng: np.random.Generator) -> bool:
 
 
 VERDICTS = {
-    "seeds": Verdict(
+    "seeds": Claim(
         "a metric of the seven is shown among seeds of one cell", "21 seeds, no metric related to the loss",
         f"the same, r {PLANTED} for one", partial(_claims, cells=1, each=21), RELATED,
     ),
-    "seeds of several cells": Verdict(
+    "seeds of several cells": Claim(
         "… among seeds of several cells", "4 cells of 6 seeds of their own, scale moves everything",
         f"the same, r {PLANTED} for one", partial(_claims, cells=4, each=6), RELATED,
     ),
-    "seeds shared by cells": Verdict(
+    "seeds shared by cells": Claim(
         "… among seeds that all cells share", "4 cells of the same 9 seeds, which have half of the variance in common",
         f"the same, r {PLANTED} for one", partial(_claims, cells=4, each=9, shared=0.5), RELATED, tables=600,
     ),
-    "further metrics": Verdict(
+    "further metrics": Claim(
         "a further metric is shown among seeds", f"21 seeds, {len(FURTHER)} metrics, none related to the loss",
         f"the same, r {PLANTED} for one", partial(_claims, cells=1, each=21, metrics=FURTHER), RELATED, tables=600,
     ),
-    "score": Verdict(
+    "score": Claim(
         "… with a score of one's own, which is better where it is higher",
         "21 seeds, right answers to 50 questions, no metric related to them", f"the same, r about {PLANTED} for one",
         _accuracy, RELATED, tables=600,
     ),
-    "reversal": Verdict(
+    "reversal": Claim(
         "a metric reverses between models and seeds", "6 cells of 7 seeds, related across cells alone",
         f"the same, r {PLANTED} of the other sign within cells", _reverses,
         answers("relate", "reversal"), tables=600,
@@ -153,7 +152,7 @@ VERDICTS = {
 INTERVALS = {
     "r of 5": Interval("r (Fisher's z)", "5 seeds, r 0.5", partial(_covers, cells=1, each=5, r=0.5)),
     "r of 21": Interval("r (Fisher's z)", "21 seeds, r 0.5", partial(_covers, cells=1, each=21, r=0.5)),
-    "r of pairs": Interval("r within cells", "20 cells of 2 seeds, r 0.5", partial(_covers, cells=20, each=2, r=0.5)),
+    "r of 8 cells": Interval("r within cells", "8 cells of 5 seeds, r 0.5", partial(_covers, cells=8, each=5, r=0.5)),
     "r of shared seeds": Interval(
         "r within cells (seeds left out in turn)", "4 cells of the same 9 seeds, half of the variance in common, r 0.5",
         partial(_covers, cells=4, each=9, r=0.5, shared=0.5),

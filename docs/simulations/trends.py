@@ -12,11 +12,12 @@ import numpy as np
 
 from collapselab.analysis.models import Models
 from collapselab.analysis.trends import trends
-from simulations.entry import SHOWN, Verdict, answers
+from simulations.entry import SHOWN, Claim, answers
 from simulations.tables import PAPER, Floats, run_of, table_of
 
 WIDTHS, DEPTHS = (64, 128, 256, 512, 768, 1024), (1, 2, 4, 8, 12)
 FIVE = ((1.0, 0.0), (1.0, 0.1), (3.0, 0.0), (10.0, 0.0), (10.0, 0.1))
+LENGTHS = (1.0, 2.0, 3.0, 5.0, 10.0)
 SHAPE = (1 + len(PAPER), len(WIDTHS), len(DEPTHS))
 PERMUTATIONS = 499
 Claims = Callable[[np.random.Generator, bool], bool]
@@ -34,10 +35,10 @@ def _along(axis: str) -> Claims:
 
 
 def _with_epochs(rng: np.random.Generator, planted: bool) -> bool:
-    """Runs of one, three and ten epochs that differ by their architecture, and each by its own luck."""
-    luck = rng.standard_normal((*SHAPE, 3)) + planted * np.arange(3)
+    """Runs of five lengths that differ by their architecture, and each by its own luck."""
+    luck = rng.standard_normal((*SHAPE, len(LENGTHS))) + planted * np.arange(len(LENGTHS))
     values = rng.standard_normal((*SHAPE, 1)) + luck
-    return _claimed(_models(values, regimes=((1.0, 0.1), (3.0, 0.1), (10.0, 0.1))), "epochs", rng)
+    return _claimed(_models(values, regimes=tuple((length, 0.1) for length in LENGTHS)), "epochs", rng)
 
 
 def _along_checkpoints(rng: np.random.Generator, planted: bool) -> bool:
@@ -79,25 +80,25 @@ def _claimed(models: Models, axis: str, rng: np.random.Generator) -> bool:
     """Permutations are drawn for every table: the same few hundred in all would have an error of their own."""
     rows = trends(models, axes=[axis], permutations=PERMUTATIONS, seed=int(rng.integers(2**31)))
     assert rows
-    return any(row.family == "paper" and row.verdict_code in SHOWN for row in rows)
+    return any(row.family == "paper" and row.verdict in SHOWN for row in rows)
 
 
 GIVES = answers("trends", *SHOWN)
 LEVEL = "1 standard deviation of architectures a level"
 VERDICTS = {
-    "width": Verdict(
+    "width": Claim(
         "a metric or the outcome has a trend with width", "architectures differ, each in all its regimes alike", LEVEL,
         _along("width"), GIVES,
     ),
-    "depth": Verdict("… with depth", "the same", LEVEL, _along("depth"), GIVES),
-    "epochs": Verdict(
+    "depth": Claim("… with depth", "the same", LEVEL, _along("depth"), GIVES),
+    "epochs": Claim(
         "… with longer training", "runs differ by architecture and luck", "1 standard deviation a level",
         _with_epochs, GIVES,
     ),
-    "checkpoints": Verdict(
-        "… along checkpoints", "checkpoints wander", "1 standard deviation a checkpoint", _along_checkpoints, GIVES,
+    "checkpoints": Claim(
+        "… along checkpoints", "checkpoints wander", "", _along_checkpoints, GIVES,
     ),
-    "regulariser": Verdict(
+    "regulariser": Claim(
         "… under a regulariser", "half of the variance of its effect is shared within a width",
         "3 standard deviations", _under_decay, GIVES,
     ),

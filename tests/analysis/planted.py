@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from collapselab.analysis.models import Models, combine
+from collapselab.core.metrics import METRICS
 from collapselab.records.tables import RUNS, Row, Run
 
 
@@ -24,7 +25,7 @@ def row_of(run: Run, metric: str, value: float | None, *, null: float | None = N
     why = "it was not to be had." if value is None else None
     return Row(
         run=run["run"], checkpoint=run["checkpoint"], metric=metric, value=value, null=null, classes=100, tokens=1000,
-        min_count=1, left_out=0, why=why,
+        min_count=1, left_out=0, why=why, version=METRICS[metric].version if metric in METRICS else 1,
     )  # fmt: skip
 
 

@@ -3,8 +3,8 @@ import pytest
 
 from analysis.planted import run_of, table
 from collapselab.analysis.arms import Comparison, Target, comparisons
+from collapselab.analysis.effects import worth_of_tokens
 from collapselab.analysis.models import Models
-from collapselab.analysis.pace import at_equal_training_loss, worth_of_tokens
 
 
 def suite(settings: list[dict[str, object]], *, seeds: int = 2) -> Models:
@@ -109,21 +109,8 @@ def training(name: str, losses: list[float], *, intervene: str | None, gap: floa
     ]  # fmt: skip
 
 
-def test_the_faster_run_is_read_where_it_had_the_loss_of_the_slower() -> None:
-    runs = [*training("a", [5.0, 4.0, 3.0], intervene=None, gap=0.1),
-            *training("b", [5.5, 4.5, 3.5], intervene="within:+0.1", gap=0.3)]  # fmt: skip
-    models = table(runs, {"agreement": [0.1, 0.2, 0.4, 0.1, 0.2, 0.5]})
-    (one,) = comparisons(models)
-    assert one.differences["val_loss"].tolist() == pytest.approx([0.7])
-    equal = at_equal_training_loss(models, one)
-    assert equal is not None
-    assert equal["val_loss"].tolist() == pytest.approx([0.2])
-    assert equal["agreement"].tolist() == pytest.approx([0.5 - 0.3])
-
-
-def test_one_checkpoint_allows_no_comparison_at_equal_loss() -> None:
+def test_one_checkpoint_does_not_say_what_tokens_are_worth() -> None:
     models = suite([{"intervene": None, "train_loss": 3.0}, {"intervene": "within:+0.1", "train_loss": 3.1}])
-    assert at_equal_training_loss(models, comparisons(models)[0]) is None
     assert worth_of_tokens(models, {"0-0"}, 0.05) is None
 
 

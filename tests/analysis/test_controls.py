@@ -8,7 +8,6 @@ import statsmodels.formula.api as smf
 from analysis.planted import drawn, run_of, seeds_study, table
 from collapselab.analysis.controls import (
     JOINT,
-    MIXED,
     SEEDS,
     SPECIFICATIONS,
     Control,
@@ -88,7 +87,7 @@ def test_partial_correlations_are_those_of_the_whole_regression(rows: list[Contr
     robust = smf.ols(FORMULAS[name], frame).fit(cov_type="cluster", cov_kwds={"groups": groups}, use_t=True)
     # of the size of the usual one (CR1), which counts controls and clusters otherwise; test_intervals.py has it exactly
     assert abs(np.log10(robust.pvalues["agreement"] / (row.p_clustered or 1))) < 1.5
-    assert row.verdict_code is Verdict.DESCRIPTION
+    assert row.verdict is Verdict.DESCRIPTION
 
 
 def test_between_models_and_among_seeds_stand_side_by_side() -> None:
@@ -101,11 +100,11 @@ def test_between_models_and_among_seeds_stand_side_by_side() -> None:
 
 
 def test_an_effect_at_fixed_scale_is_seen_beyond_every_control(rows: list[Control]) -> None:
-    for name in [CELLS, "architecture, regime and their interactions", MIXED]:
+    for name in [CELLS, "architecture, regime and their interactions"]:
         assert (row_of(rows, name).partial_r or 0) < -0.7, name
-        assert (row_of(rows, name).verdict_code, row_of(rows, name).goes) == (Verdict.DESCRIPTION, "with")
+        assert (row_of(rows, name).verdict, row_of(rows, name).goes) == (Verdict.DESCRIPTION, "with")
     assert (row_of(rows, SEEDS).partial_r or 0) < -0.7
-    assert row_of(rows, SEEDS).verdict_code is Verdict.AS_PREDICTED
+    assert row_of(rows, SEEDS).verdict is Verdict.AS_PREDICTED
 
 
 def test_what_scale_alone_makes_vanishes_beyond_architecture_and_regime() -> None:
@@ -117,16 +116,6 @@ def test_what_scale_alone_makes_vanishes_beyond_architecture_and_regime() -> Non
         assert abs(row_of(rows, "nothing").partial_r or 0) > 0.8
         found.append((row_of(rows, CELLS).p or 1) < 0.05)
     assert np.mean(found) <= 0.15  # 5 %; six of 40 are three standard errors above
-
-
-def test_the_mixed_model_sees_the_effect_and_its_size(rows: list[Control]) -> None:
-    row = row_of(rows, MIXED)
-    assert row.verdict_code is Verdict.DESCRIPTION
-    assert row.n == 48
-    assert row.low is not None
-    assert row.high is not None
-    assert row.low < (row.partial_r or 0) < row.high < 0
-    assert (row.p or 1) < 1e-6
 
 
 def test_what_the_controls_determine_has_a_reason() -> None:
@@ -144,13 +133,13 @@ def test_a_training_loss_that_is_missing_is_a_reason() -> None:
 
 @pytest.mark.parametrize(
     ("values", "why"),
-    [([1.0, 2.0], "2 models: too few for a regression."), ([3.0] * 6, "agreement is the same in all 6 models.")],
+    [([1.0, 2.0], "too few models: 4 needed, 2 found."), ([3.0] * 6, "agreement is the same in all 6 models.")],
 )
 def test_bad_tables_end_in_reasons(values: list[float], why: str) -> None:
     runs = [run_of(f"{i}", seed=i, width=64 * (i + 1), val_loss=1.0 + i) for i in range(len(values))]
     rows = all_of(table(runs, {"agreement": values}))
     assert {row.why for row in rows if row.controls != SEEDS} == {why}
-    assert all(row.partial_r is None and row.verdict is None for row in rows)
+    assert all(row.partial_r is None and row.verdict is Verdict.TOO_FEW for row in rows)
 
 
 def test_one_specification_is_no_range() -> None:
@@ -164,11 +153,11 @@ def test_one_specification_is_no_range() -> None:
 def test_models_of_few_architectures_have_no_p_between_models() -> None:
     rows = all_of(drawn(seeds_study(cells=4, seeds=5), np.random.default_rng(0), slope=0.3))
     row = row_of(rows, "nothing")
-    assert (row.p, row.p_clustered, row.low, row.high, row.verdict) == (None,) * 5
-    assert row_of(rows, JOINT).verdict_code is Verdict.CANNOT_TELL
-    assert row.why == "20 models come from 4 architectures; a p that lets those of one be alike needs 10."
+    assert (row.p, row.p_clustered, row.low, row.high, row.verdict) == (None,) * 4 + (Verdict.DESCRIPTION,)
+    assert row_of(rows, JOINT).verdict is Verdict.TOO_FEW
+    assert row.why == "too few architectures: 10 needed, 4 found."
     assert row.partial_r is not None
-    assert row_of(rows, SEEDS).verdict is not None, "among seeds there are enough"
+    assert row_of(rows, SEEDS).verdict is not Verdict.TOO_FEW, "among seeds there are enough"
 
 
 def test_few_models_of_as_many_architectures_have_a_p_from_seven_on() -> None:
@@ -177,7 +166,7 @@ def test_few_models_of_as_many_architectures_have_a_p_from_seven_on() -> None:
         row = row_of(all_of(table(runs, {"agreement": [run["width"] for run in runs]})), "nothing")
         assert (row.p is None) == (count == 7)
         if count == 7:
-            assert row.why == "7 models leave 5 degrees of freedom; a p needs 6."
+            assert row.why == "too few degrees of freedom: 6 needed, 5 found."
 
 
 def scales(widths: int = 6, depths: int = 5, regimes: int = 3) -> Models:
@@ -210,7 +199,7 @@ def test_a_smooth_function_of_scale_is_not_taken_for_more_and_what_is_more_is_fo
         for effect in joint:
             drawn_models = bent(rng, models, effect=effect)
             (row,) = joint_tests(drawn_models, permutations=199, seed=number)
-            joint[effect] += row.verdict_code is Verdict.AS_PREDICTED or row.verdict_code is Verdict.OPPOSITE
+            joint[effect] += row.verdict is Verdict.AS_PREDICTED or row.verdict is Verdict.OPPOSITE
             if not effect:
                 rows = least_squares(drawn_models)
                 naive += max(row_of(rows, "nothing").p or 0, row_of(rows, "nothing").p_clustered or 0) < 0.05
@@ -237,9 +226,9 @@ def test_where_scale_is_rough_in_metric_and_loss_no_test_is_made_and_where_in_on
         return row
 
     both = joint(rough[:, 0] + noise[:, 0], rough[:, 1] + noise[:, 1])
-    assert (both.verdict_code, both.p) == (Verdict.CANNOT_TELL, None)
+    assert (both.verdict, both.p) == (Verdict.TOO_FEW, None)
     assert both.why == ROUGH
-    assert joint(rough[:, 0] + noise[:, 0], 100 * noise[:, 1]).verdict_code is Verdict.NOT_SHOWN
+    assert joint(rough[:, 0] + noise[:, 0], 100 * noise[:, 1]).verdict is Verdict.NOT_SHOWN
 
 
 def test_what_one_specification_lacks_is_not_shown() -> None:
@@ -250,7 +239,7 @@ def test_what_one_specification_lacks_is_not_shown() -> None:
     own = 0.1 * rng.standard_normal((90, 2))
     frame = models.frame.assign(agreement=5 + luck + own[:, 0], val_loss=5 - luck + own[:, 1])
     (row,) = joint_tests(replace(models, frame=frame), permutations=199, seed=0)
-    assert row.verdict_code is Verdict.NOT_SHOWN
+    assert row.verdict is Verdict.NOT_SHOWN
     assert abs(row.partial_r or 0) < 0.5
 
 
@@ -258,8 +247,8 @@ def test_the_joint_test_needs_architectures_beyond_the_smooth_function() -> None
     (row,) = joint_tests(
         bent(np.random.default_rng(0), scales(widths=6, depths=2), effect=0.9), permutations=99, seed=0
     )
-    assert (row.verdict_code, row.p) == (Verdict.CANNOT_TELL, None)
-    assert row.why == "12 architectures in one regime, and such a function needs 15."
+    assert (row.verdict, row.p) == (Verdict.TOO_FEW, None)
+    assert row.why == "too few architectures in one regime: 15 needed, 12 found."
 
 
 def test_a_metric_that_scale_determines_has_a_reason() -> None:

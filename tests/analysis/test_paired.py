@@ -6,8 +6,10 @@ from scipy.stats import ttest_1samp
 
 from collapselab.analysis.paired import (
     FEWEST_PAIRS,
+    bootstrap_t,
     equivalence_p,
     far_from_the_rest,
+    is_skewed,
     mean_of,
     sign_flip_p,
     step_down_p,
@@ -78,3 +80,19 @@ def test_a_run_that_went_unstable_is_named() -> None:
     assert [name for name, _ in far_from_the_rest(d, list("012345"))] == ["2"]
     assert far_from_the_rest(d[:3], list("012")) == []
     assert far_from_the_rest(np.zeros(8), list("01234567")) == []
+
+
+def test_spikes_and_skew_are_seen_and_normal_differences_seldom() -> None:
+    rng = np.random.default_rng(0)
+    spiky = np.array([0.0, 0.01, -0.01, 0.02, 0.0, -0.02, 0.01, 0.5])
+    assert is_skewed(spiky)
+    assert np.mean([is_skewed(rng.standard_normal(8)) for _ in range(400)]) < 0.12
+    assert np.mean([is_skewed(rng.exponential(1, 40) - 1) for _ in range(200)]) > 0.6
+
+
+def test_the_bootstrap_t_reaches_farther_toward_the_tail() -> None:
+    values = np.array([-0.2, -0.15, -0.1, -0.1, -0.05, 0.0, 0.1, 0.9])
+    low, high = bootstrap_t(values)
+    mean = values.mean()
+    assert low < mean < high
+    assert high - mean > mean - low, "the long tail is on this side"

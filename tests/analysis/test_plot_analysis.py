@@ -8,7 +8,7 @@ from analysis.planted import row_of, run_of
 from collapselab.analysis.analyze import analyze
 from collapselab.analysis.plot_analysis import DRAWN, VERDICTS, analysis_html, plot
 from collapselab.analysis.stored import Analysis
-from collapselab.analysis.verdict import Verdict
+from collapselab.analysis.verdict import RELATION, Verdict
 from collapselab.analysis.words import Sentence
 from collapselab.records.tables import write_results, write_runs
 
@@ -34,7 +34,7 @@ def test_correlations_are_drawn_with_their_intervals_and_verdicts(analysis: Anal
 
 
 def test_every_verdict_has_a_colour() -> None:
-    assert VERDICTS.keys() == {str(verdict) for verdict in Verdict}
+    assert VERDICTS.keys() == {*RELATION, Verdict.DESCRIPTION, Verdict.TOO_FEW}
 
 
 @pytest.mark.parametrize(("table", "words"), [("trends", "not a table that can be drawn"), ("effects", "no row of it")])
@@ -46,7 +46,7 @@ def test_what_cannot_be_drawn_says_why(analysis: Analysis, table: str, words: st
 def test_drawn_columns_are_columns(analysis: Analysis) -> None:
     for table, drawn in DRAWN.items():
         columns = analysis.frames[table].columns
-        assert {drawn.value, drawn.line, drawn.panel, drawn.verdict, "low", "high"} <= set(columns)
+        assert {drawn.value, drawn.line, drawn.panel, "verdict", "low", "high"} <= set(columns)
 
 
 def test_effects_are_those_on_the_outcome() -> None:

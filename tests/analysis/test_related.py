@@ -1,5 +1,7 @@
 """Metrics of contexts beside those of tokens: related, corrected and described like them, in a family of their own."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -67,9 +69,9 @@ def test_a_metric_of_contexts_is_related_to_the_loss_like_any_other() -> None:
     assert models.frame["context_within_2 null"].tolist() == [0.9] * 12
     found = at_fixed_scale(models)
     assert found["context_within_2"].r == pytest.approx(1)
-    assert found["context_within_2"].verdict_code is Verdict.AS_PREDICTED
+    assert found["context_within_2"].verdict is Verdict.AS_PREDICTED
     assert found["context_within_2"].family == "contexts"
-    assert found["context_within_1"].verdict_code is Verdict.NOT_SHOWN
+    assert found["context_within_1"].verdict is Verdict.NOT_SHOWN
     assert found["context_cka_2"].family == "contexts"
     text = " ".join(sentence.text for sentence in sentences(models, list(found.values())))
     assert "Exploring contexts: one standard deviation between seeds of log context_within_2" in text
@@ -121,8 +123,8 @@ def test_contexts_have_trends_and_phases() -> None:
     values = np.where(steps < 3e4, 0.5, 0.5 * (3e4 / steps) ** 0.8)
     contexts = [context_row(run, "context_within", 2, value) for run, value in zip(runs, values, strict=True)]
     models = combine(runs, [row_of(run, "agreement", 0.1) for run in runs], contexts)
-    main = next(row for row in phases(models) if row.metric == "context_within_2" and row.main)
-    assert main.time == pytest.approx(3e4, rel=0.5)
+    main = next(row for row in phases(models) if row.metric == "context_within_2")
+    assert main.half_time == pytest.approx(math.sqrt(3e4 * 1e6), rel=0.01)  # its logarithm is a line from 3e4 on
     wide = [run_of(f"{w}", width=w, val_loss=1.0) for w in (16, 32, 64)]
     grown = combine(wide, [], [context_row(run, "context_within", 2, 1 / (run["width"] or 1)) for run in wide])
     row = next(row for row in trends(grown) if (row.axis, row.metric) == ("width", "context_within_2"))

@@ -9,10 +9,9 @@ from collapselab.analysis.relate import correlation, rank_correlation
 from collapselab.analysis.resampling import (
     Codes,
     Floats,
-    _permuted_products,
-    centred,
     detectable,
     permutation_test,
+    standardised,
 )
 
 RNG = np.random.default_rng(7)
@@ -25,25 +24,30 @@ def permutation_p(x: Floats, y: Floats, cells: Codes, *, permutations: int, seed
     return permutation_test(x, y, cells, permutations=permutations, seed=seed).p
 
 
-def permuted_correlations(x: Floats, y: Floats, cells: Codes, *, permutations: int, seed: int) -> Floats:
-    """r of x (models,) with every permutation of y: those that `permutation_test` of the same seed counts."""
-    _, permuted = _permuted_products(x[:, None], y, cells, permutations=permutations, seed=seed, blocks=None)
-    left_x, left_y = centred(x, cells), centred(y, cells)
-    r: Floats = np.concatenate(list(permuted))[:, 0] / np.sqrt((left_x @ left_x) * (left_y @ left_y))
-    return r
-
-
 def test_in_one_cell_the_correlations_are_those_of_scipy() -> None:
     assert_allclose(correlation(X, Y, ONE_CELL), [stats.pearsonr(x, Y).statistic for x in X.T], rtol=1e-12)
     assert_allclose(rank_correlation(X, Y, ONE_CELL), [stats.spearmanr(x, Y).statistic for x in X.T], rtol=1e-12)
 
 
 def test_a_correlation_within_cells_by_hand() -> None:
-    """Cells (1, 3) and (10, 14): means off, x is -1, 1, -2, 2 and y is 1, -1, -1, 1: r = 2 / sqrt(10 · 4)."""
-    x, y = np.array([[1.0], [3.0], [10.0], [14.0]]), np.array([6.0, 4.0, 0.0, 2.0])
-    cells = np.array([0, 0, 1, 1])
-    assert_allclose(correlation(x, y, cells), 2 / np.sqrt(40), rtol=1e-12)
-    assert_allclose(rank_correlation(x, y, cells), 0, atol=1e-12)
+    """Cells of three, two and one. Of the first x is -1, 0, 1 and y -1, 2, -1 over √3: r = 0; of the pair only signs are
+    left, ±√½ each. Together r = -1 / 3, and the one alone says nothing."""
+    x, y = np.array([[1.0], [2.0], [3.0], [10.0], [14.0], [9.0]]), np.array([0.0, 3.0, 0.0, 900.0, 0.0, 5.0])
+    cells = np.array([0, 0, 0, 1, 1, 2])
+    assert_allclose(correlation(x, y, cells), -1 / 3, rtol=1e-12)
+    assert_allclose(rank_correlation(x, y, cells), -1 / 3, rtol=1e-12)
+
+
+def test_a_cell_of_large_spread_counts_as_much_as_the_others() -> None:
+    scale = np.array([1.0, 1e6, 1e-3])[CELLS]
+    assert_allclose(correlation(X * scale[:, None], Y / scale, CELLS), correlation(X, Y, CELLS), rtol=1e-9)
+    found = [permutation_p(x, Y, CELLS, permutations=999, seed=1) for x in (X, X * scale[:, None])]
+    assert_allclose(*found, atol=0.002)
+
+
+def test_a_cell_in_which_nothing_varies_is_left_out() -> None:
+    values = np.array([0.1, 0.1, 0.1, 1.0, 2.0, 4.0])
+    assert (standardised(values + 1e-17, np.repeat([0, 1], 3))[:3] == 0).all()
 
 
 def test_the_mean_of_a_cell_says_nothing_within_cells() -> None:
@@ -75,13 +79,13 @@ def test_the_p_agrees_with_scipys_permutation_test() -> None:
 def test_permuting_within_cells_gives_all_orders_of_each_cell_and_no_other() -> None:
     """Cells of 2 and 3: 12 orders, so the exact p is a multiple of 1/12."""
     x, y, cells = X[:5, :1], Y[:5], np.array([0, 1, 0, 1, 1])
-    observed = abs(centred(x, cells)[:, 0] @ centred(y, cells))
+    observed = abs(standardised(x, cells)[:, 0] @ standardised(y, cells))
     found = []
     for pair in itertools.permutations([0, 2]):
         for triple in itertools.permutations([1, 3, 4]):
             order = np.empty(5, dtype=int)
             order[[0, 2]], order[[1, 3, 4]] = pair, triple
-            found.append(abs(centred(x, cells)[:, 0] @ centred(y, cells)[order]))
+            found.append(abs(standardised(x, cells)[:, 0] @ standardised(y, cells)[order]))
     exact = np.mean(np.array(found) >= observed * (1 - 1e-9))
     p = permutation_p(x, y, cells, permutations=50_000, seed=0)[0]
     assert abs(p - exact) < 4 * np.sqrt(exact * (1 - exact) / 50_000) + 1e-4
@@ -104,27 +108,14 @@ def test_many_metrics_at_once_are_each_alone() -> None:
 def test_shared_seeds_change_places_in_all_cells_at_once() -> None:
     """Two cells of the same three seeds: 6 orders, each applied to both, so the exact p is a multiple of 1/6."""
     x, y, cells = X[:6, :1], Y[:6], np.array([0, 0, 0, 1, 1, 1])
-    observed = abs(centred(x, cells)[:, 0] @ centred(y, cells))
+    observed = abs(standardised(x, cells)[:, 0] @ standardised(y, cells))
     orders = [[*order, *(place + 3 for place in order)] for order in itertools.permutations(range(3))]
-    sizes = np.array([abs(centred(x, cells)[:, 0] @ centred(y, cells)[order]) for order in orders])
+    sizes = np.array([abs(standardised(x, cells)[:, 0] @ standardised(y, cells)[order]) for order in orders])
     exact = np.mean(sizes >= observed * (1 - 1e-9))
     blocks = [np.arange(6).reshape(2, 3)]
-    p = permutation_test(x, y, cells, permutations=20_000, seed=0, blocks=blocks).p[0]
+    p = permutation_test(x, y, cells, permutations=20_000, seed=0, factors=[blocks]).p[0]
     assert abs(p - exact) < 4 * np.sqrt(exact * (1 - exact) / 20_000) + 1e-4
     assert len(orders) == 6
-
-
-def test_the_step_down_correction_by_hand() -> None:
-    """With the same permutations: the largest |r| against the largest of all, the next against the largest of the rest."""
-    x = np.column_stack([Y + 0.6 * X[:, 0], X[:, 1], Y + 2 * X[:, 2]])
-    test = permutation_test(x, Y, ONE_CELL, permutations=999, seed=4, groups=[[0, 1, 2]])
-    drawn = np.abs([permuted_correlations(x[:, i], Y, ONE_CELL, permutations=999, seed=4) for i in range(3)])
-    observed = np.abs(correlation(x, Y, ONE_CELL))
-    order = np.argsort(-observed)
-    steps = [(1 + (drawn[order[i:]].max(0) >= observed[order[i]] * (1 - 1e-9)).sum()) / 1000 for i in range(3)]
-    assert_allclose(test.corrected[order], np.maximum.accumulate(steps), rtol=1e-12)
-    assert (test.corrected >= test.p).all()
-    assert np.isnan(permutation_test(x, Y, ONE_CELL, permutations=99, seed=4).corrected).all()
 
 
 def test_the_claimed_power_is_the_power_there_is() -> None:

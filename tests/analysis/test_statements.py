@@ -24,7 +24,7 @@ class Widest:
 
     name: str
     width: float | None = None
-    verdict_code: Verdict = Verdict.CANNOT_TELL
+    verdict: Verdict = Verdict.TOO_FEW
     regime: Regime | None = None
 
 
@@ -57,8 +57,8 @@ def test_a_statement_from_outside_has_its_table_on_disk(analysis: Analysis, fold
         lines = list(csv.DictReader(file))
     relations = len(analysis.tables["relate"])
     assert lines == [
-        {"name": "widest", "width": "65.0", "verdict_code": "not shown", "regime": "weight_decay=0"},
-        {"name": f"{relations} relations before it", "width": "", "verdict_code": "cannot tell", "regime": ""},
+        {"name": "widest", "width": "65.0", "verdict": "not shown", "regime": "weight_decay=0"},
+        {"name": f"{relations} relations before it", "width": "", "verdict": "too few runs", "regime": ""},
     ]
 
 
@@ -70,7 +70,7 @@ def test_it_has_its_sentences_in_the_summary_and_its_frame(analysis: Analysis) -
     }
     assert list(analysis.frames) == list(STATEMENTS)
     frame = analysis.frames["widest"]
-    assert list(frame) == ["name", "width", "verdict_code", "regime"]
+    assert list(frame) == ["name", "width", "verdict", "regime"]
     assert frame["width"][0] == 65
     assert analysis.to_json()["widest"][0]["regime"] == "weight_decay=0"
 
@@ -95,4 +95,4 @@ def test_frames_have_the_numbers_of_the_rows(analysis: Analysis) -> None:
     frame = analysis.frames["relate"]
     assert len(frame) == len(analysis.relations) > 0
     assert frame["r"].dropna().tolist() == [row.r for row in analysis.relations if row.r is not None]
-    assert set(frame["verdict_code"]) <= set(Verdict)
+    assert set(frame["verdict"]) <= set(Verdict)

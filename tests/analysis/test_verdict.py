@@ -6,8 +6,22 @@ from analysis.planted import run_of, table
 from collapselab import METRICS
 from collapselab.analysis.regime import NUMBERS, Regime
 from collapselab.analysis.relate import relate
-from collapselab.analysis.verdict import Cause, Goes, Verdict, direction_of, verdict_of
-from collapselab.analysis.words import ALONG, SHOWN, relation_column, relation_words, trend_column
+from collapselab.analysis.verdict import (
+    ATTRIBUTION,
+    EFFECT,
+    MOVEMENT,
+    RELATION,
+    Cause,
+    Estimate,
+    Goes,
+    Reason,
+    Verdict,
+    Words,
+    direction_of,
+    judge,
+    too_few,
+)
+from collapselab.analysis.words import ALONG, SHOWN, relation_words
 from collapselab.report.words import TEST_WORDS, VERDICT_WORDS
 
 
@@ -19,50 +33,56 @@ def test_a_direction_is_the_sign_beside_the_expected_one(effect: float, expected
     assert direction_of(effect, expected) is goes
 
 
-def test_a_verdict_is_significant_only_where_the_test_is() -> None:
-    shown = {Goes.WITH: Verdict.AS_PREDICTED, Goes.AGAINST: Verdict.OPPOSITE, None: Verdict.NO_DIRECTION}
-    for goes, verdict in shown.items():
-        assert verdict_of(goes, shown=True) is verdict
-        assert verdict_of(goes, shown=False) is Verdict.NOT_SHOWN
+@pytest.mark.parametrize("words", [RELATION, EFFECT, MOVEMENT, ATTRIBUTION])
+def test_a_verdict_is_significant_only_where_the_test_is(words: Words) -> None:
+    signs = {1: words.expected, -1: words.opposite, 0: words.undirected}
+    for sign, verdict in signs.items():
+        assert judge(Estimate(0.5, 0.049, sign), words)["verdict"] is verdict
+        assert judge(Estimate(0.5, 0.0, sign), words)["verdict"] is verdict, "a tiny p is printed as 0"
+        assert judge(Estimate(0.5, 0.05, sign), words)["verdict"] is words.unshown
+
+
+def test_a_reason_forbids_the_test_and_a_doubt_one_claim() -> None:
+    few = too_few(5, "pairs", 6)
+    assert judge(Estimate(0.5, 0.01, 1, 0.01, few), EFFECT) == few.columns
+    assert few.columns == {
+        "verdict": Verdict.TOO_FEW,
+        "why": "too few pairs: 6 needed, 5 found.",
+        "why_code": Cause.TOO_FEW,
+    }
+    doubts = {Verdict.HELPS: Reason(Cause.MISSING, "lost runs.", Verdict.UNDECIDED)}
+    assert judge(Estimate(0.5, 0.01, 1, doubts=doubts), EFFECT) == doubts[Verdict.HELPS].columns
+    assert judge(Estimate(0.5, 0.01, -1, doubts=doubts), EFFECT)["verdict"] is Verdict.HARMS
+    assert judge(Estimate(0.5, 0.01, 1, 0.01, doubts=doubts), EFFECT)["verdict"] is Verdict.EQUIVALENT
+    assert judge(Estimate(0.5), EFFECT)["verdict"] is Verdict.TOO_FEW, "no p, no claim"
 
 
 def test_every_verdict_has_words_of_its_own_in_every_place() -> None:
-    for words, codes in ((ALONG, set(SHOWN)), (VERDICT_WORDS, set(Verdict)), (TEST_WORDS, set(Verdict))):
+    given = {*RELATION, Verdict.DESCRIPTION, Verdict.TOO_FEW}
+    for words, codes in ((ALONG, set(SHOWN)), (VERDICT_WORDS, given), (TEST_WORDS, given)):
         assert set(words) == codes
         assert len(set(words.values())) == len(codes) > 2
     for better in (-1, 1):
-        assert len({relation_words(code, outcome="val_loss", better=better) for code in Verdict}) == len(Verdict)
-
-
-def test_the_words_of_the_tables_are_those_of_the_first_version() -> None:
-    """Scripts read them; the code beside them is for new ones."""
-    columns = [relation_column(code, outcome="val_loss", better=-1) for code in Verdict]
-    assert columns == [
-        "more collapse goes with lower val_loss",
-        "wrong way: more collapse goes with higher val_loss",
-        "related; collapse predicts no direction",
-        "not shown",
-        None,
-        None,
-    ]
-    assert trend_column(Verdict.AS_PREDICTED, "falls", of_outcome=True) == "falls: better"
-    assert trend_column(Verdict.OPPOSITE, "falls", of_outcome=False) == "falls: away from collapse"
+        assert len({relation_words(code, outcome="val_loss", better=better) for code in given}) == len(given)
 
 
 def test_a_reason_has_a_code_beside_its_text() -> None:
     runs = [run_of(f"{i}", seed=i, val_loss=1.0 + i) for i in range(3)]
     few = relate(table(runs, {"agreement": [1, 2, 4]}), permutations=99)
     same = relate(table(runs, {"agreement": [1, 1, 1], "model_accuracy": [1, 2, 3]}), permutations=99)
-    assert {row.subset: (row.why_code, row.verdict_code) for row in few} == {
+    assert {row.subset: (row.why_code, row.verdict) for row in few} == {
         "all models": (Cause.NOT_A_TEST, Verdict.DESCRIPTION),
-        "within cells": (Cause.TOO_FEW, Verdict.CANNOT_TELL),
+        "within cells": (Cause.TOO_FEW, Verdict.TOO_FEW),
     }
     assert {row.metric: row.why_code for row in same} == {
         "agreement": Cause.NO_VARIATION,
         "model_accuracy": Cause.NOT_A_TEST,
     }
     assert all(row.why for row in [*few, *same])
-    assert all(row.verdict_code is Verdict.CANNOT_TELL for row in same)
+    assert {row.metric: row.verdict for row in same} == {
+        "agreement": Verdict.TOO_FEW,
+        "model_accuracy": Verdict.DESCRIPTION,
+    }
 
 
 TEXT = st.text(alphabet="ab =%?2D.", max_size=5)

@@ -88,12 +88,14 @@ def click(chromium: Any, element: Any) -> None:
 
 def r_squared(suite: Path, metric: str, *, depth: str | None = None) -> tuple[float, int]:
     """From the tables themselves, with numpy."""
-    runs = {(run["run"], run["checkpoint"]): run for run in lines_of(suite / "runs.csv")}
+    runs = sorted(lines_of(suite / "runs.csv"), key=lambda run: float(run["epoch"]))
+    last = {run["run"]: run for run in runs}  # one model for each run: its last checkpoint
     pairs = []
     for row in lines_of(suite / "results.csv"):
-        run = runs[row["run"], row["checkpoint"]]
+        run = last[row["run"]]
         whole = (row["split"], row["layer"], row["bin"]) == ("train", "last", "all")
-        if whole and row["metric"] == metric and float(run["epoch"]) > 0 and (depth is None or run["depth"] == depth):
+        of_last = row["checkpoint"] == run["checkpoint"] and (depth is None or run["depth"] == depth)
+        if whole and row["metric"] == metric and of_last:
             pairs.append((float(run["val_loss"]), float(row["value"])))
     return float(np.corrcoef(np.array(pairs).T)[0, 1] ** 2), len(pairs)
 
@@ -166,7 +168,7 @@ def test_the_r_squared_of_a_panel_is_that_of_the_tables(chromium: Any, page: Pat
     for metric in ("agreement", "lognorm_cv", "cdnv_k2"):
         expected, models = r_squared(suite, metric)
         assert fit_of(chromium, metric).startswith(f"R² {expected:.2f}")
-        assert fit_of(chromium, metric).endswith(f"n {models}")
+        assert fit_of(chromium, metric).endswith(f", {models} runs")
 
 
 def test_brushing_one_panel_marks_the_same_models_in_every_panel(chromium: Any, page: Path) -> None:
@@ -206,26 +208,27 @@ def test_filters_change_what_is_drawn_and_its_r_squared(chromium: Any, page: Pat
     settle(chromium)
     expected, models = r_squared(suite, "agreement", depth="4")
     assert fit_of(chromium, "agreement").startswith(f"R² {expected:.2f}")
-    assert fit_of(chromium, "agreement").endswith(f"n {models}")
+    assert fit_of(chromium, "agreement").endswith(f", {models} runs")
     until(
         lambda: {len(found) for found in chromium.execute_script(MARKED, "collapse").values()} == {models},
         "the models of that depth in every panel",
     )
     click(chromium, chromium.find_element("css selector", ".filters [type=reset]"))
-    until(lambda: fit_of(chromium, "agreement").endswith(f"n {r_squared(suite, 'agreement')[1]}"), "all shown again")
+    until(
+        lambda: fit_of(chromium, "agreement").endswith(f", {r_squared(suite, 'agreement')[1]} runs"), "all shown again"
+    )
 
 
 def test_models_are_marked_by_name_without_a_mouse(chromium: Any, page: Path) -> None:
     opened(chromium, page)
     chromium.find_element("css selector", ".filters [name=mark]").send_keys("12x1024-wd0.1")
     settle(chromium)
-    until(lambda: len(chromium.execute_script(MARKED, "collapse")["collapse-agreement"]) == 3, "three models marked")
+    until(lambda: len(chromium.execute_script(MARKED, "collapse")["collapse-agreement"]) == 1, "one model marked")
     marked = chromium.execute_script(MARKED, "collapse")
     names = chromium.execute_script(
         "return arguments[0].map(id => collapselab.models[id].run)", marked["collapse-agreement"]
     )
-    assert len(names) == 3
-    assert set(names) == {"12x1024-wd0.1-s0"}
+    assert names == ["12x1024-wd0.1-s0"]
 
 
 def column(chromium: Any, name: str) -> list[str]:
@@ -339,7 +342,7 @@ def test_one_depth_is_drawn_without_a_complaint(chromium: Any, one_depth_page: P
         "return [...document.querySelectorAll(\"[data-panel='collapse-agreement'] .mark-symbol path\")]"
         ".map(mark => mark.getAttribute('d'))"
     )
-    models = chromium.execute_script("return collapselab.models.filter(model => model.trained).length")
+    models = chromium.execute_script("return collapselab.models.filter(model => model.compared).length")
     assert len(marks) == models
     assert not [mark for mark in marks if "NaN" in mark]
     assert [entry["message"] for entry in chromium.get_log("browser")] == []
@@ -357,10 +360,10 @@ def test_models_before_training_are_rings_where_they_are_asked_for(chromium: Any
     opened(chromium, one_depth_page)
     assert chromium.execute_script(RINGS) == []
     fit = fit_of(chromium, "agreement")
-    click(chromium, chromium.find_element("css selector", ".filters [name=initial]"))
-    initial = chromium.execute_script("return collapselab.models.filter(model => !model.trained).length")
-    until(lambda: chromium.execute_script(RINGS) == [0] * initial, "a ring for each model before training")
-    assert initial > 0
+    click(chromium, chromium.find_element("css selector", ".filters [name=others]"))
+    others = chromium.execute_script("return collapselab.models.filter(model => !model.compared).length")
+    until(lambda: len(chromium.execute_script(RINGS)) == others, "a ring for each model that is left out by default")
+    assert 0 in chromium.execute_script(RINGS), "models before training are among them"
     assert fit_of(chromium, "agreement") == fit, "they take no part in the fit"
     assert [entry["message"] for entry in chromium.get_log("browser")] == []
 

@@ -67,7 +67,7 @@ def test_a_terminal_of_80_columns_shows_names_whole_and_says_once_what_blocks_la
     assert "…" not in shown, "a name that is cut off could be another"
     assert max(map(len, shown.splitlines())) <= 80
     by_layer = shown.split("by layer")[1].split("\ncontexts")[0]
-    assert re.search(r"– scatter_pinv,.*the\s+pooled\s+covariance is", by_layer.replace("\n", " "))
+    assert re.search(r"– scatter_pinv,.*the\s+covariance\s+within\s+classes\s+is", by_layer.replace("\n", " "))
     assert not re.search(r"\n scatter_pinv +–", by_layer), "no line of dashes"
     assert shown.count(" token_between_contexts ") == 2, "a line in both models' tables"
 

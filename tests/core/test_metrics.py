@@ -15,9 +15,9 @@ from torch import Tensor
 import oracles
 from collapselab import METRICS, ClassMoments, Decider, Measurement, collapse_metrics
 from collapselab.core.centre_loss import CentreLoss, CentreScores
-from collapselab.core.flatness import OutputCurvature
 from collapselab.core.geometry import Geometry
 from collapselab.core.needs import Need, ReasonCode
+from collapselab.core.output_curvature import OutputCurvature
 from collapselab.core.variability import scatter_pinv
 from frames import around, orthoplex, rotation, simplex
 
@@ -25,12 +25,13 @@ CLASSES = 14
 MADE = {"agreement", "ncc_accuracy", "model_accuracy"}
 DIRECTIONAL = {"directional_cdnv", "directional_gain"}
 OF_COVARIANCE = {
-    "scatter_pinv", "participation", "vci", "spectral_entropy", "rankme", "rankme_share", "alpha_req", *DIRECTIONAL
+    "scatter_pinv", "participation", "vci", "spectral_entropy", "rankme", "rankme_share", "rankme_covariance",
+    "alpha_req", *DIRECTIONAL
 }  # fmt: skip
 OF_FREQUENCY = {"norm_frequency_r", "head_norm_frequency_r", "frequency_r2"}
 SMALL = [id for id in METRICS if id != "alpha_req"]
 """Metrics that exist in six dimensions: the decay of eigenvalues is that from rank 11 on."""
-OF_CURVATURE = {"flatness", "flatness_relative"}
+OF_CURVATURE = {"curvature", "curvature_relative"}
 OF_ALL_TOKENS = OF_COVARIANCE | {"dispersion"}
 """Metrics of sums over all tokens, which say nothing of some classes alone."""
 
@@ -81,7 +82,7 @@ def measured(world: World, *, batch: int = 50, tile: int = 1024) -> dict[str, Me
         bias=world.bias,
         min_count=world.min_count,
         decisions=decisions,
-        flatness=OutputCurvature(world.weight, world.bias).flatness(world.features),
+        curvature=OutputCurvature(world.weight, world.bias).sums(world.features),
         centre_loss=by_centres(moments, world),
         tile=tile,
     )
@@ -193,16 +194,18 @@ def test_a_planted_fault_is_seen(id: str) -> None:
 # What leaves a value unchanged ---------------------------------------------------------------------------------------
 
 ORIGIN = {
+    "rankme",
+    "rankme_share",
     "anisotropy",
     "dispersion",
-    "flatness",
-    "flatness_relative",
+    "curvature",
+    "curvature_relative",
     "logdist_uncentred_mean",
     "logdist_uncentred_std",
     "logdist_uncentred_cv",
 }
 HEAD_CHOICE = {"agreement", "model_accuracy", "ncc_loss"}
-UNIT = {"cdnv_k2", "lognorm_cv", "lognorm_mean", "flatness", "flatness_relative", "ncc_loss"}
+UNIT = {"cdnv_k2", "lognorm_cv", "lognorm_mean", "curvature", "curvature_relative", "ncc_loss"}
 """Of the last three, scaled features make other predictions."""
 
 
@@ -289,7 +292,7 @@ def collapsed(frame: Tensor, *, spread: float = 0.0, weight: Tensor | None = Non
     weight = frame if weight is None else weight
     decisions = Decider(moments, weight=weight).decide(features, labels)
     return collapse_metrics(
-        moments, weight=weight, decisions=decisions, flatness=OutputCurvature(weight).flatness(features)
+        moments, weight=weight, decisions=decisions, curvature=OutputCurvature(weight).sums(features)
     )
 
 
@@ -308,8 +311,9 @@ SIMPLEX = {
     "effective_rank": 7, "effective_rank_share": 1, "within_share": 0, "participation": 7, "anisotropy": 0, "vci": 0,
     "lognorm_mean": 0.5 * math.log(7 / 8), "duality_frobenius": 0, "head_etf_error": 0,
     "spectral_entropy": math.log(7) / math.log(12), "rankme": 7, "rankme_share": 7 / 12, "dispersion": 192 / 191,
+    "rankme_covariance": 7, "head_effective_rank": 7,
     "directional_cdnv": 0, "cosine_error": 0,
-    "flatness": 7 / 8 * UNSURE, "flatness_relative": 8 / 7 * UNSURE,
+    "curvature": 7 / 8 * UNSURE, "curvature_relative": 8 / 7 * UNSURE,
 }  # fmt: skip
 
 
@@ -441,7 +445,7 @@ def test_without_an_output_layer_only_its_metrics_are_missing() -> None:
     moments.update(world.features, world.labels)
     found = collapse_metrics(moments)
     missing = {id: found[id].why for id in found if found[id].value is None}
-    head = {id for id, metric in METRICS.items() if Need.HEAD in metric.needs}
+    head = {id for id, metric in METRICS.items() if metric.needs & {Need.HEAD, Need.OUTPUT_LAYER}}
     assert set(missing) == head | MADE | OF_COVARIANCE | OF_CURVATURE | {"ncc_loss"}
     assert {missing[id] for id in head} == {"no output layer was given."}
     assert {missing[id] for id in MADE} == {"no decisions were given; they are made on the validation split."}
@@ -455,7 +459,7 @@ def test_too_few_classes_leave_every_metric_with_a_reason(classes: int) -> None:
         moments.update(torch.randn(5, 3), torch.zeros(5, dtype=torch.int64))
     found = collapse_metrics(moments, weight=torch.randn(4, 3))
     for id in METRICS:
-        if classes and id == "head_sum":
+        if classes and Need.OUTPUT_LAYER in METRICS[id].needs:
             continue
         assert found[id].value is None, id
         assert found[id].why, id
@@ -673,8 +677,8 @@ def test_class_means_that_coincide_have_an_index_of_a_reason_and_noise_has_nearl
 
 def test_eigenvalues_of_a_power_law_have_its_slope_and_equal_ones_its_entropy() -> None:
     dim = 40
-    for power in (0.0, -1.0, -2.0):
-        sizes = torch.arange(1, dim + 1, dtype=torch.float64) ** (power / 2)
+    for power in (0.0, 1.0, 2.0):
+        sizes = torch.arange(1, dim + 1, dtype=torch.float64) ** (-power / 2)
         cross = torch.cat([torch.diag(sizes), -torch.diag(sizes)]) @ rotation(dim)
         found = collapse_metrics(moments_of(cross, torch.arange(2 * dim) % 3))
         assert_value(found["alpha_req"], power)
@@ -682,6 +686,56 @@ def test_eigenvalues_of_a_power_law_have_its_slope_and_equal_ones_its_entropy() 
             assert_value(found["spectral_entropy"], 1)
             assert_value(found["rankme"], dim)
             assert_value(found["rankme_share"], 1)
+            assert_value(found["rankme_covariance"], dim)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("centre", [0.0, 0.3, 30.0])
+def test_the_second_moment_of_all_features_is_enough_for_the_spectra(dtype: torch.dtype, centre: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    sizes = torch.arange(1, 41, dtype=torch.float64) ** -0.5
+    drawn = sizes * torch.randn(3000, 40, generator=generator, dtype=torch.float64)
+    features, labels = (drawn @ rotation(40) + centre).to(dtype), torch.arange(3000) % 7
+    parts = [ClassMoments.empty(7, 40, spectrum=True) for _ in range(2)]
+    for start in range(0, 3000, 500):
+        parts[start > 1000].update(features[start : start + 500], labels[start : start + 500])
+    found = collapse_metrics(parts[0].merge(parts[1]))
+    truth = oracles.of_all_tokens(features.double().numpy(), 0.0)
+    for id in [id for id, metric in METRICS.items() if Need.SPECTRUM in metric.needs]:
+        assert found[id].value == pytest.approx(truth[id], rel=1e-9 if dtype == torch.float64 else 2e-6), id
+    assert found["scatter_pinv"].code is ReasonCode.NO_COVARIANCE
+
+
+def test_directions_without_features_have_no_share_of_products_in_float32() -> None:
+    """30 of 64 directions hold nothing; products in float32 leave up to 1e-7 of the variance there."""
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(2000, 34, generator=generator) @ rotation(64)[:34].float()
+    moments = ClassMoments.empty(3, 64, spectrum=True)
+    moments.update(features, torch.arange(2000) % 3)
+    wide = moments_of(features, torch.arange(2000) % 3)
+    assert int((Geometry(moments).total_eigenvalues > 0).sum()) == 34
+    narrow, truth = (collapse_metrics(some, only=["alpha_req", "rankme"]) for some in (moments, wide))
+    for id in narrow:
+        assert narrow[id].value == pytest.approx(truth[id].value, rel=1e-6)
+
+
+def test_what_features_have_in_common_is_a_direction_of_rankme_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    features, labels = torch.randn(500, 8, generator=generator, dtype=torch.float64), torch.arange(500) % 5
+    near, far = (collapse_metrics(moments_of(some, labels)) for some in (features, features + 1e6))
+    assert far["rankme_covariance"].value == pytest.approx(near["rankme_covariance"].value, rel=1e-6)
+    assert near["rankme"].value == pytest.approx(8, rel=0.01)
+    assert far["rankme"].value == pytest.approx(1, rel=1e-4)
+
+
+def test_every_row_of_the_output_layer_counts_also_those_of_classes_that_are_never_seen() -> None:
+    """Two classes with opposite rows are seen, two more with the same row are not: ‖2w‖ / √4‖w‖ = 1, in 2 directions."""
+    weight = torch.tensor([[1.0, 0, 0], [-1, 0, 0], [0, 1, 0], [0, 1, 0]], dtype=torch.float64)
+    moments = ClassMoments.empty(4, 3)
+    moments.update(weight[:2], torch.arange(2))
+    found = collapse_metrics(moments, weight=weight)
+    assert_value(found["head_sum"], 1)
+    assert_value(found["head_effective_rank"], 2)
 
 
 @pytest.mark.parametrize(("classes", "dim"), [(5, 12), (24, 12)])
@@ -695,20 +749,21 @@ def test_shares_of_dimensions_are_out_of_what_so_many_points_can_have(classes: i
     assert rankme is not None
     assert share == pytest.approx(rankme / dim, rel=1e-12)
     few = moments_of(torch.eye(3, 12, dtype=torch.float64), torch.arange(3))
-    assert_value(collapse_metrics(few)["rankme_share"], 1)  # three tokens have two directions
+    assert_value(collapse_metrics(few)["rankme_share"], 1)
+    assert_value(collapse_metrics(few)["rankme_covariance"], 2)  # three tokens differ in two directions
 
 
 @pytest.mark.parametrize("id", ["effective_rank_share", "rankme_share"])
 def test_a_share_of_dimensions_has_a_reason_where_there_is_no_direction(id: str) -> None:
     one = collapse_metrics(moments_of(torch.ones(4, 3, dtype=torch.float64), torch.zeros(4, dtype=torch.long)))
     assert one[id].code is ReasonCode.FEW_CLASSES
-    same = collapse_metrics(moments_of(torch.ones(4, 3, dtype=torch.float64), torch.arange(4) % 2))
+    same = collapse_metrics(moments_of(torch.zeros(4, 3, dtype=torch.float64), torch.arange(4) % 2))
     assert same[id].code is ReasonCode.COINCIDENT
 
 
 def test_a_number_of_directions_knows_how_many_there_could_be() -> None:
-    for id, most in {"effective_rank": 9, "participation": 64, "rankme": 64, "rankme_share": None}.items():
-        assert METRICS[id].at_most(classes=10, tokens=1000, dim=64) == most
+    for id, most in {"effective_rank": 9, "participation": 29, "rankme": 30, "rankme_share": None}.items():
+        assert METRICS[id].at_most(classes=10, tokens=30, dim=64) == most
 
 
 def test_what_is_a_function_of_frequency_is_found_to_be_one_and_noise_is_not() -> None:

@@ -30,7 +30,7 @@ def test_a_further_source_is_a_function_and_an_entry(tmp_path: Path, monkeypatch
     assert corpus.record.splits.train.documents == 40
     assert corpus.record.splits.validation.documents == 20
     assert corpus.tokenizer().decode(corpus.train[0]).startswith("The number 0 comes before 1.")
-    with pytest.raises(CorpusError, match="counting:40: cannot be joined with other.txt"):
+    with pytest.raises(CorpusError, match="counting:40: .*other.txt"):
         open_source(["counting:40", "other.txt"])
     with pytest.raises(CorpusError, match="or one of storyworld, markov, hf, counting"):
         open_source(["nowhere.txt"])
@@ -38,5 +38,5 @@ def test_a_further_source_is_a_function_and_an_entry(tmp_path: Path, monkeypatch
 
 def test_the_hub_without_a_name_says_how_to_write_one() -> None:
     pytest.importorskip("datasets", reason="returns where the extra `hub` is installed")
-    with pytest.raises(CorpusError, match="hf: names no data set. Write hf:NAME"):
+    with pytest.raises(CorpusError, match="hf: .*hf:NAME"):
         open_source(["hf"])

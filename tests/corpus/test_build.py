@@ -155,7 +155,7 @@ def test_class_counts_are_those_of_the_labels_in_the_blocks(small: Corpus) -> No
 def test_blocks_are_tensors_by_index(small: Corpus) -> None:
     assert small.train[0].dtype == torch.int64
     assert torch.equal(small.train[-1], torch.from_numpy(small.train.ids[len(small.train) - 1].astype(np.int64)))
-    with pytest.raises(IndexError, match="is not one of them"):
+    with pytest.raises(IndexError, match=str(len(small.train))):
         small.train[len(small.train)]
     again = pickle.loads(pickle.dumps(small.train))
     assert torch.equal(again[3], small.train[3])
@@ -192,13 +192,13 @@ def test_a_repeated_build_opens_what_is_there_and_another_is_refused(small: Corp
     source = open_source(["storyworld:stories=300,validation=60"])
     assert build_corpus(source, small.path, Recipe(tokenizer="bpe:600", block=64)).hash == small.hash
     assert (small.path / "train.bin").stat().st_mtime_ns == before
-    with pytest.raises(CorpusError, match=r"holds another corpus \(block was 64, now 32\)"):
+    with pytest.raises(CorpusError, match=r"block was 64, now 32"):
         build_corpus(source, small.path, Recipe(tokenizer="bpe:600", block=32))
 
 
 def test_a_folder_with_something_else_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
-    with pytest.raises(CorpusError, match="holds something else, and nothing is overwritten"):
+    with pytest.raises(CorpusError, match="not a corpus"):
         build_corpus(open_source(["storyworld"]), tmp_path)
     assert os.listdir(tmp_path) == ["thesis.tex"]
 
@@ -211,12 +211,12 @@ def test_an_empty_folder_is_used(tokenizer: str, tmp_path: Path) -> None:
 
 
 BAD_RECIPES = {
-    "block longer than the split": (Recipe(block=5000), "train: .* tokens do not fill one block of 5,000. Choose a shorter --block"),
-    "block of one": (Recipe(block=1), "block is 1; a block needs a token and its next"),
-    "tokenizer too large": (Recipe(id_type="uint16"), "the tokenizer has 70,001 tokens, more than uint16 can hold"),
+    "block longer than the split": (Recipe(block=5000), "train: .* 5,000.*--block"),
+    "block of one": (Recipe(block=1), "block .* got 1"),
+    "tokenizer too large": (Recipe(id_type="uint16"), "uint16.* 70,001 .*--id-type auto"),
     "no such tokenizer": (Recipe(tokenizer="./nowhere"), "the tokenizer cannot be loaded .* --tokenizer bpe:4096"),
-    "small bpe": (Recipe(tokenizer="bpe:9"), "write bpe:SIZE with at least 257"),
-    "no size": (Recipe(tokenizer="bpe:"), "write bpe:SIZE"),
+    "small bpe": (Recipe(tokenizer="bpe:9"), "bpe:9: .*bpe:SIZE .* 257"),
+    "no size": (Recipe(tokenizer="bpe:"), "bpe:SIZE"),
 }  # fmt: skip
 
 
@@ -238,18 +238,18 @@ def test_a_bad_recipe_is_named_and_leaves_nothing_behind(case: str, tokenizer: s
 def test_a_tokenizer_that_encodes_nothing_is_refused(tmp_path: Path) -> None:
     empty = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), eos_token="<|endoftext|>")
     empty.save_pretrained(tmp_path / "t")
-    with pytest.raises(CorpusError, match="makes 0 tokens of .* its files are incomplete"):
+    with pytest.raises(CorpusError, match="0 tokens.*incomplete"):
         tokenizer_module.tokenizer_for(str(tmp_path / "t"), source_of(["x"]).train)
 
 
 def test_a_folder_without_a_tokenizer_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"holds no tokenizer \(no tokenizer.json\)"):
+    with pytest.raises(CorpusError, match=r"no tokenizer.json"):
         tokenizer_module.tokenizer_for(str(tmp_path), source_of(["x"]).train)
 
 
 def test_no_documents_is_an_error(tokenizer: str, tmp_path: Path) -> None:
     recipe = Recipe(tokenizer=tokenizer, block=4, validation_share=0.0)
-    with pytest.raises(CorpusError, match="validation: no documents. Is the separator right"):
+    with pytest.raises(CorpusError, match="validation: no documents"):
         build_corpus(source_of(["Some words here."] * 9), tmp_path / "c", recipe)
 
 
@@ -315,10 +315,10 @@ def flip(path: Path) -> None:
 
 def test_damage_is_named(copy: Path) -> None:
     flip(copy / "train.bin")
-    with pytest.raises(CorpusError, match=r"train\.bin: damaged; its contents do not match their checksum"):
+    with pytest.raises(CorpusError, match=r"train\.bin: damaged.*checksum"):
         Corpus(copy)
     (copy / "train.bin").write_bytes(b"\0" * 10)
-    with pytest.raises(CorpusError, match=r"train\.bin: 10 bytes, not the .* that were written"):
+    with pytest.raises(CorpusError, match=r"train\.bin: damaged.* 10 bytes"):
         Corpus(copy, verify=False)
     (copy / "train.bin").unlink()
     with pytest.raises(CorpusError, match=r"train\.bin is missing"):
@@ -526,8 +526,8 @@ def test_a_tokenizer_that_writes_no_begin_token_has_none_in_its_blocks_unless_as
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        ({"block": 2}, "block is 2; one with a begin token at its head needs at least 3"),
-        ({"packing": "paper", "begin": "block"}, "begin is block, but with paper packing"),
+        ({"block": 2}, "block .* got 2"),
+        ({"packing": "paper", "begin": "block"}, "begin.* paper packing"),
     ],
 )
 def test_begin_tokens_that_cannot_be_are_refused(

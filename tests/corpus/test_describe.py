@@ -51,7 +51,7 @@ def test_show_says_where_begin_tokens_are(corpus: Corpus, tmp_path: Path) -> Non
     recipe = Recipe(tokenizer=str(corpus.path / "tokenizer"), block=64, begin="block")
     build_corpus(open_source(["storyworld:stories=50,validation=10"]), tmp_path / "c", recipe)
     shown = CliRunner().invoke(app, ["corpus", "show", str(tmp_path / "c")])
-    assert "begin token: at the head of every block; its position is no sample" in shown.output
+    assert "begin token: at the start of every block" in shown.output
     assert description(corpus)["begin"] == "none"
 
 
@@ -108,7 +108,7 @@ def test_one_text_is_split_and_this_is_said(tmp_path: Path) -> None:
 
 def test_the_largest_document_can_be_set(tmp_path: Path) -> None:
     (tmp_path / "my.txt").write_text("x" * 2000)
-    for size, message in (("0.001", "a document of more than 0.001 MB"), ("nan", "--max-document: nan"), ("0", "--max-document: 0")):  # fmt: skip
+    for size, message in (("0.001", "0.001 MB"), ("nan", "--max-document: nan"), ("0", "--max-document: 0")):  # fmt: skip
         arguments = ["corpus", "build", str(tmp_path / "my.txt"), "--max-document", size, "--out", str(tmp_path / "c")]
         with pytest.raises(CorpusError, match=message):
             CliRunner().invoke(app, arguments, catch_exceptions=False)

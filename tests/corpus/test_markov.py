@@ -219,25 +219,25 @@ def test_a_corpus_of_stories_has_no_chain(tmp_path: Path) -> None:
     stories = open_source(["storyworld:stories=12,validation=4"])
     plain = build_corpus(stories, tmp_path / "stories", Recipe(tokenizer="bpe:300", block=32))
     assert "chain" not in description(plain)
-    with pytest.raises(CorpusError, match="not made from a markov source"):
+    with pytest.raises(CorpusError, match="markov"):
         read_chain(plain.path)
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("markov:types=4,support=5", "support is 5, but there are 4 types"),
-        ("markov:support=1", "support is 1; with fewer than 2 successors"),
+        ("markov:types=4,support=5", "support .*4.* got 5"),
+        ("markov:support=1", "support .* got 1"),
         ("markov:order=3,types=200", "8,000,000 contexts"),
-        ("markov:order=9,types=2,support=2", "order is 9; 1 to 8"),
-        ("markov:order=0", "order is 0"),
+        ("markov:order=9,types=2,support=2", "order .* got 9"),
+        ("markov:order=0", "order .* got 0"),
         ("markov:types=1,support=1", "1 types"),
-        ("markov:sharing=1", "sharing 1; 0 to 10 and 0 to below 1"),
-        ("markov:zipf=-1", "'zipf=-1' is not a setting"),
-        ("markov:zipf=nan", "'zipf=nan' is not a setting"),
-        ("markov:order=2.5", "'order=2.5' is not a setting"),
-        ("markov:tipes=4", "'tipes=4' is not a setting"),
-        ("markov:tokens=2", "2 and 100,000 tokens"),
+        ("markov:sharing=1", "sharing .* got 1 and 1"),
+        ("markov:zipf=-1", "'zipf=-1'"),
+        ("markov:zipf=nan", "'zipf=nan'"),
+        ("markov:order=2.5", "'order=2.5'"),
+        ("markov:tipes=4", "'tipes=4'"),
+        ("markov:tokens=2", "got 2 and 100,000"),
         ("markov:order=1,types=1000000,support=1000000", "1,000,000,000,000 successors"),
         ("markov:order=1,types=1000000,support=5", "250,000,000,000 draws"),
     ],
@@ -252,9 +252,9 @@ def test_tables_that_are_not_of_one_chain_are_refused(tmp_path: Path) -> None:
     chain = Chain.drawn(Settings(order=1, types=6, support=2, tokens=50, validation=50))
     faults = {
         "shapes": (chain.settings, chain.classes[:-1], chain.successors, chain.stationary),
-        "does not have": (chain.settings, chain.classes, chain.successors + 6, chain.stationary),
-        "a context or": (chain.settings, chain.classes + 100, chain.successors, chain.stationary),
-        "order is 0": (replace(chain.settings, order=0), chain.classes, chain.successors, chain.stationary),
+        "out of range": (chain.settings, chain.classes, chain.successors + 6, chain.stationary),
+        "a class or": (chain.settings, chain.classes + 100, chain.successors, chain.stationary),
+        "order .* got 0": (replace(chain.settings, order=0), chain.classes, chain.successors, chain.stationary),
     }
     for message, parts in faults.items():
         Chain(chain.settings, chain.classes, chain.successors, chain.stationary).write(tmp_path)
@@ -273,9 +273,9 @@ def test_tokens_of_its_own_need_the_tokenizer_words_and_no_other_source_has_them
     chain = open_source(["markov:types=5,support=2,tokens=500,validation=300"])
     with pytest.raises(CorpusError, match="Use --tokenizer words"):
         build_corpus(chain, tmp_path / "a", Recipe(tokenizer="bpe:300", block=16))
-    with pytest.raises(CorpusError, match="only a source with tokens of its own"):
+    with pytest.raises(CorpusError, match="tokenizer words: .*markov"):
         build_corpus(open_source(["storyworld:stories=12"]), tmp_path / "b", Recipe(tokenizer="words", block=16))
-    with pytest.raises(CorpusError, match="has no marks"):
+    with pytest.raises(CorpusError, match="--boundary"):
         build_corpus(chain, tmp_path / "c", Recipe(tokenizer="words", block=16, boundary="begin"))
     assert not list(tmp_path.iterdir())
 

@@ -170,7 +170,7 @@ def test_a_data_set_is_streamed_with_its_own_validation(tmp_path: Path, monkeypa
     assert source.validation is not None
     assert list(source.train.open()) == list(source.train.open()) == STORIES
     assert list(source.validation.open()) == ["later"]
-    with pytest.raises(CorpusError, match="no column 'story'. There are text; choose one with --text-column"):
+    with pytest.raises(CorpusError, match="no column 'story'.* text; .*--text-column"):
         list(open_source([f"hf:{folder}"], reading=Reading(text_column="story")).train.open())
 
 
@@ -212,45 +212,45 @@ NOT_UTF8 = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\
 
 BAD = {
     "empty": (spoiled("a.txt", b""), {}, r"a\.txt: the file is empty\."),
-    "binary": (spoiled("a.txt", b"text\nPK\x03\x00\x01"), {}, r"a\.txt: a zero byte at 8: this is a binary file, not text\."),
+    "binary": (spoiled("a.txt", b"text\nPK\x03\x00\x01"), {}, r"a\.txt: zero byte at position 8"),
     "not UTF-8": (spoiled("a.txt", b"good\ncaf\xe9 bad"), {}, r"byte 0xe9 at position 8 \(line 2\) is not UTF-8\. Use --errors replace to continue"),
-    "not JSON": (spoiled("a.jsonl", b'{"text": "x"}\n{"text": '), {}, r"a\.jsonl, line 2: not JSON"),
+    "not JSON": (spoiled("a.jsonl", b'{"text": "x"}\n{"text": '), {}, r"a\.jsonl, line 2: invalid JSON"),
     "JSON list": (spoiled("a.jsonl", b"[1, 2]\n"), {}, r"line 1: list, not an object with a column 'text'"),
-    "JSON column": (spoiled("a.jsonl", b'{"story": "x", "n": 1}\n'), {}, r"line 1: no column 'text'\. There are story, n; choose"),
-    "JSON number": (spoiled("a.jsonl", b'{"text": 3}\n'), {}, r"line 1: column 'text' holds int, not text"),
-    "Parquet column": (lambda folder: write_parquet(folder / "a"), {"text_column": "story"}, r"no column 'story'\. There are id, text; choose"),
-    "not Parquet": (spoiled("a.parquet", b"nothing of the kind"), {}, r"not a whole Parquet file"),
-    "cut gzip": (spoiled("a.txt.gz", gzip.compress(b"long text " * 1000)[:-20]), {}, r"the compressed file is damaged or cut short"),
-    "not gzip": (spoiled("a.txt.gz", b"plain"), {}, r"the compressed file is damaged or cut short"),
-    "not zstd": (spoiled("a.txt.zst", b"plain text here"), {}, r"the compressed file is damaged or cut short"),
-    "damaged gzip": (spoiled("a.txt.gz", gzip.compress(LONG)[:300] + b"\xff" * 50 + gzip.compress(LONG)[350:]), {}, r"the compressed file is damaged or cut short"),
-    "gzip and more": (spoiled("a.txt.gz", gzip.compress(b"text\n") + b"more"), {}, r"the compressed file is damaged or cut short"),
-    "cut zstd": (spoiled("a.txt.zst", compressed(LONG)[:-200]), {}, r"cut short \(its last frame does not end\)"),
-    "cut second frame": (spoiled("a.txt.zst", compressed(b"a\n", b"b\n")[:-3]), {}, r"cut short \(its last frame does not end\)"),
+    "JSON column": (spoiled("a.jsonl", b'{"story": "x", "n": 1}\n'), {}, r"line 1: no column 'text'.* story, n; .*--text-column"),
+    "JSON number": (spoiled("a.jsonl", b'{"text": 3}\n'), {}, r"line 1: column 'text' .*int"),
+    "Parquet column": (lambda folder: write_parquet(folder / "a"), {"text_column": "story"}, r"no column 'story'.* id, text; .*--text-column"),
+    "not Parquet": (spoiled("a.parquet", b"nothing of the kind"), {}, r"not a complete Parquet file"),
+    "cut gzip": (spoiled("a.txt.gz", gzip.compress(b"long text " * 1000)[:-20]), {}, r"compressed file is damaged"),
+    "not gzip": (spoiled("a.txt.gz", b"plain"), {}, r"compressed file is damaged"),
+    "not zstd": (spoiled("a.txt.zst", b"plain text here"), {}, r"compressed file is damaged"),
+    "damaged gzip": (spoiled("a.txt.gz", gzip.compress(LONG)[:300] + b"\xff" * 50 + gzip.compress(LONG)[350:]), {}, r"compressed file is damaged"),
+    "gzip and more": (spoiled("a.txt.gz", gzip.compress(b"text\n") + b"more"), {}, r"compressed file is damaged"),
+    "cut zstd": (spoiled("a.txt.zst", compressed(LONG)[:-200]), {}, r"incomplete \(its last frame"),
+    "cut second frame": (spoiled("a.txt.zst", compressed(b"a\n", b"b\n")[:-3]), {}, r"incomplete \(its last frame"),
     "zstd and more": (spoiled("a.txt.zst", compressed(b"text\n") + b"more than that"), {}, r"\(no zstd frame begins at byte 18 of 32\)"),
-    "damaged zstd": (spoiled("a.txt.zst", compressed(LONG)[:-4] + b"\0\0\0\0"), {}, r"the compressed file is damaged or cut short"),
-    "half a character": (spoiled("a.jsonl", b'{"text": "x\\ud800"}\n'), {}, r"line 1: column 'text' holds \\ud800, half a character\. Use --errors replace to continue"),
+    "damaged zstd": (spoiled("a.txt.zst", compressed(LONG)[:-4] + b"\0\0\0\0"), {}, r"compressed file is damaged"),
+    "half a character": (spoiled("a.jsonl", b'{"text": "x\\ud800"}\n'), {}, r"line 1: column 'text' .*\\ud800.* --errors replace"),
     "deep JSON": (spoiled("a.jsonl", b'{"text": "x"}\n' + b"[" * 100_000), {}, r"line 2: (JSON that cannot be read|not JSON)"),
     "long number": (spoiled("a.jsonl", b'{"text": "x", "n": ' + b"9" * 5000 + b"}"), {}, r"line 1: JSON that cannot be read \(Exceeds the limit"),
-    "Parquet of numbers": (parquet_of(pa.array([1, 2])), {}, r"column 'text' holds int64, not text\. Choose another"),
-    "Parquet of structures": (parquet_of(pa.array([{"a": "x"}])), {}, r"column 'text' holds struct<a: string>, not text"),
-    "Parquet without text": (parquet_of(pa.array(["x", None])), {}, r"row 1: column 'text' holds NoneType, not text"),
+    "Parquet of numbers": (parquet_of(pa.array([1, 2])), {}, r"column 'text' .*int64.*--text-column"),
+    "Parquet of structures": (parquet_of(pa.array([{"a": "x"}])), {}, r"column 'text' .*struct<a: string>"),
+    "Parquet without text": (parquet_of(pa.array(["x", None])), {}, r"row 1: column 'text' .*NoneType"),
     "Parquet not UTF-8": (parquet_of(NOT_UTF8), {}, r"row 0: the text is not UTF-8\. Use --errors replace to continue"),
-    "cut Parquet": (lambda folder: spoiled("b.parquet", write_parquet(folder / "a").read_bytes()[:-9])(folder), {}, r"not a whole Parquet file"),
-    "PNG": (spoiled("a.txt", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"), {}, r"a\.txt: a PNG image, where text in UTF-8 is needed\. Take it out of the folder, or name the files that hold text"),
-    "ZIP": (spoiled("a.txt", zip_of_text()), {}, r"a ZIP archive .* where text in UTF-8 is needed\. Unpack it"),
-    "PDF": (spoiled("a", b"%PDF-1.7\n%\xe2\xe3"), {}, r"a PDF document, where text in UTF-8 is needed\. Extract its text"),
-    "safetensors": (spoiled("a.txt", safetensors.torch.save({"w": torch.zeros(3)})), {}, r"a safetensors file of weights, where text in UTF-8 is needed"),
-    "gzip by another name": (spoiled("a.txt", gzip.compress(b"text")), {}, r"a gzip file, where text in UTF-8 is needed\. Let its name end in \.gz"),
-    "PNG in gzip": (spoiled("a.txt.gz", gzip.compress(b"\x89PNG\r\n\x1a\n\0")), {}, r"a PNG image, where text in UTF-8 is needed"),
-    "UTF-16": (spoiled("a.txt", "text\n".encode("utf-16")), {}, r"a text in UTF-16, where text in UTF-8 is needed\. Make UTF-8 of it"),
-    "pointer to text": (spoiled("a.txt", POINTER), {}, r"a git-LFS pointer, .* Fetch it: git lfs pull"),
+    "cut Parquet": (lambda folder: spoiled("b.parquet", write_parquet(folder / "a").read_bytes()[:-9])(folder), {}, r"not a complete Parquet file"),
+    "PNG": (spoiled("a.txt", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"), {}, r"a\.txt: a PNG image"),
+    "ZIP": (spoiled("a.txt", zip_of_text()), {}, r"a ZIP archive .* Unpack"),
+    "PDF": (spoiled("a", b"%PDF-1.7\n%\xe2\xe3"), {}, r"a PDF document.* Extract"),
+    "safetensors": (spoiled("a.txt", safetensors.torch.save({"w": torch.zeros(3)})), {}, r"a safetensors file"),
+    "gzip by another name": (spoiled("a.txt", gzip.compress(b"text")), {}, r"a gzip file.* \.gz"),
+    "PNG in gzip": (spoiled("a.txt.gz", gzip.compress(b"\x89PNG\r\n\x1a\n\0")), {}, r"a PNG image"),
+    "UTF-16": (spoiled("a.txt", "text\n".encode("utf-16")), {}, r"UTF-16.*iconv"),
+    "pointer to text": (spoiled("a.txt", POINTER), {}, r"git-LFS pointer.*git lfs pull"),
     "pointer to Parquet": (spoiled("a.parquet", POINTER), {}, r"a git-LFS pointer"),
     "pointer to gzip": (spoiled("a.txt.gz", POINTER), {}, r"a git-LFS pointer"),
-    "a long line": (spoiled("a.txt", b"short\n" + b"x" * 2000), {"max_document": 1000}, r"a\.txt, line 2: a document of more than 0\.001 MB\. Raise the limit with --max-document"),
-    "many lines": (spoiled("a.txt", b"short\n" * 500), {"max_document": 1000}, r"a\.txt, line 167: a document of more than 0\.001 MB"),
-    "a long JSON text": (spoiled("a.jsonl", b'{"text": "' + b"x" * 2000 + b'"}'), {"max_document": 1000}, r"line 1: a document of more than"),
-    "a long Parquet text": (parquet_of(pa.array(["x"] * 9 + ["y" * 2000])), {"max_document": 1000}, r"row 9: a document of more than"),
+    "a long line": (spoiled("a.txt", b"short\n" + b"x" * 2000), {"max_document": 1000}, r"a\.txt, line 2: .*0\.001 MB.*--max-document"),
+    "many lines": (spoiled("a.txt", b"short\n" * 500), {"max_document": 1000}, r"a\.txt, line 167: .*0\.001 MB"),
+    "a long JSON text": (spoiled("a.jsonl", b'{"text": "' + b"x" * 2000 + b'"}'), {"max_document": 1000}, r"line 1: .*0.001 MB"),
+    "a long Parquet text": (parquet_of(pa.array(["x"] * 9 + ["y" * 2000])), {"max_document": 1000}, r"row 9: .*0.001 MB"),
     "a device": (lambda folder: Path("/dev/zero"), {}, r"/dev/zero: neither a file nor a folder"),
     "empty folder": (lambda folder: (folder / "d").mkdir() or folder / "d", {}, r"d: the folder is empty"),
     "missing": (lambda folder: folder / "nowhere.txt", {}, r"nowhere\.txt: no such file\. A source is a file, a folder, or one of storyworld"),
@@ -294,7 +294,7 @@ def test_a_long_line_of_a_compressed_file_is_never_held(name: str, ending: str, 
         for _ in range(100):
             file.write(b"x" * 1_000_000)
     tracemalloc.start()
-    with pytest.raises(CorpusError, match="line 1: a document of more than 1 MB"):
+    with pytest.raises(CorpusError, match="line 1: .* 1 MB"):
         read(path, max_document=1_000_000)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -424,5 +424,5 @@ def test_wrong_settings_of_storyworld_are_refused(name: str) -> None:
 
 
 def test_storyworld_stands_alone(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="cannot be joined with"):
+    with pytest.raises(CorpusError, match="storyworld: .*a.txt"):
         open_source(["storyworld", str(text_file(tmp_path / "a.txt"))])

@@ -1,6 +1,8 @@
 """The stories read well, are new, stay in their split and never change."""
 
 import re
+import subprocess
+import sys
 from collections import Counter, defaultdict
 from hashlib import sha256
 from itertools import product
@@ -9,12 +11,20 @@ from statistics import median
 
 import pytest
 
-from collapselab.corpus.storyworld import stories as storyworld
-from collapselab.corpus.storyworld.stories import StoryPlan, planned_story, split_of, stories, story
+from collapselab.corpus import storyworld
+from collapselab.corpus.storyworld import StoryPlan, planned_story, split_of, stories, story
 
 MANY = 20_000
-HEROES = {name for folk in ("girl", "boy", "creature") for name in storyworld.TABLES[folk].words}
-GOLDEN_SHA256 = "e306a03e4287b20cc898f75981ccd35e462e0abe6e4f6b73c899b656dbefd835"
+HEROES = {name for folk in ("girl", "boy", "creature") for name in storyworld.world().words[folk].words}
+GOLDEN_SHA256 = {  # of stories joined by empty lines, by (seed, split, first index, number of stories)
+    (0, "train", 0, 3000): "9bd129ffa905937b56081aeeced10e24b6688c647d8215b1ee70b949e982cc8e",
+    (0, "validation", 0, 1000): "6c589bf7db8f4dcc4601461efdcb379bed1a5061d744c4b8b998fdea5eeeb31c",
+    (1, "train", 0, 500): "319089647a2793f41dbcb03db0328db95fa94b88c3bef7eced5f698987cd9e29",
+    (1, "validation", 500, 500): "9b2d1635177f4f3d19cd4ec71b879dc0e6f111ab731a799fb67a1f004917cd66",
+    (7, "train", 10**6, 500): "42dffba762770d308d5fca3a269c4b862e9a4913efa656de84fab022b3ab513d",
+    (123456789012345678, "train", 3, 100): "090ca5ae72d479b894d74342f4bc89255409e9675b1149f6969299ab0f16c6df",
+    (2**40, "validation", 10**12, 100): "1a0a89bd6b8e74b7784e6b9a206786c20042810c9dae3846e6444615616dd5f9",
+}
 GOLDEN_STORY = (
     "Sam had a best friend, Ben. They often played hide-and-seek.\nOne windy day, they found a white "
     'ball next to the seesaw. "It is mine!" yelled Sam. "No, it is mine!" growled Ben. "Let go!" "No, you'
@@ -47,9 +57,26 @@ def validation() -> list[tuple[StoryPlan, str]]:
 # Always the same
 
 
-def test_the_first_stories_are_those_of_every_machine_and_version() -> None:
+@pytest.mark.parametrize("key", GOLDEN_SHA256)
+def test_stories_are_the_same_on_every_machine_and_version(key: tuple[int, str, int, int]) -> None:
+    seed, split, start, count = key
+    texts = list(stories(count, seed=seed, split=split, start=start))
+    assert len(texts) == count
+    assert sha256("\n\n".join(texts).encode()).hexdigest() == GOLDEN_SHA256[key]
+
+
+def test_one_golden_story_is_readable_here() -> None:
     assert story(33) == GOLDEN_STORY
-    assert sha256("\n".join(stories(200)).encode()).hexdigest() == GOLDEN_SHA256
+
+
+@pytest.mark.parametrize(("split", "count"), [("train", 3000), ("validation", 1000)])
+def test_golden_stories_use_every_plot(split: str, count: int) -> None:
+    """The golden hashes protect a plot only if a golden story has it."""
+    assert (0, split, 0, count) in GOLDEN_SHA256
+    plots = Counter(planned_story(index, split=split)[0].plot for index in range(count))
+    assert plots.keys() == set(storyworld.world().plots)
+    assert len(plots) == 22
+    assert min(plots.values()) >= 20
 
 
 def test_a_range_can_be_told_alone_and_in_any_order(texts: list[str]) -> None:
@@ -63,8 +90,19 @@ def test_seeds_and_splits_tell_different_stories() -> None:
 
 
 def test_an_unknown_split_is_named_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"'test' is not a split. Use 'train' or 'validation'\."):
+    with pytest.raises(ValueError, match="'test'"):
         story(0, split="test")
+
+
+def test_the_data_file_is_read_once_and_only_for_the_first_story() -> None:
+    code = """
+from collapselab.corpus import sources
+from collapselab.corpus.storyworld import stories, world
+assert world.cache_info().currsize == 0
+assert len([*stories(3), *stories(3)]) == 6
+assert world.cache_info().misses == 1
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 # Train and validation
@@ -81,7 +119,9 @@ def test_no_plan_is_in_both_splits(
 
 def test_about_an_eighth_of_the_plans_belongs_to_validation() -> None:
     plans = [
-        StoryPlan("lost", "girl", hero, topic) for hero in HEROES for topic in storyworld.PLOTS["lost"].topics.words
+        StoryPlan("lost", "girl", hero, topic)
+        for hero in HEROES
+        for topic in storyworld.world().plots["lost"].topics.words
     ]
     share = sum(split_of(plan) == "validation" for plan in plans) / len(plans)
     assert abs(share - 1 / 8) < 0.01  # four standard deviations of about 20,000 coin tosses
@@ -95,7 +135,7 @@ def test_a_story_tells_every_part_of_its_plan(planned: list[tuple[StoryPlan, str
 
 
 def test_a_name_belongs_to_one_folk() -> None:
-    assert len(HEROES) == sum(len(storyworld.TABLES[folk].words) for folk in ("girl", "boy", "creature"))
+    assert len(HEROES) == sum(len(storyworld.world().words[folk].words) for folk in ("girl", "boy", "creature"))
 
 
 # New, and of many words
@@ -215,10 +255,10 @@ def test_numbered_slots_hold_different_words() -> None:
         assert len({cast[slot] for slot in ("season", "season2", "season3")}) == 3
 
 
-@pytest.mark.parametrize("name", storyworld.PLOTS)
+@pytest.mark.parametrize("name", storyworld.world().plots)
 def test_every_slot_of_a_plot_can_be_filled(name: str) -> None:
     """Also those in wordings so rare that no test happens to tell them."""
-    plot = storyworld.PLOTS[name]
+    plot = storyworld.world().plots[name]
     folks = ("girl", "boy", "creature") if plot.creatures else ("girl", "boy")
     for topic, folk in product(plot.topics.words, folks):
         cast = storyworld.Cast(StoryPlan(name, folk, "Nobody", topic), Random(0).random)

@@ -164,7 +164,7 @@ def test_a_gguf_file_and_a_folder_with_one_give_its_tokenizer(plain: Any, tmp_pa
         assert tokenizer.encode(text) == plain.encode(text)
         assert tokenizer.eos_token == END_OF_TEXT
     write_gguf(tmp_path / "other.gguf", plain)
-    with pytest.raises(CorpusError, match=r"2 \.gguf files; name one of them, such as .*other\.gguf"):
+    with pytest.raises(CorpusError, match=r"2 \.gguf files.*other\.gguf"):
         load_tokenizer(tmp_path)
 
 
@@ -187,10 +187,10 @@ def other_file(folder: Path) -> Path:
 REFUSED: dict[str, tuple[Callable[[Path], Path | str], str]] = {
     "4 bytes of a GGUF": (damaged_gguf, r"bad\.gguf: the tokenizer cannot be loaded"),
     "a damaged tokenizer.json": (damaged_json, "the tokenizer cannot be loaded"),
-    "a file": (other_file, r"tokenizer\.json: a file\. A tokenizer is a folder"),
+    "a file": (other_file, r"tokenizer\.json: .*folder"),
     "no such GGUF": (lambda folder: folder / "x.gguf", r"x\.gguf: the tokenizer cannot be loaded \(no such folder or file"),
     "no name": (lambda _: "a/b/c", r"a/b/c: the tokenizer cannot be loaded \(no such folder or file, and not a name"),
-    "an empty folder": (lambda folder: folder, r"holds no tokenizer \(no tokenizer\.json\)"),
+    "an empty folder": (lambda folder: folder, r"no tokenizer\.json"),
 }  # fmt: skip
 
 
@@ -203,7 +203,7 @@ def test_what_is_not_a_tokenizer_is_named(case: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", ["²", "٣٠٠٠", "-5", "4e3", "256", "1000001", "99999999999999999999", ""])
 def test_a_size_that_is_not_a_number_or_cannot_be_is_refused(size: str) -> None:
-    with pytest.raises(CorpusError, match="write bpe:SIZE with at least 257 tokens"):
+    with pytest.raises(CorpusError, match="bpe:SIZE .* 257"):
         tokenizer_for(f"bpe:{size}", open_source(["storyworld"]).train)
 
 
@@ -233,7 +233,7 @@ def test_the_word_for_the_unknown_is_characters_like_any_other(tmp_path: Path) -
 
 
 def test_of_very_many_characters_the_most_frequent_are_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokenizer_module, "MOST_CHARACTERS", 3)
+    monkeypatch.setattr(tokenizer_module, "MAX_CHARACTERS", 3)
     tokenizer = tokenizer_for("characters", Documents(lambda: iter(["aaabbcO", "dcn"]), total=2, unit="documents"))
     assert set(tokenizer.get_vocab()) == {END_OF_TEXT, "<unk>", "a", "b", "c"}
 

@@ -93,7 +93,7 @@ def test_without_its_own_moments_a_measurement_stays_as_it_is(
 
 def test_what_needs_more_than_moments_is_not_added(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
     measured(folder, corpus, tmp_path)
-    forgotten(tmp_path, ("duality_frobenius", "ncc_loss", "flatness"))
+    forgotten(tmp_path, ("duality_frobenius", "ncc_loss", "curvature"))
     result = measured(folder, corpus, tmp_path)
-    assert not {row.metric for row in result.rows} & {"duality_frobenius", "ncc_loss", "flatness"}
+    assert not {row.metric for row in result.rows} & {"duality_frobenius", "ncc_loss", "curvature"}
     assert Need.HEAD not in OF_MOMENTS

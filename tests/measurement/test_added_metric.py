@@ -24,7 +24,7 @@ def test_a_metric_of_features_and_one_of_the_output_layer_are_measured(
 ) -> None:
     means, head = frozenset({Need.MEANS}), frozenset({Need.HEAD})
     for id, function, needs in (("toy", largest_norm, means), ("toy_rows", rows_norm, head)):
-        monkeypatch.setitem(METRICS, id, Metric(id, "toys", "max", "rises", function, "here", needs))
+        monkeypatch.setitem(METRICS, id, Metric(id, "toys", "max", "rises", None, "here", function, needs))
     config = build_config("gpt-neo", width=16, depth=2, vocabulary=corpus.vocabulary, positions=corpus.block)
     result = measure(build_model(config, seed=0), corpus, layers="all", bins=2, tokens=400, quiet=True)
     assert isinstance(result, Result)

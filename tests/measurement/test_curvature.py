@@ -1,4 +1,4 @@
-"""Flatness while a model is measured: which tokens take part, and that nothing else matters."""
+"""Curvature while a model is measured: which tokens take part, and that nothing else matters."""
 
 import math
 from typing import Any
@@ -37,48 +37,48 @@ def test_a_small_sample_takes_part_whole(model: nn.Module, corpus: Corpus, split
     with torch.no_grad():
         entering = features(model, blocks.ids)[:, :-1].reshape(-1, head.weight.shape[1])
     few = entering[:: max(1, len(entering) // 40)]
-    truth = oracles.flatness(few.numpy(), head.weight.detach().numpy(), torch.zeros(len(head.weight)).numpy())
-    row = result.row("flatness", split=split)
+    truth = oracles.curvature(few.numpy(), head.weight.detach().numpy(), torch.zeros(len(head.weight)).numpy())
+    row = result.row("curvature", split=split)
     assert row.tokens == len(entering)
-    assert row.value == pytest.approx(truth["flatness"], rel=0.2), "of 40 tokens"
+    assert row.value == pytest.approx(truth["curvature"], rel=0.2), "of 40 tokens"
     assert row.null == row.value
     assert (row.low, row.why) == (None, None)
 
 
 def test_every_token_counts_once(model: nn.Module, corpus: Corpus) -> None:
     result, head = measured(model, corpus), output_layer(model)
-    row = result.row("flatness_relative")
+    row = result.row("curvature_relative")
     blocks = -(-200 // 31)
     assert row.tokens == blocks * 31
     seen: list[torch.Tensor] = []
     with pytest.MonkeyPatch.context() as patch:
-        original = curvature.OutputCurvature.flatness
+        original = curvature.OutputCurvature.sums
         patch.setattr(
-            curvature.OutputCurvature, "flatness", lambda self, some: (seen.append(some), original(self, some))[1]
+            curvature.OutputCurvature, "sums", lambda self, some: (seen.append(some), original(self, some))[1]
         )
         measured(model, corpus)
     everything = torch.cat(seen[:blocks]).numpy()
-    truth = oracles.flatness(everything, head.weight.detach().numpy(), torch.zeros(len(head.weight)).numpy())
-    assert row.value == pytest.approx(truth["flatness_relative"], rel=1e-9)
-    assert result.row("flatness").value == pytest.approx(truth["flatness"], rel=1e-9)
+    truth = oracles.curvature(everything, head.weight.detach().numpy(), torch.zeros(len(head.weight)).numpy())
+    assert row.value == pytest.approx(truth["curvature_relative"], rel=1e-9)
+    assert result.row("curvature").value == pytest.approx(truth["curvature"], rel=1e-9)
 
 
 @pytest.mark.parametrize("batch", [1, 3, 7])
 def test_batches_do_not_matter(model: nn.Module, corpus: Corpus, batch: int) -> None:
     one, other = measured(model, corpus, batch=2), measured(model, corpus, batch=batch)
-    assert other.row("flatness").value == pytest.approx(one.row("flatness").value, rel=1e-12)
+    assert other.row("curvature").value == pytest.approx(one.row("curvature").value, rel=1e-12)
     assert other.row("dispersion").value == pytest.approx(one.row("dispersion").value, rel=1e-12)
 
 
 def test_padding_takes_no_part(model: nn.Module, documents: Corpus) -> None:
-    row = measured(model, documents, tokens=400).row("flatness")
+    row = measured(model, documents, tokens=400).row("curvature")
     sample = [labels[labels != IGNORED] for labels in documents.train.read(range(len(documents.train))).labels]
     assert row.tokens is not None
     assert 0 < row.tokens < len(sample) * 31
 
 
 def test_intervals_are_those_of_resampled_tokens(model: nn.Module, corpus: Corpus) -> None:
-    row = measured(model, corpus, tokens=1200, bootstrap=20).row("flatness")
+    row = measured(model, corpus, tokens=1200, bootstrap=20).row("curvature")
     assert row.low is not None
     assert row.high is not None
     assert row.value is not None
@@ -111,9 +111,9 @@ def test_which_tokens_are_chosen_does_not_depend_on_batches(monkeypatch: pytest.
     chosen: list[float] = []
 
     class Layer:
-        def flatness(self, some: torch.Tensor) -> Any:
+        def sums(self, some: torch.Tensor) -> Any:
             chosen.extend(some[:, 0].tolist())
-            return Sums().flatness
+            return Sums().curvature
 
     runs = Curvature.__new__(Curvature)
     runs.runs, runs.step, runs.layer = 3, 5, Layer()  # type: ignore[assignment]

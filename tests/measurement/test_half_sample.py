@@ -11,10 +11,11 @@ import pytest
 from rich.console import Console
 from torch import nn
 
+from collapselab.core.needs import Need
 from collapselab.corpus.blocks import Corpus
 from collapselab.measurement import forward_pass as walk
 from collapselab.measurement import resume as store
-from collapselab.measurement.catalogue import of_features
+from collapselab.measurement.catalogue import needing
 from collapselab.measurement.half_sample import compare_halves, half_of
 from collapselab.measurement.measure import measure
 from collapselab.measurement.show import shown
@@ -48,7 +49,7 @@ def test_the_values_of_the_half_are_those_of_measuring_it_alone(
     alone = measured(model, corpus, tokens=half * 31, batch=batch)
     facts = whole.facts["half_sample"]
     assert (facts["part_tokens"], facts["tokens"]) == (half * 31, blocks * 31)
-    assert set(facts["values"]) == of_features() - {"alpha_req"}  # twelve dimensions are too few for it
+    assert set(facts["values"]) == needing(Need.MEANS) - {"alpha_req"}  # twelve dimensions are too few for it
     for metric, value in facts["values"].items():
         assert value == pytest.approx(alone.row(metric).value, rel=1e-9, abs=1e-12), metric
 

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from collapselab.core.decisions import Decisions
+from collapselab.core.metrics import METRICS
 from collapselab.core.moments import ClassMoments
+from collapselab.core.needs import Need
 from collapselab.corpus.blocks import Corpus
 from collapselab.measurement import bootstrap
 from collapselab.measurement import forward_pass as walk
@@ -128,6 +130,8 @@ def test_a_measurement_with_intervals_runs_the_model_no_more_often(
             assert row.value is None
             continue
         assert other.value == pytest.approx(row.value, rel=1e-9), row.metric
+        if Need.OUTPUT_LAYER in METRICS[row.metric].needs:  # which no sample of text changes
+            continue
         assert other.low is not None, row.metric
         assert other.high is not None, row.metric
         if row.metric not in ("agreement", "ncc_accuracy", "model_accuracy"):

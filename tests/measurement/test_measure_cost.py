@@ -18,9 +18,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from collapselab.core.centre_loss import CentreScores
 from collapselab.core.decisions import Decisions
-from collapselab.core.flatness import OutputCurvature
 from collapselab.core.metrics import collapse_metrics
 from collapselab.core.moments import ClassMoments
+from collapselab.core.output_curvature import OutputCurvature
 from collapselab.core.pairs import pair_statistics
 from collapselab.corpus.blocks import Corpus
 from collapselab.measurement import cost as costs
@@ -141,9 +141,8 @@ def products_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("products_only")
-def test_the_operations_of_a_catalogue_are_those_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_operations_of_a_catalogue_are_those_counted() -> None:
     """Within 1.5 %: the dim³ of a product with the eigenvectors, and products with vectors."""
-    monkeypatch.setattr("collapselab.core.gram.TOGETHER", 10**9)  # the formula is for counts that no two classes share
     moments, dim, classes = some_moments(512, 64, covariance=True), 64, 512
     weight = torch.randn(classes, dim, generator=torch.Generator().manual_seed(1))
     found = counted(lambda: collapse_metrics(moments, weight=weight))
@@ -229,7 +228,7 @@ def test_the_memory_of_the_curvature_is_that_foretold(softcap: float | None) -> 
     weight, tokens = torch.randn(4096, 8, generator=generator), torch.randn(RUN, 8, generator=generator)
     curvature = OutputCurvature(weight, softcap=softcap)
     with Held(weight, tokens) as held:
-        curvature.flatness(tokens)
+        curvature.sums(tokens)
     architecture = transformer(width=8, depth=1, vocabulary=4096, feed_forward=8, heads=1)
     foretold = costs._Sizes(architecture, Job(10, 10, capped=softcap is not None)).curvature()
     assert 0.9 * foretold < held.peak < 1.1 * foretold

@@ -16,7 +16,7 @@ from collapselab.core.metrics import METRICS
 from collapselab.core.needs import Need
 from collapselab.core.strips import TopTwo
 from collapselab.corpus.blocks import Corpus, Split
-from collapselab.measurement.catalogue import of_decisions, of_features, of_the_head
+from collapselab.measurement.catalogue import needing, of_the_head
 from collapselab.measurement.measure import measure
 from collapselab.measurement.nearest_centre import NearestCentres
 from collapselab.measurement.sample import Sample
@@ -93,11 +93,11 @@ def test_every_layer_is_that_of_the_hidden_states_and_the_last_is_after_the_fina
         weight=weight,
     )
     found = values(result, layer="1")
-    assert set(found) == of_features() | of_decisions()
-    for name in of_features() - OF_COVARIANCE:
+    assert set(found) == needing(Need.MEANS) | needing(Need.DECISIONS)
+    for name in needing(Need.MEANS) - OF_COVARIANCE - {"alpha_req"}:
         assert found[name] == pytest.approx(expected[name], rel=1e-6, abs=1e-12), name
     why = next(row.why for row in result.rows if row.layer == "1" and row.metric == "scatter_pinv")
-    assert why == "the pooled covariance is collected at the last layer only."
+    assert why == "the covariance within classes is collected at the last layer only."
     assert values(result, layer="last") == values(measured(model, corpus, tokens=400))
 
 
@@ -118,7 +118,7 @@ def test_scores_are_those_of_the_logits(model: nn.Module, corpus: Corpus) -> Non
 def test_rows_stand_for_every_split_and_metric_with_counts(model: nn.Module, corpus: Corpus) -> None:
     result = measured(model, corpus)
     assert set(values(result)) == set(METRICS)
-    assert set(values(result, split="validation")) == of_features() | {"flatness", "flatness_relative"}
+    assert set(values(result, split="validation")) == needing(Need.MEANS) | {"curvature", "curvature_relative"}
     cdnv, agreement = result.row("cdnv"), result.row("agreement")
     assert cdnv.tokens == result.facts["splits"]["train"]["tokens"] == int(corpus.train.counts.sum())
     assert cdnv.classes == int((corpus.train.counts > 0).sum())

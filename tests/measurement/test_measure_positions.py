@@ -20,7 +20,7 @@ from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError
 from collapselab.measurement import forward_pass, resume
-from collapselab.measurement.catalogue import of_decisions, of_features
+from collapselab.measurement.catalogue import needing
 from collapselab.measurement.measure import measure
 from collapselab.measurement.sample import Permutation, Sample
 from collapselab.measurement.show import shown
@@ -74,7 +74,7 @@ def assert_values(result: Result, expected: dict[str, float | None], names: Any,
 def test_documents_are_measured_as_if_each_were_alone(model: nn.Module, documents: Corpus) -> None:
     # Classes seen once after the same beginning of two sentences coincide, but for the rounding of other lengths.
     result = measured(model, documents, batch=7, min_count=3)
-    assert_values(result, expected_of(model, documents, min_count=3), of_features() | of_decisions())
+    assert_values(result, expected_of(model, documents, min_count=3), needing(Need.MEANS) | needing(Need.DECISIONS))
     result = measured(model, documents, batch=7)
     facts = result.facts["splits"]["train"]
     assert facts["tokens"] == result.row("cdnv").tokens == documents.record.samples("train")
@@ -172,7 +172,7 @@ def test_the_position_of_a_begin_token_is_not_measured(model: Any, corpus: Corpu
     begun = build_corpus(open_source(["storyworld:stories=12,validation=4"]), tmp_path / "c", recipe)
     assert begun.train.first == 1
     result = measured(model, begun)
-    assert_values(result, expected_of(model, begun), of_features() | of_decisions())
+    assert_values(result, expected_of(model, begun), needing(Need.MEANS) | needing(Need.DECISIONS))
     assert result.row("cdnv").tokens == len(begun.train) * 30
     ids = torch.from_numpy(begun.validation.ids.astype(np.int64))
     with torch.no_grad():
@@ -193,7 +193,7 @@ def test_layers_below_the_last_leave_out_the_first_positions(model: nn.Module, c
     assert_values(
         result,
         expected_of(model, corpus, layer=1, skip=skip),
-        of_features() - OF_COVARIANCE,
+        needing(Need.MEANS) - OF_COVARIANCE,
         layer="1",
     )
     # Hidden states of layer 1 decide by their centres, the output layer by the last ones: oracles of their own.

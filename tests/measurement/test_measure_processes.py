@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from collapselab.core.metrics import METRICS
+from collapselab.core.needs import Need
 from collapselab.corpus.blocks import Corpus
 from collapselab.records.measurement import Result
 
@@ -66,8 +68,11 @@ def assert_same(one: Result, other: Result, *, rel: float) -> None:
             continue
         assert (left.classes, left.tokens, left.left_out) == (right.classes, right.tokens, right.left_out), left
         assert (left.value is None, left.null is None) == (right.value is None, right.null is None), left
-        assert right.value is None or right.value == pytest.approx(left.value, rel=rel, abs=1e-12), left
-        assert right.null is None or right.null == pytest.approx(left.null, rel=rel, abs=1e-12), left
+        # Below the last layer, products in float32 are of other rows in each process.
+        of_products = left.layer != "last" and Need.SPECTRUM in METRICS[left.metric].needs
+        close = max(rel, 1e-6) if of_products else rel
+        assert right.value is None or right.value == pytest.approx(left.value, rel=close, abs=1e-12), left
+        assert right.null is None or right.null == pytest.approx(left.null, rel=close, abs=1e-12), left
 
 
 @pytest.mark.parametrize(
@@ -104,8 +109,8 @@ def test_decisions_from_logits_of_padded_blocks_are_those_of_one_process(worlds:
 def test_intervals_do_not_depend_on_the_number_of_processes(worlds: Path) -> None:
     alone, together = (Result.load(worlds / f"{name} resampled.json") for name in ("one", "three"))
     for left, right in zip(alone.rows, together.rows, strict=True):
-        if left.value is None:
-            assert right.value is None
+        if left.low is None:
+            assert right.low is None
             continue
         assert (right.low, right.high) == pytest.approx((left.low, left.high), rel=1e-6, abs=1e-9), left
 

@@ -197,8 +197,8 @@ def test_a_model_without_a_tokenizer_is_refused_before_anything_is_built(
         ({"data": ["a text", 3]}, "text 1 is int"),
         ({"data": [{"story": "x"}]}, "row 0 has no text in a column 'text'"),
         ({"data": "nowhere.txt"}, "no such file"),
-        ({"data": STORIES, "max_tokens": -1}, "max_tokens is -1"),
-        ({"data": STORIES, "block": 1}, "block is 1"),
+        ({"data": STORIES, "max_tokens": -1}, "max_tokens .* got -1"),
+        ({"data": STORIES, "block": 1}, "block .* got 1"),
     ],
 )
 def test_what_cannot_be_is_refused(given: dict[str, Any], message: str, corpus: Corpus, tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_what_cannot_be_is_refused(given: dict[str, Any], message: str, corpus: 
 def test_a_split_of_what_has_none_is_refused() -> None:
     from collapselab.corpus.readers import Reading
 
-    with pytest.raises(CorpusError, match="has no split or revision to choose"):
+    with pytest.raises(CorpusError, match="split or revision"):
         open_source([STORIES], reading=Reading(split="test"))
 
 

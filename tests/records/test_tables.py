@@ -17,8 +17,9 @@ ROW = Row(
 )  # fmt: skip
 RUN: dict[str, Any] = {
     "run": "a-1", "checkpoint": "3", "family": "gpt-neo", "width": 64, "depth": 2, "epochs": 3.0, "epoch": 3.0,
-    "weight_decay": 5e-4, "lr": 5e-5, "seed": 0, "parameters": 1000, "tokens": None, "train_loss": 1.5, "val_loss": 1 / 3,
-    "val_accuracy": 0.5, "perplexity": 1.3, "seconds": 12.5, "why": None,
+    "weight_decay": 5e-4, "lr": 5e-5, "seed": 0, "parameters": 1000, "tokens": None, "train_loss": 1.5,
+    "train_loss_running": 1.75, "val_loss": 1 / 3, "val_accuracy": 0.5, "perplexity": 1.3, "seconds": 12.5,
+    "clipped": 0.25, "why": None,
 }  # fmt: skip
 
 
@@ -52,8 +53,16 @@ def test_the_columns_are_those_of_the_design() -> None:
     )
     assert ", ".join(RUNS.columns) == (
         "run, checkpoint, family, width, depth, epochs, epoch, weight_decay, lr, seed, parameters, tokens, train_loss, "
-        "val_loss, val_accuracy, perplexity, seconds, clipped, why"
+        "train_loss_running, val_loss, val_accuracy, perplexity, seconds, clipped, why"
     )
+
+
+@pytest.mark.parametrize(("stored", "name"), [("flatness", "curvature"), ("flatness_relative", "curvature_relative")])
+def test_a_row_with_the_earlier_name_of_a_metric_is_read_under_its_new_one(
+    results: Path, stored: str, name: str
+) -> None:
+    (row, _) = RESULTS.read(changed(results, "metric", stored))
+    assert row == replace(ROW, metric=name)
 
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -131,16 +140,18 @@ def test_a_wrong_cell_of_results_is_named_with_its_line(results: Path, column: s
     assert str(results) in str(error.value)
 
 
-def test_a_column_that_came_later_is_written_where_a_run_has_it_and_not_needed_to_read(tmp_path: Path) -> None:
-    RUNS.write(tmp_path / "before.csv", [RUN])
-    assert "clipped" not in (tmp_path / "before.csv").read_text(), "what was written before has the same bytes"
-    rows = [RUN, RUN | {"run": "a-2", "clipped": 0.25}]
-    RUNS.write(tmp_path / "after.csv", rows)
-    assert RUNS.read(tmp_path / "after.csv") == [RUN | {"clipped": None}, rows[1]]
-    for file in ("before", "after"):
-        assert RUNS.frame(RUNS.read(tmp_path / f"{file}.csv"))["clipped"].isna()[0]
+def test_a_table_of_version_0_1_has_a_running_training_loss_and_no_clipped_share(tmp_path: Path) -> None:
+    RUNS.write(tmp_path / "runs.csv", [RUN])
+    with (tmp_path / "runs.csv").open(newline="") as file:
+        header, row = csv.reader(file)
+    keep = [i for i, name in enumerate(header) if name not in ("train_loss_running", "clipped")]
+    with (tmp_path / "old.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([[line[i] for i in keep] for line in (header, row)])
+    (found,) = RUNS.read(tmp_path / "old.csv")
+    assert (found["train_loss"], found["train_loss_running"], found.get("clipped")) == (None, 1.5, None)
+    assert RUNS.frame([found])["clipped"].isna().all()
     with pytest.raises(RunError, match="clipped is 'half', not a number"):
-        RUNS.read(changed(tmp_path / "after.csv", "clipped", "half"))
+        RUNS.read(changed(tmp_path / "runs.csv", "clipped", "half"))
 
 
 def test_a_misspelt_column_is_named_with_the_nearest(results: Path, runs: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 from analysis import planted_arms
 from analysis.planted import row_of
 from analysis.planted_arms import Planted, arms_table
-from collapselab.analysis.effects import Effect, Judgement, Role
+from collapselab.analysis.effects import Effect, Role
+from collapselab.analysis.verdict import Verdict
 from collapselab.records.tables import Run, write_tables
 from collapselab.report.answer import headline, strip
 from collapselab.report.charts.panels import Figure
@@ -51,7 +52,7 @@ def figures(arms_folder: Path) -> dict[str, Figure]:
 
 
 def test_every_figure_of_the_section_is_drawn(figures: dict[str, Figure]) -> None:
-    assert len(CAUSE) == 6
+    assert len(CAUSE) == 5
     for key in CAUSE:
         assert figures[key].missing == "", key
         assert figures[key].panels, key
@@ -82,15 +83,15 @@ def test_the_forest_has_each_verdict_and_the_band(figures: dict[str, Figure]) ->
 
 def test_the_p_beside_equivalent_is_that_of_equivalence() -> None:
     row = Effect("within", 0.1, False, "val_loss", 8, 0.001, p_holm=0.9, p_equivalence=0.01, role=Role.OUTCOME)
-    assert _verdict_line(replace(row, verdict=Judgement.EQUIVALENT)).words == "equivalent, p 0.01"
-    assert _verdict_line(replace(row, verdict=Judgement.UNDECIDED)).words == "undecided, p 0.9"
+    assert _verdict_line(replace(row, verdict=Verdict.EQUIVALENT)).words == "equivalent, p 0.01"
+    assert _verdict_line(replace(row, verdict=Verdict.UNDECIDED)).words == "undecided, p 0.9"
 
 
 def test_an_axis_that_is_not_straight_is_named_and_that_of_carriers_is_straight(figures: dict[str, Figure]) -> None:
     """One arm is off by 1.9 nats, so that the others would be in one place."""
     assert "The axis is logarithmic both ways from 0." in figures["effects"].caption
     assert "logarithmic" not in figures["shams"].caption
-    for panel in figures["instruments"].panels:
+    for panel in figures["attribution"].panels:
         assert "symlog" not in str(panel.chart.to_dict())
 
 
@@ -99,20 +100,20 @@ def test_the_headline_counts_interventions(arms_folder: Path) -> None:
     assert headline(story, strip(story)).endswith(" Of 4 interventions 2 help and 1 harms.")
 
 
-def test_treatments_and_shams_and_paces_share_the_line_of_their_arm(figures: dict[str, Figure]) -> None:
-    for key, second in (("shams", "sham"), ("pace", "equal training loss")):
-        table = figures[key].tables[key]
-        assert table["kind"][1::2] == [second] * (len(table["kind"]) // 2)
-        assert table["label"][1::2] == [None] * (len(table["kind"]) // 2)
-        assert table["name_at"][::2] == table["name_at"][1::2]
+def test_treatments_and_shams_share_the_line_of_their_arm(figures: dict[str, Figure]) -> None:
+    table = figures["shams"].tables["shams"]
+    assert table["kind"][1::2] == ["sham"] * (len(table["kind"]) // 2)
+    assert table["label"][1::2] == [None] * (len(table["kind"]) // 2)
+    assert table["name_at"][::2] == table["name_at"][1::2]
 
 
 def test_points_of_the_plot_are_the_effects(figures: dict[str, Figure]) -> None:
-    table = figures["instruments"].tables["instruments cdnv_log"]
+    table = figures["attribution"].tables["attribution cdnv_log"]
     kinds = dict(zip(table["arm"], table["kind"], strict=True))
-    assert kinds["within:+0.1"] == "arm"
-    assert kinds["within:+0.1:sham"] == "sham"
-    assert kinds["uniform_means:+0.3"] == "weak"
+    names = dict(zip(table["arm"], table["intervention"], strict=True))
+    assert (kinds["within:+0.1"], kinds["within:+0.1:sham"]) == ("arm", "sham")
+    assert names["within:+0.1"] == names["within:+0.1:sham"] == "within"
+    assert names["uniform_means:+0.3"] == "uniform_means"
 
 
 def test_the_page_has_the_section_where_there_are_arms_and_not_elsewhere(arms_folder: Path, tmp_path: Path) -> None:

@@ -120,7 +120,6 @@ def test_every_panel_states_its_numbers_in_words(page: Page) -> None:
 def test_every_figure_of_the_story_is_there(page: Page) -> None:
     keys = {key.split("-")[0] for key in page.data["panels"]}
     assert keys == {
-        "by_regime",
         "collapse",
         "further",
         "training",
@@ -145,12 +144,11 @@ def test_every_table_can_be_saved_as_it_is_on_disk(suite: Path, page: Page) -> N
         "relate.csv",
         "controls.csv",
         "trends.csv",
-        "prediction.csv",
         "diagnosis.csv",
         "effects.csv",
-        "clipping.csv",
+        "properties.csv",
         "doses.csv",
-        "instruments.csv",
+        "attribution.csv",
         "phases.csv",
     }
     for name, packed in saved.items():

@@ -38,7 +38,7 @@ def toy(view: View) -> Figure:
 def test_a_figure_from_outside_is_on_the_page_and_among_the_files(
     story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(FIGURES, "toy", FigureEntry("generalisation", 9, toy))
+    monkeypatch.setitem(FIGURES, "toy", FigureEntry("relations", 9, toy))
     shown = contents(story)
     page = Page(render(shown))
     assert "A figure from outside" in page.text

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from collapselab import analyze, measure, report
+from collapselab.core.metrics import METRICS
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
@@ -170,21 +171,23 @@ def test_a_mix_of_options_is_refused_unless_it_is_asked_for(place: Path, tmp_pat
         collect_models([place / "results-neo"], tmp_path / "atlas", mix=["corpus"])
 
 
-def test_results_of_another_definition_are_left_out_or_their_metric_is(place: Path, tmp_path: Path) -> None:
-    old = tmp_path / "old"
-    old.mkdir()
+@pytest.mark.parametrize(("metric", "version", "models"), [("cdnv", 99, 2), ("head_sum", 1, 3)])
+def test_results_of_a_later_definition_are_left_out_and_of_an_earlier_one_their_metric(
+    place: Path, tmp_path: Path, metric: str, version: int, models: int
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
     for path in sorted((place / "results-neo").glob("*.json")):
         result = next(iter(load_results(path)))
-        rows = [replace(row, version=99) if row.metric == "cdnv" else row for row in result.rows]
+        rows = [replace(row, version=version) if row.metric == metric else row for row in result.rows]
         changed = rows if "step0" in path.name else result.rows
-        type(result)(changed, result.facts, result.further).save(old / path.name)
-    collected = collect_models([old], tmp_path / "atlas")
-    assert collected.models == 2
-    assert "its cdnv follows version 99 of the definition" in collected.notes[0]
-    collected = collect_models([old], tmp_path / "mixed", mix=["versions"])
-    assert collected.models == 3
-    assert any("cdnv: versions" in note for note in collected.notes)
-    assert "cdnv" not in {row.metric for row in read_tables(tmp_path / "mixed").rows}
+        type(result)(changed, result.facts, result.further).save(other / path.name)
+    collected = collect_models([other], tmp_path / "atlas")
+    assert collected.models == models
+    assert len(collected.notes) == 1
+    found = [row for row in read_tables(tmp_path / "atlas").rows if row.metric == metric and row.layer == "last"]
+    assert {row.version for row in found} == {METRICS[metric].version}
+    assert len({(row.run, row.checkpoint) for row in found}) == 2
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_it_moves_its_primary_metric_the_way_it_says(name: str, trained: Trained
         assert name not in WITH_LABELS or abs(trained(sham)[entry.primary] - none) < 0.35 * moved
 
 
-def test_flat_moves_the_flatness_of_the_steps(trained: Trained) -> None:
+def test_flat_moves_the_curvature_of_the_steps(trained: Trained) -> None:
     none, flatter, sharper = (trained(f"flat:{dose}")["flat/penalty"] for dose in ("0", "+0.3", "-0.3"))
     assert flatter < 0.9 * none
     assert sharper > 1.05 * none

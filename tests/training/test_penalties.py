@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from collapselab.core.flatness import OutputCurvature
 from collapselab.core.metrics import METRICS
+from collapselab.core.output_curvature import OutputCurvature
 from collapselab.models.taps import OutputLayer
 from collapselab.training.interventions import INTERVENTIONS, Penalty, Step, class_means, flat
 from collapselab.training.interventions.class_means import READY
@@ -303,7 +303,7 @@ def test_isotropy_is_the_share_of_directions_that_have_variance(rank: int) -> No
     assert float(penalty("isotropy", one).value) == pytest.approx(-(rank - 1) / (DIM - 1), abs=1e-12)
 
 
-def test_flatness_is_that_of_a_finite_difference_hessian() -> None:
+def test_curvature_is_that_of_a_finite_difference_hessian() -> None:
     """Σ ⟨w_s, w_s'⟩ tr H_{s,s'} = Σ over d of Σ w_{s,i} w_{s',i} ∂²L / ∂W_{s,d} ∂W_{s',d}: along the directions e_d ⊗ w_i."""
     given = world()
     features, labels = given.features, given.labels
@@ -337,7 +337,7 @@ def test_flat_sees_the_output_layer_as_the_model_applies_it() -> None:
         in_features, in_head = torch.autograd.grad(value, [features, weight])
         found = penalty("flat", replace(given, head=head, kept={}))
         assert_close(found.value, value.detach())
-        sums = OutputCurvature(given.weight, bias, scale=head.scale, softcap=head.softcap).flatness(given.features)
+        sums = OutputCurvature(given.weight, bias, scale=head.scale, softcap=head.softcap).sums(given.features)
         metric = sums.total / sums.squares / sums.row_square
         assert float(found.value) == pytest.approx(metric, rel=1e-9), "what it penalises is what is measured"
         assert_close(of_features(found, given), in_features)

@@ -3,13 +3,15 @@
 `<directory>/analysis/` gets a table for every entry of `STATEMENTS`, and `summary.json`: what the tables allow to say,
 in sentences, and what it was made from. A sentence is no stronger than the rows it is made from. What a corrected test
 shows is called shown, and nothing else. What is not shown is not called absent: the power is beside it. Where there are
-too few models for a test, the sentence says "cannot tell" and why. Relations across models are called descriptions,
-since scale and training differ too.
+too few models for a test, the sentence says so and how many are needed. Relations across models are called
+descriptions, since scale and training differ too.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from collapselab.analysis.families import expected_words
 from collapselab.analysis.models import Models, combine, default_outcome, is_comparable
 from collapselab.analysis.registered import registered_in
 from collapselab.analysis.statements import STATEMENTS, Given
@@ -24,6 +26,7 @@ from collapselab.analysis.stored import (
     stored_scores,
 )
 from collapselab.analysis.words import REVERSAL, Sentence, many
+from collapselab.core.metrics import METRICS
 from collapselab.disk import write_bytes
 from collapselab.errors import RunError
 from collapselab.progress import progress
@@ -86,11 +89,14 @@ def _analyze(directory: Path, tables: StoredTables, request: Request, joined: Jo
         if joined is None
         else [Sentence(SCORES, "runs", text) for text in joined.report()]
     )
+    sentences += [Sentence("versions", "results", text) for text in _version_words(tables)]
     with progress("analysing", total=len(STATEMENTS), unit="tables") as advance:
         for name, statement in STATEMENTS.items():
             rows[name] = statement.rows(Given(models, request.permutations, request.seed, rows, registered))
             sentences += statement.sentences(models, rows[name])
             advance(1)
+    if expected := expected_words(rows):
+        sentences.append(Sentence("error rates", "summary", expected))
     sentences.sort(key=lambda sentence: sentence.topic != REVERSAL)  # stable: all others stay in their order
     asked = (request.outcome, request.permutations, request.seed)
     hashes = (tables.hashes, registered.hash, scores_hash(stored))
@@ -101,14 +107,20 @@ def _analyze(directory: Path, tables: StoredTables, request: Request, joined: Jo
     return analysis
 
 
+def _version_words(tables: StoredTables) -> Iterator[str]:
+    """Metrics whose values follow an earlier definition than today's, which is the one that the words describe."""
+    for metric, version in sorted({(row.metric, row.version) for row in tables.rows}):
+        if metric in METRICS and version != METRICS[metric].version:
+            yield f"{metric} follows version {version} of its definition; today's is version {METRICS[metric].version}."
+
+
 def _models_words(models: Models) -> str:
     frame = models.known
     runs, failed = frame["run"].nunique(), models.frame.loc[models.frame["why"].notna(), "run"].nunique()
-    source = f", checkpoints of {many(runs, 'run')}," if runs < len(frame) else ""
-    text = (
-        f"{many(len(frame), 'model')}{source} of {many(frame['architecture'].nunique(), 'architecture')} and "
-        f"{many(frame['regime'].nunique(), 'training regime')}, {many(len(models.metrics), 'metric')} each"
-    )
+    checkpoints = f" at {len(frame)} checkpoints" if runs < len(frame) else ""
+    counts = [(frame["architecture"].nunique(), "architecture"), (frame["seed"].nunique(), "seed")]
+    shown = ", ".join(many(count, unit) for count, unit in counts if count)
+    text = f"{many(runs, 'run')}{checkpoints}: {shown}, {many(len(models.metrics), 'metric')} at each checkpoint"
     if repeats := frame.loc[models.repeats & frame["last"], "run"].nunique():
         text += f"; {many(repeats, 'run')} with the settings and seeds of another, which count once at fixed scale"
     missing = int(frame[[*models.metrics, models.outcome]].isna().sum().sum())

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, Models, further_settings
 from collapselab.analysis.regime import Regime
+from collapselab.analysis.related import RELATED
 from collapselab.analysis.resampling import centred
 from collapselab.errors import ConfigError
 from collapselab.records.table import Cell
@@ -34,6 +35,9 @@ SHAM_HEADS = {"frozen-donor-permuted"}
 SHAM_OF = {"frozen-code": "frozen-sphere", "frozen-etf": "frozen-sphere", "frozen-donor": "frozen-donor-permuted"}
 """What a head is compared with beside the learned one: the same with rows that say nothing."""
 
+
+FURTHER = ("gap", "best_val_loss", "loss_after_temperature", "val_accuracy", "train_loss", "train_loss_running")
+"""Columns of runs.csv that are compared in every suite beside the outcome of the analysis."""
 
 Places = Mapping[tuple[tuple[str, ...], tuple[str, ...]], object]
 """The place of a run in the frame of models, by what it shares with its control and by the settings of its arm."""
@@ -105,6 +109,13 @@ class Comparison:
         """Arm minus control, a row for each seed: what is independent. Cells that share a seed are averaged."""
         return (self.treated - self.control).groupby(self.pairs["unit"], sort=True).mean()
 
+    def scaled(self, column: str) -> "pd.Series[float]":
+        """Arm minus control on the catalogue's scale (the logarithm where it says so), a row for each seed."""
+        sides = [self.treated[column], self.control[column]]
+        if column in RELATED and RELATED[column].transform == "log":
+            sides = [np.log(side.where(side > 0)) for side in sides]
+        return (sides[0] - sides[1]).groupby(self.pairs["unit"], sort=True).mean()
+
     def by_cell(self, column: str) -> list[NDArray[np.float64]]:
         """The known differences of every cell by itself, one a seed."""
         differences = (self.treated[column] - self.control[column]).groupby([self.pairs["cell"], self.pairs["unit"]])
@@ -134,6 +145,7 @@ def comparisons(models: Models) -> list[Comparison]:
             control, removed = matched
             pairs_by_arm.setdefault(arm_of(removed, settings[control], varying), []).append((index, control))
     columns = [*(metric for metric in models.metrics if metric not in NOT_TESTED), models.outcome]
+    columns += [name for name in FURTHER if name in frame and name not in columns and frame[name].notna().any()]
     return [_comparison(frame, arm, pairs, columns) for arm, pairs in sorted(pairs_by_arm.items(), key=_order)]
 
 

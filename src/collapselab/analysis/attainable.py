@@ -1,21 +1,24 @@
 """How many models a statement needs: below that no p and no verdict is given, whatever the numbers look like.
 
-A test can show something only if its smallest possible p is below the level after the correction. For permutations that
-p follows from the number of orders. The correction is taken over the whole catalogue: whether a table can say something
-depends on its models, and not on how few metrics were measured. Seven models of one cell are enough (5,040 orders), six
-are not (720). A regression leaves as many comparisons as it has degrees of freedom, so it needs as many of those as
-seven models have.
+A test can show something only if its smallest possible p is below the level after the correction over its family. For
+permutations that p follows from the number of orders: six models of one cell have 720, which is enough for the paper's
+seven metrics. The size of a family is declared here or is the number of tests that were made, and never depends on how
+many metrics the catalogue has: adding one leaves all verdicts of the others as they are.
 """
 
 import math
 from collections.abc import Iterable
 
-from collapselab.core.metrics import METRICS
-
 LEVEL = 0.05
-TESTS = len(METRICS)
+FAMILY_SIZES = {"paper": 7}
+"""Tests of the families that are declared beforehand, however many of their metrics were measured. Trends test the
+outcome with them; their correction by the largest statistic leaves the smallest possible p as it is. The size of every
+other family (`exploration`, `contexts`) is the number of tests in the table."""
+FEWEST_FREEDOM = 6
+"""Degrees of freedom that a regression must leave."""
+FEWEST_MODELS = FEWEST_FREEDOM + 1
 FEWEST_CLUSTERS = 10
-"""Architectures that a cluster-robust p or a mixed model needs; with fewer both give a p that is too small."""
+"""Architectures that a cluster-robust p needs; with fewer it is too small."""
 
 
 def smallest_permutation_p(sizes: Iterable[int]) -> float:
@@ -23,21 +26,10 @@ def smallest_permutation_p(sizes: Iterable[int]) -> float:
     return min(1.0, 2 / math.prod(math.factorial(size) for size in sizes))
 
 
-def permutations_can_show(sizes: Iterable[int]) -> bool:
-    """Whether the smallest p is below the level after a correction over the catalogue."""
-    return smallest_permutation_p(sizes) * TESTS <= LEVEL
-
-
-FEWEST_MODELS = next(models for models in range(2, 100) if permutations_can_show([models]))
-FEWEST_FREEDOM = FEWEST_MODELS - 1
-"""Degrees of freedom: what is left of this many models when their mean is subtracted."""
-
-
-def why_no_permutation(sizes: list[int], noun: str) -> str:
-    """The reason, for groups of these sizes that are too few."""
-    orders = math.prod(map(math.factorial, sizes))
-    cells = f" in {len(sizes)} cells" if len(sizes) > 1 else ""
-    return (
-        f"{sum(sizes)} {noun}{cells} have {orders:,} orders, so that no p can be below {100 * LEVEL:g} % after a "
-        f"correction over {TESTS} metrics. {FEWEST_MODELS} in one cell are enough."
-    )
+def why_no_permutation(sizes: list[int], noun: str, *, tests: int) -> str | None:
+    """Why groups of these sizes are too few for a family of that many tests; None where they are enough."""
+    if smallest_permutation_p(sizes) * tests <= LEVEL:
+        return None
+    groups = f" in {len(sizes)} cells" if len(sizes) > 1 else ""
+    needed = next(models for models in range(2, 100) if smallest_permutation_p([models]) * tests <= LEVEL)
+    return f"too few {noun}: {needed} in one cell needed to test {tests} metrics, {sum(sizes)}{groups} found."

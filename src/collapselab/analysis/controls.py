@@ -7,10 +7,9 @@ bends in scale as well. So each is a description, with its interval; verdicts ha
 (multiverse.py) and the comparison of seeds.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypedDict, final
+from typing import final
 
 import numpy as np
 import pandas as pd
@@ -23,33 +22,32 @@ from collapselab.analysis.models import NOT_TESTED, Floats, Models, Variable, re
 from collapselab.analysis.multiverse import MOST_PERMUTATIONS, Multiverse, cells_of, why_no_joint_test
 from collapselab.analysis.relate import Relation
 from collapselab.analysis.related import RELATED
-from collapselab.analysis.resampling import Codes
 from collapselab.analysis.subsets import WITHIN, SubsetKind, codes_of, count_of
 from collapselab.analysis.verdict import (
+    RELATION,
     Cause,
-    Corrected,
+    Estimate,
     Goes,
     Reason,
     Verdict,
     direction_of,
-    is_shown,
+    judge,
     judged,
-    verdict_of,
+    too_few,
 )
 from collapselab.analysis.words import (
-    CANNOT_TELL,
     NOT_MEASURED,
     SHOWN,
     Sentence,
     by_metric,
     listed,
-    many,
     metric_label,
-    relation_column,
 )
 
-MIXED, SEEDS, JOINT = "mixed model", "seeds alone", "all specifications jointly"
+SEEDS, JOINT = "seeds alone", "all specifications jointly"
 BETWEEN = "between models"
+MIN_MODELS = 4
+"""Models of a regression."""
 DESCRIBED = "a description: one specification of several, none of which is a test by itself."
 
 
@@ -93,12 +91,10 @@ class Control:
     """Models left out for a missing value."""
     goes: Goes | None = None
     """As in `relate.csv`."""
-    verdict: str | None = None
+    verdict: Verdict = Verdict.TOO_FEW
     """As in `relate.csv`."""
     why: str | None = None
     """Why there are no numbers, or no p and no verdict."""
-    verdict_code: Verdict = Verdict.CANNOT_TELL
-    """As in `relate.csv`."""
     why_code: Cause | None = None
     """As in `relate.csv`."""
 
@@ -107,9 +103,7 @@ def controls(
     models: Models, relations: Iterable[Relation], *, permutations: int = MOST_PERMUTATIONS, seed: int = 0
 ) -> list[Control]:
     """The specification curve of every metric, its joint test, and from the relations the comparison of seeds alone."""
-    rows = least_squares(models)
-    rows += [_mixed(models, variable) for variable in models.variables]
-    rows = [_described(models, row) for row in rows]
+    rows = [_described(models, row) for row in least_squares(models)]
     rows += joint_tests(models, permutations=permutations, seed=seed)
     return rows + [_seeds_alone(models, row) for row in relations if row.subset_kind is SubsetKind.WITHIN]
 
@@ -122,7 +116,11 @@ def joint_tests(models: Models, *, permutations: int, seed: int) -> list[Control
         [_joint(models, variable, universes, permutations=permutations, seed=seed) for variable in chosen],
         family=lambda row: row.family,
         p=lambda row: row.p,
-        with_verdict=lambda row, corrected: _with_verdict(models, row, corrected),
+        with_verdict=lambda row, corrected: replace(
+            row,
+            p_holm=corrected.holm,
+            **judge(Estimate(row.partial_r or 0.0, corrected.holm, models.expected(row.metric)), RELATION),
+        ),
     )
 
 
@@ -131,7 +129,7 @@ def _joint(
 ) -> Control:
     _, x, y, row = _start(models, variable, JOINT)
     if described := variable.why_description:
-        return replace(row, **described.columns, verdict_code=Verdict.DESCRIPTION)
+        return replace(row, **described.columns)
     try:
         _require_variation(variable, x, y)
     except _Unavailable as error:
@@ -161,13 +159,6 @@ def _levels(frame: pd.DataFrame) -> list[Floats]:
     return [_dummies(frame[column]) for column in ("family", "width", "depth", "regime")]
 
 
-def _with_verdict(models: Models, row: Control, corrected: Corrected) -> Control:
-    tested = replace(row, p_holm=corrected.holm)
-    code = verdict_of(row.goes, shown=is_shown(tested))
-    words = relation_column(code, outcome=models.outcome, better=models.better)
-    return replace(tested, verdict=words, verdict_code=code)
-
-
 def least_squares(models: Models) -> list[Control]:
     """The specifications that are plain regressions, not yet corrected or judged."""
     rows = []
@@ -180,9 +171,9 @@ def least_squares(models: Models) -> list[Control]:
 class _Unavailable(Exception):
     """The table cannot answer this one, for this reason."""
 
-    def __init__(self, code: Cause, text: str) -> None:
-        super().__init__(text)
-        self.reason = Reason(code, text)
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.text)
+        self.reason = reason
 
 
 def _factors(frame: pd.DataFrame) -> list[Floats]:
@@ -213,9 +204,8 @@ it leaves seeds alone, which is a row of its own."""
 def _complete(frame: pd.DataFrame, column: str) -> Floats:
     values = frame[column].to_numpy(dtype=float)
     if np.isnan(values).any():
-        raise _Unavailable(
-            Cause.MISSING, f"{column} is missing for {int(np.isnan(values).sum())} of {len(values)} models."
-        )
+        text = f"{column} is missing for {int(np.isnan(values).sum())} of {len(values)} models."
+        raise _Unavailable(Reason(Cause.MISSING, text))
     return values
 
 
@@ -258,12 +248,12 @@ def _start(models: Models, variable: Variable, name: str) -> tuple[pd.DataFrame,
 
 def _require_variation(variable: Variable, x: Floats, y: Floats) -> None:
     if variable.metric in NOT_TESTED:
-        raise _Unavailable(Cause.NOT_A_TEST, NOT_TESTED[variable.metric])
-    if len(y) < 4:
-        raise _Unavailable(Cause.TOO_FEW, f"{many(len(y), 'model')}: too few for a regression.")
+        raise _Unavailable(Reason(Cause.NOT_A_TEST, NOT_TESTED[variable.metric], Verdict.DESCRIPTION))
+    if len(y) < MIN_MODELS:
+        raise _Unavailable(too_few(len(y), "models", MIN_MODELS))
     for name, values in ((variable.metric, x), ("the outcome", y)):
         if np.ptp(values) <= 1e-12 * np.abs(values).max():
-            raise _Unavailable(Cause.NO_VARIATION, f"{name} is the same in all {len(values)} models.")
+            raise _Unavailable(Reason(Cause.NO_VARIATION, f"{name} is the same in all {len(values)} models."))
 
 
 def _with_partial(row: Control, x: Floats, y: Floats, basis: Floats, frame: pd.DataFrame) -> Control:
@@ -271,104 +261,32 @@ def _with_partial(row: Control, x: Floats, y: Floats, basis: Floats, frame: pd.D
     x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
     freedom = len(y) - basis.shape[1] - 1
     if freedom < 2:
-        raise _Unavailable(Cause.TOO_FEW, f"{len(y)} models and as many controls: nothing is left to compare.")
+        raise _Unavailable(too_few(len(y), "models for these controls", basis.shape[1] + 3))
     left_x, left_y = (values - basis @ (basis.T @ values) for values in (x, y))
     for name, left in (("metric", left_x), ("outcome", left_y)):
         if left @ left <= 1e-9 * len(y):
-            raise _Unavailable(Cause.NO_VARIATION, f"the controls determine the {name} entirely.")
+            raise _Unavailable(Reason(Cause.NO_VARIATION, f"the controls determine the {name} entirely."))
     r = float(np.clip(left_x @ left_y / np.sqrt((left_x @ left_x) * (left_y @ left_y)), -1, 1))
     unexplained = float(left_y @ left_y) / len(y)
     row = replace(row, r2_controls=max(0.0, 1 - unexplained), r2_added=r**2 * unexplained, partial_r=r, freedom=freedom)
     independent = "architecture" if frame["architecture"].nunique() > 1 else "run"
     clusters = codes_of(frame[independent])
-    if reason := _why_no_p(len(y), freedom, count_of(clusters), f"{independent}s"):
-        return replace(row, **reason.columns)
-    return replace(row, p=_p_of(r, freedom), **_clustered(r, left_x, left_y, basis, clusters))
-
-
-def _p_of(r: float, freedom: int) -> float:
+    if count_of(clusters) < min(len(y), FEWEST_CLUSTERS):
+        return replace(row, **too_few(count_of(clusters), f"{independent}s", FEWEST_CLUSTERS).columns)
+    if freedom < FEWEST_FREEDOM:
+        return replace(row, **too_few(freedom, "degrees of freedom", FEWEST_FREEDOM).columns)
     with np.errstate(divide="ignore"):
         t = np.sqrt(freedom) * np.divide(r, np.sqrt(1 - r**2))
-    return float(2 * student.sf(abs(t), freedom))
-
-
-def _why_no_p(models: int, freedom: int, clusters: int, unit: str) -> Reason | None:
-    if clusters < min(models, FEWEST_CLUSTERS):
-        needs = f"a p that lets those of one be alike needs {FEWEST_CLUSTERS}"
-        return Reason(Cause.TOO_FEW, f"{models} models come from {clusters} {unit}; {needs}.")
-    if freedom < FEWEST_FREEDOM:
-        text = f"{models} models leave {freedom} degrees of freedom; a p needs {FEWEST_FREEDOM}."
-        return Reason(Cause.TOO_FEW, text)
-    return None
-
-
-class _ClusteredColumns(TypedDict):
-    low: float | None
-    high: float | None
-    p_clustered: float | None
-
-
-def _clustered(r: float, left_x: Floats, left_y: Floats, basis: Floats, clusters: Codes) -> _ClusteredColumns:
-    """p and interval that let models of one cluster be alike: each cluster is left out in turn."""
+    # Models of one cluster may be alike: each cluster is left out in turn.
     without = left_out(left_x, left_y, basis, clusters)
     low, high = clustered_interval(r, without.correlations)
-    p = clustered_p(float(left_x @ left_y / (left_x @ left_x)), without.slopes)
-    ends = (None, None) if np.isnan(low) else (low, high)
-    return {"low": ends[0], "high": ends[1], "p_clustered": p}
-
-
-def _mixed(models: Models, variable: Variable) -> Control:
-    """Metric, log parameters and regime as fixed effects; random intercepts for architecture and seed, crossed."""
-    frame, x, y, row = _start(models, variable, MIXED)
-    try:
-        _require_variation(variable, x, y)
-        architectures = frame["architecture"].nunique()
-        if architectures < FEWEST_CLUSTERS:
-            raise _Unavailable(
-                Cause.TOO_FEW, f"{many(architectures, 'architecture')}; random intercepts need {FEWEST_CLUSTERS}."
-            )
-        if len(y) - architectures < FEWEST_FREEDOM:
-            raise _Unavailable(
-                Cause.TOO_FEW,
-                f"{len(y)} models of {architectures} architectures; random intercepts need {FEWEST_FREEDOM} models "
-                "more than architectures, or they cannot be separated from noise.",
-            )
-        return _with_mixed(row, frame, x, y)
-    except _Unavailable as error:
-        return replace(row, **error.reason.columns)
-
-
-def _with_mixed(row: Control, frame: pd.DataFrame, x: Floats, y: Floats) -> Control:
-    from statsmodels.regression.mixed_linear_model import MixedLM  # type: ignore[import-untyped]
-
-    parameters = np.log(_complete(frame, "parameters"))
-    table = pd.DataFrame({
-        "x": (x - x.mean()) / x.std(),
-        "y": (y - y.mean()) / y.std(),
-        "size": (parameters - parameters.mean()) / (parameters.std() if np.ptp(parameters) > 0 else 1.0),
-        "regime": frame["regime"].to_numpy(),
-        "architecture": frame["architecture"].to_numpy(),
-        "seed": frame["seed"].astype(object).where(frame["seed"].notna(), "unnamed").astype(str).to_numpy(),
-    })  # fmt: skip
-    fixed = "y ~ x + size" + (" + C(regime)" if table["regime"].nunique() > 1 else "")
-    intercepts = {"architecture": "0 + C(architecture)", "seed": "0 + C(seed)"}
-    if table["seed"].nunique() < 2:
-        del intercepts["seed"]
-    model = MixedLM.from_formula(fixed, table, groups=np.ones(len(table)), re_formula="0", vc_formula=intercepts)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a variance at 0 is an answer; what did not converge is refused below
-        try:
-            fit = model.fit(method=["powell"], disp=0)
-        except np.linalg.LinAlgError as error:
-            raise _Unavailable(Cause.NO_FIT, f"the mixed model cannot be fitted ({error}).") from error
-        error_of_x, p = float(fit.bse["x"]), float(fit.pvalues["x"])
-    if not fit.converged or not np.isfinite([error_of_x, p]).all():
-        raise _Unavailable(Cause.NO_FIT, "the mixed model does not converge.")
-    z = float(fit.params["x"]) / error_of_x
-    freedom = len(table) - model.exog.shape[1]
-    r = z / np.sqrt(z**2 + freedom)
-    low, high = (bound / np.sqrt(bound**2 + freedom) for bound in (z - 1.96, z + 1.96))
-    return replace(row, partial_r=r, low=low, high=high, p=p, freedom=freedom)
+    return replace(
+        row,
+        p=float(2 * student.sf(abs(t), freedom)),
+        low=None if np.isnan(low) else low,
+        high=None if np.isnan(low) else high,
+        p_clustered=clustered_p(float(left_x @ left_y / (left_x @ left_x)), without.slopes),
+    )
 
 
 def _seeds_alone(models: Models, relation: Relation) -> Control:
@@ -400,7 +318,6 @@ def _seeds_alone(models: Models, relation: Relation) -> Control:
         p_holm=relation.p_holm,
         goes=relation.goes,
         verdict=relation.verdict,
-        verdict_code=relation.verdict_code,
         why=relation.why,
         why_code=relation.why_code,
     )
@@ -411,8 +328,8 @@ def _described(models: Models, row: Control) -> Control:
     if row.partial_r is None:
         return row
     goes = direction_of(row.partial_r, models.expected(row.metric))
-    reason = Reason(Cause.NOT_A_TEST, DESCRIBED) if row.why is None else Reason(row.why_code or Cause.TOO_FEW, row.why)
-    return replace(row, goes=goes, verdict_code=Verdict.DESCRIPTION, **reason.columns)
+    reason = Reason(row.why_code or Cause.NOT_A_TEST, row.why or DESCRIBED, Verdict.DESCRIPTION)
+    return replace(row, goes=goes, **reason.columns)
 
 
 def sentences(models: Models, rows: Sequence[Control]) -> Iterable[Sentence]:
@@ -431,27 +348,27 @@ def _curve(models: Models, rows: Sequence[Control]) -> Iterable[str]:
         yield _metric_words(of_metric)
     names = {row.controls for row in known}
     for name, why in {row.controls: row.why for row in paper if row.controls not in {*names, SEEDS, JOINT}}.items():
-        yield f"{'By the' if name == MIXED else 'Beyond'} {name}: no answer; {why}"
+        yield f"Beyond {name}: no answer; {why}"
 
 
 def _joint_words(models: Models, rows: Sequence[Control]) -> Iterable[str]:
     for row in rows:
-        if row.verdict_code in SHOWN:
+        if row.verdict in SHOWN:
             yield (
                 f"{metric_label(row)}: partial r {row.partial_r:+.2f} with {models.outcome} where weakest, beyond a "
-                f"smooth function of scale in every specification, {SHOWN[row.verdict_code]} "
+                f"smooth function of scale in every specification, {SHOWN[row.verdict]} "
                 f"(Holm p {row.p_holm:.2g})."
             )
-    if rest := [row for row in rows if row.verdict_code is Verdict.NOT_SHOWN]:
+    if rest := [row for row in rows if row.verdict is Verdict.NOT_SHOWN]:
         names = listed([f"{metric_label(row)} {row.partial_r:+.2f}" for row in rest], room=125)
         yield f"Not shown beyond a smooth function of scale (partial r where it is weakest): {names}."
     untold: dict[str, list[Control]] = {}
     for row in rows:
-        if row.verdict_code is Verdict.CANNOT_TELL and row.why:
+        if row.verdict is Verdict.TOO_FEW and row.why:
             untold.setdefault(row.why, []).append(row)
     for why, of_metrics in untold.items():
         names = "" if len(untold) == 1 and not rest else f" for {listed([*map(metric_label, of_metrics)], room=50)}"
-        yield f"Beyond a smooth function of scale{names}: {CANNOT_TELL}; {why}"
+        yield f"Beyond a smooth function of scale{names}: no verdict; {why}"
 
 
 def _metric_words(rows: Sequence[Control]) -> str:

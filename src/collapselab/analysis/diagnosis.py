@@ -1,33 +1,33 @@
 """Diagnosis of single runs: signatures that a person looks for, each with its evidence.
 
 - *under-fitted*: after training the features are no tighter around their classes than with shuffled labels.
-- *over-fitted*: they are tighter, but the validation loss has risen since an earlier checkpoint, by more than the noise
-  of evaluations: in most seeds of the cell alike, or steadily over the checkpoints after the best.
+- *over-fitted*: they are tighter, but the validation loss has risen from half of the training to its end, tested over
+  the seeds of the cell. The two checkpoints are fixed beforehand; a single run cannot be judged.
 - *over-regularised*: with strong decay the class means span far fewer directions, or vary far less in norm, than in the
   twin with weak decay, and validation is worse.
-- *dimension collapse*: features vary in fewer than half the directions of other models of the architecture, and
-  validation is worse than theirs.
+- *dimension collapse*: features vary in fewer than half the directions of the run's control (of other runs of its cell
+  where it has none), and validation is worse. Runs of other arms are never the reference.
 - *frequency-ruled head*: the norms of output rows follow how often their token occurs, and rare tokens pay for it.
 
 Outcomes that were measured (`measure --outcomes all`) are part of the evidence: the gap between both losses, the loss
 of rare tokens, calibration. What was not measured is said to be unknown, never taken for health.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import final
 
 import numpy as np
 import pandas as pd
-from scipy.stats import kendalltau, ttest_1samp
 
+from collapselab.analysis.arms import comparisons
 from collapselab.analysis.attainable import LEVEL
-from collapselab.analysis.models import ARCHITECTURE, Floats, Models
+from collapselab.analysis.models import ARCHITECTURE, Models
+from collapselab.analysis.paired import sign_flip_p
 from collapselab.analysis.words import Sentence, many
-from collapselab.core.metrics import METRICS
 
-TIGHTNESS = tuple(metric.id for metric in METRICS.values() if (metric.property, metric.direction) == ("NC1", "falls"))
+TIGHTNESS = ("cdnv_log", "cdnv_k2", "directional_cdnv")
 COLLAPSING = ("effective_rank", "norm_cv", "head_norm_cv")
 DIRECTIONS = ("participation", "rankme")
 RARE = ("rare_loss", "macro_loss")
@@ -42,13 +42,13 @@ EVIDENCE = {
 RULED = 0.7
 """Correlation from which on frequency is about half of the variance."""
 LARGE = 0.5
-"""A spectrum or spread under this share of the twin's has collapsed."""
+"""A spectrum or spread under this share of the reference's has collapsed."""
 RISE = 0.01
 """Relative: a validation loss that has risen by less is not called risen."""
-FEWEST_SEEDS = 3
-"""Runs of a cell whose differences say how noisy a difference is; fewer say nothing of it."""
-FEWEST_AFTER = 4
-"""Checkpoints after the best: of fewer even a steady rise is one of 6 orders, and no sign of more than noise."""
+MIN_SEEDS = 5
+"""Seeds of a cell for over-fitting: with fewer no one-sided sign-flip test can be below the level."""
+MIN_OTHERS = 3
+"""Other runs of a cell whose median is a reference."""
 ROOM = 110
 """Characters of the names of runs in a sentence; where they are longer the table has them."""
 
@@ -84,19 +84,21 @@ class Finding:
 
 def diagnose(models: Models) -> list[Finding]:
     """Five findings for every run that was trained."""
-    frame = models.frame
+    controls: dict[Hashable, int] = {
+        treated: control
+        for comparison in comparisons(models)
+        for treated, control in comparison.pairs[["treated", "control"]].itertuples(index=False)
+    }
     findings = []
-    for run, checkpoints in frame.groupby("run", sort=False):
+    for run, checkpoints in models.trained.groupby("run", sort=False):
         ordered = checkpoints.sort_values("epoch")
         last = ordered.iloc[-1]
-        if last["epoch"] == 0:
-            continue
         tight, evidence = _tight(models, last)
         answers = {
             "under-fitted": (None if tight is None else not tight, evidence),
             "over-fitted": _over_fitted(models, ordered, tight, evidence),
             "over-regularised": _over_regularised(models, last),
-            "dimension collapse": _dimension_collapse(models, last),
+            "dimension collapse": _dimension_collapse(models, last, controls.get(last.name)),
             "frequency-ruled head": _frequency_ruled(models, last),
         }
         for signature, (answer, text) in answers.items():
@@ -120,62 +122,50 @@ def _tight(models: Models, last: pd.Series) -> tuple[bool | None, str]:
 
 
 def _over_fitted(models: Models, ordered: pd.DataFrame, tight: bool | None, evidence: str) -> tuple[bool | None, str]:
-    """The lowest of noisy losses is below the last one by chance alone, so a rise must be more than noise."""
-    losses = ordered[(ordered["epoch"] != 0) & ordered["val_loss"].notna()]
-    if len(losses) < 2 or pd.isna(ordered.iloc[-1]["val_loss"]):
-        return None, "fewer than two checkpoints with a validation loss."
-    values = losses["val_loss"].to_numpy(dtype=float)
-    best, last = losses.iloc[values.argmin()], losses.iloc[-1]
-    text = ", best ".join(f"{row['val_loss']:.4g} at epoch {row['epoch']:g}" for row in (last, best))
-    text = f"val_loss {text}"
-    if last["val_loss"] <= best["val_loss"] * (1 + RISE):
+    """Whether the loss rises over the seeds of a cell, from the checkpoint nearest to half of the training to the last.
+
+    Both checkpoints follow from the schedule alone: the best of several noisy losses is below the last one by chance.
+    """
+    last = ordered.iloc[-1]
+    earlier = ordered[ordered["epoch"] < last["epoch"]]
+    if earlier.empty:
+        return None, "fewer than two checkpoints with a known epoch."
+    half = earlier.loc[(earlier["epoch"] - last["epoch"] / 2).abs().idxmin()]
+    of_cell = models.trained[~models.repeats & models.trained["cell"].isin([half["cell"], last["cell"]])]
+    losses = of_cell.pivot_table(index="run", columns="cell", values="val_loss")
+    before, after = (losses.get(checkpoint["cell"], pd.Series(dtype=float)) for checkpoint in (half, last))
+    rises = (after / before - 1).dropna().to_numpy()
+    if len(rises) < MIN_SEEDS:
+        return None, f"{many(len(rises), 'seed')} with a validation loss at both checkpoints; {MIN_SEEDS} are needed."
+    text = f"val_loss {rises.mean():+.1%} from epoch {half['epoch']:g} to {last['epoch']:g} ({len(rises)} seeds)"
+    if rises.mean() <= RISE:
         return False, f"{text}."
-    if tight is not None and not tight:
-        return False, f"{text}; {evidence}"
-    p, how = _p_of_rise(values, _same_cell(models, ordered))
-    if p is None:
-        return None, f"{text}; {how}"
-    if p >= LEVEL:
-        return False, f"{text}; no more than noise, {how} (p {p:.2g})."
-    return tight, f"{text}; more than noise, {how} (p {p:.2g}); {evidence}"
+    p = float(sign_flip_p(rises[None], permutations=9999, seed=0)[0]) / 2  # one-sided: the mean is above 0
+    return tight if p < LEVEL else False, f"{text}, p {p:.2g}; {evidence}"
 
 
-def _p_of_rise(values: Floats, cell: pd.DataFrame) -> tuple[float | None, str]:
-    """One-sided: of the seeds of a cell against each earlier checkpoint, or of the order after the best one."""
-    if len(cell) >= FEWEST_SEEDS:
-        rises = cell.iloc[:, [-1]].to_numpy() - cell.iloc[:, :-1].to_numpy()
-        steady = np.ptp(rises, axis=0) == 0  # the same in every seed: no noise at all
-        noisy = [float(ttest_1samp(column, 0, alternative="greater").pvalue) for column in rises.T[~steady]]
-        exact = [0.0 if rise > 0 else 1.0 for rise in rises[0, steady]]
-        smallest = min([*noisy, *exact])
-        return min(1.0, smallest * rises.shape[1]), f"over {len(cell)} seeds"
-    after = values[values.argmin() + 1 :]
-    if len(after) < FEWEST_AFTER:
-        few = f"{FEWEST_SEEDS} seeds, or {FEWEST_AFTER} checkpoints after the best,"
-        return None, f"one run with few checkpoints cannot tell a rise from noise. {few} could."
-    p = float(kendalltau(np.arange(len(after)), after, alternative="greater").pvalue)
-    return p, f"over {len(after)} checkpoints after the best"
+def _dimension_collapse(models: Models, last: pd.Series, control: int | None) -> tuple[bool | None, str]:
+    trained = models.trained
+    if control is not None:
+        return _collapsed(models, last, DIRECTIONS, trained.iloc[control], "the control's")
+    others = trained[(trained["cell"] == last["cell"]) & ~models.repeats & (trained["run"] != last["run"])]
+    if others["run"].nunique() < MIN_OTHERS:
+        return None, f"no control, and fewer than {MIN_OTHERS} other runs of its cell."
+    median = others[[*models.metrics, "val_loss"]].median()
+    return _collapsed(models, last, DIRECTIONS, median, f"the median of {others['run'].nunique()} other seeds")
 
 
-def _dimension_collapse(models: Models, last: pd.Series) -> tuple[bool | None, str]:
-    """Against the median of the other trained models of the architecture, at the end of their runs."""
-    measured = [metric for metric in DIRECTIONS if metric in models.metrics and not pd.isna(last[metric])]
-    if not measured:
-        return None, f"none of {', '.join(DIRECTIONS)} was measured."
-    frame = models.trained
-    others = frame[(frame["architecture"] == last["architecture"]) & frame["last"] & (frame["run"] != last["run"])]
-    others = others.dropna(subset=[*measured, "val_loss"])
-    if others["run"].nunique() < FEWEST_SEEDS or pd.isna(last["val_loss"]):
-        return None, f"fewer than {FEWEST_SEEDS} other runs of the architecture to compare with."
-    median = others[[*measured, "val_loss"]].median()
-    ratios = {metric: float(last[metric] / median[metric]) for metric in measured if median[metric] > 0}
-    if not ratios:
-        return None, "the other runs of the architecture have no directions to compare with."
-    worse = bool(last["val_loss"] > median["val_loss"] * (1 + RISE))
-    text = ", ".join(f"{metric} {last[metric]:.3g}, {ratio:.2f} times the median" for metric, ratio in ratios.items())
-    text += (
-        f" of {others['run'].nunique()} other runs; val_loss {last['val_loss']:.4g} against {median['val_loss']:.4g}."
-    )
+def _collapsed(
+    models: Models, last: pd.Series, metrics: Sequence[str], reference: pd.Series, name: str
+) -> tuple[bool | None, str]:
+    """Whether a metric is far below that of the reference, and the validation loss worse."""
+    measured = [metric for metric in metrics if metric in models.metrics and not pd.isna(last[metric])]
+    ratios = {metric: last[metric] / reference[metric] for metric in measured if reference[metric] > 0}
+    if not ratios or pd.isna([last["val_loss"], reference["val_loss"]]).any():
+        return None, f"none of {', '.join(metrics)} was measured here and in the reference, or no val_loss."
+    worse = bool(last["val_loss"] > reference["val_loss"] * (1 + RISE))
+    text = ", ".join(f"{metric} {last[metric]:.3g}, {ratio:.2f} times {name}" for metric, ratio in ratios.items())
+    text += f"; val_loss {last['val_loss']:.4g} against {reference['val_loss']:.4g}."
     return worse and min(ratios.values()) < LARGE, text
 
 
@@ -199,28 +189,11 @@ def _outcomes(last: pd.Series, names: Sequence[str]) -> str:
     return f" Measured too: {', '.join(known)}." if known else ""
 
 
-def _same_cell(models: Models, ordered: pd.DataFrame) -> pd.DataFrame:
-    """Losses of the runs that differ from this one in their seed alone: a row for each, a column for each epoch."""
-    trained = models.trained[~models.repeats]
-    cells = ordered.loc[ordered["epoch"] != 0, "cell"]
-    same = trained[trained["cell"].isin(cells)]
-    return same.pivot_table(index="run", columns="epoch", values="val_loss").dropna()
-
-
 def _over_regularised(models: Models, last: pd.Series) -> tuple[bool | None, str]:
-    measured = [metric for metric in COLLAPSING if metric in models.metrics and not pd.isna(last[metric])]
-    if not measured:
-        return None, "neither effective_rank nor a spread of norms was measured."
     twin = _weak_twin(models, last)
     if twin is None:
         return None, "no twin with weaker decay and all else equal."
-    ratios = {metric: last[metric] / twin[metric] for metric in measured if twin[metric] > 0}
-    if not ratios or pd.isna([last["val_loss"], twin["val_loss"]]).any():
-        return None, "the twin with weaker decay, or this run, was not measured."
-    worse = bool(last["val_loss"] > twin["val_loss"] * (1 + RISE))
-    text = ", ".join(f"{metric} {ratio:.2f} times the twin's" for metric, ratio in ratios.items())
-    text += f"; val_loss {last['val_loss']:.4g} against {twin['val_loss']:.4g} at decay {twin['weight_decay']:g}."
-    return worse and min(ratios.values()) < LARGE, text
+    return _collapsed(models, last, COLLAPSING, twin, f"the twin's at decay {twin['weight_decay']:g}")
 
 
 def _weak_twin(models: Models, last: pd.Series) -> pd.Series | None:

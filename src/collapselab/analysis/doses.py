@@ -2,8 +2,8 @@
 
 The doses of an arm with its control as dose 0, in every seed that has all of them. Page's test ranks the doses within
 each seed, so that a seed's own level plays no part; it is made for both directions. The fit is isotonic: the
-nearest values that only rise, or only fall, whichever is nearer. A response of both sides, worse for + and for -, is
-neither, and the test says nothing of it.
+nearest values that only rise, or only fall, whichever is nearer. Page's test alone calls a trend where both sides of
+the control harm, one more than the other; so neither side may go against the trend.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,11 @@ from typing import final
 import pandas as pd
 
 from collapselab.analysis.arms import Comparison, comparisons
-from collapselab.analysis.attainable import LEVEL
 from collapselab.analysis.models import Models
 from collapselab.analysis.paired import FEWEST_PAIRS, Floats, mean_of
 from collapselab.analysis.regime import Regime
 from collapselab.analysis.trends import Trending
-from collapselab.analysis.verdict import Cause, Reason, holm
+from collapselab.analysis.verdict import RELATION, Cause, Corrected, Estimate, Verdict, judge, judged, too_few
 
 FEWEST_DOSES = 3
 """The control is one of them."""
@@ -77,14 +76,19 @@ def doses(models: Models) -> list[Response]:
         for metric in dict.fromkeys([models.outcome, *(target.metric for target in group[0].arm.targets)])
         if metric in group[0].treated
     ]
-    tested = [rows for rows in made if rows]
-    for of_outcome in (True, False):
-        family = [i for i, rows in enumerate(tested) if (rows[0].metric == models.outcome) is of_outcome]
-        family = [i for i in family if tested[i][0].p is not None]
-        for i, p_holm in zip(family, holm([tested[i][0].p or 0.0 for i in family]), strict=True):
-            trend = direction(tested[i]) if p_holm < LEVEL else None
-            tested[i] = [replace(row, p_holm=p_holm, trend=trend) for row in tested[i]]
+    tested = judged(
+        [rows for rows in made if rows],
+        family=lambda rows: rows[0].metric == models.outcome,
+        p=lambda rows: rows[0].p,
+        with_verdict=_with_trend,
+    )
     return [row for rows in tested for row in rows]
+
+
+def _with_trend(rows: list[Response], corrected: Corrected) -> list[Response]:
+    p = 1.0 if goes_against(rows) else corrected.holm
+    shown = judge(Estimate(p=p), RELATION)["verdict"] is Verdict.NO_DIRECTION
+    return [replace(row, p_holm=corrected.holm, trend=direction(rows) if shown else None) for row in rows]
 
 
 def _responses(group: Sequence[Comparison], metric: str) -> list[Response]:
@@ -107,9 +111,8 @@ def _responses(group: Sequence[Comparison], metric: str) -> list[Response]:
         fit = float(fitted[i] - fitted[levels.index(0.0)])
         rows.append(Response(arm.name, metric, dose, estimate.n, estimate.mean, *interval, fit, where=arm.where))
     if len(values) < FEWEST_PAIRS:
-        have = "seed has" if len(values) == 1 else "seeds have"
-        why = f"{len(values)} {have} every dose; {FEWEST_PAIRS} are needed."
-        return [replace(row, **Reason(Cause.TOO_FEW, why).columns) for row in rows]
+        reason = too_few(len(values), "seeds with every dose", FEWEST_PAIRS)
+        return [replace(row, why=reason.text, why_code=reason.code) for row in rows]
     p = _page_p(values)
     return [replace(row, p=p) for row in rows]
 
@@ -129,6 +132,13 @@ def _page_p(values: Floats) -> float:
     from scipy.stats import page_trend_test
 
     return min(1.0, 2 * min(float(page_trend_test(sign * values).pvalue) for sign in (1, -1)))
+
+
+def goes_against(rows: Sequence[Response]) -> bool:
+    """Whether the mean effect of the negative or of the positive doses is opposite to the trend of the fit."""
+    sign = 1 if direction(rows) is Trending.RISES else -1
+    sides = ([row.effect * side for row in rows if row.dose * side > 0] for side in (-1, 1))
+    return any(sign * sum(side) < 0 for side in sides)
 
 
 def direction(rows: Sequence[Response]) -> Trending:

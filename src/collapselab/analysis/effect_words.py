@@ -4,19 +4,22 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from collapselab.analysis.doses import Response
-from collapselab.analysis.effects import Effect, Judgement, Role
-from collapselab.analysis.instruments import Carried, Instrument
+from collapselab.analysis.effects import Effect, Role
+from collapselab.analysis.learning_speed import about_speed
 from collapselab.analysis.lost_runs import unpaired
 from collapselab.analysis.models import Models
+from collapselab.analysis.verdict import Verdict
 from collapselab.analysis.words import LONGEST, Sentence, amount, many, size, unit_of
 
 TOPIC = "as a cause"
-Judged = TypeVar("Judged", Effect, Response, Instrument)
+Judged = TypeVar("Judged", Effect, Response)
+NOTABLE_CLIPPING = 0.1
+"""Difference of the shares of clipped steps that is named."""
 NAMED = 6
 """Arms that a sentence names; more are counted."""
-COUNTED = {Judgement.HELPS: "help", Judgement.HARMS: "harm"}
+COUNTED = {Verdict.HELPS: "help", Verdict.HARMS: "harm"}
 """Verdicts that are verbs, of several arms."""
-SPOKEN = (Judgement.HELPS, Judgement.HARMS, Judgement.EQUIVALENT, Judgement.UNDECIDED)
+SPOKEN = (Verdict.HELPS, Verdict.HARMS, Verdict.EQUIVALENT, Verdict.UNDECIDED)
 """Verdicts whose arms have a sentence each."""
 
 
@@ -24,23 +27,44 @@ def of_effects(models: Models, rows: Sequence[Effect]) -> Iterable[Sentence]:
     """How many arms there are and how they fared, then each arm of which something can be said."""
     outcomes = [row for row in rows if row.role is Role.OUTCOME]
     treated = [row for row in outcomes if not row.sham]
+    if treated and (speed := about_speed(models, treated[0].margin)):
+        yield _sentence("effects", speed)
     if outcomes:
         yield _sentence("effects", _overview(models, treated, outcomes))
+        if models.trained["train_loss"].isna().all():
+            yield _sentence("effects", "Comparisons at equal training loss are not available: no training loss was "
+                            "evaluated at the checkpoints of these runs.")  # fmt: skip
     for verdict in SPOKEN:
         for row in treated:
             if row.verdict is verdict:
                 yield _sentence("effects", _effect_words(models, row, rows))
-    if missed := [row for row in treated if row.verdict is Judgement.DID_NOT_REACH]:
+    yield from (_sentence("effects", text) for text in _further_words(rows))
+    if missed := [row for row in treated if row.verdict is Verdict.DID_NOT_REACH]:
         names = _names([row.label for row in missed])
         yield _sentence("effects", f"Did not reach the property, so nothing is said of their outcome: {names}.")
-    for why, untold in _by_reason(row for row in treated if row.verdict is Judgement.CANNOT_TELL):
-        yield _sentence("effects", f"Cannot tell for {_names([row.label for row in untold])}: {why}")
-    if moved := [row for row in outcomes if row.sham and row.verdict in (Judgement.HELPS, Judgement.HARMS)]:
+    for why, untold in _by_reason(row for row in treated if row.verdict is Verdict.TOO_FEW):
+        yield _sentence("effects", f"No verdict on {_names([row.label for row in untold])}; {why}")
+    if moved := [row for row in outcomes if row.sham and row.verdict in (Verdict.HELPS, Verdict.HARMS)]:
         listed = ", ".join(
             f"{row.label} ({amount(row.effect or 0.0, row.low, row.high, row.metric)})" for row in moved[:NAMED]
         )
         yield _sentence("effects", f"Shams that change {models.outcome} by themselves: {listed}.")
     yield from (_sentence("effects", text) for text in _unpaired_words(models, {row.label for row in outcomes}))
+
+
+def _further_words(rows: Sequence[Effect]) -> Iterable[str]:
+    """For every further outcome the arms that are shown to change it, or that none is."""
+    further = [row for row in rows if row.role is Role.FURTHER and not row.sham and row.p_holm is not None]
+    for name in dict.fromkeys(row.metric for row in further):
+        own = [row for row in further if row.metric == name]
+        shown = [row for row in own if row.verdict in COUNTED]
+        kind = "registered" if own[0].registered else "exploratory"
+        if shown:
+            listed = ", ".join(f"{row.label} {amount(row.effect or 0.0, row.low, row.high, name)}" for row in shown[:3])
+            more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
+            yield f"{name} ({kind}) changes in {len(shown)} of {many(len(own), 'arm')}: {listed}{more}."
+        else:
+            yield f"{name} ({kind}): no evidence of a change in any of {many(len(own), 'arm')}."
 
 
 def _unpaired_words(models: Models, judged: set[str]) -> Iterable[str]:
@@ -67,7 +91,7 @@ def _overview(models: Models, treated: Sequence[Effect], outcomes: Sequence[Effe
         if outcomes[0].registered
         else "exploratory: nothing was registered beforehand"
     )
-    counts = [(sum(row.verdict is verdict for row in treated), verdict) for verdict in Judgement]
+    counts = [(sum(row.verdict is verdict for row in treated), verdict) for verdict in Verdict]
     listed = ", ".join(
         f"{count} {COUNTED.get(verdict, verdict) if count > 1 else verdict}" for count, verdict in counts if count
     )
@@ -78,15 +102,17 @@ def _overview(models: Models, treated: Sequence[Effect], outcomes: Sequence[Effe
 
 def _effect_words(models: Models, row: Effect, rows: Sequence[Effect]) -> str:
     assert row.effect is not None
-    if row.verdict in (Judgement.HELPS, Judgement.HARMS):
+    if row.verdict in (Verdict.HELPS, Verdict.HARMS):
         change = f"{'raises' if row.effect > 0 else 'lowers'} {row.metric} by "
         change += size(row.effect, row.low, row.high, row.metric)
     else:
         change = f"changes {row.metric} by {amount(row.effect, row.low, row.high, row.metric)}"
     numbers = [f"{row.n} pairs", f"p {row.p_holm:.2g}" if row.p_holm is not None else ""]
-    if row.verdict is Judgement.EQUIVALENT and row.margin is not None:
+    if row.skewed and row.verdict in COUNTED:
+        numbers.insert(1, f"skewed: median {_signed(row.median)}, {max(row.lower, row.higher)} of {row.n} seeds")
+    if row.verdict is Verdict.EQUIVALENT and row.margin is not None:
         numbers[-1] = f"within ±{row.margin:.2g}, p {row.p_equivalence:.2g}"
-    elif row.verdict is Judgement.UNDECIDED and row.margin is not None and row.why is None:
+    elif row.verdict is Verdict.UNDECIDED and row.margin is not None and row.why is None:
         numbers.append(f"±{row.margin:.2g} would matter")
     parts = [f"{row.label} {change} ({', '.join(filter(None, numbers))}): {row.verdict}."]
     if row.why:
@@ -96,12 +122,19 @@ def _effect_words(models: Models, row: Effect, rows: Sequence[Effect]) -> str:
     ]
     if targets:
         parts.append(f"It moved {', '.join(map(_moved, targets))}.")
+    if row.movement is Verdict.IN_CONFLICT:
+        parts.append("The metrics of its property disagree.")
     if row.why is None and (row.lost or row.lost_controls):
         parts.append(f"{many(row.lost + row.lost_controls, 'pair')} without {row.metric} left out.")
     if row.cell_low is not None and row.cell_high is not None and row.cell_low < 0 < row.cell_high:
         parts.append(f"Not alike in its {row.cells} cells: {_signed(row.cell_low)} to {_signed(row.cell_high)}.")
     if row.far:
         parts.append(f"Outlying (robust deviations): {row.far}; median {_signed(row.median)}.")
+    if row.equal_loss is not None:
+        at_equal = amount(row.equal_loss, row.equal_loss_low, row.equal_loss_high, row.metric)
+        parts.append(f"At equal training loss {at_equal} ({many(row.equal_loss_n, 'pair')}).")
+    if row.clipped is not None and abs(row.clipped) >= NOTABLE_CLIPPING:
+        parts.append(f"Clipped steps: {100 * row.clipped:+.0f} points.")
     while len(" ".join(parts)) > LONGEST and len(parts) > 2:
         parts.pop()
     return " ".join(parts)
@@ -137,7 +170,7 @@ def of_doses(models: Models, rows: Sequence[Response]) -> Iterable[Sentence]:
             yield _sentence("doses", _dose_words(along))
     for why, untold in _by_reason(along[0] for along in arms.values() if along[0].p_holm is None):
         names = _names(list(dict.fromkeys(row.arm for row in untold)))  # an arm may be in several cells
-        yield _sentence("doses", f"Whether {models.outcome} follows the dose of {names}: cannot tell; {why}")
+        yield _sentence("doses", f"Whether {models.outcome} follows the dose of {names}: no verdict; {why}")
 
 
 def _dose_words(rows: Sequence[Response]) -> str:
@@ -150,36 +183,3 @@ def _dose_words(rows: Sequence[Response]) -> str:
         f"{first.arm}{where} by dose, change of {first.metric}{unit}: {listed}; {said} (Page's test in {first.n} "
         f"seeds, p {first.p_holm:.2g})."
     )
-
-
-def of_instruments(models: Models, rows: Sequence[Instrument]) -> Iterable[Sentence]:
-    """One sentence for every main metric that arms move; those of which nothing can be said in one."""
-    for row in rows:
-        if row.verdict is not Carried.CANNOT_TELL:
-            yield _sentence("instruments", _carried_words(models, row))
-    for why, untold in _by_reason(row for row in rows if row.verdict is Carried.CANNOT_TELL):
-        names = ", ".join(row.metric for row in untold)
-        text = f"Whether effects on {models.outcome} are carried by {names}: cannot tell; {why}"
-        yield _sentence("instruments", text)
-
-
-def _carried_words(models: Models, row: Instrument) -> str:
-    slope = amount(row.slope or 0.0, row.low, row.high, models.outcome)
-    arms = f"{row.arms} arms ({many(row.interventions, 'kind')}, {row.n} seeds)"
-    start = f"Per unit of {row.metric}, {models.outcome} changes by {slope} over {arms}"
-    return {
-        Carried.CARRIED: f"{start}, p {_p(row.p_holm)}, on one line through 0: the property carries the effect.",
-        Carried.NOT_NEEDED: (
-            f"{row.metric} moves by up to {_signed(row.largest_x)} over {arms}, and {models.outcome} by at most "
-            f"{_signed(row.largest_y)}, all within ±{row.margin or 0:.2g}: this much collapse is not needed."
-        ),
-        Carried.INTERVENTIONS: (
-            f"{start}, off one line (Q {row.q or 0:.3g}, p {_p(row.q_p)}): the interventions, not the property, "
-            "or not in proportion."
-        ),
-        Carried.UNDECIDED: f"{start}, p {_p(row.p_holm)} (Q {row.q or 0:.3g}, p {_p(row.q_p)}): undecided.",
-    }[row.verdict]
-
-
-def _p(value: float | None) -> str:
-    return "?" if value is None else f"{value:.2g}"

@@ -5,12 +5,18 @@ standard deviations of the paired differences in the right direction, by a quart
 where the suite has several, and by more than under the sham. Of an arm that did not reach its property nothing is said
 about the outcome.
 
+An arm *passes* the check if, in addition, the metrics of the property move as designed and none the other way, and its
+sham does not do the same (properties.py). Only then may a sentence name the property.
+
 Then the verdict on the outcome, which needs a corrected test: helps or harms by flipping signs, equivalent by two
 one-sided tests within the smallest effect of interest. What is neither is undecided, and never called equivalent. So
-is what would be shown by the runs that are left where others diverged.
+is what would be shown by the runs that are left where others diverged. Flipping signs assumes that differences are
+symmetric. Where they are skewed or have spikes, the verdict is about the median, the interval follows the skew, and
+nothing is called equivalent.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import final
@@ -18,23 +24,26 @@ from typing import final
 import numpy as np
 import pandas as pd
 
-from collapselab.analysis.arms import SHAM_OF, Comparison, Target, comparisons
-from collapselab.analysis.attainable import LEVEL
-from collapselab.analysis.lost_runs import Lost, unpaired
-from collapselab.analysis.models import Models
-from collapselab.analysis.pace import NO_CHECKPOINTS, at_equal_training_loss, worth_of_tokens
+from collapselab.analysis.arms import FURTHER, SHAM_OF, Arm, Comparison, Target, comparisons
+from collapselab.analysis.learning_speed import equal_loss_differences
+from collapselab.analysis.lost_runs import unpaired
+from collapselab.analysis.models import Models, better
 from collapselab.analysis.paired import (
     FEWEST_PAIRS,
     Floats,
+    bootstrap_t,
     equivalence_p,
     far_from_the_rest,
+    is_skewed,
     mean_of,
     sign_flip_p,
     step_down_p,
 )
+from collapselab.analysis.properties import ArmKey, PropertyRow, arm_key
 from collapselab.analysis.regime import Regime
 from collapselab.analysis.registered import Registered
-from collapselab.analysis.verdict import Cause, Reason, holm
+from collapselab.analysis.related import RELATED
+from collapselab.analysis.verdict import EFFECT, Cause, Estimate, Reason, Verdict, judge, judged, too_few
 
 SDS = 2.0
 """Paired standard deviations by which the metric of an arm's property must move."""
@@ -44,20 +53,14 @@ FEWEST_TO_REACH = 3
 """Pairs: two that do nothing are by chance that far apart once in nine times, three once in 27."""
 
 
-@final
-class Judgement(StrEnum):
-    """What may be said of an arm's effect on the outcome."""
+MIN_POOLED_ARMS = 4
+SKEWED_POOLED = 1.5
+"""As `paired.SKEWED`, of the pairs of all arms together."""
+MIN_SPIKY_ARMS = 2
+"""Arms with an outlying pair, from which on spikes are taken to be common to all arms."""
 
-    HELPS = "helps"
-    HARMS = "harms"
-    EQUIVALENT = "equivalent"
-    """Smaller than the smallest effect of interest."""
-    UNDECIDED = "undecided"
-    """Neither shown to be there nor shown to be that small."""
-    DID_NOT_REACH = "did not reach"
-    """The arm did not move the property that it is for."""
-    CANNOT_TELL = "cannot tell"
-    """Too few pairs for any result, or the arm's property was not measured."""
+EARLIER = 0.8
+"""The slope at the end of a run is measured from its last checkpoint with at most this share of the tokens."""
 
 
 @final
@@ -65,6 +68,8 @@ class Role(StrEnum):
     """What a row is for."""
 
     OUTCOME = "outcome"
+    FURTHER = "further outcome"
+    """An outcome beside that of the analysis: registered ones, and the gap."""
     TARGET = "target"
     """The metric that this arm must move."""
     PRIMARY = "primary"
@@ -102,8 +107,8 @@ class Effect:
     metric over the metrics of its role in this arm."""
     reached: bool | None = None
     """Whether the arm moved what it is for; of the outcome: all of its targets. Empty where there is none."""
-    verdict: Judgement | None = None
-    """Of the outcome alone."""
+    verdict: Verdict | None = None
+    """Of outcomes alone."""
     where: Regime | None = None
     """Settings that arm and control share and other arms of the suite do not."""
     role: Role = Role.EXPLORATORY
@@ -122,16 +127,6 @@ class Effect:
     """The smallest effect of interest, of the outcome."""
     p_equivalence: float | None = None
     """Of two one-sided tests within the margin, corrected over arms (Holm)."""
-    equal_loss_n: int | None = None
-    """Pairs that can be compared at equal training loss."""
-    equal_loss_effect: float | None = None
-    """The effect there."""
-    equal_loss_low: float | None = None
-    """Lower end of its 95 % interval."""
-    equal_loss_high: float | None = None
-    """Upper end."""
-    equal_loss_why: str | None = None
-    """Why there is no effect at equal training loss."""
     far: str | None = None
     """Seeds whose difference is far from the others, with robust standard deviations."""
     cells: int = 1
@@ -146,34 +141,134 @@ class Effect:
     """Seeds that are left out because the control's did."""
     label: str = ""
     """The arm as it is set, for people."""
+    lower: int = 0
+    """Pairs in which the arm's value is below its control's."""
+    higher: int = 0
+    """Pairs in which it is above."""
+    skewed: bool = False
+    """Of outcomes: whether the differences are skewed or have spikes; the interval is then that of the bootstrap-t."""
+    movement: Verdict | None = None
+    """Of the outcome: what the metrics of the arm's property say together, as in `properties.csv`."""
+    passed: bool | None = None
+    """Of the outcome: whether the arm passed its manipulation check; empty where its metric has no direction."""
+    clipped: float | None = None
+    """Of the outcome: share of clipped steps, arm minus control."""
+    equal_loss: float | None = None
+    """Of `val_loss`: arm minus control where both have the same evaluated training loss."""
+    equal_loss_low: float | None = None
+    """Lower end of its 95 % interval."""
+    equal_loss_high: float | None = None
+    """Upper end."""
+    equal_loss_n: int = 0
+    """Pairs with a checkpoint close enough to that training loss."""
     why: str | None = None
     """Why there is no p or no verdict."""
     why_code: Cause | None = None
     """As in `relate.csv`."""
 
     @property
-    def key(self) -> tuple[Regime | None, str, float | None, bool]:
+    def key(self) -> ArmKey:
         """The arm, with its dose."""
         return self.where, self.arm, self.dose, self.sham
 
 
-def effects(models: Models, registered: Registered, *, permutations: int, seed: int) -> list[Effect]:
+def effects(
+    models: Models, registered: Registered, properties: Sequence[PropertyRow] = (), *, permutations: int, seed: int
+) -> list[Effect]:
     """A row for every arm and metric, and for the outcome first; none where the table has no arm with a control."""
     compared = comparisons(models)
     margin, lost = smallest_effect(models, registered, compared), unpaired(models).lost
-    pairs = [
-        (comparison, _with_lost(row, lost.get(comparison.arm)))
-        for comparison in compared
-        for row in _rows(models, registered, comparison, compared, margin)
-    ]
+    movements = {(arm_key(row), row.property): row.verdict for row in properties if row.arm is not None}
+    skewed_suite = _is_skewed_together(compared, models.outcome)
+    pairs = []
+    for comparison in compared:
+        sham = sham_of(comparison, compared)
+        rows = list(_rows(models, registered, comparison, sham, margin))
+        rows[0] = _with_check(models, rows[0], comparison, sham, movements)
+        rows[0] = _with_equal_loss(replace(rows[0], clipped=_clipped(models, comparison)), models, comparison)
+        if (of_arm := lost.get(comparison.arm)) is not None:
+            rows[0] = replace(rows[0], lost=len(of_arm.treated), lost_controls=len(of_arm.control))
+        pairs += [(comparison, _with_skew(row, comparison, skewed_suite)) for row in rows]
     rows = [row for _, row in pairs]
     differences = [comparison.differences[row.metric] for comparison, row in pairs]
     rows = _with_p(rows, differences, permutations=permutations, seed=seed)
     rows = _with_equivalence(rows, [comparison for comparison, _ in pairs])
     return [
-        _judged(row, models.better, checked=not comparison.arm.targets or row.reached is not None)
+        _judged(row, checked=not comparison.arm.targets or row.reached is not None)
         for (comparison, _), row in zip(pairs, rows, strict=True)
     ]
+
+
+def _is_skewed_together(compared: Sequence[Comparison], outcome: str) -> bool:
+    """Whether arms share skewed or spiky noise: 8 pairs hardly show it, the pairs of all arms together do."""
+    scaled, spiky = [], 0
+    for comparison in compared:
+        values = comparison.differences[outcome].dropna().to_numpy(dtype=float)
+        if comparison.arm.sham or len(values) < FEWEST_PAIRS or np.ptp(values) == 0:
+            continue
+        spiky += bool(far_from_the_rest(values, [""] * len(values)))
+        away = values - np.median(values)
+        scaled.append(away / (1.4826 * max(float(np.median(np.abs(away))), 1e-9 * float(np.ptp(values)))))
+    if len(scaled) < MIN_POOLED_ARMS:
+        return False
+    pooled = np.concatenate(scaled)
+    return spiky >= MIN_SPIKY_ARMS or bool(abs(float(pooled.mean())) * np.sqrt(len(pooled)) > SKEWED_POOLED)
+
+
+def _with_skew(row: Effect, comparison: Comparison, skewed_suite: bool) -> Effect:
+    values = comparison.differences[row.metric].dropna().to_numpy(dtype=float)
+    row = replace(row, lower=int((values < 0).sum()), higher=int((values > 0).sum()))
+    if row.role not in (Role.OUTCOME, Role.FURTHER) or len(values) < FEWEST_PAIRS or np.ptp(values) == 0:
+        return row
+    if not is_skewed(values) and not (skewed_suite and row.role is Role.OUTCOME):
+        return row
+    low, high = bootstrap_t(values)
+    return replace(row, skewed=True, low=low, high=high)
+
+
+def _with_check(
+    models: Models,
+    row: Effect,
+    comparison: Comparison,
+    sham: Comparison | None,
+    movements: Mapping[tuple[ArmKey, str], Verdict],
+) -> Effect:
+    """The outcome's row with what the metrics of the arm's property say together, and whether that is as designed."""
+    for target in comparison.arm.targets:
+        toward = models.toward[target.metric].sign if target.metric in models.toward else 0
+        about = RELATED[target.metric].property
+        movement = movements.get((row.key, about))
+        if not toward or movement is None:
+            continue
+        sign = target.sign * toward
+        designed = {1: {Verdict.TOWARD}, -1: {Verdict.AWAY}, 0: {Verdict.TOWARD, Verdict.AWAY}}[sign]
+        of_sham = None if sham is None else movements.get((_key(sham.arm), about))
+        passed = movement in designed and of_sham not in designed and row.passed is not False
+        row = replace(row, movement=movement if row.movement is None else row.movement, passed=passed)
+    return row
+
+
+def _key(arm: Arm) -> ArmKey:
+    return arm.where, arm.name, arm.dose, arm.sham
+
+
+def _clipped(models: Models, comparison: Comparison) -> float | None:
+    """Mean difference of the shares of clipped steps; None where they are not known."""
+    if "clipped" not in models.trained:
+        return None
+    shares = pd.to_numeric(models.trained["clipped"]).astype(float)
+    sides = [shares.loc[comparison.pairs[side]].to_numpy() for side in ("treated", "control")]
+    mean = float(np.mean(sides[0] - sides[1]))
+    return None if np.isnan(mean) else mean
+
+
+def _with_equal_loss(row: Effect, models: Models, comparison: Comparison) -> Effect:
+    """With the difference of the validation losses where arm and control have the same training loss."""
+    differences = equal_loss_differences(models, comparison)
+    if len(differences) < 2:
+        return row
+    mean = mean_of(differences)
+    return replace(row, equal_loss=mean.mean, equal_loss_low=mean.low, equal_loss_high=mean.high, equal_loss_n=mean.n)
 
 
 def smallest_effect(models: Models, registered: Registered, compared: Sequence[Comparison]) -> float | None:
@@ -184,14 +279,39 @@ def smallest_effect(models: Models, registered: Registered, compared: Sequence[C
     return worth_of_tokens(models, runs, registered.primary.smallest_effect_tokens)
 
 
+def worth_of_tokens(models: Models, runs: set[str], share: float) -> float | None:
+    """Return what this share of training tokens more changes: |d outcome / d log tokens| log(1 + share).
+
+    The slope is that of the control runs at their end, the median over runs. None where no run has a checkpoint before
+    its last, or where the outcome does not change. Under a falling learning rate the end is steeper than a longer
+    training would be.
+    """
+    slopes = []
+    for _, checkpoints in models.trained[models.trained["run"].isin(runs)].groupby("run"):
+        known = checkpoints.dropna(subset=["tokens", models.outcome]).sort_values("tokens")
+        known = known[known["tokens"] > 0]
+        earlier = known[known["tokens"] <= EARLIER * known["tokens"].max()]
+        if len(earlier):
+            first, last = earlier.iloc[-1], known.iloc[-1]
+            change = float(last[models.outcome] - first[models.outcome])
+            slopes.append(change / math.log(last["tokens"] / first["tokens"]))
+    worth = abs(float(np.median(slopes))) * math.log1p(share) if slopes else 0.0
+    return worth or None
+
+
 def _rows(
-    models: Models, registered: Registered, comparison: Comparison, compared: Sequence[Comparison], margin: float | None
+    models: Models, registered: Registered, comparison: Comparison, sham: Comparison | None, margin: float | None
 ) -> Iterator[Effect]:
-    sham, equal = sham_of(comparison, compared), at_equal_training_loss(models, comparison)
+    further = [name for name in further_outcomes(models, registered) if name in comparison.treated]
     targets = {target.metric: target for target in comparison.arm.targets}
-    columns = [models.outcome, *(str(column) for column in comparison.treated if column != models.outcome)]
-    made = [_row(comparison, column, sham, equal) for column in columns]
+    metrics = [str(column) for column in comparison.treated if column not in (models.outcome, *FURTHER)]
+    made = [_row(comparison, column, sham) for column in (models.outcome, *further, *metrics)]
     for i, row in enumerate(made):
+        if row.metric in further:
+            limit = None if row.metric == "val_accuracy" else margin
+            planned = row.metric in (registered.primary.outcome, *registered.primary.outcomes)
+            planned = registered.beforehand and planned
+            made[i] = replace(row, role=Role.FURTHER, margin=limit, registered=planned)
         if (target := targets.get(row.metric)) is not None:
             made[i] = replace(row, role=Role.TARGET, reached=_reached(row, comparison, target, sham))
         elif row.metric in registered.primary.metrics:
@@ -205,17 +325,23 @@ def _rows(
         outcome = replace(outcome, reached=all(known.values()))
     elif unknown and outcome.why is None:
         text = f"whether it reached its property is not known: {', '.join(unknown)} was not measured in enough pairs."
-        outcome = replace(outcome, **Reason(Cause.MISSING, text).columns)
+        outcome = replace(outcome, why=text, why_code=Cause.MISSING)
     yield outcome
     yield from made[1:]
 
 
-def _row(comparison: Comparison, column: str, sham: Comparison | None, equal: pd.DataFrame | None) -> Effect:
+def further_outcomes(models: Models, registered: Registered) -> list[str]:
+    """Outcomes that are tested beside the main one: those that were registered, and the gap."""
+    named = dict.fromkeys((*registered.primary.outcomes, "gap"))
+    return [name for name in named if name in models.trained and name != models.outcome]
+
+
+def _row(comparison: Comparison, column: str, sham: Comparison | None) -> Effect:
     arm, differences = comparison.arm, comparison.differences[column].dropna()
     row = Effect(arm.name, arm.dose, arm.sham, column, where=arm.where, label=arm.label,
                  cells=comparison.pairs["cell"].nunique())  # fmt: skip
     if differences.empty:
-        return replace(row, **Reason(Cause.MISSING, "no pair in which both values are known.").columns)
+        return replace(row, why="no pair in which both values are known.", why_code=Cause.MISSING)
     values = differences.to_numpy()
     estimate = mean_of(values)
     moved = None if sham is None else sham.differences[column].mean()
@@ -237,34 +363,9 @@ def _row(comparison: Comparison, column: str, sham: Comparison | None, equal: pd
         far=", ".join(f"seed {name.split()[0]} ({score:+.1f})" for name, score in far) or None,
     )
     if estimate.n < FEWEST_PAIRS:
-        row = replace(row, **_too_few(estimate.n).columns)
-    return _with_equal_loss(row, equal)
-
-
-def _with_lost(row: Effect, lost: Lost | None) -> Effect:
-    if lost is None or row.role is not Role.OUTCOME:
-        return row
-    return replace(row, lost=len(lost.treated), lost_controls=len(lost.control))
-
-
-def _too_few(pairs: int) -> Reason:
-    noun = "pair has" if pairs == 1 else "pairs have"
-    text = f"{pairs} {noun} {2**pairs} sign patterns: no p can be below {100 * LEVEL:g} %; {FEWEST_PAIRS} pairs can."
-    return Reason(Cause.TOO_FEW, text)
-
-
-def _with_equal_loss(row: Effect, equal: pd.DataFrame | None) -> Effect:
-    known = None if equal is None else equal[row.metric].dropna().to_numpy()
-    if known is None or not len(known):
-        return replace(row, equal_loss_why=NO_CHECKPOINTS)
-    estimate = mean_of(known)
-    return replace(
-        row,
-        equal_loss_n=estimate.n,
-        equal_loss_effect=estimate.mean,
-        equal_loss_low=estimate.low,
-        equal_loss_high=estimate.high,
-    )
+        reason = too_few(estimate.n, "pairs", FEWEST_PAIRS)
+        row = replace(row, why=reason.text, why_code=reason.code)
+    return row
 
 
 def sham_of(comparison: Comparison, compared: Sequence[Comparison]) -> Comparison | None:
@@ -307,9 +408,9 @@ def _range_over_widths(comparison: Comparison, column: str) -> float | None:
 
 
 def _family(row: Effect) -> Hashable:
-    """Of the outcome all arms, shams by themselves; of metrics those of one arm, the main ones by themselves."""
-    if row.role is Role.OUTCOME:
-        return row.role, row.sham
+    """All arms and registered outcomes together, shams by themselves; of metrics those of one arm, by their role."""
+    if row.role in (Role.OUTCOME, Role.FURTHER):
+        return row.sham, row.registered or row.role is Role.OUTCOME or row.metric
     return row.key, row.role is Role.EXPLORATORY
 
 
@@ -340,17 +441,21 @@ def _single_p(table: Floats, *, permutations: int, seed: int) -> Floats:
 
 
 def _with_equivalence(rows: Sequence[Effect], compared: Sequence[Comparison]) -> list[Effect]:
-    """The rows of the outcome with the p of equivalence, corrected over treatments and over shams."""
-    tested = list(rows)
-    for sham in (False, True):
-        p = {
-            i: equivalent_in_every_cell(compared[i], row.metric, row.margin)
-            for i, row in enumerate(rows)
-            if row.sham is sham and row.margin is not None and row.n >= FEWEST_PAIRS
-        }
-        for i, corrected in zip(p, holm(list(p.values())), strict=True):
-            tested[i] = replace(rows[i], p_equivalence=corrected)
-    return tested
+    """The rows of outcomes with the p of equivalence, corrected over the same families as the other tests."""
+
+    def p_of(pair: tuple[Effect, Comparison]) -> float | None:
+        row, comparison = pair
+        if row.margin is None or row.n < FEWEST_PAIRS or row.role not in (Role.OUTCOME, Role.FURTHER):
+            return None
+        return 1.0 if row.skewed else equivalent_in_every_cell(comparison, row.metric, row.margin)
+
+    tested = judged(
+        zip(rows, compared, strict=True),
+        family=lambda pair: _family(pair[0]),
+        p=p_of,
+        with_verdict=lambda pair, corrected: (replace(pair[0], p_equivalence=corrected.holm), pair[1]),
+    )
+    return [row for row, _ in tested]
 
 
 def equivalent_in_every_cell(comparison: Comparison, column: str, margin: float) -> float:
@@ -362,25 +467,25 @@ def equivalent_in_every_cell(comparison: Comparison, column: str, margin: float)
     return max(equivalence_p(values, margin) for values in ([pooled, *cells] if len(cells) > 1 else [pooled]))
 
 
-def _judged(row: Effect, better: int, *, checked: bool) -> Effect:
-    if row.role is not Role.OUTCOME:
+def _judged(row: Effect, *, checked: bool) -> Effect:
+    if row.role not in (Role.OUTCOME, Role.FURTHER):
         return row
+    reason = None
     if row.reached is False:
-        return replace(row, verdict=Judgement.DID_NOT_REACH)
-    if row.p_holm is None or row.effect is None or not checked:
-        return replace(row, verdict=Judgement.CANNOT_TELL)
-    verdict = Judgement.UNDECIDED
-    if row.p_equivalence is not None and row.p_equivalence < LEVEL:
-        verdict = Judgement.EQUIVALENT
-    elif row.p_holm < LEVEL:
-        verdict = Judgement.HELPS if row.effect * better > 0 else Judgement.HARMS
-    lost = {Judgement.HELPS: row.lost, Judgement.HARMS: row.lost_controls}.get(verdict, row.lost + row.lost_controls)
-    if lost and verdict is not Judgement.UNDECIDED:
-        return replace(row, verdict=Judgement.UNDECIDED, **_why_lost(row, lost).columns)
-    return replace(row, verdict=verdict)
+        reason = Reason(row.why_code, row.why, Verdict.DID_NOT_REACH)
+    elif row.p_holm is None or not (checked or row.role is Role.FURTHER):
+        reason = Reason(row.why_code, row.why)
+    # A run that diverged could undo a claim: an arm that helps must not have lost runs, one that harms no controls.
+    either = row.lost + row.lost_controls
+    lost = {Verdict.HELPS: row.lost, Verdict.HARMS: row.lost_controls, Verdict.EQUIVALENT: either}
+    doubts = {verdict: _why_lost(row, count) for verdict, count in lost.items() if count}
+    change = row.median if row.skewed and row.median else row.effect or 0.0
+    estimate = Estimate(change, row.p_holm, better(row.metric), row.p_equivalence, reason, doubts)
+    return replace(row, **judge(estimate, EFFECT))
 
 
 def _why_lost(row: Effect, lost: int) -> Reason:
     whose = "runs" if lost == row.lost else "controls" if lost == row.lost_controls else "runs and controls"
     have = "has" if lost == 1 else "have"
-    return Reason(Cause.MISSING, f"{lost} of its {whose} {have} no {row.metric}; the other pairs alone do not decide.")
+    text = f"{lost} of its {whose} {have} no {row.metric}; the other pairs alone do not decide."
+    return Reason(Cause.MISSING, text, Verdict.UNDECIDED)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from collapselab.analysis.regime import Regime
 from collapselab.analysis.related import RELATED, Family, Toward, toward
-from collapselab.analysis.verdict import Cause, Reason
+from collapselab.analysis.verdict import Cause, Reason, Verdict
 from collapselab.core.metrics import METRICS, Transform
 from collapselab.errors import ConfigError, RunError, did_you_mean
 from collapselab.records.outcomes import (
@@ -71,9 +71,10 @@ class Variable:
         if metric.parts is not None:
             std, mean = metric.parts
             text = f"a ratio whose denominator may change its sign; {std} and {mean} are judged in its place."
-            return Reason(Cause.NOT_A_TEST, text)
+            return Reason(Cause.NOT_A_TEST, text, Verdict.DESCRIPTION)
         if self.transform != metric.transform:
-            return Reason(Cause.NOT_A_TEST, f"judged on its logarithm: {self.metric} spans decades.")
+            text = f"judged on its logarithm: {self.metric} spans decades."
+            return Reason(Cause.NOT_A_TEST, text, Verdict.DESCRIPTION)
         return None
 
 
@@ -91,6 +92,19 @@ class Models:
     def trained(self) -> pd.DataFrame:
         """All but initialisations, which would make any relation a relation with having been trained at all."""
         return self.frame[self.frame["epoch"] != 0].reset_index(drop=True)
+
+    @cached_property
+    def compared(self) -> "pd.Series[bool]":
+        """Which models of `frame` a relation across models shows: the last checkpoint of each run that is no arm.
+
+        Earlier checkpoints repeat their run, and an intervention moves a metric and the outcome by itself.
+        """
+        compared: pd.Series[bool] = (self.frame["epoch"] != 0) & self.frame["last"]
+        if "intervene" in self.frame:
+            compared &= self.frame["intervene"].fillna("").eq("")
+        if "head" in self.frame:
+            compared &= self.frame["head"].fillna("learned").eq("learned")
+        return compared
 
     @cached_property
     def known(self) -> pd.DataFrame:

@@ -19,12 +19,11 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import orth
 
-from collapselab.analysis.attainable import FEWEST_FREEDOM, LEVEL, permutations_can_show, why_no_permutation
+from collapselab.analysis.attainable import FAMILY_SIZES, FEWEST_FREEDOM, LEVEL, why_no_permutation
 from collapselab.analysis.models import Floats, Models
 from collapselab.analysis.resampling import TIE, jointly
 from collapselab.analysis.subsets import codes_of, count_of, exchangeable
-from collapselab.analysis.verdict import Cause, Reason
-from collapselab.analysis.words import many
+from collapselab.analysis.verdict import Cause, Reason, too_few
 
 DEGREE = 4
 MOST_PERMUTATIONS = 1999
@@ -112,12 +111,10 @@ def why_no_joint_test(frame: pd.DataFrame) -> Reason | None:
     smallest = min((group for _, group in frame.groupby("regime")), key=len)
     needed = np.linalg.matrix_rank(smooth_function(smallest)) + FEWEST_FREEDOM
     if len(smallest) < needed:
-        text = f"{many(len(smallest), 'architecture')} in one regime, and such a function needs {needed}."
-        return Reason(Cause.TOO_FEW, text)
+        return too_few(len(smallest), "architectures in one regime", int(needed))
     sizes = [block.shape[1] for block in exchangeable(codes_of(frame["regime"]), codes_of(frame["architecture"]))]
-    if not permutations_can_show(sizes):
-        return Reason(Cause.TOO_FEW, why_no_permutation(sizes, "architectures"))
-    return None
+    why = why_no_permutation(sizes, "architectures", tests=FAMILY_SIZES["paper"])
+    return Reason(Cause.TOO_FEW, why) if why else None
 
 
 def cells_of(models: Models, values: Floats) -> pd.DataFrame:

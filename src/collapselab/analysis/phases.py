@@ -1,114 +1,68 @@
-"""Phases: when a property appears during training, and whether that is before or after the loss falls.
+"""Phases: the time at which half of a metric's change during training was done.
 
-The series of each metric along the checkpoints of a run, on the metric's own scale, is fitted by a segmented line in
-the logarithm of training tokens (`segments.py`). Checkpoints should be spaced in the logarithm (`checkpoints: log:12`).
-The time of a break has an interval from resampled residuals; the order of a metric's main break and the loss's is that
-of their resamples. It describes runs one by one: models that share seeds or data are not independent.
+The change is that from the first checkpoint after initialisation to the last, on the metric's own scale. The half time
+is interpolated linearly in the logarithm of training tokens between neighbouring checkpoints, so checkpoints should be
+spaced in the logarithm (`checkpoints: log:12`). It describes a curve; no test says which of two metrics came first.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import final
 
 import numpy as np
 import pandas as pd
 
-from collapselab.analysis.models import Models
+from collapselab.analysis.models import Floats, Models
+from collapselab.analysis.paired import mean_of
+from collapselab.analysis.regime import Regime
 from collapselab.analysis.related import RELATED
-from collapselab.analysis.segments import FEWEST, Floats, Segments, fit_segments, resampled_main_breaks
-from collapselab.analysis.words import Sentence, many
+from collapselab.analysis.words import Sentence, many, regime_words
 from collapselab.records.outcomes import context_columns
 
-RESAMPLES = 200
-CLEAR = 0.975
-"""Share of resamples in which one break is earlier than the other, from which on their order is reported."""
+MIN_CHECKPOINTS = 4
 LOSSES = ("val_loss", "train_loss")
 OF_CONTEXTS = ("context_within", "context_cka", "support_cka")
 """Metrics of contexts that have phases: how far back the model looks, and which structure of what follows it has."""
-
-
-@final
-class Order(StrEnum):
-    """A metric's main break beside that of the validation loss."""
-
-    BEFORE = "before the loss"
-    AFTER = "after the loss"
-    UNCLEAR = "unclear"
-    """Their intervals overlap."""
-    NO_BREAK = "no break"
-    """Of the metric, or of the loss."""
+IN_WORDS = ("val_loss", "agreement")
 
 
 @final
 @dataclass(frozen=True)
 class Phase:
-    """One break of one series; a row of `phases.csv`. A series without a break has one row, without a time."""
+    """The half time of one metric in one cell (runs that differ in their seed alone); a row of `phases.csv`."""
 
-    run: str
-    """Name of the run."""
+    architecture: str
+    """Family, depth and width."""
+    regime: Regime
+    """Settings of the runs at their last checkpoint, as in `relate.csv`."""
     metric: str
     """Id of the metric; `val_loss` or `train_loss`."""
     transform: str
-    """`raw`, or `log` where the series is that of the logarithm."""
-    checkpoints: int
-    """After initialisation, with a value."""
-    breaks: int
-    """How many BIC chooses."""
-    number: int | None
-    """Which of them this row is about, from 1 on."""
-    time: float | None
-    """Where it is: training tokens, or epochs where tokens are not known."""
+    """`raw`, or `log` where the change is that of the logarithm."""
+    unit: str
+    """Of the times: `tokens`, or `epochs` where tokens are not known."""
+    half_time: float
+    """When half of the change was done: mean over seeds of the logarithm of the time, as a time."""
     low: float | None
-    """Lower end of the 95 % interval of the main break; empty for others."""
+    """Lower end of its 95 % interval by Student's t over seeds; empty for a single seed."""
     high: float | None
     """Upper end."""
-    main: bool
-    """Whether it is the break with the largest change of slope."""
-    slope_before: float
-    """Per factor of e in time."""
-    slope_after: float | None
-    """The same after the break."""
-    gain: float
-    """BIC of a straight line minus that of this fit."""
-    order: Order
-    """Of the main break: beside that of the validation loss."""
-    share_before: float | None
-    """Share of resamples in which it is earlier than the loss's."""
+    seeds: int
+    """Runs with at least four checkpoints after initialisation."""
 
 
-@final
-@dataclass(frozen=True)
-class _Series:
-    metric: str
-    transform: str
-    points: int
-    fit: Segments
-    resampled: Floats | None
-
-
-def phases(models: Models, *, seed: int = 0) -> list[Phase]:
-    """The breaks of every run with enough checkpoints: of the losses, the paper's metrics and contexts."""
-    chosen = _chosen(models)
-    rows: list[Phase] = []
-    for run, checkpoints in models.trained.groupby("run", sort=False):
-        if len(checkpoints) < FEWEST:
-            continue
-        time = _time_of(checkpoints)
+def phases(models: Models) -> list[Phase]:
+    """The half times of every cell: of the losses, the paper's metrics and contexts."""
+    trained, metrics = models.trained, (*LOSSES, *_chosen(models))
+    ends = trained[trained["last"] & ~models.repeats].drop_duplicates("run")
+    rows = []
+    for _, cell in ends.groupby("cell", sort=False):
+        checkpoints = trained[trained["run"].isin(cell["run"])]
+        time = "tokens" if checkpoints["tokens"].gt(0).all() else "epoch"
         ordered = checkpoints[checkpoints[time] > 0].sort_values(time)
-        if ordered[time].nunique() < FEWEST:
-            continue
-        all_series = [_series(ordered, time, name, seed) for name in (*LOSSES, *chosen)]
-        known = [series for series in all_series if series is not None]
-        loss = next((series for series in known if series.metric == "val_loss"), None)
-        rows += [row for series in known for row in _rows(str(run), series, loss)]
+        runs = [run for _, run in ordered.groupby("run", sort=False)]
+        rows += [row for metric in metrics if (row := _phase(cell.iloc[0], runs, time, metric)) is not None]
     return rows
-
-
-def _time_of(checkpoints: pd.DataFrame) -> str:
-    """The column that is the time of a run: tokens where they are known of all its checkpoints."""
-    return "tokens" if checkpoints["tokens"].gt(0).all() else "epoch"
 
 
 def _chosen(models: Models) -> list[str]:
@@ -119,63 +73,51 @@ def _chosen(models: Models) -> list[str]:
     return ([metric for metric in of_tokens if RELATED[metric].in_paper] or of_tokens) + aligned
 
 
-def _series(ordered: pd.DataFrame, time: str, name: str, seed: int) -> _Series | None:
-    transform = RELATED[name].transform if name in RELATED else "raw"
-    known = ordered.dropna(subset=[name]).drop_duplicates(time)
-    values = known[name].to_numpy(dtype=float)
-    if transform == "log" and (values <= 0).any():
+def _phase(end: pd.Series, runs: Sequence[pd.DataFrame], time: str, metric: str) -> Phase | None:
+    measured = [run.dropna(subset=[metric]).drop_duplicates(time) for run in runs]
+    measured = [run for run in measured if len(run) >= MIN_CHECKPOINTS]
+    transform = RELATED[metric].transform if metric in RELATED else "raw"
+    if any((run[metric] <= 0).any() for run in measured):
         transform = "raw"
-    y = np.log(values) if transform == "log" else values
-    if len(y) < FEWEST or np.ptp(y) == 0:
+    scaled = np.log if transform == "log" else np.asarray
+    series = ((run[time].to_numpy(dtype=float), scaled(run[metric].to_numpy(dtype=float))) for run in measured)
+    times = [half for t, y in series if (half := half_time(t, y)) is not None]
+    if not times:
         return None
-    t = np.log(known[time].to_numpy(dtype=float))
-    fit = fit_segments(t, y)
-    rng = np.random.default_rng([seed, *map(ord, name)])
-    resampled = resampled_main_breaks(t, y, fit, resamples=RESAMPLES, rng=rng) if fit.places else None
-    return _Series(name, transform, len(y), fit, resampled)
+    mean = mean_of(np.log(times))
+    low, high = (None if bound is None else float(np.exp(bound)) for bound in (mean.low, mean.high))
+    unit = {"tokens": "tokens", "epoch": "epochs"}[time]
+    regime = Regime.read(end["regime"])
+    return Phase(end["architecture"], regime, metric, transform, unit, float(np.exp(mean.mean)), low, high, mean.n)
 
 
-def _rows(run: str, series: _Series, loss: _Series | None) -> Iterable[Phase]:
-    fit, shared = series.fit, (run, series.metric, series.transform, series.points, len(series.fit.places))
-    if series.resampled is None:
-        yield Phase(*shared, None, None, None, None, False, fit.slopes[0], None, fit.gain, Order.NO_BREAK, None)
-        return
-    low, high = np.exp(np.quantile(series.resampled, [0.025, 0.975])).tolist()
-    for number, place in enumerate(fit.places):
-        is_main = number == fit.main
-        order, share = _order(series, loss) if is_main and series.metric not in LOSSES else (Order.NO_BREAK, None)
-        ends = (low, high) if is_main else (None, None)
-        before, after = fit.slopes[number], fit.slopes[number + 1]
-        time = float(np.exp(place))
-        yield Phase(*shared, number + 1, time, ends[0], ends[1], is_main, before, after, fit.gain, order, share)
-
-
-def _order(series: _Series, loss: _Series | None) -> tuple[Order, float | None]:
-    if loss is None or loss.resampled is None or series.resampled is None:
-        return Order.NO_BREAK, None
-    earlier = (series.resampled[:, None] < loss.resampled).mean()
-    same = (series.resampled[:, None] == loss.resampled).mean()
-    share = float(earlier + same / 2)
-    order = Order.BEFORE if share >= CLEAR else Order.AFTER if share <= 1 - CLEAR else Order.UNCLEAR
-    return order, share
+def half_time(times: Floats, values: Floats) -> float | None:
+    """When the series first crosses the middle between its first and last value; None where those are the same."""
+    from_half = values - (values[0] + values[-1]) / 2
+    if values[0] == values[-1]:
+        return None
+    after = int(np.argmax(from_half * from_half[0] <= 0))
+    before = after - 1
+    share = from_half[before] / (from_half[before] - from_half[after])
+    return float(times[before] * (times[after] / times[before]) ** share)
 
 
 def sentences(models: Models, rows: Sequence[Phase]) -> Iterable[Sentence]:
-    """How many runs have a break in each series, when, and in which order with the loss."""
-    times = {str(run): _time_of(checkpoints) for run, checkpoints in models.trained.groupby("run", sort=False)}
-    units = {"tokens": "tokens", "epoch": "epochs"}
-    for metric in dict.fromkeys(row.metric for row in rows):
-        own = [row for row in rows if row.metric == metric]
-        runs, broken = len({row.run for row in own}), [row for row in own if row.main]
-        text = f"{metric}: a break in {len(broken)} of {many(runs, 'run')}"
-        if broken:
-            median = float(f"{np.median([row.time for row in broken]):.3g}")
-            unit = " or ".join(sorted({units[times[row.run]] for row in broken}))
-            text += (
-                f", at a median of {median:,.0f} {unit}" if median >= 1000 else f", at a median of {median:g} {unit}"
-            )
-        orders = Counter(row.order for row in broken if row.share_before is not None)
-        if orders:
-            said = {Order.UNCLEAR: "unclear whether before or after the loss"}
-            text += f"; {', '.join(f'{count} {said.get(order, order)}' for order, count in orders.most_common())}"
-        yield Sentence("phases", "phases", f"{text}.")
+    """The half times of the loss and of agreement, one sentence a cell."""
+    cells: dict[tuple[str, Regime], list[Phase]] = {}
+    for row in rows:
+        if row.metric in IN_WORDS:
+            cells.setdefault((row.architecture, row.regime), []).append(row)
+    for (architecture, regime), of_cell in cells.items():
+        name = f"{architecture} ({regime_words(regime)})" if regime.settings else architecture
+        times = " and ".join(f"{row.metric} by {_time_words(row)}" for row in of_cell)
+        text = f"{name}: half of the change in {times} ({many(max(row.seeds for row in of_cell), 'seed')})."
+        yield Sentence("phases", "phases", text)
+
+
+def _time_words(row: Phase) -> str:
+    middle, low, high = (
+        None if time is None else f"{float(f'{time:.3g}'):,.0f}" if time >= 1000 else f"{time:.3g}"
+        for time in (row.half_time, row.low, row.high)
+    )
+    return f"{middle} {row.unit}" + ("" if low is None else f" [{low}, {high}]")

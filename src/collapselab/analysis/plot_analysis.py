@@ -17,8 +17,8 @@ VERDICTS = {
     "opposite direction": "#a83c00",
     "no direction predicted": "#7a5b00",
     "not shown": "#59636e",
-    "cannot tell": "#9aa4ae",
     "description": "#0b61a4",
+    "too few runs": "#9aa4ae",
 }
 """Colours that colour-blind readers can distinguish, by the code of the verdict."""
 
@@ -30,13 +30,12 @@ class _Drawn(NamedTuple):
     title: str
     line: str
     panel: str
-    verdict: str
 
 
 DRAWN = {
-    "relate": _Drawn("r", "correlation with the outcome", "metric", "subset", "verdict_code"),
-    "controls": _Drawn("partial_r", "partial correlation with the outcome", "metric", "controls", "verdict_code"),
-    "effects": _Drawn("effect", "outcome minus that of the control", "label", "metric", "verdict"),
+    "relate": _Drawn("r", "correlation with the outcome", "metric", "subset"),
+    "controls": _Drawn("partial_r", "partial correlation with the outcome", "metric", "controls"),
+    "effects": _Drawn("effect", "outcome minus that of the control", "label", "metric"),
 }
 """Tables that can be drawn."""
 
@@ -56,7 +55,7 @@ def plot(table: str, frames: Mapping[str, "pd.DataFrame"], outcome: str) -> "alt
         raise KeyError(f"{table}: no row of it has a number. The sentences say why: analysis.sentences.")
     columns = {"estimate": drawn.value, "panel": drawn.panel, "line": drawn.line, "low": "low", "high": "high"}
     shown = rows[list(columns.values())].set_axis(list(columns), axis=1)
-    shown = shown.assign(judged=[str(code) if isinstance(code, str) else "none" for code in rows[drawn.verdict]])
+    shown = shown.assign(judged=[str(code) if isinstance(code, str) else "none" for code in rows["verdict"]])
     shown = shown.drop_duplicates(["panel", "line"], keep="last")  # a metric on two scales is judged on the last
     others = sorted(set(shown["judged"]) - VERDICTS.keys())
     scale = alt.Scale(domain=[*VERDICTS, *others], range=[*VERDICTS.values(), *["#7d8790"] * len(others)])

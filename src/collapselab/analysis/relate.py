@@ -1,22 +1,23 @@
 """Relations: every metric against the outcome, over all models, over every regime, and within cells of seeds.
 
-Within cells scale is held fixed: one cell is the seeds study of the paper; several are pooled by subtracting each
-cell's mean. These rows are judged: the paper's seven metrics are the one confirmatory family, all others explore in a
-family of their own. All other rows are descriptions, with intervals and without a verdict: across models size and
-training differ too, single cells are parts of what was judged already, and a ratio whose denominator may change its
-sign has no direction.
+Within cells scale is held fixed: one cell is the seeds study of the paper; several are pooled by standardising each
+cell, so that none carries the result by its spread. These rows are judged: the paper's seven metrics are the one
+confirmatory family, all others explore in a family of their own. All other rows are descriptions, with intervals and
+without a verdict: across models size and training differ too, single cells are parts of what was judged already, and a
+ratio whose denominator may change its sign has no direction.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 from scipy.linalg import orth
 from scipy.stats import rankdata
 
-from collapselab.analysis.attainable import LEVEL, permutations_can_show, why_no_permutation
+from collapselab.analysis.attainable import FAMILY_SIZES, LEVEL, why_no_permutation
 from collapselab.analysis.intervals import (
+    NONE,
     Interval,
     clustered_interval,
     clustered_slope_interval,
@@ -26,27 +27,39 @@ from collapselab.analysis.intervals import (
 )
 from collapselab.analysis.models import NOT_TESTED, Floats, Models, Variable
 from collapselab.analysis.related import RELATED
-from collapselab.analysis.resampling import POWER, Codes, centred, detectable, effect_in_z, permutation_test
+from collapselab.analysis.resampling import (
+    POWER,
+    Codes,
+    centred,
+    detectable,
+    effect_in_z,
+    permutation_test,
+    standardised,
+)
 from collapselab.analysis.subsets import Subset, SubsetKind, count_of, subsets
 from collapselab.analysis.verdict import (
+    RELATION,
     Cause,
     Corrected,
+    Estimate,
     Goes,
     Reason,
     Verdict,
     direction_of,
-    is_shown,
+    judge,
     judged,
-    verdict_of,
+    too_few,
 )
-from collapselab.analysis.words import relation_column
+from collapselab.analysis.words import SHOWN, many
 
 FEWEST = 3
 """Models beyond one a cell that a correlation needs: with two models it is always 1 or -1."""
 DESCRIBED = {
-    SubsetKind.ALL: "a description: these models differ in size and training too.",
-    SubsetKind.REGIME: "a description: these models differ in size too.",
-    SubsetKind.CELL: "a description: one of the cells that are judged together.",
+    kind: Reason(Cause.NOT_A_TEST, f"a description: {text}.", Verdict.DESCRIPTION)
+    for kind, text in {
+        SubsetKind.ALL: "these models differ in size and training too",
+        SubsetKind.CELL: "one of the cells that are judged together",
+    }.items()
 }
 """Why a subset is described and not judged."""
 
@@ -57,13 +70,13 @@ class Relation:
     """One metric against the outcome over one subset; a row of `relate.csv`."""
 
     subset: str
-    """`all models`, `regime …`, `within cells`, or `seeds of …` for one cell among several."""
+    """`all models`, `within cells`, or `seeds of …` for one cell among several."""
     metric: str
     """Id in the catalogue."""
     outcome: str
     """What it is related to."""
     n: int
-    """Models."""
+    """Runs, each at its last checkpoint."""
     r: float | None = None
     """Pearson's correlation, within cells where the subset says so."""
     r2: float | None = None
@@ -94,21 +107,19 @@ class Relation:
     """Models left out for a missing value."""
     goes: Goes | None = None
     """`with`: more collapse, better outcome, by the sign of r alone; `against`; empty where none is predicted."""
-    verdict: str | None = None
-    """`verdict_code` in words; empty for `cannot tell` and `description`."""
+    verdict: Verdict = Verdict.TOO_FEW
+    """`as predicted`, `opposite direction`, `no direction predicted`, `not shown`; `too few runs`: no test was made;
+    `description`: not judged."""
     detectable_r: float | None = None
     """Within cells: the smallest |r| found with 80 % power at 5 %."""
     detectable_r_corrected: float | None = None
     """The same at Holm's first step."""
     why: str | None = None
     """Why there are no numbers, no p, or no verdict."""
-    verdict_code: Verdict = Verdict.CANNOT_TELL
-    """`as predicted`, `opposite direction`, `no direction predicted`, `not shown`; `cannot tell`: no result could have
-    been significant with so few models; `description`: not judged."""
     why_code: Cause | None = None
     """`not a test`, `too few`, `no variation`, `missing` or `no fit`."""
     subset_kind: SubsetKind = SubsetKind.ALL
-    """`all models`, `one regime`, `within cells` or `one cell`."""
+    """`all models`, `within cells` or `one cell`."""
     slope: float | None = None
     """Change of the outcome with one standard deviation of the metric among these models (within cells, where the
     subset says so)."""
@@ -116,10 +127,25 @@ class Relation:
     """Lower end of its 95 % interval."""
     slope_high: float | None = None
     """Upper end."""
-    p_westfall_young: float | None = None
-    """Corrected by Westfall and Young's step-down over the family, from the same permutations; beside Holm."""
     shared_seeds: int | None = None
-    """Within cells: seeds that several cells share, which are permuted in all of them at once; empty where none is."""
+    """Within cells: seeds that several cells or runs share, which are permuted in all of them at once; empty where none
+    is."""
+    influential: str | None = None
+    """Of what a test shows: the run without which |r| is smallest, where it is then less than half, or not significant
+    at 5 %, in which case the verdict is `not shown`."""
+    r_without: float | None = None
+    """r without that run."""
+
+
+def counted(row: Relation) -> str:
+    """Say what the rows of a relation are: runs, and how many seeds they share. Checkpoints are never counted."""
+    if row.subset_kind is SubsetKind.ALL:
+        return many(row.n, "run")
+    if row.shared_seeds and row.cells == 1:
+        return f"{row.n} runs of {many(row.shared_seeds, 'seed')}"
+    if row.shared_seeds:
+        return f"{many(row.shared_seeds, 'seed')}, each in up to {row.cells} cells ({row.n} runs)"
+    return many(row.n, "seed") if row.cells == 1 else f"{row.n} runs in {row.cells} cells"
 
 
 def relate(models: Models, *, permutations: int = 10_000, seed: int = 0) -> list[Relation]:
@@ -135,6 +161,8 @@ def relate_subset(models: Models, subset: Subset, *, permutations: int, seed: in
     """Every metric over one subset. A missing value leaves out its model for its metric alone; metrics that lack the
     same models are tested together."""
     outcome = models.trained[models.outcome].to_numpy(dtype=float)[subset.members]
+    judged_in = (v.family for v in models.variables if v.metric not in NOT_TESTED and v.why_description is None)
+    tests = Counter[str](judged_in) | Counter(FAMILY_SIZES)
     patterns: dict[bytes, list[int]] = {}
     for number, variable in enumerate(models.variables):
         known = ~np.isnan(variable.values[subset.members]) & ~np.isnan(outcome)
@@ -144,25 +172,49 @@ def relate_subset(models: Models, subset: Subset, *, permutations: int, seed: in
         chosen = subset.only(np.frombuffer(pattern, dtype=bool))
         variables = [models.variables[number] for number in numbers]
         blank = [_blank(models, subset, chosen, variable) for variable in variables]
-        filled = _filled(models, chosen, variables, blank, permutations=permutations, seed=seed)
+        filled = _filled(models, chosen, variables, blank, tests, permutations=permutations, seed=seed)
         relations.update(zip(numbers, filled, strict=True))
-    if len(patterns) > 1:
-        relations = _without_split_families(relations, patterns.values())
-    return judged(
+    rows = judged(
         [relations[number] for number in sorted(relations)],
         family=lambda row: row.family,
         p=_judged_p,
         with_verdict=lambda row, corrected: _powered(_with_verdict(models, row, corrected), corrected.family_size),
     )
-
-
-def _without_split_families(relations: dict[int, Relation], patterns: Iterable[list[int]]) -> dict[int, Relation]:
-    """Without Westfall and Young's p where some metrics of a family lack other models: those see other permutations."""
-    by_pattern = [
-        {relations[i].family for i in numbers if relations[i].p_westfall_young is not None} for numbers in patterns
+    return [
+        _without_one(models, subset, variable, row, permutations=permutations, seed=seed)
+        if row.verdict in SHOWN
+        else row
+        for variable, row in zip(models.variables, rows, strict=True)
     ]
-    split = {family for family in set().union(*by_pattern) if sum(family in families for families in by_pattern) > 1}
-    return {i: replace(row, p_westfall_young=None) if row.family in split else row for i, row in relations.items()}
+
+
+def _without_one(
+    models: Models, subset: Subset, variable: Variable, row: Relation, *, permutations: int, seed: int
+) -> Relation:
+    """The row with the run without which |r| is smallest, if r rests on it; not shown, if all of it does.
+
+    The family was corrected for with all runs, so the test without the run is at 5 % by itself.
+    """
+    x, y = variable.values, models.trained[models.outcome].to_numpy(dtype=float)
+    chosen = subset.only(~np.isnan(x[subset.members] + y[subset.members]))
+    places, r = np.arange(len(chosen.members)), row.r or 0.0
+    others = [chosen.only(places != place) for place in places]
+    with np.errstate(invalid="ignore"):
+        correlations = [correlation(x[rest.members, None], y[rest.members], rest.cells)[0] for rest in others]
+    along = np.nan_to_num(correlations) * np.sign(r)
+    place = int(along.argmin())
+    rest, p = others[place], 1.0
+    if along[place] > 0:
+        sides = x[rest.members, None], y[rest.members]
+        p = permutation_test(*sides, rest.cells, permutations=permutations, seed=seed, factors=rest.factors).p[0]
+    if p < LEVEL and along[place] >= abs(r) / 2:
+        return row
+    run, r_without = str(models.trained["run"].iloc[chosen.members[place]]), float(along[place] * np.sign(r))
+    row = replace(row, influential=run, r_without=r_without)
+    if p < LEVEL:
+        return row
+    why = f"it rests on one run: without {run} r is {r_without:+.2f}, p {p:.2g}."
+    return replace(row, **Reason(Cause.TOO_FEW, why, Verdict.NOT_SHOWN).columns)
 
 
 def _judged_p(row: Relation) -> float | None:
@@ -184,12 +236,19 @@ def _blank(models: Models, subset: Subset, chosen: Subset, variable: Variable) -
         architectures=models.trained["architecture"].iloc[chosen.members].nunique(),
         missing=len(subset.members) - len(chosen.members),
         subset_kind=subset.kind,
-        shared_seeds=count_of(chosen.units) if chosen.shares_units and subset.kind is SubsetKind.WITHIN else None,
+        shared_seeds=count_of(chosen.units) if subset.kind is SubsetKind.WITHIN and chosen.factors else None,
     )
 
 
 def _filled(
-    models: Models, chosen: Subset, variables: list[Variable], blank: list[Relation], *, permutations: int, seed: int
+    models: Models,
+    chosen: Subset,
+    variables: list[Variable],
+    blank: list[Relation],
+    tests: Counter[str],
+    *,
+    permutations: int,
+    seed: int,
 ) -> list[Relation]:
     x = np.stack([variable.values[chosen.members] for variable in variables], axis=1)
     y = models.trained[models.outcome].to_numpy(dtype=float)[chosen.members]
@@ -198,51 +257,40 @@ def _filled(
     filled = [replace(row, **reason.columns) if reason else row for row, reason in zip(blank, reasons, strict=True)]
     if not tested:
         return filled
-    groups = _families([blank[i] for i in tested])
-    statistics = _statistics(chosen, x[:, tested], y, groups, permutations=permutations, seed=seed)
+    untested = {family: _why_no_p(chosen, tests[family]) for family in {blank[i].family for i in tested}}
+    columns = _statistics(chosen, x[:, tested], y)
+    if None in untested.values():
+        columns |= _test(chosen, x[:, tested], y, permutations=permutations, seed=seed)
+    statistics = [{name: _known(values[i]) for name, values in columns.items()} for i in range(len(tested))]
     for values, i in zip(statistics, tested, strict=True):
         goes = direction_of(values["r"] or 0.0, models.expected(blank[i].metric))
-        row = replace(blank[i], **values, goes=goes)
-        if described := variables[i].why_description or _why_described(chosen):
-            filled[i] = replace(row, **described.columns, verdict_code=Verdict.DESCRIPTION)
-        elif untested := _why_no_p(chosen, row):
-            filled[i] = replace(row, **untested.columns, goes=None)
+        row, why = replace(blank[i], **values, goes=goes), untested[blank[i].family]  # type: ignore[arg-type]
+        if why:
+            row = replace(row, p_permutation=None, detectable_r=None)
+        if described := variables[i].why_description or DESCRIBED.get(chosen.kind):
+            filled[i] = replace(row, **described.columns)
         else:
-            filled[i] = row
+            filled[i] = replace(row, **why.columns, goes=None) if why else row
     return filled
 
 
-def _families(rows: Sequence[Relation]) -> list[list[int]]:
-    """Which of these rows are corrected together."""
-    families: dict[str, list[int]] = {}
-    for i, row in enumerate(rows):
-        if row.transform == RELATED[row.metric].transform:
-            families.setdefault(row.family, []).append(i)
-    return list(families.values())
-
-
-def _why_described(chosen: Subset) -> Reason | None:
-    text = DESCRIBED.get(chosen.kind)
-    return Reason(Cause.NOT_A_TEST, text) if text else None
-
-
-def _why_no_p(chosen: Subset, relation: Relation) -> Reason | None:
-    """Why a correlation that can be computed has no p and no verdict; None where it has."""
-    units = chosen.units_per_cell
-    if permutations_can_show(units):
-        return None
-    return Reason(
-        Cause.TOO_FEW, why_no_permutation(units, "seeds, each in several cells," if chosen.shares_units else "models")
-    )
+def _why_no_p(chosen: Subset, tests: int) -> Reason | None:
+    """Why correlations that can be computed have no p and no verdict in a family of that size; None where they have."""
+    if chosen.kind is SubsetKind.ALL:
+        return DESCRIBED[SubsetKind.ALL]
+    if chosen.lacks_combinations:
+        text = "seeds and data seeds are crossed, and not every seed has every data seed: they cannot be permuted."
+        return Reason(Cause.TOO_FEW, text)
+    noun = "seeds that runs share" if chosen.factors else "models"
+    why = why_no_permutation(chosen.units_per_cell, noun, tests=tests)
+    return Reason(Cause.TOO_FEW, why) if why else None
 
 
 def _reason(chosen: Subset, relation: Relation, x: Floats, y: Floats) -> Reason | None:
     if relation.metric in NOT_TESTED:
-        return Reason(Cause.NOT_A_TEST, NOT_TESTED[relation.metric])
+        return Reason(Cause.NOT_A_TEST, NOT_TESTED[relation.metric], Verdict.DESCRIPTION)
     if chosen.freedom < FEWEST:
-        models = f"{relation.n} models" + (f" in {relation.cells} cells" if relation.cells > 1 else "")
-        text = f"{models}: too few for a correlation." if relation.n else "no two models to compare."
-        return Reason(Cause.TOO_FEW, text)
+        return too_few(relation.n, "models", FEWEST + max(relation.cells, 1) - 1)
     for name, values in ((relation.metric, x), (relation.outcome, y)):
         if np.abs(centred(values, chosen.cells)).max() <= 1e-12 * np.abs(values).max():
             where = " within every cell" if relation.cells > 1 else ""
@@ -250,29 +298,28 @@ def _reason(chosen: Subset, relation: Relation, x: Floats, y: Floats) -> Reason 
     return None
 
 
-def _statistics(
-    chosen: Subset, x: Floats, y: Floats, groups: list[list[int]], *, permutations: int, seed: int
-) -> list[dict[str, Any]]:
-    """The columns of each row, by name; None where there is none."""
+def _statistics(chosen: Subset, x: Floats, y: Floats) -> dict[str, Floats]:
+    """The columns that describe, by name; NaN where there is no value."""
     r, rho = correlation(x, y, chosen.cells), rank_correlation(x, y, chosen.cells)
     spread = np.sqrt((centred(y, chosen.cells) ** 2).sum() / (chosen.freedom - 1))
-    columns = {"r": r, "r2": r**2, "rho": rho, "slope": r * spread}
     intervals = [_intervals(chosen, x[:, i], y, float(r[i]), float(spread)) for i in range(len(r))]
-    columns |= {name: np.array([getattr(pair, kind)[end] for pair in intervals]) for name, kind, end in _ENDS}
-    if chosen.kind in (SubsetKind.WITHIN, SubsetKind.CELL) and permutations_can_show(chosen.units_per_cell):
-        test = permutation_test(
-            x, y, chosen.cells, permutations=permutations, seed=seed, blocks=chosen.blocks, groups=groups
-        )
-        columns["p_permutation"] = test.p
-        if chosen.kind is SubsetKind.WITHIN:
-            freedom = 1 / test.deviation**2 if chosen.shares_units else np.full(len(r), chosen.freedom - 1)
-            columns |= {"p_westfall_young": test.corrected, "detectable_r": _detectable(freedom)}
-    return [{name: _known(values[i]) for name, values in columns.items()} for i in range(len(r))]
+    ends = {name: np.array([getattr(pair, kind)[end] for pair in intervals]) for name, kind, end in _ENDS}
+    return {"r": r, "r2": r**2, "rho": rho, "slope": r * spread, **ends}
+
+
+def _test(chosen: Subset, x: Floats, y: Floats, *, permutations: int, seed: int) -> dict[str, Floats]:
+    """p of every column, and within cells what could have been found."""
+    test = permutation_test(x, y, chosen.cells, permutations=permutations, seed=seed, factors=chosen.factors)
+    if chosen.kind is not SubsetKind.WITHIN:
+        return {"p_permutation": test.p}
+    models = 1 / test.deviation**2 + 1 if chosen.factors else np.full(len(test.p), float(chosen.freedom))
+    lost = count_of(chosen.cells) - 1  # the standard deviations of cells
+    return {"p_permutation": test.p, "detectable_r": _detectable(models - lost)}
 
 
 def correlation(x: Floats, y: Floats, cells: Codes) -> Floats:
-    """Pearson correlation within cells of each column of x with y: of what is left without each cell's mean."""
-    x, y = centred(x, cells), centred(y, cells)
+    """Pearson correlation within cells of each column of x with y, each cell standardised."""
+    x, y = standardised(x, cells), standardised(y, cells)
     r: Floats = (y @ x) / np.sqrt((x**2).sum(0) * (y**2).sum())
     return np.clip(r, -1, 1)
 
@@ -297,17 +344,21 @@ _ENDS = (("low", "r", 0), ("high", "r", 1), ("slope_low", "slope", 0), ("slope_h
 
 def _intervals(chosen: Subset, x: Floats, y: Floats, r: float, spread: float) -> _Intervals:
     """Of r, and of the slope by standard deviations of x, of which `spread` is what r = 1 would give."""
-    x, y = centred(x, chosen.cells), centred(y, chosen.cells)
+    if chosen.data_labels is not None or len(chosen.members) < 3 * count_of(chosen.cells):
+        # Leaving out seeds says nothing of data seeds; in standardised cells of two only signs are left.
+        return _Intervals(NONE, NONE)
     if count_of(chosen.units) == len(chosen.members):
-        return _Intervals(fisher_interval(r, chosen.freedom - 3), slope_interval(r * spread, r, chosen.freedom - 2))
+        freedom = len(chosen.members) - 2 * count_of(chosen.cells)  # a cell's mean and its standard deviation
+        return _Intervals(fisher_interval(r, freedom - 1), slope_interval(r * spread, r, freedom))
+    x, y = standardised(x, chosen.cells), spread * standardised(y, chosen.cells)
     scale = np.sqrt((x @ x) / (chosen.freedom - 1))
     without = left_out(x / scale, y, orth(np.eye(count_of(chosen.cells))[chosen.cells]), chosen.units)
     return _Intervals(clustered_interval(r, without.correlations), clustered_slope_interval(r * spread, without.slopes))
 
 
-def _detectable(freedom: Floats, *, alpha: float = LEVEL) -> Floats:
-    """`freedom` is n - k for n models of k cells; where they share seeds, the smaller number that says as much."""
-    return np.array([detectable(value, cells=0, alpha=alpha) for value in freedom])
+def _detectable(models: Floats, *, alpha: float = LEVEL) -> Floats:
+    """`models` are those of one cell that say as much: fewer than there are, with several cells or shared seeds."""
+    return np.array([detectable(value, alpha=alpha) for value in models])
 
 
 def _known(value: float) -> float | None:
@@ -316,17 +367,16 @@ def _known(value: float) -> float | None:
 
 def _with_verdict(models: Models, relation: Relation, corrected: Corrected) -> Relation:
     tested = replace(relation, p_holm=corrected.holm, p_bh=corrected.bh)
-    if relation.verdict_code is Verdict.DESCRIPTION:
+    if relation.verdict is Verdict.DESCRIPTION:
         return tested
-    code = verdict_of(relation.goes, shown=is_shown(tested))
-    words = relation_column(code, outcome=models.outcome, better=models.better)
-    return replace(tested, verdict=words, verdict_code=code)
+    estimate = Estimate(relation.r or 0.0, corrected.holm, models.expected(relation.metric))
+    return replace(tested, **judge(estimate, RELATION))
 
 
 def _powered(relation: Relation, family_size: int) -> Relation:
     """With the |r| that Holm's first step finds, from the one that a single test does."""
     if relation.detectable_r is None:
         return relation
-    single = np.array([effect_in_z(LEVEL, POWER) / np.arctanh(relation.detectable_r)]) ** 2 + 2
+    single = np.array([effect_in_z(LEVEL, POWER) / np.arctanh(relation.detectable_r)]) ** 2 + 3
     strict = _detectable(single, alpha=LEVEL / family_size)
     return replace(relation, detectable_r_corrected=_known(float(strict[0])))

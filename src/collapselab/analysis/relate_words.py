@@ -8,12 +8,11 @@ from collections.abc import Iterable, Sequence
 
 from collapselab.analysis.models import Models
 from collapselab.analysis.regime import Regime
-from collapselab.analysis.relate import Relation
+from collapselab.analysis.relate import Relation, counted
 from collapselab.analysis.related import RELATED, Family
 from collapselab.analysis.subsets import SubsetKind, within_cells
 from collapselab.analysis.verdict import Cause, Verdict
 from collapselab.analysis.words import (
-    CANNOT_TELL,
     NOT_MEASURED,
     REVERSAL,
     SHOWN,
@@ -44,7 +43,7 @@ def reversals(relations: Sequence[Relation]) -> list[tuple[Relation, Relation]]:
 
     At fixed scale a corrected test must show it; across models, where none can, the interval must exclude 0.
     """
-    within = {row.metric: row for row in _main(relations, SubsetKind.WITHIN) if row.verdict_code in SHOWN}
+    within = {row.metric: row for row in _main(relations, SubsetKind.WITHIN) if row.verdict in SHOWN}
     return [
         (row, within[row.metric])
         for row in _main(relations, SubsetKind.ALL)
@@ -70,9 +69,8 @@ def _across_models(models: Models, relations: Sequence[Relation]) -> Iterable[st
         return  # seeds alone: what there is to say is said at fixed scale
     strongest = max(rows, key=lambda row: abs(row.r or 0.0))
     yield (
-        f"Across all models, which differ in {_what_differs(models)}: one standard deviation more of "
-        f"{metric_label(strongest)} comes with {_effect(strongest)} of {models.outcome} (r {strongest.r:+.2f}), the "
-        "strongest. This describes them."
+        f"Across {counted(strongest)}, descriptive only: one standard deviation more of {metric_label(strongest)} "
+        f"comes with {_effect(strongest)} of {models.outcome} (r {strongest.r:+.2f}), the strongest relation."
     )
     fixed = {row.metric: row for row in _main(relations, SubsetKind.WITHIN)}
     for row in rows:
@@ -80,11 +78,6 @@ def _across_models(models: Models, relations: Sequence[Relation]) -> Iterable[st
         beside = f"{_effect(within)} at fixed scale (r {within.r:+.2f})" if within else "at fixed scale not known"
         across = f"{_effect(row)} across models (r {row.r:+.2f})"
         yield f"{metric_label(row)}, per standard deviation: {across}, {beside}."
-
-
-def _what_differs(models: Models) -> str:
-    counts = {"size": models.trained["architecture"].nunique(), "training": models.trained["regime"].nunique()}
-    return " and ".join(what for what, count in counts.items() if count > 1)
 
 
 def says_nothing(rows: Sequence[Relation]) -> str:
@@ -100,15 +93,15 @@ def _fixed_scale(models: Models, relations: Sequence[Relation]) -> Iterable[str]
     if not main:
         yield says_nothing(rows)
         return
-    tested = [row for row in main if row.verdict_code not in (Verdict.CANNOT_TELL, Verdict.DESCRIPTION)]
+    tested = [row for row in main if row.verdict not in (Verdict.TOO_FEW, Verdict.DESCRIPTION)]
     if not tested:
-        why = next((row.why for row in main if row.verdict_code is Verdict.CANNOT_TELL), main[0].why)
-        yield f"With scale held fixed: {CANNOT_TELL}; {why}"
+        why = next((row.why for row in main if row.verdict is Verdict.TOO_FEW), main[0].why)
+        yield f"With scale held fixed: no verdict; {why}"
         return
-    shown = _strongest_first(row for row in tested if row.verdict_code in SHOWN)
+    shown = _strongest_first(row for row in tested if row.verdict in SHOWN)
     yield _first(models, tested, shown)
     yield from (f"At fixed scale too, {_shown_words(models, row)}" for row in shown[1:])
-    rest = [row for row in tested if row.verdict_code is Verdict.NOT_SHOWN]
+    rest = [row for row in tested if row.verdict is Verdict.NOT_SHOWN]
     if rest:
         yield f"Not shown at fixed scale, which is not absent: {listed(_with_r(rest), room=140)}."
     yield from _power(tested[0])
@@ -118,7 +111,7 @@ def _fixed_scale(models: Models, relations: Sequence[Relation]) -> Iterable[str]
         cell = f"{model['architecture']}, {regime_words(Regime.read(model['regime']))}"
         yield f"All of that is one architecture in one regime ({cell}): whether it holds elsewhere is not known."
     for family, words in FURTHER.items():
-        explored = [row for row in rows if row.family == family and row not in main and row.verdict_code in SHOWN]
+        explored = [row for row in rows if row.family == family and row not in main and row.verdict in SHOWN]
         explored = _strongest_first(explored)
         yield from (f"{words}: {_shown_words(models, row)}" for row in explored[:EXPLORED])
         if more := explored[EXPLORED:]:
@@ -126,7 +119,11 @@ def _fixed_scale(models: Models, relations: Sequence[Relation]) -> Iterable[str]
 
 
 def _with_r(rows: Iterable[Relation]) -> list[str]:
-    return [f"{metric_label(row)} (r {row.r:+.2f})" for row in rows]
+    return [f"{metric_label(row)} (r {row.r:+.2f}{_without(row)})" for row in rows]
+
+
+def _without(row: Relation) -> str:
+    return f"; without run {row.influential}: r {row.r_without:+.2f}" if row.influential else ""
 
 
 def _strongest_first(rows: Iterable[Relation]) -> list[Relation]:
@@ -135,9 +132,7 @@ def _strongest_first(rows: Iterable[Relation]) -> list[Relation]:
 
 def _first(models: Models, tested: Sequence[Relation], shown: Sequence[Relation]) -> str:
     """The first sentence: which models these are, and what is shown first, or that nothing is."""
-    first = tested[0]
-    where = "one cell" if first.cells == 1 else f"{first.cells} cells"
-    start = f"With scale held fixed ({first.n} models of {where})"
+    start = f"With scale held fixed ({counted(tested[0])})"
     if shown:
         return f"{start}: {_shown_words(models, shown[0])}"
     largest = max(tested, key=lambda row: abs(row.r or 0.0))
@@ -148,7 +143,7 @@ def _first(models: Models, tested: Sequence[Relation], shown: Sequence[Relation]
 def _shown_words(models: Models, row: Relation) -> str:
     return (
         f"one standard deviation between seeds of {metric_label(row)} comes with {_effect(row)} of {models.outcome}, "
-        f"{SHOWN[row.verdict_code]} (r {row.r:+.2f}, Holm p {row.p_holm:.2g})."
+        f"{SHOWN[row.verdict]} (r {row.r:+.2f}, Holm p {row.p_holm:.2g}{_without(row)})."
     )
 
 
@@ -156,9 +151,8 @@ def _power(first: Relation) -> Iterable[str]:
     if first.detectable_r is None or first.detectable_r_corrected is None:
         yield "There are too few models to say what they could have found."
         return
-    shared = f", which share {first.shared_seeds} seeds," if first.shared_seeds else ""
     yield (
-        f"{first.n} models{shared} find |r| of {first.detectable_r:.2f} with 80 % power, "
+        f"{counted(first)} find |r| of {first.detectable_r:.2f} with 80 % power, "
         f"{first.detectable_r_corrected:.2f} at the strictest step of the correction; a smaller one may be unseen."
     )
 
@@ -166,12 +160,12 @@ def _power(first: Relation) -> Iterable[str]:
 def _described(rows: Sequence[Relation]) -> Iterable[str]:
     """Ratios and what is of too few models: numbers without a verdict, and why."""
     for row in rows:
-        if row.verdict_code is Verdict.DESCRIPTION and RELATED[row.metric].parts:
+        if row.verdict is Verdict.DESCRIPTION and RELATED[row.metric].parts:
             yield f"{row.metric} (r {row.r:+.2f}) has no verdict: {row.why}"
-    few = [row for row in rows if row.verdict_code is Verdict.CANNOT_TELL]
+    few = [row for row in rows if row.verdict is Verdict.TOO_FEW]
     if few:
         names = listed(_with_r(few))
-        yield f"At fixed scale, {CANNOT_TELL} for {many(len(few), 'metric')}, with too few models: {names}."
+        yield f"At fixed scale, too few runs for {many(len(few), 'metric')}: {names}."
 
 
 def _main(relations: Iterable[Relation], kind: SubsetKind) -> list[Relation]:

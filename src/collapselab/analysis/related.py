@@ -4,7 +4,6 @@ The analysis and the report look metrics up here and not in the catalogue of tok
 their own: where they were measured, the corrections of the others stay as they were.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collapselab.core.context_metrics import CONTEXT_METRICS
-from collapselab.core.metrics import METRICS, Direction, Metric, Transform
+from collapselab.core.metrics import METRICS, Direction, Ideal, Metric, Transform, ideal_at
 from collapselab.records.outcomes import ContextColumn, context_columns
 
 Family = Literal["paper", "exploration", "contexts"]
@@ -32,13 +31,12 @@ class Related:
     family: Family
     direction: Direction | None
     transform: Transform
-    ideal: float | None = None
-    ideal_function: Callable[[int, int], float | None] | None = None
+    ideal: Ideal = None
     parts: tuple[str, str] | None = None
     in_paper: bool = False
 
     def ideal_at(self, *, classes: int, dim: int) -> float | None:
-        return self.ideal if self.ideal_function is None else self.ideal_function(classes, dim)
+        return ideal_at(self.ideal, classes, dim)
 
 
 def _of_tokens(metric: Metric) -> Related:
@@ -49,7 +47,6 @@ def _of_tokens(metric: Metric) -> Related:
         metric.direction,
         metric.transform,
         metric.ideal,
-        metric.ideal_function,
         metric.parts,
         metric.in_paper,
     )

@@ -1,11 +1,12 @@
 """Permutation tests of correlations within cells, for many metrics in one matrix product.
 
 Permuting the outcome within cells leaves every cell's mean where it is, so scale can never be what the test finds.
-Where the same seeds were used in several cells, a seed that is lucky in one may be lucky in all: then the seeds change
-places in all cells at once.
+Cells are standardised, so that none counts for more because its runs differ more. Where the same seeds were used in
+several cells or for several runs of a cell, a seed that is lucky in one may be lucky in all: then the seeds change
+places in all of them at once; where seeds and data seeds are crossed, both do.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, final
 
 import numpy as np
@@ -32,78 +33,59 @@ def centred(values: Floats, cells: Codes) -> Floats:
     return values - (sums / counts[:, None])[cells].reshape(values.shape)
 
 
+def standardised(values: Floats, cells: Codes) -> Floats:
+    """Values without their cell's mean, in standard deviations of their cell; 0 where all of a cell are the same.
+
+    In a cell of two only the sign of the difference is left.
+    """
+    left = centred(values, cells)
+    squares = (left**2).reshape(len(left), -1)
+    freedom = np.maximum(np.bincount(cells) - 1, 1)[:, None]
+    sums = np.zeros((len(freedom), squares.shape[1]))
+    np.add.at(sums, cells, squares)
+    spread = np.sqrt(sums / freedom)[cells].reshape(left.shape)
+    varies = spread > 1e-12 * np.abs(values).max(axis=0, initial=0)
+    return np.where(varies, left / np.where(varies, spread, 1.0), 0.0)
+
+
 @final
 class PermutationTest(NamedTuple):
-    """Two-sided p of every column: alone, and after Westfall and Young's step-down correction over its group."""
+    """Two-sided p of every column."""
 
     p: Floats
-    corrected: Floats
-    """NaN for a column of no group."""
     deviation: Floats
     """Standard deviation of r over the permutations: what 1 / sqrt(models - cells) is where all are independent."""
 
 
 def permutation_test(
-    x: Floats,
-    y: Floats,
-    cells: Codes,
-    *,
-    permutations: int,
-    seed: int,
-    blocks: Sequence[Codes] | None = None,
-    groups: Sequence[Sequence[int]] = (),
+    x: Floats, y: Floats, cells: Codes, *, permutations: int, seed: int, factors: Sequence[Sequence[Codes]] = ()
 ) -> PermutationTest:
-    """The share of permutations of y within cells with an |r| as large; `blocks` are permuted column by column.
+    """The share of permutations of y within cells with an |r| as large; `factors` say what changes places instead.
 
-    The observed order counts as one of the permutations, so no p is 0 and none is too small on average. The same seed
-    and number of models give the same permutations, whatever else is in the table. All columns see the same ones: so
-    the largest |r| of a group has a null distribution too, and with it every column that is not yet rejected (Westfall
-    and Young 1993, step-down).
+    Each factor is a list of blocks whose columns change places (see `jointly`), such as seeds and data seeds. The
+    observed order counts as one of the permutations, so no p is 0 and none is too small on average. The same seed and
+    number of models give the same permutations, whatever else is in the table.
     """
-    x, y = centred(x, cells), centred(y, cells)
+    order = np.arange(len(cells)) if factors else np.argsort(cells, kind="stable")
+    x, y, cells = standardised(x, cells)[order], standardised(y, cells)[order], cells[order]
     x, y = x / np.sqrt((x**2).sum(0)), y / np.sqrt((y**2).sum())
-    observed, permuted = _permuted_products(x, y, cells, permutations=permutations, seed=seed, blocks=blocks)
-    least = np.abs(observed) * (1 - TIE)
-    ordered = [np.asarray(group)[np.argsort(-np.abs(observed[list(group)]), kind="stable")] for group in groups]
-    as_large, stepped = (
-        np.zeros(len(least), dtype=np.int64),
-        [np.zeros(len(group), dtype=np.int64) for group in ordered],
-    )
-    squares = np.zeros(len(least))
-    for products in permuted:
-        sizes = np.abs(products)
-        as_large += (sizes >= least).sum(0)
+    least, rng = np.abs(y @ x) * (1 - TIE), np.random.default_rng(seed)
+    as_large, squares = np.zeros(len(least), dtype=np.int64), np.zeros(len(least))
+    for count in _chunks(permutations, len(y)):
+        if factors:
+            shuffled = np.tile(np.arange(len(y)), (count, 1))
+            for blocks in factors:
+                shuffled = np.take_along_axis(shuffled, jointly(blocks, len(y), count, rng), axis=1)
+        else:
+            shuffled = np.argsort(cells + rng.random((count, len(y))), axis=1)  # integers: none leaves its cell
+        products = y[shuffled] @ x
+        as_large += (np.abs(products) >= least).sum(0)
         squares += (products**2).sum(0)
-        for group, counts in zip(ordered, stepped, strict=True):
-            largest = np.maximum.accumulate(sizes[:, group[::-1]], axis=1)[:, ::-1]
-            counts += (largest >= least[group]).sum(0)
-    corrected = np.full(len(least), np.nan)
-    for group, counts in zip(ordered, stepped, strict=True):
-        corrected[group] = np.maximum.accumulate((1 + counts) / (1 + permutations))
-    return PermutationTest((1 + as_large) / (1 + permutations), corrected, np.sqrt(squares / permutations))
-
-
-def _permuted_products(
-    x: Floats, y: Floats, cells: Codes, *, permutations: int, seed: int, blocks: Sequence[Codes] | None
-) -> tuple[Floats, Iterator[Floats]]:
-    """yᵀx of the centred values as they are, and chunk by chunk with y permuted."""
-    order = np.argsort(cells, kind="stable") if blocks is None else np.arange(len(cells))
-    x, y, cells = centred(x, cells)[order], centred(y, cells)[order], cells[order]
-    rng = np.random.default_rng(seed)
-
-    def permuted() -> Iterator[Floats]:
-        for count in _chunks(permutations, len(y)):
-            if blocks is None:
-                shuffled = np.argsort(cells + rng.random((count, len(y))), axis=1)  # integers: none leaves its cell
-            else:
-                shuffled = jointly(blocks, len(y), count, rng)
-            yield y[shuffled] @ x
-
-    return y @ x, permuted()
+    return PermutationTest((1 + as_large) / (1 + permutations), np.sqrt(squares / permutations))
 
 
 def jointly(blocks: Sequence[Codes], models: int, count: int, rng: np.random.Generator) -> Codes:
-    """Orders of the models in which the columns of each block (cells, seeds) change places in all its rows alike."""
+    """Orders of the models in which the columns of each block (runs, seeds) change places in all its rows alike."""
     shuffled = np.tile(np.arange(models), (count, 1))
     for block in blocks:
         columns = np.argsort(rng.random((count, block.shape[1])), axis=1)
@@ -118,8 +100,11 @@ def _chunks(total: int, width: int) -> list[int]:
 
 
 def detectable(models: float, *, cells: int = 1, alpha: float = 0.05, power: float = POWER) -> float:
-    """The smallest |r| within cells that a two-sided test finds with this power (Fisher's z). NaN: too few models."""
-    freedom = models - cells - 2
+    """The smallest |r| within cells that a two-sided test finds with this power (Fisher's z). NaN: too few models.
+
+    A cell's mean takes one degree of freedom, and its standard deviation another.
+    """
+    freedom = models - 2 * cells - 1
     return float(np.tanh(effect_in_z(alpha, power) / np.sqrt(freedom))) if freedom > 0 else np.nan
 
 

@@ -10,15 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, final
 
 from collapselab.analysis import (
-    clipping,
+    attribution,
     controls,
     diagnosis,
     doses,
     effect_words,
     effects,
-    instruments,
     phases,
-    prediction,
+    properties,
     relate,
     relate_words,
     trends,
@@ -71,29 +70,33 @@ STATEMENTS: dict[str, Statement[Any]] = {
         lambda given: trends.trends(given.models, permutations=given.permutations, seed=given.seed),
         trends.sentences,
     ),
-    "prediction": Statement(
-        prediction.Prediction,
-        lambda given: prediction.predictions(given.models, seed=given.seed),
-        prediction.sentences,
+    "properties": Statement(
+        properties.PropertyRow,
+        lambda given: properties.properties(
+            given.models, given.rows["relate"], given.rows["trends"], permutations=given.permutations, seed=given.seed
+        ),
+        properties.sentences,
     ),
     "effects": Statement(
         effects.Effect,
-        lambda given: effects.effects(given.models, given.registered, permutations=given.permutations, seed=given.seed),
+        lambda given: effects.effects(
+            given.models, given.registered, given.rows["properties"], permutations=given.permutations, seed=given.seed
+        ),
         effect_words.of_effects,
     ),
-    "clipping": Statement(
-        clipping.Clipping,
-        lambda given: clipping.clipping(given.models, permutations=given.permutations, seed=given.seed),
-        clipping.sentences,
-    ),
     "doses": Statement(doses.Response, lambda given: doses.doses(given.models), effect_words.of_doses),
-    "instruments": Statement(
-        instruments.Instrument,
-        lambda given: instruments.instruments(
-            given.models, given.registered, permutations=given.permutations, seed=given.seed
+    "attribution": Statement(
+        attribution.Attributed,
+        lambda given: attribution.attribution(
+            given.models,
+            given.rows["effects"],
+            given.rows["properties"],
+            given.registered,
+            permutations=given.permutations,
+            seed=given.seed,
         ),
-        effect_words.of_instruments,
+        attribution.sentences,
     ),
-    "phases": Statement(phases.Phase, lambda given: phases.phases(given.models, seed=given.seed), phases.sentences),
+    "phases": Statement(phases.Phase, lambda given: phases.phases(given.models), phases.sentences),
     "diagnosis": Statement(diagnosis.Finding, lambda given: diagnosis.diagnose(given.models), diagnosis.sentences),
 }

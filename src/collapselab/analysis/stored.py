@@ -34,12 +34,11 @@ if TYPE_CHECKING:
     import pandas as pd
     from _typeshed import DataclassInstance
 
+    from collapselab.analysis.attribution import Attributed
     from collapselab.analysis.controls import Control
     from collapselab.analysis.diagnosis import Finding
     from collapselab.analysis.doses import Response
     from collapselab.analysis.effects import Effect
-    from collapselab.analysis.instruments import Instrument
-    from collapselab.analysis.prediction import Prediction
     from collapselab.analysis.relate import Relation
     from collapselab.analysis.trends import Trend
 
@@ -183,10 +182,6 @@ class Analysis:
         return self.tables["trends"]
 
     @property
-    def predictions(self) -> "Sequence[Prediction]":
-        return self.tables["prediction"]
-
-    @property
     def effects(self) -> "Sequence[Effect]":
         return self.tables["effects"]
 
@@ -195,8 +190,8 @@ class Analysis:
         return self.tables["doses"]
 
     @property
-    def instruments(self) -> "Sequence[Instrument]":
-        return self.tables["instruments"]
+    def attribution(self) -> "Sequence[Attributed]":
+        return self.tables["attribution"]
 
     @property
     def findings(self) -> "Sequence[Finding]":

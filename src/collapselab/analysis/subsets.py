@@ -1,11 +1,12 @@
 """Subsets: over which models a metric is related to the outcome, and what is independent among them.
 
 Within cells scale is held fixed: each cell's mean is subtracted. Of a run's checkpoints only the last takes part there,
-since the others are no further evidence.
+since the others are no further evidence, and of interventions and heads only controls and shams, since a single arm can
+have most of the variance.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import final
@@ -26,7 +27,6 @@ class SubsetKind(StrEnum):
     """What the models of a subset have in common."""
 
     ALL = "all models"
-    REGIME = "one regime"
     WITHIN = "within cells"
     CELL = "one cell"
 
@@ -46,7 +46,9 @@ class Subset:
     cell_labels: Codes
     unit_labels: Codes
     """What is independent: architectures; runs where all are of one architecture; where each cell's mean is subtracted,
-    seeds, which are one unit in all cells that share them."""
+    seeds, which are one unit in all cells that share them and in all runs of a cell."""
+    data_labels: Codes | None = None
+    """Where seeds and data seeds are crossed, the data seed: a second factor beside the seed."""
 
     @cached_property
     def cells(self) -> Codes:
@@ -63,70 +65,88 @@ class Subset:
 
     @property
     def units_per_cell(self) -> list[int]:
-        """How many independent units can be permuted: in each cell, or where cells share them, in each block."""
-        if self.blocks is not None:
-            return [block.shape[1] for block in self.blocks]
-        pairs = np.unique(np.stack([self.cells, self.units]), axis=1)
-        return [int(count) for count in np.bincount(pairs[0])]
+        """How many independent units can be permuted: in each cell, or where runs share them, in each block."""
+        if self.factors:
+            return [block.shape[1] for blocks in self.factors for block in blocks]
+        return [int(count) for count in np.bincount(self.cells)]
 
     @property
-    def shares_units(self) -> bool:
-        """Whether cells share units: seeds that were used in several."""
-        return count_of(self.cells) > 1 and count_of(self.units) < len(self.units)
+    def lacks_combinations(self) -> bool:
+        """Whether seeds and data seeds are crossed, and some cell lacks runs of some of their combinations."""
+        if self.data_labels is None:
+            return False
+        runs = pd.DataFrame({"cell": self.cells, "seed": self.unit_labels, "data": self.data_labels}).groupby("cell")
+        return bool((runs["seed"].nunique() * runs["data"].nunique() > runs.size()).any())
 
     @cached_property
-    def blocks(self) -> list[Codes] | None:
-        """Where cells share seeds: matrices (cells, seeds) of places among the members, whose columns are exchangeable.
+    def factors(self) -> list[list[Codes]]:
+        """Where runs share seeds: matrices (runs, seeds) of places among the members, whose columns are exchangeable.
 
         The seeds of a block were used in the same cells, so that one order of them gives an order in each of the cells.
+        Crossed data seeds are a second factor, in one order for all seeds.
         """
-        if not self.shares_units:
-            return None
-        return exchangeable(self.cells, self.units)
+        if self.data_labels is not None:
+            first, second = self.units, codes_of(self.data_labels)
+            total = len(self.members)
+            return [exchangeable(self.cells * total + second, first), exchangeable(self.cells * total + first, second)]
+        return [exchangeable(self.cells, self.units)] if count_of(self.units) < len(self.units) else []
 
     def only(self, known: NDArray[np.bool_]) -> "Subset":
         """The members that are known, without those that are then alone in their cell: they say nothing."""
         kept = np.flatnonzero(known)
         sizes = np.bincount(self.cells[kept], minlength=1)
         kept = kept[sizes[self.cells[kept]] > 1]
-        return Subset(self.kind, self.name, self.members[kept], self.cell_labels[kept], self.unit_labels[kept])
+        data = None if self.data_labels is None else self.data_labels[kept]
+        return Subset(self.kind, self.name, self.members[kept], self.cell_labels[kept], self.unit_labels[kept], data)
 
 
 def subsets(models: Models) -> Iterator[Subset]:
-    """All models; each regime, if there are several; within cells, pooled; each large cell, if there are several."""
+    """Yield all compared models, and the seeds of one cell: pooled over cells, then each large cell by itself."""
     frame = models.trained
-    yield _across(SubsetKind.ALL, ALL, frame, np.arange(len(frame)))
-    regimes = frame["regime"].unique()
-    for regime in regimes if len(regimes) > 1 else []:
-        yield _across(SubsetKind.REGIME, f"regime {regime}", frame, np.flatnonzero(frame["regime"] == regime))
+    yield _across(SubsetKind.ALL, ALL, frame, np.flatnonzero(models.compared[models.frame["epoch"] != 0]))
     pooled = within_cells(frame)
     yield pooled
     cells = count_of(pooled.cells)
     for cell in range(cells) if cells > 1 else []:
-        members = pooled.members[pooled.cells == cell]
-        if len(members) >= SMALLEST_CELL:
-            name = frame["cell"].iloc[members[0]]
-            yield Subset(SubsetKind.CELL, f"seeds of {name}", members, np.zeros_like(members), np.arange(len(members)))
+        alone = pooled.only(pooled.cells == cell)
+        if len(alone.members) >= SMALLEST_CELL:
+            yield replace(alone, kind=SubsetKind.CELL, name=f"seeds of {frame['cell'].iloc[alone.members[0]]}")
 
 
 def within_cells(frame: pd.DataFrame) -> Subset:
-    """The last checkpoints of all models that have a twin of another seed; a run that repeats another takes no part."""
-    last = frame[frame["last"]]
+    """The last checkpoints of controls and shams that have a twin of another seed; a run that repeats another takes no
+    part."""
+    last = frame[frame["last"] & _is_untreated(frame)]
     last = last[~repeated(last)]
     twins = last[last.groupby("cell")["run"].transform("size") > 1]
     members = twins.index.to_numpy(dtype=np.intp)
-    return Subset(SubsetKind.WITHIN, WITHIN, members, codes_of(twins["cell"]), _seeds(twins))
+    return Subset(SubsetKind.WITHIN, WITHIN, members, codes_of(twins["cell"]), *_seeds(twins))
 
 
-def _seeds(twins: pd.DataFrame) -> Codes:
-    """The seed of every model, the same number in all cells; one of its own where it is unknown."""
-    columns = seed_columns(twins)
-    unknown = twins[columns].isna().all(axis=1)
-    labels = [
-        f"run {run}" if alone else str(values)
-        for run, alone, *values in zip(twins["run"], unknown, *(twins[name] for name in columns), strict=True)
-    ]
-    return codes_of(pd.Series(labels, dtype=object))
+def _is_untreated(frame: pd.DataFrame) -> NDArray[np.bool_]:
+    """Whether all doses of a model are shams, or it has none, and its head is learned."""
+    untreated = np.ones(len(frame), dtype=bool)
+    if "intervene" in frame:
+        untreated &= [pd.isna(doses) or all(":sham" in dose for dose in doses.split()) for doses in frame["intervene"]]
+    if "head" in frame:
+        untreated &= [pd.isna(head) or head == "learned" for head in frame["head"]]
+    return untreated
+
+
+def _seeds(twins: pd.DataFrame) -> tuple[Codes, Codes | None]:
+    """The units of these models, and the second factor where seeds and data seeds are crossed.
+
+    Runs that share an initialisation or a data order are one unit. A run of unknown seeds is a unit of its own; without
+    a data seed the order of the data follows from the seed.
+    """
+    seeds, orders = [], []
+    for run, seed, *further in twins[["run", *seed_columns(twins)]].itertuples(index=False, name=None):
+        seeds.append(f"run {run}" if pd.isna(seed) else f"{float(seed)}")
+        orders.append(" ".join(f"{float(value)}" for value in further if not pd.isna(value)) or seeds[-1])
+    pairs = pd.DataFrame({"seed": seeds, "order": orders}, dtype=object).drop_duplicates()
+    forked, shared = pairs["seed"].duplicated().any(), pairs["order"].duplicated().any()
+    of_seeds, of_orders = (codes_of(pd.Series(labels, dtype=object)) for labels in (seeds, orders))
+    return (of_orders if shared and not forked else of_seeds), (of_orders if shared and forked else None)
 
 
 def _across(kind: SubsetKind, name: str, frame: pd.DataFrame, members: Codes) -> Subset:
@@ -136,12 +156,13 @@ def _across(kind: SubsetKind, name: str, frame: pd.DataFrame, members: Codes) ->
 
 
 def exchangeable(cells: Codes, units: Codes) -> list[Codes]:
-    """Matrices (cells, units) of places, whose columns may change places: units that are in the same cells."""
-    places = {(cell, unit): place for place, (cell, unit) in enumerate(zip(cells, units, strict=True))}
-    used: dict[tuple[int, ...], list[int]] = {}
+    """Matrices (runs, units) of places, whose columns may change places: units that have as many runs in each cell."""
+    used: dict[tuple[int, ...], list[Codes]] = {}
     for unit in range(count_of(units)):
-        used.setdefault(tuple(sorted(cells[units == unit])), []).append(unit)
-    return [np.array([[places[cell, unit] for unit in group] for cell in together]) for together, group in used.items()]
+        places = np.flatnonzero(units == unit)
+        places = places[np.argsort(cells[places], kind="stable")]
+        used.setdefault(tuple(cells[places]), []).append(places)
+    return [np.stack(columns, axis=1) for columns in used.values()]
 
 
 def codes_of(labels: pd.Series | Codes) -> Codes:

@@ -3,17 +3,17 @@
 Groups that differ in the axis alone are not independent: those of one depth, at other epochs or decays, share their
 architectures, and an architecture that is odd is odd in all of them. So they are one *unit*, and a unit counts once.
 
-Two tests. Where models of a unit are exchangeable if the axis does nothing, its levels are permuted within each unit,
-in all its groups at once. Where they are not (checkpoints of a run follow from each other; a pair has two levels), the
-signs of the units are flipped. All metrics see the same permutations, so that the largest of them has a distribution
-too: the corrected p is Westfall and Young's (1993), step-down.
+Two tests. Where the levels of the axis are exchangeable if the axis does nothing, they are permuted in one order for
+all units: a level may be odd in every unit. Where they are not (checkpoints of a run follow from each other; a pair has
+two levels), the signs of the units are flipped. All metrics see the same permutations, so that the largest of them has
+a distribution too: the corrected p is Westfall and Young's (1993), step-down.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations as all_orders
 from itertools import product
-from math import factorial, prod
+from math import factorial
 from typing import final
 
 import numpy as np
@@ -24,6 +24,13 @@ from collapselab.analysis.attainable import LEVEL
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
+MAX_ORDERS = 5_040
+"""Orders of the levels that are enumerated (seven levels); of more levels they are drawn."""
+MIN_LEVELS = next(levels for levels in range(2, 10) if 2 / factorial(levels) <= LEVEL)
+"""Levels with enough orders for a p below the level. The correction does not raise this number: it compares with the
+largest statistic of the family, and none is larger than that of a metric that follows the levels in every unit."""
+MIN_UNITS = next(units for units in range(2, 10) if 2 / 2**units <= LEVEL)
+"""Units with enough sign patterns."""
 TIE = 1e-9
 """Relative: a permuted statistic that only rounding keeps below the observed one counts as equal to it."""
 
@@ -31,7 +38,7 @@ TIE = 1e-9
 @final
 @dataclass(frozen=True)
 class Group:
-    """Models that differ in the axis alone: the places of their levels among those of the unit, and their values."""
+    """Models that differ in the axis alone: the places of their levels among all of the axis, and their values."""
 
     places: Places
     values: Floats
@@ -52,24 +59,23 @@ class Tested:
 
 
 def permute_levels(units: Sequence[Sequence[Group]], *, families: Places, permutations: int, seed: int) -> Tested:
-    """Test the sum over units of the mean rank correlation, levels permuted within each unit."""
-    levels = [1 + max(int(group.places.max()) for group in unit) for unit in units]
-    metrics = units[0][0].values.shape[1]
-    orders = np.array([prod(_orders(unit, metric) for unit in units) for metric in range(metrics)], dtype=float)
-    complete = prod(map(factorial, levels)) <= permutations
-    rng = np.random.default_rng(seed)
-    changes, null = [], np.zeros((1 if complete else permutations, metrics))
-    for unit, count in zip(units, levels, strict=True):
-        if complete:
-            drawn = np.array(list(all_orders(range(count))))
-        else:
-            drawn = np.argsort(rng.random((permutations, count)), axis=1)
-        changes.append(np.round(_rhos(unit, np.arange(count)[None])[0], 12))
-        permuted = np.nan_to_num(_rhos(unit, drawn))
-        null = (null[:, None] + permuted).reshape(-1, metrics) if complete else null + permuted
-    observed = np.nan_to_num(np.array(changes)).sum(0)
-    p, corrected = _p_values(observed, null, families, complete=complete)
-    return Tested(np.array(changes), np.minimum(1.0, 2 / orders), p, corrected)
+    """Test the sum over units of the mean rank correlation, with the levels permuted in one order for all units.
+
+    A level that is odd in every unit is one observation, which separate orders would count once for each unit.
+    """
+    levels = 1 + max(int(group.places.max()) for unit in units for group in unit)
+    complete = factorial(levels) <= MAX_ORDERS
+    if complete:
+        orders = np.array(list(all_orders(range(levels))))
+    else:
+        orders = np.argsort(np.random.default_rng(seed).random((permutations, levels)), axis=1)
+    in_order = np.arange(levels)[None]
+    changes = np.round(np.array([_rhos(unit, in_order)[0] for unit in units]), 12)
+    # No metric can have a smaller p than one that follows the levels in every group; it is missing where this one is.
+    ideal = [[Group(g.places, np.where(np.isnan(g.values), np.nan, g.places[:, None])) for g in unit] for unit in units]
+    smallest, _ = _p_values(_total(ideal, in_order)[0], _total(ideal, orders), families, complete=complete)
+    p, corrected = _p_values(np.nan_to_num(changes).sum(0), _total(units, orders), families, complete=complete)
+    return Tested(changes, smallest, p, corrected)
 
 
 def flip_signs(changes: Floats, *, families: Places, permutations: int, seed: int) -> Tested:
@@ -101,9 +107,12 @@ def rhos(axis: Floats, values: Floats) -> Floats:
     return correlations
 
 
-def _orders(unit: Sequence[Group], metric: int) -> int:
-    known = {int(place) for group in unit for place in group.places[~np.isnan(group.values[:, metric])]}
-    return factorial(len(known)) if len(known) > 1 else 1
+def _total(units: Sequence[Sequence[Group]], orders: Places) -> Floats:
+    """The sum over units of their mean rank correlations: (orders, metrics)."""
+    total = np.zeros((len(orders), units[0][0].values.shape[1]))
+    for unit in units:
+        total += np.nan_to_num(_rhos(unit, orders))
+    return total
 
 
 def _rhos(unit: Sequence[Group], orders: Places) -> Floats:
@@ -122,7 +131,7 @@ def _rhos(unit: Sequence[Group], orders: Places) -> Floats:
 
 
 def _ranks(orders: Places, *, levels: int) -> Places:
-    """The rank of each place in its row: the order itself where a group has all levels of its unit."""
+    """The rank of each place in its row: the order itself where a group has all levels."""
     return orders if orders.shape[1] == levels else np.argsort(np.argsort(orders, axis=1), axis=1)
 
 

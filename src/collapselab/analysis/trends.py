@@ -3,8 +3,8 @@
 Along one axis all other settings are fixed: models that differ in that axis alone form a group, in which the metric's
 rank correlation with the axis says whether it rises or falls. Regularisation is compared in pairs, its strongest level
 against its weakest in otherwise equal models. Seeds are averaged first. Groups and pairs that share architectures, or
-whose effects may be alike, are one unit, and so are the checkpoints of a run; units are counted and tested
-(trend_test.py).
+whose effects may be alike, are one unit, and so are runs that saw the training data in one order, along their
+checkpoints; units are counted and tested (trend_test.py).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,16 +19,25 @@ from collapselab.analysis.attainable import LEVEL
 from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, Floats, Models
 from collapselab.analysis.regime import Regime
 from collapselab.analysis.related import RELATED
-from collapselab.analysis.trend_test import Group, Places, Tested, flip_signs, one_way, permute_levels, rhos
-from collapselab.analysis.verdict import Cause, Reason, Verdict, direction_of, verdict_of
+from collapselab.analysis.trend_test import (
+    MIN_LEVELS,
+    MIN_UNITS,
+    Group,
+    Places,
+    Tested,
+    flip_signs,
+    one_way,
+    permute_levels,
+    rhos,
+)
+from collapselab.analysis.verdict import RELATION, Cause, Estimate, Reason, Verdict, judge, too_few
 from collapselab.analysis.words import (
     ALONG,
-    CANNOT_TELL,
     LONGEST,
     Sentence,
     listed,
+    many,
     regime_words,
-    trend_column,
     unit_of,
 )
 
@@ -41,13 +50,16 @@ AXIS_NAMES = {
     "epochs": "With longer training",
     "epoch": "From checkpoint to checkpoint of a run",
 }
-UNITS = {"width": ("family", "depth"), "depth": ("family", "width"), "epochs": ARCHITECTURE, "epoch": ARCHITECTURE}
-"""What makes groups along an axis one unit: those of one depth hold the same architectures in every regime."""
+DATA_ORDER = "data order"
+UNITS = {"width": ("family", "depth"), "depth": ("family", "width"), "epochs": ARCHITECTURE, "epoch": (DATA_ORDER,)}
+"""What makes groups along an axis one unit: those of one depth hold the same architectures in every regime, and runs
+that see the same batches go up and down together."""
 PAIR_UNITS = ("family", "width")
 """Effects of a regulariser may be alike in models of one width: together they are one unit."""
-UNIT_NAMES = {"width": "depth", "depth": "width", "epochs": "architecture", "epoch": "architecture"}
+UNIT_NAMES = {"width": "depth", "depth": "width", "epochs": "architecture", "epoch": DATA_ORDER}
 PERMUTED = ("width", "depth", "epochs")
-"""Axes whose levels are models that were trained apart: exchangeable, where the axis does nothing."""
+"""Axes whose levels are models that were trained apart: exchangeable, in one order for all units, where the axis does
+nothing."""
 LEVELS = 3
 """Levels of an axis that are listed; of more the first and the last."""
 
@@ -75,7 +87,8 @@ class Trend:
     outcome: str
     """Of the analysis."""
     groups: int = 0
-    """Units: depths for the axis width, widths for depth and for regularisers, architectures for training."""
+    """Units: depths for the axis width, widths for depth and for regularisers, architectures for the length of
+    training, orders of the training data for checkpoints."""
     levels: str = ""
     """Of the axis."""
     rises: int = 0
@@ -93,17 +106,16 @@ class Trend:
     median_effect: float | None = None
     """The middle difference between the last level and the first, over units."""
     p: float | None = None
-    """Of permuting the levels within units; along checkpoints and of pairs, of flipping the signs of units."""
+    """Of permuting the levels in one order for all units; along checkpoints and of pairs, of flipping the signs of
+    units."""
     p_corrected: float | None = None
     """By Westfall and Young, along the axis, within the family."""
-    verdict: str | None = None
-    """`verdict_code` in words; empty for `cannot tell`."""
+    verdict: Verdict = Verdict.TOO_FEW
+    """As in `relate.csv`; of the outcome: better is `as predicted`."""
     family: str = "exploration"
     """`paper`: the outcome and the paper's seven metrics; `contexts`: those of contexts; `exploration`: all others."""
     why: str | None = None
     """Why there are no numbers, or no p and no verdict."""
-    verdict_code: Verdict = Verdict.CANNOT_TELL
-    """As in `relate.csv`; of the outcome: better is `as predicted`."""
     why_code: Cause | None = None
     """As in `relate.csv`."""
 
@@ -148,7 +160,7 @@ def _along(models: Models, axis: str, *, permutations: int, seed: int) -> Iterat
     effects = np.array([_mean([_ends(group, axis, measured) for group in unit]) for unit in units.values()])
     if axis in PERMUTED:
         test = permute_levels(
-            [_groups_of(unit, axis, measured) for unit in units.values()],
+            [_groups_of(unit, axis, measured, levels) for unit in units.values()],
             families=_families(blanks), permutations=permutations, seed=seed,
         )  # fmt: skip
     else:
@@ -158,8 +170,7 @@ def _along(models: Models, axis: str, *, permutations: int, seed: int) -> Iterat
         yield _counted(blank, test, place, effects[:, place], median_rho=True)
 
 
-def _groups_of(unit: list[pd.DataFrame], axis: str, measured: list[str]) -> list[Group]:
-    levels = sorted(pd.concat(unit)[axis].unique())
+def _groups_of(unit: list[pd.DataFrame], axis: str, measured: list[str], levels: list[float]) -> list[Group]:
     return [
         Group(np.searchsorted(levels, group[axis].to_numpy()), group[measured].to_numpy(dtype=float)) for group in unit
     ]
@@ -212,9 +223,17 @@ def _table(models: Models, axis: str) -> tuple[pd.DataFrame, list[str]]:
     if axis == "epochs":
         frame = frame[np.isclose(frame["epoch"], frame["epochs"], rtol=0.01, atol=0)]
         fixed = [column for column in fixed if column != "epoch"]
+    if axis == "epoch":
+        fixed, frame = [*fixed, DATA_ORDER], frame.assign(**{DATA_ORDER: _data_orders(frame)})
     keys = list(dict.fromkeys([*fixed, axis]))
     averaged = frame.groupby(keys, dropna=False)[_measured(models)].mean().reset_index()
     return averaged, [column for column in keys if column != axis]
+
+
+def _data_orders(frame: pd.DataFrame) -> list[str]:
+    """Corpus and data seed of every model, as far as known. Without a data seed the order follows from the seed."""
+    columns = frame.reindex(columns=["corpus", "data_seed", "seed"]).itertuples(index=False, name=None)
+    return [f"{corpus} {seed if pd.isna(data_seed) else data_seed}" for corpus, data_seed, seed in columns]
 
 
 def _measured(models: Models) -> list[str]:
@@ -268,31 +287,27 @@ def _counted(row: Trend, test: Tested, place: int, effects: Floats, *, median_rh
         median_rho=float(np.median(changes)) if median_rho else None,
         median_effect=float(np.nanmedian(effects)),
     )
-    if test.smallest[place] > LEVEL:
-        return replace(counted, **_why_no_p(counted, float(test.smallest[place])).columns)
-    return _with_verdict(replace(counted, p=float(test.p[place]), p_corrected=float(test.corrected[place])))
-
-
-def _why_no_p(row: Trend, smallest: float) -> Reason:
-    text = f"{_units(row)} {'is' if row.groups == 1 else 'are'} too few: no p could be below {smallest:.2g}."
-    return Reason(Cause.TOO_FEW, text)
+    reason, p = None, float(test.corrected[place])
+    if row.axis == "epoch" and len(changes) == 1:
+        why = "all runs saw the training data in one order, which cannot be tested."
+        reason = Reason(Cause.TOO_FEW, why, Verdict.DESCRIPTION)
+    elif test.smallest[place] > LEVEL and row.axis in PERMUTED:
+        reason = Reason(Cause.TOO_FEW, f"too few levels: {MIN_LEVELS} that units share are needed.")
+    elif test.smallest[place] > LEVEL:
+        reason = too_few(len(changes), f"{UNIT_NAMES.get(row.axis, 'width')}s", MIN_UNITS)
+    else:
+        counted = replace(counted, p=float(test.p[place]), p_corrected=p)
+    sign = {None: 0, Trending.RISES: 1, Trending.FALLS: -1}[row.toward]
+    estimate = Estimate(rises - falls, p if one_way(rises, falls) else 1.0, sign, reason=reason)
+    return replace(counted, **judge(estimate, RELATION))
 
 
 def _units(row: Trend) -> str:
-    noun = UNIT_NAMES.get(row.axis, "width")
-    return f"{row.groups} {noun}{'' if row.groups == 1 else 's'}"
-
-
-def _with_verdict(row: Trend) -> Trend:
-    expected = {None: 0, Trending.RISES: 1, Trending.FALLS: -1}[row.toward]
-    goes = direction_of(1 if row.change is Trending.RISES else -1, expected)
-    shown = row.p_corrected is not None and row.p_corrected < LEVEL and one_way(row.rises, row.falls)
-    code = verdict_of(goes, shown=shown)
-    return replace(row, verdict=trend_column(code, row.change, of_outcome=row.of_outcome), verdict_code=code)
+    return many(row.groups, UNIT_NAMES.get(row.axis, "width"))
 
 
 def sentences(models: Models, rows: Sequence[Trend]) -> Iterable[Sentence]:
-    """For every axis and regulariser what is shown, then what is not, then where the tables cannot tell."""
+    """For every axis and regulariser what is shown, then what is not, then what has no verdict."""
     for axis, where in dict.fromkeys((row.axis, row.where) for row in rows):
         along = [row for row in rows if (row.axis, row.where) == (axis, where) and row.groups]
         yield from (Sentence("trends", "trends", text) for text in _words(along))
@@ -304,22 +319,24 @@ def _words(rows: Sequence[Trend]) -> Iterable[str]:
         return
     start, again = _axis_words(rows)
     outcome = "".join(f"{words}; " for row in rows if row.of_outcome and (words := _outcome_words(row)))
-    if outcome and not any(row.verdict_code in ALONG for row in rows if not row.of_outcome):
+    if outcome and not any(row.verdict in ALONG for row in rows if not row.of_outcome):
         yield f"{start}: {outcome[:-2]}."
         start = again
     for code, words in ALONG.items():
-        if chosen := [row for row in rows if row.verdict_code is code and not row.of_outcome]:
+        if chosen := [row for row in rows if row.verdict is code and not row.of_outcome]:
             begin, p = f"{start}: {outcome}{words}: ", f" ({_largest_p(chosen)})"
             yield f"{begin}{_names(chosen, rows, len(begin) + len(p))}{p}."
             start, outcome = again, ""
-    if rest := [row for row in rows if row.verdict_code is Verdict.NOT_SHOWN]:
+    if rest := [row for row in rows if row.verdict is Verdict.NOT_SHOWN]:
         begin = f"{start}: not shown for "
         yield f"{start}: nothing is shown." if rest == rows else f"{begin}{_names(rest, rows, len(begin))}."
         start = again
-    if untold := [row for row in rows if row.verdict_code is Verdict.CANNOT_TELL]:
-        why = untold[0].why or ""
-        names = f" for {_names(untold, rows, len(start) + len(why) + 20)}" if len(untold) < len(rows) else ""
-        yield f"{start}: {CANNOT_TELL}{names}; {why}"
+    for code, words in ((Verdict.TOO_FEW, "no verdict"), (Verdict.DESCRIPTION, "descriptive only")):
+        if untold := [row for row in rows if row.verdict is code]:
+            why = untold[0].why or ""
+            named = code is Verdict.DESCRIPTION or len(untold) < len(rows)
+            names = f" for {_names(untold, rows, len(start) + len(why) + 20)}" if named else ""
+            yield f"{start}: {words}{names}; {why}"
 
 
 def _names(chosen: Sequence[Trend], rows: Sequence[Trend], used: int) -> str:
@@ -352,14 +369,14 @@ def _axis_words(rows: Sequence[Trend]) -> tuple[str, str]:
 
 def _effect(row: Trend) -> str:
     """What was shown in the metric's own unit, first level to last; nothing of what was not."""
-    if row.verdict_code in (Verdict.CANNOT_TELL, Verdict.NOT_SHOWN) or row.median_effect is None:
+    if row.verdict in (Verdict.TOO_FEW, Verdict.NOT_SHOWN) or row.median_effect is None:
         return ""
     return f" {row.median_effect:+.2g}"
 
 
 def _outcome_words(row: Trend) -> str:
     better = {Verdict.AS_PREDICTED: "better", Verdict.OPPOSITE: "worse"}
-    if row.verdict_code not in better:
+    if row.verdict not in better:
         return ""
     unit = unit_of(row.metric)
-    return f"{row.metric}{_effect(row)}{unit} ({better[row.verdict_code]}, {_largest_p([row])})"
+    return f"{row.metric}{_effect(row)}{unit} ({better[row.verdict]}, {_largest_p([row])})"

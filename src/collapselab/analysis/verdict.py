@@ -1,12 +1,12 @@
 """Verdicts: what a corrected test allows to say of one row of a table, and why there is sometimes nothing to say.
 
 A verdict is a code, never a sentence: `words.py` has the sentences. A row without a value, or with a value and no test,
-has a reason in place of a verdict: a code for programs and a text for people.
+has a reason: a code for programs and a text for people.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple, Protocol, TypedDict, TypeVar, final
+from typing import NamedTuple, TypedDict, TypeVar, final
 
 import numpy as np
 from scipy.stats import false_discovery_control
@@ -26,11 +26,51 @@ class Verdict(StrEnum):
     """Significant, where collapse predicts no direction."""
     NOT_SHOWN = "not shown"
     """Tested and not significant, which does not mean absent."""
-    CANNOT_TELL = "cannot tell"
-    """No result could have been significant with so few models or groups, or no test of them would hold its level; the
-    row's reason says why."""
     DESCRIPTION = "description"
     """A number about these models that no test judges: its error rate is not known, or it has no direction."""
+    HELPS = "helps"
+    HARMS = "harms"
+    EQUIVALENT = "equivalent"
+    """Smaller than the smallest effect of interest."""
+    UNDECIDED = "undecided"
+    """Neither shown to be there nor shown to be that small."""
+    DID_NOT_REACH = "did not reach"
+    """The arm did not move the property that it is for."""
+    TOWARD = "toward"
+    """At least one metric of the property is shown to move toward collapse, and none away."""
+    AWAY = "away"
+    """At least one is shown to move away from collapse, and none toward it."""
+    IN_CONFLICT = "in conflict"
+    """Some metrics are shown to move toward collapse and others away."""
+    ATTRIBUTED = "attributed"
+    """The effect follows this metric, whichever intervention is left out."""
+    NOT_ALONE = "not these properties alone"
+    """The arms are off the line or plane: they change the outcome in other ways too."""
+    INSEPARABLE = "cannot be attributed"
+    """The metrics move together, or the arms hardly move one of them."""
+    TOO_FEW = "too few runs"
+    """No test was made: no result could have been significant, or the numbers that it needs are missing or do not vary.
+    The row's reason says which, and how many runs are needed."""
+
+
+@final
+class Words(NamedTuple):
+    """The verdicts that a kind of statement can give on an effect."""
+
+    expected: Verdict
+    """Significant, with the expected sign."""
+    opposite: Verdict
+    """Significant, with the opposite sign."""
+    undirected: Verdict
+    """Significant, where no sign is expected."""
+    unshown: Verdict
+    """Not significant."""
+
+
+RELATION = Words(Verdict.AS_PREDICTED, Verdict.OPPOSITE, Verdict.NO_DIRECTION, Verdict.NOT_SHOWN)
+EFFECT = Words(Verdict.HELPS, Verdict.HARMS, Verdict.UNDECIDED, Verdict.UNDECIDED)
+MOVEMENT = Words(Verdict.TOWARD, Verdict.AWAY, Verdict.NOT_SHOWN, Verdict.NOT_SHOWN)
+ATTRIBUTION = Words(Verdict.ATTRIBUTED, Verdict.ATTRIBUTED, Verdict.ATTRIBUTED, Verdict.UNDECIDED)
 
 
 @final
@@ -59,35 +99,60 @@ class Cause(StrEnum):
     """The model of the statement cannot be fitted to these numbers."""
 
 
-class ReasonColumns(TypedDict):
-    """The two columns that every table has for a reason."""
+class VerdictColumns(TypedDict):
+    """The columns of a verdict and its reason."""
 
-    why: str
-    why_code: Cause
+    verdict: Verdict
+    why: str | None
+    why_code: Cause | None
 
 
 @final
 class Reason(NamedTuple):
-    """Why a row has no value or no test: a code for programs, a text for people."""
+    """Why a row has no value, no test or no claim: a code for programs, a text for people, and the verdict instead."""
 
-    code: Cause
-    text: str
-
-    @property
-    def columns(self) -> ReasonColumns:
-        return {"why": self.text, "why_code": self.code}
-
-
-class Tested(Protocol):
-    """A row that a corrected test belongs to."""
+    code: Cause | None
+    text: str | None
+    verdict: Verdict = Verdict.TOO_FEW
 
     @property
-    def p_holm(self) -> float | None: ...
+    def columns(self) -> VerdictColumns:
+        return {"verdict": self.verdict, "why": self.text, "why_code": self.code}
 
 
-def is_shown(row: Tested) -> bool:
-    """Whether the corrected test is significant; a p of 0, as a tiny one is printed, is."""
-    return row.p_holm is not None and row.p_holm < LEVEL
+def too_few(count: int, nouns: str, needed: int) -> Reason:
+    """The reason of a test that needs more: `too few pairs: 6 needed, 5 found.`"""
+    return Reason(Cause.TOO_FEW, f"too few {nouns}: {needed} needed, {count} found.")
+
+
+@final
+class Estimate(NamedTuple):
+    """An effect and its corrected test, as `judge` needs them."""
+
+    effect: float = 0.0
+    p: float | None = None
+    """Corrected over its family."""
+    sign: int = 0
+    """Of an effect as collapse predicts it, or of a better outcome; 0 where none is predicted."""
+    p_equivalence: float | None = None
+    """Corrected, of the test that the effect is smaller than any of interest."""
+    reason: Reason | None = None
+    """Forbids the test."""
+    doubts: Mapping[Verdict, Reason] = {}
+    """Forbid a claim, by the claim."""
+
+
+def judge(estimate: Estimate, words: Words) -> VerdictColumns:
+    """Return the verdict on an estimate in these words, and the reason where one forbids the test or the claim."""
+    verdict, reason = words.unshown, estimate.reason
+    if reason is None and estimate.p is None:
+        reason = Reason(None, None)
+    elif estimate.p_equivalence is not None and estimate.p_equivalence < LEVEL:
+        verdict = Verdict.EQUIVALENT
+    elif estimate.p is not None and estimate.p < LEVEL:
+        goes = direction_of(estimate.effect, estimate.sign)
+        verdict = {Goes.WITH: words.expected, Goes.AGAINST: words.opposite, None: words.undirected}[goes]
+    return (reason or estimate.doubts.get(verdict) or Reason(None, None, verdict)).columns
 
 
 def direction_of(effect: float, expected: int) -> Goes | None:
@@ -95,15 +160,6 @@ def direction_of(effect: float, expected: int) -> Goes | None:
     if expected == 0 or effect == 0:
         return None
     return Goes.WITH if effect * expected > 0 else Goes.AGAINST
-
-
-def verdict_of(goes: Goes | None, *, shown: bool) -> Verdict:
-    """The verdict of a corrected test on an effect of this direction."""
-    if not shown:
-        return Verdict.NOT_SHOWN
-    if goes is None:
-        return Verdict.NO_DIRECTION
-    return Verdict.AS_PREDICTED if goes is Goes.WITH else Verdict.OPPOSITE
 
 
 @final

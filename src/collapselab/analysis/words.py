@@ -9,7 +9,6 @@ from collapselab.analysis.regime import UNKNOWN, Regime
 from collapselab.analysis.verdict import Verdict
 from collapselab.records.outcomes import BITS_PER_BYTE, ON
 
-CANNOT_TELL = Verdict.CANNOT_TELL.value
 OPPOSITE = "in the opposite direction"
 PREDICTED = "as collapse predicts"
 NO_DIRECTION = "collapse predicts no direction"
@@ -47,15 +46,28 @@ class Sentence:
     text: str
 
 
-def relation_column(verdict: Verdict, *, outcome: str, better: int) -> str | None:
-    """The column `verdict` of `relate.csv` and `controls.csv`, in the words of the first version: scripts read them."""
-    lower, higher = ("lower", "higher") if better < 0 else ("higher", "lower")
-    return {
-        Verdict.AS_PREDICTED: f"more collapse goes with {lower} {outcome}",
-        Verdict.OPPOSITE: f"wrong way: more collapse goes with {higher} {outcome}",
-        Verdict.NO_DIRECTION: f"related; {NO_DIRECTION}",
-        Verdict.NOT_SHOWN: "not shown",
-    }.get(verdict)
+IN_SUMMARY = {
+    ("models", "runs"): 1, (REVERSAL, "relate"): 1, ("as a cause", "effects"): 3, ("as a cause", "attribution"): 1,
+    ("properties", "properties"): 1, ("scale held fixed", "relate"): 1, ("controls", "controls"): 1,
+    ("trends", "trends"): 1, ("error rates", "summary"): 1,
+}  # fmt: skip
+"""The most sentences of each topic and table in the short summary; `short_summary` keeps ten."""
+NO_ANSWER = ("no verdict", "not available", "cannot be attributed")
+"""Words of sentences that say why a question has no answer."""
+
+
+def short_summary(sentences: Sequence[Sentence]) -> list[Sentence]:
+    """Return at most ten sentences that answer the five questions; those without an answer come last."""
+    chosen = []
+    for key, most in IN_SUMMARY.items():
+        own = [sentence for sentence in sentences if (sentence.topic, sentence.table) == key]
+        chosen += sorted(own, key=_has_no_answer)[:most]
+    first, rest = chosen[:1], chosen[1:]
+    return [*first, *sorted(rest, key=_has_no_answer)][:10]
+
+
+def _has_no_answer(sentence: Sentence) -> bool:
+    return any(words in sentence.text for words in NO_ANSWER)
 
 
 def relation_words(verdict: Verdict, *, outcome: str, better: int) -> str:
@@ -66,20 +78,9 @@ def relation_words(verdict: Verdict, *, outcome: str, better: int) -> str:
         Verdict.OPPOSITE: f"significant {OPPOSITE}: more collapse correlates with {higher} {outcome}",
         Verdict.NO_DIRECTION: f"significant; {NO_DIRECTION}",
         Verdict.NOT_SHOWN: "not shown",
-        Verdict.CANNOT_TELL: CANNOT_TELL,
+        Verdict.TOO_FEW: Verdict.TOO_FEW.value,
         Verdict.DESCRIPTION: "a description, without a test",
     }[verdict]
-
-
-def trend_column(verdict: Verdict, way: str, *, of_outcome: bool) -> str | None:
-    """The column `verdict` of `trends.csv`; `way` is rises or falls."""
-    good, bad = ("better", "worse") if of_outcome else ("toward collapse", "away from collapse")
-    return {
-        Verdict.AS_PREDICTED: f"{way}: {good}",
-        Verdict.OPPOSITE: f"{way}: {bad}",
-        Verdict.NO_DIRECTION: f"{way}; {NO_DIRECTION}",
-        Verdict.NOT_SHOWN: "not shown",
-    }.get(verdict)
 
 
 def many(number: int, noun: str) -> str:

@@ -1,6 +1,7 @@
 """`collapselab import` and `collapselab analyze`: a published table into ours, and ours into statements."""
 
 import json
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -65,9 +66,10 @@ def analyze(
     ] = None,
     permutations: Annotated[int, typer.Option(help="Of every test; resamples of every interval.")] = 10_000,
     seed: Annotated[int, typer.Option(help="Of permutations and resamples.")] = 0,
+    full: Annotated[bool, typer.Option("--full", help="Print every sentence, not only the summary.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what collapse has to do with generalisation in these models, in scale and apart from scale.
+    """Relate collapse to the outcome in these models: with scale, at fixed scale, and as a cause.
 
     Writes `DIR/analysis/*.csv` and `summary.json`; prints the summary.
 
@@ -78,16 +80,18 @@ def analyze(
     Its accuracy, for a program: `collapselab analyze runs/tiny --outcome val_accuracy --json | jq '.relate[]'`
     """
     from collapselab.analysis.analyze import analyze as run_analysis
+    from collapselab.analysis.words import short_summary
 
     analysis = run_analysis(directory, outcome=outcome, permutations=permutations, seed=seed, scores=scores)
     if as_json:
         print(json.dumps(analysis.to_json(), ensure_ascii=False))
         return
     console = Console()
-    topic = None
-    for sentence in analysis.sentences:
-        if sentence.topic != topic:
-            topic = sentence.topic
-            console.print(f"\n[bold]{escape(topic)}[/bold]")
-        console.print(f"  {escape(sentence.text)}", highlight=False)
+    printed = analysis.sentences if full else short_summary(analysis.sentences)
+    for topic, of_topic in groupby(printed, key=lambda sentence: sentence.topic):
+        console.print(f"\n[bold]{escape(topic)}[/bold]")
+        for sentence in of_topic:
+            console.print(f"  {escape(sentence.text)}", highlight=False)
+    if more := len(analysis.sentences) - len(printed):
+        console.print(f"\n{more} further sentences: --full")
     console.print(f"\ntables: {escape(str(directory / 'analysis'))}", soft_wrap=True)

@@ -27,7 +27,7 @@ def collect(
     mix: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="corpora|options|versions",
+            metavar="corpora|options",
             help="What may differ between results, which is refused otherwise. Repeat it for several.",
         ),
     ] = None,

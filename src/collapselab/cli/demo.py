@@ -88,7 +88,7 @@ def _legend(line: "HeadlineLine") -> list[str]:
     lines = ["initial → trained; shuffled: trained, with shuffled labels. Toward collapse:"]
     for metric in line.metrics:
         name, entry = metric_name(metric), METRICS[metric]
-        ideal = "" if entry.ideal is None else f" {entry.ideal:g}"
+        ideal = f" {entry.ideal:g}" if isinstance(entry.ideal, float | int) else ""
         arrow = ARROWS.get(entry.direction or "", "")
         lines.append(f"{metric} {arrow}{ideal}: {name[0].lower()}{name[1:]} ({property_code(metric)})")
     return lines

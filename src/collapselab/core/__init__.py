@@ -6,7 +6,7 @@
     batch.py, parts.py     a batch of features and labels, checked; its parts;  arrivals.py: counts of its labels
     tally.py, moments.py   the update formulas of count, sum and scatter; ClassMoments, merged, saved and loaded
     decisions.py           Decider: the output layer's choice and the nearest class mean;  centre_loss.py: its loss
-    flatness.py            OutputCurvature: how the loss bends in the output layer, from some tokens
+    output_curvature.py    OutputCurvature: how the loss bends in the output layer, from some tokens
     pairs.py               statistics over all pairs of classes, through cloud, tiles, pair_sums and pair_sweep.py
     geometry.py            quantities that several metrics share;  variability.py, spectrum.py, frequency.py: metrics
     needs.py, metrics.py   what a metric needs, or why it has no value; METRICS, the catalogue, and collapse_metrics
@@ -16,6 +16,6 @@
     threads.py             a thread for each part of some work;  storage.py: tensors on disk
 
 A module imports only from modules above it in this order: threads, scale, vectors, gram, batch, arrivals, parts, tally,
-storage, moments, strips, decisions, fit_scale, centre_loss, flatness, pair_sums, cloud, tiles, pair_sweep, pairs,
-geometry, variability, spectrum, frequency, metrics; similarity after moments.
+storage, moments, strips, decisions, fit_scale, centre_loss, output_curvature, pair_sums, cloud, tiles, pair_sweep,
+pairs, geometry, variability, spectrum, frequency, metrics; similarity after moments.
 """

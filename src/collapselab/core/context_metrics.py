@@ -349,7 +349,7 @@ CONTEXT_METRICS: dict[str, ContextMetric] = {
         ),
         ContextMetric(
             "token_between_contexts",
-            "Σ n_cell ‖μ_cell − μ_token‖² / N tr Σ_T: within-token variance that ambiguity requires",
+            "Σ n_cell ‖μ_cell − μ_token‖² / N tr Σ_T: within-token variance between contexts",
             None,
             "–",
             token_between_contexts,

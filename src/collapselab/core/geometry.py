@@ -17,16 +17,13 @@ from torch import Tensor
 
 from collapselab.core.centre_loss import CentreLoss
 from collapselab.core.decisions import Decisions, check_head
-from collapselab.core.flatness import Flatness
-from collapselab.core.gram import SharedProducts, add_gram
-from collapselab.core.moments import ClassMoments, pooled_from, shared_products
+from collapselab.core.gram import add_gram
+from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Missing, ReasonCode
+from collapselab.core.output_curvature import CurvatureSums
 from collapselab.core.pairs import PairStatistics, Progress, Summary, pair_statistics
 from collapselab.core.scale import SMALLEST, lengths, scaled
 from collapselab.core.vectors import Vectors
-
-SQUARED_SAFELY = 440
-"""Two to this power and to its negative are squared without loss of a digit, in sums too."""
 
 
 @final
@@ -41,14 +38,18 @@ class Geometry:
         bias: Tensor | None = None,
         min_count: int = 1,
         decisions: Decisions | None = None,
-        flatness: Flatness | None = None,
+        curvature: CurvatureSums | None = None,
         centre_loss: CentreLoss | None = None,
+        output_layer: Tensor | None = None,
         classes: Tensor | None = None,
         rows: bool = False,
         tile: int = 1024,
         progress: Progress | None = None,
     ) -> None:
-        """`classes` masks those that may be kept; with `rows`, `pairs` has what each class has over its own pairs."""
+        """`classes` masks those that may be kept; with `rows`, `pairs` has what each class has over its own pairs.
+
+        `output_layer` has all rows of the output layer, where `weight` has only those of the classes of the moments.
+        """
         if min_count < 1:
             raise ValueError(f"min_count is {min_count}; a class needs at least 1 sample to have a mean.")
         if weight is not None:
@@ -63,8 +64,8 @@ class Geometry:
         if classes is not None and (classes.dtype != torch.bool or classes.shape != moments.counts.shape):
             what = f"{classes.dtype} of shape {tuple(classes.shape)}"
             raise ValueError(f"classes are {what}; a mask over {moments.classes:,} classes is needed.")
-        self.moments, self.weight, self.decided, self.flatness = moments, weight, decisions, flatness
-        self.centre_loss = centre_loss
+        self.moments, self.weight, self.decided, self.curvature_sums = moments, weight, decisions, curvature
+        self.centre_loss, self.output_layer = centre_loss, weight if output_layer is None else output_layer
         self.min_count, self.rows, self.tile, self.progress = min_count, rows, tile, progress
         kept = moments.counts >= min_count
         if classes is not None:
@@ -141,6 +142,10 @@ class Geometry:
         """Σ_T = Σ_W + Σ_B (dim, dim): the covariance of all features of the kept classes."""
         self.at_least(2)
         _ = self.scatter  # raises the reason where squares leave the range of float64
+        if not self.moments.has_covariance:
+            second = self.moments.second_about(scaled(self.token_mean, self.exponent))
+            if second is not None and self.tokens == self.moments.tokens:
+                return scaled(second, -2 * self.exponent) / self.tokens
         covariance = self.within_covariance.clone()
         for now, block in self.means.blocks():
             block.sub_(self.token_mean)
@@ -148,18 +153,39 @@ class Geometry:
         return covariance
 
     def total_rounding(self, largest: float) -> float:
-        """Eigenvalues of a covariance of tokens up to this may have been made by rounding alone; see `_rounding`."""
-        power = float(self.token_mean.square().sum() + self.total_covariance.trace())
-        of_features = (4 * self.moments.unit) ** 2 * power
+        """Eigenvalues of a covariance of tokens up to this may have been made by rounding alone; see `_rounding`.
+
+        Without the pooled covariance, products in the precision of the features add at most a few roundings of each
+        entry. These are independent, so that their spectral norm is that of a random matrix.
+        """
+        trace = float(self.total_covariance.trace())
+        of_features = (4 * self.moments.unit) ** 2 * (float(self.token_mean.square().sum()) + trace)
         if not largest > of_features:
             raise Missing(ReasonCode.COINCIDENT, "the features differ by no more than their rounding.")
-        return max(self.dim * torch.finfo(torch.float64).eps * largest, of_features)
+        of_products = 0.0 if self.moments.has_covariance else 8 * self.moments.unit * trace / math.sqrt(self.dim)
+        return max(self.dim * torch.finfo(torch.float64).eps * largest, of_features, of_products)
 
     @cached_property
     def total_spectrum(self) -> tuple[Tensor, Tensor]:
         """Eigenvalues of Σ_T, ascending and 0 where rounding alone could have made them, and vectors."""
         values, vectors = torch.linalg.eigh(self.total_covariance)
         return torch.where(values > self.total_rounding(float(values[-1])), values, 0), vectors
+
+    @cached_property
+    def total_eigenvalues(self) -> Tensor:
+        """Those of `total_spectrum`, without the vectors, which cost several times as much."""
+        if "total_spectrum" in self.__dict__:
+            return self.total_spectrum[0]
+        return self._token_eigenvalues(self.total_covariance)
+
+    @cached_property
+    def uncentred_eigenvalues(self) -> Tensor:
+        """Eigenvalues of E h hᵀ over all features of the kept classes, as `total_eigenvalues`."""
+        return self._token_eigenvalues(self.total_covariance + torch.outer(self.token_mean, self.token_mean))
+
+    def _token_eigenvalues(self, matrix: Tensor) -> Tensor:
+        values = torch.linalg.eigvalsh(matrix)
+        return torch.where(values > self.total_rounding(float(values[-1])), values, 0)
 
     @cached_property
     def norms(self) -> Tensor:
@@ -181,7 +207,7 @@ class Geometry:
         others[self.kept] = False
         if others.any() and self.moments.scatter[others].any():
             raise Missing(ReasonCode.NO_COVARIANCE, "the pooled covariance also covers classes that are not kept.")
-        pooled = pooled_from(self.moments, self._shared)
+        pooled = self.moments.pooled
         assert pooled is not None
         return scaled(pooled, -2 * self.exponent) / self.tokens
 
@@ -203,25 +229,10 @@ class Geometry:
     def gram(self) -> Tensor:
         """Mᵀ M (dim, dim) of the centred means."""
         self.at_least(2)
-        gram, rest = self._shared_gram()
-        for block in self.means.blocks_at(rest):
-            add_gram(gram, block.sub_(self.centre))
+        gram = self.centre.new_zeros(self.dim, self.dim)
+        for _, block in self.centred_blocks():
+            add_gram(gram, block)
         return gram
-
-    def _shared_gram(self) -> tuple[Tensor, Tensor]:
-        """What is known of `gram`, and the kept classes that are not yet in it, by their place among the kept."""
-        places, shared = torch.arange(self.classes, device=self.kept.device), self._shared
-        gram = None if shared is None else shared.gram_about(scaled(self.centre, self.exponent))
-        if shared is None or gram is None:
-            return self.centre.new_zeros(self.dim, self.dim), places
-        return scaled(gram, -2 * self.exponent), places[~shared.classes[self.kept]]
-
-    @cached_property
-    def _shared(self) -> SharedProducts | None:
-        """What `gram` and `within_covariance` have in common."""
-        if not self.moments.has_covariance or abs(self.exponent) > SQUARED_SAFELY:
-            return None
-        return shared_products(self.moments, self.kept)
 
     def _rounding(self, largest: float) -> float:
         """Eigenvalues of the Gram matrix up to this may have been made by rounding alone, if this is the largest.
@@ -308,14 +319,19 @@ class Geometry:
         """Of the Gram matrix of the output rows, centred over the kept classes; ascending, 0 where rounding is all."""
         head = self.head
         self.at_least(2)
-        centre = head.mean()
-        gram = centre.new_zeros(self.dim, self.dim)
-        for _, block in head.blocks():
-            add_gram(gram, block.sub_(centre))
-        values = torch.linalg.eigvalsh(gram)
-        if not values[-1] > 0:
-            raise Missing(ReasonCode.ZERO, "all output rows coincide.")
-        return torch.where(values > self.dim * torch.finfo(values.dtype).eps * values[-1], values, 0)
+        return _row_eigenvalues(head, head.mean())
+
+    @cached_property
+    def output_rows(self) -> Vectors:
+        """All rows of the output layer, over a power of two near the largest entry."""
+        if self.output_layer is None:
+            raise Missing(ReasonCode.NO_HEAD, "no output layer was given.")
+        return Vectors(self.output_layer.detach().to(self.kept.device)).over_unit()
+
+    @cached_property
+    def output_row_eigenvalues(self) -> Tensor:
+        """Of the Gram matrix of all rows of the output layer, which are not centred; as `head_eigenvalues`."""
+        return _row_eigenvalues(self.output_rows)
 
     @cached_property
     def head_pairs(self) -> PairStatistics:
@@ -347,10 +363,10 @@ class Geometry:
         return self.decided
 
     @property
-    def curvature(self) -> Flatness:
-        if self.flatness is None or not self.flatness.tokens:
+    def curvature(self) -> CurvatureSums:
+        if self.curvature_sums is None or not self.curvature_sums.tokens:
             raise Missing(ReasonCode.NO_CURVATURE, "the curvature of the loss was not computed; it takes a pass.")
-        return self.flatness
+        return self.curvature_sums
 
     @property
     def loss_by_centres(self) -> CentreLoss:
@@ -400,6 +416,16 @@ class Geometry:
                 ReasonCode.OUT_OF_RANGE,
                 f"class {int(self.kept[bad[0]]):,}: {what} the range of float64 ({number} in all).",
             )
+
+
+def _row_eigenvalues(rows: Vectors, centre: Tensor | float = 0.0) -> Tensor:
+    gram = torch.zeros(rows.dim, rows.dim, dtype=torch.float64, device=rows.device)
+    for _, block in rows.blocks():
+        add_gram(gram, block.sub_(centre))
+    values = torch.linalg.eigvalsh(gram)
+    if not values[-1] > 0:
+        raise Missing(ReasonCode.ZERO, "all output rows coincide.")
+    return torch.where(values > rows.dim * torch.finfo(values.dtype).eps * values[-1], values, 0)
 
 
 def ratio(numerator: float, denominator: float, name: str) -> float:

@@ -22,7 +22,10 @@ SAMPLE = 1024
 @final
 @dataclass(frozen=True)
 class Part:
-    """Features in float64 (tokens, dim), their offsets from a reference point, |offset|², offsetsᵀ offsets, Σ h/|h|."""
+    """Features in float64 (tokens, dim), their offsets from a reference point, |offset|², offsetsᵀ offsets, Σ h/|h|.
+
+    Only the product may be in float32: what is summed up of it is float64.
+    """
 
     features: Tensor
     offsets: Tensor
@@ -38,8 +41,8 @@ class Workspace:
     def __init__(self, rows: int, dim: int, device: torch.device) -> None:
         self.features, self.offsets = torch.empty(2, rows, dim, dtype=torch.float64, device=device)
 
-    def part(self, features: Tensor, reference: Tensor, *, product: bool, directions: bool) -> Part:
-        """The part made of these features. The next call overwrites it."""
+    def part(self, features: Tensor, reference: Tensor, *, product: torch.dtype | None, directions: bool) -> Part:
+        """The part made of these features, which are multiplied in `product`. The next call overwrites it."""
         wide, offsets = self.features[: len(features)], self.offsets[: len(features)]
         if features.dtype == torch.float64:
             wide = features
@@ -51,11 +54,12 @@ class Workspace:
             offsets = wide
         norms = lengths(wide) if directions else None
         squares = norms.square() if norms is not None and offsets is wide else squared_lengths(offsets)
+        factors = features if offsets is wide and product != torch.float64 else offsets  # which need no conversion
         return Part(
             wide,
             offsets,
             squares,
-            gram_of(offsets) if product else None,
+            None if product is None else gram_of(factors.to(product)),
             None if norms is None else direction_sum(wide, norms),
         )
 

@@ -1,14 +1,21 @@
-"""Metrics of the covariance Σ_T = Σ_W + Σ_B of all features, by its eigenvalues. A class counts by its tokens."""
+"""Metrics of spectra: of all features, of class means and of the output layer, by their eigenvalues.
+
+Σ_T = Σ_W + Σ_B is the covariance of all features. A class counts by its tokens.
+"""
 
 import math
 
 import torch
+from torch import Tensor
 
 from collapselab.core.geometry import Geometry, ratio
 from collapselab.core.needs import Missing, ReasonCode
 
 FIRST_RANK, LAST_RANK, FEWEST_RANKS = 11, 100, 3
 """Ranks between which the decay of eigenvalues is fitted, and how many of them it takes."""
+
+SMALLEST_SHARE = 1e-12
+"""Eigenvalues that are a smaller share of the largest are left out of that fit."""
 
 
 def vci(geometry: Geometry) -> float:
@@ -28,42 +35,64 @@ def vci(geometry: Geometry) -> float:
     return min(1.0, max(0.0, 1 - ratio(explained, rank, "the rank of the between-class covariance")))
 
 
+def participation(geometry: Geometry) -> float:
+    """(tr Σ_T)² / tr Σ_T²: in how many directions features vary alike."""
+    covariance = geometry.total_covariance
+    return ratio(float(covariance.trace()) ** 2, float(covariance.square().sum()), "the variance of the features")
+
+
 def spectral_entropy(geometry: Geometry) -> float:
     """Entropy of the shares of variance, over the largest possible: 1 where all directions have the same."""
     if geometry.dim < 2:
         raise Missing(ReasonCode.FEW_DIMENSIONS, "1 dimension; at least 2 are needed.")
-    values = geometry.total_spectrum[0]
-    shares = values / ratio(float(values.sum()), 1.0, "the variance of the features")
-    return float(torch.special.entr(shares).sum()) / math.log(geometry.dim)
+    return math.log(_effective_number(geometry.total_eigenvalues)) / math.log(geometry.dim)
 
 
 def rankme(geometry: Geometry) -> float:
-    """exp of the entropy of the shares of standard deviations: at most min(N − 1, D)."""
-    singular = geometry.total_spectrum[0].sqrt()
-    return math.exp(float(torch.special.entr(singular / singular.sum()).sum()))
+    """exp of the entropy of the normalised singular values of the uncentred features: at most min(N, D)."""
+    return _effective_number(geometry.uncentred_eigenvalues.sqrt())
 
 
 def rankme_share(geometry: Geometry) -> float:
-    """Over the largest that it can be: 1 where features vary alike in all dimensions."""
-    return rankme(geometry) / directions_at_most(geometry.tokens, geometry.dim)
+    """Over the largest that it can be: 1 where features use all dimensions alike."""
+    return rankme(geometry) / min(geometry.tokens, geometry.dim)
 
 
-def directions_at_most(points: int, dim: int) -> int:
-    """In how many directions points can differ from their mean: min(points − 1, dim)."""
-    return min(points - 1, dim)
+def rankme_covariance(geometry: Geometry) -> float:
+    """exp of the entropy of the eigenvalue shares of Σ_T: at most min(N − 1, D)."""
+    return _effective_number(geometry.total_eigenvalues)
+
+
+def effective_rank(geometry: Geometry) -> float:
+    """exp of the entropy of the normalised singular values of the centred means: at most min(K − 1, D)."""
+    return _effective_number(geometry.eigenvalues.sqrt())
+
+
+def effective_rank_share(geometry: Geometry) -> float:
+    """Over the largest that it can be: 1 where class means use all dimensions alike."""
+    return effective_rank(geometry) / min(geometry.classes - 1, geometry.dim)
+
+
+def head_effective_rank(geometry: Geometry) -> float:
+    """exp of the entropy of the normalised singular values of the output layer, whose rows are not centred."""
+    return _effective_number(geometry.output_row_eigenvalues.sqrt())
+
+
+def _effective_number(values: Tensor) -> float:
+    """exp of the entropy of the shares that these values have of their sum."""
+    return math.exp(float(torch.special.entr(values / values.sum()).sum()))
 
 
 def alpha_req(geometry: Geometry) -> float:
-    """Slope of log eigenvalue on log rank, from rank 11 to 100: −1 where the r-th variance is as 1/r."""
-    descending = geometry.total_spectrum[0].flip(0)
-    tail = descending[FIRST_RANK - 1 : LAST_RANK]
-    tail = tail[tail > 0]
-    if len(tail) < FEWEST_RANKS:
-        raise Missing(
-            ReasonCode.FEW_DIMENSIONS,
-            f"features vary in {int((descending > 0).sum()):,} directions; at least "
-            f"{FIRST_RANK + FEWEST_RANKS - 1} are needed.",
-        )
-    ranks = torch.arange(FIRST_RANK, FIRST_RANK + len(tail), dtype=tail.dtype, device=tail.device).log()
-    ranks -= ranks.mean()
-    return float(ranks @ tail.log() / ranks.square().sum())
+    """The α of λ_r ∝ r^−α: least squares of log eigenvalue on log rank r, weighted by 1/r, from rank 11 to 100."""
+    values = geometry.total_eigenvalues.flip(0)
+    values = values[values > SMALLEST_SHARE * values[0]][:LAST_RANK]
+    ranks = torch.arange(1, len(values) + 1, dtype=values.dtype, device=values.device)[FIRST_RANK - 1 :]
+    if len(ranks) < FEWEST_RANKS:
+        needed = FIRST_RANK + FEWEST_RANKS - 1
+        why = f"features vary in {len(values):,} directions; at least {needed} are needed."
+        raise Missing(ReasonCode.FEW_DIMENSIONS, why)
+    weights, logs = 1 / ranks, ranks.log()
+    offsets = logs - (weights @ logs) / weights.sum()
+    weighted = weights * offsets
+    return -float(weighted @ values[FIRST_RANK - 1 :].log()) / float(weighted @ offsets)

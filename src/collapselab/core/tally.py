@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from collapselab.core.arrivals import Arrived, add_rows
-from collapselab.core.gram import SharedProducts, add_gram
+from collapselab.core.gram import add_gram
 from collapselab.core.parts import Part, part_rows
 from collapselab.core.scale import squared_lengths
 
@@ -39,7 +39,8 @@ SHARE = 1e-3
 class Tally:
     """Count and sum of every class; its squares Q about the reference point, or its scatter S where it is direct.
 
-    `matrix`, if held, is Σ(h - r)(h - r)ᵀ over the tokens of shifted classes plus the scatter matrices of the direct.
+    `matrix`, if held, is Σ(h - r)(h - r)ᵀ over the tokens of shifted classes plus the scatter matrices of the direct;
+    `total` is Σ(h - r)(h - r)ᵀ over all tokens.
     """
 
     counts: Tensor  # (classes,)
@@ -49,6 +50,7 @@ class Tally:
     reference: Tensor | None = None  # (dim,), the r above, chosen with the first batch
     matrix: Tensor | None = None  # (dim, dim)
     directions: Tensor | None = None  # (dim,), Σ h/|h| over all tokens; None where some were added without it
+    total: Tensor | None = None  # (dim, dim); None where some tokens were added without it
 
     def add(self, part: Part, arrived: Arrived) -> None:
         """Add the tokens of a part, whose offsets are from this tally's reference point, and which are counted."""
@@ -69,6 +71,8 @@ class Tally:
             self._check_share(part, labels, due, due_tokens, squares_before)
         if self.matrix is not None and part.product is not None:
             self.matrix.add_(part.product)
+        if self.total is not None and part.product is not None:
+            self.total.add_(part.product)
         if self.directions is not None and part.directions is not None:
             self.directions.add_(part.directions)
 
@@ -81,6 +85,14 @@ class Tally:
         self.sums.index_add_(0, classes, sums)
         self.direct.index_fill_(0, classes, True)
 
+    def total_about(self, point: Tensor) -> Tensor | None:
+        """Σ(h - point)(h - point)ᵀ over all tokens (dim, dim), or None where it is not held."""
+        if self.total is None or self.reference is None:
+            return self.total
+        tokens, offset = int(self.counts.sum()), self.reference - point
+        cross = torch.outer(offset, self.sums.sum(0).sub_(self.reference, alpha=tokens))
+        return self.total + cross + cross.T + tokens * torch.outer(offset, offset)
+
     def scatter(self) -> Tensor:
         """S of every class (classes,); not finite where its squares have left the range of float64."""
         scatter = self.squares.clone()
@@ -89,19 +101,12 @@ class Tally:
         # One sample has no scatter, and a value below zero is rounding.
         return torch.where(self.counts > 1, scatter, 0.0).clamp_(min=0)
 
-    def shared_products(self, classes: Tensor) -> SharedProducts | None:
-        """What the scatter between these classes, a mask, and that within them have in common, or None for nothing."""
-        if self.reference is None:
-            return None
-        rows, among = part_rows(self.sums.shape[1], self.sums.device), classes & self._is_shifted
-        return SharedProducts.of(self.counts, among, self.reference, self._shifted_sums, rows=rows)
-
-    def scatter_matrix(self, shared: SharedProducts | None = None) -> Tensor | None:
-        """Scatter matrix within classes, summed over them (dim, dim), or None where not held; it uses `shared` up."""
+    def scatter_matrix(self) -> Tensor | None:
+        """Scatter matrix within classes, summed over them (dim, dim), or None where it is not held."""
         if self.matrix is None:
             return None
-        matrix = self.matrix.clone() if shared is None else shared.taken_from(self.matrix)
-        for classes in self._shifted_classes(None if shared is None else shared.classes):
+        matrix = self.matrix.clone()
+        for classes in self._shifted_classes():
             shifted = self._shifted_sums(classes)
             add_gram(matrix, shifted / self.counts[classes].double().sqrt()[:, None], alpha=-1)
         return (matrix + matrix.T) / 2  # rounding left it not quite symmetric
@@ -208,14 +213,9 @@ class Tally:
             self.matrix.addmm_(shifted.T, shifted / n[:, None], alpha=-1)
         self.direct[classes] = True
 
-    @property
-    def _is_shifted(self) -> Tensor:
-        """Whether a class was seen and is shifted (classes,)."""
-        return (self.counts > 0) & ~self.direct
-
-    def _shifted_classes(self, but: Tensor | None = None) -> Iterator[Tensor]:
-        """Shifted classes that were seen, `but` those that this masks, as many at once as a part has rows."""
-        classes = (self._is_shifted if but is None else self._is_shifted & ~but).nonzero().squeeze(1)
+    def _shifted_classes(self) -> Iterator[Tensor]:
+        """Shifted classes that were seen, as many at once as a part has rows."""
+        classes = ((self.counts > 0) & ~self.direct).nonzero().squeeze(1)
         return (some for some in torch.split(classes, part_rows(self.sums.shape[1], self.sums.device)) if len(some))
 
     def _shifted_sums(self, classes: Tensor) -> Tensor:

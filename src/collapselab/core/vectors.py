@@ -66,10 +66,6 @@ class Vectors:
             now = slice(start, min(start + self._step, len(self)))
             yield now, self.at(now)
 
-    def blocks_at(self, chosen: Tensor) -> Iterator[Tensor]:
-        """These rows, a block at a time."""
-        return (self.at(some) for some in torch.split(chosen, self._step) if len(some))
-
     @property
     def _step(self) -> int:
         return max(1, BLOCK_BYTES // (8 * self.dim))

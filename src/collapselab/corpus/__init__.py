@@ -1,16 +1,15 @@
-"""Text in, blocks of token ids on disk out.
+"""Corpora: from text to blocks of token ids on disk.
 
-    sources.py      SOURCES: where documents come from, by name; `open_source`: a name → streams of documents
-    readers.py      files of text, JSON lines and Parquet → documents; what is not text is refused
-    storyworld/     an embedded source: small English stories, generated from a seed
-    markov.py       another: a chain whose next-token distributions are known;  hashing.py: its draws, and all orders
-    tokenizer.py    a tokenizer trained on the documents, or loaded from a folder, a GGUF file or the hub
-    packing.py      token ids of documents → blocks of one length, counted on the way
-    build.py        `build_corpus`: source × Recipe → the folder of a corpus, whole or not at all
+    sources.py      SOURCES, `open_source`: streams of documents by the name of their source
+    readers.py      documents of text files, JSON lines and Parquet; other files are refused
+    storyworld.py   an embedded source: small English stories, generated from a seed and storyworld.yaml
+    markov.py       an embedded source: a Markov chain with known next-token distributions
+    tokenizer.py    tokenizers: trained on the documents, or loaded from a folder, a GGUF file or the hub
+    build.py        `build_corpus`: tokenises the documents of a source, packs them into blocks, writes the folder
     blocks.py       `Corpus`, `Split`: an opened corpus, its blocks, and which positions are samples
-    token_kinds.py  what kind of text each token is: a word, a part of one, a mark
-    describe.py     the numbers and the figure of `collapselab corpus show`;  corpus_views.py: those of a notebook
+    token_kinds.py  the kind of every token: start of a word, continuation, punctuation, …
+    describe.py     the numbers and the figure of `collapselab corpus show`
+    hashing.py      the hash behind every order of blocks and every draw of a chain
 
-Data goes one way: source → documents → tokenizer → packer → files. What is known of a corpus is its `CorpusRecord`
-(`records/corpus.py`), written by build.py and verified whenever a corpus is opened.
+build.py writes the metadata of a corpus as a `CorpusRecord` (records/corpus.py), which every opening verifies.
 """

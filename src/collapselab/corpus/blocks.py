@@ -1,17 +1,17 @@
-"""Corpus: blocks of token ids on disk, memory-mapped, with class counts, hashes and provenance beside them.
+"""An opened corpus: memory-mapped blocks of token ids, with class counts, hashes and provenance.
 
     <corpus>/train.bin  validation.bin    token ids, block after block, uint16 or uint32
              counts.npy                   how often each token occurs: in the documents, and as a label in the blocks
-             lengths.npy                  tokens of every block before its padding; only with `document` packing
-             corpus.json                  what it is, where it comes from, and the hashes of the files above
+             lengths.npy                  tokens of every block without its padding; only with `document` packing
+             corpus.json                  the recipe, the source, and the hashes of the files above
              tokenizer/                   a standard Hugging Face folder
 
-`Split.read` is the one place that decides which positions are samples: those whose next token is a label. The order of
-batches is the sort order of a mixing function of (seed, epoch, index): the same on every machine and version, with
-nothing to save for resuming.
+`Split.read` alone decides which positions are samples: those whose next token is a label. The order of batches is the
+sort order of a hash of (seed, epoch, index). It is the same on every machine and version, and resuming needs no state.
 """
 
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
@@ -33,26 +33,29 @@ if TYPE_CHECKING:
     from collapselab.corpus.tokenizer import FastTokenizer
 
 VERIFIED_BYTES = 256 << 20
-"""Token ids of corpora up to this size are verified by their hashes at every opening; other files always are."""
+"""Opening a corpus verifies the hashes of its token ids up to this size, and those of all other files always."""
+
+CHART_POINTS = 400
+"""Ranks that a chart shows for each split."""
 
 
 class Blocks(NamedTuple):
-    """Some blocks as a model reads them, and what each position should predict."""
+    """Inputs of a model and their labels."""
 
     ids: Tensor
     """(blocks, length) token ids."""
     labels: Tensor
-    """(blocks, length - 1) next tokens; IGNORED where a position is no sample."""
+    """(blocks, length - 1) next tokens; IGNORED at positions that are not samples."""
     attention: Tensor | None
-    """(blocks, length): 1 for a token, 0 for padding; None where no block is ever padded."""
+    """(blocks, length): 1 for a token, 0 for padding; None if blocks are never padded."""
 
 
 @final
 class Split:
     """The blocks of one split: `split[i]` is a tensor of token ids, `split.counts` how often each class is a label.
 
-    `lengths` are the tokens of each block before its padding, None where every block is full. The first `first`
-    positions of a block are no samples.
+    `lengths` are the tokens of each block without its padding, None if every block is full. The first `first`
+    positions of a block are not samples.
     """
 
     def __init__(
@@ -76,11 +79,11 @@ class Split:
 
     def __getitem__(self, index: int) -> Tensor:
         if not -self.blocks <= index < self.blocks:
-            raise IndexError(f"{self.path.stem} has {self.blocks:,} blocks; {index} is not one of them.")
+            raise IndexError(f"{self.path.stem} has {self.blocks:,} blocks, got index {index}.")
         return torch.from_numpy(self.ids[index].astype(np.int64))
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_ids": None}  # a worker maps the file itself
+        return {**self.__dict__, "_ids": None}  # a worker process maps the file again
 
     @property
     def ids(self) -> NDArray[np.integer]:
@@ -90,7 +93,7 @@ class Split:
         return self._ids
 
     def read(self, blocks: NDArray[np.int64], *, length: int | None = None) -> Blocks:
-        """The blocks of these numbers, cut to `length` tokens."""
+        """Return the blocks with these numbers, cut to `length` tokens."""
         length = length or self.block
         ids = torch.from_numpy(self.ids[blocks, :length].astype(np.int64))
         labels = ids[:, 1:].clone()
@@ -102,13 +105,13 @@ class Split:
         return Blocks(ids, labels, is_token.long())
 
     def samples(self, *, length: int | None = None, first: int = 0) -> NDArray[np.int64]:
-        """How many samples each block has when it is cut to `length` and its first `first` positions are left out."""
+        """Return the number of samples of each block if it is cut to `length` without its first `first` positions."""
         ends = np.full(self.blocks, self.block) if self.lengths is None else self.lengths
         counts: NDArray[np.int64] = np.minimum(ends, length or self.block) - 1 - max(first, self.first)
         return np.maximum(counts, 0)
 
     def order(self, *, seed: int, epoch: int = 0) -> NDArray[np.int64]:
-        """A permutation of the blocks that depends on nothing but seed and epoch."""
+        """Return a permutation of the blocks that depends only on seed and epoch."""
         start = mixed(np.array([seed], dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(epoch))
         keys = mixed(np.arange(self.blocks, dtype=np.uint64) ^ start)
         return np.argsort(keys, kind="stable").astype(np.int64)
@@ -116,11 +119,11 @@ class Split:
     def batches(
         self, size: int, *, seed: int | None = None, epoch: int = 0, start: int = 0, rank: int = 0, world: int = 1
     ) -> Iterator[Tensor]:
-        """Batches (blocks, block) in a seeded order, or in the order on disk.
+        """Iterate over batches (blocks, block) in a seeded order, or in the order on disk.
 
-        `size` counts the blocks of all processes; this process gets every `world`-th of each batch, from `rank` on.
-        `start` skips that many batches, so a reader that has seen n continues with start=n. The last batch may be
-        smaller.
+        `size` counts the blocks of all processes; this process gets every `world`-th block of a batch, starting at
+        `rank`. `start` skips that many batches: a reader that has seen n batches resumes with start=n. The last batch
+        may be smaller.
         """
         for numbers in self.numbers(size, seed=seed, epoch=epoch, start=start, rank=rank, world=world):
             yield torch.from_numpy(self.ids[numbers].astype(np.int64))
@@ -128,9 +131,9 @@ class Split:
     def numbers(
         self, size: int, *, seed: int | None = None, epoch: int = 0, start: int = 0, rank: int = 0, world: int = 1
     ) -> Iterator[NDArray[np.int64]]:
-        """The numbers of the blocks in each of these batches, for `read`."""
+        """Iterate over the numbers of the blocks in each of these batches, for `read`."""
         if size < 1 or not 0 <= rank < world:
-            raise ValueError(f"batches of {size} blocks for process {rank} of {world}.")
+            raise ValueError(f"size must be ≥ 1 and 0 ≤ rank < world, got {size=}, {rank=}, {world=}")
         order = np.arange(self.blocks) if seed is None else self.order(seed=seed, epoch=epoch)
         for at in range(start * size, self.blocks, size):
             yield order[at : at + size][rank::world]
@@ -149,10 +152,10 @@ class Corpus:
     >>> corpus.frames["tokens"].columns.tolist()
     ['token', 'text', 'train', 'validation']
 
-    In a notebook it is a table of its splits, and `corpus.plot()` a chart of how often its tokens occur.
+    A notebook shows it as a table of its splits, and `corpus.plot()` is a chart of its token frequencies.
 
-    Opening checks corpus.json, the sizes of all files and the hashes of all but the token ids; of a small corpus, or
-    with `verify=True`, of the token ids too.
+    Opening verifies corpus.json, the sizes of all files, and the hashes of all files but the token ids. The token ids
+    are verified too if the corpus is small, or with `verify=True`.
     """
 
     def __init__(self, path: str | Path, *, verify: bool | None = None) -> None:
@@ -170,7 +173,7 @@ class Corpus:
 
     @property
     def facts(self) -> dict[str, object]:
-        """The record as JSON has it."""
+        """The contents of corpus.json."""
         return self.record.model_dump()
 
     @property
@@ -179,36 +182,61 @@ class Corpus:
 
     @property
     def frames(self) -> "dict[str, pd.DataFrame]":
-        """`splits`, the numbers of each split, and `tokens`, how often each token occurs in their documents."""
-        from collapselab.corpus.corpus_views import splits_frame, tokens_frame
+        """Table `splits` with the numbers of each split, and `tokens` with the occurrences of each token."""
+        import pandas as pd
 
+        texts = self.token_texts()
         counts = {name: split.token_counts.numpy() for name, split in self.splits.items()}
-        return {"splits": splits_frame(self.record), "tokens": tokens_frame(self.token_texts(), counts)}
+        tokens = pd.DataFrame({"token": range(len(texts)), "text": texts, **counts})
+        return {"splits": self._splits_frame(), "tokens": tokens}
+
+    def _splits_frame(self) -> "pd.DataFrame":
+        import pandas as pd
+
+        numbers = {
+            name: self.record.numbers(name).model_dump(exclude={"id_type"}, exclude_none=True) for name in SPLITS
+        }
+        return pd.DataFrame([{"split": name, **numbers[name]} for name in SPLITS])
 
     def plot(self) -> "alt.Chart":
-        """How often tokens occur against their rank, as an Altair chart."""
-        from collapselab.corpus.corpus_views import frequency_chart
+        """Return an Altair chart of token frequency against rank, with a line for each split."""
+        import altair as alt
+        import pandas as pd
 
-        return frequency_chart(str(self.path), self.frames["tokens"])
+        tokens, parts = self.frames["tokens"], []
+        for split in SPLITS:
+            frequent = tokens[tokens[split] > 0].sort_values([split, "token"], ascending=[False, True])
+            ranks = log_spaced_ranks(len(frequent), CHART_POINTS)
+            chosen = frequent.iloc[[rank - 1 for rank in ranks]]
+            chosen = chosen.assign(rank=ranks, count=chosen[split], split=split)
+            parts.append(chosen[["rank", "count", "split", "text"]])
+        chart: alt.Chart = alt.Chart(pd.concat(parts, ignore_index=True), title=str(self.path)).mark_line(point=True)
+        return chart.encode(
+            x=alt.X("rank:Q", scale=alt.Scale(type="log", nice=False), title="rank of the token"),
+            y=alt.Y("count:Q", scale=alt.Scale(type="log"), title="occurrences"),
+            color=alt.Color("split:N", sort=list(SPLITS)),
+            tooltip=["text:N", "count:Q", "rank:Q"],
+        ).properties(width=420, height=260)
 
     def __repr__(self) -> str:
         blocks = f"{len(self.train):,} + {len(self.validation):,} blocks of {self.block:,} tokens"
         return f"Corpus({str(self.path)!r}: {blocks}; vocabulary {self.vocabulary:,})"
 
     def _repr_html_(self) -> str:
-        """In a notebook: the numbers of its splits; the path is escaped."""
-        from collapselab.corpus.corpus_views import corpus_html
-
-        return corpus_html(str(self.path), self.record)
+        """Return a table of the splits for a notebook."""
+        numbers = self._splits_frame().set_index("split").T.rename_axis(None, axis=1)
+        table = numbers.to_html(float_format="{:,.0f}".format, na_rep="–", border=0)
+        about = f"{self.vocabulary:,} tokens in the vocabulary, blocks of {self.block:,}; hash {self.hash}"
+        return f"<p><b>{escape(str(self.path))}</b>: {escape(about)}</p>{table}"
 
     def tokenizer(self) -> "FastTokenizer":
-        """The tokenizer the corpus was built with."""
+        """Load the tokenizer of the corpus."""
         from collapselab.corpus.tokenizer import load_tokenizer
 
         return load_tokenizer(self.path / "tokenizer")
 
     def token_texts(self) -> list[str]:
-        """Every token of the vocabulary as text."""
+        """Decode every token of the vocabulary."""
         tokens = [[token] for token in range(self.vocabulary)]
         texts: list[str] = self.tokenizer().backend_tokenizer.decode_batch(tokens, skip_special_tokens=False)
         return texts
@@ -230,7 +258,7 @@ class Corpus:
             with disk_errors(self.path / name, reading=True):
                 array: NDArray[Any] = np.load(self.path / name, allow_pickle=False)
         except (ValueError, EOFError) as error:
-            raise CorpusError(f"{self.path / name}: not an array of numbers. Build the corpus again.") from error
+            raise CorpusError(f"{self.path / name}: damaged; not a NumPy array. Build the corpus again.") from error
         return array
 
     def _check_files(self, *, ids_too: bool) -> None:
@@ -242,7 +270,12 @@ class Corpus:
                 size = file.stat().st_size
                 if size != expected.bytes:
                     raise CorpusError(
-                        f"{file}: {size:,} bytes, not the {expected.bytes:,} that were written. Build it again."
+                        f"{file}: damaged; its size is {size:,} bytes instead of {expected.bytes:,}. Build it again."
                     )
                 if (ids_too or not name.endswith(".bin")) and sha256(file) != expected.sha256:
-                    raise CorpusError(f"{file}: damaged; its contents do not match their checksum. Build it again.")
+                    raise CorpusError(f"{file}: damaged; its contents do not match the checksum. Build it again.")
+
+
+def log_spaced_ranks(count: int, points: int) -> list[int]:
+    """Return at most `points` ranks from 1 to `count`, evenly spaced on a logarithmic axis."""
+    return sorted({round(count ** (step / (points - 1))) for step in range(points)}) if count else []

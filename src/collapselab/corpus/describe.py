@@ -1,7 +1,7 @@
-"""What is in a corpus, for a person to see: its numbers, its largest classes, and how often its tokens occur.
+"""Description of a corpus for `collapselab corpus show`: its numbers, its largest classes and its token frequencies.
 
-Tokens are of four kinds, as in the token analysis of Linguistic Collapse: lower-case words, capitalised words,
-punctuation and all else (digits, pieces of words in mixed case, bytes).
+Tokens have four kinds, as in the token analysis of Linguistic Collapse: lower-case words, capitalised words,
+punctuation and other (digits, pieces of words in mixed case, bytes).
 """
 
 import unicodedata
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 import torch
 from pydantic import JsonValue
 
-from collapselab.corpus.blocks import Corpus, Split
+from collapselab.corpus.blocks import Corpus, Split, log_spaced_ranks
 from collapselab.corpus.markov import Chain, read_chain
 from collapselab.disk import written_whole
 from collapselab.records.corpus import MARKOV, SPLITS, SplitRecord
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     import altair as alt
 
 KINDS = ["lower-case word", "capitalised word", "punctuation", "other"]
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#999999"]  # Okabe and Ito: also colour-blind readers can distinguish them
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#999999"]  # Okabe and Ito's palette, safe for colour-blind readers
 LARGEST = 12
+"""Classes in the list of the largest ones."""
 BEGINS = {
-    "block": "at the head of every block; its position is no sample",
+    "block": "at the start of every block; this position is not sampled",
     "document": "before every document",
     "none": "none",
 }
 POINTS = 1200
-"""Ranks that are drawn, evenly spaced on the logarithmic axis."""
+"""Ranks in a chart."""
 
 
 class LargeClass(TypedDict):
@@ -42,22 +43,22 @@ class LargeClass(TypedDict):
 
 
 class ChainNumbers(TypedDict):
-    """What is known of a markov source; entropies in nats."""
+    """Properties of a markov source; entropies in nats."""
 
     entropy_rate: float
     least_loss: float
-    """Of any model, on blocks of this length."""
+    """The lowest expected loss of any model on blocks of this length."""
     entropies: list[float]
-    """Of the next token after the last 0, 1, … tokens."""
+    """Entropy of the next token given the last 0, 1, … tokens."""
     contexts: int
     visited: int
-    """Contexts that occur at all."""
+    """Contexts with a positive stationary probability."""
     distributions: int
     supports: int
 
 
 class Description(TypedDict):
-    """What is in a corpus, as `corpus show --json` prints it."""
+    """The JSON document of `corpus show --json`."""
 
     path: str
     hash: str
@@ -71,11 +72,11 @@ class Description(TypedDict):
     largest_classes: list[LargeClass]
     kinds: dict[str, dict[str, int]]
     chain: NotRequired[ChainNumbers]
-    """Of a markov source alone."""
+    """Only for a markov source."""
 
 
 def kind_of(text: str) -> str:
-    """The kind of a token, by its text without the space before it."""
+    """Return the kind of a token with this text. White space around it does not count."""
     word = text.strip()
     if word.isalpha() and word.islower():
         return KINDS[0]
@@ -91,11 +92,9 @@ def kind_of(text: str) -> str:
 
 
 def description(corpus: Corpus) -> Description:
-    """Numbers of both splits, the largest classes, and the share of each kind of token."""
+    """Return the numbers of both splits, the largest classes, and the counts of each kind of token."""
     texts = corpus.token_texts()
-    kinds = [kind_of(text) for text in texts]
-    chain = _chain(corpus)
-    known: Description = {
+    result: Description = {
         "path": str(corpus.path),
         "hash": corpus.hash,
         "vocabulary": corpus.vocabulary,
@@ -106,25 +105,20 @@ def description(corpus: Corpus) -> Description:
         "tokenizer": corpus.record.request.tokenizer,
         "splits": {name: _numbers(corpus.splits[name], corpus.record.numbers(name)) for name in SPLITS},
         "largest_classes": _largest(corpus.train, texts),
-        "kinds": _shares(corpus.train, kinds),
+        "kinds": _kind_counts(corpus.train, [kind_of(text) for text in texts]),
     }
-    return known if chain is None else {**known, "chain": _chain_numbers(chain, corpus.block)}
-
-
-def _chain(corpus: Corpus) -> Chain | None:
-    return read_chain(corpus.path) if MARKOV in corpus.record.files else None
-
-
-def _chain_numbers(chain: Chain, block: int) -> ChainNumbers:
-    return {
-        "entropy_rate": chain.entropy_rate,
-        "least_loss": chain.optimum(block),
-        "entropies": chain.entropies,
-        "contexts": chain.settings.contexts,
-        "visited": int((chain.stationary > 0).sum()),
-        "distributions": len(chain.successors),
-        "supports": int(chain.supports.max()) + 1,
-    }
+    if MARKOV in corpus.record.files:
+        chain = read_chain(corpus.path)
+        result["chain"] = {
+            "entropy_rate": chain.entropy_rate,
+            "least_loss": chain.optimum(corpus.block),
+            "entropies": chain.entropies,
+            "contexts": chain.settings.contexts,
+            "visited": int((chain.stationary > 0).sum()),
+            "distributions": len(chain.successors),
+            "supports": int(chain.supports.max()) + 1,
+        }
+    return result
 
 
 def _numbers(split: Split, record: SplitRecord) -> dict[str, int]:
@@ -145,7 +139,7 @@ def _largest(split: Split, texts: list[str]) -> list[LargeClass]:
     ]
 
 
-def _shares(split: Split, kinds: list[str]) -> dict[str, dict[str, int]]:
+def _kind_counts(split: Split, kinds: list[str]) -> dict[str, dict[str, int]]:
     counts = split.token_counts
     members = {kind: torch.tensor([token_kind == kind for token_kind in kinds]) for kind in KINDS}
     return {
@@ -155,9 +149,9 @@ def _shares(split: Split, kinds: list[str]) -> dict[str, dict[str, int]]:
 
 
 def draw(corpus: Corpus, path: str | Path) -> None:
-    """An SVG: frequency against rank by kind of token, and how types and tokens divide among the kinds.
+    """Write an SVG with token frequency against rank, and the shares of the kinds among types and tokens.
 
-    Of a markov source also how often contexts occur, and how much is known after how many tokens.
+    For a markov source it also has the frequency of contexts, and the entropy of the next token by context length.
     """
     import altair as alt
 
@@ -176,7 +170,7 @@ def draw(corpus: Corpus, path: str | Path) -> None:
         .properties(width=420, height=300, title="How often tokens occur")
     )
     shares = (
-        alt.Chart(alt.InlineData(values=_bars(_shares(corpus.train, kinds))))
+        alt.Chart(alt.InlineData(values=_bars(_kind_counts(corpus.train, kinds))))
         .mark_bar()
         .encode(
             x=alt.X("share:Q", axis=alt.Axis(format="%"), title="share", stack="zero", scale=alt.Scale(domain=[0, 1])),
@@ -186,8 +180,9 @@ def draw(corpus: Corpus, path: str | Path) -> None:
         )
         .properties(width=260, height=120, title="How types and tokens divide")
     )
-    chain = _chain(corpus)
-    rows = [alt.hconcat(ranks, shares), *([] if chain is None else [_chain_panels(chain)])]
+    rows = [alt.hconcat(ranks, shares)]
+    if MARKOV in corpus.record.files:
+        rows.append(_chain_panels(read_chain(corpus.path)))
     chart = (
         alt.vconcat(*rows)
         .configure(font="sans-serif")
@@ -201,10 +196,10 @@ def draw(corpus: Corpus, path: str | Path) -> None:
 def _chain_panels(chain: Chain) -> "alt.HConcatChart":
     import altair as alt
 
-    often = sorted((float(share) for share in chain.stationary if share > 0), reverse=True)
-    places = sorted({round(len(often) ** (step / (POINTS - 1))) for step in range(POINTS)})
+    shares = sorted((float(share) for share in chain.stationary if share > 0), reverse=True)
+    points = [{"rank": rank, "share": shares[rank - 1]} for rank in log_spaced_ranks(len(shares), POINTS)]
     contexts = (
-        alt.Chart(alt.InlineData(values=[{"rank": place, "share": often[place - 1]} for place in places]))
+        alt.Chart(alt.InlineData(values=points))
         .mark_point(filled=True, size=18, color=COLOURS[0])
         .encode(
             x=alt.X("rank:Q", scale=alt.Scale(type="log", nice=False), title="rank of the context"),
@@ -212,9 +207,9 @@ def _chain_panels(chain: Chain) -> "alt.HConcatChart":
         )
         .properties(width=420, height=220, title=f"How often contexts of {chain.settings.order} tokens occur")
     )
-    known = [{"tokens": n, "entropy": value} for n, value in enumerate(chain.entropies)]
+    values = [{"tokens": n, "entropy": value} for n, value in enumerate(chain.entropies)]
     entropies = (
-        alt.Chart(alt.InlineData(values=known))
+        alt.Chart(alt.InlineData(values=values))
         .mark_line(point=True, color=COLOURS[1])
         .encode(
             x=alt.X("tokens:O", title="last tokens that are known", axis=alt.Axis(labelAngle=0)),
@@ -229,7 +224,7 @@ def _ranked(split: Split, texts: list[str], kinds: list[str]) -> list[dict[str, 
     counts, tokens = split.token_counts.sort(descending=True, stable=True)
     total = int((counts > 0).sum())
     rows: list[dict[str, JsonValue]] = []
-    for rank in sorted({round(total ** (step / (POINTS - 1))) for step in range(POINTS)}):
+    for rank in log_spaced_ranks(total, POINTS):
         token = int(tokens[rank - 1])
         rows.append({"rank": rank, "count": int(counts[rank - 1]), "kind": kinds[token], "text": texts[token]})
     frequent_first = [kind for kind, _ in Counter(row["kind"] for row in rows).most_common()]

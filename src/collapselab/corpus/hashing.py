@@ -1,11 +1,11 @@
-"""The hash of integers (splitmix64) that gives every order, sample and random draw that must never change."""
+"""Hash of integers (splitmix64) for orders, samples and random draws that must be the same in every version."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 
 def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of splitmix64: every bit of the input moves every bit of the output."""
+    """Apply the finaliser of splitmix64, in which every input bit affects every output bit."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -13,7 +13,7 @@ def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def uniform(seed: int, what: str, count: int, *, start: int = 0) -> NDArray[np.float64]:
-    """Numbers from 0 to below 1 that depend on seed, purpose and place alone (count,)."""
+    """Return uniform numbers in [0, 1) that depend only on the seed, the purpose `what` and the index (count,)."""
     key = np.array([seed], dtype=np.uint64)
     for letter in what.encode():
         key = mixed(key ^ np.uint64(letter))

@@ -1,7 +1,7 @@
-"""Files to documents: text, JSON lines and Parquet, plain or compressed.
+"""Read documents from files: text, JSON lines and Parquet, plain or compressed.
 
-A file that can be read only in part is an error, never a shorter corpus. No more than one document is held in memory,
-and a document has a largest size: a compressed file of a few kilobytes can hold one line of many gigabytes.
+A file that can be read only in part is an error and never gives a shorter corpus. Only one document is in memory at a
+time, and its size is limited: a compressed file of a few kilobytes can contain a line of many gigabytes.
 """
 
 import gzip
@@ -31,10 +31,10 @@ JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 
 @dataclass(frozen=True)
 class Reading:
-    """How files are read: the column of tables, what separates documents of text, what to do with broken characters.
+    """Options for reading: the column of tables, the separator of documents in text, the handling of invalid bytes.
 
-    `max_document` is the largest size of one document, in bytes of UTF-8. `split` and `revision` are those of a data
-    set of the hub; None for its splits train and validation, and for its newest version.
+    `max_document` is the largest size of a document in bytes of UTF-8. `split` and `revision` select those of a data
+    set on the hub; None means its splits train and validation, and its newest version.
     """
 
     text_column: str = "text"
@@ -46,14 +46,14 @@ class Reading:
 
 
 def read_documents(path: Path, reading: Reading) -> Iterator[str]:
-    """The documents of a file, read by its ending. Those of white space alone are dropped."""
+    """Read the documents of a file in the format of its suffix. Documents of white space only are dropped."""
     kind = _ending(path)
     read = _read_parquet if kind == ".parquet" else _read_json if kind in JSON_ENDINGS else _read_text
     return cleaned(read(path, reading))
 
 
 def cleaned(documents: Iterator[str]) -> Iterator[str]:
-    """Documents without the newlines around them, and without those of white space alone."""
+    """Strip newlines around documents, and drop documents of white space only."""
     for document in documents:
         stripped = document.strip("\n")
         if stripped and not stripped.isspace():
@@ -61,8 +61,8 @@ def cleaned(documents: Iterator[str]) -> Iterator[str]:
 
 
 def check_file(path: Path) -> None:
-    """Refuse what is not text, JSON or Parquet by its first bytes, and a `.zst` file that is not whole."""
-    with _one_error(path):
+    """Raise CorpusError for files that are not text, JSON or Parquet, and for incomplete `.zst` files."""
+    with _compression_errors(path):
         with path.open("rb") as file:
             problem = file_kind(file.read(HEAD_BYTES), pointers_only=_ending(path) == ".parquet" or is_compressed(path))
         if problem is None and path.suffix == ".zst":
@@ -75,34 +75,36 @@ def check_file(path: Path) -> None:
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether a file is decompressed when it is read."""
+    """Return whether reading decompresses the file."""
     return path.suffix in _OPENERS
 
 
 def column_text(row: Mapping[str, object], where: str, reading: Reading) -> str:
-    """The text of a row of a table, checked."""
+    """Return the text of a row of a table; raise CorpusError if it is missing, not text, or too long."""
     if reading.text_column not in row:
-        raise no_column(where, reading.text_column, list(row))
+        raise _no_column(where, reading.text_column, list(row))
     text = row[reading.text_column]
     if not isinstance(text, str):
-        raise CorpusError(f"{where}: column {reading.text_column!r} holds {type(text).__name__}, not text.")
+        raise CorpusError(f"{where}: column {reading.text_column!r} contains {type(text).__name__}, not text.")
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
         if reading.errors == "replace":
             return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        half = f"\\u{ord(text[error.start]):04x}, half a character"
+        surrogate = f"\\u{ord(text[error.start]):04x}"
         raise CorpusError(
-            f"{where}: column {reading.text_column!r} holds {half}. Use --errors replace to continue."
+            f"{where}: column {reading.text_column!r} contains the unpaired surrogate {surrogate}. "
+            "Use --errors replace to continue."
         ) from error
     if size > reading.max_document:
         raise _too_long(where, reading)
     return text
 
 
-def no_column(where: str, column: str, columns: list[str]) -> CorpusError:
-    """The error for a table without the column of the text."""
-    return CorpusError(f"{where}: no column {column!r}. There are {', '.join(columns)}; choose one with --text-column.")
+def _no_column(where: str, column: str, columns: list[str]) -> CorpusError:
+    return CorpusError(
+        f"{where}: no column {column!r}. The columns are {', '.join(columns)}; choose one with --text-column."
+    )
 
 
 def _read_text(path: Path, reading: Reading) -> Iterator[str]:
@@ -129,10 +131,10 @@ def _read_json(path: Path, reading: Reading) -> Iterator[str]:
             row = json.loads(line)
         except json.JSONDecodeError as error:
             raise CorpusError(
-                f"{where}: not JSON ({error.msg} at column {error.colno}). One object a line is needed."
+                f"{where}: invalid JSON ({error.msg} at column {error.colno}). Each line must be one object."
             ) from error
         except (ValueError, RecursionError) as error:  # numbers of thousands of digits; thousands of brackets
-            raise CorpusError(f"{where}: JSON that cannot be read ({error}). One object a line is needed.") from error
+            raise CorpusError(f"{where}: JSON that cannot be read ({error}). Each line must be one object.") from error
         if not isinstance(row, dict):
             raise CorpusError(f"{where}: {type(row).__name__}, not an object with a column {reading.text_column!r}.")
         yield column_text(row, where, reading)
@@ -146,7 +148,7 @@ def _read_parquet(path: Path, reading: Reading) -> Iterator[str]:
     try:
         with disk_errors(path, reading=True):
             _check_schema(path, pyarrow.parquet.read_schema(path), column)
-        # Repeated texts stay one text: a small file cannot become large by repeating.
+        # Read as a dictionary, repeated texts take memory once: a small file cannot expand by repetition.
         with pyarrow.parquet.ParquetFile(path, read_dictionary=[column]) as table:
             _check_row_groups(path, table.metadata, reading)
             number = 0
@@ -157,24 +159,24 @@ def _read_parquet(path: Path, reading: Reading) -> Iterator[str]:
                     number += 1
     except (pyarrow.ArrowException, OSError) as error:
         cause = (str(error).splitlines() or [type(error).__name__])[0]
-        raise CorpusError(f"{path}: not a whole Parquet file ({cause}).") from error
+        raise CorpusError(f"{path}: not a complete Parquet file ({cause}).") from error
 
 
 def _check_schema(path: Path, schema: "pyarrow.Schema", column: str) -> None:
     from pyarrow import types
 
     if column not in schema.names:
-        raise no_column(str(path), column, schema.names)
+        raise _no_column(str(path), column, schema.names)
     if schema.names.count(column) > 1:
-        raise CorpusError(f"{path}: {schema.names.count(column)} columns are named {column!r}. One is needed.")
+        raise CorpusError(f"{path}: {schema.names.count(column)} columns are named {column!r} instead of one.")
     kind = schema.field(column).type
     kind = kind.value_type if types.is_dictionary(kind) else kind
     if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
-        raise CorpusError(f"{path}: column {column!r} holds {kind}, not text. Choose another with --text-column.")
+        raise CorpusError(f"{path}: column {column!r} contains {kind}, not text. Choose another with --text-column.")
 
 
 def _check_row_groups(path: Path, metadata: "pyarrow.parquet.FileMetaData", reading: Reading) -> None:
-    """Refuse a file before it is read where the mean size of a group's texts is larger than a document may be."""
+    """Raise CorpusError before reading if the mean size of a row group's texts exceeds the limit of a document."""
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)
         for number in range(group.num_columns):
@@ -186,7 +188,7 @@ def _check_row_groups(path: Path, metadata: "pyarrow.parquet.FileMetaData", read
 
 
 def _plain(value: "pyarrow.Scalar", where: str, reading: Reading) -> str | None:
-    """A text of Parquet as Python has it, with broken bytes refused or replaced; None where there is none."""
+    """Convert a Parquet text to a string, with invalid bytes refused or replaced; None for a null value."""
     import pyarrow
 
     value = value.value if isinstance(value, pyarrow.DictionaryScalar) and value.is_valid else value
@@ -202,18 +204,18 @@ def _plain(value: "pyarrow.Scalar", where: str, reading: Reading) -> str | None:
 
 
 def _lines(path: Path, reading: Reading) -> Iterator[tuple[int, str, int]]:
-    """Number, text without its end, and bytes of each line; bytes that are not UTF-8 are an error that says where."""
+    """Iterate over (number, text without line end, size in bytes) of the lines of a file."""
     position = number = 0
-    with _one_error(path), _opened(path) as file:
+    with _compression_errors(path), _opened(path) as file:
         while raw := file.readline(reading.max_document + 3):
             number += 1
-            if len(raw) > reading.max_document + 2:  # the end of a line is not part of the document
+            if len(raw) > reading.max_document + 2:  # the line end is not part of the document
                 raise _too_long(f"{path}, line {number:,}", reading)
             if reading.errors == "strict" and b"\0" in raw:
                 where = position + raw.index(b"\0")
                 raise CorpusError(
-                    f"{path}: a zero byte at {where:,}: this is a binary file, not text. Take it out of the folder, or "
-                    "name the files that hold text."
+                    f"{path}: zero byte at position {where:,}; this is a binary file, not text. Remove it from the "
+                    "folder, or name the text files."
                 )
             try:
                 line = raw.decode("utf-8", reading.errors)
@@ -230,19 +232,19 @@ def _lines(path: Path, reading: Reading) -> Iterator[tuple[int, str, int]]:
 def _too_long(where: str, reading: Reading) -> CorpusError:
     limit = reading.max_document / MEGABYTE
     return CorpusError(
-        f"{where}: a document of more than {limit:g} MB. Raise the limit with --max-document (in MB, and it needs many "
-        "times that memory), or separate the documents: --separator '' does it at empty lines."
+        f"{where}: a document is larger than {limit:g} MB. Raise the limit with --max-document (in MB; memory use is "
+        "many times as high), or separate the documents: --separator '' splits at empty lines."
     )
 
 
 @contextmanager
-def _one_error(path: Path) -> Iterator[None]:
-    """What the disk and the compression say of a file that cannot be read, as one error."""
+def _compression_errors(path: Path) -> Iterator[None]:
+    """Convert errors of the disk and of decompression to user errors that name the file."""
     try:
         with disk_errors(path, reading=True):
             yield
     except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
-        raise CorpusError(f"{path}: the compressed file is damaged or cut short ({error}).") from error
+        raise CorpusError(f"{path}: the compressed file is damaged or incomplete ({error}).") from error
 
 
 def _ending(path: Path) -> str:
@@ -263,8 +265,8 @@ _OPENERS: dict[str, Callable[[Path], io.BufferedIOBase]] = {".gz": gzip.GzipFile
 
 HEAD_BYTES = 512
 
-_OTHER = "Take it out of the folder, or name the files that hold text."
-_PACKED = "Unpack it, and name the files that hold text."
+_OTHER = "Remove it from the folder, or name the text files."
+_PACKED = "Unpack it, and name the text files."
 _KINDS: dict[bytes, tuple[str, str]] = {
     b"\x89PNG\r\n\x1a\n": ("a PNG image", _OTHER),
     b"\xff\xd8\xff": ("a JPEG image", _OTHER),
@@ -277,41 +279,41 @@ _KINDS: dict[bytes, tuple[str, str]] = {
     b"Rar!\x1a\x07": ("a RAR archive", _PACKED),
     b"BZh91AY&SY": ("a bzip2 file", _PACKED),
     b"\xfd7zXZ\x00": ("an xz file", _PACKED),
-    b"\x1f\x8b\x08": ("a gzip file", "Let its name end in .gz."),
-    b"\x28\xb5\x2f\xfd": ("a Zstandard file", "Let its name end in .zst."),
-    b"PAR1\x15": ("a Parquet file", "Let its name end in .parquet."),
+    b"\x1f\x8b\x08": ("a gzip file", "Rename it to end in .gz."),
+    b"\x28\xb5\x2f\xfd": ("a Zstandard file", "Rename it to end in .zst."),
+    b"PAR1\x15": ("a Parquet file", "Rename it to end in .parquet."),
     b"GGUF\x02\x00": ("a GGUF model", _OTHER),
     b"GGUF\x03\x00": ("a GGUF model", _OTHER),
-    b"SQLite format 3\x00": ("an SQLite data base", "Export its text as JSON lines."),
+    b"SQLite format 3\x00": ("an SQLite database", "Export its text as JSON lines."),
     b"\x93NUMPY": ("a NumPy array", _OTHER),
     b"\x7fELF": ("a program", _OTHER),
     b"ARROW1\x00": ("an Arrow file", "Save it as Parquet."),
-    b"\xff\xfe": ("a text in UTF-16", "Make UTF-8 of it: iconv -f UTF-16 -t UTF-8 FILE > NEW."),
-    b"\xfe\xff": ("a text in UTF-16", "Make UTF-8 of it: iconv -f UTF-16 -t UTF-8 FILE > NEW."),
+    b"\xff\xfe": ("text in UTF-16", "Convert it to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW."),
+    b"\xfe\xff": ("text in UTF-16", "Convert it to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW."),
 }
 _SKIPPABLE = 0x184D2A50
-"""The first of sixteen marks of zstd frames that hold no data."""
+"""The first of sixteen magic numbers of zstd frames without data."""
 
 
 def file_kind(head: bytes, *, pointers_only: bool = False) -> str | None:
-    """What a file with these first bytes is, and what to do; None for what may be text."""
+    """Return the kind of a file with these first bytes and a remedy, or None if it may be text."""
     if head.startswith(LFS_POINTER):
-        return "a git-LFS pointer, in place of a file that was not downloaded. Fetch it: git lfs pull."
+        return "a git-LFS pointer to a file that was not downloaded. Run: git lfs pull."
     if pointers_only:
         return None
     for beginning, (kind, advice) in _KINDS.items():
         if head.startswith(beginning):
-            return f"{kind}, where text in UTF-8 is needed. {advice}"
+            return f"{kind}, not UTF-8 text. {advice}"
     if 0 < int.from_bytes(head[:8], "little") < 1 << 32 and head[8:10] == b'{"':
-        return f"a safetensors file of weights, where text in UTF-8 is needed. {_OTHER}"
-    return f"a tar archive, where text in UTF-8 is needed. {_PACKED}" if head[257:262] == b"ustar" else None
+        return f"a safetensors file of weights, not UTF-8 text. {_OTHER}"
+    return f"a tar archive, not UTF-8 text. {_PACKED}" if head[257:262] == b"ustar" else None
 
 
 def check_zstd(path: Path) -> None:
-    """Refuse a `.zst` file whose last frame is cut short, or with something else after its frames.
+    """Raise CorpusError if the last frame of a `.zst` file is incomplete, or other data follows the frames.
 
-    The library reads such a file up to its end without an error. The lengths of frames and blocks are in the
-    file, so that nothing needs to be decompressed.
+    The library reads such a file up to its end without an error. The file contains the lengths of frames and blocks,
+    so nothing needs to be decompressed.
     """
     size, position, last = path.stat().st_size, 0, True
     with path.open("rb") as file:
@@ -325,8 +327,8 @@ def check_zstd(path: Path) -> None:
                 has_checksum = zstandard.get_frame_parameters(head).has_checksum
                 position += zstandard.frame_header_size(head)
             except zstandard.ZstdError as error:
-                place = f"no zstd frame begins at byte {position:,} of {size:,}"
-                raise CorpusError(f"{path}: the compressed file is damaged or cut short ({place}).") from error
+                cause = f"no zstd frame begins at byte {position:,} of {size:,}"
+                raise CorpusError(f"{path}: the compressed file is damaged or incomplete ({cause}).") from error
             last = False
             while not last and position < size:
                 file.seek(position)
@@ -337,4 +339,4 @@ def check_zstd(path: Path) -> None:
             if not last:
                 break
     if position != size or not last:
-        raise CorpusError(f"{path}: the compressed file is damaged or cut short (its last frame does not end).")
+        raise CorpusError(f"{path}: the compressed file is damaged or incomplete (its last frame does not end).")

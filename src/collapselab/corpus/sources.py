@@ -1,11 +1,11 @@
-"""Where documents come from: embedded stories and chains, files of several kinds, data sets of the Hugging Face hub.
+"""Sources of documents: embedded stories and chains, files, and data sets of the Hugging Face hub.
 
-A further source is a function of its name and an entry of `SOURCES`, under what its name begins with.
+To add a source, write a function of its name and add it to `SOURCES` under the prefix of its name.
 
-A source is a training stream of documents and perhaps a validation stream. Streams can be opened again and again (a
-tokenizer is trained in a first reading) and are never held in memory as a whole. A document is its text without the
-newlines around it; documents of white space alone are dropped. Files that hold one text in all are split, so that
-there is something to validate on: into paragraphs, or into a beginning and an end.
+A source has a stream of training documents and possibly one of validation documents. Streams can be opened repeatedly
+(a tokenizer is trained in a first pass) and are never in memory as a whole. Newlines around documents are stripped,
+and documents of white space only are dropped. If files contain only one document, it is split into paragraphs, or into
+a first and a last part, so that there is a validation split.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from pydantic import JsonValue
 
-from collapselab.corpus import markov
+from collapselab.corpus import markov, storyworld
 from collapselab.corpus.readers import (
     END_OF_TEXT,
     Reading,
@@ -29,7 +29,6 @@ from collapselab.corpus.readers import (
     is_compressed,
     read_documents,
 )
-from collapselab.corpus.storyworld import stories as storyworld
 from collapselab.disk import disk_errors, sha256
 from collapselab.errors import CorpusError
 from collapselab.hub import hub_answers
@@ -38,13 +37,16 @@ __all__ = ["END_OF_TEXT", "Documents", "Reading", "Source", "open_source"]
 
 ALIASES = {"tinystories": "hf:roneneldan/TinyStories"}
 VALIDATION_SHARE = 0.02
-ENOUGH = 10
-"""Paragraphs that either split must have, as expected, for paragraphs to be documents."""
+MIN_PARAGRAPHS = 10
+"""Expected number of paragraphs that each split must have for paragraphs to be documents."""
 
 
 @dataclass(frozen=True)
 class Documents:
-    """A stream of documents that can be opened again; `total` counts `unit`s for the progress bar, None if unknown."""
+    """A stream of documents that can be opened repeatedly.
+
+    `total` is its length in `unit`s for the progress bar, None if unknown.
+    """
 
     open: Callable[[], Iterator[str]]
     total: int | None
@@ -54,21 +56,21 @@ class Documents:
 
 @dataclass(frozen=True)
 class Source:
-    """Training documents, validation documents where the source has its own, and where they come from."""
+    """Training documents, validation documents if the source has a validation split, and their provenance."""
 
     train: Documents
     validation: Documents | None
     provenance: dict[str, JsonValue]
     words: tuple[str, ...] | None = None
-    """All words of a source that has tokens of its own, by their ids: it is built with the tokenizer `words` alone."""
+    """All words of a source that defines its own tokens, by id; only the tokenizer `words` can encode it."""
     joined: bool = False
-    """Whether documents are pieces of one text, with no mark between them."""
+    """Whether documents are pieces of one text, with no separator between them."""
     write: Callable[[Path], None] | None = None
-    """Puts what else is known of the source into the folder of its corpus."""
+    """Writes further files of the source to the folder of its corpus."""
 
     @property
     def split(self) -> str | None:
-        """How one text was split into documents, in words; None where documents are as they came."""
+        """How one text was split into documents; None if it was not split."""
         words = self.provenance.get("split")
         return None if words is None else str(words)
 
@@ -80,29 +82,29 @@ def open_source(
     reading: Reading | None = None,
     validation_share: float = VALIDATION_SHARE,
 ) -> Source:
-    """The source of that name: `storyworld[:…]`, `markov[:…]`, `hf:NAME[:CONFIG]`, an alias, or files and folders.
+    """Open a source by name: `storyworld[:…]`, `markov[:…]`, `hf:NAME[:CONFIG]`, an alias, or files and folders.
 
     >>> from collapselab import open_source
     >>> source = open_source(["storyworld:stories=20,validation=4"])
     >>> len(list(source.train.open()))
     20
 
-    `validation_share` is the part of one text that is held out, where all the files hold is one text.
+    `validation_share` is the part that is held out if the files contain only one text.
     """
     reading = reading or Reading()
     first = ALIASES.get(names[0], names[0])
     open_named = SOURCES.get(first.partition(":")[0])
     if open_named is not None and len(names) > 1:
-        raise CorpusError(f"{names[0]}: cannot be joined with {', '.join(names[1:])}. Name it alone.")
+        raise CorpusError(f"{names[0]}: cannot be combined with {', '.join(names[1:])}. Give it alone.")
     if open_named is None and not validation and (splits := _splits_of_folder(names)):
         names, validation = splits
     source = _files(names, reading) if open_named is None else open_named(first, reading)
     if (reading.split or reading.revision) and source.provenance["kind"] != "hub":
-        raise CorpusError(f"{names[0]}: has no split or revision to choose; only a data set of the hub (hf:NAME) has.")
+        raise CorpusError(f"{names[0]}: only a data set of the hub (hf:NAME) has a split or revision to choose.")
     if validation:
         given = _files(validation, reading)
         if source.words is not None:
-            raise CorpusError(f"{names[0]}: has tokens of its own; no other text can validate it.")
+            raise CorpusError(f"{names[0]}: defines its own tokens, so other files cannot be its validation split.")
         return Source(source.train, given.train, {**source.provenance, "validation": given.provenance["files"]})
     is_splittable = source.provenance["kind"] == "files" and reading.separator is not None
     return _split_one_text(source, validation_share) if is_splittable else source
@@ -114,12 +116,12 @@ def _storyworld(name: str, reading: Reading) -> Source:
         key, _, value = part.partition("=")
         if key not in settings or not re.fullmatch("[0-9]{1,18}", value):
             raise CorpusError(
-                f"{name}: {part!r} is not a setting, or not a number of at most 18 digits. Write "
+                f"{name}: {part!r} is an unknown setting or has an invalid number. Write "
                 "storyworld:stories=20000,seed=0,validation=1000."
             )
         settings[key] = int(value)
     if not settings["stories"] or not settings["validation"]:
-        raise CorpusError(f"{name}: at least one story of each split is needed.")
+        raise CorpusError(f"{name}: stories and validation must be ≥ 1.")
 
     def documents(split: str, count: int) -> Documents:
         return Documents(lambda: storyworld.stories(count, seed=settings["seed"], split=split), count, "stories")
@@ -155,7 +157,7 @@ def _hub(name: str, reading: Reading) -> Source:
         raise CorpusError(f"{name}: data sets need the extra `hub`: pip install 'collapselab[hub]'.") from error
     path, _, config = name.removeprefix("hf").removeprefix(":").partition(":")
     if not path:
-        raise CorpusError(f"{name}: names no data set. Write hf:NAME or hf:NAME:CONFIG; a folder is ./{name}.")
+        raise CorpusError(f"{name}: no data set is named. Write hf:NAME or hf:NAME:CONFIG, or ./{name} for a folder.")
     try:
         if not Path(path).exists() and not hub_answers():
             raise ConnectionError("the hub cannot be reached")
@@ -168,7 +170,7 @@ def _hub(name: str, reading: Reading) -> Source:
         ) from error
     training = reading.split or "train"
     if training not in splits:
-        raise CorpusError(f"{name}: has no split {training}; it has {', '.join(splits)}.")
+        raise CorpusError(f"{name}: no split {training!r}. The splits are {', '.join(splits)}.")
 
     def documents(split: str) -> Documents:
         def read() -> Iterator[str]:
@@ -189,22 +191,22 @@ def _hub(name: str, reading: Reading) -> Source:
 
 
 def source_of_texts(given: Sequence[object]) -> Source:
-    """Documents that are in memory already."""
-    texts = [text for text in given if isinstance(text, str)]
+    """Return a source of documents that are in memory."""
     if not given:
         raise CorpusError("data: an empty list of texts.")
+    texts: list[str] = []
+    digest = hashlib.sha256()
     for number, text in enumerate(given):
         if not isinstance(text, str):
             raise CorpusError(f"data: text {number} is {type(text).__name__}, not a string.")
-    digest = hashlib.sha256()
-    for text in texts:
+        texts.append(text)
         digest.update(f"{len(text)} {text}".encode("utf-8", "surrogatepass"))
     provenance: dict[str, JsonValue] = {"kind": "texts", "documents": len(texts), "sha256": digest.hexdigest()}
     return Source(Documents(lambda: cleaned(iter(texts)), len(texts), "documents"), None, provenance)
 
 
 SPLIT_NAMES = re.compile(r"(?:(?P<train>train)|validation|valid|val|dev)(?![A-Za-z])")
-"""How the names of files begin that are one split of a folder."""
+"""Prefixes of the names of files that are one split of a folder."""
 
 SOURCES: dict[str, Callable[[str, Reading], Source]] = {"storyworld": _storyworld, "markov": _markov, "hf": _hub}
 
@@ -213,14 +215,17 @@ def _files(names: list[str], reading: Reading) -> Source:
     paths = [path for name in names for path in _expanded(name)]
     if not paths:
         raise CorpusError("no source was named.")
+    files: list[JsonValue] = []
     for path in paths:
         check_file(path)
-
+    for path in paths:
+        with disk_errors(path, reading=True):
+            files.append({"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)})
     compressed = any(is_compressed(path) or path.suffix == ".parquet" for path in paths)
     total = None if compressed else sum(path.stat().st_size for path in paths)
     provenance: dict[str, JsonValue] = {
         "kind": "files",
-        "files": [_file_facts(path) for path in paths],
+        "files": files,
         "separator": reading.separator,
         "column": reading.text_column,
         "errors": reading.errors,
@@ -235,7 +240,7 @@ def _files(names: list[str], reading: Reading) -> Source:
 
 
 def _splits_of_folder(names: list[str]) -> tuple[list[str], list[str]] | None:
-    """The files of a folder that all say by their names which split they are, as in train.txt and validation.txt."""
+    """Return the files of each split if the names of all files in a folder say it, as in train.txt, validation.txt."""
     if len(names) != 1 or not Path(names[0]).is_dir():
         return None
     files = _expanded(names[0])
@@ -247,16 +252,13 @@ def _splits_of_folder(names: list[str]) -> tuple[list[str], list[str]] | None:
     return (training, held_out) if training and held_out else None
 
 
-def _file_facts(path: Path) -> dict[str, JsonValue]:
-    with disk_errors(path, reading=True):
-        return {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)}
-
-
 def _expanded(name: str) -> list[Path]:
+    """Return a file, or all files below a folder."""
     path = Path(name)
     with disk_errors(path, reading=True):
         if path.is_dir():
-            files = sorted(file for file in _walk(path) if file.is_file() and not file.name.startswith("."))
+            found_files = (Path(parent) / file for parent, _, files in os.walk(path, onerror=_raise) for file in files)
+            files = sorted(file for file in found_files if file.is_file() and not file.name.startswith("."))
             if not files:
                 raise CorpusError(f"{path}: the folder is empty.")
             return files
@@ -264,30 +266,25 @@ def _expanded(name: str) -> list[Path]:
             known = ", ".join([*SOURCES, *ALIASES])
             raise CorpusError(f"{name}: no such file. A source is a file, a folder, or one of {known}.")
         if not path.is_file():
-            raise CorpusError(f"{name}: neither a file nor a folder. Save what it gives in a file first.")
+            raise CorpusError(f"{name}: neither a file nor a folder. Save its output to a file first.")
         if not path.stat().st_size:
             raise CorpusError(f"{path}: the file is empty.")
     return [path]
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    """All files below a folder; one that may not be read is an error, where `rglob` would leave it out."""
-
-    def refuse(error: OSError) -> NoReturn:
-        raise error
-
-    for place, _, files in os.walk(folder, onerror=refuse):
-        yield from (Path(place) / file for file in files)
+def _raise(error: OSError) -> NoReturn:
+    """Raise for folders without read permission, which `os.walk` and `rglob` skip by default."""
+    raise error
 
 
 def _split_one_text(source: Source, share: float) -> Source:
-    """The source as it is, or, where it holds one text in all, its paragraphs, or its beginning and its end."""
+    """Split a source with only one document into its paragraphs, or into a first and a last part."""
     texts = list(islice(source.train.open(), 2))
     if len(texts) != 1 or not 0 < share < 1:
         return source
     text = texts[0]
     count = sum(1 for _ in _paragraphs(text))
-    if count * min(share, 1 - share) >= ENOUGH:
+    if count * min(share, 1 - share) >= MIN_PARAGRAPHS:
         words = f"one text; its {count:,} paragraphs, between empty lines, are the documents"
         paragraphs = replace(
             source.train, open=lambda: (part for text in source.train.open() for part in _paragraphs(text))
@@ -297,8 +294,8 @@ def _split_one_text(source: Source, share: float) -> Source:
     if not text[:cut].strip() or not text[cut:].strip():
         return source
     words = f"one text; its last {1 - cut / len(text):.1%} are held out for validation"
-    begin, end = (_part(source.train, slice(*ends), text) for ends in ((0, cut), (cut, None)))
-    return Source(begin, end, {**source.provenance, "split": words})
+    first, last = (_part(source.train, slice(*ends), text) for ends in ((0, cut), (cut, None)))
+    return Source(first, last, {**source.provenance, "split": words})
 
 
 def _paragraphs(text: str) -> Iterator[str]:
@@ -306,17 +303,17 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _cut(text: str, share: float) -> int:
-    """Where the held-out end of a text begins: after a line, else after a word, near the share.
+    """Return where the held-out end of a text starts: near the share, after a line or else after a word.
 
-    The end of a line is taken only if half of the text or more is before it.
+    At least half of the text must be before it.
     """
-    wanted = round(len(text) * (1 - share))
-    for mark in ("\n", " "):
-        places = [text.rfind(mark, 0, wanted) + 1, text.find(mark, wanted) + 1]
-        places = [place for place in places if len(text) <= 2 * place < 2 * len(text)]
-        if places:
-            return min(places, key=lambda place: abs(place - wanted))
-    return wanted
+    target = round(len(text) * (1 - share))
+    for separator in ("\n", " "):
+        positions = [text.rfind(separator, 0, target) + 1, text.find(separator, target) + 1]
+        positions = [position for position in positions if len(text) <= 2 * position < 2 * len(text)]
+        if positions:
+            return min(positions, key=lambda position: abs(position - target))
+    return target
 
 
 def _part(documents: Documents, part: slice, text: str) -> Documents:

@@ -1,7 +1,7 @@
-"""Every token of a vocabulary as text, with the space before it, and its kind.
+"""Text and kind of every token of a vocabulary.
 
-A tokenizer writes the space before a word into the word's token, and some decoders drop it where a text begins. Here it
-is always part of the text: " Lily" begins a word, "ily" continues one.
+Tokenizers make the space before a word part of the word's token, and some decoders drop it at the start of a text. Here
+it is always part of the text: " Lily" starts a word, "ily" continues one.
 """
 
 import unicodedata
@@ -10,33 +10,33 @@ from typing import NamedTuple
 from collapselab.corpus.blocks import Corpus
 
 KINDS = {
-    "word start": "letters after a space: a word, or how one begins",
-    "continuation": "letters without a space before them: the rest of a word, or a word at the head of a text",
+    "word start": "letters after a space: a word, or the start of one",
+    "continuation": "letters without a space before them: the rest of a word, or a word at the start of a text",
     "digit": "digits, with or without a space before them",
-    "punctuation": "punctuation and symbols alone",
-    "whitespace": "spaces, tabs and line breaks alone",
-    "special": "a mark of the tokenizer, such as the end of a text",
+    "punctuation": "punctuation and symbols only",
+    "whitespace": "spaces, tabs and line breaks only",
+    "special": "a special token, such as the end of a text",
     "byte": "part of a character that has several bytes",
-    "other": "all else: mixtures, empty tokens, and rows of the output layer that no token has",
+    "other": "anything else: mixtures, empty tokens, and rows of the output layer without a token",
 }
-"""Each kind of token in plain words."""
+"""Description of each kind of token."""
 
 SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
-"""How SentencePiece writes the space before a word (▁); its decoders drop it at the head of a text."""
+"""SentencePiece's symbol for the space before a word (▁); its decoders drop it at the start of a text."""
 
 IN_WORDS = "'’-"
-"""Signs that may be inside a word."""
+"""Characters that may occur inside a word."""
 
 
 class TokenKind(NamedTuple):
-    """A token as text, and what it is."""
+    """Text and kind of a token."""
 
     text: str
     kind: str
 
 
 def token_kinds(corpus: Corpus, classes: int | None = None) -> list[TokenKind]:
-    """Every token of the corpus's tokenizer; with `classes`, of an output layer with that many rows."""
+    """Return the kind of every token of the corpus; with `classes`, of every row of an output layer of that size."""
     backend = corpus.tokenizer().backend_tokenizer
     special = {token for token, added in backend.get_added_tokens_decoder().items() if added.special}
     tokens = [[token] for token in range(corpus.vocabulary)]
@@ -51,7 +51,7 @@ def token_kinds(corpus: Corpus, classes: int | None = None) -> list[TokenKind]:
 
 
 def kind_of_text(text: str) -> str:
-    """The kind of a token that is no special one, by its text."""
+    """Return the kind of a token that is not special, by its text."""
     if "\N{REPLACEMENT CHARACTER}" in text:
         return "byte"
     bare = text.strip()

@@ -1,8 +1,8 @@
-"""Tokenizers: a folder's, a GGUF file's, the hub's, or one trained here on the training documents.
+"""Tokenizers: load one from a folder, a GGUF file or the hub, or train one on the training documents.
 
-`load_tokenizer` is the only place of the project that loads one. Code that comes with a tokenizer runs only if the
-user trusts it, and no question is put on the terminal. Before a corpus is built with a tokenizer, it is checked on one
-sentence: a tokenizer whose files are incomplete can load without an error and encode nothing.
+Only `load_tokenizer` loads tokenizers in this project. Code that comes with a tokenizer runs only if the user trusts
+it, and nothing is asked on the terminal. Before a corpus is built with a tokenizer, it must encode one sentence: a
+tokenizer with incomplete files can load without an error and encode nothing.
 """
 
 import hashlib
@@ -35,17 +35,18 @@ PROBES = (
 )
 """Texts on which tokenizers differ: spaces, digits, case, accents, compatibility forms, scripts, unknown characters."""
 
-LARGEST_TRAINED = 1_000_000
+MIN_BPE, MAX_BPE = 257, 1_000_000
+"""Limits of a trained vocabulary; the smallest has one token per byte and the end of text."""
 WORDS = "words"
-"""The tokenizer of a source that has tokens of its own."""
+"""Name of the tokenizer of a source that defines its own tokens."""
 CHARACTERS = "characters"
-"""The tokenizer whose tokens are the characters of the training documents."""
-UNKNOWN, MOST_CHARACTERS = "<unk>", 4096
+"""Name of the tokenizer whose tokens are the characters of the training documents."""
+UNKNOWN, MAX_CHARACTERS = "<unk>", 4096
 TOKENIZER_FILES = ("*token*", "vocab*", "merges.txt", "*.model", "tekken.json")
 
 
 class FastTokenizer(Protocol):
-    """What is used of a tokenizer of the library. A slow one has no `backend_tokenizer`."""
+    """The interface of `transformers` tokenizers that is used here. Slow tokenizers have no `backend_tokenizer`."""
 
     eos_token_id: int | None
     bos_token_id: int | None
@@ -62,67 +63,68 @@ class FastTokenizer(Protocol):
 def tokenizer_for(
     name: str, documents: Documents, *, words: Sequence[str] | None = None, trust_code: bool = False
 ) -> "FastTokenizer":
-    """A fast tokenizer to build a corpus with: `bpe:SIZE` and `characters` are made of the documents, others loaded.
+    """Return a fast tokenizer: `bpe:SIZE` and `characters` are trained on the documents, others are loaded.
 
-    `words` are those of a source that has tokens of its own, for the tokenizer of that name.
+    `words` are the tokens of a source that defines its own, for the tokenizer `words`.
     """
-    if (name == WORDS) != (words is not None):
-        raise CorpusError(
-            f"tokenizer {name}: "
-            + (
-                f"this source has tokens of its own, which {WORDS} keeps as they are. Use --tokenizer {WORDS}."
-                if words is not None
-                else "only a source with tokens of its own (markov) has a list of words. Use bpe:4096."
-            )
-        )
+    if words is not None and name != WORDS:
+        raise CorpusError(f"tokenizer {name}: this source defines its own tokens. Use --tokenizer {WORDS}.")
+    if words is None and name == WORDS:
+        raise CorpusError(f"tokenizer {name}: needs a source that defines its own tokens (markov). Use bpe:4096.")
     if words is not None:
-        tokenizer = _of_words(words)
+        tokenizer = _word_tokenizer(words)
     elif name.startswith("bpe:"):
-        tokenizer = _trained(name, documents)
+        tokenizer = _train_bpe(name, documents)
     elif name == CHARACTERS:
-        tokenizer = _of_characters(documents)
+        tokenizer = _character_tokenizer(documents)
     else:
         tokenizer = _without_code(load_tokenizer(name, trust_code=trust_code), name)
     backend = tokenizer.backend_tokenizer
-    backend.no_truncation()  # a tokenizer.json may ask for both, and documents are to be encoded as they are
+    backend.no_truncation()  # a tokenizer.json may set both, but documents must be encoded completely
     backend.no_padding()
     encoded = backend.encode(SENTENCE, add_special_tokens=False).ids
     if not encoded or len(encoded) > 4 * len(SENTENCE):
         raise CorpusError(
-            f"{name}: the tokenizer makes {len(encoded)} tokens of {SENTENCE!r}; its files are incomplete."
+            f"{name}: the tokenizer encodes {SENTENCE!r} as {len(encoded)} tokens; its files are incomplete."
         )
     end_of_text(tokenizer, name)
     return tokenizer
 
 
 def end_of_text(tokenizer: FastTokenizer, name: str = "") -> int:
-    """The id of the end-of-text token, which every corpus needs."""
+    """Return the id of the end-of-text token, which every corpus needs."""
     if tokenizer.eos_token_id is None:
-        raise CorpusError(f"{name}: the tokenizer has no end-of-text token, which ends every document.")
+        raise CorpusError(f"{name}: the tokenizer has no end-of-text token.")
     return tokenizer.eos_token_id
 
 
 def load_tokenizer(name: str | Path, *, trust_code: bool = False) -> "FastTokenizer":
-    """The tokenizer of a folder, of a `.gguf` file, or of a name on the hub (`id` or `id@revision`)."""
-    place = _place_of(str(name))
-    from transformers import AutoTokenizer  # after what can be refused without it: this import takes seconds
+    """Load the tokenizer of a folder, of a `.gguf` file, or of a name on the hub (`id` or `id@revision`)."""
+    location = _location(str(name))
+    from transformers import AutoTokenizer  # this import takes seconds, so names are checked first
 
     library: Any = AutoTokenizer
     try:
-        tokenizer: FastTokenizer = library.from_pretrained(trust_remote_code=trust_code, **place.arguments)
-    except UserError:  # a signal that stops the work
+        tokenizer: FastTokenizer = library.from_pretrained(trust_remote_code=trust_code, **location.arguments)
+    except UserError:  # raised by a signal handler to stop the process
         raise
-    except Exception as error:  # the library's Rust part raises Exception itself
-        raise _refusal(str(name), error) from error
+    except Exception as error:  # the library's Rust code raises plain Exception
+        if "trust_remote_code" in str(error):
+            raise CorpusError(
+                f"{name}: the tokenizer comes with its own code, which runs only if you trust it. Read it, then use "
+                "`collapselab corpus build` with --trust-code."
+            ) from error
+        cause = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise _not_loaded(str(name), cause if len(cause) <= 200 else f"{cause[:200]} …") from error
     return tokenizer
 
 
 def tokenizer_hash(tokenizer: "FastTokenizer") -> str:
-    """A hash, in 16 hex digits, of which token ids a tokenizer makes of a text.
+    """Return a hash (16 hex digits) of how a tokenizer encodes text.
 
-    It is over the vocabulary with its added tokens, the model's merges or scores, and the ids of
-    `PROBES` with and without special tokens. Normaliser and pre-tokenizer count by what they do to the probes, not by
-    how they are written down: a GGUF file and a later version of the library write the same ones differently.
+    It covers the vocabulary with its added tokens, the model's merges or scores, and the ids of `PROBES` with and
+    without special tokens. Normaliser and pre-tokenizer enter only through the ids of the probes, because GGUF files
+    and later versions of the library describe the same ones differently.
     """
     parts: list[object] = [sorted(tokenizer.get_vocab().items(), key=lambda item: (item[1], item[0]))]
     if getattr(tokenizer, "is_fast", False):
@@ -134,28 +136,28 @@ def tokenizer_hash(tokenizer: "FastTokenizer") -> str:
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
 
 
-def _place_of(name: str) -> Pretrained:
-    """Where the library finds a tokenizer; if the hub does not answer, only its cache is searched."""
+def _location(name: str) -> Pretrained:
+    """Return where the library finds a tokenizer. If the hub does not answer, only its cache is searched."""
     path = Path(name)
     if path.is_dir():
         return _in_folder(path)
     if path.is_file():
         if path.suffix != ".gguf":
-            raise CorpusError(f"{name}: a file. A tokenizer is a folder with a tokenizer.json, or a .gguf file.")
+            raise CorpusError(f"{name}: a tokenizer must be a folder with a tokenizer.json, or a .gguf file.")
         return _in_gguf(path)
-    known = None if path.suffix == ".gguf" else hub_id(name)
-    if known is None:
+    identity_and_revision = None if path.suffix == ".gguf" else hub_id(name)
+    if identity_and_revision is None:
         raise _not_loaded(name, "no such folder or file, and not a name on the hub")
-    identity, revision = known
+    identity, revision = identity_and_revision
     if hub_answers():
         return Pretrained(identity, revision=revision, is_local=False)
     cached = (cached_folder(identity, revision, file=file) for file in ("tokenizer.json", "tokenizer_config.json"))
     folder = next(filter(None, cached), None)
     if folder is None:
         raise CorpusError(
-            f"{name}: the tokenizer cannot be loaded (no such folder here, not in the hub's cache, and the hub cannot "
-            f"be reached). Fetch it where there is a network ({download_command(identity, revision)}) and name that "
-            "folder, or train one: --tokenizer bpe:4096."
+            f"{name}: the tokenizer cannot be loaded (no such folder, not in the hub's cache, and the hub cannot be "
+            f"reached). Download it on a machine with network access ({download_command(identity, revision)}) and "
+            "name that folder, or train one: --tokenizer bpe:4096."
         )
     return _in_folder(folder)
 
@@ -167,9 +169,9 @@ def _in_folder(path: Path) -> Pretrained:
     if len(packed) == 1:
         return _in_gguf(packed[0])
     if packed:
-        raise CorpusError(f"{path}: {len(packed)} .gguf files; name one of them, such as {packed[0]}.")
+        raise CorpusError(f"{path}: the folder has {len(packed)} .gguf files. Name one of them, such as {packed[0]}.")
     raise CorpusError(
-        f"{path}: the folder holds no tokenizer (no tokenizer.json). Name the folder or the hub's name of the model "
+        f"{path}: the folder contains no tokenizer (no tokenizer.json). Give the folder or the hub name of the model "
         "whose tokenizer you want."
     )
 
@@ -177,43 +179,30 @@ def _in_folder(path: Path) -> Pretrained:
 def _in_gguf(path: Path) -> Pretrained:
     place = in_gguf(path)
     if place is None:
-        raise CorpusError(f"{path}: GGUF files need the package gguf. Install collapselab[gguf].")
+        raise CorpusError(f"{path}: reading GGUF files needs the package gguf. Install collapselab[gguf].")
     return place
-
-
-def _refusal(name: str, error: Exception) -> CorpusError:
-    if "trust_remote_code" in str(error):
-        return CorpusError(
-            f"{name}: the tokenizer comes with its own code, which runs only if you trust it. Read it, then use "
-            "`collapselab corpus build` with --trust-code."
-        )
-    cause = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return _not_loaded(name, cause if len(cause) <= 200 else f"{cause[:200]} …")
 
 
 def _not_loaded(name: str, cause: str) -> CorpusError:
     return CorpusError(
-        f"{name}: the tokenizer cannot be loaded ({cause}). Name a folder that holds a tokenizer.json, or train one: "
+        f"{name}: the tokenizer cannot be loaded ({cause}). Give a folder with a tokenizer.json, or train one: "
         "--tokenizer bpe:4096."
     )
 
 
 def _without_code(tokenizer: "FastTokenizer", name: str) -> "FastTokenizer":
-    """The tokenizer in a class of the library, so that the corpus opens without code of others."""
+    """Convert a tokenizer to a class of the library, so that opening the corpus does not run third-party code."""
     if not getattr(tokenizer, "is_fast", False):
-        raise CorpusError(f"{name}: {type(tokenizer).__name__} has no fast form; one with a tokenizer.json is needed.")
+        raise CorpusError(f"{name}: {type(tokenizer).__name__} is not a fast tokenizer; a tokenizer.json is needed.")
     if type(tokenizer).__module__.startswith("transformers."):
         return tokenizer
     return _fast(tokenizer.backend_tokenizer, **tokenizer.special_tokens_map)
 
 
-def _trained(name: str, documents: Documents) -> "FastTokenizer":
+def _train_bpe(name: str, documents: Documents) -> "FastTokenizer":
     size = name.removeprefix("bpe:")
-    if not re.fullmatch("[0-9]{1,7}", size) or not 257 <= int(size) <= LARGEST_TRAINED:
-        raise CorpusError(
-            f"{name}: write bpe:SIZE with at least 257 tokens, one a byte and the end of text, and at most "
-            f"{LARGEST_TRAINED:,}."
-        )
+    if not re.fullmatch("[0-9]{1,7}", size) or not MIN_BPE <= int(size) <= MAX_BPE:
+        raise CorpusError(f"{name}: write bpe:SIZE with a size from {MIN_BPE} to {MAX_BPE:,}.")
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -233,38 +222,44 @@ def _trained(name: str, documents: Documents) -> "FastTokenizer":
                 advance(documents.size(document))
                 yield document
 
-        # In a thread of its own: while the library trains in the main thread, no signal is noticed.
+        # Signals are not handled while the library trains in the main thread, so it trains in another one.
         with ThreadPoolExecutor(max_workers=1) as pool:
             training = pool.submit(tokenizer.train_from_iterator, counted(), trainer)
             try:
                 training.result()
             finally:
                 stopped.set()
-    return _fast(tokenizer, eos_token=END_OF_TEXT, bos_token=END_OF_TEXT, clean_up_tokenization_spaces=False)
+    return _fast(tokenizer, **_END_OF_TEXT_SETTINGS)
 
 
-def _of_words(words: Sequence[str]) -> "FastTokenizer":
-    """Word n is token n, the end of text the token after the last; any other word is the end of text too."""
+def _word_tokenizer(words: Sequence[str]) -> "FastTokenizer":
+    """Return a tokenizer in which word n is token n, and the end of text is the last token and any unknown word."""
     ids = {word: number for number, word in enumerate([*words, END_OF_TEXT])}
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token=END_OF_TEXT))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return _fast(tokenizer, eos_token=END_OF_TEXT, bos_token=END_OF_TEXT, clean_up_tokenization_spaces=False)
+    return _fast(tokenizer, **_END_OF_TEXT_SETTINGS)
 
 
-def _of_characters(documents: Documents) -> "FastTokenizer":
-    """A token for each character of the documents, in their order in Unicode; the rarest beyond a limit are unknown."""
+def _character_tokenizer(documents: Documents) -> "FastTokenizer":
+    """Return a tokenizer with a token per character of the documents, in Unicode order.
+
+    Only the MAX_CHARACTERS most frequent characters have a token; the others are unknown.
+    """
     counts: Counter[str] = Counter()
     with progress("counting characters", total=documents.total, unit=documents.unit) as advance:
         for document in documents.open():
             advance(documents.size(document))
             counts.update(document)
-    kept = sorted(counts, key=lambda character: (-counts[character], character))[:MOST_CHARACTERS]
-    ids = {token: number for number, token in enumerate([END_OF_TEXT, UNKNOWN, *sorted(kept)])}
+    frequent = sorted(counts, key=lambda character: (-counts[character], character))[:MAX_CHARACTERS]
+    ids = {token: number for number, token in enumerate([END_OF_TEXT, UNKNOWN, *sorted(frequent)])}
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
     tokenizer.decoder = decoders.Fuse()
-    # The library does not know the unknown token: it would take the word itself, where a text has it, for one.
-    return _fast(tokenizer, eos_token=END_OF_TEXT, bos_token=END_OF_TEXT, clean_up_tokenization_spaces=False)
+    # The unknown token is not declared to the library, which would encode a literal "<unk>" in a text as that token.
+    return _fast(tokenizer, **_END_OF_TEXT_SETTINGS)
+
+
+_END_OF_TEXT_SETTINGS = {"eos_token": END_OF_TEXT, "bos_token": END_OF_TEXT, "clean_up_tokenization_spaces": False}
 
 
 def _fast(tokenizer: Tokenizer, **settings: object) -> "FastTokenizer":

@@ -17,7 +17,7 @@ from collapselab.measurement.catalogue import row_order
 from collapselab.records.measurement import Result
 from collapselab.records.tables import Row
 
-OF_MOMENTS = frozenset({Need.MEANS, Need.SCATTER, Need.COVARIANCE, Need.DIRECTIONS, Need.PAIRS})
+OF_MOMENTS = frozenset({Need.MEANS, Need.SCATTER, Need.COVARIANCE, Need.SPECTRUM, Need.DIRECTIONS, Need.PAIRS})
 """What class moments alone are enough for."""
 
 

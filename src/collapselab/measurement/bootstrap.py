@@ -14,6 +14,7 @@ from typing import final
 
 import torch
 
+from collapselab.core.needs import Need
 from collapselab.measurement.catalogue import (
     ALL,
     Measurements,
@@ -21,9 +22,7 @@ from collapselab.measurement.catalogue import (
     curvature_values,
     decision_values,
     layer_values,
-    of_centre_loss,
-    of_decisions,
-    of_features,
+    needing,
 )
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.resume import ResumeFolder
@@ -72,7 +71,7 @@ class Resamples:
         low, middle, high = torch.tensor(resampled, dtype=torch.float64).quantile(
             torch.tensor([0.025, 0.5, 0.975], dtype=torch.float64)
         )
-        shift = 0.0 if key.metric in of_decisions() | of_centre_loss() else value - float(middle)
+        shift = 0.0 if key.metric in needing(Need.DECISIONS, Need.CENTRE_LOSS) else value - float(middle)
         return float(low) + shift, float(high) + shift
 
     def halves(self, key: Key) -> list[tuple[float, float]]:
@@ -84,7 +83,7 @@ class Resamples:
     def half_values(self, split: str, layer: str) -> dict[str, float]:
         """The mean of each metric of features over the halves, for all classes of a layer."""
         all_keys = {key for values in self.values for key in values if key[:3] == (split, layer, ALL)}
-        keys = {key for key in all_keys if key.metric in of_features()}
+        keys = {key for key in all_keys if key.metric in needing(Need.MEANS)}
         halves = {key.metric: [value for pair in self.halves(key) for value in pair] for key in keys}
         return {metric: math.fsum(values) / len(values) for metric, values in sorted(halves.items()) if values}
 
@@ -99,7 +98,7 @@ def resample(plan: MeasurePlan, resume: ResumeFolder) -> Resamples:
             with_head = (split, key) == ("train", LAST)
             measured |= layer_values(plan, moments, split, key.layer, with_head=with_head)
         measured |= decision_values(plan, sums.decisions)
-        measured |= curvature_values(plan, split, sums.flatness)
+        measured |= curvature_values(plan, split, sums.curvature)
         if split == "validation":
             measured |= centre_loss_values(plan, sums.centre_losses)
         return {key: measurement.value for key, measurement in measured.items() if measurement.value is not None}
@@ -159,6 +158,6 @@ def _without_nulls(group: Sums) -> Sums:
         {key: d for key, d in group.decisions.items() if not key.null},
         group.scores,
         group.batches,
-        flatness=group.flatness,
+        curvature=group.curvature,
         centre_losses=group.centre_losses,
     )

@@ -6,19 +6,18 @@ are listed with the last layer.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import final
+from typing import Any, final
 
 import torch
-from torch import Tensor
 
 from collapselab.core.centre_loss import CentreLoss
 from collapselab.core.class_rows import class_rows
 from collapselab.core.decisions import Decisions
-from collapselab.core.flatness import Flatness
 from collapselab.core.geometry import Geometry
-from collapselab.core.metrics import METRICS, Measurement, collapse_metrics, metrics_of
+from collapselab.core.metrics import METRICS, Measurement, metrics_of
 from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Need, ReasonCode
+from collapselab.core.output_curvature import CurvatureSums
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sums import LayerKey
 from collapselab.measurement.tables import LayerRows
@@ -29,29 +28,19 @@ ALL = "all"
 """The bin that has all classes."""
 
 
-def of_decisions() -> frozenset[str]:
-    """Metrics of decisions (NC4)."""
-    return frozenset(id for id, metric in METRICS.items() if Need.DECISIONS in metric.needs)
-
-
-def of_features() -> frozenset[str]:
-    """Metrics of class means."""
-    return frozenset(id for id, metric in METRICS.items() if Need.MEANS in metric.needs)
-
-
-def of_curvature() -> frozenset[str]:
-    """Metrics of the loss as a function of the output layer, from some tokens of a pass; without labels too."""
-    return frozenset(id for id, metric in METRICS.items() if Need.CURVATURE in metric.needs)
-
-
-def of_centre_loss() -> frozenset[str]:
-    """Metrics of the loss by class centres."""
-    return frozenset(id for id, metric in METRICS.items() if Need.CENTRE_LOSS in metric.needs)
+def needing(*needs: Need) -> frozenset[str]:
+    """Metrics that are computed from any of these."""
+    return frozenset(id for id, metric in METRICS.items() if metric.needs & set(needs))
 
 
 def of_the_head() -> frozenset[str]:
-    """Metrics of the output layer alone, which do not depend on labels."""
-    return frozenset(METRICS) - of_decisions() - of_features() - of_curvature() - of_centre_loss()
+    """Metrics of the output rows of kept classes alone."""
+    return needing(Need.HEAD) - needing(Need.MEANS)
+
+
+def without_labels() -> frozenset[str]:
+    """Metrics that do not depend on labels: null and value agree."""
+    return of_the_head() | needing(Need.SPECTRUM, Need.OUTPUT_LAYER, Need.CURVATURE)
 
 
 Measurements = dict[Key, Measurement]
@@ -79,14 +68,16 @@ def layer_values(
     *,
     with_head: bool,
     with_bins: bool = True,
+    null: bool = False,
     classes: list[LayerRows] | None = None,
 ) -> Measurements:
     """Everything but decisions, for one layer; within bins too for the training split.
 
-    `with_head` adds the metrics of the output layer alone, which are listed with the last layer. `classes` is a list
-    to which the rows of the layer's classes are added.
+    `with_head` adds the metrics of the output rows alone, which are listed with the last layer; `null` leaves out what
+    does not depend on labels. `classes` is a list to which the rows of the layer's classes are added.
     """
-    wanted = of_features() | of_the_head() if with_head else of_features()
+    wanted = needing(Need.MEANS) | of_the_head() if with_head else needing(Need.MEANS)
+    wanted -= without_labels() if null else frozenset()
     weight, bias, rows = plan.model.classifier.weight, plan.model.classifier.bias, plan.splits[split].numbers.rows
     fits = weight.shape[1] == moments.dim
     weight_rows, bias_rows = rows(weight) if fits else None, rows(bias) if fits and bias is not None else None
@@ -112,35 +103,37 @@ def decision_values(plan: MeasurePlan, decisions: dict[LayerKey, Decisions], *, 
     """NC4 for each layer, or for each null; under the training split, where the centres come from."""
     values: Measurements = {}
     for key, counted in decisions.items():
-        if key.null != null:
-            continue
-        only_counts = _only_counts(plan.counts.of(key.layer))
-        for bin, classes in {ALL: None, **plan.bins}.items():
-            measured = collapse_metrics(
-                only_counts, min_count=plan.options.min_count, decisions=counted, classes=classes, only=of_decisions()
-            )
-            values |= {Key("train", key.layer, bin, id): value for id, value in measured.items()}
+        for bin, classes in {ALL: None, **plan.bins}.items() if key.null == null else ():
+            values |= _of_counts(plan, Need.DECISIONS, layer=key.layer, bin=bin, decisions=counted, classes=classes)
     return values
 
 
-def curvature_values(plan: MeasurePlan, split: Split, flatness: Flatness) -> Measurements:
+def curvature_values(plan: MeasurePlan, split: Split, sums: CurvatureSums) -> Measurements:
     """How the loss bends in the output layer, for all classes at once."""
-    counts = _only_counts(plan.counts.last)
-    measured = collapse_metrics(counts, min_count=plan.options.min_count, flatness=flatness, only=of_curvature())
-    return {Key(split, "last", ALL, id): value for id, value in measured.items()}
+    return _of_counts(plan, Need.CURVATURE, split=split, curvature=sums)
+
+
+def output_layer_values(plan: MeasurePlan) -> Measurements:
+    """Metrics of all rows of the output layer, whether they are classes of the sample or not."""
+    return _of_counts(plan, Need.OUTPUT_LAYER, output_layer=plan.model.classifier.weight)
 
 
 def centre_loss_values(plan: MeasurePlan, losses: dict[LayerKey, CentreLoss], *, null: bool = False) -> Measurements:
     """The loss by the centres of the last layer, or of its null; under the training split, where these come from."""
     loss = losses.get(LayerKey("last", null=null))
-    measured = collapse_metrics(
-        _only_counts(plan.counts.last), min_count=plan.options.min_count, centre_loss=loss, only=of_centre_loss()
-    )
+    measured = _of_counts(plan, Need.CENTRE_LOSS, centre_loss=loss)
     why = "centres that are spread over processes (--shard-classes) make no probabilities."
-    return {
-        Key("train", "last", ALL, id): replace(value, why=why) if loss is None else value
-        for id, value in measured.items()
-    }
+    return {key: replace(value, why=why) if loss is None else value for key, value in measured.items()}
+
+
+def _of_counts(
+    plan: MeasurePlan, need: Need, *, split: Split = "train", layer: str = "last", bin: str = ALL, **given: Any
+) -> Measurements:
+    """The metrics that need no more than what is given, and the counts of classes."""
+    counts = plan.counts.of(layer)
+    moments = ClassMoments(counts, torch.zeros(len(counts), 1).double(), torch.zeros(len(counts)).double())
+    measured = metrics_of(Geometry(moments, min_count=plan.options.min_count, **given), only=needing(need))
+    return {Key(split, layer, bin, id): value for id, value in measured.items()}
 
 
 def value_rows(plan: MeasurePlan, values: Values, interval: Interval | None) -> list[Row]:
@@ -179,14 +172,10 @@ def row_order(key: Key | Row) -> tuple[str, tuple[int, int], int, int]:
     return key.split, layer, bin_start(key.bin), known.index(key.metric) if key.metric in known else len(known)
 
 
-def _only_counts(counts: Tensor) -> ClassMoments:
-    return ClassMoments(counts, torch.zeros(len(counts), 1).double(), torch.zeros(len(counts)).double())
-
-
 def _with_reason(value: Measurement, layer: str, moments: ClassMoments) -> Measurement:
     """A more exact reason where a layer has another size than the output layer, or no pooled covariance."""
     if value.code is ReasonCode.NO_HEAD:
         return replace(value, why=f"layer {layer} has {moments.dim:,} dimensions, unlike the output layer.")
     if value.code is ReasonCode.NO_COVARIANCE and not moments.has_covariance:
-        return replace(value, why="the pooled covariance is collected at the last layer only.")
+        return replace(value, why="the covariance within classes is collected at the last layer only.")
     return value

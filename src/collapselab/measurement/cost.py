@@ -137,6 +137,8 @@ class Operations:
     """The nearest centre at every layer, in float32."""
     covariance: float
     """The pooled covariance of the last layer, one product for all labellings; in float64."""
+    second_moments: float
+    """Of the layers below, in float32."""
     pairs: float
     """Of the catalogues of both splits, and of half the training split; in float32 but where classes are few."""
     squares: float
@@ -145,7 +147,7 @@ class Operations:
 
     @property
     def total(self) -> float:
-        passes = self.forward + self.output_layer + self.nearest + self.covariance
+        passes = self.forward + self.output_layer + self.nearest + self.covariance + self.second_moments
         return passes + self.pairs + self.squares + self.resampling
 
 
@@ -187,9 +189,10 @@ class Cost:
         done, processes = self.operations, self.job.processes
         device, host = (machine.single, machine.double), (machine.host_single, machine.host_double)
         single, double = host if self.memory.elsewhere else device
+        products = done.covariance / machine.double + done.second_moments / machine.single
         return {
             "forward": done.forward / machine.flops / processes,
-            "collecting": (self.folded / machine.bandwidth + done.covariance / machine.double) / processes,
+            "collecting": (self.folded / machine.bandwidth + products) / processes,
             "decisions": (done.output_layer + done.nearest) / machine.single / processes,
             "catalogue": done.pairs / single + done.squares / double,
             "resampling": done.resampling / machine.host_double,
@@ -237,6 +240,7 @@ class _Sizes:
         self.layers = architecture.depth + 1 if self.options.layers == "all" else 1
         self.labellings = 2 if self.options.null else 1
         self.tables = self.layers * self.labellings
+        self.matrices = self.labellings + self.layers - 1  # covariances of the last layer, second moments of the others
         self.tokens = job.train_tokens + job.validation_tokens
         self.several = job.processes > 1
         self.fitted = min(job.train_tokens, fitted_tokens(max(self.kept, 1), self.dim))
@@ -271,8 +275,8 @@ class _Sizes:
         return self.tokens * self.tables + self.job.train_tokens * contexts
 
     def table_set(self, classes: float) -> float:
-        """Bytes of all tables with this many classes, those of the last layer with a covariance."""
-        return self.tables * table_bytes(classes, self.dim) + DOUBLE * self.labellings * self.dim**2
+        """Bytes of all tables with this many classes, and of their matrices."""
+        return self.tables * table_bytes(classes, self.dim) + DOUBLE * self.matrices * self.dim**2
 
     def context_set(self) -> float:
         """Bytes of the tables of contexts; they have no null of their own."""
@@ -371,6 +375,7 @@ class _Sizes:
             output_layer=lens + (2 * scored + 4 * curved) * self.classes * self.dim,
             nearest=job.validation_tokens * choice * self.tables + self.fitted_by_centres() * choice,
             covariance=2 * self.tokens * self.dim**2,
+            second_moments=2 * self.tokens * self.dim**2 * (self.layers - 1),
             pairs=pairs + half_pairs,
             squares=squares + half_squares,
             resampling=(options.bootstrap + 2 * HALVES) * again,
@@ -396,9 +401,12 @@ class _Sizes:
         # Of means and output rows; where there is a covariance, twice more: it is read, and that of all tokens is made.
         grams = 2 * kept * self.dim**2 * (2 * tables + 2 * labellings) + 2 * ranges * self.kept * self.dim**2
         grams += 2 * labellings * (self.kept + self.kept_validation) * self.dim**2  # class means in its coordinates
+        grams += 2 * self.classes * self.dim**2  # all rows of the output layer
         leverages = LEVERAGE_OPERATIONS * kept * self.dim**2 * tables
-        # Of the means' Gram matrix; where there is a covariance, of it and of that of class means; of output rows.
-        spectra = EIGEN_OPERATIONS * self.dim**3 * (tables * (ranges + 1) + 6 * labellings + ranges)
+        # Of the means' Gram matrix; where there is a covariance, of it and of that of class means; of kept and of all
+        # output rows; of the features of every layer, centred and not.
+        matrices = tables * (ranges + 1) + 6 * labellings + ranges + 1 + 4 * self.layers
+        spectra = EIGEN_OPERATIONS * self.dim**3 * matrices
         spectra += 2 * self.dim**3 * 2 * labellings  # the covariance of class means along the eigenvectors, both splits
         return training + validation + along, grams + leverages + spectra
 
@@ -435,13 +443,13 @@ class _Sizes:
         parts = max(groups, self.job.processes)
         copies = 1 if self.options.shard_classes else parts
         tables = self.tables * copies * stored_bytes(seen, self.dim)
-        return tables + DOUBLE * self.labellings * parts * self.dim**2
+        return tables + DOUBLE * self.matrices * parts * self.dim**2
 
     def received(self) -> float:
         """Tables of the others, once for each split; with sharded classes the features of the others as well."""
         job, others = self.job, self.job.processes - 1
         tallies = others * 4 * DOUBLE * self.kept * self.tables
-        squares = DOUBLE * (self.labellings * self.dim**2 + self.tables * self.dim)  # and sums of directions
+        squares = DOUBLE * (self.matrices * self.dim**2 + self.tables * self.dim)  # and sums of directions
         row = self.tables * DOUBLE * (self.dim + 2)  # counts, sums and scatter
         rows = sum(-(-kept // job.shards) for kept in (self.kept, self.kept_validation))
         if not self.options.shard_classes:

@@ -1,4 +1,4 @@
-"""Which tokens of a pass the curvature of the loss is computed from, and their sums (`core/flatness.py`).
+"""Which tokens of a pass the curvature of the loss is computed from, and their sums (`core/output_curvature.py`).
 
 A token costs two products with the whole output layer, so of a large sample only some are used, fewer where that layer
 is large and the sample is small: blocks are cut into runs of tokens, and every n-th run of the sample is taken,
@@ -14,7 +14,7 @@ from typing import final
 from torch import Tensor
 
 from collapselab.core.batch import IGNORED
-from collapselab.core.flatness import OutputCurvature
+from collapselab.core.output_curvature import OutputCurvature
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sample import RUN, curved_tokens
 from collapselab.measurement.sums import Sums
@@ -37,7 +37,7 @@ class Curvature:
         for row, _, now in chosen_runs(blocks, width, runs=self.runs, step=self.step):
             used = (labels[row, now] != IGNORED).nonzero().squeeze(1).to(features.device)
             own = features[row * width + now.start : row * width + now.stop].index_select(0, used)
-            sums.flatness = sums.flatness.merge(self.layer.flatness(own))
+            sums.curvature = sums.curvature.merge(self.layer.sums(own))
 
 
 def chosen_runs(blocks: range, width: int, *, runs: int, step: int) -> Iterator[tuple[int, int, slice]]:

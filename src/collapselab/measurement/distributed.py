@@ -6,7 +6,7 @@ Where tables are too large for one process, `ClassShards` spreads the classes ov
 
 import os
 from datetime import timedelta
-from typing import Self, TypeVar, final
+from typing import Any, Self, TypeVar, final
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,9 @@ PATIENCE = timedelta(days=2)
 """How long a process waits for the others: the first may be computing the pairs of a large vocabulary."""
 
 T = TypeVar("T")
+
+BY_CLASS, OF_ALL = ("counts", "sums", "scatter"), ("directions", "pooled", "second")
+"""Arguments of ClassMoments: tables with a row for each class, and sums over all tokens where they are collected."""
 
 
 @final
@@ -83,17 +86,18 @@ class Processes:
         """The merged moments of all processes, in all of them. The argument may be changed."""
         if self.world == 1:
             return moments
-        device, covariance = moments.device, moments.has_covariance
         unit = max(self.gather(moments.unit))
-        ours = ClassMoments.empty(moments.classes, moments.dim, covariance=covariance).merge(moments)
+        ours = moments.empty_like("cpu").merge(moments)
         for sender in range(1, self.world):
-            theirs = self.send_to_first(_tensors(ours), sender)
+            sent = _tensors(ours)
+            theirs = self.send_to_first(list(sent.values()), sender)
             if theirs is not None:
-                ours.merge(_of_tensors(theirs, unit))
+                sent = dict(zip(sent, theirs, strict=True))
+                ours.merge(ClassMoments(**sent, unit=unit))
         whole = _tensors(ours)
-        for tensor in whole:
+        for tensor in whole.values():
             dist.broadcast(tensor, 0, group=self.group)
-        return _of_tensors([tensor.to(device) for tensor in whole], unit)
+        return ClassMoments(**{name: tensor.to(moments.device) for name, tensor in whole.items()}, unit=unit)
 
     def send_to_first(self, tensors: list[Tensor], sender: int) -> list[Tensor] | None:
         """The sender's tensors, in the first process; None elsewhere. All processes pass tensors of the same shapes."""
@@ -108,30 +112,10 @@ class Processes:
         return received
 
 
-def _tensors(moments: ClassMoments) -> list[Tensor]:
-    tensors, pooled = [moments.counts, moments.sums, moments.scatter, _sent_directions(moments)], moments.pooled
-    return tensors if pooled is None else [*tensors, pooled]
-
-
-def _of_tensors(tensors: list[Tensor], unit: float) -> ClassMoments:
-    counts, sums, scatter, directions, *pooled = tensors
-    return ClassMoments(
-        counts,
-        sums,
-        scatter,
-        pooled=pooled[0] if pooled else None,
-        directions=_received_directions(directions),
-        unit=unit,
-    )
-
-
-def _sent_directions(moments: ClassMoments) -> Tensor:
-    """Infinite where they were not collected: all processes send tensors of the same shapes."""
-    return torch.full((moments.dim,), torch.inf).to(moments.sums) if moments.directions is None else moments.directions
-
-
-def _received_directions(directions: Tensor) -> Tensor | None:
-    return None if torch.isinf(directions).any() else directions
+def _tensors(moments: ClassMoments) -> dict[str, Any]:
+    """What moments are made of, by name. All processes collect the same."""
+    values = {name: getattr(moments, name) for name in (*BY_CLASS, *OF_ALL)}
+    return {name: tensor for name, tensor in values.items() if tensor is not None}
 
 
 @final
@@ -165,28 +149,19 @@ class ClassShards:
         """All shards in one, in the first process; None elsewhere."""
         world, dim = self.processes.world, shard.dim
         most = len(range(0, self.all_classes, world))
-        padded = [_padded(tensor.cpu(), most) for tensor in (shard.counts, shard.sums, shard.scatter)]
-        within = shard.pooled
-        totals = [_sent_directions(shard).cpu(), *([] if within is None else [within.cpu()])]
+        ours = {name: tensor.cpu() for name, tensor in _tensors(shard).items()}
+        ours |= {name: _padded(ours[name], most) for name in BY_CLASS}
         empty = ClassMoments.empty(self.all_classes if self.processes.first else 1, dim)
-        tables, total = (empty.counts, empty.sums, empty.scatter), [torch.zeros_like(tensor) for tensor in totals]
+        whole: dict[str, Any] = {
+            name: getattr(empty, name) if name in BY_CLASS else torch.zeros_like(ours[name]) for name in ours
+        }
         for sender in range(world):
-            sent = [*padded, *totals] if sender == 0 else self.processes.send_to_first([*padded, *totals], sender)
+            sent = list(ours.values()) if sender == 0 else self.processes.send_to_first(list(ours.values()), sender)
             if self.processes.first and sent is not None:
-                for table, part in zip(tables, sent, strict=False):
-                    own = table[sender::world]
-                    own.copy_(part[: len(own)])
-                for whole, part in zip(total, sent[len(tables) :], strict=True):
-                    whole += part
-        if not self.processes.first:
-            return None
-        directions, *pooled = total
-        return ClassMoments(
-            *tables,
-            pooled=pooled[0] if pooled else None,
-            directions=_received_directions(directions),
-            unit=shard.unit,
-        )
+                for name, part in zip(ours, sent, strict=True):
+                    own = whole[name][sender::world] if name in BY_CLASS else whole[name]
+                    own.copy_(part[: len(own)]) if name in BY_CLASS else own.add_(part)
+        return ClassMoments(**whole, unit=shard.unit) if self.processes.first else None
 
 
 @final

@@ -191,8 +191,9 @@ class Batch:
         tables, forward = self.sums.moments, self.forward
         if key not in tables:
             classes = forward.split.numbers.classes if forward.shards is None else forward.shards.classes
-            covariance, device = key.layer == LAST.layer, forward.plan.model.moments_device
-            tables[key] = ClassMoments.empty(classes, dim, device, covariance=covariance)
+            last, device = key.layer == LAST.layer, forward.plan.model.moments_device
+            spectrum = not (last or key.null)  # which labels do not change; of the last layer the covariance has it
+            tables[key] = ClassMoments.empty(classes, dim, device, covariance=last, spectrum=spectrum)
         return tables[key]
 
     def _context_moments(self, key: ContextKey, dim: int) -> ClassMoments:

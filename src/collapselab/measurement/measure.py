@@ -26,8 +26,9 @@ from collapselab.measurement.catalogue import (
     curvature_values,
     decision_values,
     layer_values,
-    of_the_head,
+    output_layer_values,
     value_rows,
+    without_labels,
 )  # fmt: skip
 from collapselab.measurement.centre_loss import CentreLosses
 from collapselab.measurement.context_rows import ContextTables
@@ -410,9 +411,8 @@ def _add_values(plan: MeasurePlan, split: Split, own: Sums, values: Values, mome
     """
     total = _merged(plan, split, own)
     if plan.processes.first:
-        curved = curvature_values(plan, split, total.flatness)
-        values.measured |= curved
-        values.nulls |= curved if plan.options.null else {}
+        values.measured |= curvature_values(plan, split, total.curvature)
+        values.measured |= output_layer_values(plan) if split == "train" else {}
     shards = plan.splits[split].shards
     if moments_file is not None and plan.processes.first:
         for file in kept_layers(moments_file).values():  # of an earlier measurement
@@ -424,17 +424,18 @@ def _add_values(plan: MeasurePlan, split: Split, own: Sums, values: Values, mome
         if whole is not None and plan.processes.first:
             is_last = (split, key) == ("train", LAST)
             classes = values.classes if plan.options.classes and not key.null else None
-            measured = layer_values(plan, whole, split, key.layer, with_head=is_last, classes=classes)
+            measured = layer_values(plan, whole, split, key.layer, with_head=is_last, null=key.null, classes=classes)
             if key.null:
                 values.nulls |= measured
             else:
                 values.measured |= measured
                 fill_tables(values.tables, MeasuredLayer(plan, split, key.layer, whole))
-                if plan.options.null:  # metrics of the output layer alone do not depend on labels: null and value agree
-                    values.nulls |= {name: value for name, value in measured.items() if name.metric in of_the_head()}
             if moments_file is not None and not key.null and (is_last or plan.options.classes):
                 file = moments_file if is_last else layer_moments(moments_file, key.layer)
                 plan.splits[split].numbers.save(whole, file)
+    if plan.options.null:
+        free = without_labels()
+        values.nulls |= {key: value for key, value in values.measured.items() if key.metric in free}
     _add_contexts(plan, own, total, values)
     return total
 
@@ -449,7 +450,7 @@ def _merged(plan: MeasurePlan, split: Split, own: Sums) -> Sums:
             spreads=own.spreads,
             push=own.push,
             deciders=own.deciders,
-            flatness=own.flatness,
+            curvature=own.curvature,
             centre_losses=own.centre_losses,
             scored=own.scored,
             gaps=own.gaps,

@@ -36,8 +36,8 @@ from collapselab.records.run_documents import RunRecord
 OFFLOADED = "offloaded"
 """The folder of weights that a spread model has on the disk, inside the state folder."""
 
-NUMBERING = "classes of the sample"
-"""How the tables of an unfinished measurement number classes; earlier versions numbered the whole vocabulary."""
+STATE_FORMAT = "2"
+"""Format of the tables of an unfinished measurement. One that was begun in another format starts again."""
 
 
 @final
@@ -287,7 +287,7 @@ def _resume(model: MeasuredModel, request: MeasureRequest, state: str | Path | N
 def _task_name(model: MeasuredModel, request: MeasureRequest) -> str:
     """The name of an unfinished measurement's folder: all that decides its numbers, and how it is cut into parts."""
     named = {name: fact for name, fact in request.identity(model).items() if name in TASK}
-    return _digest([named, NUMBERING, request.processes.world, str(model.device), model.dtype])
+    return _digest([named, STATE_FORMAT, request.processes.world, str(model.device), model.dtype])
 
 
 def _digest(value: object) -> str:

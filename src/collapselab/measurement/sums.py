@@ -12,8 +12,8 @@ from torch import Tensor
 from collapselab.core.centre_loss import CentreLoss
 from collapselab.core.context_metrics import Gap
 from collapselab.core.decisions import Decisions
-from collapselab.core.flatness import Flatness
 from collapselab.core.moments import ClassMoments
+from collapselab.core.output_curvature import CurvatureSums
 from collapselab.core.storage import Rows, Stored
 from collapselab.measurement.token_scores import TokenScores
 from collapselab.models.scores import Scores
@@ -87,7 +87,7 @@ class Sums:
     """(heads, alphas, sums) of pushed features: see `push.py`."""
     deciders: Tensor | None = None
     """(deciders, deciders) tokens on which two of them agree: see `AgreementMatrix`."""
-    flatness: Flatness = field(default_factory=Flatness)
+    curvature: CurvatureSums = field(default_factory=CurvatureSums)
     """Of the tokens that `curvature.py` chose."""
     centre_losses: dict[LayerKey, CentreLoss] = field(default_factory=dict)
     """Of validation tokens, by the centres of the last layer and of its null."""
@@ -130,7 +130,7 @@ class Sums:
         self.scores += other.scores
         self.batches += times * other.batches
         self.part = self.part or other.part
-        self.flatness = self.flatness.merge(other.flatness, times=times)
+        self.curvature = self.curvature.merge(other.curvature, times=times)
         for key, loss in other.centre_losses.items():
             self.centre_losses[key] = self.centre_losses.get(key, CentreLoss()).merge(loss, times=times)
         if other.push is not None:
@@ -166,7 +166,7 @@ class Sums:
             "spreads": list(self.spreads),
             "part": None if self.part is None else asdict(self.part),
             "push": None if self.push is None else self.push.tolist(),
-            "flatness": asdict(self.flatness),
+            "curvature": asdict(self.curvature),
             "centre_losses": {str(key): asdict(loss) for key, loss in self.centre_losses.items()},
             "scored": self.scored is not None,
             "contexts": {str(key): moments.facts() for key, moments in self.contexts.items()},
@@ -190,35 +190,26 @@ class Sums:
         }
         spreads = {
             layer: Spread(**{name: tensor.clone() for name, tensor in tensors.under(f"spreads/{layer}/").items()})
-            for layer in facts.get("spreads", [])  # earlier versions kept none
+            for layer in facts["spreads"]
         }
-        part = SamplePart(**facts["part"]) if facts.get("part") else None
-        push = torch.tensor(facts["push"], dtype=torch.float64) if facts.get("push") else None
-        flatness = Flatness(**facts.get("flatness", {}))  # of the tokens since, if an earlier version began
-        scored = TokenScores.from_tensors(tensors.under("scored/")) if facts.get("scored") else None
-        centre_losses = {
-            LayerKey.stored(key): CentreLoss(**loss) for key, loss in facts.get("centre_losses", {}).items()
-        }
-        scores, batches = Scores(**facts["scores"]), facts["batches"]
         contexts = {
             ContextKey.stored(key): ClassMoments.from_tensors(tensors.under(f"contexts/{key}/"), stored, device)
-            for key, stored in facts.get("contexts", {}).items()
+            for key, stored in facts["contexts"].items()
         }
-        gaps = {int(n): Gap(**gap) for n, gap in facts.get("gaps", {}).items()}
         return cls(
             moments,
             decisions,
-            scores,
-            batches,
+            Scores(**facts["scores"]),
+            facts["batches"],
             spreads,
-            part,
-            push,
+            SamplePart(**facts["part"]) if facts["part"] else None,
+            torch.tensor(facts["push"], dtype=torch.float64) if facts["push"] else None,
             tensors["deciders"].clone() if "deciders" in tensors else None,
-            flatness,
-            centre_losses,
-            scored,
+            CurvatureSums(**facts["curvature"]),
+            {LayerKey.stored(key): CentreLoss(**loss) for key, loss in facts["centre_losses"].items()},
+            TokenScores.from_tensors(tensors.under("scored/")) if facts["scored"] else None,
             contexts,
-            gaps,
+            {int(n): Gap(**gap) for n, gap in facts["gaps"].items()},
         )
 
 

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple, final
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from collapselab.core.aligned import aligned_rows, aligned_stride, softmax_of_aligned
@@ -139,16 +141,17 @@ def split_scores(
     *,
     head: OutputLayer,
     device: torch.device,
+    blocks: NDArray[np.int64] | None = None,
     rank: int = 0,
     world: int = 1,
     stop: Callable[[], bool] = lambda: False,
 ) -> Scores:
-    """Scores on this process's share of the blocks; those of all processes add up to those of the split.
+    """Score this process's share of the split, or of the given blocks. The scores of all processes add up.
 
     `stop` is asked after every batch, and may end it early.
     """
     scores, scorer = Scores(), Scorer(head)
-    for features, labels in split_features(model, split, device=device, rank=rank, world=world):
+    for features, labels in split_features(model, split, device=device, blocks=blocks, rank=rank, world=world):
         scores += scorer.scores(features, labels)
         if stop():
             break
@@ -157,21 +160,30 @@ def split_scores(
 
 @torch.no_grad()
 def split_features(
-    model: nn.Module, split: Split, *, device: torch.device, rank: int = 0, world: int = 1
+    model: nn.Module,
+    split: Split,
+    *,
+    device: torch.device,
+    blocks: NDArray[np.int64] | None = None,
+    rank: int = 0,
+    world: int = 1,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Features (tokens, dim) of some blocks at a time of this process's share, and what follows each (tokens,).
+    """Yield features (tokens, dim) and next tokens (tokens,) of this process's share, a few blocks at a time.
 
-    The model is evaluated as it is (`eval` for that time), and left in the mode it was in.
+    `blocks` are the numbers of the blocks to read; all by default. The model is in `eval` mode meanwhile, and is left
+    in the mode it was in.
     """
-    was_training = model.training
+    was_training, at_once = model.training, world * max(1, TOKENS_AT_ONCE // split.block)
+    order = np.arange(split.blocks) if blocks is None else blocks
     model.eval()
     try:
-        for numbers in split.numbers(world * max(1, TOKENS_AT_ONCE // split.block), rank=rank, world=world):
+        for start in range(0, len(order), at_once):
+            numbers = order[start : start + at_once][rank::world]
             if len(numbers):
-                blocks = split.read(numbers)
-                entering = taps.features(model, blocks.ids.to(device), **mask_inputs(model, blocks.attention, device))
+                batch = split.read(numbers)
+                entering = taps.features(model, batch.ids.to(device), **mask_inputs(model, batch.attention, device))
                 flat = entering[:, :-1].reshape(-1, entering.shape[-1])
-                yield flat, blocks.labels.reshape(-1).to(device)
+                yield flat, batch.labels.reshape(-1).to(device)
     finally:
         model.train(was_training)
 

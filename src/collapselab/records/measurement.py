@@ -79,20 +79,20 @@ class Result:
         return self.facts["model"]
 
     def outdated(self) -> str | None:
-        """Why its numbers do not follow today's definitions of the metrics, so that they are not compared; else None.
+        """Why the measurement is of another program, so that its numbers are not compared; else None.
 
-        A metric that the catalogue no longer has does not matter, nor does one that was added to it later. One that it
-        has had from the first and the measurement lacks does.
+        A metric that the catalogue no longer has does not matter, nor does one that was added to it later, nor an
+        earlier version of its definition, which its rows say. A metric that it has had from the first and the
+        measurement lacks does, and a later version of a definition.
         """
-        measured = {(row.metric, row.version) for row in self.rows}
-        names = {metric for metric, _ in measured}
+        names = {row.metric for row in self.rows}
         lacking = [name for name, metric in METRICS.items() if metric.since == FIRST and name not in names]
         if lacking:
             more = f" and {len(lacking) - 1:,} more" if len(lacking) > 1 else ""
             return f"it lacks the metric {lacking[0]}{more}"
-        for name, version in sorted(measured):
-            if name in METRICS and version != METRICS[name].version:
-                return f"its {name} follows version {version} of the definition, not version {METRICS[name].version}"
+        for row in self.rows:
+            if row.metric in METRICS and row.version > (known := METRICS[row.metric].version):
+                return f"its {row.metric} follows version {row.version} of the definition, not version {known}"
         return None
 
     def row(self, metric: str, *, split: str = "train", layer: str = "last", bin: str = "all") -> Row:

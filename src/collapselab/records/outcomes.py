@@ -35,12 +35,18 @@ class Outcome:
 OUTCOMES: dict[str, Outcome] = {
     "macro_loss": Outcome(-1, "mean over classes of their validation loss: every class counts alike"),
     "rare_loss": Outcome(-1, "loss on validation tokens of the rarer half of classes, by their training counts"),
-    "gap": Outcome(-1, "validation loss minus the loss on the training sample"),
+    "gap": Outcome(-1, "validation loss minus training loss, both evaluated at the checkpoint on fixed samples"),
     "ece": Outcome(-1, "expected calibration error on validation, in 15 bins of equal mass"),
     "loss_after_temperature": Outcome(-1, "validation loss with logits over a temperature fitted to training tokens"),
     "corruption_slope": Outcome(-1, "rise of the validation loss with the share of inputs that are replaced"),
 }
 """Every outcome that a measurement computes by name; those on further corpora are `loss_on:NAME`."""
+
+SUITE_OUTCOMES = "loss_after_temperature"
+"""Outcomes that a suite measures unless its recipe asks for others. Training itself evaluates the rest."""
+
+BEST_LOSS = "best_val_loss"
+"""The lowest validation loss among the checkpoints of a run up to this one."""
 
 
 LONGEST_CONTEXT = 64
@@ -71,7 +77,7 @@ def context_columns() -> dict[str, ContextColumn]:
 
 def direction(name: str) -> int | None:
     """-1 where a good model has a low one, 1 where it has a high one; None for a name that is no outcome."""
-    if name.startswith((ON, COST)) or name == BITS_PER_BYTE:
+    if name.startswith((ON, COST)) or name in (BITS_PER_BYTE, BEST_LOSS):
         return -1
     if name.startswith(SCORE):
         return 1

@@ -172,10 +172,12 @@ def _run(where: str, cells: Mapping[str, str]) -> Run:
         "parameters": _count(where, cells, "n_params"),
         "tokens": None,
         "train_loss": None,
+        "train_loss_running": None,
         "val_loss": outcomes["val_loss"],
         "val_accuracy": outcomes["val_accuracy"],
         "perplexity": outcomes["perplexity"],
         "seconds": None,
+        "clipped": None,
         "why": _reason(cells, bad) if bad else None,
     }
 

@@ -135,7 +135,11 @@ class CheckpointRecord(Record):
     tokens: int
     """Labels trained on."""
     train_loss: FiniteOrNone
-    """Mean loss of the last 100 steps."""
+    """Mean loss on a fixed sample of training blocks, evaluated at this checkpoint; None before version 0.2.0."""
+    train_tokens: int | None = None
+    """Labels in that sample."""
+    train_loss_running: FiniteOrNone = None
+    """Mean loss of the last 100 steps. It lags behind `train_loss` while the loss falls."""
     val_loss: FiniteOrNone
     """Mean loss on the validation split."""
     val_accuracy: FiniteOrNone
@@ -151,6 +155,8 @@ class CheckpointRecord(Record):
 
     @classmethod
     def upgraded(cls, document: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        if "train_loss_running" not in document:  # version 0.1.0 stored the running mean as train_loss
+            document = document | {"train_loss": None, "train_loss_running": document.get("train_loss")}
         if "sha256" in document and "files" not in document:
             return document | {"files": {"model.safetensors": document["sha256"]}}
         return document

@@ -32,6 +32,8 @@ class Primary(Part):
     """The same as a share of training tokens: what this share more tokens would change in the control."""
     seeds: int | None = Field(None, ge=2, le=10**6)
     """Seeds of each arm, so pairs; None where that was left open."""
+    outcomes: Annotated[tuple[Name, ...], Strict(False), Field(max_length=100)] = ()
+    """Further outcomes that are tested, such as `gap`; p values are adjusted over arms and outcomes."""
 
     @property
     def hash(self) -> str:

@@ -107,7 +107,7 @@ class Column:
     kind: Kind
     meaning: str
     later: bool = False
-    """Whether tables of earlier versions lack it: it is empty there, and written where some row has a value."""
+    """Whether tables of earlier versions lack it; it is empty there."""
 
 
 @final
@@ -130,6 +130,8 @@ class Table(Generic[RowT]):
     further_kind: Callable[[str], Kind] = lambda name: Kind.TEXT
     required: bool = False
     check: Callable[[Sequence[RowT]], tuple[int, int, str] | None] = lambda rows: None
+    upgraded: Callable[[dict[str, Cell]], dict[str, Cell]] = lambda cells: cells
+    """Converts the cells of a row that an earlier version wrote."""
 
     @property
     def file(self) -> str:
@@ -150,7 +152,7 @@ class Table(Generic[RowT]):
             self.check_row(row)
         lines = [self.cells(row) for row in rows]
         self._refuse_duplicates(lines, where)
-        columns = [name for name in self._ordered(lines) if name not in self.columns or self._is_written(name, lines)]
+        columns = self._ordered(lines)
         return table_bytes(columns, ([cells.get(column) for column in columns] for cells in lines))
 
     def parse(self, content: bytes, where: str | Path) -> list[RowT]:
@@ -165,7 +167,8 @@ class Table(Generic[RowT]):
         rows = []
         for number, line in lines:
             try:
-                row = self.row(**dict(zip(header, map(cell_of, kinds, header, line), strict=True)))
+                cells = dict(zip(header, map(cell_of, kinds, header, line), strict=True))
+                row = self.row(**self.upgraded(cells))
                 self.check_row(row)
                 rows.append(row)
             except ValueError as error:
@@ -210,9 +213,6 @@ class Table(Generic[RowT]):
             return list(self.columns)
         place = list(self.columns).index(self.further) + 1
         return [*list(self.columns)[:place], *further, *list(self.columns)[place:]]
-
-    def _is_written(self, name: str, lines: Iterable[Cells]) -> bool:
-        return not self.columns[name].later or any(cells.get(name) is not None for cells in lines)
 
     def _refuse_duplicates(
         self, lines: Sequence[Cells], where: str | Path, numbers: Sequence[int] | None = None

@@ -21,7 +21,7 @@ from collapselab.disk import read_bytes, read_document, sha256, write_bytes, wri
 from collapselab.errors import DamagedError
 from collapselab.records.column_table import ColumnTable
 from collapselab.records.outcomes import direction
-from collapselab.records.table import Column, Kind, Table, check_cell, shown
+from collapselab.records.table import Cell, Column, Kind, Table, check_cell, shown
 
 HASHES = "tables.json"
 FORMAT = 1
@@ -46,7 +46,15 @@ class Run(TypedDict):
     seed: Annotated[int | None, Column(Kind.COUNT, "of the initial weights, and of dropout")]
     parameters: Annotated[int | None, Column(Kind.COUNT, "of the model")]
     tokens: Annotated[int | None, Column(Kind.COUNT, "labels trained on")]
-    train_loss: Annotated[float | None, Column(Kind.NUMBER, "mean of the last 100 steps")]
+    train_loss: Annotated[float | None, Column(Kind.NUMBER, "on a fixed sample of training blocks, at the checkpoint")]
+    train_loss_running: NotRequired[
+        Annotated[
+            float | None,
+            Column(
+                Kind.NUMBER, "mean of the last 100 steps; the `train_loss` of tables without this column", later=True
+            ),
+        ]
+    ]
     val_loss: Annotated[float | None, Column(Kind.NUMBER, "on the validation split")]
     val_accuracy: Annotated[float | None, Column(Kind.NUMBER, "on the validation split")]
     perplexity: Annotated[float | None, Column(Kind.NUMBER, "exp of `val_loss`")]
@@ -54,11 +62,7 @@ class Run(TypedDict):
     clipped: NotRequired[
         Annotated[
             float | None,
-            Column(
-                Kind.AMOUNT,
-                "share of the steps up to here whose gradient was shortened to `clip`; earlier versions lack it",
-                later=True,
-            ),
+            Column(Kind.AMOUNT, "share of the steps up to here whose gradient was clipped", later=True),
         ]
     ]
     why: Annotated[str | None, Column(Kind.TEXT, "what failed, if something did")]
@@ -260,6 +264,14 @@ def columns_of(row: type) -> dict[str, Column]:
     return {name: get_args(hint)[1] for name, hint in annotated.items()}
 
 
+RENAMED = {"flatness": "curvature", "flatness_relative": "curvature_relative"}
+"""Metrics that tables of earlier versions hold under another name, with the same values."""
+
+
+def _stored_row(**cells: Any) -> Row:
+    return Row(**cells | {"metric": RENAMED.get(cells["metric"], cells["metric"])})
+
+
 def _mixed_versions(rows: Sequence[Row]) -> tuple[int, int, str] | None:
     """The first two rows of one metric that follow different definitions of it."""
     places: dict[str, int] = {}
@@ -270,6 +282,16 @@ def _mixed_versions(rows: Sequence[Row]) -> tuple[int, int, str] | None:
             why = "Numbers of two definitions are not compared; measure the older ones again."
             return first, place, f"{row.metric} {versions}. {why}"
     return None
+
+
+def newest_versions(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
+    """The rows that follow the newest definition of their metric among these, and a note on what is left out."""
+    newest: dict[str, int] = {}
+    for row in rows:
+        newest[row.metric] = max(row.version, newest.get(row.metric, 0))
+    older = sorted({row.metric for row in rows if row.version < newest[row.metric]})
+    notes = [f"{metric}: values before version {newest[metric]} of its definition are left out." for metric in older]
+    return [row for row in rows if row.version == newest[row.metric]], notes
 
 
 FURTHER_COUNTS = ("step", "vocabulary")
@@ -283,6 +305,13 @@ def further_kind(name: str) -> Kind:
     return Kind.TEXT if direction(name) is None else Kind.NUMBER
 
 
+def _upgraded_run(cells: dict[str, Cell]) -> dict[str, Cell]:
+    """Version 0.1.0 wrote the mean loss of the last 100 steps as `train_loss`, and nothing evaluated."""
+    if "train_loss_running" in cells:
+        return cells
+    return cells | {"train_loss": None, "train_loss_running": cells["train_loss"]}
+
+
 RUNS: Table[Run] = Table(
     name="runs",
     about="One row for each run and checkpoint.",
@@ -292,13 +321,14 @@ RUNS: Table[Run] = Table(
     further="seed",
     further_kind=further_kind,
     required=True,
+    upgraded=_upgraded_run,
 )
 RESULTS: Table[Row] = Table(
     name="results",
     about="One row for each measured number, or for the reason why there is none.",
     columns=columns_of(Row),
     key=("run", "checkpoint", "split", "layer", "bin", "metric"),
-    row=Row,
+    row=_stored_row,
     required=True,
     check=_mixed_versions,
 )

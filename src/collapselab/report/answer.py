@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import final
 
-from collapselab.analysis.effects import Judgement, Role
-from collapselab.analysis.relate import Relation
+from collapselab.analysis.effects import Role
+from collapselab.analysis.relate import Relation, counted
 from collapselab.analysis.relate_words import reversals
 from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.analysis.trends import Trend
@@ -38,11 +38,11 @@ MARKS = {
     Verdict.OPPOSITE: Mark.AGAINST,
     Verdict.NO_DIRECTION: Mark.MIXED,
     Verdict.NOT_SHOWN: Mark.UNSHOWN,
-    Verdict.CANNOT_TELL: Mark.ABSENT,
+    Verdict.TOO_FEW: Mark.ABSENT,
     Verdict.DESCRIPTION: Mark.DESCRIBED,
 }
 AXES = {"width": "width", "depth": "depth", "epochs": "longer training"}
-FIRST = (REVERSAL, "models", "across models", "scale held fixed", "as a cause", "trends", "prediction")
+FIRST = (REVERSAL, "models", "across models", "scale held fixed", "as a cause", "trends")
 """Topics whose first sentence is part of the answer; the others are in the sections they are about."""
 
 
@@ -91,12 +91,12 @@ def _effect_words(story: Story) -> str:
     rows = (
         [row for row in story.analysis.effects if row.role is Role.OUTCOME and not row.sham] if story.analysis else []
     )
-    counts = {verdict: sum(row.verdict is verdict for row in rows) for verdict in Judgement}
-    if counts[Judgement.CANNOT_TELL] == len(rows):
+    counts = {verdict: sum(row.verdict is verdict for row in rows) for verdict in Verdict}
+    if counts[Verdict.TOO_FEW] == len(rows):
         return ""
     helps, harms = (
         f"{counts[verdict] or 'none'} {verdict if counts[verdict] < 2 else plural}"
-        for verdict, plural in ((Judgement.HELPS, "help"), (Judgement.HARMS, "harm"))
+        for verdict, plural in ((Verdict.HELPS, "help"), (Verdict.HARMS, "harm"))
     )
     return f" Of {many(len(rows), 'intervention')} {helps} and {harms}."
 
@@ -106,22 +106,22 @@ def _related_words(story: Story, lines: list[StripLine]) -> str:
         return "There is nothing to say yet."
     outcome = outcome_name(story.outcome)
     if all(line.outcome.kind is Mark.ABSENT for line in lines):
-        return f"These models cannot tell whether collapse correlates with a better {outcome}; the reasons are below."
+        return f"There are too few runs to say whether collapse correlates with a better {outcome} (reasons below)."
     relations = [story.relation(line.metric, ALL) for line in lines]
     across = sum(row is not None and row.goes is Goes.WITH for row in relations)
     number = f"{across or 'none'} of {len(lines)} metrics {'moves' if across == 1 else 'move'}"
-    text = f"Across models, {number} toward collapse as {outcome} gets better, which describes them"
-    text = f"{_reversed_words(story)}{text}"
+    text = f"Across runs of different size or training, {number} toward collapse as {outcome} improves"
+    text = f"{_reversed_words(story)}{text} (descriptive only)."
     if all(line.fixed.kind in (Mark.ABSENT, Mark.DESCRIBED) for line in lines):
-        return f"{text}; whether that holds at fixed scale these models cannot say."
-    shown = f"; with scale held fixed, that is shown for {_counted(lines, Mark.WITH)}"
-    opposite = f", and the opposite for {_counted(lines, Mark.AGAINST)}"
+        return f"{text} There are too few seeds of one size to say whether that holds at fixed scale."
+    shown = f" Among seeds of one size, {_counted(lines, Mark.WITH)} of {len(lines)} does"
+    opposite = f", and {_counted(lines, Mark.AGAINST)} moves the opposite way"
     return f"{text}{shown}{opposite if any(line.fixed.kind is Mark.AGAINST for line in lines) else ''}."
 
 
 def _counted(lines: list[StripLine], kind: Mark) -> str:
     named = [property_name(line.metric) for line in lines if line.fixed.kind is kind]
-    return f"{len(named)}: {', '.join(dict.fromkeys(named))}" if named else "0"
+    return f"{len(named)} ({', '.join(dict.fromkeys(named))})" if named else "none"
 
 
 def _reversed_words(story: Story) -> str:
@@ -154,10 +154,10 @@ def _related(story: Story, metric: str, subset: str) -> Cell:
     relation = story.relation(metric, subset)
     if relation is None or relation.r is None:
         return Cell(Mark.ABSENT, NO_ANSWER, relation.why) if relation and relation.why else NOT_MEASURED
-    aside = {Verdict.CANNOT_TELL: f"; {relation.why}", Verdict.NO_DIRECTION: f"; {NO_DIRECTION}"}
-    if relation.verdict_code is Verdict.DESCRIPTION:
+    aside = {Verdict.TOO_FEW: f"; {relation.why}", Verdict.NO_DIRECTION: f"; {NO_DIRECTION}"}
+    if relation.verdict is Verdict.DESCRIPTION:
         return Cell(Mark.DESCRIBED, VERDICT_WORDS[Verdict.DESCRIPTION], _evidence(relation))
-    return _cell(relation.verdict_code, _evidence(relation) + aside.get(relation.verdict_code, ""))
+    return _cell(relation.verdict, _evidence(relation) + aside.get(relation.verdict, ""))
 
 
 def _cell(verdict: Verdict, evidence: str) -> Cell:
@@ -166,7 +166,7 @@ def _cell(verdict: Verdict, evidence: str) -> Cell:
 
 def _evidence(relation: Relation) -> str:
     interval = f" [{relation.low:+.2f}, {relation.high:+.2f}]" if None not in (relation.low, relation.high) else ""
-    parts = [f"r {relation.r:+.2f}{interval}", f"R² {relation.r2:.2f}", f"{relation.n:,} models"]
+    parts = [f"r {relation.r:+.2f}{interval}", f"R² {relation.r2:.2f}", counted(relation)]
     parts += [f"Holm p {relation.p_holm:.2g}"] if relation.subset == WITHIN and relation.p_holm is not None else []
     return ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
 
@@ -175,12 +175,12 @@ def _with_scale(story: Story, metric: str) -> Cell:
     rows = [row for axis in AXES for row in story.trends(axis, metric)]
     if not rows:
         return Cell(Mark.ABSENT, NO_ANSWER, "no two models differ in size or length of training alone.")
-    evidence, verdicts = _shares(rows), {row.verdict_code for row in rows}
-    if verdicts == {Verdict.CANNOT_TELL}:
-        return _cell(Verdict.CANNOT_TELL, f"{evidence}; {rows[0].why}")
+    evidence, verdicts = _shares(rows), {row.verdict for row in rows}
+    if verdicts == {Verdict.TOO_FEW}:
+        return _cell(Verdict.TOO_FEW, f"{evidence}; {rows[0].why}")
     if verdicts == {Verdict.AS_PREDICTED} or verdicts == {Verdict.OPPOSITE}:
         return _cell(verdicts.pop(), evidence)
-    if verdicts <= {Verdict.NOT_SHOWN, Verdict.CANNOT_TELL}:
+    if verdicts <= {Verdict.NOT_SHOWN, Verdict.TOO_FEW}:
         return _cell(Verdict.NOT_SHOWN, evidence)
     return Cell(Mark.MIXED, IN_PART, evidence)
 

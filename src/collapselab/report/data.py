@@ -80,6 +80,7 @@ def models_table(stories: Iterable[Story]) -> Columns:
                 "id": len(lines), "source": source, "wide": label(line["width"]), "deep": label(line["depth"]),
                 "training": trainings[index], "regime": regime_name(regimes[index]),
                 "trained": bool(line["epoch"] != 0), "last": bool(line["last"]),
+                "compared": bool(story.models.compared.iloc[index]),
             })  # fmt: skip
     return columns(lines)
 
@@ -184,11 +185,6 @@ def filters(models: Columns, keys: Keys, names: Sequence[str]) -> list[Filter]:
         if len(values) > 1:
             chosen.append((column, title, list(zip(map(str, values), words, strict=True))))
     return chosen
-
-
-def epochs(models: Columns) -> list[float]:
-    """The epochs of the checkpoints of trained models."""
-    return sorted({epoch for epoch in _of_trained(models, "epoch") if isinstance(epoch, int | float)})
 
 
 def _of_trained(models: Columns, column: str) -> list[Cell]:

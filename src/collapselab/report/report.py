@@ -24,10 +24,10 @@ from collapselab.errors import ConfigError
 from collapselab.report import answer, provenance, words
 from collapselab.report.charts import style
 from collapselab.report.charts.panels import Figure, Panel, depth_areas, drawn_config, drawn_panel
-from collapselab.report.data import Columns, Keys, View, epochs, filters, keys, models_table
+from collapselab.report.data import Columns, Keys, View, filters, keys, models_table
 from collapselab.report.export import write_figures
 from collapselab.report.figures import FIGURES, SECTIONS, FigureEntry, Section
-from collapselab.report.figures.generalisation import has_initial
+from collapselab.report.figures.relations import has_others
 from collapselab.report.figures.specifications import VERDICT_COLOURS, VERDICT_SHAPES
 from collapselab.report.story import Story, load_story
 
@@ -158,8 +158,7 @@ def render(shown: Contents) -> str:
         answers=_test_legend(),
         heat_levels=range(style.DEPTH_OF_HEAT),
         filters=filters(shown.tables["models"], shown.keys, shown.names),
-        epochs=epochs(shown.tables["models"]),
-        initial=has_initial(shown.story),
+        others=has_others(shown.story),
         outcome=words.outcome_name(shown.story.outcome),
         names=words,
         answer=answer,

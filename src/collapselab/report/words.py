@@ -6,12 +6,12 @@ from functools import cache
 
 from markupsafe import Markup, escape
 
-from collapselab.analysis.controls import JOINT, MIXED, SEEDS
+from collapselab.analysis.controls import JOINT, SEEDS
 from collapselab.analysis.regime import Regime
-from collapselab.analysis.related import CONTEXTS, RELATED
+from collapselab.analysis.related import RELATED
 from collapselab.analysis.trends import Trend
 from collapselab.analysis.verdict import Verdict
-from collapselab.analysis.words import CANNOT_TELL, OPPOSITE, PREDICTED, regime_words
+from collapselab.analysis.words import OPPOSITE, PREDICTED, regime_words
 from collapselab.records.outcomes import ON, context_columns
 
 VERDICT_WORDS = {
@@ -19,7 +19,7 @@ VERDICT_WORDS = {
     Verdict.OPPOSITE: Verdict.OPPOSITE.value,
     Verdict.NO_DIRECTION: "related",
     Verdict.NOT_SHOWN: "not shown",
-    Verdict.CANNOT_TELL: CANNOT_TELL,
+    Verdict.TOO_FEW: Verdict.TOO_FEW.value,
     Verdict.DESCRIPTION: "described",
 }
 """A verdict in the fewest words, below a question."""
@@ -30,7 +30,7 @@ TEST_WORDS = {
     Verdict.OPPOSITE: f"shown, {OPPOSITE}",
     Verdict.NO_DIRECTION: "shown, no direction predicted",
     Verdict.NOT_SHOWN: "not shown",
-    Verdict.CANNOT_TELL: f"{CANNOT_TELL}: too few models",
+    Verdict.TOO_FEW: Verdict.TOO_FEW.value,
     Verdict.DESCRIPTION: "described, not tested",
 }
 """A verdict in a legend."""
@@ -38,7 +38,6 @@ CONTROL_NAMES = {
     "width, depth and regime as factors": "width, depth, regime",
     "architecture and regime": "architecture + regime",
     "architecture, regime and their interactions": "… and interactions",
-    MIXED: "mixed model",
     JOINT: "all jointly",
     SEEDS: "seeds alone",
 }
@@ -82,6 +81,7 @@ METRIC_NAMES = {
     "head_logdist_std": "Spread of log distances, output rows",
     "head_logdist_cv": "Relative spread of log distances, output rows",
     "head_sum": "Sum of the output rows",
+    "head_effective_rank": "Effective rank of the output layer",
     "effective_rank": "Effective rank of the class means",
     "effective_rank_share": "Share of dimensions that class means use",
     "participation": "Directions in which features vary",
@@ -91,20 +91,21 @@ METRIC_NAMES = {
     "head_etf_error": "Distance from a simplex frame, output rows",
     "spectral_entropy": "Evenness of the features' variance",
     "rankme": "Effective rank of the features",
+    "rankme_covariance": "Effective rank of the features' covariance",
     "rankme_share": "Share of dimensions that features use",
-    "alpha_req": "Decay of the features' variance",
+    "alpha_req": "Exponent by which the features' variance decays",
     "norm_frequency_r": "Norms that follow frequency",
     "head_norm_frequency_r": "Norms that follow frequency, output rows",
     "frequency_r2": "Frequency that class means tell",
     "anisotropy": "Share of the common mean in features",
     "dispersion": "Spread of features' directions",
-    "flatness": "Flatness of the loss",
-    "flatness_relative": "Flatness of the loss, relative",
+    "curvature": "Curvature of the loss (low is flat)",
+    "curvature_relative": "Curvature of the loss, relative (low is flat)",
 }
 CONTEXT_NAMES = {
     "context_within": "Variability within contexts",
     "token_within_context": "Variability of tokens within contexts",
-    "token_between_contexts": "Variability of tokens that contexts require",
+    "token_between_contexts": "Variability of tokens between contexts",
     "context_cka": "Alignment of contexts with what follows",
     "support_cka": "Alignment of contexts with their supports",
     "support_cosine": "Alignment of contexts of one support",
@@ -112,7 +113,7 @@ CONTEXT_NAMES = {
     "in_support_r2": "Fit of logits to log probabilities",
     "entropy_gap": "Loss beyond the entropy of contexts",
 }
-PROPERTY_NAMES = {
+PROPERTY_NAMES = {  # others are their own names
     "NC0": "zero-sum output layer",
     "NC1": "variability collapse",
     "NC2": "simplex frame",
@@ -127,10 +128,6 @@ PROPERTY_NAMES = {
     "norms": "norms of the class means",
     "frequency": "frequency of the classes",
     "spectrum": "spectrum of the class means",
-    "spectrum of the features": "spectrum of the features",
-    "cloud of the features": "cloud of the features",
-    "flatness of the loss": "flatness of the loss",
-    CONTEXTS: "contexts",
 }
 OUTCOME_NAMES = {
     "val_loss": "validation loss",
@@ -203,7 +200,7 @@ def trend_words(rows: Sequence[Trend]) -> str:
     """What the trends of one metric along one axis say, in full, for an alternative text."""
     return " ".join(
         f"With {setting_name(row.axis)}{f' ({regime_name(row.where)})' if row.where else ''}: rises in {row.rises} of "
-        f"{row.groups}, falls in {row.falls}; {row.verdict or CANNOT_TELL}."
+        f"{row.groups}, falls in {row.falls}; {_note(row, meaning=True, several=False)}."
         for row in rows
     )
 
@@ -215,12 +212,10 @@ def trend_note(rows: Sequence[Trend], *, meaning: bool = True) -> str:
 
 def _note(row: Trend, *, meaning: bool, several: bool) -> str:
     where = f" ({regime_name(row.where)})" if several and row.where else ""
-    if row.verdict_code is Verdict.CANNOT_TELL:
-        return f"{CANNOT_TELL}{where}"
-    if row.verdict_code is Verdict.NOT_SHOWN:
-        return f"not shown{where}"
+    if row.verdict in (Verdict.TOO_FEW, Verdict.NOT_SHOWN):
+        return f"{row.verdict}{where}"
     good, bad = ("better", "worse") if row.of_outcome else ("toward collapse", "away from collapse")
-    known = {Verdict.AS_PREDICTED: f", {good}", Verdict.OPPOSITE: f", {bad}"}.get(row.verdict_code, "")
+    known = {Verdict.AS_PREDICTED: f", {good}", Verdict.OPPOSITE: f", {bad}"}.get(row.verdict, "")
     return f"{row.change}{known if meaning else ''}{where}"
 
 

@@ -14,18 +14,30 @@ from pydantic import JsonValue
 from collapselab.disk import disk_errors
 from collapselab.errors import DamagedError, RunError, UserError
 from collapselab.records.measurement import Result
-from collapselab.records.outcomes import ContextColumn, direction
+from collapselab.records.outcomes import BEST_LOSS, ContextColumn, direction
 from collapselab.records.run import Checkpoint, RunFolder
 from collapselab.records.run_documents import CheckpointRecord, RunRecord, TrainedOn, identity
 from collapselab.records.suite import CorpusOfRun
-from collapselab.records.tables import RUNS, ContextRow, Row, RowsByTable, Run, hashed_files, write_tables
+from collapselab.records.tables import (
+    RUNS,
+    ContextRow,
+    Row,
+    RowsByTable,
+    Run,
+    hashed_files,
+    newest_versions,
+    write_tables,
+)
 from collapselab.suite.folder import Failure, SuiteFolder, open_suite
 
 RECORDS = ("*/run.json", "*/checkpoints/*/training.json", "*/measure/*.json", "*/measure/*.parquet", "failed/*.json")
 """What the tables are made from."""
 NOT_COLUMNS = ("checkpoints", "epochs", "family", "width", "depth", "weight_decay", "lr", "seed")
 """Settings that get no column of their own: every table has one, or they decide only which checkpoints are kept."""
-OF_CHECKPOINT = {"epoch", "tokens", "train_loss", "val_loss", "val_accuracy", "perplexity", "seconds", "clipped"}
+OF_CHECKPOINT = {
+    "epoch", "tokens", "train_loss", "train_loss_running", "val_loss", "val_accuracy", "perplexity", "seconds",
+    "clipped"
+}  # fmt: skip
 """Columns of `runs.csv` that the record of a checkpoint has under the same names."""
 
 
@@ -101,6 +113,8 @@ def collected_rows(folder: SuiteFolder) -> SuiteTables:
             continue
         tables.add({"runs": rows, **part.rows})
         tables.refused += part.refused
+    tables.rows["results"], older = newest_versions(tables.results)
+    tables.refused += older
     return tables
 
 
@@ -109,7 +123,8 @@ def _checkpoint_rows(path: Path, tables: SuiteTables) -> list[Run]:
     record = folder.record()
     assert record is not None
     _check_identity(path, record)
-    rows = []
+    rows: list[Run] = []
+    best: float | None = None
     for checkpoint in record.plan.checkpoints:
         try:
             known = folder.checkpoint(checkpoint, verify=False)
@@ -123,7 +138,10 @@ def _checkpoint_rows(path: Path, tables: SuiteTables) -> list[Run]:
         if result is not None:
             tables.add(result.loaded_tables())
             outcomes = {name: outcome["value"] for name, outcome in result.facts.get("outcomes", {}).items()}
-            row = RUNS.row(**row, **outcomes, **_context_columns(result))
+            row = RUNS.row(**outcomes | row, **_context_columns(result))
+        losses = [loss for loss in (best, known.val_loss) if loss is not None]
+        best = min(losses, default=None)
+        row = RUNS.row(**row, **{BEST_LOSS: best})
         rows.append(row)
     return rows
 
@@ -148,12 +166,14 @@ def _check_identity(path: Path, record: RunRecord) -> None:
 def run_row(name: str, record: RunRecord, known: CheckpointRecord) -> Run:
     """A checkpoint's row of runs.csv, from the records of its run."""
     planned, settings = record.plan, record.settings
+    gap = {} if known.train_loss is None or known.val_loss is None else {"gap": known.val_loss - known.train_loss}
     return RUNS.row(
         **_setting_columns(name, settings, record.corpus),
         checkpoint=known.checkpoint,
         epochs=planned.steps * planned.batch / planned.blocks if settings["steps"] else settings["epochs"],
         parameters=record.model.parameters,
         **known.model_dump(include=OF_CHECKPOINT),
+        **gap,
         why=None,
     )
 

@@ -18,12 +18,12 @@ from collapselab.records.measurement import Result
 from collapselab.records.result_folder import OTHERS, StoredResult, find_results
 from collapselab.records.run import RunFolder
 from collapselab.records.table import Cell
-from collapselab.records.tables import RUNS, TABLES, RowsByTable, Run, write_tables
+from collapselab.records.tables import RUNS, TABLES, RowsByTable, Run, newest_versions, write_tables
 from collapselab.suite.collect import run_row
 from collapselab.suite.model_facts import GivenFacts, Place, named_place, seed_of, training_tokens
 
-Mix = Literal["corpora", "options", "versions"]
-MIXES: tuple[Mix, ...] = ("corpora", "options", "versions")
+Mix = Literal["corpora", "options"]
+MIXES: tuple[Mix, ...] = ("corpora", "options")
 NO_NUMBERS = ("batch", "shard_classes", "on")
 """Options by which results may differ: they decide how it is computed, or add what has a column of its own."""
 
@@ -69,8 +69,7 @@ def collect_models(
     5
 
     `facts` is a table of what is known of models beside their numbers; `mix` names what may differ between them:
-    corpora, options, versions (then metrics whose definition differs are left out). `in_suite`: the tables are those of
-    a suite of models, in its folder.
+    corpora, options. `in_suite`: the tables are those of a suite of models, in its folder.
     """
     allowed = _allowed(mix)
     if not in_suite:
@@ -81,11 +80,11 @@ def collect_models(
         _refuse("corpora", "texts or lengths of block", models, _text)
     if "options" not in allowed:
         _refuse("options", "options", models, _options)
-    models, notes = _without_outdated(models, "versions" in allowed)
+    models, notes = _without_outdated(models)
     models = _named(models, by_corpus="corpora" in allowed)
     tables = _tables(models, given)
-    if "versions" in allowed:
-        notes += _keep_one_version(tables)
+    tables["results"], older = newest_versions(tables["results"])
+    notes += older
     notes += [f"{given.where}: no model is called {name}." for name in given.unused()]
     made_from = [(str(model.stored.path), sha256(model.stored.path)) for model in models]
     write_tables(out, tables, made_from=list(dict.fromkeys(made_from)))
@@ -148,11 +147,9 @@ def _options(result: Result) -> str:
     return json.dumps(told, sort_keys=True)
 
 
-def _without_outdated(models: list[_Model], kept: bool) -> tuple[list[_Model], list[str]]:
-    """Without the results that follow other definitions of the metrics, and why; RunError if none is left."""
+def _without_outdated(models: list[_Model]) -> tuple[list[_Model], list[str]]:
+    """Without the results of another program, and why; RunError if none is left."""
     why = {id(model): model.result.outdated() for model in models}
-    if kept or not any(why.values()):
-        return models, []
     current = [model for model in models if why[id(model)] is None]
     reasons = [f"{model.result.name}: {why[id(model)]}; left out." for model in models if why[id(model)]]
     if not current:
@@ -224,7 +221,7 @@ def _run(model: _Model, given: GivenFacts) -> Run:
     if tokens_a_step is not None and "tokens" not in said:
         cells["tokens"] = training_tokens(place, int(tokens_a_step))
     outcomes = {name: outcome["value"] for name, outcome in result.facts.get("outcomes", {}).items()}
-    row: Run = RUNS.row(**{**cells, **_measured(result), **outcomes, **said, "run": place.run})
+    row: Run = RUNS.row(**{**outcomes, **cells, **_measured(result), **said, "run": place.run})
     RUNS.check_row(row)
     return row
 
@@ -282,13 +279,3 @@ def _epoch(checkpoint: str) -> float | None:
         return float(checkpoint)
     except ValueError:
         return None
-
-
-def _keep_one_version(tables: RowsByTable) -> list[str]:
-    """Leave out metrics of which there are several definitions among the results."""
-    versions: dict[str, set[int]] = {}
-    for row in tables["results"]:
-        versions.setdefault(row.metric, set()).add(row.version)
-    mixed = {metric for metric, seen in versions.items() if len(seen) > 1}
-    tables["results"] = [row for row in tables["results"] if row.metric not in mixed]
-    return [f"{metric}: versions {sorted(versions[metric])} of its definition; left out." for metric in sorted(mixed)]

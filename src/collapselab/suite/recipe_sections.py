@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from collapselab.corpus.build import Recipe, default_tokenizer
 from collapselab.records.options import Options
+from collapselab.records.outcomes import SUITE_OUTCOMES
 from collapselab.suite.recipe_text import has_control_characters
 
 STRICT = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
@@ -111,7 +112,8 @@ class Resources(BaseModel):
 def _measure_fields() -> dict[str, Any]:
     hints = get_type_hints(Options)
     options = (option for option in fields(Options) if option.name not in ("shard_classes", "on"))
-    return {option.name: (hints[option.name], option.default) for option in options}
+    defaults = {"outcomes": SUITE_OUTCOMES}
+    return {option.name: (hints[option.name], defaults.get(option.name, option.default)) for option in options}
 
 
 Measure: type[BaseModel] = create_model("Measure", __config__=STRICT, **_measure_fields())

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from collapselab.errors import DamagedError
 from collapselab.records.measurement import Result
 from collapselab.records.options import Options
+from collapselab.records.outcomes import SUITE_OUTCOMES
 from collapselab.records.run import Checkpoint, RunFolder
 from collapselab.records.run_documents import LogEntry, log_entry
 from collapselab.suite.folder import SuiteFolder
@@ -91,7 +92,10 @@ def _is_measured(checkpoint: Checkpoint, corpus_hash: str | None, options: Optio
         result = Result.load(checkpoint.measurement)
     except (FileNotFoundError, DamagedError):
         return False
-    if result.facts["options"] != options.facts() or result.facts["corpus_hash"] != corpus_hash:
+    measured, wanted = result.facts["options"], options.facts()
+    if wanted.get("outcomes") == SUITE_OUTCOMES and "outcomes" not in measured:
+        wanted = {name: value for name, value in wanted.items() if name != "outcomes"}  # version 0.1 had no default
+    if measured != wanted or result.facts["corpus_hash"] != corpus_hash:
         return False
     return result.outdated() is None
 

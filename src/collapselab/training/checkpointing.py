@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any, NoReturn, final
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from collapselab.corpus.blocks import Corpus
+from collapselab.corpus.blocks import Corpus, Split
 from collapselab.errors import Interrupted, RunError
 from collapselab.messages import logger
 from collapselab.models.scores import Scores, split_scores
@@ -21,12 +23,21 @@ from collapselab.records.run import RunFolder
 from collapselab.records.run_documents import CheckpointRecord, StateFacts, StepEntry
 from collapselab.signals import StopRequest
 from collapselab.training.interventions.dose import sham_notes
+from collapselab.training.settings import Plan
 from collapselab.training.trainer import LanguageTrainer, seed_step
 
 log = logger(__name__)
 
 RECENT = 100
-"""Steps whose mean loss is the training loss of a checkpoint."""
+"""Steps whose mean loss is `train_loss_running`."""
+
+SAMPLE_SEED = 2**32
+"""Orders the training blocks for `train_loss`. A run's data seed is smaller, so no run trains on them in this order."""
+SAMPLE_SHARE = 0.08
+"""Tokens that all checkpoints together evaluate for `train_loss`, as a share of the tokens trained on. A forward pass
+costs a third of a training step, so this is at most 3 % of the training."""
+MIN_SAMPLE, MAX_SAMPLE = 4_096, 65_536
+"""Fewest and most tokens of the sample at each checkpoint; a training split that has fewer is evaluated whole."""
 
 
 @final
@@ -51,6 +62,7 @@ class Checkpointing(TrainerCallback):
         self.trainer, self.folder, self.corpus, self.run, self.missing = trainer, folder, corpus, run, missing
         self.save_seconds, self.log_every, self.advance = save_seconds, log_every, advance
         self.plan, self.writes = trainer.plan, trainer.args.process_index == 0
+        self.train_sample = training_sample(corpus.train, trainer.plan)
         self.recent: deque[float] = deque(maxlen=RECENT)
         self.unlogged: list[float] = []
         self.unlogged_clipped = 0
@@ -172,21 +184,25 @@ class Checkpointing(TrainerCallback):
         if name not in self.missing:
             return
         with self.trainer.checkpoint_head() if step else nullcontext():
-            scores, self.stop = self._validation()
+            scores, self.stop = self._scores(self.corpus.validation)
             if not self.stop:
-                self._write_checkpoint(name, step, scores)
+                train, self.stop = self._scores(self.corpus.train, self.train_sample)
+            if not self.stop:
+                self._write_checkpoint(name, step, scores, train)
         if self.stop:
             self._stop(step)
         self.missing.discard(name)
 
-    def _write_checkpoint(self, name: str, step: int, scores: Scores) -> None:
+    def _write_checkpoint(self, name: str, step: int, scores: Scores, train: Scores) -> None:
         known = CheckpointRecord(
             run=self.run,
             checkpoint=name,
             step=step,
             epoch=self.plan.epoch(step),
             tokens=self.trainer.tokens_after(step),
-            train_loss=math.fsum(self.recent) / len(self.recent) if self.recent else None,
+            train_loss=train.loss if train.tokens else None,
+            train_tokens=train.tokens,
+            train_loss_running=math.fsum(self.recent) / len(self.recent) if self.recent else None,
             val_loss=scores.loss if scores.tokens else None,
             val_accuracy=scores.accuracy if scores.tokens else None,
             perplexity=scores.perplexity if scores.tokens else None,
@@ -197,15 +213,16 @@ class Checkpointing(TrainerCallback):
             self.folder.write_checkpoint(self.trainer.bare, self.corpus.path / "tokenizer", known)
             self.folder.log(known.model_dump(exclude={"format", "run", "files", "clipped"}))
         if step:
-            self.trainer.log(known.model_dump(include={"val_loss", "val_accuracy", "perplexity"}))
+            self.trainer.log(known.model_dump(include={"train_loss", "val_loss", "val_accuracy", "perplexity"}))
 
-    def _validation(self) -> tuple[Scores, bool]:
-        """The scores of the validation split, and whether a signal ended it before all of it was seen."""
+    def _scores(self, split: Split, blocks: NDArray[np.int64] | None = None) -> tuple[Scores, bool]:
+        """Return the scores of a split, or of these blocks of it, and whether a signal ended the evaluation early."""
         args, trainer = self.trainer.args, self.trainer
         mine = split_scores(
             trainer.bare,
-            self.corpus.validation,
+            split,
             head=trainer.head,
+            blocks=blocks,
             device=args.device,
             rank=args.process_index,
             world=args.world_size,
@@ -231,6 +248,19 @@ class Checkpointing(TrainerCallback):
     def _last_good(self, step: int) -> str:
         done = [name for at, name in self.plan.checkpoints.items() if at <= step and name not in self.missing]
         return f"the last checkpoint is epoch {done[-1]}" if done else "there is no checkpoint yet"
+
+
+def training_sample(split: Split, plan: Plan) -> NDArray[np.int64]:
+    """Return the numbers of the training blocks that `train_loss` is evaluated on.
+
+    The blocks come first in one fixed order, so runs on one corpus share them whatever their seed, and the samples of
+    runs of different length are nested. See SAMPLE_SHARE for their number.
+    """
+    share = SAMPLE_SHARE * plan.tokens / len(plan.checkpoints)
+    tokens = min(max(share, MIN_SAMPLE), MAX_SAMPLE)
+    order = split.order(seed=SAMPLE_SEED)
+    ends = np.cumsum(split.samples()[order])
+    return order[: int(np.searchsorted(ends, tokens)) + 1]
 
 
 def state_tensors(trainer: LanguageTrainer) -> dict[str, torch.Tensor]:

@@ -36,7 +36,7 @@ MARKS = {
     "equivalent": ForestMark("accent", "square"),
     "undecided": ForestMark("unshown", "circle", hollow=True),
     "did not reach": ForestMark("other", "cross", hollow=True),
-    "cannot tell": ForestMark("unshown", "diamond", hollow=True),
+    "too few runs": ForestMark("unshown", "diamond", hollow=True),
     "reached": ForestMark("with", "circle"),
     "not reached": ForestMark("against", "cross", hollow=True),
     "treatment": ForestMark("accent", "circle"),

@@ -13,22 +13,20 @@ from collapselab.report.charts.panels import Figure
 from collapselab.report.data import View
 from collapselab.report.figures.atlas import atlas_layers, atlas_models, atlas_training
 from collapselab.report.figures.atlas_tokens import atlas_tokens
-from collapselab.report.figures.by_regime import by_regime
+from collapselab.report.figures.attribution import attribution
 from collapselab.report.figures.classes import classes
 from collapselab.report.figures.deciders import deciders
 from collapselab.report.figures.development import training
 from collapselab.report.figures.dose_response import dose_response
-from collapselab.report.figures.effects import effects, pace, shams
+from collapselab.report.figures.effects import effects, shams
 from collapselab.report.figures.forest import forest
-from collapselab.report.figures.generalisation import centring, collapse, further
 from collapselab.report.figures.how_far_back import how_far_back
 from collapselab.report.figures.inside import bins, layers
-from collapselab.report.figures.instruments import instruments
 from collapselab.report.figures.manipulation import manipulation
 from collapselab.report.figures.metric_map import metric_map
-from collapselab.report.figures.phases import phases
 from collapselab.report.figures.push import push
 from collapselab.report.figures.regularisation import regularisation
+from collapselab.report.figures.relations import centring, collapse, further
 from collapselab.report.figures.scale import loss_and_scale, scale, width_lines
 from collapselab.report.figures.seeds import seeds
 from collapselab.report.figures.specifications import specifications
@@ -50,7 +48,7 @@ class Section:
 
 SECTIONS = {
     "atlas": Section("Atlas of models", "Atlas", optional=True),
-    "generalisation": Section("Collapse and generalisation", "Generalisation"),
+    "relations": Section("Collapse and the outcome", "Relations"),
     "development": Section("Development", "Development"),
     "fixed": Section("At fixed scale", "At fixed scale"),
     "cause": Section("As a cause", "As a cause", optional=True),
@@ -77,26 +75,23 @@ FIGURES = {
     "atlas_training": FigureEntry("atlas", 2, atlas_training),
     "atlas_layers": FigureEntry("atlas", 3, atlas_layers),
     "atlas_tokens": FigureEntry("atlas", 4, atlas_tokens),
-    "collapse": FigureEntry("generalisation", 1, collapse, topics=("across models", "prediction")),
-    "further": FigureEntry("generalisation", 2, further, folded="further metrics"),
-    "centring": FigureEntry("generalisation", 3, centring, folded="views of uniformity: uncentred, and centred"),
-    "by_regime": FigureEntry("generalisation", 4, by_regime, folded="metrics, each by training regime"),
-    "metric_map": FigureEntry("generalisation", 5, metric_map),
-    "training": FigureEntry("development", 1, training),
+    "collapse": FigureEntry("relations", 1, collapse, topics=("across models",)),
+    "further": FigureEntry("relations", 2, further, folded="further metrics"),
+    "centring": FigureEntry("relations", 3, centring, folded="views of uniformity: uncentred, and centred"),
+    "metric_map": FigureEntry("relations", 5, metric_map),
+    "training": FigureEntry("development", 1, training, topics=("phases",)),
     "scale": FigureEntry("development", 2, scale),
     "width_lines": FigureEntry("development", 3, width_lines),
     "loss_and_scale": FigureEntry("development", 4, loss_and_scale),
     "regularisation": FigureEntry("development", 5, regularisation, topics=("trends",)),
-    "phases": FigureEntry("development", 6, phases, topics=("phases",)),
     "forest": FigureEntry("fixed", 1, forest),
     "seeds": FigureEntry("fixed", 2, seeds, topics=("scale held fixed",), topics_open=True),
     "controls": FigureEntry("fixed", 3, specifications, topics=("controls",)),
     "manipulation": FigureEntry("cause", 1, manipulation),
     "effects": FigureEntry("cause", 2, effects, topics=("as a cause",), topics_open=True),
     "dose_response": FigureEntry("cause", 3, dose_response),
-    "instruments": FigureEntry("cause", 4, instruments),
+    "attribution": FigureEntry("cause", 4, attribution),
     "shams": FigureEntry("cause", 5, shams),
-    "pace": FigureEntry("cause", 6, pace),
     "layers": FigureEntry("inside", 1, layers),
     "bins": FigureEntry("inside", 2, bins),
     "push": FigureEntry("inside", 3, push),

@@ -1,11 +1,12 @@
-"""What every arm does to the outcome: its effect, beside that of its sham, and at equal training loss.
+"""What every arm does to the outcome: its effect, beside that of its sham.
 
 The band is that of effects that are of no interest.
 """
 
 from collections.abc import Iterable, Sequence
 
-from collapselab.analysis.effects import Effect, Judgement, Role
+from collapselab.analysis.effects import Effect, Role
+from collapselab.analysis.verdict import Verdict
 from collapselab.report.charts.forest import ForestLine, axis_words, forest_chart, forest_table
 from collapselab.report.charts.panels import Figure, Panel
 from collapselab.report.data import View
@@ -14,7 +15,6 @@ from collapselab.report.words import outcome_name
 
 EFFECTS = "Effects on the outcome"
 SHAMS = "Shams beside treatments"
-PACE = "At equal steps and at equal training loss"
 
 
 def effects(view: View) -> Figure:
@@ -54,28 +54,6 @@ def shams(view: View) -> Figure:
     return _figure("shams", SHAMS, caption, view, lines, said, rows[0].margin)
 
 
-def pace(view: View) -> Figure:
-    """Two marks for each arm, as arms change how fast a model learns: at the end, and where both runs of a pair have
-    the same training loss."""
-    rows = [row for row in _outcome_rows(view) if not row.sham]
-    known = [row for row in rows if row.equal_loss_effect is not None]
-    if not known:
-        why = next((row.equal_loss_why for row in rows if row.equal_loss_why), None)
-        return Figure("pace", PACE, missing=f"Not drawn: {why}" if why else "There are no arms.")
-    caption = (
-        "Circles: at the end of training. Diamonds: at the lowest training loss that both runs of a pair reach, the "
-        "faster one interpolated between its checkpoints. Where the diamond is at 0 and the circle is not, the arm "
-        "changes the pace and not what is learned."
-    )
-    lines = []
-    for row in known:
-        lines.append(ForestLine(row.label, "equal steps", row.effect or 0.0, row.low, row.high, row.n))
-        equal = (row.equal_loss_effect or 0.0, row.equal_loss_low, row.equal_loss_high, row.equal_loss_n or 0)
-        lines.append(ForestLine(row.label, "equal training loss", *equal))
-    said = (f"{line.arm} at {line.kind} {line.effect:+.3g}" for line in lines)
-    return _figure("pace", PACE, caption, view, lines, said, known[0].margin)
-
-
 def _outcome_rows(view: View) -> list[Effect]:
     """The effects on the outcome, of arms and shams."""
     rows = view.story.analysis.effects if view.story.analysis else ()
@@ -83,9 +61,9 @@ def _outcome_rows(view: View) -> list[Effect]:
 
 
 def _verdict_line(row: Effect) -> ForestLine:
-    verdict = str(row.verdict or Judgement.CANNOT_TELL)
-    p = row.p_equivalence if row.verdict is Judgement.EQUIVALENT else row.p_holm
-    silent = p is None or row.verdict in (Judgement.DID_NOT_REACH, Judgement.CANNOT_TELL)
+    verdict = str(row.verdict or Verdict.TOO_FEW)
+    p = row.p_equivalence if row.verdict is Verdict.EQUIVALENT else row.p_holm
+    silent = p is None or row.verdict in (Verdict.DID_NOT_REACH, Verdict.TOO_FEW)
     words = verdict if silent else f"{verdict}, p {p:.2g}"
     return ForestLine(row.label, verdict, row.effect or 0.0, row.low, row.high, row.n, words)
 

@@ -67,7 +67,7 @@ def forest(view: View) -> Figure:
 
 def _line(story: Story, metric: str, row: Relation, where: str) -> Line:
     left_out = row.low is not None and row.high is not None and (row.low > 0 or row.high < 0)
-    answer = TEST_WORDS[row.verdict_code]
+    answer = TEST_WORDS[row.verdict]
     return {
         "row": story.main.index(metric), "metric": metric, "name": f"{property_code(metric)} {metric}",
         "where": where, "r": row.r, "low": row.low, "high": row.high, "models": row.n, "answer": answer,

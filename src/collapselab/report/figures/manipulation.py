@@ -38,5 +38,5 @@ def manipulation(view: View) -> Figure:
 
 
 def _line(row: Effect) -> ForestLine:
-    kind = "sham" if row.sham else {True: "reached", False: "not reached", None: "cannot tell"}[row.reached]
+    kind = "sham" if row.sham else {True: "reached", False: "not reached", None: "too few runs"}[row.reached]
     return ForestLine(row.label, kind, row.effect or 0.0, row.low, row.high, row.n, "" if row.sham else kind)

@@ -24,9 +24,9 @@ def metric_map(view: View) -> Figure:
     if not any(value is not None for value in table.get("rho", [])):
         return Figure("metric_map", title, missing="Too few models have two metrics each.")
     caption = (
-        "Spearman’s correlation of every metric with every other and with the outcome, across trained models, in "
-        "hundredths; deeper colour is farther from 0. Metrics that move together are one piece of evidence, not "
-        "several."
+        "Spearman’s correlation of every metric with every other and with the outcome, across runs at their "
+        "last checkpoint and without interventions, in hundredths; deeper colour is farther from 0. Metrics that move "
+        "together are one piece of evidence, not several."
     )
     return Figure("metric_map", title, caption, [_panel(story, names, table)], tables={"metric map": table})
 
@@ -34,7 +34,7 @@ def metric_map(view: View) -> Figure:
 def _table(story: Story, names: list[str]) -> Columns:
     if story.models is None:
         return {}
-    frame = story.models.trained[names].astype(float)
+    frame = story.models.frame.loc[story.models.compared, names].astype(float)
     correlations = frame.corr(method="spearman", min_periods=FEWEST).to_numpy(dtype=float)
     lines: list[Line] = []
     for i, down in enumerate(names):

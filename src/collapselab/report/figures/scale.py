@@ -190,7 +190,7 @@ def _outcome_panel(view: View, training: str, spans: dict[str, tuple[float, floa
     y = alt.Y(f"{outcome_column(outcome)}:Q", title=outcome_name(outcome), scale=span)
     chart = alt.Chart(alt.NamedData("models"))
     mine = chart.transform_filter(alt.FieldEqualPredicate(field="training", equal=training))
-    mine = mine.transform_filter(f"datum.source === 0 && datum.trained && isValid(datum.{outcome_column(outcome)})")
+    mine = mine.transform_filter(f"datum.source === 0 && datum.compared && isValid(datum.{outcome_column(outcome)})")
     points = mine.mark_point(filled=True, opacity=0.85).encode(
         x=x, y=y, color=model_colour(view.keys), size=depth_size(view.keys), tooltip=tooltip(outcome, [])
     )

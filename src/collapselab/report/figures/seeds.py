@@ -8,7 +8,7 @@ from collapselab.analysis.relate_words import says_nothing
 from collapselab.analysis.related import RELATED
 from collapselab.analysis.resampling import centred
 from collapselab.analysis.subsets import within_cells
-from collapselab.analysis.words import CANNOT_TELL, relation_words
+from collapselab.analysis.words import relation_words
 from collapselab.report.charts.axes import NUMBER
 from collapselab.report.charts.panels import Figure, Numbers, Panel
 from collapselab.report.data import Columns, View, columns, plain
@@ -62,7 +62,7 @@ def _row_numbers(row: Relation) -> tuple[str, ...]:
 
 def _verdict_words(story: Story, row: Relation) -> str:
     assert story.models is not None
-    return relation_words(row.verdict_code, outcome=row.outcome, better=story.models.better)
+    return relation_words(row.verdict, outcome=row.outcome, better=story.models.better)
 
 
 def _tables(story: Story, relation: Relation) -> dict[str, Columns]:
@@ -113,6 +113,6 @@ def _panel_words(story: Story, relation: Relation) -> str:
         f"models that differ in their seed alone: r {relation.r:+.2f}{interval}, R² {relation.r2:.2f}"
     )
     if relation.p_permutation is None:
-        return f"{start}; {CANNOT_TELL}: {relation.why}"
+        return f"{start}; no verdict: {relation.why}"
     p = f"permutation p {relation.p_permutation:.2g}, after Holm {relation.p_holm:.2g}"
     return f"{start}, {p}: {_verdict_words(story, relation)}."

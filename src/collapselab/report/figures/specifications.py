@@ -18,7 +18,7 @@ VERDICT_SHAPES = {
     Verdict.OPPOSITE: "triangle-down",
     Verdict.NO_DIRECTION: "diamond",
     Verdict.NOT_SHOWN: "circle",
-    Verdict.CANNOT_TELL: "cross",
+    Verdict.TOO_FEW: "cross",
     Verdict.DESCRIPTION: "square",
 }
 VERDICT_COLOURS = {
@@ -26,7 +26,7 @@ VERDICT_COLOURS = {
     Verdict.OPPOSITE: "var(--against)",
     Verdict.NO_DIRECTION: "var(--mixed)",
     Verdict.NOT_SHOWN: "var(--unshown)",
-    Verdict.CANNOT_TELL: "var(--unshown)",
+    Verdict.TOO_FEW: "var(--unshown)",
     Verdict.DESCRIPTION: "var(--soft)",
 }
 
@@ -62,7 +62,7 @@ def _curve(story: Story, rows: list[Control], order: list[str]) -> Columns:
     return columns([
         {"order": order.index(row.controls), "label": control_name(row.controls), "r": row.partial_r,
          "low": row.low, "high": row.high, "n": row.n, "filled": int(_leaves_out_zero(row)),
-         "answer": "" if row.partial_r is None else TEST_WORDS[row.verdict_code],
+         "answer": "" if row.partial_r is None else TEST_WORDS[row.verdict],
          "verdict": row.why or _verdict_words(story, row), "missing": NO_ANSWER if row.partial_r is None else None}
         for row in rows
     ])  # fmt: skip
@@ -70,13 +70,13 @@ def _curve(story: Story, rows: list[Control], order: list[str]) -> Columns:
 
 def _leaves_out_zero(row: Control) -> bool:
     if row.low is None or row.high is None:
-        return row.verdict_code in SHOWN
+        return row.verdict in SHOWN
     return row.low > 0 or row.high < 0
 
 
 def _verdict_words(story: Story, row: Control) -> str:
     assert story.models is not None
-    return relation_words(row.verdict_code, outcome=story.outcome, better=story.models.better)
+    return relation_words(row.verdict, outcome=story.outcome, better=story.models.better)
 
 
 def _curve_panel(story: Story, metric: str, rows: list[Control], order: list[str]) -> Panel:

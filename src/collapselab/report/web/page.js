@@ -47,7 +47,7 @@
 
   function refresh(key) {
     const view = views.get(key), signals = data.panels[key].signals, wanted = { ...state, where: regime() };
-    const changed = ["shown", "initial", "chosen", "where"].filter(name => signals.includes(name) && view.signal(name) !== wanted[name]);
+    const changed = ["shown", "others", "chosen", "where"].filter(name => signals.includes(name) && view.signal(name) !== wanted[name]);
     for (const name of changed) view.signal(name, wanted[name]);
     if (changed.length) view.runAsync();
   }
@@ -97,7 +97,7 @@
 
   /* ---- which models are shown, and which are marked ---- */
 
-  const state = { shown: everything, chosen: everything, initial: false, brushing: null };
+  const state = { shown: everything, chosen: everything, others: false, brushing: null };
   const form = document.querySelector(".filters");
   let waiting = null;
 
@@ -107,7 +107,7 @@
   }
 
   function visible() {
-    return models.filter(line => line.trained && line[data.outcome] !== null && (state.shown.all || state.shown[line.id]));
+    return models.filter(line => line.compared && line[data.outcome] !== null && (state.shown.all || state.shown[line.id]));
   }
 
   function brushed(key, box) {
@@ -133,7 +133,7 @@
   function say(marked) {
     if (!form) return;
     const shown = visible().filter(line => line.source === 0).length;
-    form.count.value = `${shown} models shown` + (marked === null ? "" : `, ${marked} marked`);
+    form.count.value = `${shown} runs shown` + (marked === null ? "" : `, ${marked} marked`);
   }
 
   function filter() {
@@ -143,12 +143,10 @@
       if (on.length < boxes.length) wanted[boxes[0].name] = new Set(on.map(box => box.value));
       details.querySelector(".count").textContent = on.length < boxes.length ? `${on.length} of ${boxes.length}` : "";
     }
-    const epoch = form.epoch.value;
     const kept = models.filter(line =>
-      Object.entries(wanted).every(([name, values]) => values.has(String(line[name])) || (name !== "source" && line.source !== 0))
-      && (!epoch || line.source !== 0 || (epoch === "last" ? line.last : String(line.epoch) === epoch)));
+      Object.entries(wanted).every(([name, values]) => values.has(String(line[name])) || (name !== "source" && line.source !== 0)));
     state.shown = kept.length === models.length ? everything : Object.fromEntries(kept.map(line => [line.id, true]));
-    state.initial = Boolean(form.initial && form.initial.checked);
+    state.others = Boolean(form.others && form.others.checked);
     if (state.brushing) { clearBrush(state.brushing); state.brushing = null; }
     mark();
     fits();
@@ -178,8 +176,8 @@
       const pairs = lines.filter(line => line[panel.metric] !== null).map(line => [line[data.outcome], line[panel.metric]]);
       const raw = squaredCorrelation(pairs);
       const log = panel.log && pairs.every(pair => pair[1] > 0) ? squaredCorrelation(pairs.map(([x, y]) => [x, Math.log(y)])) : null;
-      place.textContent = raw === null ? `${pairs.length} models: no R²`
-        : `R² ${raw.toFixed(2)}` + (log === null ? "" : `, log ${log.toFixed(2)}`) + `, n ${pairs.length}`;
+      place.textContent = raw === null ? `${pairs.length} runs: no R²`
+        : `R² ${raw.toFixed(2)}` + (log === null ? "" : `, log ${log.toFixed(2)}`) + `, ${pairs.length} runs`;
     }
   }
 

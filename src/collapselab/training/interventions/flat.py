@@ -94,7 +94,7 @@ FLAT = Intervention(
     "Makes the loss flat in the output layer (+), or sharp (−): the rival of collapse.",
     "E[‖h‖²(Σ_s p_s‖w_s‖² − ‖Σ_s p_s w_s‖²)] / (E‖h‖²·‖W‖²_F/K)",
     "exact form of the relative flatness of arXiv:2509.17738",
-    "flatness_relative",
+    "curvature_relative",
     "both",
     penalty,
     plus="falls",
