@@ -4,7 +4,7 @@ A file has the simulations of one statement as `VERDICTS` and `INTERVALS`, by na
 `SILENT` are the answers that claim nothing, so that they have no rate of false claims.
 """
 
-from simulations import arms, attribution, concordance, controls, diagnosis, relations, trends
+from simulations import arms, attribution, concordance, controls, diagnosis, pages, relations, trends
 from simulations.entry import Claim, Interval
 
 VERDICTS: dict[str, Claim] = {
@@ -15,6 +15,7 @@ VERDICTS: dict[str, Claim] = {
     **concordance.VERDICTS,
     **attribution.VERDICTS,
     **diagnosis.VERDICTS,
+    **pages.VERDICTS,
 }
 INTERVALS: dict[str, Interval] = {
     **relations.INTERVALS,

@@ -226,7 +226,8 @@ def test_without_seeds_nothing_is_said_of_fixed_scale(tmp_path: Path) -> None:
     sentences = analyze(tmp_path, permutations=99).sentences
     fixed = [s.text for s in sentences if s.topic == "scale held fixed"]
     assert fixed == [
-        "With scale held fixed these tables say nothing: no two models to compare. Train the same model with several seeds."
+        "With scale held fixed these tables say nothing: too few models: 3 needed, 0 found. Train the same model with "
+        "several seeds."
     ]
 
 
@@ -365,7 +366,7 @@ def test_two_models_are_analysed_to_reasons(tmp_path: Path) -> None:
     analysis = analyze(tmp_path, permutations=99)
     assert all(row.r is None and row.why for row in analysis.relations)
     assert all(row.partial_r is None and row.why for row in analysis.controls)
-    assert "these tables say nothing: 2 models: too few" in claims(analysis)
+    assert "these tables say nothing: too few models: 3 needed, 2 found" in claims(analysis)
 
 
 def test_a_suite_of_which_nothing_is_measured_yet_has_no_numbers(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from collapselab.analysis.families import expected_words
+from collapselab.analysis.families import error_words
 from collapselab.analysis.models import Models, combine, default_outcome, is_comparable
 from collapselab.analysis.registered import registered_in
 from collapselab.analysis.statements import STATEMENTS, Given
@@ -95,8 +95,8 @@ def _analyze(directory: Path, tables: StoredTables, request: Request, joined: Jo
             rows[name] = statement.rows(Given(models, request.permutations, request.seed, rows, registered))
             sentences += statement.sentences(models, rows[name])
             advance(1)
-    if expected := expected_words(rows):
-        sentences.append(Sentence("error rates", "summary", expected))
+    if words := error_words(rows):
+        sentences.append(Sentence("error rates", "summary", words))
     sentences.sort(key=lambda sentence: sentence.topic != REVERSAL)  # stable: all others stay in their order
     asked = (request.outcome, request.permutations, request.seed)
     hashes = (tables.hashes, registered.hash, scores_hash(stored))

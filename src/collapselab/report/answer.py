@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import final
 
 from collapselab.analysis.effects import Role
+from collapselab.analysis.families import EFFECTS, FIXED_SCALE, Family, surviving
 from collapselab.analysis.relate import Relation, counted
 from collapselab.analysis.relate_words import reversals
 from collapselab.analysis.subsets import ALL, WITHIN
@@ -83,8 +84,13 @@ def strip(story: Story) -> list[StripLine]:
 
 
 def headline(story: Story, lines: list[StripLine]) -> str:
-    """The whole in few words: a reversal first; what the middle column describes, what a test shows; interventions."""
+    """Describe relations across runs, then the claims about fixed scale and interventions that survive the correction
+    over families."""
     return f"{_related_words(story, lines)}{_effect_words(story)}"
+
+
+def _survives(story: Story, family: Family) -> bool:
+    return story.analysis is not None and family in surviving(story.analysis.tables)
 
 
 def _effect_words(story: Story) -> str:
@@ -94,6 +100,8 @@ def _effect_words(story: Story) -> str:
     counts = {verdict: sum(row.verdict is verdict for row in rows) for verdict in Verdict}
     if counts[Verdict.TOO_FEW] == len(rows):
         return ""
+    if not _survives(story, EFFECTS):
+        return f" Of {many(len(rows), 'intervention')} none helps or harms after the correction over families of tests."
     helps, harms = (
         f"{counts[verdict] or 'none'} {verdict if counts[verdict] < 2 else plural}"
         for verdict, plural in ((Verdict.HELPS, "help"), (Verdict.HARMS, "harm"))
@@ -114,6 +122,8 @@ def _related_words(story: Story, lines: list[StripLine]) -> str:
     text = f"{_reversed_words(story)}{text} (descriptive only)."
     if all(line.fixed.kind in (Mark.ABSENT, Mark.DESCRIBED) for line in lines):
         return f"{text} There are too few seeds of one size to say whether that holds at fixed scale."
+    if not _survives(story, FIXED_SCALE):
+        return f"{text} Among seeds of one size, none of {len(lines)} does after the correction over families of tests."
     shown = f" Among seeds of one size, {_counted(lines, Mark.WITH)} of {len(lines)} does"
     opposite = f", and {_counted(lines, Mark.AGAINST)} moves the opposite way"
     return f"{text}{shown}{opposite if any(line.fixed.kind is Mark.AGAINST for line in lines) else ''}."
@@ -125,7 +135,7 @@ def _counted(lines: list[StripLine], kind: Mark) -> str:
 
 
 def _reversed_words(story: Story) -> str:
-    pairs = reversals(story.analysis.relations) if story.analysis else []
+    pairs = reversals(story.analysis.relations) if story.analysis and _survives(story, FIXED_SCALE) else []
     names = ", ".join(dict.fromkeys(property_name(within.metric) for _, within in pairs))
     return f"At fixed scale the relation reverses: {names}. " if names else ""
 
