@@ -19,7 +19,6 @@ VERDICTS: dict[str, Claim] = {
 }
 INTERVALS: dict[str, Interval] = {
     **relations.INTERVALS,
-    **controls.INTERVALS,
     **arms.INTERVALS,
     **attribution.INTERVALS,
 }

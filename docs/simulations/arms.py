@@ -5,7 +5,7 @@ Eight seeds; the luck of a run is 0.01 nats and 0.02 of `cdnv_log`, and as much 
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -61,9 +61,9 @@ def _judged(models: Models) -> list[Verdict | None]:
     return [row.verdict for row in rows if row.role is Role.OUTCOME and not row.sham]
 
 
-def _helps_or_harms(rng: np.random.Generator, planted: bool) -> bool:
+def _helps_or_harms(rng: np.random.Generator, planted: bool, *, effect: float = 0.03) -> bool:
     """Of any of five arms that all reach their property; planted in one."""
-    verdicts = _judged(suite(rng, ARMS, MOVES, np.array([0.03 * planted, 0, 0, 0, 0])))
+    verdicts = _judged(suite(rng, ARMS, MOVES, np.array([effect * planted, 0, 0, 0, 0])))
     return any(verdict in (Verdict.HELPS, Verdict.HARMS) for verdict in verdicts)
 
 
@@ -140,6 +140,14 @@ def _dose_both_sides(rng: np.random.Generator, planted: bool) -> bool:
     return any(row.trend is not None for row in rows if row.metric == "val_loss")
 
 
+def _dose_spread(rng: np.random.Generator, planted: bool) -> bool:
+    """The luck of an arm grows with its dose, to five times that of the control."""
+    losses = planted * np.array([-0.06, -0.02, 0.02, 0.06])
+    luck = 0.04 * np.abs([0.3, 0.1, 0.1, 0.3]) / 0.3 * rng.standard_normal((SEEDS, len(DOSES)))
+    rows = doses(_with_luck(rng, DOSES, np.array([0.6, 0.2, -0.2, -0.6]), losses, luck))
+    return any(row.trend is not None for row in rows if row.metric == "val_loss")
+
+
 def _gap_equal(rng: np.random.Generator, planted: bool) -> bool:
     """Two epochs; the first arm changes the gap by the margin, or no arm does."""
     models = suite(rng, ARMS, MOVES, np.zeros(5))
@@ -160,6 +168,10 @@ def _effect_covers(rng: np.random.Generator) -> bool:
 VERDICTS = {
     "helps": Claim(
         "an arm helps or harms, any of five", "no arm does anything", "one arm adds 0.03 nats", _helps_or_harms,
+        answers("effects", Verdict.HELPS, Verdict.HARMS), tables=300,
+    ),
+    "helps, 0.02 nats": Claim(
+        "…", "the same", "one arm adds 0.02 nats", partial(_helps_or_harms, effect=0.02),
         answers("effects", Verdict.HELPS, Verdict.HARMS), tables=300,
     ),
     "equivalent": Claim(
@@ -193,6 +205,10 @@ VERDICTS = {
     "dose, both sides": Claim(
         "the outcome follows the dose", "both sides harm, one more", "0.1 nats a unit of dose", _dose_both_sides,
         answers("doses", "rises", "falls"), tables=300,
+    ),
+    "dose, growing spread": Claim(
+        "…", "no effect; the spread grows with the dose", "0.2 nats a unit of dose", _dose_spread,
+        answers("doses", "rises", "falls"), tables=400,
     ),
     "dose": Claim(
         "the outcome follows the dose", "no effect", "0.1 nats a unit of dose", _follows_dose,

@@ -7,19 +7,19 @@ over the grid of widths and depths: the correlation of neighbours falls off over
 """
 
 import os
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 from scipy.linalg import orth
 
-from collapselab.analysis.controls import joint_tests, least_squares
+from collapselab.analysis.controls import controls
 from collapselab.analysis.models import Models, combine
 from collapselab.analysis.multiverse import smooth_function
 from collapselab.core.metrics import METRICS
 from collapselab.records.published import import_published
-from simulations.entry import SHOWN, Claim, Interval, answers, is_shown
-from simulations.tables import PAPER, Floats, grid, seeds, with_values
+from simulations.entry import SHOWN, Claim, answers, is_shown
+from simulations.tables import PAPER, Floats, grid, with_values
 
 PUBLISHED = Path(os.environ.get("COLLAPSELAB_PUBLISHED", "lc-2024_05_18.csv"))
 PERMUTATIONS = 399
@@ -101,7 +101,7 @@ def _rough_published(rng: np.random.Generator, planted: bool) -> bool:
 
 
 def shown_jointly(models: Models, rng: np.random.Generator) -> set[str]:
-    rows = joint_tests(models, permutations=PERMUTATIONS, seed=int(rng.integers(2**31)))
+    rows = controls(models, permutations=PERMUTATIONS, seed=int(rng.integers(2**31)))
     assert rows
     return {row.metric for row in rows if row.family == "paper" and is_shown(row)}
 
@@ -158,24 +158,6 @@ def _published(rng: np.random.Generator, planted: bool) -> bool:
     return "agreement" in shown if planted else bool(shown)
 
 
-def _covers(rng: np.random.Generator, *, architectures: int, each: int) -> bool:
-    """Partial r beyond the size where models of an architecture are alike: half of the chance is the architecture's."""
-    models = seeds(architectures, each, ("agreement",))
-    codes = np.unique(models.frame["architecture"], return_inverse=True)[1]
-    first, second = (
-        np.sqrt(0.5) * rng.standard_normal(architectures)[codes] + np.sqrt(0.5) * rng.standard_normal(len(codes))
-        for _ in range(2)
-    )
-    scale, r = np.log(models.frame["parameters"].to_numpy(dtype=float)), 0.5
-    drawn = with_values(
-        models, 4 - 0.1 * scale + 0.1 * (r * first + np.sqrt(1 - r**2) * second), {"agreement": 5 + scale + first}
-    )
-    row = next(row for row in least_squares(drawn) if row.controls == "log parameters")
-    assert row.low is not None
-    assert row.high is not None
-    return row.low <= r <= row.high
-
-
 VERDICTS = {
     "joint": Claim(
         "a metric of the seven says something beyond a smooth function of scale, in every specification",
@@ -199,16 +181,5 @@ VERDICTS = {
     ),
     "joint, few architectures": Claim(
         "… of few architectures: no verdict", "6 architectures × 3 seeds", "", _few, JOINTLY, tables=40,
-    ),
-}  # fmt: skip
-
-INTERVALS = {
-    "partial r of 12": Interval(
-        "partial r (architectures left out in turn)", "12 architectures of 4 models that are alike, r 0.5",
-        partial(_covers, architectures=12, each=4), tables=1000,
-    ),
-    "partial r of 30": Interval(
-        "partial r (architectures left out in turn)", "30 architectures of 7 models that are alike, r 0.5",
-        partial(_covers, architectures=30, each=7), tables=1000,
     ),
 }  # fmt: skip

@@ -8,7 +8,7 @@ from collapselab.analysis.diagnosis import COLLAPSING, DIRECTIONS, TIGHTNESS, Fo
 from collapselab.analysis.models import combine
 from collapselab.records.tables import Row, Run
 from simulations.entry import Claim, answers
-from simulations.tables import run_of, value_of
+from simulations.tables import Floats, run_of, value_of
 
 NOISE = 0.01
 """Of a loss, relative."""
@@ -33,10 +33,24 @@ def _under_fitted(rng: np.random.Generator, planted: bool) -> bool:
 def _over_fitted(rng: np.random.Generator, planted: bool, *, seeds: int, checkpoints: int = 6) -> bool:
     """A loss that is flat, or rises by 3 % a checkpoint in the second half; what is said of the first seed's run."""
     rise = 0.03 * planted * np.maximum(0, np.arange(checkpoints) - checkpoints // 2)
-    losses = 2 * (1 + NOISE * rng.standard_normal((seeds, checkpoints)) + rise)
+    return _said_over_fitted(2 * (1 + NOISE * rng.standard_normal((seeds, checkpoints)) + rise))
+
+
+def _over_fitted_correlated(rng: np.random.Generator, planted: bool) -> bool:
+    """Noise of one checkpoint carries over to the next (0.8), in each of eight seeds apart."""
+    seeds, checkpoints = 8, 12
+    noise = rng.standard_normal((seeds, checkpoints))
+    for at in range(1, checkpoints):
+        noise[:, at] = 0.8 * noise[:, at - 1] + 0.6 * noise[:, at]
+    rise = 0.03 * planted * np.maximum(0, np.arange(checkpoints) - checkpoints // 2)
+    return _said_over_fitted(2 * (1 + NOISE * noise + rise))
+
+
+def _said_over_fitted(losses: Floats) -> bool:
+    """What is said of the first seed's run; losses are (seeds, checkpoints)."""
     runs = [
-        run_of(f"s{s}", epoch=float(e + 1), epochs=float(checkpoints), seed=s, val_loss=float(losses[s, e]))
-        for s in range(seeds) for e in range(checkpoints)
+        run_of(f"s{s}", epoch=float(e + 1), epochs=float(losses.shape[1]), seed=s, val_loss=float(loss))
+        for s, series in enumerate(losses) for e, loss in enumerate(series)
     ]  # fmt: skip
     return _says(runs, [value_of(run, TIGHTNESS[0], 0.3, null=1.0) for run in runs], "over-fitted", "s0")
 
@@ -92,6 +106,10 @@ VERDICTS = {
         )
         for seeds in (5, 8)
     },
+    "over-fitted, correlated noise": Claim(
+        "…", "8 seeds, 12 checkpoints whose noise is autocorrelated by 0.8", "3 % a checkpoint in the second half",
+        _over_fitted_correlated, _signature("over-fitted"), tables=400,
+    ),
     "over-regularised": Claim(
         "a run is over-regularised", f"{BY_CHANCE} rank and norms", "a quarter of the rank, a loss worse by 10 %",
         _over_regularised, _signature("over-regularised"), tables=600,

@@ -34,6 +34,17 @@ def _along(axis: str) -> Claims:
     return claims
 
 
+def _odd_level(axis: str) -> Claims:
+    """Half of the variance is a level's, in all units alike: models of one width or depth are odd together."""
+
+    def claims(rng: np.random.Generator, planted: bool) -> bool:
+        own = rng.standard_normal(SHAPE)[..., None] + 0.3 * rng.standard_normal((*SHAPE, len(FIVE)))
+        odd = rng.standard_normal((SHAPE[0], len(WIDTHS), 1, 1) if axis == "width" else (SHAPE[0], 1, len(DEPTHS), 1))
+        return _claimed(_models(own + odd, regimes=FIVE), axis, rng)
+
+    return claims
+
+
 def _with_epochs(rng: np.random.Generator, planted: bool) -> bool:
     """Runs of five lengths that differ by their architecture, and each by its own luck."""
     luck = rng.standard_normal((*SHAPE, len(LENGTHS))) + planted * np.arange(len(LENGTHS))
@@ -91,6 +102,14 @@ VERDICTS = {
         _along("width"), GIVES,
     ),
     "depth": Claim("… with depth", "the same", LEVEL, _along("depth"), GIVES),
+    "width, odd levels": Claim(
+        "… with width", "half of the variance is a width's, in all depths alike", "", _odd_level("width"), GIVES,
+        tables=400,
+    ),
+    "depth, odd levels": Claim(
+        "… with depth", "half of the variance is a depth's, in all widths alike", "", _odd_level("depth"), GIVES,
+        tables=400,
+    ),
     "epochs": Claim(
         "… with longer training", "runs differ by architecture and luck", "1 standard deviation a level",
         _with_epochs, GIVES,

@@ -6,7 +6,6 @@ from scipy.linalg import orth
 
 from collapselab.analysis.intervals import (
     clustered_interval,
-    clustered_p,
     clustered_slope_interval,
     fisher_interval,
     jackknife_error,
@@ -56,8 +55,6 @@ def test_the_error_of_clusters_of_one_is_the_jackknife_of_statsmodels() -> None:
     fit = sm.OLS(y, sm.add_constant(x)).fit()
     theirs = fit.get_robustcov_results("HC3").bse[1]
     assert jackknife_error(fit.params[1], slopes) == pytest.approx(theirs * np.sqrt(14 / 15), rel=1e-9)
-    p = clustered_p(fit.params[1], slopes)
-    assert p == pytest.approx(2 * stats.t.sf(abs(fit.params[1]) / (theirs * np.sqrt(14 / 15)), 14), rel=1e-9)
 
 
 def test_too_few_have_no_interval() -> None:
@@ -65,7 +62,6 @@ def test_too_few_have_no_interval() -> None:
     assert np.isfinite(fisher_interval(0.5, 2)).all()
     assert np.isnan(clustered_interval(0.5, np.full(4, 0.5))).all()
     assert np.isnan(clustered_slope_interval(0.5, np.full(4, 0.5))).all()
-    assert clustered_p(0.5, np.full(9, 0.5)) is None
 
 
 def test_a_perfect_correlation_has_an_interval_without_a_warning() -> None:

@@ -40,7 +40,7 @@ def test_every_kind_of_panel_is_valid_vega_lite(shown: Contents) -> None:
     of_a_kind = {
         (figure.key, panel.metric == ""): panel for figure in shown.figures.values() for panel in figure.panels
     }
-    assert len(of_a_kind) == 13
+    assert len(of_a_kind) == 12
     for panel in of_a_kind.values():
         with alt.data_transformers.enable("default", consolidate_datasets=False):
             panel.chart.to_dict(validate=True)
@@ -84,14 +84,6 @@ def test_where_cells_share_seeds_there_is_no_critical_line(shown: Contents) -> N
     assert {row.shared_seeds for row in relations} == {None}
     assert "significant by itself" in shown.figures["forest"].caption
     assert _critical([replace(row, shared_seeds=7) for row in relations]) == []
-
-
-def test_a_point_of_the_specification_curve_is_filled_where_its_interval_leaves_out_zero(shown: Contents) -> None:
-    rows = [line for name, table in shown.tables.items() if name.startswith("controls ") for line in lines(table)]
-    known = [line for line in rows if line["low"] is not None]
-    assert {line["filled"] for line in known} == {0, 1}
-    for line in known:
-        assert line["filled"] == int(float(line["low"] or 0) * float(line["high"] or 0) > 0), line
 
 
 def test_the_map_of_metrics_has_every_pair_once(shown: Contents) -> None:
@@ -329,7 +321,7 @@ def test_every_figure_is_written_as_svg_and_pdf(shown: Contents, tmp_path: Path)
     few = Contents(
         shown.story,
         None,
-        {key: shown.figures[key] for key in ("collapse", "training", "seeds", "controls")},
+        {key: shown.figures[key] for key in ("collapse", "training", "seeds", "forest")},
         shown.tables,
         shown.keys,
     )
@@ -347,7 +339,7 @@ def test_every_figure_is_written_as_svg_and_pdf(shown: Contents, tmp_path: Path)
         wide = re.search(r'width="([\d.]+)"', path.read_text())
         assert wide is not None
         assert float(wide[1]) <= 7.7 * 96, "a page of text holds it, and its type can be read"
-    assert "as collapse predicts" in (tmp_path / "controls.svg").read_text()
+    assert "as collapse predicts" in (tmp_path / "forest.svg").read_text()
     write_figures(tmp_path / "alone", [few.figures["collapse"]], few.tables, few.keys)
     assert (tmp_path / "alone" / "collapse.svg").read_text() == text, "a file does not depend on those drawn before it"
 

@@ -130,7 +130,6 @@ def test_every_figure_of_the_story_is_there(page: Page) -> None:
         "metric_map",
         "forest",
         "seeds",
-        "controls",
         "layers",
         "bins",
     }

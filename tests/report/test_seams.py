@@ -10,10 +10,9 @@ from collapselab.analysis.analyze import analyze
 from collapselab.analysis.statements import STATEMENTS, Statement
 from collapselab.analysis.words import Sentence
 from collapselab.report.charts.panels import Figure, Panel
-from collapselab.report.data import View, lines
+from collapselab.report.data import View
 from collapselab.report.export import write_figures
 from collapselab.report.figures import FIGURES, FigureEntry
-from collapselab.report.figures.specifications import specifications
 from collapselab.report.report import contents, render
 from collapselab.report.story import Story, load_story
 from report.suites import write_suite
@@ -58,21 +57,6 @@ def test_an_entry_that_does_not_fit_its_figure_is_an_error(
     monkeypatch.setitem(FIGURES, key, FigureEntry(section, 9, toy))
     with pytest.raises(ValueError, match="calls itself 'toy'"):
         contents(story)
-
-
-def test_a_control_that_the_figure_does_not_know_is_drawn_under_its_own_name(story: Story) -> None:
-    assert story.analysis is not None
-    rows = list(story.analysis.controls)
-    unknown = [replace(row, controls="phase of the moon") for row in rows if row.controls == "nothing"]
-    analysis = replace(story.analysis, tables={**story.analysis.tables, "controls": rows + unknown})
-    changed = replace(story, analysis=analysis)
-    shown = contents(story)
-    figure = specifications(View(changed, shown.keys, shown.tables["models"]))
-    (panel,) = figure.panels
-    drawn = lines(figure.tables["controls agreement"])
-    assert drawn[-1]["label"] == "phase of the moon"
-    assert [line["order"] for line in drawn] == list(range(len(drawn)))
-    assert "phase of the moon" in panel.numbers
 
 
 def test_a_statement_that_no_section_is_about_is_on_the_page(

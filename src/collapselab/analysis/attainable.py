@@ -17,8 +17,6 @@ other family (`exploration`, `contexts`) is the number of tests in the table."""
 FEWEST_FREEDOM = 6
 """Degrees of freedom that a regression must leave."""
 FEWEST_MODELS = FEWEST_FREEDOM + 1
-FEWEST_CLUSTERS = 10
-"""Architectures that a cluster-robust p needs; with fewer it is too small."""
 
 
 def smallest_permutation_p(sizes: Iterable[int]) -> float:

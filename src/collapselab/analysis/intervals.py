@@ -102,11 +102,3 @@ def clustered_slope_interval(slope: float, without: Floats) -> Interval:
         return NONE
     half = float(student.isf(LEVEL / 2, len(without) - 1) * jackknife_error(slope, without))
     return Interval(slope - half, slope + half)
-
-
-def clustered_p(slope: float, without: Floats) -> float | None:
-    """Two-sided p of a slope, with one degree of freedom less than clusters."""
-    error = jackknife_error(slope, without)
-    if not np.isfinite(error) or error == 0:
-        return None
-    return float(2 * student.sf(abs(slope) / error, len(without) - 1))

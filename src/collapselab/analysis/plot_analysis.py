@@ -34,7 +34,6 @@ class _Drawn(NamedTuple):
 
 DRAWN = {
     "relate": _Drawn("r", "correlation with the outcome", "metric", "subset"),
-    "controls": _Drawn("partial_r", "partial correlation with the outcome", "metric", "controls"),
     "effects": _Drawn("effect", "outcome minus that of the control", "label", "metric"),
 }
 """Tables that can be drawn."""

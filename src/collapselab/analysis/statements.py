@@ -60,9 +60,7 @@ STATEMENTS: dict[str, Statement[Any]] = {
     ),
     "controls": Statement(
         controls.Control,
-        lambda given: controls.controls(
-            given.models, given.rows["relate"], permutations=given.permutations, seed=given.seed
-        ),
+        lambda given: controls.controls(given.models, permutations=given.permutations, seed=given.seed),
         controls.sentences,
     ),
     "trends": Statement(

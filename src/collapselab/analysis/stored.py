@@ -151,7 +151,7 @@ class Analysis:
         }
 
     def plot(self, table: str = "relate") -> "alt.FacetChart":
-        """The table `relate` (correlations), `controls` (partial correlations) or `effects` (of arms) as a chart.
+        """The table `relate` (correlations) or `effects` (of arms) as a chart.
 
         Each metric with its 95 % interval, coloured by the verdict.
         """

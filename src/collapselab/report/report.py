@@ -27,8 +27,8 @@ from collapselab.report.charts.panels import Figure, Panel, depth_areas, drawn_c
 from collapselab.report.data import Columns, Keys, View, filters, keys, models_table
 from collapselab.report.export import write_figures
 from collapselab.report.figures import FIGURES, SECTIONS, FigureEntry, Section
+from collapselab.report.figures.forest import VERDICT_COLOURS, VERDICT_SHAPES
 from collapselab.report.figures.relations import has_others
-from collapselab.report.figures.specifications import VERDICT_COLOURS, VERDICT_SHAPES
 from collapselab.report.story import Story, load_story
 
 PLACED = {"diagnosis"}

@@ -6,7 +6,6 @@ from functools import cache
 
 from markupsafe import Markup, escape
 
-from collapselab.analysis.controls import JOINT, SEEDS
 from collapselab.analysis.regime import Regime
 from collapselab.analysis.related import RELATED
 from collapselab.analysis.trends import Trend
@@ -34,14 +33,6 @@ TEST_WORDS = {
     Verdict.DESCRIPTION: "described, not tested",
 }
 """A verdict in a legend."""
-CONTROL_NAMES = {
-    "width, depth and regime as factors": "width, depth, regime",
-    "architecture and regime": "architecture + regime",
-    "architecture, regime and their interactions": "… and interactions",
-    JOINT: "all jointly",
-    SEEDS: "seeds alone",
-}
-"""What is held fixed, in the few words that fit a panel; all other controls have their own name."""
 
 METRIC_NAMES = {
     "cdnv": "Within-class variability",
@@ -185,10 +176,6 @@ def outcome_name(outcome: str) -> str:
 
 def setting_name(column: str) -> str:
     return SETTING_NAMES.get(column, column.replace("_", " "))
-
-
-def control_name(controls: str) -> str:
-    return CONTROL_NAMES.get(controls, controls)
 
 
 def regime_name(regime: Regime) -> str:

@@ -29,7 +29,6 @@ from collapselab.report.figures.regularisation import regularisation
 from collapselab.report.figures.relations import centring, collapse, further
 from collapselab.report.figures.scale import loss_and_scale, scale, width_lines
 from collapselab.report.figures.seeds import seeds
-from collapselab.report.figures.specifications import specifications
 from collapselab.report.figures.token_lists import first_names, token_ends, token_moves
 from collapselab.report.figures.tokens import token_frequency, token_kinds
 
@@ -84,9 +83,8 @@ FIGURES = {
     "width_lines": FigureEntry("development", 3, width_lines),
     "loss_and_scale": FigureEntry("development", 4, loss_and_scale),
     "regularisation": FigureEntry("development", 5, regularisation, topics=("trends",)),
-    "forest": FigureEntry("fixed", 1, forest),
+    "forest": FigureEntry("fixed", 1, forest, topics=("controls",)),
     "seeds": FigureEntry("fixed", 2, seeds, topics=("scale held fixed",), topics_open=True),
-    "controls": FigureEntry("fixed", 3, specifications, topics=("controls",)),
     "manipulation": FigureEntry("cause", 1, manipulation),
     "effects": FigureEntry("cause", 2, effects, topics=("as a cause",), topics_open=True),
     "dose_response": FigureEntry("cause", 3, dose_response),

@@ -16,15 +16,31 @@ from scipy.stats import t as student
 from collapselab.analysis.attainable import LEVEL
 from collapselab.analysis.relate import Relation
 from collapselab.analysis.subsets import WITHIN
+from collapselab.analysis.verdict import Verdict
 from collapselab.report.charts.axes import NUMBER
 from collapselab.report.charts.panels import Figure, Panel
 from collapselab.report.data import Line, View, columns
-from collapselab.report.figures.specifications import VERDICT_COLOURS
 from collapselab.report.story import Story
 from collapselab.report.words import TEST_WORDS, outcome_name, property_code
 
 ROW = 34
 BETWEEN, FIXED = "across models", "at fixed scale"
+VERDICT_SHAPES = {
+    Verdict.AS_PREDICTED: "circle",
+    Verdict.OPPOSITE: "triangle-down",
+    Verdict.NO_DIRECTION: "diamond",
+    Verdict.NOT_SHOWN: "circle",
+    Verdict.TOO_FEW: "cross",
+    Verdict.DESCRIPTION: "square",
+}
+VERDICT_COLOURS = {
+    Verdict.AS_PREDICTED: "var(--with)",
+    Verdict.OPPOSITE: "var(--against)",
+    Verdict.NO_DIRECTION: "var(--mixed)",
+    Verdict.NOT_SHOWN: "var(--unshown)",
+    Verdict.TOO_FEW: "var(--unshown)",
+    Verdict.DESCRIPTION: "var(--soft)",
+}
 
 
 def forest(view: View) -> Figure:
