@@ -46,7 +46,7 @@ def test_a_loss_that_rises_in_all_five_seeds_is_over_fitted() -> None:
     """One of 32 sign patterns has a mean as large."""
     finding = of_seeds([0.2, 0.21, 0.19, 0.22, 0.18])
     assert finding.found == "yes"
-    assert "val_loss +20.0% from epoch 2 to 4 (5 seeds), p 0.031" in finding.evidence
+    assert "val_loss +20.0% from epoch 2 to 4 (5 seeds)" in finding.evidence
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_dimensions_are_compared_with_the_control_and_never_with_other_arms() ->
     given = {"": (20.0, 2.0), "within:+0.1": (100.0, 1.8), "flat:+0.1": (25.0, 2.2)}
     runs = [
         run_of(f"{arm}{seed}", seed=seed, val_loss=loss, intervene=arm)
-        for arm, (_, loss) in given.items() for seed in range(4)
+        for arm, (_, loss) in given.items() for seed in range(5)
     ]  # fmt: skip
     rows = [row_of(run, "participation", given[str(run.get("intervene"))][0]) for run in runs]
     found = findings(runs, rows)
@@ -139,6 +139,10 @@ def test_dimensions_are_compared_with_the_control_and_never_with_other_arms() ->
     rows = [row_of(run, "participation", 4.0 if run["run"] == "flat:+0.10" else 20.0) for run in runs]
     yes = [key for key, finding in findings(runs, rows).items() if finding.found == "yes"]
     assert yes == [("flat:+0.10", "dimension collapse")]
+    luck = {seed: 0.4 * (-1) ** seed for seed in range(5)}
+    for run in runs:
+        run["val_loss"] += luck[run["seed"]] if run["run"].startswith("flat") else 0.0
+    assert not [key for key, finding in findings(runs, rows).items() if finding.found == "yes"], "the arm is not worse"
 
 
 def test_row_norms_that_follow_frequency_and_rare_tokens_that_pay_rule_the_head() -> None:

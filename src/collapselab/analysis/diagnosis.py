@@ -6,7 +6,8 @@
 - *over-regularised*: with strong decay the class means span far fewer directions, or vary far less in norm, than in the
   twin with weak decay, and validation is worse.
 - *dimension collapse*: features vary in fewer than half the directions of the run's control (of other runs of its cell
-  where it has none), and validation is worse. Runs of other arms are never the reference.
+  where it has none), and validation is worse, tested over the pairs of its arm. Runs of other arms are never the
+  reference.
 - *frequency-ruled head*: the norms of output rows follow how often their token occurs, and rare tokens pay for it.
 
 Outcomes that were measured (`measure --outcomes all`) are part of the evidence: the gap between both losses, the loss
@@ -24,7 +25,7 @@ import pandas as pd
 from collapselab.analysis.arms import comparisons
 from collapselab.analysis.attainable import LEVEL
 from collapselab.analysis.models import ARCHITECTURE, Models
-from collapselab.analysis.paired import sign_flip_p
+from collapselab.analysis.paired import Floats, sign_flip_p
 from collapselab.analysis.words import Sentence, many
 
 TIGHTNESS = ("cdnv_log", "cdnv_k2", "directional_cdnv")
@@ -84,8 +85,8 @@ class Finding:
 
 def diagnose(models: Models) -> list[Finding]:
     """Five findings for every run that was trained."""
-    controls: dict[Hashable, int] = {
-        treated: control
+    controls: dict[Hashable, tuple[int, pd.DataFrame]] = {
+        treated: (control, comparison.pairs)
         for comparison in comparisons(models)
         for treated, control in comparison.pairs[["treated", "control"]].itertuples(index=False)
     }
@@ -138,16 +139,29 @@ def _over_fitted(models: Models, ordered: pd.DataFrame, tight: bool | None, evid
     if len(rises) < MIN_SEEDS:
         return None, f"{many(len(rises), 'seed')} with a validation loss at both checkpoints; {MIN_SEEDS} are needed."
     text = f"val_loss {rises.mean():+.1%} from epoch {half['epoch']:g} to {last['epoch']:g} ({len(rises)} seeds)"
-    if rises.mean() <= RISE:
-        return False, f"{text}."
-    p = float(sign_flip_p(rises[None], permutations=9999, seed=0)[0]) / 2  # one-sided: the mean is above 0
-    return tight if p < LEVEL else False, f"{text}, p {p:.2g}; {evidence}"
+    return tight if _rises(rises) else False, f"{text}; {evidence}"
 
 
-def _dimension_collapse(models: Models, last: pd.Series, control: int | None) -> tuple[bool | None, str]:
+def _rises(relative: Floats) -> bool:
+    """Whether losses of several seeds rise: by more than `RISE` on average, and by a one-sided sign-flip test."""
+    return bool(relative.mean() > RISE) and float(sign_flip_p(relative[None], permutations=9999, seed=0)[0]) / 2 < LEVEL
+
+
+def _dimension_collapse(
+    models: Models, last: pd.Series, paired: tuple[int, pd.DataFrame] | None
+) -> tuple[bool | None, str]:
+    """Against the run's control; `paired` has its place and the pairs of the arm, over which the loss is tested: one
+    run of many is always worse than its control by chance."""
     trained = models.trained
-    if control is not None:
-        return _collapsed(models, last, DIRECTIONS, trained.iloc[control], "the control's")
+    if paired is not None:
+        control, pairs = paired
+        answer, text = _collapsed(models, last, DIRECTIONS, trained.iloc[control], "the control's")
+        losses = trained["val_loss"].to_numpy(dtype=float)
+        relative = losses[pairs["treated"]] / losses[pairs["control"]] - 1
+        relative = relative[~np.isnan(relative)]
+        if answer and len(relative) < MIN_SEEDS:
+            return None, f"{text} {many(len(relative), 'pair')} of its arm; {MIN_SEEDS} are needed."
+        return answer and _rises(relative), text
     others = trained[(trained["cell"] == last["cell"]) & ~models.repeats & (trained["run"] != last["run"])]
     if others["run"].nunique() < MIN_OTHERS:
         return None, f"no control, and fewer than {MIN_OTHERS} other runs of its cell."

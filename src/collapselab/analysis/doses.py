@@ -1,26 +1,29 @@
 """Dose and response: does the outcome, or an arm's metric, rise or fall with the signed dose?
 
 The doses of an arm with its control as dose 0, in every seed that has all of them. Page's test ranks the doses within
-each seed, so that a seed's own level plays no part; it is made for both directions. The fit is isotonic: the
-nearest values that only rise, or only fall, whichever is nearer. Page's test alone calls a trend where both sides of
-the control harm, one more than the other; so neither side may go against the trend.
+each seed, so that a seed's own level plays no part; its p comes from flipping the signs of seeds. The fit is isotonic:
+the nearest values that only rise, or only fall, whichever is nearer. Page's test alone calls a trend where both sides
+of the control harm, one more than the other; so neither side may go against the trend.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
+import numpy as np
 import pandas as pd
 
 from collapselab.analysis.arms import Comparison, comparisons
 from collapselab.analysis.models import Models
-from collapselab.analysis.paired import FEWEST_PAIRS, Floats, mean_of
+from collapselab.analysis.paired import FEWEST_PAIRS, Floats, mean_of, sign_flip_p
 from collapselab.analysis.regime import Regime
 from collapselab.analysis.trends import Trending
 from collapselab.analysis.verdict import RELATION, Cause, Corrected, Estimate, Verdict, judge, judged, too_few
 
 FEWEST_DOSES = 3
 """The control is one of them."""
+PERMUTATIONS = 9_999
+"""Sign patterns that are drawn where there are too many seeds for all of them."""
 
 
 @final
@@ -45,7 +48,7 @@ class Response:
     fitted: float
     """The isotonic fit at this dose, 0 at the control."""
     p: float | None = None
-    """Page's test over all doses of the arm, two-sided; the same in all of its rows."""
+    """Of Page's statistic over all doses of the arm, by flipping the signs of seeds; the same in all of its rows."""
     p_holm: float | None = None
     """Corrected over the arms, for the outcome and for metrics by themselves."""
     trend: Trending | None = None
@@ -128,10 +131,16 @@ def _isotonic(values: Floats) -> Floats:
 
 
 def _page_p(values: Floats) -> float:
-    """Two-sided: twice the smaller p of rising and of falling."""
-    from scipy.stats import page_trend_test
+    """Two-sided p of Page's statistic over (seeds, doses), by flipping the signs of whole seeds.
 
-    return min(1.0, 2 * min(float(page_trend_test(sign * values).pvalue) for sign in (1, -1)))
+    Page's own p takes doses for exchangeable within a seed. Where the spread grows with the dose they are not: it was
+    below 0.05 in 7 to 8 % of such tables. Reversing the order of all doses of a seed is exact there too.
+    """
+    from scipy.stats import rankdata
+
+    weights = np.arange(values.shape[1]) - (values.shape[1] - 1) / 2
+    contrasts = rankdata(values, axis=1) @ weights
+    return float(sign_flip_p(contrasts[None], permutations=PERMUTATIONS, seed=0)[0])
 
 
 def goes_against(rows: Sequence[Response]) -> bool:
