@@ -94,7 +94,7 @@ class Options:
             self._check_least(name, least)
         for name, most in MOST.items():
             if (getattr(self, name) or 0) > most:
-                raise ConfigError(f"{name} is {getattr(self, name):,}; {most_allowed(most)}.")
+                raise ConfigError(f"{name} is {getattr(self, name):,}; it is at most {most:,}.")
         if self.per_class is not None:
             object.__setattr__(self, "min_count", max(self.min_count, self.per_class))
         if self.batch != "auto":
@@ -116,7 +116,7 @@ class Options:
     def _check_least(self, name: str, least: int) -> None:
         value = getattr(self, name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-            raise ConfigError(f"{name} is {value!r}; {least_needed(least)}.")
+            raise ConfigError(f"{name} is {value!r}; a whole number from {least} on is needed.")
 
     def facts(self) -> OptionFacts:
         """What two measurements are compared by: the options of the first version, and later ones that were changed.
@@ -159,16 +159,6 @@ class Options:
     def blocks_for(self, labels_per_block: float, blocks: int) -> int:
         """How many of the blocks are needed for `tokens`."""
         return blocks if self.tokens is None else min(blocks, int(-(-self.tokens // labels_per_block)))
-
-
-def least_needed(least: int) -> str:
-    """What is said of a number below the least that is allowed."""
-    return f"a whole number from {least} on is needed"
-
-
-def most_allowed(most: int) -> str:
-    """What is said of a number above the most that is allowed."""
-    return f"it is at most {most:,}"
 
 
 def parsed_contexts(given: object) -> list[int]:

@@ -21,8 +21,6 @@ from collapselab.training.interventions.dose import parse_doses
 from collapselab.training.optimizers import OPTIMIZERS
 
 CONTROL = "none"
-ARMS_NEEDED = "a list is needed, as in [none, within:+0.1]"
-DOSE_NEEDED = "a dose as in within:+0.1 is needed"
 NOT_OF_ARMS = ("seed", "data_seed", "corpus", "checkpoints", "precision")
 """What an arm and its control share."""
 
@@ -54,7 +52,7 @@ class RecipeArm:
 def parse_arms(written: Written, values: JsonValue, check: Check) -> tuple[RecipeArm, ...]:
     """The arms of a recipe's section; an error names the line of the arm."""
     if not isinstance(values, list) or not values:
-        written.fail(("arms",), f"{short(values)} is not valid: {ARMS_NEEDED}.")
+        written.fail(("arms",), f"{short(values)} is not valid: a list is needed, as in [none, within:+0.1].")
     arms: list[RecipeArm] = []
     for number, value in enumerate(values):
         arm = RecipeArm(_settings(written, ("arms", number), value, check))
@@ -87,7 +85,7 @@ def _doses(written: Written, path: Place, texts: list[JsonValue]) -> Section:
     for number, text in enumerate(texts):
         place = (*path, number) if len(texts) > 1 else path
         if not isinstance(text, str):
-            written.fail(place, f"{short(text)} is not valid: {DOSE_NEEDED}.")
+            written.fail(place, f"{short(text)} is not valid: a dose as in within:+0.1 is needed.")
         try:
             known += [str(dose) for dose in parse_doses([text])]
         except ConfigError as error:

@@ -63,15 +63,6 @@ THE_CORPUS = "corpus"
 """The name of a suite's corpus where it has one alone; with several, the setting that chooses among them."""
 
 MOST_RUNS = 100_000
-QUESTION_NEEDED = "every recipe asks one, in a sentence"
-CORPUS_NEEDED = "a recipe has either one corpus or several corpora"
-CORPORA_NEEDED = "names with a corpus each are needed"
-MODELS_NEEDED = "a list with at least one model is needed"
-RUNS_NEEDED = "a list with at least one run is needed"
-CHECKPOINTS_NEEDED = "write them as in [0, 1, 3] or as log:20"
-NOT_A_LIST = "is not a list. Write it in brackets, [ ], or put it under base"
-NO_VALUES = "has no values"
-"""What is said of a value that is not valid, here and by an editor: see schema.py."""
 
 _CORPUS_NAME = re.compile(r"\w[\w. +-]{0,99}")
 """The name of a corpus is part of the name of its folder."""
@@ -212,7 +203,7 @@ class _Recipe:
             self._to_scale(scale)
         question = self.document.get("question")
         if not isinstance(question, str) or not question.strip():
-            self.written.fail(("question",), f"{QUESTION_NEEDED}.")
+            self.written.fail(("question",), "every recipe asks one, in a sentence.")
         question = " ".join(question.split())
         if has_control_characters(question):
             self.written.fail(("question",), f"{question!r} has a control character.")
@@ -257,11 +248,11 @@ class _Recipe:
         if "data" in self.document and not single and not several:
             return {}
         if (single is None) == (several is None):
-            self.written.fail(("corpus",), f"{CORPUS_NEEDED}.")
+            self.written.fail(("corpus",), "a recipe has either one corpus or several corpora.")
         if several is None:
             return {THE_CORPUS: self._corpus(("corpus",), single)}
         if not isinstance(several, dict) or not several:
-            self.written.fail(("corpora",), f"{short(several)} is not valid: {CORPORA_NEEDED}.")
+            self.written.fail(("corpora",), f"{short(several)} is not valid: names with a corpus each are needed.")
         for name in several:
             if not _CORPUS_NAME.fullmatch(name):
                 self.written.fail(
@@ -287,7 +278,7 @@ class _Recipe:
                 self.written.fail((section,), "a recipe with `models` trains nothing. Leave it out.")
         names = self.document["models"]
         if not isinstance(names, list) or not names:
-            self.written.fail(("models",), f"{short(names)} is not valid: {MODELS_NEEDED}.")
+            self.written.fail(("models",), f"{short(names)} is not valid: a list with at least one model is needed.")
         for number, name in enumerate(names):
             if not isinstance(name, str) or not 0 < len(name) <= LONGEST_LINE or has_control_characters(name):
                 self.written.fail(("models", number), f"{short(name)} is not the name of a model.")
@@ -314,7 +305,7 @@ class _Recipe:
             base["checkpoints"] = self._checkpoints(self.document["checkpoints"])
         listed = self.document.get("runs", [])
         if not isinstance(listed, list) or ("runs" in self.document and not listed):
-            self.written.fail(("runs",), f"{short(listed)} is not valid: {RUNS_NEEDED}.")
+            self.written.fail(("runs",), f"{short(listed)} is not valid: a list with at least one run is needed.")
         grids = []
         if {"grid", "zip"} & self.document.keys() or not listed:
             grids.append(self._grid((), self.document, base, corpora))
@@ -382,9 +373,11 @@ class _Recipe:
         axes = {}
         for name, values in settings.items():
             if not isinstance(values, list):
-                self.written.fail((*path, name), f"{short(values)} {NOT_A_LIST}.")
+                self.written.fail(
+                    (*path, name), f"{short(values)} is not a list. Write it in brackets, [ ], or put it under base."
+                )
             if not values:
-                self.written.fail((*path, name), f"{NO_VALUES}.")
+                self.written.fail((*path, name), "has no values.")
             for number, value in enumerate(values):
                 self._setting((*path, name, number), name, value, corpora)
             axes[name] = values
@@ -417,7 +410,9 @@ class _Recipe:
             return ",".join(f"{epoch:g}" for epoch in numbers)
         if isinstance(value, str):
             return value
-        return self.written.fail(("checkpoints",), f"{short(value)} is not valid: {CHECKPOINTS_NEEDED}.")
+        return self.written.fail(
+            ("checkpoints",), f"{short(value)} is not valid: write them as in [0, 1, 3] or as log:20."
+        )
 
     def _measure(self) -> Options:
         options = self.written.model(Measure, ("measure",), self.document.get("measure", {}), "an option of measure")

@@ -32,7 +32,7 @@ def _one_line(text: str) -> str:
 OneLine = Annotated[str, AfterValidator(_one_line)]
 """Text that becomes part of a line of a job's script, of a path or of a message."""
 
-OptionName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*\z")]
+OptionName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
 
 
 class CorpusSpec(BaseModel):

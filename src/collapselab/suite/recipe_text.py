@@ -28,7 +28,6 @@ VALUES = 200_000
 """Limits of a recipe: the bytes of its text, levels of nesting, values with every alias written out."""
 
 NUMBER_CHARACTERS = 100
-SETTINGS_NEEDED = "settings with their values are needed"
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # thirty times faster, and there with every wheel of PyYAML
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -102,7 +101,7 @@ class Written:
         """The values, if they are names with values, and the names are known ones where these are given."""
         if not isinstance(values, dict):
             said = "it is empty" if values is None and not path else f"{short(values)} is not valid"
-            self.fail(path, f"{said}: {SETTINGS_NEEDED}.")
+            self.fail(path, f"{said}: settings with their values are needed.")
         for name in values if known else ():
             if name not in known:
                 hint = did_you_mean(name, known, otherwise=f"There are {', '.join(known)}.")
