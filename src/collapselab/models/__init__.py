@@ -4,7 +4,7 @@
     build.py          `build_model`: a family, or any config.json resized → a model, its weights from a seed
     find.py           a name → run checkpoints, folders, GGUF files, models of the hub, and where their files are;
                       patterns.py: names that match several;  adapters.py: base+adapter
-    weight_files.py   names, formats and sizes of weights on disk; gguf_header.py reads those of a GGUF file
+    weight_files.py   names, formats and sizes of weights on disk, safetensors, pickles and GGUF files
     load.py           `load_model`: strictly, every weight in its place; `model_hash`, `find_device`.  quantised.py:
                       rounded weights;  spread.py: over several devices;  function_model.py: any function as a model
     fused_kernels.py  slow parts of library models replaced by PyTorch's kernels; small_heads.py: attention of 16 heads

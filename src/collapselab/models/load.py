@@ -208,7 +208,11 @@ def causal_config(source: ModelSource, place: Pretrained, *, trust_code: bool) -
         raise ModelError(
             f"{source.name}: its config.json names the model_type {kind!r}, which transformers does not know."
         )
-    config: PreTrainedConfig = AutoConfig.from_pretrained(trust_remote_code=trust_code, **place.arguments)
+    config: PreTrainedConfig
+    if place.gguf_file is not None:  # AutoConfig would parse the whole file again
+        config = CONFIG_MAPPING[str(kind)].from_dict(settings)
+    else:
+        config = AutoConfig.from_pretrained(trust_remote_code=trust_code, **place.arguments)
     check_sizes(config)
     if not (trust_code and "AutoModelForCausalLM" in own_code):
         _check_causal(source, config)

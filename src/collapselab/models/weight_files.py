@@ -9,15 +9,16 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
 import torch
 from torch import nn
 
 from collapselab.errors import ModelError
 from collapselab.hub import LFS_POINTER
-from collapselab.models.gguf_header import read_header
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -39,6 +40,9 @@ PACKING = ("int", "uint", "I", "U")
 
 PACKED = 16
 """The most weights that quantised checkpoints pack into one number: 2 bits of 32 each."""
+
+GGUF_STATED = ("general.architecture", "split.count", ".embedding_length", ".block_count")
+"""Endings of the metadata of a GGUF file that are compared with its tensors."""
 
 SMALL = 1 << 26
 """Parameters below which a model may be built without looking: it takes less than 256 MB."""
@@ -77,10 +81,7 @@ def stored_weights(path: Path, *, name: str) -> StoredWeights | None:
     """The weights of a folder or a .gguf file; None where there are none, or of a form that has no header."""
     if path.suffix == ".gguf":
         refuse_pointer(path, name=name)
-        tensors = read_header(path, name=name).tensors
-        return StoredWeights(
-            {key: StoredTensor(_gguf_format(entry.kind), entry.numbers) for key, entry in tensors.items()}
-        )
+        return _in_gguf(path, name, (path.stat().st_mtime_ns, path.stat().st_size))
     stored: dict[str, StoredTensor] = {}
     for file in _weight_files(path):
         refuse_pointer(file, name=name)
@@ -183,8 +184,46 @@ def _tensor(kind: str, shape: list[int]) -> StoredTensor:
     return StoredTensor(format, math.prod(shape) * (1 if format.startswith(FLOATS) else PACKED))
 
 
-def _gguf_format(kind: int) -> str:
-    from gguf import GGMLQuantizationType
+@lru_cache(maxsize=8)
+def _in_gguf(file: Path, name: str, version: tuple[int, int]) -> StoredWeights:
+    """The weights of a GGUF file, or a ModelError. It is parsed once as long as its `version` (time and size) stays.
 
-    name = GGMLQuantizationType(kind).name
-    return FORMATS.get(name, name)
+    The metadata must state the architecture, the width and the depth. transformers uses its own defaults for missing
+    values, and would build a model of seven billion parameters from three strings.
+    """
+    from gguf import GGUFReader
+
+    class Reader(GGUFReader):
+        data: Any
+
+        def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:
+            """Refuse to read past the end: GGUFReader never finishes an array that is longer than the file."""
+            if isinstance(self.data, np.memmap):  # three times slower than an array, at every token of the vocabulary
+                self.data = self.data.view(np.ndarray)
+            found = super()._get(offset, dtype, count, override_order)
+            if len(found) < count:
+                raise ValueError(f"its header or a tensor needs more than the {len(self.data):,} bytes it has")
+            return found
+
+    try:
+        reader = Reader(file)
+        metadata = {key: field.contents() for key, field in reader.fields.items() if key.endswith(GGUF_STATED)}
+    except (ValueError, LookupError, ArithmeticError, RecursionError) as error:
+        raise ModelError(f"{name}: not a GGUF file, cut off or damaged: {error}. Download it again.") from error
+    tensors = {tensor.name: tensor for tensor in reader.tensors}
+    architecture = metadata.get("general.architecture")
+    if "token_embd.weight" not in tensors:
+        raise ModelError(f"{name}: {architecture} without token_embd.weight; it is not a language model.")
+    if (parts := metadata.get("split.count", 0)) not in (0, 1):
+        raise ModelError(f"{name}: one of {parts} parts. Merge them (llama-gguf-split --merge).")
+    width, shape = metadata.get(f"{architecture}.embedding_length"), tensors["token_embd.weight"].shape.tolist()
+    if shape[:1] != [width]:
+        raise ModelError(f"{name}: embedding_length is {width}, but token_embd.weight has the shape {shape}.")
+    depth = metadata.get(f"{architecture}.block_count")
+    blocks = len({key.split(".")[1] for key in tensors if key.startswith("blk.")})
+    if depth != blocks:
+        raise ModelError(f"{name}: block_count is {depth}, but its tensors are those of {blocks:,} blocks.")
+    kinds = {key: tensor.tensor_type.name for key, tensor in tensors.items()}
+    return StoredWeights(
+        {key: StoredTensor(FORMATS.get(kind, kind), tensors[key].n_elements) for key, kind in kinds.items()}
+    )
