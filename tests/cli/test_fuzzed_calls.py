@@ -60,9 +60,6 @@ CONFIGS = {
     "options": "tokens: 200\nbins: 2\n", "list": "- 1\n- 2\n", "text": "hello", "empty": "", "number": "3",
     "nested": "tokens: {a: 1}\n", "unknown": "tokns: 3\n", "keys": "1: 2\ntrue: 3\n", "null key": "~: 3\n",
     "twice": "seed: 1\nseed: 2\n", "tag": "seed: !!python/object/apply:os.system ['true']\n", "binary": "\x00\x01",
-    "bomb": "a: &a [1,1,1,1,1,1,1,1,1]\n" + "".join(
-        f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
-    ),
     "deep": "[" * 3000, "infinite": "&a [*a]\n", "nan": "tokens: .nan\nseed: .inf\n", "date": "seed: 2020-01-01\n",
     "boolean": "layers: yes\nnull: no\nclasses: maybe\n", "config": "config: x.yaml\n", "help": "help: true\n",
     "long": "seed: " + "9" * 4000 + "\n", "lists": "layers: [last, all]\ncorpus: []\n", "big": "#" * 1_100_000,

@@ -286,8 +286,7 @@ def _print_plan(estimates: "list[Estimate]", as_json: bool) -> None:
 
 
 def _batch(text: str) -> int | Literal["auto"]:
-    if text == "auto":
-        return "auto"
-    if not (text.isascii() and text.isdigit() and len(text) <= 9):
-        raise typer.BadParameter(f"{text!r} is neither auto nor a number.", param_hint="--batch")
-    return int(text)
+    try:
+        return "auto" if text == "auto" else int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither auto nor a number.", param_hint="--batch") from None

@@ -14,18 +14,10 @@ if TYPE_CHECKING:
 
 LEAST = {
     "bins": 0, "bootstrap": 0, "seed": 0, "skip_positions": 0,
-    "min_count": 1, "tokens": 1, "min_uses": 1, "per_class": 1,
+    "batch": 1, "min_count": 1, "tokens": 1, "min_uses": 1, "per_class": 1,
 }  # fmt: skip
-MOST = {
-    "bins": 1_000,
-    "bootstrap": 100_000,
-    "seed": 2**63 - 2,
-    "tokens": 2**63 - 1,
-    "min_count": 2**63 - 1,
-    "min_uses": 2**63 - 1,
-    "per_class": 2**63 - 1,
-}
-"""A larger number is a mistake: more bins or resamples than fit into any memory, or more than 64 bits."""
+MOST = {"bins": 1_000, "bootstrap": 100_000}
+"""More bins or resamples would not fit into memory."""
 
 FIRST = (
     "layers", "bins", "null", "bootstrap", "dtype", "batch", "tokens", "min_count", "train_loss", "strict", "seed",
@@ -91,14 +83,13 @@ class Options:
         if self.load_in not in (None, "4bit", "8bit"):
             raise ConfigError(f"load_in is {self.load_in!r}; it is 4bit or 8bit.")
         for name, least in LEAST.items():
-            self._check_least(name, least)
-        for name, most in MOST.items():
-            if (getattr(self, name) or 0) > most:
-                raise ConfigError(f"{name} is {getattr(self, name):,}; it is at most {most:,}.")
+            value, most = getattr(self, name), MOST.get(name, 2**63 - 2)  # what torch takes as a seed
+            if value is None or (name == "batch" and value == "auto"):
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+                raise ConfigError(f"{name} must be a whole number from {least} to {most:,}, got {value!r}.")
         if self.per_class is not None:
             object.__setattr__(self, "min_count", max(self.min_count, self.per_class))
-        if self.batch != "auto":
-            self._check_least("batch", 1)
         if self.bootstrap == 1:
             raise ConfigError("bootstrap is 1; an interval needs at least 2 resamples, a good one 200 or more.")
         if self.push is not None:
@@ -112,11 +103,6 @@ class Options:
             raise ConfigError("push and shard_classes do not go together: every process needs all class means.")
         if self.shard_classes and self.bootstrap:
             raise ConfigError("bootstrap and shard_classes do not go together: groups are kept whole, not by class.")
-
-    def _check_least(self, name: str, least: int) -> None:
-        value = getattr(self, name)
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-            raise ConfigError(f"{name} is {value!r}; a whole number from {least} on is needed.")
 
     def facts(self) -> OptionFacts:
         """What two measurements are compared by: the options of the first version, and later ones that were changed.

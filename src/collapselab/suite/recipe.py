@@ -33,7 +33,6 @@ from collapselab.records.options import Options
 from collapselab.records.suite import Primary
 from collapselab.suite.arms import RecipeArm, parse_arms
 from collapselab.suite.recipe_sections import (
-    LONGEST_LINE,
     CorpusSpec,
     DataSpec,
     Measure,
@@ -42,7 +41,6 @@ from collapselab.suite.recipe_sections import (
     whole_path,
 )
 from collapselab.suite.recipe_text import (
-    TEXT_BYTES,
     LineNumbers,
     Place,
     Written,
@@ -140,8 +138,6 @@ def load_suite(name: str | Path, *, scale: str = "full") -> Suite:
             raise ConfigError(f"{path}: no such file. {_shipped_hint(path.stem, recipes)}")
         if has_control_characters(path.stem):
             raise ConfigError(f"{str(path)!r}: a line break or another control character in the name of a recipe.")
-        if path.stat().st_size > TEXT_BYTES:
-            raise ConfigError(f"{path}: {path.stat().st_size:,} bytes; a recipe has at most {TEXT_BYTES:,}.")
         try:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
@@ -207,8 +203,6 @@ class _Recipe:
         question = " ".join(question.split())
         if has_control_characters(question):
             self.written.fail(("question",), f"{question!r} has a control character.")
-        if len(question) > LONGEST_LINE:
-            self.written.fail(("question",), f"{len(question):,} characters; {LONGEST_LINE:,} are the most.")
         corpora = {
             name: resolved_paths(spec, beside) if beside or not merged else spec
             for name, spec in self._corpora().items()
@@ -280,7 +274,7 @@ class _Recipe:
         if not isinstance(names, list) or not names:
             self.written.fail(("models",), f"{short(names)} is not valid: a list with at least one model is needed.")
         for number, name in enumerate(names):
-            if not isinstance(name, str) or not 0 < len(name) <= LONGEST_LINE or has_control_characters(name):
+            if not isinstance(name, str) or not name or has_control_characters(name):
                 self.written.fail(("models", number), f"{short(name)} is not the name of a model.")
         return tuple(str(name) for name in names)
 

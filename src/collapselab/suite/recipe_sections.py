@@ -17,15 +17,9 @@ ADDED_FIELDS = ("begin",)
 """Fields of CorpusSpec that its first version did not have: a corpus that does not use them keeps its folder's name."""
 
 
-LONGEST_LINE = 4096
-"""Characters; the longest path that Linux takes."""
-
-
 def _one_line(text: str) -> str:
     if has_control_characters(text):
         raise ValueError("a line break or another control character is not allowed here")
-    if len(text) > LONGEST_LINE:
-        raise ValueError(f"{len(text):,} characters; {LONGEST_LINE:,} at most are allowed here")
     return text
 
 

@@ -2,13 +2,10 @@
 
 Plain words are read as YAML 1.2 does: 5e-4 is a number, `yes` and `on` are words, 010 is ten. PyYAML by itself takes
 5e-4 for text and `no` for false, and recipes are full of learning rates.
-
-How large a recipe is, with its aliases written out, is known before anything is built from it: a few lines of aliases
-can describe more values than any memory holds.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import NoReturn, TypeVar, final
 
 import yaml  # type: ignore[import-untyped]
@@ -22,13 +19,6 @@ Place = tuple[str | int, ...]
 LineNumbers = dict[Place, int]
 T = TypeVar("T", bound=BaseModel)
 
-TEXT_BYTES = 1_000_000
-NESTING = 50
-VALUES = 200_000
-"""Limits of a recipe: the bytes of its text, levels of nesting, values with every alias written out."""
-
-NUMBER_CHARACTERS = 100
-
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # thirty times faster, and there with every wheel of PyYAML
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -39,10 +29,7 @@ _FLOAT = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?|[-+]?\.inf|\.nan",
 
 def read_yaml(text: str, name: str) -> tuple[JsonValue, LineNumbers]:
     """The values in the text, and the line of each; ConfigError names the line of what is not YAML."""
-    if len(text.encode(errors="replace")) > TEXT_BYTES:
-        raise ConfigError(f"{name}: larger than {TEXT_BYTES:,} bytes, the most that a recipe may have.")
     try:
-        _refuse_deep_nesting(text, name)
         root = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -51,9 +38,11 @@ def read_yaml(text: str, name: str) -> tuple[JsonValue, LineNumbers]:
         raise ConfigError(f"{name}{where}: not YAML: {problem}.") from error
     if root is None:
         return None, {}
-    _Extent(name).of(root, ())
     lines: LineNumbers = {}
-    return _value(root, (), lines, name), lines
+    try:
+        return _value(root, (), lines, name), lines
+    except (RecursionError, ValueError) as error:  # an alias that holds itself, a number of 5,000 digits
+        raise ConfigError(f"{name}: {error}.") from error
 
 
 def has_control_characters(text: str) -> bool:
@@ -126,62 +115,6 @@ class Written:
         return next((whole[:end] for end in ends if whole[:end] in self.lines), whole[: len(path) + 1])
 
 
-def _refuse_deep_nesting(text: str, name: str) -> None:
-    """Stop before the tree is built, which takes a call for each level."""
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > NESTING:
-                _fail_nesting(name, event.start_mark.line + 1)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-
-
-def _fail_nesting(name: str, line: int) -> NoReturn:
-    raise ConfigError(f"{name}, line {line}: more than {NESTING} levels of nesting. A recipe needs four.")
-
-
-@final
-class _Extent:
-    """How many values and levels each node has with its aliases written out, each node visited once."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._known: dict[int, tuple[int, int]] = {}
-        self._open: set[int] = set()
-
-    def of(self, node: yaml.Node, path: Place) -> tuple[int, int]:
-        line, key = node.start_mark.line + 1, id(node)
-        if key in self._known:
-            return self._known[key]
-        if key in self._open:
-            raise ConfigError(f"{self.name}, line {line}: {dotted(path)} holds itself.")
-        self._open.add(key)
-        values, levels = 1, 0
-        for part, child in _children(node):
-            more, deeper = self.of(child, (*path, part))
-            values, levels = values + more, max(levels, deeper)
-        if values > VALUES:
-            raise ConfigError(
-                f"{self.name}, line {line}: {dotted(path) or 'the recipe'} has more than {VALUES:,} values, its "
-                "aliases written out. Split it into several recipes."
-            )
-        if levels >= NESTING:
-            _fail_nesting(self.name, line)
-        self._open.discard(key)
-        self._known[key] = values, levels + (not isinstance(node, yaml.ScalarNode))
-        return self._known[key]
-
-
-def _children(node: yaml.Node) -> Iterator[tuple[str | int, yaml.Node]]:
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield str(key.value) if isinstance(key, yaml.ScalarNode) else "?", value
-    elif isinstance(node, yaml.SequenceNode):
-        yield from enumerate(node.value)
-
-
 def _value(node: yaml.Node, path: Place, lines: LineNumbers, name: str) -> JsonValue:
     line = node.start_mark.line + 1
     lines[path] = line
@@ -195,8 +128,6 @@ def _value(node: yaml.Node, path: Place, lines: LineNumbers, name: str) -> JsonV
         raise ConfigError(f"{name}, line {line}: {dotted(path)} holds half of a character (a lone surrogate).")
     if node.style:  # quoted, or a block of text
         return str(node.value)
-    if len(node.value) > NUMBER_CHARACTERS and _FLOAT.fullmatch(node.value):
-        raise ConfigError(f"{name}, line {line}: {dotted(path)} is a number of {len(node.value):,} digits.")
     return _scalar(node.value)
 
 

@@ -31,9 +31,6 @@ MOST_CHECKPOINTS = 10_000
 MOST_SHOWN = 200
 """Characters of a value in a message."""
 
-MOST_PATH = 4096
-"""The longest path of a file that systems take."""
-
 
 class Settings(BaseModel):
     """What decides the weights of a run, given its corpus: the options of `collapselab train`.
@@ -114,13 +111,6 @@ class Settings(BaseModel):
         from collapselab.training.heads import HEADS
 
         return _known(name, HEADS)
-
-    @field_validator("donor")
-    @classmethod
-    def _is_a_path(cls, path: str | None) -> str | None:
-        if path is not None and not (path.isprintable() and len(path) < MOST_PATH):
-            raise ValueError(f"a path of fewer than {MOST_PATH:,} printable characters is needed")
-        return path
 
     @field_validator("intervene", mode="before")
     @classmethod
@@ -329,8 +319,6 @@ def _log_spaced(text: str, steps: int) -> list[int]:
 
 def _named_epochs(text: str, steps: int, steps_per_epoch: float) -> dict[int, str]:
     chosen: dict[int, str] = {}
-    if text.count(",") >= MOST_CHECKPOINTS:
-        raise ConfigError(f"checkpoints: {text.count(',') + 1:,} epochs; at most {MOST_CHECKPOINTS:,} are allowed.")
     for part in text.split(",") if text else []:
         try:
             epoch = float(part)
