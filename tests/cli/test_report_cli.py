@@ -6,7 +6,7 @@ import typer
 from typer.testing import CliRunner
 
 from collapselab.analysis.analyze import analyze
-from collapselab.cli.report import report
+from collapselab.cli.analyze import report
 from collapselab.errors import RunError
 from report.suites import write_suite
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM  # here: their import asks `find_spec`, which tests replace
 
 from collapselab.errors import ConfigError, ModelError
-from collapselab.models import quantised
+from collapselab.models import weight_files
 from collapselab.models.check_logits import check_logits
 from collapselab.models.find import find_models
 from collapselab.models.load import load_model
@@ -77,7 +77,7 @@ def test_an_adapter_on_rounded_weights_is_applied(tmp_path: Path, ids: Tensor) -
 
 
 def test_rounding_without_its_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quantised.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(weight_files.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(
         ModelError, match=r"--load-in 4bit needs the package bitsandbytes. Install collapselab\[bitsandb"
     ):
@@ -85,7 +85,7 @@ def test_rounding_without_its_package_names_the_extra(tmp_path: Path, monkeypatc
 
 
 def test_what_is_rounded_already_is_not_rounded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quantised.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(weight_files.importlib.util, "find_spec", lambda name: object())
     folder = saved(tmp_path / "model", quantization_config={"quant_method": "gptq", "bits": 4})
     with pytest.raises(ModelError, match=r"its weights are gptq, 4 bits already. Leave out --load-in 8bit"):
         loaded(folder, load_in="8bit")
@@ -97,7 +97,7 @@ def test_what_is_rounded_already_is_not_rounded_again(tmp_path: Path, monkeypatc
 def test_a_kind_whose_package_is_missing_says_which(
     method: str, packages: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quantised.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(weight_files.importlib.util, "find_spec", lambda name: None)
     folder = saved(tmp_path / "model", quantization_config={"quant_method": method, "bits": 4})
     with pytest.raises(ModelError, match=f"its weights are {method}, 4 bits, which transformers loads with {packages}"):
         loaded(folder)

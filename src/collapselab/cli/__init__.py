@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from collapselab import __version__
-from collapselab.cli import analyze, collect, corpus, demo, measure, report, share, similarity, suite, tokens, train
+from collapselab.cli import analyze, corpus, demo, measure, share, similarity, suite, tokens, train
 from collapselab.cli.options import PREFIX, EnvironmentGroup, JsonOption, take_from_environment
 from collapselab.errors import Interrupted, UserError
 from collapselab.signals import interruptible
@@ -108,10 +108,10 @@ app.command(rich_help_panel=MODELS)(measure.measure)
 app.command(rich_help_panel=MODELS)(tokens.tokens)
 app.command(rich_help_panel=MODELS)(similarity.similarity)
 app.add_typer(suite.app, name="suite", rich_help_panel=SUITES)
-app.command(rich_help_panel=SUITES)(collect.collect)
+app.command(rich_help_panel=SUITES)(analyze.collect)
 app.command("import", rich_help_panel=SUITES)(analyze.import_published)
 app.command(rich_help_panel=SUITES)(analyze.analyze)
-app.command(rich_help_panel=SUITES)(report.report)
+app.command(rich_help_panel=SUITES)(analyze.report)
 app.command(rich_help_panel=SUITES)(share.publish)
 app.command(rich_help_panel=SUITES)(share.compare)
 

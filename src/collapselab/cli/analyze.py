@@ -1,4 +1,4 @@
-"""`collapselab import` and `collapselab analyze`: a published table into ours, and ours into statements."""
+"""From measured models to statements: `collapselab collect`, `import`, `analyze` and `report`."""
 
 import json
 from itertools import groupby
@@ -10,6 +10,51 @@ from rich.console import Console
 from rich.markup import escape
 
 from collapselab.cli.options import JsonOption
+
+
+def collect(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DIR…", help="Folders of results (`measure --out DIR`), runs, suites, or files with results."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The folder that gets `runs.csv`, `results.csv` and their hashes.")],
+    facts: Annotated[
+        Path | None,
+        typer.Option(
+            help="A table of what is known of models: a column `model` (a name, or a pattern), and any of `tokens`, "
+            "`tokens_per_step`, `family`, `seed`, `parameters`, …"
+        ),
+    ] = None,
+    mix: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="corpora|options",
+            help="What may differ between results, which is refused otherwise. Repeat it for several.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Join measured models into tables, with their sizes, tokenizers and training tokens.
+
+    All checkpoints of a model of the hub, and then a page of them:
+    `collapselab collect pythia --out atlas && collapselab report atlas`
+
+    With what the names do not say: `collapselab collect mine theirs --out atlas --facts models.csv`
+    """
+    from collapselab.analysis.words import many
+    from collapselab.suite.collect_models import collect_models
+
+    collected = collect_models(folders, out, facts=facts, mix=mix or ())
+    if as_json:
+        known = {"out": str(out), "models": collected.models, "runs": collected.runs, "notes": collected.notes}
+        print(json.dumps(known, ensure_ascii=False))
+        return
+    for note in collected.notes:
+        print(note)
+    print(f"{out}: {many(collected.models, 'model')} of {many(collected.runs, 'run')}.")
+    print(f"Next: collapselab report {out}")
 
 
 def import_published(
@@ -95,3 +140,39 @@ def analyze(
     if more := len(analysis.sentences) - len(printed):
         console.print(f"\n{more} further sentences: --full")
     console.print(f"\ntables: {escape(str(directory / 'analysis'))}", soft_wrap=True)
+
+
+def report(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A suite that has run, or a folder that `collect` or `import` made.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="The page, or a folder for it.", show_default="DIR/report.html")
+    ] = None,
+    beside: Annotated[Path | None, typer.Option(help="Another such folder to set beside it.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="A folder that gets every figure as SVG and PDF.")] = None,
+    corpus: Annotated[
+        Path | None, typer.Option(help="The corpus, for its class frequencies.", show_default="that of the runs")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn the tables of a suite into one HTML page that answers at a glance and lets you dig.
+
+    The page is one file that needs no network. What has not been analysed yet, or has changed since, is analysed first.
+
+    A suite of yours: `collapselab report runs/tiny`
+
+    Beside the published models, with figures for a paper:
+    `collapselab report runs/tiny --beside published --figures figures`
+    """
+    from collapselab.report.report import report as write_report
+
+    written = write_report(directory, out=out, beside=beside, figures=figures, corpus=corpus)
+    if as_json:
+        print(json.dumps(written.to_json(), ensure_ascii=False))
+        return
+    for note in written.notes:
+        print(note)
+    print(f"page: {written.page} ({written.page.stat().st_size / 1e6:.1f} MB)")
+    if written.figures:
+        print(f"figures: {figures} ({len(written.figures)} files)")

@@ -1,9 +1,11 @@
 """The weights of a model as they are on disk: names, shapes and formats from the headers, without reading a number.
 
 Two things are checked before a model is built and memory is allocated: that the files hold weights and not a pointer
-to weights, and that there are as many as the configuration needs.
+to weights, and that there are as many as the configuration needs. Weights in fewer bits are stored so, by kinds that
+need a package, or rounded while they are loaded (bitsandbytes).
 """
 
+import importlib.util
 import json
 import math
 from collections import Counter
@@ -11,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 import torch
@@ -40,6 +42,20 @@ PACKING = ("int", "uint", "I", "U")
 
 PACKED = 16
 """The most weights that quantised checkpoints pack into one number: 2 bits of 32 each."""
+
+LoadIn = Literal["4bit", "8bit"]
+
+PACKAGES = {
+    "gptq": ("optimum", "gptqmodel"),
+    "awq": ("gptqmodel",),
+    "bitsandbytes": ("bitsandbytes",),
+    "compressed-tensors": ("compressed_tensors",),
+    "aqlm": ("aqlm",),
+    "hqq": ("hqq",),
+    "torchao": ("torchao",),
+    "quanto": ("optimum",),
+}
+"""What the library needs to load each kind of quantised weights."""
 
 GGUF_STATED = ("general.architecture", "split.count", ".embedding_length", ".block_count")
 """Endings of the metadata of a GGUF file that are compared with its tensors."""
@@ -106,6 +122,36 @@ def rounding_facts(config: object) -> dict[str, object] | None:
     """What a configuration says of rounded weights, as the library stores it; None where it says nothing."""
     settings = getattr(config, "quantization_config", None)
     return settings if settings is None or isinstance(settings, dict) else dict(settings.to_dict())
+
+
+def check_packages(config: "PreTrainedConfig", *, name: str) -> None:
+    """ModelError that names what is not installed, if the model is stored in a kind that needs it."""
+    facts = rounding_facts(config) or {}
+    method = str(getattr(facts.get("quant_method"), "value", facts.get("quant_method") or ""))
+    missing = [package for package in PACKAGES.get(method, ()) if importlib.util.find_spec(package) is None]
+    if missing:
+        raise ModelError(
+            f"{name}: its weights are {quantised_as(config, None)}, which transformers loads with "
+            f"{' and '.join(missing)}. Install {' '.join(missing)}, or name the model in plain weights."
+        )
+
+
+def rounding(
+    load_in: LoadIn, config: "PreTrainedConfig", stored: StoredWeights | None, dtype: torch.dtype, *, name: str
+) -> dict[str, Any]:
+    """The library's argument that rounds weights while they are loaded; ModelError where that cannot be."""
+    if (already := quantised_as(config, stored)) is not None:
+        raise ModelError(f"{name}: its weights are {already} already. Leave out --load-in {load_in}.")
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise ModelError(
+            f"{name}: --load-in {load_in} needs the package bitsandbytes. Install collapselab[bitsandbytes]."
+        )
+    from transformers import BitsAndBytesConfig
+
+    settings: Any = BitsAndBytesConfig
+    if load_in == "8bit":
+        return {"quantization_config": settings(load_in_8bit=True)}
+    return {"quantization_config": settings(load_in_4bit=True, bnb_4bit_compute_dtype=dtype)}
 
 
 def refuse_pointer(file: Path, *, name: str) -> None:
@@ -200,10 +246,10 @@ def _in_gguf(file: Path, name: str, version: tuple[int, int]) -> StoredWeights:
             """Refuse to read past the end: GGUFReader never finishes an array that is longer than the file."""
             if isinstance(self.data, np.memmap):  # three times slower than an array, at every token of the vocabulary
                 self.data = self.data.view(np.ndarray)
-            found = super()._get(offset, dtype, count, override_order)
-            if len(found) < count:
+            values = super()._get(offset, dtype, count, override_order)
+            if len(values) < count:
                 raise ValueError(f"its header or a tensor needs more than the {len(self.data):,} bytes it has")
-            return found
+            return values
 
     try:
         reader = Reader(file)
