@@ -19,7 +19,6 @@ SHAPES = {
     "2 × 64, heads of 16": (Shape(64, 2, 1024, 128, 8, head_size=16), 2.5),
     "2 × 32, heads of 16": (Shape(32, 2, 1024, 128, 8, head_size=16), None),
     "2 × 128, heads of 16": (Shape(128, 2, 4096, 256, 16, head_size=16), None),
-    "2 × 64, 16 heads as in the paper": (Shape(64, 2, 1024, 128, 8), None),
 }
 """Each with the bar of its ratio."""
 WARM_UP = 3

@@ -70,13 +70,9 @@ NEO = {"feed_forward": 256, "heads": 16, "window": 256, "block_vectors": 640, "l
     ],
 )  # fmt: skip
 def test_the_operations_of_a_forward_pass_are_those_counted(
-    family: str, width: int, depth: int, block: int, sizes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    family: str, width: int, depth: int, block: int, sizes: dict[str, Any]
 ) -> None:
-    """Exactly: products are all that is counted, on both sides; in float64, where small heads are not filled up.
-
-    Small heads on a CPU take fewer, as a part of the queries sees the keys up to its end; here they have the kernel.
-    """
-    monkeypatch.setattr("collapselab.models.fused_kernels.suits_small_heads", lambda *_: False)
+    """Exactly: products are all that is counted, on both sides; in float64, where small heads are not padded."""
     model = build_model(build_config(family, width=width, depth=depth, vocabulary=300, positions=block), seed=0).eval()
     model = model.double()
     architecture = transformer(width=width, depth=depth, vocabulary=300, **sizes)
@@ -166,7 +162,9 @@ def test_the_operations_of_a_measurement_are_those_counted(
     monkeypatch.setattr(MeasuredModel, "check_logits", lambda *_: None)
     steps, step = [], CentreScores._derivatives
     monkeypatch.setattr(CentreScores, "_derivatives", lambda *given: (steps.append(len(given[1])), step(*given))[1])
-    model = build_model(build_config("gpt-neo", width=64, depth=2, vocabulary=320, positions=32), seed=0)
+    # Smaller heads are padded to 16, which adds operations.
+    config = build_config("gpt-neo", width=64, depth=2, vocabulary=320, positions=32, head_size=16)
+    model = build_model(config, seed=0)
     results: list[Any] = []
     chosen = {"layers": options.layers, "null": options.null, "train_loss": options.train_loss}
     found = counted(lambda: results.append(measure(model, corpus, tokens=16 * 31, batch=4, quiet=True, **chosen)))  # type: ignore[arg-type]

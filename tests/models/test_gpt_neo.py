@@ -1,5 +1,6 @@
 import copy
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM, GPTNeoConfig, GPTNeoForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoSelfAttention
 
+from collapselab.models import fused_kernels
 from collapselab.models.fused_kernels import FusedSelfAttention, fuse_attention, library_config
 
 WINDOW = 4
@@ -239,8 +241,7 @@ def test_the_body_alone_can_be_made_faster() -> None:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor | None, bool]]:
-    """The mask and the causal flag of every fused attention, where no other way is taken for small heads."""
-    monkeypatch.setattr("collapselab.models.fused_kernels.suits_small_heads", lambda *_: False)
+    """The mask and the causal flag of every fused attention."""
     seen: list[tuple[Tensor | None, bool]] = []
 
     def spy(*tensors: Tensor, attn_mask: Tensor | None, is_causal: bool, **rest: float) -> Tensor:
@@ -258,6 +259,30 @@ def test_without_padding_only_the_window_needs_a_mask(calls: list[tuple[Tensor |
     shapes = [(None if mask is None else tuple(mask.shape), causal) for mask, causal in calls]
     in_windows = [(None, True), *2 * [((1, 1, WINDOW, 2 * WINDOW), False)], ((1, 1, 1, WINDOW + 1), False)]
     assert shapes == [(None, True), (None, True), (None, True), *in_windows]
+
+
+@pytest.mark.parametrize("size", [1, 4, 8, 15])
+@pytest.mark.parametrize("masked", [False, True])
+def test_padding_a_head_with_zeros_changes_neither_values_nor_gradients(size: int, masked: bool) -> None:
+    band = torch.ones(70, 70, dtype=torch.bool).tril().triu(-20) if masked else None
+    generator = torch.Generator().manual_seed(1)
+    query, key, value, upstream = torch.randn(4, 2, 3, 70, size, generator=generator, dtype=torch.float64)
+
+    def with_gradients(attention: Callable[..., Tensor], dtype: torch.dtype) -> list[Tensor]:
+        inputs = [one.to(dtype).requires_grad_() for one in (query, key, value)]
+        attended = attention(*inputs)
+        return [attended, *torch.autograd.grad(attended, inputs, upstream.to(dtype))]
+
+    def padded(*inputs: Tensor) -> Tensor:
+        return fused_kernels._attend(*inputs, band, dropout=0.0, causal=band is None)
+
+    def plain(*inputs: Tensor) -> Tensor:
+        return nn.functional.scaled_dot_product_attention(*inputs, attn_mask=band, is_causal=band is None, scale=1.0)
+
+    pairs = list(zip(with_gradients(padded, torch.float32), with_gradients(plain, torch.float64), strict=True))
+    assert len(pairs) == 4
+    for ours, exact in pairs:
+        assert_close(ours.double(), exact, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("pads", ["left", "right", "both"])

@@ -7,7 +7,7 @@
     weight_files.py   names, formats and sizes of weights on disk (safetensors, pickles, GGUF); rounded weights
     load.py           `load_model`: strictly, every weight in its place; `model_hash`, `find_device`.  spread.py: over
                       several devices;  function_model.py: any function as a model
-    fused_kernels.py  slow parts of library models replaced by PyTorch's kernels; small_heads.py: attention of 16 heads
+    fused_kernels.py  slow parts of library models replaced by PyTorch's kernels
     taps.py           the features of every token and the output layer, of any model
     check_logits.py   whether these two give the model's own logits
     scores.py         loss and accuracy of next tokens, without a matrix of tokens × vocabulary

@@ -5,8 +5,7 @@ fused kernels: scores are not divided by sqrt(dim); local layers see the last `w
 accumulate scores and softmax in float32 for half-precision inputs, as the library does, and float64 stays float64.
 
 That kernel is made for heads of 64. With heads of 2 to 8, as 16 heads make them at small widths, its products are with
-matrices of a few columns. Zeros up to 16 numbers a head change nothing but the time, which is a third less; where heads
-are that small, `small_heads.py` is faster still.
+matrices of a few columns. Zeros up to 16 numbers a head change nothing but the time, which is a third less.
 
 The GELU of GPT-2 and GPT-Neo is a formula of eight operations; PyTorch has the same formula as a single kernel.
 """
@@ -20,8 +19,6 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.activations import NewGELUActivation
 from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoSelfAttention
-
-from collapselab.models.small_heads import causal_attention, suits_small_heads
 
 
 def use_fused_kernels(model: PreTrainedModel) -> None:
@@ -62,12 +59,8 @@ class FusedSelfAttention(GPTNeoSelfAttention):
     ) -> tuple[Tensor, None]:
         dropout = self.attn_dropout.p if self.training else 0.0
         queries, keys = query.shape[-2], key.shape[-2]
-        if attention_mask is None and queries == keys:
-            window = self.config.window_size if self._sees_a_window(keys) else None
-            if queries > 1 and dropout == 0 and suits_small_heads(query):
-                return causal_attention(query, key, value, window=window), None
-            if window is not None:
-                return self._window_by_window(query, key, value, dropout), None
+        if attention_mask is None and queries == keys and self._sees_a_window(keys):
+            return self._window_by_window(query, key, value, dropout), None
         mask = self._visible(query, key, attention_mask)
         causal = mask is None and queries > 1
         return _attend(query, key, value, mask, dropout=dropout, causal=causal), None
