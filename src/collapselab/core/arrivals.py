@@ -10,13 +10,16 @@ from typing import final
 import torch
 from torch import Tensor
 
+CHECKS = 2 * 4 ** torch.arange(31)
+"""Counts at which a class is checked: 2, 8, 32 and so on."""
+
 
 @final
 @dataclass(frozen=True)
 class Arrived:
     """Labels (tokens,), the counts of their classes before and after them, and the classes due for a check.
 
-    A class is due whenever its count reaches 2, 8, 32 and so on. `due` is in ascending order; `due_tokens` are the
+    A class is due whenever its count reaches one of `CHECKS`. `due` is in ascending order; `due_tokens` are the
     tokens of each of these classes among the labels.
     """
 
@@ -46,7 +49,9 @@ class Arrivals:
             return known
         add_rows(counts, labels, torch.ones_like(labels))
         after = counts.index_select(0, labels)
-        due, due_tokens = torch.unique(labels[_checks(after) > _checks(before)], return_counts=True)
+        # Between two of its checks, a class has the same number of CHECKS up to its count.
+        checked, reached = (torch.bucketize(count, CHECKS.to(count.device), right=True) for count in (before, after))
+        due, due_tokens = torch.unique(labels[reached > checked], return_counts=True)
         self._known[place] = Arrived(labels, before, after, due, due_tokens)
         return self._known[place]
 
@@ -58,9 +63,3 @@ def add_rows(table: Tensor, index: Tensor, rows: Tensor) -> None:
         table.index_put_((index,), rows, accumulate=True)
     else:
         table.index_add_(0, index, rows)
-
-
-def _checks(counts: Tensor) -> Tensor:
-    """How many of 2, 8, 32 … a count has reached: half the length of its binary number."""
-    bits = counts.clamp(min=1).double().view(torch.int64)  # 0 has reached as many as 1
-    return (bits - (1022 << 52)) >> 53  # the exponent's bits begin at the 52nd, and 1022 is that of 1/2

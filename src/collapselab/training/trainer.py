@@ -8,7 +8,7 @@ is nothing else to restore.
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainingArguments
-from transformers.trainer_utils import TrainOutput
 
 from collapselab.corpus.blocks import Split
 from collapselab.models.scores import LogitSpace, mask_inputs, split_features
@@ -25,8 +24,6 @@ from collapselab.training.heads.upkeep import Upkeep
 from collapselab.training.objective import Objective
 from collapselab.training.optimizers import OPTIMIZERS
 from collapselab.training.settings import Plan, Settings
-
-"""What trackers file runs under, each by the name of its folder."""
 
 SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_warmup"}
 
@@ -56,10 +53,6 @@ class LanguageTrainer(Trainer):
         )
         self._samples = split.samples()
         self._add_up_tied_gradients()
-
-    def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
-        with _known_parameters(self.bare):
-            return super().train(*args, **kwargs)
 
     def get_train_dataloader(self) -> Any:
         return self
@@ -181,22 +174,6 @@ class LanguageTrainer(Trainer):
             order = self.split.order(seed=seed, epoch=epoch)
             known[epoch] = _Epoch(order, np.cumsum(self._samples[order]))
         return known[epoch]
-
-
-@contextmanager
-def _known_parameters(model: nn.Module) -> Iterator[None]:
-    """Let the model list its parameters from memory, and change its mode only if it is in another.
-
-    The library goes through all modules three times a step: to set the mode, to clip and to delete gradients. That is
-    a tenth of the step of a small model. No parameter and no submodule's mode changes while a model is trained here.
-    """
-    parameters, change_mode = list(model.parameters()), model.train
-    model.parameters = lambda recurse=True: iter(parameters)  # type: ignore[method-assign]
-    model.train = lambda mode=True: model if model.training == mode else change_mode(mode)  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        del model.parameters, model.train
 
 
 class _Epoch(NamedTuple):
