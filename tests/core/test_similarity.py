@@ -40,7 +40,7 @@ def test_it_is_that_of_the_definition(seed: int, classes: int, dims: tuple[int, 
     assert class_mean_similarity(moments_of(other), moments_of(one)).value == pytest.approx(found.value, rel=1e-12)
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1e-3, 1.0, 1e300])
+@pytest.mark.parametrize("scale", [1e-15, 1e-3, 1.0, 1e15])
 def test_a_rotation_a_scale_and_a_shift_leave_it_at_one(scale: float) -> None:
     means = drawn(20, 6, 0)
     found = class_mean_similarity(moments_of(means), moments_of(scale * ((means + 5) @ rotation(6))))

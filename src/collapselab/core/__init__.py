@@ -12,10 +12,10 @@
     needs.py, metrics.py   what a metric needs, or why it has no value; METRICS, the catalogue, and collapse_metrics
     class_rows.py          the values of single classes;  similarity.py: CKA of the class means of two moments
     contexts.py            contexts and their next tokens;  context_metrics.py: CONTEXT_METRICS, their catalogue
-    scale.py, vectors.py   norms of very large and small numbers; rows as float64;  gram.py: rows times themselves
+    vectors.py             rows of a table as float64;  gram.py: rows times themselves
     threads.py             a thread for each part of some work;  storage.py: tensors on disk
 
-A module imports only from modules above it in this order: threads, scale, vectors, gram, batch, arrivals, parts, tally,
+A module imports only from modules above it in this order: threads, vectors, gram, batch, arrivals, parts, tally,
 storage, moments, strips, decisions, fit_scale, centre_loss, output_curvature, pair_sums, cloud, tiles, pair_sweep,
 pairs, geometry, variability, spectrum, frequency, metrics; similarity after moments.
 """

@@ -6,7 +6,6 @@ over the kept classes, at the τ of the least cross-entropy on training tokens, 
 the model decides by the nearest centre; this scores how well that describes what it predicts, not only its choice.
 """
 
-import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from collapselab.core.aligned import aligned_rows, aligned_stride
 from collapselab.core.decisions import LinearClassifier, Tile, nearest_centre
 from collapselab.core.fit_scale import fit_scale
 from collapselab.core.moments import ClassMoments
-from collapselab.core.scale import scaled, times_power_of_two
 
 SCORES_BYTES, LEAST_TOKENS = 1 << 20, 64
 """Size of the scores that are computed at once, which stay in the cache, and tokens below which products slow down."""
@@ -61,11 +59,10 @@ class CentreScores:
     def __init__(self, nearest: LinearClassifier, counts: Tensor, *, dtype: torch.dtype = torch.float32) -> None:
         """`counts` (classes,) are training tokens of all classes, of which the classifier has some."""
         assert nearest.classes is not None
-        assert nearest.origin is not None
         classes, device = nearest.classes, nearest.rows.device
-        self.nearest, self.scale, self.origin = nearest, math.nan, nearest.origin
-        """τ, in the unit of the means: their largest number is near 1, so that features of any size can be squared."""
-        self.means, self.exponent = nearest.table(dtype)
+        self.nearest, self.scale = nearest, math.nan
+        """τ, for features divided by the unit of the classifier."""
+        self.means = nearest.table(dtype)
         kept = counts.to(device)[classes].double()
         self.halves = torch.cat([part.double().square().sum(1) for part in torch.split(self.means, 4096)]) / 2
         self.log_priors = (kept / kept.sum()).log()
@@ -88,7 +85,7 @@ class CentreScores:
             for tokens in (len(places) // 8, len(places)):  # some lead near it, in less time than all would
                 if tokens:
                     self.scale = fit_scale(partial(self._derivatives, features[:tokens], places[:tokens]), self.scale)
-        return times_power_of_two(self.scale, -2 * self.exponent)
+        return self.scale / self.nearest.unit**2
 
     @torch.no_grad()
     def loss(self, features: Tensor, labels: Tensor, model_losses: Tensor) -> CentreLoss:
@@ -110,8 +107,7 @@ class CentreScores:
         """Features less the origin, in the unit of the means, and places of their classes."""
         places = self._places_of(labels)
         kept = (places >= 0).nonzero().squeeze(1)
-        wide = scaled(features.to(self.places.device)[kept].double() - self.origin, -self.exponent)
-        return wide.to(self.means.dtype), places[kept]
+        return self.nearest.inputs(features.to(self.places.device)[kept], self.means.dtype), places[kept]
 
     def _products(self, features: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """<h, μ_c> - |μ_c|²/2 for some tokens at a time (tokens, classes), in memory that the next ones overwrite."""
@@ -158,20 +154,16 @@ class CentreWatch:
     def see(self, tile: Tile) -> None:
         """Add a tile of scores, which is overwritten."""
         now, scores, scale = tile.tokens, tile.scores, self.scores.scale
-        place, units = self.places[now] - tile.rows.start, 1.0 if tile.units is None else tile.units
-        own = scores.gather(1, place.clamp(0, scores.shape[1] - 1)[:, None]).squeeze(1) * units
+        place = self.places[now] - tile.rows.start
+        own = scores.gather(1, place.clamp(0, scores.shape[1] - 1)[:, None]).squeeze(1)
         is_here = (place >= 0) & (place < scores.shape[1])
         self.chosen[now] = torch.where(is_here, own.double(), self.chosen[now])
-        before, self.best[now] = self.best[now].clone(), tile.best * units
+        before, self.best[now] = self.best[now].clone(), tile.best
         log_priors = self.scores.log_priors[tile.rows].to(scores)
         rows = max(1, SCORES_BYTES // (scores.element_size() * scores.shape[1]))
         sums = []
-        for part, best, unit in zip(
-            torch.split(scores, rows), torch.split(tile.best, rows), _parts(tile.units, rows), strict=False
-        ):
+        for part, best in zip(torch.split(scores, rows), torch.split(tile.best, rows), strict=True):
             part.sub_(best[:, None])
-            if unit is not None:
-                part.mul_(unit[:, None])
             sums.append(torch.add(log_priors, part, alpha=scale, out=part).exp_().sum(1))
         shrunk = (scale * (before - self.best[now])).exp_()
         self.total[now] = self.total[now] * shrunk + torch.cat(sums)
@@ -185,7 +177,3 @@ class CentreWatch:
         losses -= self.scores.log_priors[places[among]]
         model = float(model_losses.to(among.device)[among].double().sum())
         return CentreLoss(float(losses.sum()), model, len(among), len(places) - len(among))
-
-
-def _parts(units: Tensor | None, rows: int) -> Iterator[Tensor | None]:
-    return itertools.repeat(None) if units is None else iter(torch.split(units, rows))

@@ -13,7 +13,6 @@ from torch import Tensor
 from collapselab.core.geometry import Geometry
 from collapselab.core.needs import Missing
 from collapselab.core.pair_sums import PairRows
-from collapselab.core.scale import scaled
 
 T = TypeVar("T")
 
@@ -50,20 +49,18 @@ def class_rows(geometry: Geometry) -> ClassRows:
     The mean of `cdnv` over classes is the metric `cdnv` where no two class means coincide, that of `cosine` is
     `cosine_mean`, and that of `duality_cos` is `duality_cos_mean`.
     """
-    unit, pairs = geometry.exponent if geometry.classes else 0, _or_none(lambda: _pair_rows(geometry))
-    norm, variance = _or_none(lambda: geometry.norms), _or_none(lambda: geometry.variances)
-    head_norm = _or_none(lambda: scaled(geometry.head.lengths(), geometry.head.exponent))
+    pairs = _or_none(lambda: _pair_rows(geometry))
     return ClassRows(
         classes=geometry.kept,
         counts=geometry.counts,
-        norm=None if norm is None else scaled(norm, unit),
-        variance=None if variance is None else scaled(variance, 2 * unit),
+        norm=_or_none(lambda: geometry.norms),
+        variance=_or_none(lambda: geometry.variances),
         cdnv=None if pairs is None else pairs.cdnv,
         cosine=None if pairs is None else pairs.cosine,
         nearest=None if pairs is None else geometry.kept[pairs.nearest],
-        distance=None if pairs is None else scaled(pairs.distance, unit),
+        distance=None if pairs is None else pairs.distance,
         duality_cos=_or_none(lambda: geometry.duality_cosines),
-        head_norm=head_norm,
+        head_norm=_or_none(lambda: geometry.head.lengths()),
     )
 
 

@@ -9,9 +9,8 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from collapselab.core.pair_sums import PairRows, PairStatistics, RowSums, Summary, Sums, Total
-from collapselab.core.scale import SMALLEST, binary_exponent, lengths, scaled, squared_lengths, times_power_of_two
-from collapselab.core.vectors import Vectors
+from collapselab.core.pair_sums import PairRows, PairStatistics, RowSums, Sums
+from collapselab.core.vectors import Vectors, power_of_two_above, squared_lengths
 
 TRUSTED = 2.5e-7
 """Relative error up to which a value is taken from the matrix product."""
@@ -37,11 +36,9 @@ class Facts(NamedTuple):
     def upright(self) -> "Facts":
         return Facts(*(fact[:, None] for fact in self))
 
-    def narrow(self, exponent: int) -> "Facts":
-        """In float32, with 2^exponent for the unit of length."""
-        norm, excess = (scaled(fact, -exponent).float() for fact in (self.norm, self.excess))
-        inverse_length = scaled(self.inverse_length, exponent).float()
-        return Facts(self.row, norm, excess, inverse_length, scaled(self.variance, -2 * exponent).float())
+    def narrow(self) -> "Facts":
+        """In float32."""
+        return Facts(self.row, *(fact.float() for fact in self[1:]))
 
 
 @final
@@ -49,16 +46,14 @@ class Facts(NamedTuple):
 class Projection:
     """Points in coordinates in which squared lengths are variances: z = Lᵀ (p - centre), with L Lᵀ the covariance.
 
-    The variance along the difference δ of two points is then δᵀ Σ δ = |z_i - z_j|², one more product for a tile of
-    pairs. z (classes, dim) is over 2^exponent, so that its squares are in the range of float32.
+    The variance along the difference δ of two points is then δᵀ Σ δ = |z_i - z_j|², one more product for each tile.
     """
 
     points: Tensor
     squares: Tensor
     factor: Tensor
-    exponent: int
     largest: float
-    """The largest variance of a direction of length 1, over 2^(2 exponent)."""
+    """The largest variance of a direction of length 1."""
 
     @classmethod
     def of(cls, points: Vectors, centre: Tensor, covariance: Tensor) -> "Projection":
@@ -66,10 +61,7 @@ class Projection:
         values, vectors = torch.linalg.eigh(covariance.to(centre))
         factor = vectors * values.clamp(min=0).sqrt()
         projected = torch.cat([block.sub_(centre) @ factor for _, block in points.blocks()])
-        exponent = binary_exponent(projected)
-        projected = scaled(projected, -exponent)
-        largest = times_power_of_two(float(values[-1].clamp(min=0)), -2 * exponent)
-        return cls(projected, squared_lengths(projected), scaled(factor, -exponent), exponent, largest)
+        return cls(projected, squared_lengths(projected), factor, float(values[-1].clamp(min=0)))
 
     def left(self, rows: Tensor) -> Tensor:
         """(-2z, |z|², 1) of these points: times (z, 1, |z|²) of others, the variance along the difference."""
@@ -95,13 +87,13 @@ class Projection:
 class Cloud:
     """Points in an order: those with variance first, then those without; within both by their norm. Read-only.
 
-    Lengths are over 2^exponent, beside which no entry of the points is larger than 1. `typical` is the mean of 1 - cos
-    over pairs of directions from the centre, and `typical_uncentred` from the origin: values divided by it are about
-    1, their logarithms about 0.
+    Lengths are in multiples of `unit`, a power of two just above the largest norm: float32 holds their squares whatever
+    the size of the points. `typical` is the mean of 1 - cos over pairs of directions from the centre, and
+    `typical_uncentred` from the origin: values divided by it are about 1, their logarithms about 0.
     """
 
     points: Vectors
-    exponent: int
+    unit: float
     centre: Tensor
     facts: Facts
     direction_sum: Tensor
@@ -118,13 +110,14 @@ class Cloud:
         cls, points: Vectors, variances: Tensor | None, *, uncentred: bool, covariance: Tensor | None = None
     ) -> "Cloud":
         """The cloud of all points; with a covariance, also in the coordinates of `Projection`."""
-        given, points = points, points.over_unit()
-        exponent = points.exponent - given.exponent
         centre = points.mean()
         if not torch.isfinite(centre).all():
             raise ValueError("points: some are nan or infinite, or their sum is; finite numbers are needed.")
         norm, length, along, direction_sums = _measured(points, centre)
-        spread = _over_unit(variances, exponent, like=norm)
+        unit = power_of_two_above(norm)
+        points, centre = points.over(unit), centre / unit
+        norm, length, along = norm / unit, length / unit, along / unit**2
+        spread = torch.zeros_like(norm) if variances is None else variances.to(norm) / unit**2
         # |p| - |centre| without cancellation, however far the centre is from the origin.
         excess = (norm.square() + 2 * along) * inverse(length + torch.linalg.vector_norm(centre))
         # No tile crosses the border between points with and without variance: pairs of the latter have no log CDNV.
@@ -135,7 +128,7 @@ class Cloud:
         mean_cosine, mean_uncentred = (_mean_cosine(total, len(points)) for total in direction_sums)
         return cls(
             points,
-            exponent,
+            unit,
             centre,
             facts,
             direction_sums[0],
@@ -145,7 +138,7 @@ class Cloud:
             centred=bool((norm > 0).all()),
             uncentred=uncentred and bool((length > 0).all()),
             varied=variances is not None,
-            projection=None if covariance is None else Projection.of(points, centre, scaled(covariance, -2 * exponent)),
+            projection=None if covariance is None else Projection.of(points, centre, covariance / unit**2),
         )
 
     def __len__(self) -> int:
@@ -207,7 +200,7 @@ class Cloud:
         cosine = replace(cosine, mean=self.mean_cosine)
         uncentred = sums.logdist_uncentred.summary(scale=-0.5, shift=shift_uncentred)
         squared = sums.cdnv_k2.summary(scale=0.5)
-        squared = replace(squared, mean=times_power_of_two(squared.mean, -2 * self.exponent))
+        squared = replace(squared, mean=squared.mean / self.unit**2)
         return PairStatistics(
             cosine=cosine if self.centred else None,
             logdist=sums.logdist.summary(scale=-0.5, shift=shift) if self.centred else None,
@@ -216,15 +209,9 @@ class Cloud:
             cdnv_k2=squared if self.varied else None,
             cdnv_log=sums.cdnv_log.summary(shift=-math.log(2)) if self.varied else None,
             cosine_error=sums.cosine_error.summary(scale=self.typical) if self.centred else None,
-            directional=self._directional(sums.directional),
+            directional=None if self.projection is None else sums.directional.summary(),
             rows=None if sums.rows is None else self._rows(sums.rows),
         )
-
-    def _directional(self, total: Total) -> Summary | None:
-        if self.projection is None:
-            return None
-        summary = total.summary()
-        return replace(summary, mean=times_power_of_two(summary.mean, 2 * self.projection.exponent))
 
     def _rows(self, sums: RowSums) -> PairRows:
         """The sums by position as means by row of the points; a sample has those of its own points."""
@@ -236,7 +223,7 @@ class Cloud:
             left_out=left_out,
             cosine=self._mean_cosines() if self.centred and others == len(self.points) - 1 else None,
             nearest=nearest,
-            distance=scaled(self._distances(self.facts.row[order], nearest), self.exponent),
+            distance=self.unit * self._distances(self.facts.row[order], nearest),
         )
 
     def _mean_cosines(self) -> Tensor:
@@ -249,7 +236,8 @@ class Cloud:
 
     def _distances(self, rows: Tensor, others: Tensor) -> Tensor:
         parts = zip(torch.split(rows, 1024), torch.split(others, 1024), strict=True)
-        return torch.cat([lengths(self.points.at(left).sub_(self.points.at(right))) for left, right in parts])
+        differences = (self.points.at(left).sub_(self.points.at(right)) for left, right in parts)
+        return torch.cat([torch.linalg.vector_norm(some, dim=1) for some in differences])
 
 
 def inverse(values: Tensor) -> Tensor:
@@ -257,28 +245,15 @@ def inverse(values: Tensor) -> Tensor:
     return torch.where(values > 0, values, 1).reciprocal_()
 
 
-def _over_unit(variances: Tensor | None, exponent: int, *, like: Tensor) -> Tensor:
-    """The variances over 2^(2 exponent), 0 where there are none."""
-    if variances is None:
-        return torch.zeros_like(like)
-    spread = variances.to(like)
-    over_unit = scaled(spread, -2 * exponent)
-    if not (((over_unit >= SMALLEST) & (over_unit < torch.inf)) | (spread == 0)).all():
-        raise ValueError(
-            "variances: some are too large or too small beside the points; the CDNV leaves the range of float64."
-        )
-    return over_unit
-
-
 def _measured(points: Vectors, centre: Tensor) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor]]:
     """Norms about the centre, lengths from the origin, products with the centre, and the sums of both directions."""
     norm, length, along = centre.new_empty(3, len(points))
     direction_sum, direction_sum_uncentred = centre.new_zeros(2, points.dim)
     for now, some in points.blocks():
-        length[now] = lengths(some)
+        torch.linalg.vector_norm(some, dim=1, out=length[now])
         direction_sum_uncentred += inverse(length[now]) @ some
         some -= centre
-        norm[now] = lengths(some)
+        torch.linalg.vector_norm(some, dim=1, out=norm[now])
         torch.mv(some, centre, out=along[now])
         direction_sum += inverse(norm[now]) @ some
     return norm, length, along, (direction_sum, direction_sum_uncentred)

@@ -3,8 +3,8 @@
 Both are linear classifiers over the kept classes: the nearest centre is the class with the largest <h, c> - |c|²/2.
 Each is a matrix product over tiles of classes in the precision of the features, of which the best and the second-best
 score of every token are kept. Where the two are so close that rounding could have swapped them, or beyond the range of
-float32, the token is decided again in float64, with all numbers divided by powers of two so that none is out of range.
-The choices are those of exact arithmetic, except for ties within float64 rounding, at the cost of float32.
+float32, the token is decided again in float64. The choices are those of exact arithmetic, except for ties within
+float64 rounding, at the cost of float32.
 """
 
 from collections.abc import Callable
@@ -17,8 +17,8 @@ from torch import Tensor
 
 from collapselab.core.batch import checked_batch
 from collapselab.core.moments import ClassMoments
-from collapselab.core.scale import binary_exponent, scaled
 from collapselab.core.strips import STRIP, TopTwo, best_two
+from collapselab.core.vectors import power_of_two_above
 
 
 @dataclass
@@ -185,11 +185,9 @@ class Tile(NamedTuple):
     tokens: slice
     rows: slice
     scores: Tensor
-    """(tokens, rows), over 2^2k and over the unit of each token; k is that of `LinearClassifier.table`."""
+    """(tokens, rows)."""
     best: Tensor
     """(tokens,), the largest scores with these rows and with all before them."""
-    units: Tensor | None
-    """(tokens,); all are 1 where there are none."""
 
 
 Observer = Callable[[Tile], None]
@@ -197,7 +195,7 @@ Observer = Callable[[Tile], None]
 
 @final
 class LinearClassifier:
-    """argmax over rows of <row, h - origin> + offset; the first of equals.
+    """argmax over rows of <row, (h - origin) / unit> + offset; the first of equals.
 
     `classes` are the classes of the rows; without them a row's class is its number.
     """
@@ -209,22 +207,21 @@ class LinearClassifier:
         *,
         classes: Tensor | None = None,
         origin: Tensor | None = None,
-        offset_exponent: int = 0,
+        unit: float = 1.0,
         tile: int = 2048,
     ) -> None:
-        """`offset` is given over 2^offset_exponent: it may be the square of a number, which float64 need not hold."""
-        self.rows, self.offset, self.classes, self.origin, self.tile = rows, offset, classes, origin, tile
-        self._row_exponent = binary_exponent(rows) if rows.dtype == torch.float64 else 0
-        self._input_exponent = 0 if origin is None else self._row_exponent  # of features about it, which are like rows
-        self._offset_exponent = offset_exponent
-        if offset is not None and offset.dtype == torch.float64:
-            exponent = binary_exponent(offset)
-            self.offset, self._offset_exponent = offset * 2.0**-exponent, offset_exponent + exponent
+        self.rows, self.offset, self.classes, self.tile = rows, offset, classes, tile
+        self.origin, self.unit = origin, unit
 
-    def table(self, dtype: torch.dtype) -> tuple[Tensor, int]:
-        """The rows over 2^k, and k: in float32 those that choices are made with, so that they take no more memory."""
-        wide = dtype == torch.float64
-        return scaled(self.rows, -self._row_exponent) if wide else self._narrow[0], self._row_exponent
+    def table(self, dtype: torch.dtype) -> Tensor:
+        """The rows; in float32 those that choices are made with, so that they take no more memory."""
+        return self._narrow[0] if dtype == torch.float32 else self.rows.to(dtype)
+
+    def inputs(self, features: Tensor, dtype: torch.dtype) -> Tensor:
+        """(h - origin) / unit; where float32 cannot hold it, scores are in doubt and float64 decides."""
+        if self.origin is None:
+            return features.to(dtype)
+        return ((features.to(torch.float64) - self.origin) / self.unit).to(dtype)
 
     def choices(self, features: Tensor, *, observe: Observer | None = None) -> Tensor:
         """The class of the best row for each feature, on the device of the rows.
@@ -238,16 +235,13 @@ class LinearClassifier:
     def best_rows(self, features: Tensor, observe: Observer | None = None) -> Tensor:
         """The index of the best row for each feature."""
         dtype = features.dtype if features.dtype in (torch.float32, torch.float64) else torch.float32
-        if dtype == torch.float64:
-            x, power = self._wide_inputs(features)
-            return self._sweep(x, observe, scaled(power, -self._row_exponent))[0]
-        chosen, doubtful = self._sweep(self._inputs(features), observe)
+        chosen, doubtful = self._sweep(self.inputs(features, dtype), observe)
         again = doubtful.nonzero().squeeze(1)
-        if len(again):
-            chosen[again] = self._sweep(self._wide_inputs(features[again])[0])[0]
+        if dtype == torch.float32 and len(again):
+            chosen[again] = self._sweep(self.inputs(features[again], torch.float64))[0]
         return chosen
 
-    def _sweep(self, x: Tensor, observe: Observer | None = None, units: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def _sweep(self, x: Tensor, observe: Observer | None = None) -> tuple[Tensor, Tensor]:
         """Best row per token, and whether rounding leaves doubt about it."""
         strips = -(-min(self.tile, len(self.rows)) // STRIP)
         at_once = tokens_at_once(strips * STRIP, x.element_size())
@@ -255,17 +249,15 @@ class LinearClassifier:
         parts = []
         for start in range(0, max(len(x), 1), at_once):
             now = slice(start, min(start + at_once, len(x)))
-            seen = None if observe is None else _Seen(observe, now, None if units is None else units[now])
-            parts.append(self._sweep_some(x[now], space[: now.stop - start], seen))
+            parts.append(self._sweep_some(x[now], space[: now.stop - start], now, observe))
         chosen, doubtful = zip(*parts, strict=True)
         return torch.cat(chosen), torch.cat(doubtful)
 
-    def _sweep_some(self, x: Tensor, strips: Tensor, seen: "_Seen | None") -> tuple[Tensor, Tensor]:
-        """`strips` (tokens, strips, STRIP) is memory for their scores, which are all shown to `seen`."""
-        tokens, classes, dtype = len(x), len(self.rows), x.dtype
-        best = torch.full((tokens,), -torch.inf, dtype=dtype, device=x.device)
-        second, chosen = best.clone(), torch.zeros(tokens, dtype=torch.int64, device=x.device)
-        scores = strips.flatten(1)
+    def _sweep_some(self, x: Tensor, strips: Tensor, tokens: slice, observe: Observer | None) -> tuple[Tensor, Tensor]:
+        """`strips` (tokens, strips, STRIP) is memory for the scores of these tokens."""
+        best = torch.full((len(x),), -torch.inf, dtype=x.dtype, device=x.device)
+        second, chosen = best.clone(), torch.zeros(len(x), dtype=torch.int64, device=x.device)
+        scores, classes = strips.flatten(1), len(self.rows)
         for start in range(0, classes, self.tile):
             rows = slice(start, min(start + self.tile, classes))
             scores[:, rows.stop - start :] = -torch.inf  # of the last tile, which may be smaller
@@ -279,8 +271,8 @@ class LinearClassifier:
                 second[better] = torch.maximum(second[better], runner_up)
                 chosen[better] = at + start
             best = torch.maximum(best, top)
-            if seen is not None:
-                seen.observe(Tile(seen.tokens, rows, scores[:, : rows.stop - start], best, seen.units))
+            if observe is not None:
+                observe(Tile(tokens, rows, scores[:, : rows.stop - start], best))
         gap = best - second
         return chosen, self._is_doubtful(gap, x)
 
@@ -290,109 +282,53 @@ class LinearClassifier:
         `classes` has the class of each of the others' rows, and -1 where it is not among these.
         """
         chosen = classes[top.best]
-        again = ((chosen < 0) | self._is_doubtful(top.gap, self._inputs(features))).nonzero().squeeze(1)
+        again = ((chosen < 0) | self._is_doubtful(top.gap, self.inputs(features, torch.float32))).nonzero().squeeze(1)
         if len(again):
             chosen[again] = self.choices(features[again])
         return chosen
 
     def _is_doubtful(self, gap: Tensor, x: Tensor) -> Tensor:
         """Whether rounding could have swapped the best and the second-best score of tokens with these inputs."""
-        # |error| ≤ (dim + 5) (u |x| |row| + tiny) for a dot product of rounded vectors, in whatever order it is summed,
-        # where x has a last number that meets the offset, and the row has the offset.
+        # |error| ≤ (dim + 5) (u (|x| |row| + |offset|) + tiny) for a dot product of rounded vectors, in whatever order
+        # it is summed.
         length = torch.linalg.vector_norm(x, dim=1, dtype=torch.float64)
-        if x.dtype == torch.float32 and self.offset is not None:
-            length = torch.hypot(length, length.new_tensor(self._unit))
-        unit, tiny = torch.finfo(x.dtype).eps / 2, torch.finfo(x.dtype).tiny
-        error = (self.rows.shape[1] + 5) * (unit * length * self._longest + tiny)
+        rounding, tiny = torch.finfo(x.dtype).eps / 2, torch.finfo(x.dtype).tiny
+        longest, largest_offset = self._bounds
+        error = (self.rows.shape[1] + 5) * (rounding * (length * longest + largest_offset) + tiny)
         is_sure: Tensor = (gap > 2 * error) & (gap < torch.inf)
         return ~is_sure  # scores beyond the range of the dtype are in doubt too
 
     def _scores(self, x: Tensor, rows: slice, *, out: Tensor) -> None:
-        """<row, x> + offset of these rows. In float64 the last column of x meets the offset, in float32 it is added."""
-        if x.dtype == torch.float64:
-            torch.mm(x, self._wide_table(rows).T, out=out)
-            return
-        table, offset = self._narrow
+        """<row, x> + offset of these rows, in the precision of x; rows are converted to float64 tile by tile."""
+        table, offset = self._narrow if x.dtype == torch.float32 else (self.rows, self.offset)
+        some = table[rows].to(x.dtype)
         if offset is None:
-            torch.mm(x, table[rows].T, out=out)
+            torch.mm(x, some.T, out=out)
         else:
-            torch.addmm(offset[rows], x, table[rows].T, out=out)
-
-    def _inputs(self, features: Tensor) -> Tensor:
-        """Features in float32, about the origin over 2^k; out of its range scores are in doubt, and float64 decides."""
-        if self.origin is None:
-            return features.to(torch.float32)
-        return scaled(features.to(torch.float64) - self.origin, -self._input_exponent).to(torch.float32)
-
-    def _wide_inputs(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Features in float64 with a last column that meets the offset, each over a power of two of its own; these."""
-        wide = features.to(torch.float64) if self.origin is None else features.to(torch.float64) - self.origin
-        largest = wide.abs().amax(1).clamp_(min=2.0**-1000)
-        if not torch.isfinite(largest).all():
-            raise ValueError(f"features as large as {float(features.abs().max()):g} leave the range of float64.")
-        power = largest / (2 * torch.frexp(largest).mantissa)  # exactly 2^k, with the largest in [2^k, 2^(k+1))
-        x = wide.new_empty(len(wide), wide.shape[1] + 1)
-        torch.div(wide, power[:, None], out=x[:, :-1])
-        # Where the offset outweighs everything by 2^800, it does so by any larger factor too.
-        exponent = self._offset_exponent - self._row_exponent
-        x[:, -1] = scaled(power.reciprocal(), exponent).clamp(max=2.0**800)
-        return x, power
+            torch.addmm(offset[rows].to(x.dtype), x, some.T, out=out)
 
     @cached_property
-    def _unit(self) -> float:
-        """What an offset is multiplied by to be added to scores of rows and features as they are stored."""
-        exponent = self._offset_exponent - self._row_exponent - self._input_exponent
-        return float(scaled(torch.ones((), dtype=torch.float64), exponent))
-
-    @cached_property
-    def _longest(self) -> float:
-        """Length of the longest row, its offset among its numbers."""
-        starts = range(0, len(self.rows), self.tile)
-        tiles = (self._wide_table(slice(start, start + self.tile)) for start in starts)
-        return max((float(torch.linalg.vector_norm(tile, dim=1).max()) for tile in tiles), default=0.0)
+    def _bounds(self) -> tuple[float, float]:
+        """Length of the longest row, and the largest offset."""
+        tiles = torch.split(self.rows, self.tile)
+        longest = max((float(torch.linalg.vector_norm(tile.double(), dim=1).max()) for tile in tiles), default=0.0)
+        return longest, 0.0 if self.offset is None else float(self.offset.double().abs().max())
 
     @cached_property
     def _narrow(self) -> tuple[Tensor, Tensor | None]:
         """Rows and offsets in float32; rows that are in float32 are not copied."""
-        offset = None if self.offset is None else (self.offset.to(torch.float64) * self._unit).to(torch.float32)
-        if self.rows.dtype == torch.float32:
-            return self.rows, offset
-        table = self.rows.new_empty(self.rows.shape, dtype=torch.float32)
-        for start in range(0, len(table), self.tile):  # a second table of float64 would not fit everywhere
-            now = slice(start, start + self.tile)
-            table[now] = scaled(self.rows[now], -self._row_exponent)
-        return table, offset
-
-    def _wide_table(self, rows: slice) -> Tensor:
-        """Rows in float64 with their offset as a last column; made tile by tile, as it is rarely needed."""
-        some = self.rows[rows]
-        table = torch.zeros(len(some), some.shape[1] + 1, dtype=torch.float64, device=some.device)
-        table[:, :-1] = scaled(some, -self._row_exponent)
-        if self.offset is not None:
-            table[:, -1] = self.offset[rows]
-        return table
-
-
-class _Seen(NamedTuple):
-    """Who is shown scores, and of which tokens they are."""
-
-    observe: Observer
-    tokens: slice
-    units: Tensor | None
+        return self.rows.float(), None if self.offset is None else self.offset.float()
 
 
 def nearest_centre(moments: ClassMoments, classes: Tensor, *, tile: int = 2048) -> LinearClassifier:
     """The classifier that chooses the nearest of the centres of these classes, given by index."""
     means = moments.means_of(classes)
-    exponent = binary_exponent(means)
-    means.mul_(2.0**-exponent)  # so that they can be added and squared
     origin = means.mean(0)
     means -= origin
+    unit = power_of_two_above(means)  # float32 holds squares of what is divided by it, and the division is exact
+    means /= unit
     offset = means.square().sum(1).mul_(-0.5)
-    unit = 2.0**exponent
-    return LinearClassifier(
-        means.mul_(unit), offset, classes=classes, origin=origin.mul_(unit), offset_exponent=2 * exponent, tile=tile
-    )
+    return LinearClassifier(means, offset, classes=classes, origin=origin, unit=unit, tile=tile)
 
 
 def output_classifier(

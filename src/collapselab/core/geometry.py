@@ -1,10 +1,6 @@
 """Quantities that several metrics share, each computed once and only when a metric asks for it.
 
 A quantity that does not exist raises `Missing` with the reason, which every metric that needs it reports.
-
-The class means, and with them scatter and covariance, are in units of 2^`exponent` (squared), a power of two near the
-largest entry of the means: features of any size can be squared, and what has no unit keeps its bits. The output layer
-has a unit of its own. A metric that does have a unit asks for it by `exponent`.
 """
 
 import math
@@ -22,8 +18,7 @@ from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Missing, ReasonCode
 from collapselab.core.output_curvature import CurvatureSums
 from collapselab.core.pairs import PairStatistics, Progress, Summary, pair_statistics
-from collapselab.core.scale import SMALLEST, lengths, scaled
-from collapselab.core.vectors import Vectors
+from collapselab.core.vectors import Vectors, squared_lengths
 
 
 @final
@@ -87,25 +82,16 @@ class Geometry:
 
     @cached_property
     def means(self) -> Vectors:
-        """Means of the kept classes, over 2^exponent; computed a block at a time, wherever they are needed."""
-        try:
-            return self.moments.mean_vectors(self.kept).over_unit()
-        except ValueError as error:
-            raise Missing(ReasonCode.OUT_OF_RANGE, str(error)) from error
-
-    @property
-    def exponent(self) -> int:
-        """The unit of the means is two to this power; that of scatter and covariance is its square."""
-        return self.means.exponent
+        """Means of the kept classes; computed a block at a time, wherever they are needed."""
+        return self.moments.mean_vectors(self.kept)
 
     @cached_property
     def scatter(self) -> Tensor:
-        """Σ|h - μ|² of each kept class (classes,), over 2^(2 exponent)."""
+        """Σ|h - μ|² of each kept class (classes,)."""
         scatter = self.moments.scatter[self.kept]
-        over_unit = scaled(scatter, -2 * self.exponent)
-        kept_digits = (over_unit >= SMALLEST) | (scatter == 0)
-        self._finite(torch.where(kept_digits, over_unit, torch.nan), "squares of its features leave")
-        return over_unit
+        if not torch.isfinite(scatter).all():
+            raise Missing(ReasonCode.OUT_OF_RANGE, "squares of the features leave the range of float64.")
+        return scatter
 
     @cached_property
     def variances(self) -> Tensor:
@@ -132,7 +118,7 @@ class Geometry:
         """tr Σ_B: mean over tokens of the squared distance from their class mean to the mean of all features."""
         self.at_least(2)
         squares = (
-            float(self.counts[now].double() @ lengths(block.sub_(self.token_mean)).square())
+            float(self.counts[now].double() @ squared_lengths(block.sub_(self.token_mean)))
             for now, block in self.means.blocks()
         )
         return sum(squares) / self.tokens
@@ -143,9 +129,9 @@ class Geometry:
         self.at_least(2)
         _ = self.scatter  # raises the reason where squares leave the range of float64
         if not self.moments.has_covariance:
-            second = self.moments.second_about(scaled(self.token_mean, self.exponent))
+            second = self.moments.second_about(self.token_mean)
             if second is not None and self.tokens == self.moments.tokens:
-                return scaled(second, -2 * self.exponent) / self.tokens
+                return second / self.tokens
         covariance = self.within_covariance.clone()
         for now, block in self.means.blocks():
             block.sub_(self.token_mean)
@@ -191,7 +177,7 @@ class Geometry:
     def norms(self) -> Tensor:
         """Norms of the centred means."""
         self.at_least(2)
-        return torch.cat([lengths(block) for _, block in self.centred_blocks()])
+        return torch.cat([torch.linalg.vector_norm(block, dim=1) for _, block in self.centred_blocks()])
 
     @cached_property
     def positive_norms(self) -> Tensor:
@@ -209,7 +195,7 @@ class Geometry:
             raise Missing(ReasonCode.NO_COVARIANCE, "the pooled covariance also covers classes that are not kept.")
         pooled = self.moments.pooled
         assert pooled is not None
-        return scaled(pooled, -2 * self.exponent) / self.tokens
+        return pooled / self.tokens
 
     @property
     def direction_sum(self) -> Tensor:
@@ -299,10 +285,10 @@ class Geometry:
 
     @cached_property
     def head(self) -> Vectors:
-        """Vectors of the output layer for the kept classes, over a power of two near the largest entry."""
+        """Vectors of the output layer for the kept classes."""
         if self.weight is None:
             raise Missing(ReasonCode.NO_HEAD, "no output layer was given.")
-        return Vectors(self.weight.detach().to(self.kept.device), chosen=self.kept).over_unit()
+        return Vectors(self.weight.detach().to(self.kept.device), chosen=self.kept)
 
     @cached_property
     def head_norms(self) -> Tensor:
@@ -310,7 +296,7 @@ class Geometry:
         head = self.head
         self.at_least(2)
         centre = head.mean()
-        norms = torch.cat([lengths(block.sub_(centre)) for _, block in head.blocks()])
+        norms = torch.cat([torch.linalg.vector_norm(block.sub_(centre), dim=1) for _, block in head.blocks()])
         self._directed(norms, "centred output row")
         return norms
 
@@ -323,10 +309,10 @@ class Geometry:
 
     @cached_property
     def output_rows(self) -> Vectors:
-        """All rows of the output layer, over a power of two near the largest entry."""
+        """All rows of the output layer."""
         if self.output_layer is None:
             raise Missing(ReasonCode.NO_HEAD, "no output layer was given.")
-        return Vectors(self.output_layer.detach().to(self.kept.device)).over_unit()
+        return Vectors(self.output_layer.detach().to(self.kept.device))
 
     @cached_property
     def output_row_eigenvalues(self) -> Tensor:
@@ -405,16 +391,6 @@ class Geometry:
             raise Missing(
                 ReasonCode.ZERO,
                 f"class {first:,} has a {what} of zero ({_plural(len(zero), 'class', 'classes')} in all).",
-            )
-        self._finite(norms, f"the squares of its {what} leave")
-
-    def _finite(self, of_classes: Tensor, what: str) -> None:
-        bad = (~torch.isfinite(of_classes)).nonzero().squeeze(1)
-        if len(bad):
-            number = _plural(len(bad), "class", "classes")
-            raise Missing(
-                ReasonCode.OUT_OF_RANGE,
-                f"class {int(self.kept[bad[0]]):,}: {what} the range of float64 ({number} in all).",
             )
 
 

@@ -22,7 +22,6 @@ from collapselab.core.moments import ClassMoments
 from collapselab.core.needs import Missing, Need, ReasonCode
 from collapselab.core.output_curvature import CurvatureSums
 from collapselab.core.pairs import Progress
-from collapselab.core.scale import SMALLEST
 from collapselab.core.spectrum import (
     alpha_req,
     effective_rank,
@@ -36,7 +35,6 @@ from collapselab.core.spectrum import (
     vci,
 )
 from collapselab.core.variability import (
-    cdnv_k2,
     directional_cdnv,
     directional_gain,
     scatter_pinv,
@@ -250,13 +248,12 @@ def _of_pairs(family: str, of: Literal["mean", "std", "cv"], *, head: bool = Fal
 
 def lognorm_cv(geometry: Geometry) -> float:
     """Of norms in the unit of the features, on which a logarithm depends."""
-    norms = geometry.positive_norms * 2.0**geometry.exponent
-    return variation(torch.where(norms >= SMALLEST, norms, torch.nan).log(), "the log norms")
+    return variation(geometry.positive_norms.log(), "the log norms")
 
 
 def lognorm_mean(geometry: Geometry) -> float:
     """In the unit of the features, as `lognorm_cv`."""
-    return float(geometry.positive_norms.log().mean()) + geometry.exponent * math.log(2)
+    return float(geometry.positive_norms.log().mean())
 
 
 def anisotropy(geometry: Geometry) -> float:
@@ -420,7 +417,7 @@ _CURVED = frozenset({Need.CURVATURE})
 # fmt: off
 _CATALOGUE = [
     Metric("cdnv", "NC1", "pair mean of (σ_i² + σ_j²) / (2‖μ_i − μ_j‖²)", "falls", 0, CDNV, _of_pairs("cdnv", "mean"), _PAIRS_SPREAD, transform="log"),
-    Metric("cdnv_k2", "NC1", "pair mean of (σ_i² + σ_j²) / (2‖μ_i − μ_j‖⁴)", "falls", 0, PAPER, cdnv_k2, _PAIRS_SPREAD, in_paper=True, transform="log"),
+    Metric("cdnv_k2", "NC1", "pair mean of (σ_i² + σ_j²) / (2‖μ_i − μ_j‖⁴)", "falls", 0, PAPER, _of_pairs("cdnv_k2", "mean"), _PAIRS_SPREAD, in_paper=True, transform="log"),
     Metric("cdnv_log", "NC1", "pair mean of log of the `cdnv` term", "falls", -math.inf, HERE, _of_pairs("cdnv_log", "mean"), _PAIRS_SPREAD),
     Metric("scatter_ratio", "NC1", "tr Σ_W / tr Σ_B", "falls", 0, PAPYAN, scatter_ratio, _SPREAD, transform="log"),
     Metric("scatter_pinv", "NC1", "tr(Σ_W Σ_B⁺) / K; where K − 1 > D it grows with D, so do not compare widths by it", "falls", 0, PAPYAN, scatter_pinv, _COVARIANCE, version=2, transform="log"),

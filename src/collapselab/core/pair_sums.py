@@ -91,19 +91,19 @@ class RowSums:
         self.closeness[now] = torch.where(better, other.closeness, self.closeness[now])
         self.nearest[now] = torch.where(better, other.nearest, self.nearest[now])
 
-    def add_tile(self, rows: slice, columns: slice, terms: Tensor, closeness: Tensor, ids: Tensor, unit: float) -> None:
+    def add_tile(self, rows: slice, columns: slice, terms: Tensor, closeness: Tensor, ids: Tensor) -> None:
         """Add a tile of terms and of one over squared distances, both 0 where a pair is not to be added here.
 
-        `ids` are the rows of the points by position, `unit` what one over a squared distance is multiplied by.
+        `ids` are the rows of the points by position.
         """
         by_row = terms.sum(1).double()
-        self._add_side(rows, by_row, closeness, ids[columns], unit)
+        self._add_side(rows, by_row, closeness, ids[columns])
         if rows.start != columns.start:  # the tile of a block with itself has each pair twice
             by_column = terms.sum(0).double()
             total = by_column.sum()
             # Rounding in the tile's precision differs by direction; made equal, rows add up to the sum over pairs.
             by_column *= torch.where(total > 0, by_row.sum() / total, 1.0)
-            self._add_side(columns, by_column, closeness.T, ids[rows], unit)
+            self._add_side(columns, by_column, closeness.T, ids[rows])
 
     def add_pairs(self, i: Tensor, j: Tensor, terms: Tensor, closeness: Tensor, ids: Tensor) -> None:
         """Add single pairs of positions; those at distance zero, of infinite closeness, have no term."""
@@ -120,11 +120,11 @@ class RowSums:
         best = order[first]
         self._closer(of[best], closeness[best], other[best])
 
-    def _add_side(self, at: slice, terms: Tensor, closeness: Tensor, others: Tensor, unit: float) -> None:
+    def _add_side(self, at: slice, terms: Tensor, closeness: Tensor, others: Tensor) -> None:
         start, stop = at.start - self.start, at.stop - self.start
         self.cdnv[start:stop] += terms
         maxima = _strip_maxima(closeness)
-        closest = maxima.amax(1).double() * unit
+        closest = maxima.amax(1).double()
         better = (closest > self.closeness[start:stop]).nonzero().squeeze(1)
         if len(better):
             self._closer(better + start, closest[better], others[_places(closeness, maxima, better)])
@@ -166,10 +166,9 @@ class Total:
     row_sums: list[Tensor] = field(default_factory=list, repr=False)
     row_norms: list[Tensor] = field(default_factory=list, repr=False)
 
-    def add(self, values: Tensor, pairs: int, *, unit: float = 1.0) -> None:
-        """Add values in this unit, 0 where a pair has none; without a standard deviation."""
-        sums = values.sum(-1)
-        self.row_sums.append(sums if unit == 1 else sums.double().mul_(unit))
+    def add(self, values: Tensor, pairs: int) -> None:
+        """Add values, 0 where a pair has none; without a standard deviation."""
+        self.row_sums.append(values.sum(-1))
         self.squares = math.nan
         self.pairs += pairs
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from collapselab.core.cloud import Facts
 from collapselab.core.pair_sums import RowSums, Sums, Total, log_of, products_for_logs
-from collapselab.core.scale import SMALLEST, squared_lengths
 from collapselab.core.tiles import Space, Table, Tile, directions_of, fill, followed_by_one, indices_below
+from collapselab.core.vectors import squared_lengths
 
 MOST_NEAR = 1 / 32
 """Share of a float32 tile's pairs that are computed again one by one; above it the tile is computed in float64."""
@@ -59,21 +59,20 @@ class Sweep:
         """Of the table's precision."""
         table, directions = self.table, self.table.directions[columns]
         facts = self.narrow_facts, table.facts.at(columns)
-        return self._product(self.narrow_left, directions, facts, columns, table.near, table.exponent)
+        return self._product(self.narrow_left, directions, facts, columns, table.near)
 
     def _tile_in_float64(self, columns: slice) -> Tile:
         directions = followed_by_one(self.cloud.directions(columns))
         facts = self.cloud.facts.at(self.rows).upright(), self.cloud.facts.at(columns)
-        return self._product(self.left, directions, facts, columns, self.cloud.doubtful, 0)
+        return self._product(self.left, directions, facts, columns, self.cloud.doubtful)
 
     def _product(
-        self, rows: Tensor, directions: Tensor, facts: tuple[Facts, Facts], columns: slice, near: float, exponent: int
+        self, rows: Tensor, directions: Tensor, facts: tuple[Facts, Facts], columns: slice, near: float
     ) -> Tile:
         x, *others = self.space.of(rows.dtype, rows.shape[0], directions.shape[0])
         torch.mm(rows, directions.T, out=x)
-        longest = self.table.longest(self.rows, columns) * 2.0 ** (self.table.exponent - exponent)
-        widest = self.table.widest(self.rows, columns, near)
-        return Tile(*facts, (self.rows.start, columns.start), near, exponent, longest, widest, x, *others)
+        longest, widest = self.table.longest(self.rows, columns), self.table.widest(self.rows, columns, near)
+        return Tile(*facts, (self.rows.start, columns.start), near, longest, widest, x, *others)
 
     def _add(self, tile: Tile, sums: Sums) -> bool:
         """Add the pairs of a tile to every statistic, or nothing and False where float32 is not enough for them.
@@ -102,17 +101,16 @@ class Sweep:
         if self.cloud.varied or self.totals.rows is not None or self.projected is not None:
             inverse_squares = tile.squares.reciprocal_()
             terms = torch.add(tile.left.variance, tile.right.variance, out=tile.scratch).mul_(inverse_squares)
-            unit = 2.0 ** (-2 * tile.exponent)
             fill(inverse_squares, at, 0)
             if self.totals.rows is not None:
                 fill(terms, at, 0)
                 columns = slice(tile.corner[1], tile.corner[1] + terms.shape[1])
-                self.totals.rows.add_tile(self.rows, columns, terms, inverse_squares, self.cloud.facts.row, unit)
+                self.totals.rows.add_tile(self.rows, columns, terms, inverse_squares, self.cloud.facts.row)
             if self.cloud.varied:
-                self._add_cdnv(sums, terms, inverse_squares, at, unit=unit, widest=tile.widest)
+                self._add_cdnv(sums, terms, inverse_squares, at, widest=tile.widest)
             if self.projected is not None:
                 along = self._along(tile, self.projected)
-                sums.directional.add(along.mul_(inverse_squares).mul_(inverse_squares), pairs, unit=unit**2)
+                sums.directional.add(along.mul_(inverse_squares).mul_(inverse_squares), pairs)
         return True
 
     def _along(self, tile: Tile, left: Tensor) -> Tensor:
@@ -148,7 +146,7 @@ class Sweep:
             near.append(torch.arange(0, tile.x.numel(), tile.x.shape[1] + 1, device=tile.x.device))
         near.append(indices_below(tile.x, tile.near / cloud.typical))
         if not cloud.centred:
-            near.append(indices_below(tile.squares, SMALLEST))
+            near.append(indices_below(tile.squares, torch.finfo(tile.squares.dtype).tiny))
         if cloud.uncentred:
             if float(tile.chords.amin()) < tile.near * tile.longest**2:
                 bound = torch.add(left.norm.square() * tile.near, right.norm.square() * tile.near, out=tile.scratch)
@@ -167,14 +165,7 @@ class Sweep:
             self.again.append((i[once], j[once]))
 
     def _add_cdnv(
-        self,
-        sums: Sums,
-        terms: Tensor,
-        inverse_squares: Tensor,
-        at: Tensor | None,
-        *,
-        unit: float = 1.0,
-        widest: float = math.inf,
+        self, sums: Sums, terms: Tensor, inverse_squares: Tensor, at: Tensor | None, *, widest: float = math.inf
     ) -> None:
         """`widest` is a bound of |log2| of the terms."""
         pairs = terms.numel() - (0 if at is None else at.shape[0])
@@ -186,7 +177,7 @@ class Sweep:
             sums.cdnv_log.add(log_of(products, out=torch.empty_like(products)), pairs)
         fill(terms, at, 0)
         sums.cdnv.add(terms, pairs)
-        sums.cdnv_k2.add(terms.mul_(inverse_squares), pairs, unit=unit)
+        sums.cdnv_k2.add(terms.mul_(inverse_squares), pairs)
 
     def _compute_again(self) -> None:
         """Add the pairs that were left out of tiles, from the difference of their points."""

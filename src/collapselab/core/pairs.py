@@ -20,7 +20,7 @@ Most points are swept in float32. Three things keep the promise of a millionth.
 3. The mean cosine has a closed form, (|Σ u|² - K) / (K (K - 1)), and needs no pairs.
 
 Memory does not grow with the square of the number of points: it is one table of directions and a few tiles. Points are
-divided by a power of two near the largest entry (`vectors.py`), which only `cdnv_k2` depends on.
+divided by a power of two near the largest norm, which only `cdnv_k2` depends on.
 """
 
 from collections.abc import Callable, Iterator

@@ -10,10 +10,13 @@ import torch
 from torch import Tensor
 
 from collapselab.core.gram import gram_of
-from collapselab.core.scale import direction_sum, lengths, squared_lengths
+from collapselab.core.vectors import squared_lengths
 
 PART_BYTES = {"cpu": 12 << 20, "cuda": 256 << 20}
 """Size in float64 of the part of a batch that is processed at once: on a CPU it should stay in the cache."""
+
+SLICES = 4
+"""Slices of rows that are added up side by side: the same for any number of threads, which then changes no bit."""
 
 SAMPLE = 1024
 """Features from which the mean squared length of all is estimated."""
@@ -52,7 +55,7 @@ class Workspace:
             torch.sub(wide, reference, out=offsets)
         else:
             offsets = wide
-        norms = lengths(wide) if directions else None
+        norms = torch.linalg.vector_norm(wide, dim=1) if directions else None
         squares = norms.square() if norms is not None and offsets is wide else squared_lengths(offsets)
         factors = features if offsets is wide and product != torch.float64 else offsets  # which need no conversion
         return Part(
@@ -60,8 +63,19 @@ class Workspace:
             offsets,
             squares,
             None if product is None else gram_of(factors.to(product)),
-            None if norms is None else direction_sum(wide, norms),
+            None if norms is None else _weighted_sum(wide, norms.reciprocal()),
         )
+
+
+def _weighted_sum(rows: Tensor, weights: Tensor) -> Tensor:
+    """Σ weight · row (dim,) in slices: PyTorch runs a product with one vector on one thread."""
+    each = len(rows) // SLICES
+    whole = each * SLICES
+    total = torch.mv(rows[whole:].T, weights[whole:])
+    if each:
+        sums = torch.bmm(weights[:whole].view(SLICES, 1, each), rows[:whole].reshape(SLICES, each, -1))
+        total += sums.sum((0, 1))
+    return total
 
 
 def reference_point(features: Tensor) -> Tensor:

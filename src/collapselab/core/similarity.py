@@ -35,9 +35,7 @@ def class_mean_similarity(first: ClassMoments, second: ClassMoments, *, min_coun
     common = ((first.counts >= min_count) & (second.counts.to(first.device) >= min_count)).nonzero().squeeze(1)
     if len(common) < 3:
         return Similarity(None, len(common), f"{len(common):,} classes in common; at least 3 are needed.")
-    first_means, second_means = (
-        moments.mean_vectors(common.to(moments.device)).over_unit() for moments in (first, second)
-    )
+    first_means, second_means = (moments.mean_vectors(common.to(moments.device)) for moments in (first, second))
     first_centre, second_centre = first_means.mean(), second_means.mean()
     first_gram, second_gram = _gram(first_means, first_centre), _gram(second_means, second_centre)
     cross = first_centre.new_zeros(first.dim, second.dim)

@@ -28,7 +28,7 @@ from torch import Tensor
 from collapselab.core.arrivals import Arrived, add_rows
 from collapselab.core.gram import add_gram
 from collapselab.core.parts import Part, part_rows
-from collapselab.core.scale import squared_lengths
+from collapselab.core.vectors import squared_lengths
 
 SHARE = 1e-3
 """A class whose scatter is a smaller share of its squares about the reference point becomes direct."""
@@ -94,7 +94,7 @@ class Tally:
         return self.total + cross + cross.T + tokens * torch.outer(offset, offset)
 
     def scatter(self) -> Tensor:
-        """S of every class (classes,); not finite where its squares have left the range of float64."""
+        """S of every class (classes,)."""
         scatter = self.squares.clone()
         for classes in self._shifted_classes():
             scatter[classes] -= squared_lengths(self._shifted_sums(classes)) / self.counts[classes]

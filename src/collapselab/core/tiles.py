@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from collapselab.core.cloud import Cloud, Facts, inverse
-from collapselab.core.scale import binary_exponent, lengths
 
 NEAR = 0.1
 """In float32, pairs of directions with 1 - cos below this are computed again in float64."""
@@ -35,8 +34,7 @@ class Table:
         self.with_rows = with_rows
         self.narrow = dtype == torch.float32
         self.cloud = cloud.for_float32() if self.narrow else cloud
-        self.exponent = binary_exponent(cloud.facts.norm) if self.narrow else 0
-        self.facts = cloud.facts.narrow(self.exponent) if self.narrow else cloud.facts
+        self.facts = cloud.facts.narrow() if self.narrow else cloud.facts
         self.directions = cloud.table(dtype)
         self.projected = None if cloud.projection is None else cloud.projection.right(cloud.facts.row).to(dtype)
         self.norms: list[float] = self.facts.norm.tolist()
@@ -63,7 +61,7 @@ class Table:
         return bool(shortest >= max(SHORTEST, longest / WIDEST))
 
     def longest(self, rows: slice, columns: slice) -> float:
-        """Root of the largest sum of two squared norms, in the table's unit."""
+        """Root of the largest sum of two squared norms."""
         return math.hypot(self.norms[rows.stop - 1], self.norms[columns.stop - 1])
 
     def widest(self, rows: slice, columns: slice, near: float) -> float:
@@ -116,7 +114,6 @@ class Tile(NamedTuple):
     right: Facts
     corner: tuple[int, int]  # positions of the first points
     near: float  # pairs with 1 - cos below this are computed again
-    exponent: int  # of the unit of length in the facts
     longest: float  # root of the largest sum of two squared norms
     widest: float  # bound of |log2| of the CDNV terms that are not computed again
     x: Tensor  # (1 - cos) / typical
@@ -130,7 +127,7 @@ class Tile(NamedTuple):
 
 
 def directions_of(points: Tensor) -> Tensor:
-    return points * inverse(lengths(points))[:, None]
+    return points * inverse(torch.linalg.vector_norm(points, dim=1))[:, None]
 
 
 def followed_by_one(directions: Tensor) -> Tensor:

@@ -3,13 +3,6 @@
 import torch
 
 from collapselab.core.geometry import Geometry, ratio
-from collapselab.core.scale import times_power_of_two
-
-
-def cdnv_k2(geometry: Geometry) -> tuple[float, int]:
-    """The one of the CDNV family with a unit, that of 1 / |h|²."""
-    summary = geometry.summary("cdnv_k2")
-    return times_power_of_two(summary.mean, -2 * geometry.exponent), summary.left_out
 
 
 def scatter_ratio(geometry: Geometry) -> float:

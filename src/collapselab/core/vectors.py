@@ -4,14 +4,12 @@ Class means are sums over counts, and an output layer is stored in fewer bits. N
 float64: whoever needs rows takes a block of them, or those of an index.
 """
 
+import math
 from collections.abc import Iterator
-from functools import cached_property
 from typing import final
 
 import torch
 from torch import Tensor
-
-from collapselab.core.scale import binary_exponent, lengths
 
 BLOCK_BYTES = 4 << 20
 """Size of the blocks of rows that are taken at once."""
@@ -19,14 +17,14 @@ BLOCK_BYTES = 4 << 20
 
 @final
 class Vectors:
-    """table[chosen] / divisors / 2^exponent in float64, computed where it is asked for."""
+    """table[chosen] / divisors / unit in float64, computed where it is asked for."""
 
     def __init__(
-        self, table: Tensor, *, chosen: Tensor | None = None, divisors: Tensor | None = None, exponent: int = 0
+        self, table: Tensor, *, chosen: Tensor | None = None, divisors: Tensor | None = None, unit: float = 1.0
     ) -> None:
         if chosen is not None and (rows := _neighbours(chosen)) is not None:
             table, chosen = table[rows], None
-        self._table, self._chosen, self._divisors, self.exponent = table, chosen, divisors, exponent
+        self._table, self._chosen, self._divisors, self._unit = table, chosen, divisors, unit
 
     def __len__(self) -> int:
         return len(self._table) if self._chosen is None else len(self._chosen)
@@ -39,16 +37,9 @@ class Vectors:
     def device(self) -> torch.device:
         return self._table.device
 
-    @cached_property
-    def extremes(self) -> Tensor:
-        """The smallest and the largest entry of each block (2 · blocks,); nan where one is."""
-        ends = [end for _, block in self.blocks() for end in torch.aminmax(block)]
-        return torch.stack(ends) if ends else torch.zeros(0, dtype=torch.float64, device=self.device)
-
-    def over_unit(self) -> "Vectors":
-        """The same rows over a power of two near their largest entry, so that they can be squared."""
-        exponent = self.exponent + binary_exponent(self.extremes)
-        return Vectors(self._table, chosen=self._chosen, divisors=self._divisors, exponent=exponent)
+    def over(self, unit: float) -> "Vectors":
+        """Return the same rows divided by a unit."""
+        return Vectors(self._table, chosen=self._chosen, divisors=self._divisors, unit=self._unit * unit)
 
     def at(self, index: Tensor | slice) -> Tensor:
         """These rows, in memory of their own."""
@@ -57,8 +48,8 @@ class Vectors:
         rows = taken.double()
         out = None if isinstance(place, slice) and rows is taken else rows  # where it is no view of the table
         if self._divisors is not None:
-            return torch.div(rows, self._divisors[index, None].double() * 2.0**self.exponent, out=out)
-        return torch.mul(rows, 2.0**-self.exponent, out=out)
+            return torch.div(rows, self._divisors[index, None].double() * self._unit, out=out)
+        return torch.mul(rows, 1 / self._unit, out=out)
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """All rows, a block at a time."""
@@ -76,7 +67,20 @@ class Vectors:
 
     def lengths(self) -> Tensor:
         """Euclidean length of each row."""
-        return torch.cat([lengths(block) for _, block in self.blocks()])
+        return torch.cat([torch.linalg.vector_norm(block, dim=1) for _, block in self.blocks()])
+
+
+def squared_lengths(rows: Tensor) -> Tensor:
+    """Squared Euclidean length of each row."""
+    lengths: Tensor = torch.linalg.vector_norm(rows, dim=1)
+    return lengths.square_()
+
+
+def power_of_two_above(values: Tensor) -> float:
+    """Return 2^k with the largest |value| in [2^(k-1), 2^k), by which dividing is exact; 1 where all are 0."""
+    low, high = torch.aminmax(values)
+    _, exponent = math.frexp(max(-float(low), float(high)))
+    return 2.0**exponent
 
 
 def _neighbours(chosen: Tensor) -> slice | None:

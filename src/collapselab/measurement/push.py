@@ -57,9 +57,10 @@ class Push:
         self.ids = numbers.ids[self.classes].to(device)
         self.place = torch.full((numbers.classes,), -1).index_put_((self.classes,), torch.arange(len(self.classes)))
         self.origin = nearest.origin.to(device, dtype)
-        self.means = nearest.rows.to(device, dtype)
+        means = nearest.rows * nearest.unit
+        self.means = means.to(device, dtype)
         """Class means less the origin."""
-        self.halves = nearest.rows.square().sum(1).mul_(0.5).to(device, dtype)
+        self.halves = means.square().sum(1).mul_(0.5).to(device, dtype)
         counts = plan.counts.last[self.classes].double()
         self.log_priors = (counts / counts.sum()).log().to(device, dtype)
         self.tau = plan.processes.broadcast(self._fitted_tau() if plan.processes.first else 0.0)
