@@ -9,7 +9,6 @@ from typing import Any
 import altair as alt
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
 from scipy.stats import t as student
 
 from collapselab.analysis.analyze import analyze
@@ -40,7 +39,7 @@ def test_every_kind_of_panel_is_valid_vega_lite(shown: Contents) -> None:
     of_a_kind = {
         (figure.key, panel.metric == ""): panel for figure in shown.figures.values() for panel in figure.panels
     }
-    assert len(of_a_kind) == 12
+    assert len(of_a_kind) == 11
     for panel in of_a_kind.values():
         with alt.data_transformers.enable("default", consolidate_datasets=False):
             panel.chart.to_dict(validate=True)
@@ -84,28 +83,6 @@ def test_where_cells_share_seeds_there_is_no_critical_line(shown: Contents) -> N
     assert {row.shared_seeds for row in relations} == {None}
     assert "significant by itself" in shown.figures["forest"].caption
     assert _critical([replace(row, shared_seeds=7) for row in relations]) == []
-
-
-def test_the_map_of_metrics_has_every_pair_once(shown: Contents) -> None:
-    assert shown.story.models is not None
-    table = lines(shown.tables["metric map"])
-    names = [*shown.story.main, "val_loss"]
-    assert len(table) == len(names) * (len(names) + 1) // 2
-    frame = shown.story.models.frame[shown.story.models.compared]
-    for line in table:
-        both = frame[[line["down"], line["across"]]].dropna().to_numpy(dtype=float)
-        assert line["rho"] == pytest.approx(spearmanr(both[:, 0], both[:, 1]).statistic, rel=1e-4)
-
-
-def test_uncentred_and_centred_distances_are_side_by_side_where_both_are_known(shown: Contents, tmp_path: Path) -> None:
-    assert shown.figures["centring"].panels == []
-    folder = write_suite(tmp_path / "suite", widths=(32, 64), depths=(1,), decays=(0.0,), seeds=2, inside=False)
-    rows = RESULTS.read(folder / "results.csv")
-    rows += [replace(row, metric="logdist_cv") for row in rows if row.metric == "logdist_uncentred_cv"]
-    RESULTS.write(folder / "results.csv", rows)
-    analyze(folder, permutations=99)
-    panels = contents(load_story(folder)).figures["centring"].panels
-    assert [panel.metric for panel in panels] == ["logdist_uncentred_cv", "logdist_cv"]
 
 
 def test_every_regime_has_its_panel_of_loss_against_scale(shown: Contents) -> None:

@@ -127,7 +127,6 @@ def test_every_figure_of_the_story_is_there(page: Page) -> None:
         "regularisation",
         "width_lines",
         "loss_and_scale",
-        "metric_map",
         "forest",
         "seeds",
         "layers",

@@ -114,7 +114,7 @@ def test_the_page_of_an_atlas_draws_every_figure_of_it(place: Path, tmp_path: Pa
     page = written.page.read_text()
     assert "Atlas of models" in page
     shown = contents(load_story(tmp_path / "atlas"))
-    for key in ("atlas_models", "atlas_training", "atlas_layers", "atlas_tokens"):
+    for key in ("atlas_models", "atlas_training", "atlas_layers"):
         figure = shown.figures[key]
         assert figure.panels, f"{key}: {figure.missing}"
         for panel in figure.panels:

@@ -12,7 +12,6 @@ from typing import final
 from collapselab.report.charts.panels import Figure
 from collapselab.report.data import View
 from collapselab.report.figures.atlas import atlas_layers, atlas_models, atlas_training
-from collapselab.report.figures.atlas_tokens import atlas_tokens
 from collapselab.report.figures.attribution import attribution
 from collapselab.report.figures.classes import classes
 from collapselab.report.figures.deciders import deciders
@@ -23,10 +22,9 @@ from collapselab.report.figures.forest import forest
 from collapselab.report.figures.how_far_back import how_far_back
 from collapselab.report.figures.inside import bins, layers
 from collapselab.report.figures.manipulation import manipulation
-from collapselab.report.figures.metric_map import metric_map
 from collapselab.report.figures.push import push
 from collapselab.report.figures.regularisation import regularisation
-from collapselab.report.figures.relations import centring, collapse, further
+from collapselab.report.figures.relations import collapse, further
 from collapselab.report.figures.scale import loss_and_scale, scale, width_lines
 from collapselab.report.figures.seeds import seeds
 from collapselab.report.figures.token_lists import first_names, token_ends, token_moves
@@ -73,11 +71,8 @@ FIGURES = {
     "atlas_models": FigureEntry("atlas", 1, atlas_models),
     "atlas_training": FigureEntry("atlas", 2, atlas_training),
     "atlas_layers": FigureEntry("atlas", 3, atlas_layers),
-    "atlas_tokens": FigureEntry("atlas", 4, atlas_tokens),
     "collapse": FigureEntry("relations", 1, collapse, topics=("across models",)),
     "further": FigureEntry("relations", 2, further, folded="further metrics"),
-    "centring": FigureEntry("relations", 3, centring, folded="views of uniformity: uncentred, and centred"),
-    "metric_map": FigureEntry("relations", 5, metric_map),
     "training": FigureEntry("development", 1, training, topics=("phases",)),
     "scale": FigureEntry("development", 2, scale),
     "width_lines": FigureEntry("development", 3, width_lines),

@@ -28,7 +28,6 @@ WITH_A_MOUSE = "[pointerdown[event.pointerType != 'touch'], window:pointerup] > 
 """A finger scrolls; there the form above the panels marks models."""
 MOST_SHAPES = 3
 """More regimes than that cannot be distinguished by shape in one panel."""
-UNIFORMITY = ("logdist_uncentred_cv", "logdist_cv")
 NOT_MEASURED = "No metric was measured here."
 
 
@@ -54,21 +53,6 @@ def further(view: View) -> Figure:
     title = f"Further metrics against {outcome_name(view.story.outcome)}"
     return Figure(
         "further", title, "Drawn as the panels above.", panels, legend(view.keys), "" if panels else NOT_MEASURED
-    )
-
-
-def centring(view: View) -> Figure:
-    """Uniformity of the class means as the paper takes it, uncentred, beside the same of the centred means."""
-    story, title = view.story, "Hyperspherical uniformity: uncentred and centred"
-    measured = [metric for metric in UNIFORMITY if metric in (*story.main, *story.further)]
-    if len(measured) < len(UNIFORMITY):
-        return Figure("centring", title, missing="Distances of uncentred and of centred means were not both measured.")
-    caption = (
-        "The paper’s log distances are those of the class means as they are, which a common offset rules; centred, the "
-        "offset is gone. Drawn as the panels above."
-    )
-    return Figure(
-        "centring", title, caption, [_against_outcome(view, m, key="centring") for m in measured], legend(view.keys)
     )
 
 
