@@ -16,7 +16,6 @@ outcome with them; their correction by the largest statistic leaves the smallest
 other family (`exploration`, `contexts`) is the number of tests in the table."""
 FEWEST_FREEDOM = 6
 """Degrees of freedom that a regression must leave."""
-FEWEST_MODELS = FEWEST_FREEDOM + 1
 
 
 def smallest_permutation_p(sizes: Iterable[int]) -> float:

@@ -1,9 +1,9 @@
 """The words for verdicts, in tables and in sentences. Every file of the analysis uses these."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, final
+from typing import Protocol, final
 
 from collapselab.analysis.regime import UNKNOWN, Regime
 from collapselab.analysis.verdict import Verdict
@@ -166,11 +166,3 @@ class OfMetric(Protocol):
 def metric_label(row: OfMetric) -> str:
     """`cdnv`, or `log cdnv`."""
     return row.metric if row.transform == "raw" else f"log {row.metric}"
-
-
-Row = TypeVar("Row", bound=OfMetric)
-
-
-def by_metric(rows: Sequence[Row]) -> Iterable[list[Row]]:
-    """The rows of each metric, in the order in which the metrics come."""
-    return ([row for row in rows if row.metric == metric] for metric in dict.fromkeys(row.metric for row in rows))
