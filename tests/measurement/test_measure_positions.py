@@ -251,7 +251,7 @@ def test_a_class_that_only_the_first_position_has_is_no_candidate_below(model: n
 def test_skipping_all_positions_is_refused(model: nn.Module, corpus: Corpus) -> None:
     with pytest.raises(ConfigError, match="skip_positions is 31, but no block of the training split has a sample"):
         measured(model, corpus, layers="all", skip_positions=31)
-    with pytest.raises(ConfigError, match="skip_positions is -1"):
+    with pytest.raises(ConfigError, match="skip_positions must be"):
         Options(skip_positions=-1)
 
 
