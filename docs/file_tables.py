@@ -9,11 +9,13 @@ import re
 import textwrap
 from collections.abc import Callable
 
+from typing_extensions import TypedDict, get_original_bases
+
 from collapselab.analysis.statements import STATEMENTS
 from collapselab.analysis.stored import SummaryRecord
 from collapselab.record import Record
 from collapselab.records.corpus import CorpusRecord
-from collapselab.records.facts import Facts, explained
+from collapselab.records.facts import Facts
 from collapselab.records.outcomes import BEST_LOSS, OUTCOMES, SUITE_OUTCOMES
 from collapselab.records.run_documents import CheckpointRecord, RunRecord, StepEntry
 from collapselab.records.suite import FailureRecord, SuiteRecord
@@ -24,7 +26,7 @@ from collapselab.training.settings import Settings
 CHECKSUM = "sha256 of all other keys"
 
 
-def meanings(kind: type) -> dict[str, str]:
+def meanings(kind: Callable[..., object]) -> dict[str, str]:
     """The fields of a class in their order, each with the string below it; ValueError where one has none."""
     (node,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(node, ast.ClassDef)
@@ -34,9 +36,15 @@ def meanings(kind: type) -> dict[str, str]:
             continue
         name = statement.target.id
         if not (isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)):
-            raise ValueError(f"{kind.__name__}.{name}: no string below it says what it means.")
+            raise ValueError(f"{node.name}.{name}: no string below it says what it means.")
         fields[name] = _cell(str(after.value.value))
     return fields
+
+
+def facts(kind: type = Facts) -> dict[str, str]:
+    """The meaning of each fact of a result, those of its parts included."""
+    inherited = [facts(part) for part in get_original_bases(kind) if part is not TypedDict]
+    return {name: text for part in (*inherited, meanings(kind)) for name, text in part.items()}
 
 
 def keys(kind: type) -> Callable[[], str]:
@@ -51,7 +59,7 @@ def keys(kind: type) -> Callable[[], str]:
 
 def columns(name: str) -> Callable[[], str]:
     """The table of the columns of a table of results."""
-    return lambda: _table("column", {key: column.meaning for key, column in TABLES[name].columns.items()})
+    return lambda: _table("column", meanings(TABLES[name].row))
 
 
 def statement_columns(name: str) -> Callable[[], str]:
@@ -75,7 +83,7 @@ FILE_TABLES: dict[str, Callable[[], str]] = {
     "corpus.json": keys(CorpusRecord),
     "run.json": keys(RunRecord),
     "training.json": keys(CheckpointRecord),
-    "facts": lambda: _table("key", explained(Facts)),
+    "facts": lambda: _table("key", facts()),
     "log.jsonl": lambda: _table("key", meanings(StepEntry)),
     "suite.json": keys(SuiteRecord),
     "failed": keys(FailureRecord),

@@ -66,19 +66,3 @@ def test_public_names_are_imported_when_they_are_used() -> None:
     modules, shown = imported("import collapselab; print(sorted(collapselab.METRICS)[:2])")
     assert "torch" in modules
     assert "agreement" in shown
-
-
-def test_tables_of_classes_are_written_and_read_without_pandas() -> None:
-    code = """
-    import numpy as np
-    from collapselab.records.tables import TOKEN_CONTEXTS as table
-    columns = {name: np.arange(3.0) for name in table.columns}
-    columns |= {name: np.arange(3) for name in ("n", "token", "count", "contexts")}
-    columns |= {name: ["a", "b", "c"] for name in ("run", "checkpoint", "split", "layer")}
-    (again,) = table.parse(table.content([table.chunk(columns)], "here"), "here")
-    print(again.column("run").to_pylist())
-    """
-    modules, shown = imported(inspect.cleandoc(code))
-    assert shown == "['a', 'b', 'c']\n"
-    assert "pyarrow" in modules
-    assert "pandas" not in modules, "its import takes longer than the table"

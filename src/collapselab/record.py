@@ -66,12 +66,18 @@ class Record(Part):
         try:
             return cls.model_validate(cls.upgraded({"format": 1} | document))
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"]) or "it"
-            what = first["msg"][0].lower() + first["msg"][1:]
-            raise DamagedError(f"{where}: not a {cls.__name__} of this version; {place}: {what}.") from error
+            raise DamagedError(f"{where}: not a {cls.__name__} of this version; {first_error(error)}.") from error
 
     @classmethod
     def upgraded(cls, document: dict[str, JsonValue]) -> dict[str, JsonValue]:
         """The document in the present form; a record whose form has changed says how."""
         return document
+
+
+def first_error(error: ValueError) -> str:
+    """Return the first problem that a validation found, after the name of its field."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False)[0]
+    field, problem = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    return f"{field}: {problem}" if field else problem

@@ -15,7 +15,7 @@ from collapselab.analysis.verdict import Verdict
 from collapselab.analysis.words import LONGEST, SHOWN, Sentence, short_summary
 from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.records.published import import_published
-from collapselab.records.tables import RESULTS, RUNS, Row, Run, read_runs
+from collapselab.records.tables import RESULTS, RUNS, Row, Run
 from collapselab.report.story import load_story
 from report.suites import write_suite
 
@@ -385,7 +385,7 @@ def test_wrong_arguments_and_folders_are_the_users_to_mend(tmp_path: Path) -> No
 
 def test_scores_of_the_user_are_outcomes_and_are_kept(tmp_path: Path) -> None:
     folder = write_suite(tmp_path / "suite", seeds=2, failures=0, inside=False)
-    runs = read_runs(folder / "runs.csv")
+    runs = RUNS.read(folder / "runs.csv")
     names = sorted({run["run"] for run in runs})
     lines = [f"{name},{0.5 + 0.01 * number}" for number, name in enumerate(names[1:])]
     (tmp_path / "scores.csv").write_text("\n".join(["run,blimp", *lines, "other,0.9"]) + "\n")
@@ -411,7 +411,7 @@ def test_scores_of_the_user_are_outcomes_and_are_kept(tmp_path: Path) -> None:
 
 def test_scores_are_not_replaced_by_those_of_an_analysis_that_failed(tmp_path: Path) -> None:
     folder = write_suite(tmp_path / "suite", seeds=1, failures=0, inside=False)
-    names = sorted({run["run"] for run in read_runs(folder / "runs.csv")})
+    names = sorted({run["run"] for run in RUNS.read(folder / "runs.csv")})
     for name in ("good", "bad"):
         lines = [f"{run},{0.5 + 0.01 * number}" for number, run in enumerate(names)]
         (tmp_path / f"{name}.csv").write_text("\n".join([f"run,{name}", *lines]) + "\n")

@@ -10,15 +10,15 @@ from collapselab.analysis.plot_analysis import DRAWN, VERDICTS, analysis_html, p
 from collapselab.analysis.stored import Analysis
 from collapselab.analysis.verdict import RELATION, Verdict
 from collapselab.analysis.words import Sentence
-from collapselab.records.tables import write_results, write_runs
+from collapselab.records.tables import RESULTS, RUNS
 
 
 @pytest.fixture(scope="module")
 def analysis(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
     folder = tmp_path_factory.mktemp("suite")
     runs = [run_of(f"s{seed}", seed=seed, val_loss=2 + seed**2 / 100) for seed in range(8)]
-    write_runs(folder / "runs.csv", runs)
-    write_results(folder / "results.csv", [row_of(run, "agreement", 0.5 - run["seed"] / 50) for run in runs])
+    RUNS.write(folder / "runs.csv", runs)
+    RESULTS.write(folder / "results.csv", [row_of(run, "agreement", 0.5 - run["seed"] / 50) for run in runs])
     return analyze(folder, permutations=99)
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import pytest
 
@@ -13,25 +12,24 @@ from collapselab.measurement.measure import measure
 from collapselab.measurement.tables import FILLERS, MeasuredLayer
 from collapselab.models.build import build_config, build_model
 from collapselab.records.measurement import Result
-from collapselab.records.table import Column, Kind, Table
-from collapselab.records.tables import RUNS, TABLES, columns_of, read_tables, write_tables
+from collapselab.records.table import Count, Name, Table
+from collapselab.records.tables import RUNS, TABLES, read_tables, write_tables
 from records.test_tables import ROW, RUN
 
 
 @dataclass(frozen=True)
 class Frequent:
-    run: Annotated[str, Column(Kind.NAME, "name of the run")]
-    checkpoint: Annotated[str, Column(Kind.NAME, "its name")]
-    split: Annotated[str, Column(Kind.NAME, "train or validation")]
-    layer: Annotated[str, Column(Kind.NAME, "of the model")]
-    token: Annotated[int, Column(Kind.COUNT, "the most frequent class")]
-    count: Annotated[int, Column(Kind.COUNT, "its samples")]
+    run: Name
+    checkpoint: Name
+    split: Name
+    layer: Name
+    token: Count
+    count: Count
 
 
 TOY: Table[Frequent] = Table(
     name="frequent",
     about="One row for the most frequent class of each layer.",
-    columns=columns_of(Frequent),
     key=("run", "checkpoint", "split", "layer"),
     row=Frequent,
 )

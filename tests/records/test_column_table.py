@@ -1,30 +1,27 @@
 """A table that is stored as Parquet: what it holds comes back, and what it must not hold is refused."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from collapselab.errors import DamagedError, RunError
-from collapselab.records.column_table import ColumnTable, StoredChunk
-from collapselab.records.table import Column, Kind
+from collapselab.records.table import Amount, ColumnTable, Count, Name, Number, StoredChunk
 from collapselab.records.tables import CLASSES, HASHES, TABLES, read_tables, write_tables
 from records.test_tables import ROW, RUN
 
-TABLE = ColumnTable(
-    name="pets",
-    about="One row for each pet.",
-    columns={
-        "name": Column(Kind.NAME, "of the pet"),
-        "text": Column(Kind.TEXT, "what it says"),
-        "legs": Column(Kind.COUNT, "how many"),
-        "height": Column(Kind.AMOUNT, "in metres"),
-        "mood": Column(Kind.NUMBER, "from bad to good"),
-    },
-    key=("name",),
-)
+
+class Pet(TypedDict):
+    name: Name
+    text: Name | None
+    legs: Count | None
+    height: Amount | None
+    mood: Number | None
+
+
+TABLE = ColumnTable(name="pets", about="One row for each pet.", row=Pet, key=("name",))
 PETS: dict[str, list[Any]] = {
     "name": ["a", "b"], "text": ["wu,f\n", None], "legs": [4, None], "height": [0.5, float("nan")], "mood": [-1.0, 0.25],
 }  # fmt: skip
@@ -49,10 +46,7 @@ def test_rows_come_back_from_disk_and_chunks_add_up(tmp_path: Path) -> None:
     [
         ({"name": ["a", "a"]}, "two rows for a"),
         ({"name": ["a", None]}, "name is empty in 1 rows"),
-        ({"text": ["", None]}, "text is empty text"),
-        ({"legs": [-1, None]}, "legs is -1, below 0"),
-        ({"height": [-0.5, 0.5]}, "height is -0.5, below 0"),
-        ({"mood": [float("inf"), 0.0]}, "mood is not a finite number"),
+        ({"mood": [float("inf"), 0.0]}, "mood has a value that is not finite"),
     ],
 )
 def test_what_a_column_cannot_hold_is_refused(change: dict[str, Any], why: str) -> None:
@@ -67,13 +61,13 @@ def test_files_of_another_kind_are_refused_by_column(tmp_path: Path) -> None:
         TABLE.read(path)
     whole = TABLE.chunk(PETS)
     pq.write_table(whole.rename_columns(["name", "txt", "legs", "height", "mood"]), path)
-    with pytest.raises(RunError, match="no column 'text'. The nearest is 'txt'"):
+    with pytest.raises(RunError, match="no column 'text'. Did you mean txt"):
         TABLE.read(path)
     pq.write_table(whole.append_column("more", pa.array([1, 2])), path)
     with pytest.raises(RunError, match="'more' is not a column"):
         TABLE.read(path)
     pq.write_table(whole.set_column(2, "legs", pa.array(["4", "2"])), path)
-    with pytest.raises(RunError, match="column legs is string; int64"):
+    with pytest.raises(RunError, match="column legs must be int64, got string"):
         TABLE.read(path)
 
 

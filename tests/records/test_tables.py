@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from collapselab.errors import RunError
+from collapselab.record import first_error
 from collapselab.records.tables import RESULTS, RUNS, Row
 
 ROW = Row(
@@ -101,42 +103,46 @@ def test_further_settings_stand_between_seed_and_parameters_and_are_kept(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "field"),
     [
-        ({"why": "a reason"}, "cdnv has a value or a reason why not; found 0.1 and 'a reason'"),
-        ({"value": None}, "found neither"),
-        ({"value": float("inf")}, "value is inf"),
-        ({"null": float("nan")}, "null is nan"),
-        ({"split": "test"}, "split is 'test'; it is train or validation"),
-        ({"classes": -1}, "classes is -1, below 0"),
-        ({"classes": 1.5}, "classes is 1.5, which is float"),
-        ({"tokens": True}, "tokens is True, which is bool"),
-        ({"layer": 1}, "layer is 1, which is int"),
-        ({"version": None}, "version is empty"),
-        ({"value": None, "why": ""}, "why is empty text"),
+        ({"why": "a reason"}, "cdnv"),
+        ({"value": None}, "cdnv"),
+        ({"value": float("inf")}, "value"),
+        ({"null": float("nan")}, "null"),
+        ({"split": "test"}, "split"),
+        ({"classes": -1}, "classes"),
+        ({"classes": 1.5}, "classes"),
+        ({"tokens": True}, "tokens"),
+        ({"layer": 1}, "layer"),
+        ({"layer": "two"}, "layer"),
+        ({"layer": "0"}, "layer"),
+        ({"bin": "1..9"}, "bin"),
+        ({"version": None}, "version"),
+        ({"value": None, "why": ""}, "why"),
     ],
 )
-def test_a_row_that_means_nothing_cannot_be_made(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_a_row_that_means_nothing_cannot_be_made(change: dict[str, Any], field: str) -> None:
+    with pytest.raises(ValidationError) as raised:
         replace(ROW, **change)
+    assert first_error(raised.value).startswith(field)
 
 
 @pytest.mark.parametrize(
-    ("column", "text", "message"),
+    ("column", "text", "place"),
     [
-        ("value", "inf", "line 2: value is inf. Leave it empty and say why."),
-        ("value", "nan", "line 2: value is nan"),
-        ("value", "0,1", "line 2: value is '0,1', not a number."),
-        ("value", "", "line 2: cdnv has a value or a reason why not; found neither."),
-        ("classes", "3.5", "line 2: classes is '3.5', not an integer."),
+        ("value", "inf", "line 2: value is 'inf'"),
+        ("value", "nan", "line 2: value is 'nan'"),
+        ("value", "0,1", "line 2: value is '0,1'"),
+        ("value", "", "line 2: cdnv must have a value or a reason"),
+        ("classes", "3.5", "line 2: classes is '3.5'"),
         ("split", "dev", "line 2: split is 'dev'"),
         ("metric", "cdnv_k2", "lines 2 and 3: two rows for a-1 / 3 / train / last / all / cdnv_k2."),
     ],
 )
-def test_a_wrong_cell_of_results_is_named_with_its_line(results: Path, column: str, text: str, message: str) -> None:
+def test_a_wrong_cell_of_results_is_named_with_its_line(results: Path, column: str, text: str, place: str) -> None:
     with pytest.raises(RunError) as error:
         RESULTS.read(changed(results, column, text))
-    assert message in str(error.value)
+    assert place in str(error.value)
     assert str(results) in str(error.value)
 
 
@@ -150,14 +156,14 @@ def test_a_table_of_version_0_1_has_a_running_training_loss_and_no_clipped_share
     (found,) = RUNS.read(tmp_path / "old.csv")
     assert (found["train_loss"], found["train_loss_running"], found.get("clipped")) == (None, 1.5, None)
     assert RUNS.frame([found])["clipped"].isna().all()
-    with pytest.raises(RunError, match="clipped is 'half', not a number"):
+    with pytest.raises(RunError, match="clipped is 'half'"):
         RUNS.read(changed(tmp_path / "runs.csv", "clipped", "half"))
 
 
 def test_a_misspelt_column_is_named_with_the_nearest(results: Path, runs: Path) -> None:
-    with pytest.raises(RunError, match="no column 'metric'. The nearest is 'metrik'"):
+    with pytest.raises(RunError, match="no column 'metric'. Did you mean metrik"):
         RESULTS.read(changed(results, "metric", "metrik", line=0))
-    with pytest.raises(RunError, match="no column 'width'. The nearest is 'widht'"):
+    with pytest.raises(RunError, match="no column 'width'. Did you mean widht"):
         RUNS.read(changed(runs, "width", "widht", line=0))
 
 
@@ -234,7 +240,5 @@ def test_a_frame_has_numbers_where_numbers_are() -> None:
 
 def test_a_table_that_mixes_two_versions_of_a_metric_is_refused(tmp_path: Path) -> None:
     RESULTS.write(tmp_path / "results.csv", [ROW, replace(ROW, run="b-2", version=99)])
-    with pytest.raises(
-        RunError, match=r"lines 2 and 3: cdnv of version 1 and of version 99.*measure the older ones again"
-    ):
+    with pytest.raises(RunError, match="cdnv has version 1 for a-1 and version 99 for b-2"):
         RESULTS.read(tmp_path / "results.csv")

@@ -24,9 +24,9 @@ from collapselab.corpus.markov import read_chain
 from collapselab.corpus.sources import open_source
 from collapselab.measurement.compare_results import compare
 from collapselab.measurement.measure import measure
-from collapselab.records.column_table import ColumnTable
 from collapselab.records.measurement import Result, Results, write
 from collapselab.records.result_folder import load_results
+from collapselab.records.table import ColumnTable
 from collapselab.records.tables import RUNS, TABLES
 from collapselab.report.publish import publish
 from collapselab.report.report import report

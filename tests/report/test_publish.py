@@ -18,7 +18,7 @@ from collapselab.errors import ConfigError, RunError
 from collapselab.measurement.compare_results import compare
 from collapselab.records.measurement import Result, Results
 from collapselab.records.result_folder import load_results
-from collapselab.records.tables import write_results, write_runs
+from collapselab.records.tables import RESULTS, RUNS
 from collapselab.report import publish as publishing
 from collapselab.report.cards import BEGIN, END, card_section, eval_results, model_card
 from collapselab.report.publish import publish
@@ -32,8 +32,8 @@ def result(value: float = 0.1, **changed: Any) -> Result:
 @pytest.fixture
 def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "suite"
-    write_runs(folder / "runs.csv", [RUN])
-    write_results(folder / "results.csv", [ROW])
+    RUNS.write(folder / "runs.csv", [RUN])
+    RESULTS.write(folder / "results.csv", [ROW])
     (folder / "report.html").write_text("<p>page</p>")
     monkeypatch.setattr(publishing, "load_results", lambda _: Results([result()]))
     return folder

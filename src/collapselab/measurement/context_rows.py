@@ -11,7 +11,7 @@ from collapselab.core.moments import ClassMoments
 from collapselab.measurement.find_contexts import Contexts
 from collapselab.measurement.plan import MeasurePlan
 from collapselab.models.taps import OutputLayer
-from collapselab.records.column_table import Chunk
+from collapselab.records.table import Chunk
 from collapselab.records.tables import TOKEN_CONTEXTS, ContextRow, RowsByTable
 
 

@@ -21,7 +21,7 @@ from collapselab.core.moments import ClassMoments
 from collapselab.corpus.token_kinds import token_kinds
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sums import LayerKey, Sums
-from collapselab.records.column_table import Chunk
+from collapselab.records.table import Chunk
 from collapselab.records.tables import CLASSES, TABLES, RowsByTable
 
 

@@ -1,11 +1,10 @@
 """The facts of a measurement: what is needed to interpret its rows, typed and explained.
 
-Each key has its type and, in one line, its meaning, from which the documentation can be made (`explained`). A key that
-was added after the first version is `NotRequired`: results of earlier versions open without it. Keys of a later
-version are kept as they are.
+Each key has its type and, in the string below it, its meaning. A key that was added after the first version is
+`NotRequired`: results of earlier versions open without it. Keys of a later version are kept as they are.
 """
 
-from typing import Annotated, NotRequired, get_args, get_origin, get_type_hints
+from typing import Annotated, NotRequired
 
 from pydantic import ConfigDict, Strict, with_config
 from typing_extensions import TypedDict  # that of typing only from Python 3.12 on
@@ -23,188 +22,226 @@ Halves = Annotated[tuple[float, float], Strict(False)]
 class SplitFacts(TypedDict):
     """One split of the corpus: what was measured of it."""
 
-    blocks: Annotated[int, "blocks that were measured"]
-    tokens: Annotated[int, "samples: positions with a next token"]
-    blocks_cut_off: Annotated[int, "blocks longer than the model's context, of which the rest is cut"]
-    tokens_below: NotRequired[Annotated[int, "samples at layers below the last, where positions are skipped"]]
-    classes: NotRequired[Annotated[int, "classes among the samples"]]
-    classes_seen_once: NotRequired[Annotated[int, "classes with a single sample, thus no variance"]]
-    tokens_per_class: NotRequired[Annotated[float, "samples of a class, on average"]]
-    left_out: NotRequired[Annotated[int, "validation tokens that NC4 leaves out: their class has no centre"]]
-    loss: NotRequired[Annotated[float | None, "mean cross-entropy in nats"]]
-    accuracy: NotRequired[Annotated[float | None, "share of tokens with the largest logit"]]
-    perplexity: NotRequired[Annotated[float | None, "exp of the loss; None where it is too large for a float"]]
-    bytes: NotRequired[Annotated[int, "of the validation text that is predicted, but for a run on its own corpus"]]
-    bits_per_byte: NotRequired[Annotated[float | None, "the loss over these: comparable between tokenizers"]]
+    blocks: int
+    """Blocks that were measured."""
+    tokens: int
+    """Samples: positions with a next token."""
+    blocks_cut_off: int
+    """Blocks longer than the model's context, of which the rest is cut."""
+    tokens_below: NotRequired[int]
+    """Samples at layers below the last, where positions are skipped."""
+    classes: NotRequired[int]
+    """Classes among the samples."""
+    classes_seen_once: NotRequired[int]
+    """Classes with a single sample, thus no variance."""
+    tokens_per_class: NotRequired[float]
+    """Samples of a class, on average."""
+    left_out: NotRequired[int]
+    """Validation tokens that NC4 leaves out: their class has no centre."""
+    loss: NotRequired[float | None]
+    """Mean cross-entropy in nats."""
+    accuracy: NotRequired[float | None]
+    """Share of tokens with the largest logit."""
+    perplexity: NotRequired[float | None]
+    """exp of the loss; None where it is too large for a float."""
+    bytes: NotRequired[int]
+    """Of the validation text that is predicted, but for a run on its own corpus."""
+    bits_per_byte: NotRequired[float | None]
+    """The loss over these: comparable between tokenizers."""
 
 
 @with_config(KEEP_UNKNOWN)
 class TokenizerFacts(TypedDict):
     """The tokenizers of model and corpus."""
 
-    model: Annotated[str | None, "hash of the model's, None where it has none"]
-    corpus: Annotated[str | None, "hash of the corpus's"]
-    same: Annotated[bool | None, "whether the two are the same, None where that is not known"]
+    model: str | None
+    """Hash of the model's, None where it has none."""
+    corpus: str | None
+    """Hash of the corpus's."""
+    same: bool | None
+    """Whether the two are the same, None where that is not known."""
 
 
 @with_config(KEEP_UNKNOWN)
 class HalfSampleFacts(TypedDict):
     """About half of the training sample beside all of it."""
 
-    part_tokens: Annotated[int, "samples of the part"]
-    tokens: Annotated[int, "samples of the whole"]
-    values: Annotated[dict[str, float], "each metric of the last layer, in the part"]
-    changing: Annotated[list[str], "metrics that twice the tokens would change too much"]
+    part_tokens: int
+    """Samples of the part."""
+    tokens: int
+    """Samples of the whole."""
+    values: dict[str, float]
+    """Each metric of the last layer, in the part."""
+    changing: list[str]
+    """Metrics that twice the tokens would change too much."""
 
 
 @with_config(KEEP_UNKNOWN)
 class OutcomeFacts(TypedDict):
     """An outcome, or the reason why there is none."""
 
-    value: Annotated[float | None, "missing exactly where there is a reason"]
-    why: Annotated[str | None, "why there is no value"]
+    value: float | None
+    """Missing exactly where there is a reason."""
+    why: str | None
+    """Why there is no value."""
 
 
 @with_config(KEEP_UNKNOWN)
 class WarningFacts(TypedDict):
     """What a reader must know before the values are read."""
 
-    code: Annotated[str, "for programs"]
-    text: Annotated[str, "a sentence for people"]
+    code: str
+    """For programs."""
+    text: str
+    """A sentence for people."""
 
 
 @with_config(KEEP_UNKNOWN)
 class Seconds(TypedDict):
     """How long it took."""
 
-    train: Annotated[float, "the training pass and its catalogue"]
-    all: Annotated[float, "everything, loading the model not included"]
+    train: float
+    """The training pass and its catalogue."""
+    all: float
+    """Everything, loading the model not included."""
 
 
 @with_config(KEEP_UNKNOWN)
 class Identity(TypedDict):
     """What was measured: model, corpus and options. Two results with the same hashes and options are the same."""
 
-    model: Annotated[str, "path or name as it was given"]
-    run: Annotated[str, "the run's name, or the model's"]
-    checkpoint: Annotated[str, "the checkpoint, or the revision; `-` for neither"]
-    in_a_run: Annotated[bool, "whether it is a checkpoint of a run"]
-    model_hash: Annotated[str, "of the weights"]
-    corpus: Annotated[str, "path of the corpus"]
-    corpus_hash: Annotated[str, "its identity"]
-    options: Annotated[OptionFacts, "every option that shapes the numbers"]
+    model: str
+    """Path or name as it was given."""
+    run: str
+    """The run's name, or the model's."""
+    checkpoint: str
+    """The checkpoint, or the revision; `-` for neither."""
+    in_a_run: bool
+    """Whether it is a checkpoint of a run."""
+    model_hash: str
+    """Of the weights."""
+    corpus: str
+    """Path of the corpus."""
+    corpus_hash: str
+    """Its identity."""
+    options: OptionFacts
+    """Every option that shapes the numbers."""
 
 
 @with_config(KEEP_UNKNOWN)
 class TrainedFacts(TypedDict):
     """How far a checkpoint of a run was trained."""
 
-    step: Annotated[int, "steps taken"]
-    epoch: Annotated[float, "passes over the training split"]
-    tokens: Annotated[int, "labels trained on"]
-    seed: Annotated[int, "of the run"]
+    step: int
+    """Steps taken."""
+    epoch: float
+    """Passes over the training split."""
+    tokens: int
+    """Labels trained on."""
+    seed: int
+    """Of the run."""
 
 
 @with_config(KEEP_UNKNOWN)
 class ModelFacts(TypedDict):
     """How the model is stored, and its tokenizer."""
 
-    files_hash: NotRequired[
-        Annotated[str | None, "of the files that the model was loaded from; empty for a model of the hub"]
-    ]
-    commit: NotRequired[Annotated[str | None, "of the hub, where the model was loaded from there and it is known"]]
-    family: NotRequired[Annotated[str | None, "`model_type` of the configuration"]]
-    width: NotRequired[Annotated[int, "dimension of the features"]]
-    depth: NotRequired[Annotated[int | None, "number of blocks"]]
-    parameters: NotRequired[Annotated[int, "of the model, shared ones once"]]
-    stored_dtype: NotRequired[Annotated[str | None, "type of the weights on disk"]]
-    quantised: NotRequired[Annotated[str | None, "how they were rounded there, empty where they were not"]]
-    tokenizer: NotRequired[
-        Annotated[
-            TokenizerFacts,
-            "hashes of the model's and of the corpus's tokenizer, and whether they are the same",
-        ]
-    ]
-    trained: NotRequired[Annotated[TrainedFacts, "of a checkpoint of a run: its step, epoch, training tokens and seed"]]
+    files_hash: NotRequired[str | None]
+    """Of the files that the model was loaded from; empty for a model of the hub."""
+    commit: NotRequired[str | None]
+    """Of the hub, where the model was loaded from there and it is known."""
+    family: NotRequired[str | None]
+    """`model_type` of the configuration."""
+    width: NotRequired[int]
+    """Dimension of the features."""
+    depth: NotRequired[int | None]
+    """Number of blocks."""
+    parameters: NotRequired[int]
+    """Of the model, shared ones once."""
+    stored_dtype: NotRequired[str | None]
+    """Type of the weights on disk."""
+    quantised: NotRequired[str | None]
+    """How they were rounded there, empty where they were not."""
+    tokenizer: NotRequired[TokenizerFacts]
+    """Hashes of the model's and of the corpus's tokenizer, and whether they are the same."""
+    trained: NotRequired[TrainedFacts]
+    """Of a checkpoint of a run: its step, epoch, training tokens and seed."""
 
 
 @with_config(KEEP_UNKNOWN)
 class PassFacts(Identity, ModelFacts):
     """What the passes over the splits gave beside the rows, and how they were run."""
 
-    splits: Annotated[
-        dict[str, SplitFacts],
-        "of each: blocks, tokens, blocks cut to the context, tokens at layers below the last where "
-        "these are fewer, classes, classes seen once, tokens a class; of validation also the tokens that NC4 "
-        "leaves out; loss, accuracy and perplexity where they were computed",
-    ]
-    half_sample: NotRequired[
-        Annotated[
-            HalfSampleFacts | None,
-            "the values of about half the sample, and the metrics that still change with the number of tokens",
-        ]
-    ]
-    text: NotRequired[Annotated[str, "what that text is called"]]
-    text_hash: NotRequired[
-        Annotated[str, "of the text that the corpus was made of: the same for corpora of several tokenizers"]
-    ]
-    block: NotRequired[Annotated[int, "tokens of a block, as far as the model reads it"]]
-    classes: Annotated[int, "rows of the output layer"]
-    context: Annotated[int | None, "positions of the model"]
-    dtype: Annotated[str, "type the model ran in"]
-    device: Annotated[str, "where"]
-    batch: Annotated[int, "blocks in a batch"]
-    processes: Annotated[int, "how many"]
-    versions: Annotated[dict[str, str], "of collapselab, torch, transformers"]
-    warnings: NotRequired[
-        Annotated[
-            list[WarningFacts],
-            "what to know before the values are read: a list of `code` and `text`",
-        ]
-    ]
-    seconds: Annotated[Seconds, "of the training pass, and of all"]
+    splits: dict[str, SplitFacts]
+    """Of each: blocks, tokens, blocks cut to the context, tokens at layers below the last where these are fewer,
+    classes, classes seen once, tokens a class; of validation also the tokens that NC4 leaves out; loss, accuracy
+    and perplexity where they were computed."""
+    half_sample: NotRequired[HalfSampleFacts | None]
+    """The values of about half the sample, and the metrics that still change with the number of tokens."""
+    text: NotRequired[str]
+    """What that text is called."""
+    text_hash: NotRequired[str]
+    """Of the text that the corpus was made of: the same for corpora of several tokenizers."""
+    block: NotRequired[int]
+    """Tokens of a block, as far as the model reads it."""
+    classes: int
+    """Rows of the output layer."""
+    context: int | None
+    """Positions of the model."""
+    dtype: str
+    """Type the model ran in."""
+    device: str
+    """Where."""
+    batch: int
+    """Blocks in a batch."""
+    processes: int
+    """How many."""
+    versions: dict[str, str]
+    """Of collapselab, torch, transformers."""
+    warnings: NotRequired[list[WarningFacts]]
+    """What to know before the values are read: a list of `code` and `text`."""
+    seconds: Seconds
+    """Of the training pass, and of all."""
 
 
 @with_config(KEEP_UNKNOWN)
 class BootstrapFacts(TypedDict):
     """With `--bootstrap` only."""
 
-    halves: NotRequired[Annotated[dict[str, list[Halves]], "each value on random halves of the groups"]]
-    half_difference: NotRequired[Annotated[dict[str, float | None], "how much the halves differ, as a share of them"]]
+    halves: NotRequired[dict[str, list[Halves]]]
+    """Each value on random halves of the groups."""
+    half_difference: NotRequired[dict[str, float | None]]
+    """How much the halves differ, as a share of them."""
 
 
 @with_config(KEEP_UNKNOWN)
 class OutcomesFacts(TypedDict):
     """With `--outcomes` or `--on` only."""
 
-    outcomes: NotRequired[Annotated[dict[str, OutcomeFacts], "each outcome by its name: its `value`, or `why` not"]]
-    temperature: NotRequired[Annotated[float, "that `loss_after_temperature` divides logits by"]]
+    outcomes: NotRequired[dict[str, OutcomeFacts]]
+    """Each outcome by its name: its `value`, or `why` not."""
+    temperature: NotRequired[float]
+    """That `loss_after_temperature` divides logits by."""
 
 
 @with_config(KEEP_UNKNOWN)
 class AddedFacts(TypedDict):
     """Metrics that were added to a finished measurement."""
 
-    metrics: Annotated[list[str], "their ids"]
-    version: NotRequired[Annotated[str, "of collapselab, when the last was added"]]
+    metrics: list[str]
+    """Their ids."""
+    version: NotRequired[str]
+    """Of collapselab, when the last was added."""
 
 
 @with_config(KEEP_UNKNOWN)
 class LaterFacts(TypedDict):
     """Where something was added later."""
 
-    added: NotRequired[
-        Annotated[AddedFacts, "metrics that came later, from the kept class moments: they have no null and no interval"]
-    ]
+    added: NotRequired[AddedFacts]
+    """Metrics that came later, from the kept class moments: they have no null and no interval."""
 
 
 @with_config(KEEP_UNKNOWN)
 class Facts(PassFacts, BootstrapFacts, OutcomesFacts, LaterFacts):
     """`Result.facts`."""
-
-
-def explained(facts: type = Facts) -> dict[str, str]:
-    """The meaning of each key, in the order in which a file has them."""
-    hints = get_type_hints(facts, include_extras=True).items()
-    annotated = {name: get_args(hint)[0] if get_origin(hint) is NotRequired else hint for name, hint in hints}
-    return {name: str(hint.__metadata__[0]) for name, hint in annotated.items()}

@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, final
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue, TypeAdapter
 from typing_extensions import TypedDict  # that of typing only from Python 3.12 on
 
 from collapselab.core.metrics import FIRST, METRICS
 from collapselab.disk import document_text, read_document, sha256, write_document, written_whole
 from collapselab.errors import ConfigError, DamagedError
-from collapselab.records.column_table import ColumnTable, StoredChunk
+from collapselab.record import first_error
 from collapselab.records.facts import Facts
-from collapselab.records.table import shown
+from collapselab.records.table import ColumnTable, StoredChunk, shown
 from collapselab.records.tables import RESULTS, TABLES, Row, RowsByTable
 
 if TYPE_CHECKING:
@@ -178,10 +178,7 @@ class Result:
             }
             return cls([_stored_row(cells) for cells in stored["rows"]], stored["facts"], further)
         except (ValueError, TypeError) as error:
-            what = str(error)
-            if isinstance(error, ValidationError):
-                first = error.errors(include_url=False)[0]
-                what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            what = first_error(error) if isinstance(error, ValueError) else error
             raise DamagedError(f"{path}: not a measurement ({what}). Delete it and measure again.") from error
 
     def _document(self, files: dict[str, dict[str, str]]) -> dict[str, JsonValue]:
@@ -209,7 +206,7 @@ def _stored_row(cells: dict[str, JsonValue]) -> Row:
     lacking = [name for name in RESULTS.columns if name not in cells]
     if lacking:
         raise ValueError(f"a row without {lacking[0]}")
-    return RESULTS.row(**cells)
+    return RESULTS.row(**RESULTS.upgraded(cells))
 
 
 def _stored_rows(name: str, rows: list[dict[str, JsonValue]] | dict[str, str], document: Path) -> list[Any]:

@@ -14,13 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import final
+from typing import cast, final
 
 from collapselab.core.metrics import METRICS
 from collapselab.disk import read_bytes, sha256
 from collapselab.errors import RunError
-from collapselab.records.table import LARGEST, parse_table, require_columns, shown
-from collapselab.records.tables import Row, Run, write_tables
+from collapselab.record import first_error
+from collapselab.records.table import parse_table, require_columns, shown
+from collapselab.records.tables import RUNS, Row, Run, write_tables
 
 NAME = re.compile(
     r"(?P<run>(?P<depth>[0-9]{1,9})x(?P<width>[0-9]{1,9})_(?P<epochs>[0-9]{1,9})(?P<decay>[dL])(?P<seed>[0-9]{0,9}))"
@@ -33,30 +34,24 @@ SAME = 1e-4
 """Relative: an outcome that differs by less in two tables is the same; the published ones agree in every digit."""
 OUTCOMES = {"val_loss": "val_loss", "val_accuracy": "val_acc", "perplexity": "perplex"}
 
-
-@final
-@dataclass(frozen=True)
-class FromColumns:
-    """A metric of the catalogue as a function of published columns."""
-
-    columns: tuple[str, ...]
-    value: Callable[..., float]
+Formula = tuple[Callable[..., float], tuple[str, ...]]
+"""A metric of the catalogue as a function of published columns."""
 
 
 @final
 @dataclass(frozen=True)
 class PublishedTable:
-    """One of the tables: its columns by the metric they make, and what is left out of it."""
+    """One of the tables: the formula of each metric, and what is left out of it."""
 
     name: str
-    sources: Mapping[str, FromColumns]
+    formulas: Mapping[str, Formula]
     note: str
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """Every column that is read."""
-        used = dict.fromkeys(column for source in self.sources.values() for column in source.columns)
-        return ("model", "n_params", *OUTCOMES.values(), *used)
+        used = (column for _, columns in self.formulas.values() for column in columns)
+        return tuple(dict.fromkeys(("model", "n_params", *OUTCOMES.values(), *used)))
 
 
 @final
@@ -71,7 +66,7 @@ class PublishedModels:
 
 
 def import_published(*csvs: str | Path, out: str | Path | None = None) -> tuple[list[Run], list[Row]]:
-    """The published models as rows of `runs.csv` and `results.csv`, which are written into the folder `out`.
+    """Return the published models as rows of `runs.csv` and `results.csv`, and write them into the folder `out`.
 
         import_published("lc-2024_05_18.csv", out="published")
         analyze("published")
@@ -88,187 +83,165 @@ def import_published(*csvs: str | Path, out: str | Path | None = None) -> tuple[
 
 
 def read_published(csv: str | Path) -> PublishedModels:
-    """One of the published tables; which of them it is, its header says."""
+    """Read one of the published tables; which of them it is, its header says."""
     path = Path(csv)
     header, lines = parse_table(read_bytes(path), path)
-    table = recognise(header)
+    table = _table_of(header)
     require_columns(path, header, table.columns)
     runs: dict[tuple[str, str], Run] = {}
     rows: list[Row] = []
     for number, line in lines:
         cells = dict(zip(header, line, strict=True))
-        run = _run(f"{path}, line {number}", cells)
-        key = (run["run"], run["checkpoint"])
-        if key in runs:
-            raise RunError(f"{path}, line {number}: {cells['model']} is there twice. Each model may be there once.")
-        runs[key] = run
-        rows += [_row(f"{path}, line {number}", run, metric, source, cells) for metric, source in table.sources.items()]
+        try:
+            run = _run(cells)
+            if runs.setdefault((run["run"], run["checkpoint"]), run) is not run:
+                raise ValueError(f"{cells['model']} is there twice")
+            rows += [_row(run, metric, formula, cells) for metric, formula in table.formulas.items()]
+        except ValueError as error:
+            raise RunError(f"{path}, line {number}: {first_error(error)}.") from error
     return PublishedModels(path, table, runs, rows)
 
 
 def merge(tables: Sequence[PublishedModels]) -> tuple[list[Run], list[Row]]:
-    """The models of several published tables with the metrics of all, in the order of the first."""
+    """Return the models of several published tables with the metrics of all, in the order of the first."""
     if not tables:
         raise RunError("no published table was given. Name one, or both.")
-    first, *others = tables
-    rows = {(row.run, row.checkpoint, row.metric): row for row in first.rows}
-    for other in others:
-        _check_same_models(first, other)
-        for row in other.rows:
+    first = tables[0]
+    rows: dict[tuple[str, str, str], Row] = {}
+    for table in tables:
+        _check_same_models(first, table)
+        for row in table.rows:
             key = (row.run, row.checkpoint, row.metric)
             if key not in rows or rows[key].value is None:
                 rows[key] = row
-    place = {key: number for number, key in enumerate(first.runs)}
-    return list(first.runs.values()), sorted(rows.values(), key=lambda row: place[row.run, row.checkpoint])
+    order = list(first.runs)
+    return list(first.runs.values()), sorted(rows.values(), key=lambda row: order.index((row.run, row.checkpoint)))
 
 
 def _check_same_models(first: PublishedModels, other: PublishedModels) -> None:
-    if strangers := first.runs.keys() ^ other.runs.keys():
-        run, checkpoint = min(strangers)
+    remedy = "Import tables of other models into folders of their own."
+    if differing := first.runs.keys() ^ other.runs.keys():
+        run, checkpoint = min(differing)
         has, lacks = (first, other) if (run, checkpoint) in first.runs else (other, first)
-        raise RunError(
-            f"{lacks.path}: no model {run} at epoch {checkpoint}, which {has.path} has. Import tables of other models "
-            "into folders of their own."
-        )
-    for key, model in first.runs.items():
-        actual, expected = _outcomes(other.runs[key]), _outcomes(model)
-        for column, a in expected.items():
-            b = actual[column]
-            if (a is None) != (b is None) or (a is not None and b is not None and not math.isclose(a, b, rel_tol=SAME)):
-                raise RunError(
-                    f"{other.path}: {column} of {key[0]} at epoch {key[1]} is {b}, but {a} in {first.path}. Import "
-                    "tables of other models into folders of their own."
-                )
+        raise RunError(f"{lacks.path}: no model {run} at epoch {checkpoint}, which {has.path} has. {remedy}")
+    for (run, checkpoint), cells in first.runs.items():
+        for column in ("parameters", *OUTCOMES):
+            a, b = (cast(dict[str, float | None], row)[column] for row in (cells, other.runs[run, checkpoint]))
+            if a != b and (a is None or b is None or not math.isclose(a, b, rel_tol=SAME)):
+                differs = f"{column} of {run} at epoch {checkpoint} is {b}, but {a} in {first.path}"
+                raise RunError(f"{other.path}: {differs}. {remedy}")
 
 
-def _outcomes(run: Run) -> dict[str, float | None]:
-    return {
-        "parameters": run["parameters"],
-        "val_loss": run["val_loss"],
-        "val_accuracy": run["val_accuracy"],
-        "perplexity": run["perplexity"],
-    }
-
-
-def _run(where: str, cells: Mapping[str, str]) -> Run:
+def _run(cells: Mapping[str, str]) -> Run:
     name = NAME.fullmatch(cells["model"])
     if name is None:
-        raise RunError(f"{where}: {shown(cells['model'])} is not a model's name, such as 02x0768_01d07@0.")
-    epoch = int(name["index"]) + 1
-    numbers = {ours: _number(where, cells, theirs) for ours, theirs in OUTCOMES.items()}
-    outcomes = {ours: number if math.isfinite(number) else None for ours, number in numbers.items()}
-    bad = [theirs for ours, theirs in OUTCOMES.items() if outcomes[ours] is None]
-    return {
+        raise ValueError(f"{shown(cells['model'])} is not a model's name, such as 02x0768_01d07@0")
+    if not re.fullmatch("[0-9]{1,18}", cells["n_params"]):
+        raise ValueError(f"n_params is {shown(cells['n_params'])}, not a count")
+    numbers = {ours: _number(cells, theirs) for ours, theirs in OUTCOMES.items()}
+    absent = [OUTCOMES[ours] for ours, number in numbers.items() if not math.isfinite(number)]
+    known = {
         "run": name["run"],
-        "checkpoint": str(epoch),
+        "checkpoint": str(int(name["index"]) + 1),
         "family": "gpt-neo",
         "width": int(name["width"]),
         "depth": int(name["depth"]),
         "epochs": float(name["epochs"]),
-        "epoch": float(epoch),
+        "epoch": int(name["index"]) + 1.0,
         "weight_decay": DECAYS[name["decay"]],
         "lr": LEARNING_RATE,
         "seed": int(name["seed"]) if name["seed"] else None,
-        "parameters": _count(where, cells, "n_params"),
-        "tokens": None,
-        "train_loss": None,
-        "train_loss_running": None,
-        "val_loss": outcomes["val_loss"],
-        "val_accuracy": outcomes["val_accuracy"],
-        "perplexity": outcomes["perplexity"],
-        "seconds": None,
-        "clipped": None,
-        "why": _reason(cells, bad) if bad else None,
+        "parameters": int(cells["n_params"]),
+        **{ours: number if math.isfinite(number) else None for ours, number in numbers.items()},
+        "why": _absence(cells, absent),
     }
+    return cast(Run, {**dict.fromkeys(RUNS.columns), **known})
 
 
-def _row(where: str, run: Run, metric: str, source: FromColumns, cells: Mapping[str, str]) -> Row:
-    inputs = [_number(where, cells, column) for column in source.columns]
-    bad = [column for column, number in zip(source.columns, inputs, strict=True) if not math.isfinite(number)]
-    value, why = (None, _reason(cells, bad)) if bad else _value(source, inputs)
-    decisions = int(sum(inputs)) if metric == "agreement" and not bad else None
+def _row(run: Run, metric: str, formula: Formula, cells: Mapping[str, str]) -> Row:
+    function, columns = formula
+    numbers = [_number(cells, column) for column in columns]
+    value, why = None, _absence(cells, [name for name, x in zip(columns, numbers, strict=True) if not math.isfinite(x)])
+    if why is None:
+        value, why = _value(function, columns, numbers)
+    return Row(
+        run=run["run"],
+        checkpoint=run["checkpoint"],
+        metric=metric,
+        value=value,
+        classes=_classes(cells),
+        tokens=int(sum(numbers)) if metric == "agreement" and value is not None else None,
+        version=METRICS[metric].version,
+        why=why,
+    )
+
+
+def _value(
+    function: Callable[..., float], columns: Sequence[str], numbers: Sequence[float]
+) -> tuple[float | None, str | None]:
+    """Return the metric, or the reason why there is none."""
     try:
-        return Row(
-            run=run["run"],
-            checkpoint=run["checkpoint"],
-            metric=metric,
-            value=value,
-            classes=_classes(where, cells),
-            tokens=decisions,
-            version=METRICS[metric].version,
-            why=why,
-        )
-    except ValueError as error:
-        raise RunError(f"{where}: {metric}, from {' and '.join(source.columns)}: {error}") from error
-
-
-def _value(source: FromColumns, inputs: list[float]) -> tuple[float | None, str | None]:
-    """The metric, or the reason why there is none."""
-    try:
-        value = source.value(*inputs)
+        value = function(*numbers)
     except ValueError:
-        return None, f"{source.columns[0]} is {inputs[0]:g}: no variance is negative."
+        return None, f"{columns[0]} is {numbers[0]:g}: no variance is negative."
     except ZeroDivisionError:
-        return None, f"{' and '.join(source.columns)} have no ratio: division by zero."
+        return None, f"{' and '.join(columns)} have no ratio: division by zero."
     if not math.isfinite(value):
-        return None, f"{' and '.join(source.columns)} have no ratio: it is {value}."
+        return None, f"{' and '.join(columns)} have no ratio: it is {value}."
     return value, None
 
 
-def _classes(where: str, cells: Mapping[str, str]) -> int | None:
-    """Classes that the decisions are averaged over, where the table has both their sum and their mean."""
+def _classes(cells: Mapping[str, str]) -> int | None:
+    """Return the classes that decisions are averaged over, where the table has both their sum and their mean."""
     if not cells.get("matches_mean"):
         return None
-    mean, matches = _number(where, cells, "matches_mean"), _number(where, cells, "matches")
+    mean, matches = _number(cells, "matches_mean"), _number(cells, "matches")
     return round(matches / mean) if mean > 0 and math.isfinite(matches / mean) else None
 
 
-def _reason(cells: Mapping[str, str], bad: list[str]) -> str:
-    return ", ".join(f"{column} is {cells[column] or 'empty'} in the published table" for column in bad) + "."
+def _absence(cells: Mapping[str, str], columns: Sequence[str]) -> str | None:
+    """Return why these columns have no number; None if there are no such columns."""
+    words = ", ".join(f"{name} is {cells[name] or 'empty'} in the published table" for name in columns)
+    return f"{words}." if columns else None
 
 
-def _number(where: str, cells: Mapping[str, str], column: str) -> float:
-    """The number in a cell; NaN where it is empty."""
+def _number(cells: Mapping[str, str], column: str) -> float:
+    """Return the number in a cell; NaN where it is empty."""
     try:
-        return float(cells[column]) if cells[column] else math.nan
+        return float(cells[column] or "nan")
     except ValueError as error:
-        raise RunError(f"{where}: {column} is {shown(cells[column])}, not a number.") from error
+        raise ValueError(f"{column} is {shown(cells[column])}, not a number") from error
 
 
-def _count(where: str, cells: Mapping[str, str], column: str) -> int:
-    text = cells[column]
-    if not (text.isascii() and text.isdigit()) or len(text) > len(str(LARGEST)) or int(text) > LARGEST:
-        raise RunError(f"{where}: {column} is {shown(text)}, not a count up to {LARGEST:,}.")
-    return int(text)
+def _table_of(header: Sequence[str]) -> PublishedTable:
+    """Return the table that has most of its own columns in this header; the first if neither has any."""
+    both = set(FIRST.columns) & set(SECOND.columns)
+
+    def share(table: PublishedTable) -> float:
+        own = set(table.columns) - both
+        return len(own & set(header)) / len(own)
+
+    return max(TABLES, key=share)
 
 
-def recognise(header: Sequence[str]) -> PublishedTable:
-    """The table that has most of its own columns in this header; the first if neither has any."""
-    return max(TABLES, key=lambda table: len(_own(table) & set(header)) / len(_own(table)))
+def _column(name: str) -> Formula:
+    return float, (name,)
 
 
-def _own(table: PublishedTable) -> set[str]:
-    return set(table.columns) - {column for other in TABLES if other is not table for column in other.columns}
+def _ratio(above: str, below: str) -> Formula:
+    return lambda a, b: a / b, (above, below)
 
 
-def _column(name: str) -> FromColumns:
-    return FromColumns((name,), lambda value: value)
+def _share(part: str, rest: str) -> Formula:
+    return lambda a, b: a / (a + b), (part, rest)
 
 
-def _ratio(above: str, below: str) -> FromColumns:
-    return FromColumns((above, below), lambda a, b: a / b)
+def _root(variance: str) -> Formula:
+    return math.sqrt, (variance,)
 
 
-def _share(part: str, rest: str) -> FromColumns:
-    return FromColumns((part, rest), lambda a, b: a / (a + b))
-
-
-def _root(variance: str) -> FromColumns:
-    return FromColumns((variance,), math.sqrt)
-
-
-def _variation(variance: str, mean: str) -> FromColumns:
-    return FromColumns((variance, mean), lambda a, b: math.sqrt(a) / b)
+def _variation(variance: str, mean: str) -> Formula:
+    return lambda a, b: math.sqrt(a) / b, (variance, mean)
 
 
 FIRST = PublishedTable(

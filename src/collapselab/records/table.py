@@ -1,39 +1,364 @@
-"""A table as a file: what its columns hold, which rows it may have, and how it is written and read strictly.
+"""Tables as files: rows as CSV, tables of many rows as Parquet; what columns hold, and how files are read strictly.
 
 A table that is wrong without notice makes a statement that is wrong without notice. So every column must be there
 under its name, every number is finite, and no two rows share a key. A value that is missing is an empty cell.
+
+The columns of a table are the annotated fields of its row: a TypedDict, or a pydantic dataclass. A `NotRequired` field
+is a column that was added later, which tables of earlier versions lack.
+
+The rows of a `ColumnTable` go through the program in chunks, each an Arrow table; a chunk that is on disk is a
+`StoredChunk`, read when its numbers are needed.
 """
 
 import csv
+import hashlib
 import io
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar, final
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Generic,
+    NotRequired,
+    TypeAlias,
+    TypeVar,
+    final,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from collapselab.disk import read_bytes, write_bytes
-from collapselab.errors import RunError
+from collapselab.errors import DamagedError, RunError, did_you_mean
+from collapselab.record import first_error
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
-LONGEST = 60
-"""Characters of a cell that a message shows."""
+Name = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
+"""A count that the libraries which read these tables can hold."""
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
+Cell = str | int | float | None
+Cells = Mapping[str, Cell]
+RowT = TypeVar("RowT")
 Lines = list[tuple[int, list[str]]]
 """The cells of every line, with its number in the file."""
+Chunk: TypeAlias = "pa.Table"
+
+SHOWN_LENGTH = 60
+"""Characters of a cell that a message shows."""
+
+
+def columns_of(row: type) -> dict[str, Any]:
+    """Return the type of each column of a table with such rows."""
+    return get_type_hints(row, include_extras=True)
+
+
+def meanings(row: Any) -> dict[str, str]:
+    """Return the meaning of each column: the string below it in the class of the row."""
+    described = TypeAdapter(row).json_schema()["properties"]
+    return {name: described[name].get("description", "") for name in columns_of(row)}
+
+
+def base_type(hint: Any) -> type:
+    """Return what the cells of a column of this type hold: str, int or float."""
+    while get_origin(hint) is not None:
+        hint = get_args(hint)[0]
+    return hint if isinstance(hint, type) else type(hint)  # of a Literal, one of its values is left
+
+
+def is_later(hint: Any) -> bool:
+    """Return whether tables of earlier versions lack a column of this type."""
+    return get_origin(hint) is NotRequired
+
+
+@final
+@dataclass(frozen=True)
+class Table(Generic[RowT]):
+    """A table that is stored as CSV: `about` says what a row is, `key` names the columns that no two rows share.
+
+    Rows that are dicts may have further columns where `further` says after which column they go; `further_type` gives
+    the type of each. `conflict` describes two rows that must not be in one table. A folder of tables always has those
+    that are `required`. `upgraded` converts the cells of a row that an earlier version wrote.
+    """
+
+    name: str
+    about: str
+    row: Callable[..., RowT]
+    key: tuple[str, ...]
+    further: str | None = None
+    further_type: Callable[[str], Any] = lambda name: Name
+    required: bool = False
+    conflict: Callable[[Sequence[RowT]], str | None] = lambda rows: None
+    upgraded: Callable[[dict[str, Any]], dict[str, Any]] = lambda cells: cells
+
+    @cached_property
+    def columns(self) -> dict[str, Any]:
+        """The type of each column."""
+        return columns_of(self.row)  # type: ignore[arg-type]
+
+    @cached_property
+    def _adapters(self) -> dict[str, TypeAdapter[Any]]:
+        unwrapped = {name: get_args(hint)[0] if is_later(hint) else hint for name, hint in self.columns.items()}
+        return {name: TypeAdapter(hint) for name, hint in unwrapped.items()}
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}.csv"
+
+    def write(self, path: str | Path, rows: Iterable[RowT]) -> None:
+        """Write the table, whole or not at all."""
+        write_bytes(path, self.content(rows, path))
+
+    def read(self, path: str | Path) -> list[RowT]:
+        """Read the rows of a file; RunError names the line and column of what is wrong."""
+        return self.parse(read_bytes(Path(path)), path)
+
+    def content(self, rows: Iterable[RowT], where: str | Path) -> bytes:
+        """Return the bytes of the file that holds these rows."""
+        rows = list(rows)
+        for row in rows:
+            self.check_row(row)
+        lines = [self.cells(row) for row in rows]
+        self._refuse_duplicates(enumerate(lines, start=2), where)
+        columns = self._ordered(lines)
+        return table_bytes(columns, ([cells.get(column) for column in columns] for cells in lines))
+
+    def parse(self, content: bytes, where: str | Path) -> list[RowT]:
+        """Return the rows of a file with these contents."""
+        header, lines = parse_table(content, where)
+        require_columns(where, header, [name for name, hint in self.columns.items() if not is_later(hint)])
+        unknown = [column for column in header if column not in self.columns]
+        if unknown and self.further is None:
+            hint = did_you_mean(unknown[0], self.columns)
+            raise RunError(f"{where}: {shown(unknown[0])} is not a column of {self.file}. {hint}".rstrip())
+        rows = []
+        for number, line in lines:
+            try:
+                cells = {name: self.cell(name, text) for name, text in zip(header, line, strict=True)}
+                rows.append(self.row(**self.upgraded(cells)))
+            except ValueError as error:
+                raise RunError(f"{where}, line {number}: {first_error(error)}") from error
+        self._refuse_duplicates(
+            ((number, self.cells(row)) for (number, _), row in zip(lines, rows, strict=True)), where
+        )
+        if (conflict := self.conflict(rows)) is not None:
+            raise RunError(f"{where}: {conflict}")
+        return rows
+
+    def type_of(self, column: str) -> Any:
+        """Return the type of a column, which may be a further one."""
+        return self.columns.get(column) or self.further_type(column) | None
+
+    def cell(self, column: str, value: Cell, *, strict: bool = False) -> Cell:
+        """Return the value of a cell, of its text unless `strict`; ValueError if the column cannot hold it."""
+        if column not in self._adapters:
+            self._adapters[column] = TypeAdapter(self.type_of(column))
+        try:
+            cell: Cell = self._adapters[column].validate_python(value if strict else value or None, strict=strict)
+        except ValidationError as error:
+            raise ValueError(f"{column} is {shown(value)}: {first_error(error)}") from error
+        return cell
+
+    def check_row(self, row: RowT) -> None:
+        """Raise ValueError unless a dict has every column, each with a value that it can hold."""
+        if isinstance(row, Mapping):
+            for name, hint in self.columns.items():
+                if name in row:
+                    self.cell(name, row[name], strict=True)
+                elif not is_later(hint):
+                    raise ValueError(f"{row.get(self.key[0])}: no {name}; use None for an unknown value.")
+
+    def cells(self, row: RowT) -> Cells:
+        """Return the cells of a row by the names of their columns."""
+        return row if isinstance(row, Mapping) else {name: getattr(row, name) for name in self.columns}
+
+    def frame(self, rows: Iterable[RowT]) -> "pd.DataFrame":
+        """Return the rows as a pandas table; what is missing is NaN."""
+        import pandas as pd
+
+        lines = [self.cells(row) for row in rows]
+        bases = {name: base_type(hint) for name, hint in self.columns.items()}
+        types = {name: "Int64" if base is int else "float64" for name, base in bases.items() if base is not str}
+        return pd.DataFrame(lines, columns=self._ordered(lines)).astype(types)
+
+    def _ordered(self, lines: Iterable[Cells]) -> list[str]:
+        """Return the columns in their order, with further ones after the column that `further` names."""
+        columns = list(self.columns)
+        further = dict.fromkeys(column for cells in lines for column in cells if column not in self.columns)
+        at = columns.index(self.further) + 1 if self.further else len(columns)
+        return [*columns[:at], *further, *columns[at:]]
+
+    def _refuse_duplicates(self, lines: Iterable[tuple[int, Cells]], where: str | Path) -> None:
+        seen: dict[tuple[Cell, ...], int] = {}
+        for number, cells in lines:
+            key = tuple(cells[column] for column in self.key)
+            if (first := seen.setdefault(key, number)) != number:
+                raise RunError(f"{where}, lines {first} and {number}: two rows for {' / '.join(map(str, key))}.")
+
+
+@final
+@dataclass(frozen=True)
+class ColumnTable:
+    """A table that is stored as Parquet: `about` says what a row is, `key` names columns that no two rows share."""
+
+    name: str
+    about: str
+    row: type
+    key: tuple[str, ...]
+    required: bool = False
+
+    @cached_property
+    def columns(self) -> dict[str, Any]:
+        """The type of each column."""
+        return columns_of(self.row)
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}.parquet"
+
+    @cached_property
+    def schema(self) -> "pa.Schema":
+        """The names and types of the columns, as Arrow has them."""
+        import pyarrow as pa
+
+        types = {str: pa.string(), int: pa.int64(), float: pa.float64()}
+        return pa.schema(
+            [
+                pa.field(name, types[base_type(hint)], nullable=type(None) in get_args(hint))
+                for name, hint in self.columns.items()
+            ]
+        )
+
+    def chunk(self, columns: Mapping[str, object]) -> Chunk:
+        """Return rows made of arrays, one for each column; what is missing is None, or nan in a column of numbers."""
+        import pyarrow as pa
+
+        arrays = [
+            pa.array(columns[field.name], type=field.type, from_pandas=pa.types.is_floating(field.type))
+            for field in self.schema
+        ]
+        return pa.Table.from_arrays(arrays, names=self.schema.names)
+
+    def whole(self, chunks: Iterable[Chunk]) -> Chunk:
+        """Return all rows as one Arrow table."""
+        import pyarrow as pa
+
+        parts = [chunk.read() if isinstance(chunk, StoredChunk) else chunk for chunk in chunks]
+        return pa.concat_tables(parts) if parts else self.chunk({name: [] for name in self.columns})
+
+    def frame(self, chunks: Iterable[Chunk]) -> "pd.DataFrame":
+        """Return the rows as a pandas table; what is missing is NaN."""
+        frame: pd.DataFrame = self.whole(chunks).to_pandas()
+        return frame.astype({name: "Int64" for name, hint in self.columns.items() if base_type(hint) is int})
+
+    def write(self, path: str | Path, chunks: Iterable[Chunk]) -> str:
+        """Write the table, whole or not at all; return the sha256 of the file."""
+        content = self.content(chunks, path)
+        write_bytes(path, content)
+        return hashlib.sha256(content).hexdigest()
+
+    def read(self, path: str | Path) -> list[Chunk]:
+        """Read the rows of a file, in one chunk."""
+        return self.parse(read_bytes(Path(path)), path)
+
+    def content(self, chunks: Iterable[Chunk], where: str | Path) -> bytes:
+        """Return the bytes of the file that holds these rows."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        whole = self.whole(chunks)
+        self._check(whole, where)
+        buffer = pa.BufferOutputStream()
+        pq.write_table(whole, buffer, compression="zstd")
+        content: bytes = buffer.getvalue().to_pybytes()
+        return content
+
+    def parse(self, content: bytes, where: str | Path) -> list[Chunk]:
+        """Return the rows of a file with these contents, in one chunk; RunError names the column of what is wrong."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            whole = pq.ParquetFile(pa.BufferReader(content)).read()
+        except (pa.ArrowException, OSError) as error:
+            raise RunError(f"{where}: not a Parquet file ({str(error)[:200]}).") from error
+        self._check(whole, where)
+        return [whole]
+
+    def check_row(self, chunk: Chunk) -> None:
+        """Raise RunError unless a chunk has every column, each with values that it can hold."""
+        if not isinstance(chunk, StoredChunk):
+            self._check(chunk, self.file)
+
+    def cells(self, chunk: Chunk) -> dict[str, list[Cell]]:
+        """Return the columns of a chunk as lists."""
+        columns: dict[str, list[Cell]] = self.whole([chunk]).to_pydict()
+        return columns
+
+    def _check(self, whole: Chunk, where: str | Path) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        require_columns(where, whole.column_names, self.schema.names)
+        if further := set(whole.column_names) - self.columns.keys():
+            raise RunError(f"{where}: {shown(min(further))} is not a column of {self.file}.")
+        for field in self.schema:
+            values = whole.column(field.name)
+            if values.type != field.type:
+                raise RunError(f"{where}: column {field.name} must be {field.type}, got {values.type}.")
+            if values.null_count and not field.nullable:
+                raise RunError(f"{where}: {field.name} is empty in {values.null_count:,} rows.")
+            if pa.types.is_floating(field.type) and pc.all(pc.is_finite(values)).as_py() is False:
+                raise RunError(f"{where}: {field.name} has a value that is not finite. Leave it empty.")
+        groups = whole.group_by(list(self.key)).aggregate([([], "count_all")])
+        if groups.num_rows < whole.num_rows:
+            twice = groups.filter(pc.greater(groups["count_all"], 1)).slice(0, 1).to_pylist()[0]
+            raise RunError(f"{where}: two rows for {' / '.join(str(twice[name]) for name in self.key)}.")
+
+
+@final
+@dataclass(frozen=True)
+class StoredChunk:
+    """A Parquet file with the hash that it had when it was written."""
+
+    table: ColumnTable
+    path: Path
+    sha256: str
+
+    def read(self) -> Chunk:
+        """Read its rows; DamagedError if the file is gone or has other contents."""
+        remedy = "Measure again with --classes, or with the option that made it."
+        if not self.path.is_file():
+            raise DamagedError(f"{self.path}: gone, though the measurement beside it has that table. {remedy}")
+        content = read_bytes(self.path)
+        if hashlib.sha256(content).hexdigest() != self.sha256:
+            raise DamagedError(f"{self.path}: not the table that was written with the measurement beside it. {remedy}")
+        return self.table.parse(content, self.path)[0]
 
 
 def table_bytes(columns: Sequence[str], lines: Iterable[Iterable[object]]) -> bytes:
-    """A table as the bytes of its file; None is empty, a float has the digits that give the same float back."""
+    """Return a table as the bytes of its file; None is empty, and a float has the digits that give it back exactly."""
     return "".join(",".join(map(_written, row)) + "\n" for row in (columns, *lines)).encode()
 
 
+def _written(value: object) -> str:
+    """Return a cell as text. The library's writer does not quote a carriage return, at which its reader breaks."""
+    text = "" if value is None else repr(float(value)) if isinstance(value, float) else str(value)
+    return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\r\n') else text
+
+
 def parse_table(content: bytes, where: str | Path) -> tuple[list[str], Lines]:
-    """The names of the columns, and the lines."""
+    """Return the names of the columns, and the lines."""
     try:
         reader = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
         header = next(reader, [])
@@ -51,216 +376,14 @@ def parse_table(content: bytes, where: str | Path) -> tuple[list[str], Lines]:
 
 
 def require_columns(where: str | Path, header: Sequence[str], columns: Sequence[str]) -> None:
-    """RunError that names the first of these columns that the table lacks."""
+    """Raise RunError with the name of the first of these columns that the table lacks."""
     for column in columns:
         if column not in header:
-            strangers = [name for name in header if name not in columns]
-            raise RunError(f"{where}: no column {column!r}.{nearest(column, strangers)}")
-
-
-def nearest(name: str, candidates: Iterable[str]) -> str:
-    """A hint at the name that was probably meant; empty if there is none."""
-    near = get_close_matches(name, list(candidates), n=1)
-    return f" The nearest is {near[0]!r}." if near else ""
+            hint = did_you_mean(column, (name for name in header if name not in columns))
+            raise RunError(f"{where}: no column {column!r}. {hint}".rstrip())
 
 
 def shown(text: object) -> str:
-    """A value as a message shows it, shortened if it is long."""
+    """Return a value as a message shows it, shortened if it is long."""
     whole = repr(text)
-    return whole if len(whole) <= LONGEST else f"{whole[:LONGEST]} … ({len(whole):,} characters)"
-
-
-def _written(value: object) -> str:
-    """A cell as it is in the file. The library's writer leaves a carriage return bare, and its reader breaks there."""
-    text = "" if value is None else repr(float(value)) if isinstance(value, float) else str(value)
-    return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\r\n') else text
-
-
-LARGEST = 2**63 - 1
-"""Of a count: what the libraries that read these tables can hold."""
-
-Cell = str | int | float | None
-Cells = Mapping[str, Cell]
-RowT = TypeVar("RowT")
-
-
-class Kind(StrEnum):
-    """What the cells of a column hold. Names and versions are never empty; cells of the other kinds may be."""
-
-    NAME = "name"
-    TEXT = "text"
-    COUNT = "count"
-    VERSION = "version"
-    NUMBER = "number"
-    AMOUNT = "amount"
-    """A number that is not below 0."""
-
-
-TEXTS, COUNTS, NUMBERS = (Kind.NAME, Kind.TEXT), (Kind.COUNT, Kind.VERSION), (Kind.NUMBER, Kind.AMOUNT)
-
-
-@final
-@dataclass(frozen=True)
-class Column:
-    """What the cells of a column hold, and what they mean; the documentation of files is made from it."""
-
-    kind: Kind
-    meaning: str
-    later: bool = False
-    """Whether tables of earlier versions lack it; it is empty there."""
-
-
-@final
-@dataclass(frozen=True)
-class Table(Generic[RowT]):
-    """One table: `about` says what a row is, `key` names the columns that no two rows share.
-
-    `row` makes a row of its cells, given by name: a TypedDict, or a frozen dataclass that checks its own cells. Dicts
-    may have further columns where `further` says after which column they go; `further_kind` says of each what it holds,
-    text unless it says otherwise. `check` finds
-    two rows that must not be in one table, and says why. A folder of tables always has those that are `required`.
-    """
-
-    name: str
-    about: str
-    columns: Mapping[str, Column]
-    key: tuple[str, ...]
-    row: Callable[..., RowT]
-    further: str | None = None
-    further_kind: Callable[[str], Kind] = lambda name: Kind.TEXT
-    required: bool = False
-    check: Callable[[Sequence[RowT]], tuple[int, int, str] | None] = lambda rows: None
-    upgraded: Callable[[dict[str, Cell]], dict[str, Cell]] = lambda cells: cells
-    """Converts the cells of a row that an earlier version wrote."""
-
-    @property
-    def file(self) -> str:
-        return f"{self.name}.csv"
-
-    def write(self, path: str | Path, rows: Iterable[RowT]) -> None:
-        """Write the table, whole or not at all."""
-        write_bytes(path, self.content(rows, path))
-
-    def read(self, path: str | Path) -> list[RowT]:
-        """The rows of a file; RunError names the line and column of what is wrong."""
-        return self.parse(read_bytes(Path(path)), path)
-
-    def content(self, rows: Iterable[RowT], where: str | Path) -> bytes:
-        """The bytes of the file that holds these rows."""
-        rows = list(rows)
-        for row in rows:
-            self.check_row(row)
-        lines = [self.cells(row) for row in rows]
-        self._refuse_duplicates(lines, where)
-        columns = self._ordered(lines)
-        return table_bytes(columns, ([cells.get(column) for column in columns] for cells in lines))
-
-    def parse(self, content: bytes, where: str | Path) -> list[RowT]:
-        """The rows of a file with these contents."""
-        header, lines = parse_table(content, where)
-        require_columns(where, header, tuple(name for name, column in self.columns.items() if not column.later))
-        unknown = [column for column in header if column not in self.columns]
-        if unknown and self.further is None:
-            hint = nearest(unknown[0], self.columns)
-            raise RunError(f"{where}: {shown(unknown[0])} is not a column of {self.file}.{hint}")
-        kinds = [self.columns[name].kind if name in self.columns else self.further_kind(name) for name in header]
-        rows = []
-        for number, line in lines:
-            try:
-                cells = dict(zip(header, map(cell_of, kinds, header, line), strict=True))
-                row = self.row(**self.upgraded(cells))
-                self.check_row(row)
-                rows.append(row)
-            except ValueError as error:
-                raise RunError(f"{where}, line {number}: {error}") from error
-        numbers = [number for number, _ in lines]
-        self._refuse_duplicates([self.cells(row) for row in rows], where, numbers)
-        if (conflict := self.check(rows)) is not None:
-            first, second, why = conflict
-            raise RunError(f"{where}, lines {numbers[first]} and {numbers[second]}: {why}")
-        return rows
-
-    def check_row(self, row: RowT) -> None:
-        """ValueError unless a dict has every column, each with a value that it can hold."""
-        if not isinstance(row, Mapping):
-            return
-        cells = self.cells(row)
-        for name, column in self.columns.items():
-            if name not in cells and column.later:
-                continue
-            if name not in cells:
-                whose = cells.get(self.key[0])
-                raise ValueError(f"{whose}: no {name}; a row of {self.file} has every column, None where unknown.")
-            check_cell(column.kind, name, cells[name])
-
-    def cells(self, row: RowT) -> Cells:
-        """The cells of a row by the names of their columns."""
-        return row if isinstance(row, Mapping) else vars(row)
-
-    def frame(self, rows: Iterable[RowT]) -> "pd.DataFrame":
-        """The rows as a pandas table; what is missing is NaN."""
-        import pandas as pd
-
-        lines = [self.cells(row) for row in rows]
-        frame = pd.DataFrame(lines, columns=self._ordered(lines))
-        types = {name: _FRAME_TYPES[column.kind] for name, column in self.columns.items() if column.kind not in TEXTS}
-        return frame.astype(types)
-
-    def _ordered(self, lines: Iterable[Cells]) -> list[str]:
-        """The columns as they are written, further ones in their place."""
-        further = dict.fromkeys(column for cells in lines for column in cells if column not in self.columns)
-        if self.further is None:
-            return list(self.columns)
-        place = list(self.columns).index(self.further) + 1
-        return [*list(self.columns)[:place], *further, *list(self.columns)[place:]]
-
-    def _refuse_duplicates(
-        self, lines: Sequence[Cells], where: str | Path, numbers: Sequence[int] | None = None
-    ) -> None:
-        seen: dict[tuple[Cell, ...], int] = {}
-        for place, cells in enumerate(lines):
-            key = tuple(cells[column] for column in self.key)
-            if key in seen:
-                which = f", lines {numbers[seen[key]]} and {numbers[place]}" if numbers else ""
-                named = " / ".join(map(str, key))
-                raise RunError(f"{where}{which}: two rows for {named}. Each may be there once.")
-            seen[key] = place
-
-
-_FRAME_TYPES = {Kind.COUNT: "Int64", Kind.VERSION: "Int64", Kind.NUMBER: "float64", Kind.AMOUNT: "float64"}
-
-
-def check_cell(kind: Kind, column: str, value: Cell) -> None:
-    """ValueError unless a cell of this kind can hold the value."""
-    if value is None:
-        if kind in (Kind.NAME, Kind.VERSION):
-            raise ValueError(f"{column} is empty.")
-        return
-    allowed = str if kind in TEXTS else int | float if kind in NUMBERS else int
-    if not isinstance(value, allowed) or isinstance(value, bool):
-        raise ValueError(f"{column} is {shown(value)}, which is {type(value).__name__}.")
-    if isinstance(value, str):
-        if not value:
-            raise ValueError(f"{column} is empty text; None means nothing.")
-        return
-    if kind in NUMBERS and not abs(value) <= sys.float_info.max:
-        raise ValueError(f"{column} is {shown(value)}. Leave it empty and say why.")
-    if kind is not Kind.NUMBER and value < 0:
-        raise ValueError(f"{column} is {shown(value)}, below 0.")
-    if kind in COUNTS and value > LARGEST:
-        raise ValueError(f"{column} is {shown(value)}, above {LARGEST:,}.")
-
-
-def cell_of(kind: Kind, column: str, text: str) -> Cell:
-    """The value of a cell's text; ValueError where it is not of the column's kind."""
-    if not text:
-        return None
-    if kind in TEXTS:
-        return text
-    try:
-        if "_" in text:  # Python's own way to group digits; in a table it is a mistake
-            raise ValueError
-        return float(text) if kind in NUMBERS else int(text)
-    except ValueError:
-        what = "a number" if kind in NUMBERS else "an integer"
-        raise ValueError(f"{column} is {shown(text)}, not {what}.") from None
+    return whole if len(whole) <= SHOWN_LENGTH else f"{whole[:SHOWN_LENGTH]} … ({len(whole):,} characters)"

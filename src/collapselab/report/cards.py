@@ -13,11 +13,10 @@ from typing import Any, final
 from collapselab import __version__
 from collapselab.core.metrics import METRICS
 from collapselab.measurement.compare_results import RUNNING
-from collapselab.records.column_table import ColumnTable
 from collapselab.records.facts import Facts, OptionFacts
 from collapselab.records.measurement import Result, Results
 from collapselab.records.options import Options
-from collapselab.records.table import Table
+from collapselab.records.table import ColumnTable, Table, meanings
 from collapselab.records.tables import Row
 
 AnyTable = Table[Any] | ColumnTable
@@ -123,7 +122,7 @@ def _flag(name: str, value: int | str | bool | None) -> str:
 
 
 def _columns(table: AnyTable) -> str:
-    rows = [f"| `{name}` | {_unlinked(column.meaning)} |" for name, column in table.columns.items()]
+    rows = [f"| `{name}` | {_unlinked(meaning)} |" for name, meaning in meanings(table.row).items()]
     return "\n".join(["| column | meaning |", "|---|---|", *rows])
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, final
 import pandas as pd
 
 from collapselab.analysis.tokens import LEAST_COUNT, TokenTable, tokens_of_frame
-from collapselab.records.column_table import ColumnTable
+from collapselab.records.table import ColumnTable
 from collapselab.records.tables import CLASSES, Run
 from collapselab.report.story import Story
 

@@ -13,11 +13,10 @@ from typing import Literal, final
 
 from collapselab.disk import sha256
 from collapselab.errors import ConfigError, RunError, did_you_mean
-from collapselab.records.column_table import ColumnTable
 from collapselab.records.measurement import Result
 from collapselab.records.result_folder import OTHERS, StoredResult, find_results
 from collapselab.records.run import RunFolder
-from collapselab.records.table import Cell
+from collapselab.records.table import Cell, ColumnTable
 from collapselab.records.tables import RUNS, TABLES, RowsByTable, Run, newest_versions, write_tables
 from collapselab.suite.collect import run_row
 from collapselab.suite.model_facts import GivenFacts, Place, named_place, seed_of, training_tokens

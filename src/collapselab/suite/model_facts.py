@@ -18,8 +18,8 @@ from typing import final
 from collapselab.disk import read_bytes
 from collapselab.errors import ConfigError, did_you_mean
 from collapselab.records.facts import Facts
-from collapselab.records.table import Cell, Kind, cell_of, check_cell, parse_table
-from collapselab.records.tables import RUNS, further_kind
+from collapselab.records.table import Cell, base_type, parse_table
+from collapselab.records.tables import RUNS
 
 TOKENS_A_STEP = {"EleutherAI/pythia-*": 2_097_152}
 """Tokens of a training step, by name. Pythia: 1,024 sequences of 2,048 (Biderman et al. 2023, arXiv:2304.01373)."""
@@ -126,12 +126,11 @@ class GivenFacts:
 
 
 def _cell(name: str, text: str) -> Cell:
-    if name == "tokens_per_step":
-        kind = Kind.COUNT
-    else:
-        kind = RUNS.columns[name].kind if name in RUNS.columns else further_kind(name)
-    if kind is Kind.COUNT and re.fullmatch(r"[0-9.]+[eE]\+?[0-9]{1,2}", text) and float(text).is_integer():
+    column = "tokens" if name == "tokens_per_step" else name
+    if (
+        base_type(RUNS.type_of(column)) is int
+        and re.fullmatch(r"[0-9.]+[eE]\+?[0-9]{1,2}", text)
+        and float(text).is_integer()
+    ):
         text = str(int(float(text)))
-    cell = cell_of(kind, name, text)
-    check_cell(kind, name, cell)
-    return cell
+    return RUNS.cell(column, text)
