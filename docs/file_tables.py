@@ -17,7 +17,7 @@ from collapselab.record import Record
 from collapselab.records.corpus import CorpusRecord
 from collapselab.records.facts import Facts
 from collapselab.records.outcomes import BEST_LOSS, OUTCOMES, SUITE_OUTCOMES
-from collapselab.records.run_documents import CheckpointRecord, RunRecord, StepEntry
+from collapselab.records.run import CheckpointRecord, RunRecord, StepEntry
 from collapselab.records.suite import FailureRecord, SuiteRecord
 from collapselab.records.tables import TABLES, TablesRecord
 from collapselab.suite.collect import NOT_COLUMNS

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from collapselab.disk import sha256
-from collapselab.records.run_documents import CheckpointRecord
+from collapselab.records.run import CheckpointRecord
 
 
 def save_checkpoint(model: Any, run: Path, name: str) -> None:

@@ -14,8 +14,7 @@ from collapselab.analysis.analyze import analyze
 from collapselab.core.metrics import FIRST, METRICS
 from collapselab.errors import DamagedError
 from collapselab.records.options import Options
-from collapselab.records.run import RunFolder
-from collapselab.records.run_documents import identity
+from collapselab.records.run import RunFolder, identity
 from collapselab.records.tables import RUNS, read_tables
 from collapselab.suite import run as suites
 from collapselab.suite.collect import collect

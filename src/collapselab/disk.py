@@ -168,8 +168,13 @@ def write_document(path: str | Path, document: Mapping[str, object], *, compact:
 
 def document_text(document: Mapping[str, object], *, compact: bool = False) -> str:
     """The text that `write_document` writes."""
-    checked = {**document, CHECKSUM: checksum_of(document)}
+    checked = with_checksum(document)
     return json.dumps(checked, indent=None if compact else 1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def with_checksum(document: Mapping[str, object]) -> dict[str, object]:
+    """Return a JSON document with a checksum of its contents."""
+    return {**document, CHECKSUM: checksum_of(document)}
 
 
 def read_document(path: str | Path, *, unchecked: bool = False) -> "dict[str, JsonValue]":

@@ -10,7 +10,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from collapselab import cli, progress
-from collapselab.records.run_documents import CheckpointRecord
+from collapselab.records.run import CheckpointRecord
 from collapselab.suite.show import plan_table, status_table
 from collapselab.suite.status import State
 

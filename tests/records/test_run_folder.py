@@ -11,14 +11,15 @@ from pydantic import JsonValue
 
 from collapselab.errors import DamagedError, RunError
 from collapselab.models.build import build_config, build_model
-from collapselab.records.run import RunFolder, checkpoint_at
-from collapselab.records.run_documents import (
+from collapselab.records.run import (
     BuiltModel,
     CheckpointRecord,
     PlannedRun,
     Provenance,
+    RunFolder,
     RunRecord,
     TrainedOn,
+    checkpoint_at,
     identity,
 )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from collapselab.records.run_documents import BuiltModel, PlannedRun, Provenance, RunRecord, TrainedOn
+from collapselab.records.run import BuiltModel, PlannedRun, Provenance, RunRecord, TrainedOn
 from collapselab.records.tables import RESULTS, RUNS, Row, Run
 
 METRICS = {

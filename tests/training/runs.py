@@ -8,8 +8,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from collapselab.records.run import RunFolder
-from collapselab.records.run_documents import CheckpointRecord
+from collapselab.records.run import CheckpointRecord, RunFolder
 from collapselab.training.settings import settings_from
 from collapselab.training.train import train
 

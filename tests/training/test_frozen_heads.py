@@ -14,8 +14,7 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError
-from collapselab.records.run import RunFolder
-from collapselab.records.run_documents import RunRecord, identity
+from collapselab.records.run import RunFolder, RunRecord, identity
 from collapselab.suite.plan import run_name
 from collapselab.training.heads import HEADS
 from collapselab.training.heads.donor import permutation_within_bins

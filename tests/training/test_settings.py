@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapselab.errors import ConfigError
-from collapselab.records import run_documents as runs
+from collapselab.records import run as runs
 from collapselab.training.settings import Settings, paper_batch, plan, resolved, settings_from
 
 SIZES = {"width": 64, "depth": 2}

@@ -418,7 +418,7 @@ def test_a_full_disk_is_one_message_and_the_run_goes_on_later(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr("collapselab.records.run.save_tensors", full)
+        patch.setattr("collapselab.core.storage.save_tensors", full)
         with pytest.raises(DiskError, match="the disk is full. What is finished stays"):
             run(corpus_folder, tmp_path / "run", options={"save_minutes": 0})
     run(corpus_folder, tmp_path / "run")

@@ -12,8 +12,7 @@ from transformers import AutoModelForCausalLM
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
-from collapselab.records.run import RunFolder
-from collapselab.records.run_documents import CheckpointRecord
+from collapselab.records.run import CheckpointRecord, RunFolder
 from collapselab.suite.collect import run_row
 from collapselab.training.checkpointing import MAX_SAMPLE, MIN_SAMPLE, SAMPLE_SHARE, training_sample
 from collapselab.training.settings import plan, settings_from

@@ -21,7 +21,7 @@ from collapselab.training.interventions import INTERVENTIONS
 from collapselab.training.optimizers import OPTIMIZERS
 
 if TYPE_CHECKING:
-    from collapselab.records.run_documents import CheckpointRecord
+    from collapselab.records.run import CheckpointRecord
 
 model_option, length_option, optimiser_option = panel("Model"), panel("Length and batch"), panel("Optimiser")
 running_option, drawing_option = panel("Running"), panel("How tokens are drawn")

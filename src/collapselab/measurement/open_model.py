@@ -30,8 +30,7 @@ from collapselab.models.find import AdaptedModel, HubModel, ModelSource, place_o
 from collapselab.records.facts import ModelFacts
 from collapselab.records.measurement import Result
 from collapselab.records.result_folder import FINISHED, result_file
-from collapselab.records.run import RECORD, Checkpoint, verify_checkpoint
-from collapselab.records.run_documents import RunRecord
+from collapselab.records.run import RECORD, Checkpoint, RunRecord, verify_checkpoint
 
 OFFLOADED = "offloaded"
 """The folder of weights that a spread model has on the disk, inside the state folder."""

@@ -1,29 +1,35 @@
-"""A finished measurement: rows in the long form, and the facts that are needed to interpret them."""
+"""Finished measurements: rows in the long form, the facts that are needed to interpret them, and how both are written.
 
-import json
-import math
+A notebook shows a `Result` as a table, and a metric of it as a chart that holds its own data.
+"""
+
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, final
 
 from pydantic import JsonValue, TypeAdapter
+from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict  # that of typing only from Python 3.12 on
 
 from collapselab.core.metrics import FIRST, METRICS
-from collapselab.disk import document_text, read_document, sha256, write_document, written_whole
-from collapselab.errors import ConfigError, DamagedError
+from collapselab.disk import document_text, read_document, sha256, with_checksum, write_document, written_whole
+from collapselab.errors import ConfigError, DamagedError, did_you_mean
 from collapselab.record import first_error
 from collapselab.records.facts import Facts
 from collapselab.records.table import ColumnTable, StoredChunk, shown
-from collapselab.records.tables import RESULTS, TABLES, Row, RowsByTable
+from collapselab.records.tables import RESULTS, TABLES, Row, RowsByTable, bin_start
 
 if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
 SUFFIXES = (".csv", ".json", ".parquet")
-"""Of the files that results can be written to."""
+"""Suffixes of the files that results can be written to."""
+WIDTH, HEIGHT = 360, 220
+MOST_COLUMNS = 8
+"""Models side by side that a page has room for; the frame has them all."""
 
 
 class Key(NamedTuple):
@@ -125,36 +131,33 @@ class Result:
         return in_run if self.facts["in_a_run"] else self.name
 
     def plot(self, metric: str) -> "alt.Chart":
-        """A metric as an Altair chart: from layer to layer if these were measured, else over bins of counts."""
-        from collapselab.records.result_views import plot
-
-        return plot(self.title, self.to_frame(), metric)
+        """Return a metric as an Altair chart: over layers if several were measured, else over bins of counts."""
+        return _chart([self], metric).properties(title=self.title)
 
     def __repr__(self) -> str:
         """Short: a list of thousands of rows helps nobody."""
         return f"Result({self.name!r}: {len(self.rows):,} rows; tables {', '.join(self.tables)})"
 
     def _repr_html_(self) -> str:
-        """In a notebook: the metrics of the last layer, each beside its null; names are escaped."""
-        from collapselab.records.result_views import result_html
-
-        return result_html(self.title, self.to_frame(), list(self.tables))
+        """Return a table for a notebook: every metric of the last layer beside its null."""
+        table = _html(_last_layer(self)[["metric", "value", "null", "classes", "tokens"]])
+        return f"<p><b>{escape(self.title)}</b></p>{table}<p>tables: {escape(', '.join(self.tables))}</p>"
 
     def to_json(self) -> str:
         """One JSON document with a checksum; a number that JSON does not have (an infinite perplexity) is null."""
-        return document_text(self._document({}), compact=True).rstrip("\n")
+        return document_text(self.document(), compact=True).rstrip("\n")
 
     def save(self, path: str | Path) -> None:
         """Write the JSON document, and before it each large table as Parquet beside it, each whole or not at all."""
         files: dict[str, dict[str, str]] = {}
-        large = {name: table for name, table in TABLES.items() if isinstance(table, ColumnTable)}
-        for name, table in large.items():
-            if name in self.further:
+        for name, table in TABLES.items():
+            if isinstance(table, ColumnTable) and name in self.further:
                 beside = table_path(path, name)
                 files[name] = {"file": beside.name, "sha256": table.write(beside, self.further[name])}
-        write_document(path, self._document(files), compact=True)
-        for name in large.keys() - files.keys():
-            table_path(path, name).unlink(missing_ok=True)  # of the measurement that this one replaces
+        write_document(path, self.document(files), compact=True)
+        for name, table in TABLES.items():
+            if isinstance(table, ColumnTable) and name not in files:
+                table_path(path, name).unlink(missing_ok=True)  # of the measurement that this one replaces
 
     @classmethod
     def load(cls, path: str | Path) -> "Result":
@@ -181,15 +184,22 @@ class Result:
             what = first_error(error) if isinstance(error, ValueError) else error
             raise DamagedError(f"{path}: not a measurement ({what}). Delete it and measure again.") from error
 
-    def _document(self, files: dict[str, dict[str, str]]) -> dict[str, JsonValue]:
-        """`files` are the tables that have a file of their own."""
-        document = {"format": 2, "facts": _as_json(self.facts), "rows": _as_json([asdict(row) for row in self.rows])}
-        if self.further:
-            document["tables"] = {
-                name: _as_json(files.get(name) or [dict(TABLES[name].cells(row)) for row in rows])
-                for name, rows in self.further.items()
-            }
-        return document
+    def document(self, files: dict[str, dict[str, str]] | None = None) -> dict[str, JsonValue]:
+        """Return the result as JSON without a checksum; `files` are the tables that have a file of their own.
+
+        A number that JSON does not have is null.
+        """
+        further: dict[str, object] = {}
+        for name, rows in self.further.items():
+            table = TABLES[name]
+            # The rows of a large table are one piece, in however many chunks they were measured.
+            pieces = [table.whole(rows)] if isinstance(table, ColumnTable) else rows
+            further[name] = (files or {}).get(name) or [table.cells(piece) for piece in pieces]
+        document = {"format": 2, "facts": self.facts, "rows": [RESULTS.cells(row) for row in self.rows]}
+        plain: dict[str, JsonValue] = to_jsonable_python(
+            document | ({"tables": further} if further else {}), inf_nan_mode="null"
+        )
+        return plain
 
 
 class _Stored(TypedDict):
@@ -275,10 +285,8 @@ class Results:
         return {name: TABLES[name].frame(all_rows) for name, all_rows in rows.items()}
 
     def plot(self, metric: str) -> "alt.Chart":
-        """A metric of all models as an Altair chart: from layer to layer, or beside each other."""
-        from collapselab.records.result_views import plot_several
-
-        return plot_several([(result.title, result.to_frame()) for result in self.results], metric)
+        """Return a metric of all models as an Altair chart: over layers, or side by side."""
+        return _chart(self.results, metric, several=True).properties(title=metric)
 
     def __repr__(self) -> str:
         titles = [repr(result.title) for result in self.results]
@@ -288,16 +296,21 @@ class Results:
         return f"Results({len(titles):,} measured{listed}{failed})"
 
     def _repr_html_(self) -> str:
-        """In a notebook: a row for each metric of the last layer, a column for each model; names are escaped."""
-        from collapselab.records.result_views import results_html
+        """Return a table for a notebook: a column for each model, and below what could not be measured."""
+        import pandas as pd
 
-        return results_html([(result.title, result.to_frame()) for result in self.results], self.failures)
+        shown = self.results[:MOST_COLUMNS]
+        columns = [_last_layer(result).set_index("metric")["value"].rename(result.title) for result in shown]
+        parts = [_html(pd.concat(columns, axis=1).rename_axis("metric").reset_index())] if columns else []
+        if left := len(self.results) - len(shown):
+            parts.append(f"<p>and {left:,} more: <code>to_frame()</code> has them all.</p>")
+        parts += [f"<p><b>{escape(name)}</b>: {escape(why)}</p>" for name, why in self.failures.items()]
+        return "".join(parts) or "<p>nothing was measured.</p>"
 
     def to_json(self) -> str:
         """One JSON document with all results and a checksum; each result has one of its own too."""
-        results = [json.loads(result.to_json()) for result in self.results]
-        whole = {"format": 2, "results": results, "failures": self.failures}
-        return document_text(whole, compact=True).rstrip("\n")
+        results = [with_checksum(result.document()) for result in self.results]
+        return document_text({"format": 2, "results": results, "failures": self.failures}, compact=True).rstrip("\n")
 
 
 def joined(parts: Sequence[Result | Results]) -> Results:
@@ -325,56 +338,83 @@ def write(path: str | Path, measured: Result | Results) -> None:
     if path.suffix == ".json" and isinstance(measured, Result):
         measured.save(path)
         return
+    several = measured if isinstance(measured, Results) else Results([measured])
     if path.suffix == ".csv":
-        RESULTS.write(path, measured.rows)
+        RESULTS.write(path, several.rows)
     else:
         with written_whole(path) as temporary:
             if path.suffix == ".json":
-                temporary.write_text(measured.to_json() + "\n")
-            else:
-                measured.to_frame().to_parquet(temporary, index=False)
-    if path.suffix != ".json":
-        write_document(facts_path(path), _facts_document(path, measured))
-        _write_large_tables(path, measured)
-
-
-def _write_large_tables(path: Path, measured: Result | Results) -> None:
-    """Each table that is stored as Parquet, of all models, in a file of its own beside the rows."""
-    several = measured if isinstance(measured, Results) else Results([measured])
-    for name, table in TABLES.items():
+                temporary.write_text(several.to_json() + "\n")
+                return
+            several.to_frame().to_parquet(temporary, index=False)
+    facts = to_jsonable_python([result.facts for result in several], inf_nan_mode="null")
+    table = {"name": path.name, "sha256": sha256(path)}
+    write_document(facts_path(path), {"format": 2, "table": table, "facts": facts, "failures": several.failures})
+    for name, large in TABLES.items():
         chunks = [chunk for result in several for chunk in result.further.get(name, [])]
-        if chunks and isinstance(table, ColumnTable):
-            table.write(table_path(path, name), chunks)
+        if chunks and isinstance(large, ColumnTable):
+            large.write(table_path(path, name), chunks)
 
 
 def table_path(path: str | Path, name: str) -> Path:
-    """The file of a large table that belongs to a measurement: `1.classes.parquet` beside `1.json`."""
+    """Return the file of a large table that belongs to a measurement: `1.classes.parquet` beside `1.json`."""
     return Path(path).with_suffix(f".{TABLES[name].file}")
 
 
 def facts_path(path: str | Path) -> Path:
-    """The file of the facts that belong to a table: `results.facts.json` beside `results.csv`."""
+    """Return the file of the facts that belong to a table: `results.facts.json` beside `results.csv`."""
     return Path(path).with_suffix(".facts.json")
 
 
-def _facts_document(path: Path, measured: Result | Results) -> dict[str, JsonValue]:
-    """The facts of all models of a table, and the hash of the table that they belong to."""
-    several = measured if isinstance(measured, Results) else Results([measured])
-    return {
-        "format": 2,
-        "table": {"name": path.name, "sha256": sha256(path)},
-        "facts": _as_json([result.facts for result in several]),
-        "failures": _as_json(several.failures),
-    }
+def _chart(results: Sequence[Result], metric: str, *, several: bool = False) -> "alt.Chart":
+    """Draw a metric over layers if several were measured, else over bins of one model, else side by side.
+
+    KeyError, with the nearest name, for a metric without a value.
+    """
+    import altair as alt
+    import pandas as pd
+
+    frames = [result.to_frame().assign(model=result.title) for result in results]
+    frame = pd.concat(frames, ignore_index=True) if frames else RESULTS.frame([]).assign(model="")
+    rows = frame[(frame["metric"] == metric) & (frame["split"] == "train") & frame["value"].notna()]
+    if rows.empty:
+        hint = did_you_mean(metric, () if metric in METRICS else METRICS)
+        raise KeyError(f"{metric}: no value of that name. {hint}".rstrip())
+    layers, bins = rows[rows["bin"] == "all"], rows[rows["bin"] != "all"]
+    if layers["layer"].nunique() > 1:
+        rows, place, title = layers, "layer", "layer"
+        order = [*sorted(set(rows["layer"]) - {"last"}, key=int), "last"]
+    elif not several and len(bins):
+        rows, place, title, order = bins, "bin", "samples of the class", sorted(bins["bin"], key=bin_start)
+    else:
+        rows, place, title, order = layers, "model", "model", list(dict.fromkeys(layers["model"]))
+    names = list(dict.fromkeys(["model", place]))
+    long = rows.melt(id_vars=names, value_vars=["value", "null"], var_name="labels", value_name=metric).dropna()
+    long = long.assign(labels=long["labels"].map({"value": "as they are", "null": "shuffled"}))
+    # On its own scale: a null a hundred times as large would press all other values onto the axis.
+    logarithmic = metric in METRICS and METRICS[metric].transform == "log" and bool((long[metric] > 0).all())
+    colour, dash = alt.Color("labels:N", title="labels"), alt.StrokeDash("labels:N", legend=None)
+    if several:
+        names_whole = alt.Legend(title="model", labelLimit=0)  # checkpoints of a run differ in their last letters
+        lines = alt.Legend(
+            title="labels", symbolType="stroke", symbolFillColor="transparent", symbolStrokeColor="black"
+        )
+        colour = alt.Color("model:N", sort=list(dict.fromkeys(rows["model"])), legend=names_whole)
+        dash = alt.StrokeDash("labels:N", legend=lines)
+    chart: alt.Chart = alt.Chart(long).mark_line(point=True)
+    return chart.encode(
+        x=alt.X(f"{place}:N", sort=order, title=title, axis=alt.Axis(labelAngle=0, labelLimit=0)),
+        y=alt.Y(f"{metric}:Q", scale=alt.Scale(type="log") if logarithmic else alt.Scale(zero=False)),
+        color=colour,
+        strokeDash=dash,
+        tooltip=[*(f"{name}:N" for name in names), "labels:N", f"{metric}:Q"],
+    ).properties(width=WIDTH, height=HEIGHT)
 
 
-def _as_json(value: object) -> JsonValue:
-    """The same as JSON has it: lists for all sequences, None for a number that is not finite."""
-    if isinstance(value, dict):
-        return {str(key): _as_json(entry) for key, entry in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_as_json(entry) for entry in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    assert isinstance(value, str | int | None), f"{type(value).__name__} cannot be written as JSON"
-    return value
+def _last_layer(result: Result) -> "pd.DataFrame":
+    frame = result.to_frame()
+    return frame[(frame["layer"] == "last") & (frame["bin"] == "all") & (frame["split"] == "train")]
+
+
+def _html(table: "pd.DataFrame") -> str:
+    return table.to_html(index=False, float_format="{:.4g}".format, na_rep="–", border=0)

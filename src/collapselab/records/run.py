@@ -1,4 +1,4 @@
-"""A run's folder: what it is, how far it got, and from where it can continue.
+"""A run's folder: its documents, how far the run got, and from where it can continue.
 
     <run>/run.json                 RunRecord: the complete configuration and provenance
           checkpoints/<epoch>/     a standard Hugging Face folder, and training.json: a CheckpointRecord, with the hash
@@ -13,6 +13,7 @@ A run is finished when every planned checkpoint is there.
 """
 
 import glob
+import hashlib
 import json
 import os
 import re
@@ -21,17 +22,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast, final
+from typing import TYPE_CHECKING, TypedDict, cast, final
 
-from torch import Tensor
+from pydantic import Field, JsonValue
 
-from collapselab.core.storage import load_tensors, save_tensors
-from collapselab.disk import folder_written_whole, locked, sha256, sweep, written_whole
+from collapselab.disk import folder_written_whole, locked, sha256, written_whole
 from collapselab.errors import DamagedError, RunError
 from collapselab.messages import logger
-from collapselab.records.run_documents import CheckpointRecord, LogEntry, RunRecord, StateFacts, log_entry
+from collapselab.record import FiniteOrNone, Part, Record
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import PreTrainedModel
 
 log = logger(__name__)
@@ -41,6 +42,171 @@ STATE = "training state"
 KEPT_STATES = 2
 LOADED = (".safetensors", ".bin", ".gguf", ".json", ".py")
 """Files that could change what the library loads; others may be added to a checkpoint's folder."""
+
+
+class TrainedOn(Part):
+    """The corpus of a run."""
+
+    path: str
+    hash: str
+    vocabulary: int
+    block: int
+
+
+class PlannedRun(Part):
+    """What the settings come to on that corpus; `checkpoints` are their steps by name."""
+
+    batch: int
+    blocks: int
+    steps: int
+    warmup: int
+    tokens: int
+    checkpoints: dict[str, int]
+
+
+class BuiltModel(Part):
+    """The model that is trained: its size and the configuration that the library builds it from."""
+
+    parameters: int
+    config: dict[str, JsonValue]
+
+
+class Provenance(Part):
+    """When, by what and where a run was started."""
+
+    started: str
+    versions: dict[str, str]
+    python: str
+    commit: str | None
+    machine: str
+    device: str
+    precision: str
+    processes: int
+    threads: int
+
+
+class StateFacts(TypedDict, total=False):
+    """What is kept with the tensors of an unfinished training."""
+
+    recent: list[float]
+    """Losses of the last steps."""
+    unlogged: list[float]
+    """Losses of the steps since the last line of the log."""
+    unlogged_clipped: int
+    """Of these steps, how many had their gradient clipped."""
+    clipped_steps: int | None
+    """Of all steps so far, how many had their gradient clipped; None where it was not counted from the first one."""
+    seconds: float
+    """Time of all steps so far."""
+
+
+class StepEntry(TypedDict, total=False):
+    """A line of log.jsonl for a step; each intervention adds keys of its own."""
+
+    step: int
+    """Steps taken."""
+    epoch: float
+    """Passes over the training split."""
+    tokens: int
+    """Labels trained on."""
+    loss: float
+    """Mean of the steps since the last line."""
+    lr: float
+    """Learning rate of the step."""
+    grad_norm: float | None
+    """Of the step, before clipping."""
+    clipped: float
+    """Share of the steps since the last line whose gradient was longer than `clip`, and was shortened to it."""
+    tokens_per_second: float
+    """Since the last line."""
+    seconds: float
+    """Time of training so far."""
+
+
+class LogEntry(StepEntry, total=False):
+    """A line of log.jsonl: of a step, or of a checkpoint, which has its name."""
+
+    checkpoint: str
+
+
+class RunRecord(Record):
+    """run.json: everything that decides the weights of a run, and where it was started.
+
+    `settings` are those that identify the run: see `collapselab.training.settings.resolved`.
+    """
+
+    hash: str
+    """Identity of the run: 8 digits over settings and corpus hash."""
+    settings: dict[str, JsonValue]
+    """Those that identify the run: every setting of the first version, and later ones that are not at their default."""
+    corpus: TrainedOn
+    """Its path, hash, vocabulary and block length."""
+    plan: PlannedRun
+    """What the settings come to: batch, blocks, steps, warm-up, tokens, and the step of each checkpoint."""
+    model: BuiltModel
+    """Number of parameters, and the library's configuration."""
+    provenance: Provenance
+    """When it started, versions, Python, commit, machine, device, precision, processes, threads."""
+
+
+class CheckpointRecord(Record):
+    """training.json: what is known of a checkpoint, and the sha256 of every other file of its folder.
+
+    `run` is the hash of its run; a checkpoint of format 1 has none, and the hash of its weights alone.
+    """
+
+    run: str | None = None
+    """The hash of its run."""
+    checkpoint: str
+    """Its name: the epoch that was asked for."""
+    step: int
+    """Steps taken."""
+    epoch: float
+    """Passes over the training split, as steps make it."""
+    tokens: int
+    """Labels trained on."""
+    train_loss: FiniteOrNone
+    """Mean loss on a fixed sample of training blocks, evaluated at this checkpoint; None before version 0.2.0."""
+    train_tokens: int | None = None
+    """Labels in that sample."""
+    train_loss_running: FiniteOrNone = None
+    """Mean loss of the last 100 steps. It lags behind `train_loss` while the loss falls."""
+    val_loss: FiniteOrNone
+    """Mean loss on the validation split."""
+    val_accuracy: FiniteOrNone
+    """Share of right predictions there."""
+    perplexity: FiniteOrNone
+    """Exp of `val_loss`."""
+    seconds: float
+    """Time of training so far, over all sittings."""
+    clipped: FiniteOrNone = None
+    """Share of the steps so far whose gradient was longer than `clip`, and was shortened to it."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """SHA-256 of every other file of its folder; `train`, `measure`, `sample` and `suite run` verify them."""
+
+    @classmethod
+    def upgraded(cls, document: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        if "train_loss_running" not in document:  # version 0.1.0 stored the running mean as train_loss
+            document = document | {"train_loss": None, "train_loss_running": document.get("train_loss")}
+        if "sha256" in document and "files" not in document:
+            return document | {"files": {"model.safetensors": document["sha256"]}}
+        return document
+
+
+def identity(settings: Mapping[str, JsonValue], corpus_hash: str) -> str:
+    """Return eight hex digits that two runs share exactly if they should have the same weights."""
+    values = json.dumps([settings, corpus_hash], sort_keys=True)
+    return hashlib.sha256(values.encode()).hexdigest()[:8]
+
+
+def log_entry(line: bytes) -> LogEntry | None:
+    """Return a line of a log, of which only the step is checked; None if the line is not an entry."""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    known = isinstance(entry, dict) and isinstance(entry.get("step"), int)
+    return entry if known else None
 
 
 @final
@@ -63,19 +229,19 @@ class RunFolder:
             yield
 
     def record(self) -> RunRecord | None:
-        """run.json, None where there is none yet."""
+        """Read run.json; None if there is none yet."""
         return RunRecord.find(
             self.path / RECORD, remedy="Move the folder away, or delete it, and the run is made again."
         )
 
     def begin(self, record: RunRecord) -> None:
-        """Write run.json, or make sure that the one there is of the same run."""
+        """Write run.json, or check that the one there is of the same run."""
         self.check(record)
         if not self.exists():
             record.write(self.path / RECORD)
 
     def check(self, record: RunRecord) -> None:
-        """RunError where run.json is there, and is of another run."""
+        """Raise RunError if run.json is of another run."""
         old = self.record()
         if old is None:
             return
@@ -86,26 +252,26 @@ class RunFolder:
             raise RunError(f"{self.path}: holds a run with other settings ({listed}). Name another folder for this.")
 
     def exists(self) -> bool:
-        """Whether the run was started."""
-        return (self.path / RECORD).is_file()
+        """Return whether the run was started."""
+        return (self.path / RECORD).exists()
 
     @property
     def measurements(self) -> Path:
-        """The folder of what was measured of its checkpoints."""
+        """The folder with the measurements of its checkpoints."""
         return self.path / "measure"
 
     def checkpoints(self) -> "list[Checkpoint]":
-        """The checkpoints that are there, in the order of `checkpoint_names`."""
+        """Return the checkpoints that are there, in the order of `checkpoint_names`."""
         return [Checkpoint(self, name) for name in self.checkpoint_names()]
 
     def checkpoint_path(self, name: str) -> Path:
         return self.path / "checkpoints" / name
 
     def checkpoint(self, name: str, *, verify: bool = True) -> CheckpointRecord | None:
-        """What is known of a checkpoint, None where it is not there.
+        """Read training.json of a checkpoint; None if there is no such checkpoint.
 
-        DamagedError where a file of it is not the one that was written, or where it is not this one; `verify=False`
-        looks at training.json alone.
+        DamagedError if a file in its folder is not the one that was written, or is of another checkpoint;
+        `verify=False` checks training.json alone.
         """
         folder = self.checkpoint_path(name)
         try:
@@ -121,7 +287,7 @@ class RunFolder:
         return record
 
     def checkpoint_names(self) -> list[str]:
-        """The checkpoints that are there, by number; names that are no numbers last."""
+        """Return the names of the checkpoints that are there, by number; names that are no numbers last."""
 
         def number(name: str) -> tuple[float, str]:
             return (float(name) if re.fullmatch(r"\d+(\.\d+)?", name) else float("inf"), name)
@@ -130,23 +296,27 @@ class RunFolder:
         return sorted((path.name for path in inside if path.is_dir() and not path.name.startswith(".")), key=number)
 
     def write_checkpoint(self, model: "PreTrainedModel", tokenizer: Path, known: CheckpointRecord) -> None:
-        """Weights, configuration and tokenizer as the library reads them, and training.json with their hashes."""
+        """Write weights, configuration and tokenizer as the library reads them, and training.json with their hashes."""
         path = self.checkpoint_path(known.checkpoint)
         shutil.rmtree(path, ignore_errors=True)  # a damaged one
         with folder_written_whole(path) as folder:
-            with _quiet_library():
-                model.save_pretrained(folder)
+            _save_quietly(model, folder)
             shutil.copytree(tokenizer, folder, dirs_exist_ok=True)
             files = {file.relative_to(folder).as_posix(): sha256(file) for file in _files(folder)}
             known.model_copy(update={"files": files}).write(folder / TRAINING)
 
-    def save_state(self, step: int, tensors: dict[str, Tensor], facts: StateFacts) -> None:
+    def save_state(self, step: int, tensors: "dict[str, Tensor]", facts: StateFacts) -> None:
+        """Write what resuming after a step needs, and remove older states but one."""
+        from collapselab.core.storage import save_tensors
+
         save_tensors(self._state(step), tensors, kind=STATE, facts=dict(facts))
         for old in self._states()[KEPT_STATES:]:
             self._state(old).unlink(missing_ok=True)
 
-    def load_state(self, *, up_to: int) -> tuple[int, Mapping[str, Tensor], StateFacts]:
-        """The last whole state that is not after step `up_to`; step 0 and nothing where there is none."""
+    def load_state(self, *, up_to: int) -> "tuple[int, Mapping[str, Tensor], StateFacts]":
+        """Read the last undamaged state that is not after step `up_to`; step 0 and nothing if there is none."""
+        from collapselab.core.storage import load_tensors
+
         for step in self._states():
             if step > up_to:
                 continue
@@ -158,21 +328,15 @@ class RunFolder:
         return 0, {}, {}
 
     def drop_states(self) -> None:
-        """Remove what resuming needed: the run is finished."""
-        folder = self.path / "state"
-        for step in self._states():
-            self._state(step).unlink(missing_ok=True)
-        if folder.is_dir():
-            sweep(folder)
-            if not any(folder.iterdir()):
-                folder.rmdir()
+        """Remove the states of a finished run."""
+        shutil.rmtree(self.path / "state", ignore_errors=True)
 
     def log(self, entry: Mapping[str, object]) -> None:
         with (self.path / "log.jsonl").open("a") as file:
             file.write(json.dumps(entry) + "\n")
 
     def rewind_log(self, step: int, missing: set[str]) -> None:
-        """Forget what was logged after a step, and of checkpoints that are made again."""
+        """Remove what was logged after a step, and of checkpoints that are made again."""
         path = self.path / "log.jsonl"
         if path.exists():
             entries = (entry for entry in self.read_log() if entry["step"] <= step)
@@ -181,7 +345,7 @@ class RunFolder:
                 temporary.write_text("".join(json.dumps(entry) + "\n" for entry in kept))
 
     def read_log(self) -> list[LogEntry]:
-        """The entries of the log; a line that is none (a process was killed while it wrote it) is left out."""
+        """Return the entries of the log, without the incomplete line of a process that was killed."""
         try:
             lines = (self.path / "log.jsonl").read_bytes().splitlines()
         except FileNotFoundError:
@@ -211,7 +375,7 @@ class RunFolder:
         return self.path / "state" / f"{step}.safetensors"
 
     def _states(self) -> list[int]:
-        """Steps with a state, the last first."""
+        """Return the steps with a state, the last first."""
         names = [path.stem for path in (self.path / "state").glob("*.safetensors")]
         return sorted((int(step) for step in names if step.isdecimal()), reverse=True)
 
@@ -242,22 +406,19 @@ class Checkpoint:
 
 
 def layer_moments(moments: Path, layer: str) -> Path:
-    """The file for the class moments of a layer below, beside that of the last."""
+    """Return the file for the class moments of a layer below, beside that of the last."""
     return moments.with_name(f"{moments.stem}.layer-{layer}{moments.suffix}")
 
 
 def kept_layers(moments: Path) -> dict[str, Path]:
-    """The files of class moments of layers below that are beside that of the last, from the first layer on."""
+    """Return the files of class moments of the layers below, by layer, that are beside that of the last."""
     files = moments.parent.glob(f"{glob.escape(moments.stem)}.layer-*{moments.suffix}")
     numbers = {file.stem.rpartition(".layer-")[2]: file for file in files}
     return {number: numbers[number] for number in sorted(filter(str.isdecimal, numbers), key=int)}
 
 
 def checkpoint_at(folder: str | Path) -> Checkpoint | None:
-    """The checkpoint that a folder is, None where no run keeps one there.
-
-    Every folder above it with a run.json says where that run keeps the checkpoint of this name.
-    """
+    """Return the checkpoint that a folder is; None if it is not inside a run."""
     for place in dict.fromkeys((Path(os.path.abspath(folder)), Path(folder).resolve())):  # a link, or what it links to
         for above in place.parents:
             checkpoint = Checkpoint(RunFolder(above), place.name)
@@ -267,7 +428,7 @@ def checkpoint_at(folder: str | Path) -> Checkpoint | None:
 
 
 def verify_checkpoint(checkpoint: Checkpoint) -> CheckpointRecord:
-    """What is known of a checkpoint; DamagedError where one of its files is not the one that was written."""
+    """Read training.json of a checkpoint; DamagedError if a file is not the one that was written."""
     record = checkpoint.run.checkpoint(checkpoint.name)
     if record is None:
         raise DamagedError(f"{checkpoint.path}: there is no such checkpoint.")
@@ -278,15 +439,14 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-@contextmanager
-def _quiet_library() -> Iterator[None]:
-    """Without a progress bar for every file: there is one for the training."""
+def _save_quietly(model: "PreTrainedModel", folder: Path) -> None:
+    """Save a model without the library's progress bar for each file: training has one."""
     from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
+    was_shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        yield
+        model.save_pretrained(folder)
     finally:
-        if shown:
+        if was_shown:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]

@@ -9,7 +9,7 @@ from typing import final
 
 from collapselab.analysis.diagnosis import Finding, Found
 from collapselab.errors import DamagedError, DiskError
-from collapselab.records.run_documents import RunRecord
+from collapselab.records.run import RunRecord
 from collapselab.report.story import Story
 
 LONGEST = 12

@@ -15,8 +15,7 @@ from collapselab.disk import disk_errors
 from collapselab.errors import DamagedError, RunError, UserError
 from collapselab.records.measurement import Result
 from collapselab.records.outcomes import BEST_LOSS, ContextColumn, direction
-from collapselab.records.run import Checkpoint, RunFolder
-from collapselab.records.run_documents import CheckpointRecord, RunRecord, TrainedOn, identity
+from collapselab.records.run import Checkpoint, CheckpointRecord, RunFolder, RunRecord, TrainedOn, identity
 from collapselab.records.suite import CorpusOfRun
 from collapselab.records.tables import (
     RUNS,

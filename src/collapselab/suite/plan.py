@@ -21,7 +21,7 @@ from pydantic import JsonValue
 
 from collapselab.errors import ConfigError, ModelError
 from collapselab.records.options import Options
-from collapselab.records.run_documents import identity
+from collapselab.records.run import identity
 from collapselab.suite.corpora import CorpusFacts
 from collapselab.suite.model_entries import ModelEntry, model_entries
 from collapselab.suite.power import PlannedComparison, comparison, comparison_warnings

@@ -10,8 +10,7 @@ from collapselab.errors import DamagedError
 from collapselab.records.measurement import Result
 from collapselab.records.options import Options
 from collapselab.records.outcomes import SUITE_OUTCOMES
-from collapselab.records.run import Checkpoint, RunFolder
-from collapselab.records.run_documents import LogEntry, log_entry
+from collapselab.records.run import Checkpoint, LogEntry, RunFolder, log_entry
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.model_entries import ModelEntry, is_measured
 from collapselab.suite.plan import AnyEntry, Entry

@@ -19,8 +19,7 @@ from collapselab.errors import Interrupted, RunError
 from collapselab.messages import logger
 from collapselab.models.scores import Scores, split_scores
 from collapselab.progress import Advance
-from collapselab.records.run import RunFolder
-from collapselab.records.run_documents import CheckpointRecord, StateFacts, StepEntry
+from collapselab.records.run import CheckpointRecord, RunFolder, StateFacts, StepEntry
 from collapselab.signals import StopRequest
 from collapselab.training.interventions.dose import sham_notes
 from collapselab.training.settings import Plan

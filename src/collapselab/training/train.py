@@ -21,12 +21,12 @@ from collapselab.errors import ConfigError, CorpusError, DamagedError
 from collapselab.models.build import architecture, build_model
 from collapselab.models.load import find_device
 from collapselab.progress import progress
-from collapselab.records.run import RunFolder
-from collapselab.records.run_documents import (
+from collapselab.records.run import (
     BuiltModel,
     CheckpointRecord,
     PlannedRun,
     Provenance,
+    RunFolder,
     RunRecord,
     TrainedOn,
     identity,
