@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.measure import BATCH, BLOCK, VOCABULARY, model_of
 from benchmarks.timing import Line, at_most, shown
-from collapselab.core.context_metrics import ContextGeometry, context_metrics
+from collapselab.core.contexts import ContextGeometry, context_metrics
 from collapselab.corpus.blocks import Split
 from collapselab.corpus.markov import Chain, Settings
 from collapselab.measurement.classes import ClassNumbers

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks.timing import Line, at_least, at_most, in_a_process, in_turns, peak_bytes, shown
-from collapselab.core.decisions import Decider
+from collapselab.core.decisions import NearestCentre
 from collapselab.core.metrics import collapse_metrics
 from collapselab.core.moments import ClassMoments
 from collapselab.core.pairs import pair_statistics
@@ -163,7 +163,7 @@ def decisions(quick: bool) -> list[Line]:
     weight = torch.randn(classes, dim, generator=generator)
     collected = ClassMoments.empty(classes, dim)
     collected.update(weight + torch.randn(classes, dim, generator=generator), torch.arange(classes))
-    decider = Decider(collected, weight=weight)
+    decider = NearestCentre(collected, weight=weight)
     labels = torch.randint(0, classes, (tokens,), generator=generator)
     features = weight[labels] + torch.randn(tokens, dim, generator=generator)
     space = torch.empty(tokens, 2048)

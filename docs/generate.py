@@ -14,8 +14,7 @@ from file_tables import FILE_TABLES
 from notebooks.run import NAMES, page
 from reference import reference
 
-from collapselab.core.context_metrics import CONTEXT_METRICS
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import CONTEXT_METRICS, METRICS
 from collapselab.corpus.token_kinds import KINDS
 from collapselab.measurement.cost import Cost, Job, Machine, measuring, pair_flops
 from collapselab.models.sizes import Architecture, transformer

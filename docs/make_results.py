@@ -23,7 +23,7 @@ from result_tables import HERE, pack, packed_tables, unpack
 
 from collapselab.analysis.analyze import analyze
 from collapselab.analysis.stored import Analysis
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import METRICS
 from collapselab.records.tables import StoredTables, read_tables
 from collapselab.report.export import write_figures
 from collapselab.report.report import contents

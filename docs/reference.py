@@ -10,7 +10,7 @@ import collapselab
 
 PUBLIC = {
     "Metrics of your own tensors": [
-        "ClassMoments", "Decider", "Decisions", "collapse_metrics", "Measurement", "METRICS",
+        "ClassMoments", "NearestCentre", "Decisions", "collapse_metrics", "Measurement", "METRICS",
     ],
     "Text": ["open_source", "Recipe", "build_corpus", "Corpus"],
     "One model": ["Settings", "train", "sample", "CollapseCallback", "INTERVENTIONS", "HEADS", "OPTIMIZERS"],

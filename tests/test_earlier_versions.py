@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from collapselab.analysis.analyze import analyze
-from collapselab.core.metrics import FIRST, METRICS
+from collapselab.core.catalogue import FIRST, METRICS
 from collapselab.errors import DamagedError
 from collapselab.records.options import Options
 from collapselab.records.run import RunFolder, identity

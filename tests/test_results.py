@@ -10,8 +10,7 @@ import pytest
 import result_tables
 from result_questions import QUESTIONS, Question
 
-from collapselab.core.context_metrics import CONTEXT_METRICS
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import CONTEXT_METRICS, METRICS
 from collapselab.errors import DamagedError
 from collapselab.records.suite import SuiteRecord
 from collapselab.records.tables import CONTEXTS, HASHES, ContextRow, read_tables

@@ -16,7 +16,7 @@ from scipy.linalg import orth
 from collapselab.analysis.controls import controls
 from collapselab.analysis.models import Models, combine
 from collapselab.analysis.multiverse import smooth_function
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import METRICS
 from collapselab.records.published import import_published
 from simulations.entry import SHOWN, Claim, answers, is_shown
 from simulations.tables import PAPER, Floats, grid, with_values

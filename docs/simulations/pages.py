@@ -17,7 +17,7 @@ from collapselab.analysis.models import Models
 from collapselab.analysis.registered import Registered
 from collapselab.analysis.statements import STATEMENTS, Given
 from collapselab.analysis.verdict import Verdict
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import METRICS
 from collapselab.records.suite import Primary
 from collapselab.records.tables import RowsByTable
 from simulations.entry import Claim, answers

@@ -9,7 +9,7 @@ from collapselab.analysis.models import Models
 from collapselab.analysis.relate import Relation, relate_subset
 from collapselab.analysis.relate_words import reversals
 from collapselab.analysis.subsets import SubsetKind, subsets, within_cells
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import METRICS
 from simulations.entry import SHOWN, Claim, Interval, answers, is_shown
 from simulations.tables import PAPER, Floats, grid, run_of, seeds, table_of, with_values
 

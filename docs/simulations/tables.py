@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collapselab.analysis.models import Models, combine
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import METRICS
 from collapselab.records.tables import RUNS, Row, Run
 
 Floats = NDArray[np.float64]

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collapselab.analysis.stored import Analysis as Analysis
     from collapselab.analysis.tokens import TokenTable as TokenTable
     from collapselab.analysis.tokens import token_table as token_table
-    from collapselab.core.decisions import Decider as Decider
+    from collapselab.core.catalogue import METRICS as METRICS
     from collapselab.core.decisions import Decisions as Decisions
-    from collapselab.core.metrics import METRICS as METRICS
+    from collapselab.core.decisions import NearestCentre as NearestCentre
     from collapselab.core.metrics import Measurement as Measurement
     from collapselab.core.metrics import collapse_metrics as collapse_metrics
     from collapselab.core.moments import ClassMoments as ClassMoments
@@ -59,13 +59,13 @@ __version__ = "0.1.0"
 _HOMES = {
     "HEADS": "training.heads",
     "INTERVENTIONS": "training.interventions",
-    "METRICS": "core.metrics",
+    "METRICS": "core.catalogue",
     "OPTIMIZERS": "training.optimizers",
     "Analysis": "analysis.stored",
     "ClassMoments": "core.moments",
     "CollapseCallback": "training.callback",
     "Corpus": "corpus.blocks",
-    "Decider": "core.decisions",
+    "NearestCentre": "core.decisions",
     "Decisions": "core.decisions",
     "Measurement": "core.metrics",
     "Options": "records.options",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from collapselab.analysis.models import Models, combine
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import METRICS
 from collapselab.records.tables import RUNS, Row, Run
 
 

@@ -24,7 +24,7 @@ from collapselab.analysis.related import RELATED
 from collapselab.analysis.stored import Analysis
 from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.analysis.verdict import Cause, Verdict
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import METRICS
 from collapselab.records.tables import RESULTS, RUNS, Run
 
 KINDS = ("architectures", "seeds", "pairs", "checkpoints")

@@ -14,8 +14,7 @@ from collapselab.analysis.related import RELATED
 from collapselab.analysis.subsets import SubsetKind
 from collapselab.analysis.trends import trends
 from collapselab.analysis.verdict import Verdict
-from collapselab.core.context_metrics import CONTEXT_METRICS
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import CONTEXT_METRICS, METRICS
 from collapselab.errors import RunError
 from collapselab.records.outcomes import ContextColumn, context_columns
 from collapselab.records.tables import ContextRow, Run

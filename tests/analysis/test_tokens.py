@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from collapselab.analysis import tokens
 from collapselab.cli import app
 from collapselab.cli.tokens import safe
-from collapselab.core.class_rows import class_rows
 from collapselab.core.geometry import Geometry
+from collapselab.core.metrics import class_rows
 from collapselab.core.moments import ClassMoments
 from collapselab.disk import user_cache
 from collapselab.errors import ConfigError, DamagedError, RunError, UserError

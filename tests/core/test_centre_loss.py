@@ -43,7 +43,7 @@ def by_definition(moments: ClassMoments, features: Tensor, labels: Tensor, tau: 
 def test_the_loss_is_that_of_the_definition_however_scores_are_cut(
     tile: int, dtype: torch.dtype, rel: float, size: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decisions, "LEAST_TOKENS", 100)
+    monkeypatch.setattr(decisions, "MIN_TOKENS", 100)
     monkeypatch.setattr(decisions, "SCORES_BYTES", 1)
     moments, features, labels = world(size, dtype=dtype)
     kept = (moments.counts > 0).nonzero().squeeze(1)

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from collapselab.core import pairs
-from collapselab.core.class_rows import ClassRows, class_rows
 from collapselab.core.geometry import Geometry
-from collapselab.core.metrics import metrics_of
+from collapselab.core.metrics import ClassRows, class_rows, metrics_of
 from collapselab.core.moments import ClassMoments
 from collapselab.core.pairs import PairRows, pair_statistics
 from frames import simplex

@@ -8,14 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from collapselab.core.context_metrics import (
-    CONTEXT_METRICS,
-    ContextGeometry,
-    ContextMeasurement,
-    Gap,
-    context_metrics,
-)
-from collapselab.core.contexts import ContextTable, exchanged
+from collapselab.core.catalogue import CONTEXT_METRICS
+from collapselab.core.contexts import ContextGeometry, ContextMeasurement, ContextTable, Gap, context_metrics, exchanged
 from collapselab.core.metrics import collapse_metrics
 from collapselab.core.moments import ClassMoments
 
@@ -398,7 +392,7 @@ def test_more_contexts_than_a_kernel_holds_are_sampled(monkeypatch: pytest.Monke
 
     features, pairs = random_case(4, contexts=30, tokens=900)
     whole = measured(features, pairs)["context_cka"]
-    monkeypatch.setattr(contexts, "MOST_KERNEL", 20)
+    monkeypatch.setattr(contexts, "MAX_KERNEL", 20)
     part = measured(features, pairs)["context_cka"]
     assert (whole.contexts, part.contexts) == (30, 20)
     assert part.tokens < whole.tokens == 900

@@ -6,7 +6,7 @@ from sklearn.neighbors import NearestCentroid
 from torch import Tensor
 
 from collapselab.core.batch import IGNORED
-from collapselab.core.decisions import Decider, Decisions, LinearClassifier
+from collapselab.core.decisions import Decisions, LinearClassifier, NearestCentre
 from collapselab.core.moments import ClassMoments
 
 
@@ -25,7 +25,7 @@ def world(
 
 def test_the_nearest_centre_is_that_of_scikit_learn() -> None:
     moments, features, labels, weight, _ = world(30, 6)
-    _, nearest = Decider(moments, weight=weight, tile=7).choices(features)
+    _, nearest = NearestCentre(moments, weight=weight, tile=7).choices(features)
     reference = NearestCentroid().fit(features.numpy(), labels.numpy())
     assert torch.equal(nearest, torch.from_numpy(reference.predict(features.numpy())))
 
@@ -33,7 +33,7 @@ def test_the_nearest_centre_is_that_of_scikit_learn() -> None:
 @given(classes=st.integers(1, 60), tile=st.integers(1, 70), seed=st.integers(0, 99), biased=st.booleans())
 def test_choices_are_those_of_the_definition_for_any_tile(classes: int, tile: int, seed: int, biased: bool) -> None:
     moments, features, _, weight, bias = world(classes, 5, seed=seed)
-    head, nearest = Decider(moments, weight=weight, bias=bias if biased else None, tile=tile).choices(features)
+    head, nearest = NearestCentre(moments, weight=weight, bias=bias if biased else None, tile=tile).choices(features)
     wide = features.double()
     scores = wide @ weight.double().T + (bias.double() if biased else 0)
     assert torch.equal(head, scores.argmax(1))
@@ -55,14 +55,14 @@ def test_a_large_common_offset_does_not_move_the_nearest_centre() -> None:
     moments, features, labels, weight, _ = world(30, 6, dtype=torch.float64)
     far = ClassMoments.empty(30, 6)
     far.update(features + 1e7, labels)
-    near = Decider(moments, weight=weight).choices(features)[1]
-    assert torch.equal(Decider(far, weight=weight).choices(features + 1e7)[1], near)
+    near = NearestCentre(moments, weight=weight).choices(features)[1]
+    assert torch.equal(NearestCentre(far, weight=weight).choices(features + 1e7)[1], near)
 
 
 def test_only_kept_classes_are_candidates_and_other_labels_are_left_out() -> None:
     moments, features, labels, weight, bias = world(10, 4)
     moments.update(features[:3], torch.zeros(3, dtype=torch.int64))  # class 0 now has 8 samples, the others 5
-    decider = Decider(moments, weight=weight, bias=bias, min_count=6)
+    decider = NearestCentre(moments, weight=weight, bias=bias, min_count=6)
     head, nearest = decider.choices(features)
     assert set(head.tolist()) == set(nearest.tolist()) == {0}
     decisions = decider.decide(features, labels)
@@ -73,7 +73,7 @@ def test_only_kept_classes_are_candidates_and_other_labels_are_left_out() -> Non
 
 def test_tallies_are_by_class_and_merge_to_those_of_one_pass() -> None:
     moments, features, labels, weight, bias = world(12, 4)
-    decider = Decider(moments, weight=weight, bias=bias)
+    decider = NearestCentre(moments, weight=weight, bias=bias)
     whole = decider.decide(features, labels)
     merged = decider.decide(features[:17], labels[:17]).merge(decider.decide(features[17:], labels[17:]))
     head, nearest = decider.choices(features)
@@ -89,7 +89,7 @@ def test_tallies_are_by_class_and_merge_to_those_of_one_pass() -> None:
 
 def test_an_empty_batch_and_skipped_labels_count_nothing() -> None:
     moments, features, labels, weight, _ = world(12, 4)
-    decider = Decider(moments, weight=weight)
+    decider = NearestCentre(moments, weight=weight)
     assert int(decider.decide(features[:0], labels[:0]).tokens.sum()) == 0
     skipped = decider.decide(features[:5], torch.full((5,), -100))
     assert (int(skipped.tokens.sum()), skipped.left_out) == (0, 0)
@@ -98,7 +98,7 @@ def test_an_empty_batch_and_skipped_labels_count_nothing() -> None:
 def test_half_precision_features_are_decided_as_the_numbers_they_are() -> None:
     moments, features, _, weight, _ = world(30, 6)
     half = features.bfloat16()
-    decider = Decider(moments, weight=weight)
+    decider = NearestCentre(moments, weight=weight)
     assert torch.equal(decider.choices(half)[0], decider.choices(half.double())[0])
 
 
@@ -115,18 +115,18 @@ def test_an_output_layer_of_the_wrong_form_is_refused(change: object, message: s
     moments, _, _, weight, bias = world(10, 4)
     weight, bias = change(weight, bias)  # type: ignore[operator]
     with pytest.raises(ValueError, match=message):
-        Decider(moments, weight=weight, bias=bias)
+        NearestCentre(moments, weight=weight, bias=bias)
 
 
 def test_no_kept_class_is_refused() -> None:
     moments, _, _, weight, _ = world(10, 4)
     with pytest.raises(ValueError, match="no class has 99 samples or more"):
-        Decider(moments, weight=weight, min_count=99)
+        NearestCentre(moments, weight=weight, min_count=99)
 
 
 def test_decisions_of_different_kept_classes_do_not_merge() -> None:
     moments, features, labels, weight, _ = world(10, 4)
-    one, two = (Decider(moments, weight=weight, min_count=n).decide(features, labels) for n in (1, 2))
+    one, two = (NearestCentre(moments, weight=weight, min_count=n).decide(features, labels) for n in (1, 2))
     with pytest.raises(
         ValueError, match="min_count 2 cannot be merged into decisions over 10 classes with min_count 1"
     ):
@@ -135,7 +135,7 @@ def test_decisions_of_different_kept_classes_do_not_merge() -> None:
 
 def test_decisions_of_some_classes_are_those_about_tokens_labelled_with_them() -> None:
     moments, features, labels, weight, _ = world(12, 4)
-    decider = Decider(moments, weight=weight)
+    decider = NearestCentre(moments, weight=weight)
     chosen = torch.arange(12) % 3 == 0
     some = chosen[labels]
     part, expected = decider.decide(features, labels).of(chosen), decider.decide(features[some], labels[some])
@@ -145,7 +145,7 @@ def test_decisions_of_some_classes_are_those_about_tokens_labelled_with_them() -
 
 def test_decisions_merge_into_none_as_often_as_asked() -> None:
     moments, features, labels, weight, _ = world(12, 4)
-    once = Decider(moments, weight=weight).decide(features, labels)
+    once = NearestCentre(moments, weight=weight).decide(features, labels)
     thrice = Decisions.none(12).merge(once, times=3)
     assert torch.equal(thrice.agreed, 3 * once.agreed)
     assert torch.equal(thrice.tokens, 3 * once.tokens)
@@ -154,7 +154,7 @@ def test_decisions_merge_into_none_as_often_as_asked() -> None:
 def test_a_decider_of_given_classifiers_leaves_out_labels_that_are_not_kept() -> None:
     kept = torch.tensor([True, False, True])
     head, nearest = (LinearClassifier(rows, classes=torch.tensor([0, 2])) for rows in (torch.eye(2), -torch.eye(2)))
-    decider = Decider.of(kept, 2, head=head, nearest=nearest, min_count=1)
+    decider = NearestCentre.of(kept, 2, head=head, nearest=nearest, min_count=1)
     features = torch.tensor([[2.0, 1.0], [1.0, 2.0], [1.0, 0.0], [3.0, 1.0]])
     assert [choices.tolist() for choices in decider.choices(features)] == [[0, 2, 0, 0], [2, 0, 2, 2]]
     decisions = decider.decide(features, torch.tensor([0, 0, 1, IGNORED]))

@@ -6,8 +6,8 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from collapselab.core.geometry import Geometry
-from collapselab.core.gram import add_gram
 from collapselab.core.moments import ClassMoments
+from collapselab.core.vectors import add_gram
 
 
 @pytest.mark.parametrize("dim", [3, 511, 700])

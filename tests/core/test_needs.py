@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from collapselab.core.catalogue import METRICS, Metric, Missing, Need, ReasonCode
 from collapselab.core.centre_loss import CentreLoss
-from collapselab.core.decisions import Decider
-from collapselab.core.metrics import METRICS, Metric, collapse_metrics
+from collapselab.core.decisions import NearestCentre
+from collapselab.core.metrics import FUNCTIONS, collapse_metrics
 from collapselab.core.moments import ClassMoments
-from collapselab.core.needs import Missing, Need, ReasonCode
 from collapselab.core.output_curvature import OutputCurvature
 
 FEATURES, LABELS = torch.randn(400, 14, generator=torch.Generator().manual_seed(0)), (torch.arange(400) ** 2) % 31 % 20
@@ -23,7 +23,7 @@ def moments(**collected: bool) -> ClassMoments:
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 def test_a_metric_needs_what_it_says(metric: Metric) -> None:
     whole = moments(covariance=True)
-    decisions = Decider(whole, weight=WEIGHT).decide(FEATURES, LABELS)
+    decisions = NearestCentre(whole, weight=WEIGHT).decide(FEATURES, LABELS)
     curvature = OutputCurvature(WEIGHT).sums(FEATURES)
     loss = CentreLoss(centres=3.0, model=2.0, tokens=2)
     given = {"weight": WEIGHT, "decisions": decisions, "curvature": curvature, "centre_loss": loss}
@@ -74,7 +74,9 @@ def test_a_metric_added_from_outside_is_computed_and_its_reason_kept(monkeypatch
     def toy(geometry: object) -> float:
         raise Missing(ReasonCode.ZERO, "nothing to see.")
 
-    entry = Metric("toy", "NC1", "0", "falls", None, "here", toy, frozenset({Need.MEANS}))
+    needs = frozenset({Need.MEANS})
+    entry = Metric(id="toy", name="Toy", property="NC1", formula="0", reference="here", needs=needs)
     monkeypatch.setitem(METRICS, "toy", entry)
+    monkeypatch.setitem(FUNCTIONS, "toy", toy)
     found = collapse_metrics(moments())["toy"]
     assert (found.value, found.why, found.code) == (None, "nothing to see.", ReasonCode.ZERO)

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from collapselab.core.geometry import class_mean_similarity
 from collapselab.core.moments import ClassMoments
-from collapselab.core.similarity import class_mean_similarity
 from frames import rotation
 
 

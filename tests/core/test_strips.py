@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from collapselab.core.aligned import aligned_rows, aligned_stride
 from collapselab.core.decisions import LinearClassifier
-from collapselab.core.strips import STRIP, TopTwo, top_two
+from collapselab.core.score_matrix import STRIP, TopTwo, aligned_rows, aligned_stride, top_two
 
 
 def by_sorting(scores: Tensor) -> tuple[list[int], list[float]]:

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import METRICS, Need
 from collapselab.core.moments import ClassMoments
-from collapselab.core.needs import Need
 from collapselab.corpus.blocks import Corpus
 from collapselab.measurement.add_metrics import OF_MOMENTS, lacking_metrics
 from collapselab.measurement.measure import measure

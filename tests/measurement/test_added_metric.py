@@ -2,9 +2,9 @@
 
 import pytest
 
+from collapselab.core.catalogue import METRICS, Metric, Need
 from collapselab.core.geometry import Geometry
-from collapselab.core.metrics import METRICS, Metric
-from collapselab.core.needs import Need
+from collapselab.core.metrics import FUNCTIONS
 from collapselab.corpus.blocks import Corpus
 from collapselab.measurement.measure import measure
 from collapselab.models.build import build_config, build_model
@@ -24,7 +24,9 @@ def test_a_metric_of_features_and_one_of_the_output_layer_are_measured(
 ) -> None:
     means, head = frozenset({Need.MEANS}), frozenset({Need.HEAD})
     for id, function, needs in (("toy", largest_norm, means), ("toy_rows", rows_norm, head)):
-        monkeypatch.setitem(METRICS, id, Metric(id, "toys", "max", "rises", None, "here", function, needs))
+        entry = Metric(id=id, name=id, property="toys", formula="max", direction="rises", reference="here", needs=needs)
+        monkeypatch.setitem(METRICS, id, entry)
+        monkeypatch.setitem(FUNCTIONS, id, function)
     config = build_config("gpt-neo", width=16, depth=2, vocabulary=corpus.vocabulary, positions=corpus.block)
     result = measure(build_model(config, seed=0), corpus, layers="all", bins=2, tokens=400, quiet=True)
     assert isinstance(result, Result)

@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from collapselab.core.context_metrics import ContextGeometry, context_metrics
+from collapselab.core.contexts import ContextGeometry, context_metrics
 from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus

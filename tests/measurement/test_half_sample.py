@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from torch import nn
 
-from collapselab.core.needs import Need
+from collapselab.core.catalogue import Need
 from collapselab.corpus.blocks import Corpus
 from collapselab.measurement import forward_pass as walk
 from collapselab.measurement import resume as store

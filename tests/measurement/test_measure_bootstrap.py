@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from collapselab.core.catalogue import METRICS, Need
 from collapselab.core.decisions import Decisions
-from collapselab.core.metrics import METRICS
 from collapselab.core.moments import ClassMoments
-from collapselab.core.needs import Need
 from collapselab.corpus.blocks import Corpus
 from collapselab.measurement import bootstrap
 from collapselab.measurement import forward_pass as walk

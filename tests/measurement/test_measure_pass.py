@@ -11,10 +11,9 @@ from torch.testing import assert_close
 from transformers import Gemma2Config, Gemma2ForCausalLM, OPTConfig, OPTForCausalLM
 
 import oracles
+from collapselab.core.catalogue import METRICS, Need
 from collapselab.core.decisions import LinearClassifier
-from collapselab.core.metrics import METRICS
-from collapselab.core.needs import Need
-from collapselab.core.strips import TopTwo
+from collapselab.core.score_matrix import TopTwo
 from collapselab.corpus.blocks import Corpus, Split
 from collapselab.measurement.catalogue import needing, of_the_head
 from collapselab.measurement.measure import measure

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 import oracles
 from collapselab.core.batch import IGNORED
-from collapselab.core.metrics import METRICS
-from collapselab.core.needs import Need
+from collapselab.core.catalogue import METRICS, Need
 from collapselab.corpus.blocks import Corpus, Split
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source

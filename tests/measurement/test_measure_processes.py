@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from collapselab.core.metrics import METRICS
-from collapselab.core.needs import Need
+from collapselab.core.catalogue import METRICS, Need
 from collapselab.corpus.blocks import Corpus
 from collapselab.records.measurement import Result
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from collapselab.core.batch import IGNORED
-from collapselab.core.fit_scale import fit_scale
+from collapselab.core.centre_loss import fit_scale
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source

@@ -11,8 +11,8 @@ import torch
 from typer.testing import CliRunner
 
 from collapselab.cli import app
+from collapselab.core.geometry import class_mean_similarity
 from collapselab.core.moments import ClassMoments
-from collapselab.core.similarity import class_mean_similarity
 from collapselab.disk import user_cache
 from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.measurement import similarity as module

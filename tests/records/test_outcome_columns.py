@@ -2,7 +2,7 @@
 
 import pytest
 
-from collapselab.core.context_metrics import CONTEXT_METRICS
+from collapselab.core.catalogue import CONTEXT_METRICS
 from collapselab.records.outcomes import ContextColumn, direction
 
 

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from collapselab.core.metrics import FIRST, METRICS
+from collapselab.core.catalogue import FIRST, METRICS
 from collapselab.records.measurement import Result
 from records.test_tables import ROW
 

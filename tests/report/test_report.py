@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from collapselab.analysis.analyze import analyze
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import METRICS
 from collapselab.errors import RunError
 from collapselab.records.suite import SuiteRecord
 from collapselab.records.tables import RESULTS, RUNS

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from collapselab import analyze, measure, report
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import METRICS
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import create_model
 
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import METRICS
 from collapselab.disk import read_document, write_document
 from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.records.suite import DEFAULT_METRICS, Primary, registered_primary

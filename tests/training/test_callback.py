@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import METRICS
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError, CorpusError
 from collapselab.measurement.measure import measure

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import METRICS
 from collapselab.core.output_curvature import OutputCurvature
 from collapselab.models.taps import OutputLayer
 from collapselab.training.interventions import INTERVENTIONS, Penalty, Step, class_means, flat

@@ -26,7 +26,7 @@ from collapselab.analysis.stored import (
     stored_scores,
 )
 from collapselab.analysis.words import REVERSAL, Sentence, many
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import METRICS
 from collapselab.disk import write_bytes
 from collapselab.errors import RunError
 from collapselab.progress import progress

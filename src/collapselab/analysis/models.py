@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from collapselab.analysis.regime import Regime
 from collapselab.analysis.related import RELATED, Family, Toward, toward
 from collapselab.analysis.verdict import Cause, Reason, Verdict
-from collapselab.core.metrics import METRICS, Transform
+from collapselab.core.catalogue import METRICS, Transform
 from collapselab.errors import ConfigError, RunError, did_you_mean
 from collapselab.records.outcomes import (
     BITS_PER_BYTE,

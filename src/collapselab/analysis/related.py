@@ -10,8 +10,7 @@ from typing import Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from collapselab.core.context_metrics import CONTEXT_METRICS
-from collapselab.core.metrics import METRICS, Direction, Ideal, Metric, Transform, ideal_at
+from collapselab.core.catalogue import CONTEXT_METRICS, METRICS, Direction, Ideal, Metric, Transform, ideal_at
 from collapselab.records.outcomes import ContextColumn, context_columns
 
 Family = Literal["paper", "exploration", "contexts"]

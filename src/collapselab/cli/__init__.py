@@ -179,7 +179,7 @@ def metrics(as_json: JsonOption = False) -> None:
 
     Example: `collapselab metrics --json | jq '.[].id'`
     """
-    from collapselab.core.metrics import METRICS
+    from collapselab.core.catalogue import METRICS
 
     if as_json:
         keys = ("id", "property", "formula", "direction", "ideal_text", "in_paper", "version", "reference")

@@ -82,7 +82,7 @@ def _table(lines: "list[HeadlineLine]") -> Table:
 
 
 def _legend(line: "HeadlineLine") -> list[str]:
-    from collapselab.core.metrics import METRICS
+    from collapselab.core.catalogue import METRICS
     from collapselab.report.words import metric_name, property_code
 
     lines = ["initial → trained; shuffled: trained, with shuffled labels. Toward collapse:"]

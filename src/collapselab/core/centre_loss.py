@@ -7,7 +7,7 @@ the model decides by the nearest centre; this scores how well that describes wha
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Self, final
@@ -15,12 +15,11 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
-from collapselab.core.aligned import aligned_rows, aligned_stride
 from collapselab.core.decisions import LinearClassifier, Tile, nearest_centre
-from collapselab.core.fit_scale import fit_scale
 from collapselab.core.moments import ClassMoments
+from collapselab.core.score_matrix import aligned_rows, aligned_stride
 
-SCORES_BYTES, LEAST_TOKENS = 1 << 20, 64
+SCORES_BYTES, MIN_TOKENS = 1 << 20, 64
 """Size of the scores that are computed at once, which stay in the cache, and tokens below which products slow down."""
 
 
@@ -112,7 +111,7 @@ class CentreScores:
     def _products(self, features: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """<h, μ_c> - |μ_c|²/2 for some tokens at a time (tokens, classes), in memory that the next ones overwrite."""
         offset, classes, size = -self.halves.to(features), len(self.halves), features.element_size()
-        at_once = min(max(LEAST_TOKENS, SCORES_BYTES // (size * classes)), len(features))
+        at_once = min(max(MIN_TOKENS, SCORES_BYTES // (size * classes)), len(features))
         space = features.new_empty(at_once * aligned_stride(classes, size))
         for start in range(0, len(features), max(at_once, 1)):
             now = slice(start, min(start + at_once, len(features)))
@@ -177,3 +176,19 @@ class CentreWatch:
         losses -= self.scores.log_priors[places[among]]
         model = float(model_losses.to(among.device)[among].double().sum())
         return CentreLoss(float(losses.sum()), model, len(among), len(places) - len(among))
+
+
+MAX_STEPS, MAX_FACTOR, PRECISION = 30, 4.0, 1e-6
+"""At most a factor of 4 at once, until the relative change is this small."""
+
+
+def fit_scale(derivatives: Callable[[float], tuple[float, float]], start: float) -> float:
+    """The scale at which a function, convex in it, is least: by its first and second derivative, from `start` on."""
+    scale = start
+    for _ in range(MAX_STEPS):
+        slope, curvature = derivatives(scale)
+        step = scale - slope / curvature if curvature > 0 else (math.inf if slope < 0 else 0.0)
+        before, scale = scale, min(max(step, scale / MAX_FACTOR), scale * MAX_FACTOR)
+        if abs(scale - before) <= PRECISION * scale or not 1e-9 * start < scale < 1e9 * start:
+            break
+    return scale

@@ -17,20 +17,20 @@ from torch import Tensor
 
 from collapselab.core.batch import checked_batch
 from collapselab.core.moments import ClassMoments
-from collapselab.core.strips import STRIP, TopTwo, best_two
+from collapselab.core.score_matrix import STRIP, TopTwo, best_two
 from collapselab.core.vectors import power_of_two_above
 
 
 @dataclass
 class Decisions:
-    """How often the two classifiers agreed and were right, by class of the label; can be merged. See `Decider`.
+    """Counts of how often two classifiers agreed and were right, by class of the label. See `NearestCentre`.
 
     >>> import torch
-    >>> from collapselab import ClassMoments, Decider
+    >>> from collapselab import ClassMoments, NearestCentre
     >>> features, labels = torch.eye(3).repeat(4, 1), torch.arange(3).repeat(4)
     >>> moments = ClassMoments.empty(classes=3, dim=3)
     >>> moments.update(features, labels)
-    >>> decisions = Decider(moments, weight=torch.eye(3)).decide(features, labels)
+    >>> decisions = NearestCentre(moments, weight=torch.eye(3)).decide(features, labels)
     >>> decisions.tokens.tolist(), decisions.agreed.tolist()
     ([4, 4, 4], [4, 4, 4])
 
@@ -105,20 +105,20 @@ class Classifier(Protocol):
 
 
 @final
-class Decider:
+class NearestCentre:
     """The output layer beside the nearest class centre, both over the classes seen at least `min_count` times.
 
     >>> import torch
-    >>> from collapselab import ClassMoments, Decider
+    >>> from collapselab import ClassMoments, NearestCentre
     >>> features, labels = torch.eye(3).repeat(4, 1), torch.arange(3).repeat(4)
     >>> moments = ClassMoments.empty(classes=3, dim=3)
     >>> moments.update(features, labels)
-    >>> decider = Decider(moments, weight=torch.eye(3))
+    >>> decider = NearestCentre(moments, weight=torch.eye(3))
     >>> decisions = decider.decide(features, labels)
     >>> decisions.merge(decider.decide(features, labels)).agreed.tolist()
     [8, 8, 8]
 
-    `Decider.of` takes two classifiers that exist already, as where one output layer is compared with the centres of
+    `NearestCentre.of` takes two existing classifiers, as where one output layer is compared with the centres of
     several layers, or centres are spread over processes. `tally` counts choices that they have made.
     """
 
@@ -170,13 +170,13 @@ class Decider:
         return Decisions.counted(labels, head, nearest, kept=self.kept, min_count=self.min_count, left_out=left_out)
 
 
-SCORES_BYTES, LEAST_TOKENS = 8 << 20, 2048
+SCORES_BYTES, MIN_TOKENS = 8 << 20, 2048
 """Size of the scores that are computed at once, and the fewest tokens: each reading of all rows should pay."""
 
 
 def tokens_at_once(columns: int, number_bytes: int) -> int:
     """Tokens whose scores with this number of classes are in memory at the same time."""
-    return max(LEAST_TOKENS, SCORES_BYTES // (number_bytes * columns))
+    return max(MIN_TOKENS, SCORES_BYTES // (number_bytes * columns))
 
 
 class Tile(NamedTuple):

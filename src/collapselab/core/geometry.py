@@ -5,20 +5,20 @@ A quantity that does not exist raises `Missing` with the reason, which every met
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
 import torch
 from torch import Tensor
 
+from collapselab.core.catalogue import Missing, ReasonCode
 from collapselab.core.centre_loss import CentreLoss
 from collapselab.core.decisions import Decisions, check_head
-from collapselab.core.gram import add_gram
 from collapselab.core.moments import ClassMoments
-from collapselab.core.needs import Missing, ReasonCode
 from collapselab.core.output_curvature import CurvatureSums
 from collapselab.core.pairs import PairStatistics, Progress, Summary, pair_statistics
-from collapselab.core.vectors import Vectors, squared_lengths
+from collapselab.core.vectors import Vectors, add_gram, squared_lengths
 
 
 @final
@@ -41,24 +41,24 @@ class Geometry:
         tile: int = 1024,
         progress: Progress | None = None,
     ) -> None:
-        """`classes` masks those that may be kept; with `rows`, `pairs` has what each class has over its own pairs.
+        """`classes` masks those that may be kept; with `rows`, `pairs` has the values of single classes.
 
         `output_layer` has all rows of the output layer, where `weight` has only those of the classes of the moments.
         """
         if min_count < 1:
-            raise ValueError(f"min_count is {min_count}; a class needs at least 1 sample to have a mean.")
+            raise ValueError(f"min_count must be ≥ 1, got {min_count}.")
         if weight is not None:
             check_head(weight, bias, moments.classes, moments.dim)
         elif bias is not None:
             raise ValueError("an output bias without an output layer; give weight too.")
         if decisions is not None and (len(decisions.tokens), decisions.min_count) != (moments.classes, min_count):
             raise ValueError(
-                f"decisions over {len(decisions.tokens):,} classes with min_count {decisions.min_count} beside moments "
+                f"decisions over {len(decisions.tokens):,} classes with min_count {decisions.min_count}, but moments "
                 f"of {moments.classes:,} classes with min_count {min_count}; they must be the same."
             )
         if classes is not None and (classes.dtype != torch.bool or classes.shape != moments.counts.shape):
             what = f"{classes.dtype} of shape {tuple(classes.shape)}"
-            raise ValueError(f"classes are {what}; a mask over {moments.classes:,} classes is needed.")
+            raise ValueError(f"classes must be a mask over {moments.classes:,} classes, got {what}.")
         self.moments, self.weight, self.decided, self.curvature_sums = moments, weight, decisions, curvature
         self.centre_loss, self.output_layer = centre_loss, weight if output_layer is None else output_layer
         self.min_count, self.rows, self.tile, self.progress = min_count, rows, tile, progress
@@ -75,10 +75,10 @@ class Geometry:
 
     def at_least(self, classes: int) -> None:
         if self.classes < classes:
-            raise Missing(
-                ReasonCode.FEW_CLASSES,
-                f"{_plural(self.classes, 'kept class', 'kept classes')}; at least {classes} are needed.",
-            )
+            what = _plural(self.classes, "kept class", "kept classes")
+            raise Missing(ReasonCode.FEW_CLASSES, f"{what}; at least {classes} are needed.")
+
+    # Class means and their scatter -----------------------------------------------------------------------------------
 
     @cached_property
     def means(self) -> Vectors:
@@ -102,76 +102,9 @@ class Geometry:
         return self.means.mean()
 
     def centred_blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """The centred means, a block of classes at a time."""
-        for now, block in self.means.blocks():
-            yield now, block.sub_(self.centre)
-
-    @cached_property
-    def token_mean(self) -> Tensor:
-        """The mean of all features of the kept classes (dim,): a class counts by its tokens."""
-        return (
-            torch.stack([self.counts[now].double() @ block for now, block in self.means.blocks()]).sum(0) / self.tokens
-        )
-
-    @cached_property
-    def between_tokens(self) -> float:
-        """tr Σ_B: mean over tokens of the squared distance from their class mean to the mean of all features."""
-        self.at_least(2)
-        squares = (
-            float(self.counts[now].double() @ squared_lengths(block.sub_(self.token_mean)))
-            for now, block in self.means.blocks()
-        )
-        return sum(squares) / self.tokens
-
-    @cached_property
-    def total_covariance(self) -> Tensor:
-        """Σ_T = Σ_W + Σ_B (dim, dim): the covariance of all features of the kept classes."""
-        self.at_least(2)
-        _ = self.scatter  # raises the reason where squares leave the range of float64
-        if not self.moments.has_covariance:
-            second = self.moments.second_about(self.token_mean)
-            if second is not None and self.tokens == self.moments.tokens:
-                return second / self.tokens
-        covariance = self.within_covariance.clone()
-        for now, block in self.means.blocks():
-            block.sub_(self.token_mean)
-            covariance.addmm_((block * (self.counts[now].double() / self.tokens)[:, None]).T, block)
-        return covariance
-
-    def total_rounding(self, largest: float) -> float:
-        """Eigenvalues of a covariance of tokens up to this may have been made by rounding alone; see `_rounding`.
-
-        Without the pooled covariance, products in the precision of the features add at most a few roundings of each
-        entry. These are independent, so that their spectral norm is that of a random matrix.
-        """
-        trace = float(self.total_covariance.trace())
-        of_features = (4 * self.moments.unit) ** 2 * (float(self.token_mean.square().sum()) + trace)
-        if not largest > of_features:
-            raise Missing(ReasonCode.COINCIDENT, "the features differ by no more than their rounding.")
-        of_products = 0.0 if self.moments.has_covariance else 8 * self.moments.unit * trace / math.sqrt(self.dim)
-        return max(self.dim * torch.finfo(torch.float64).eps * largest, of_features, of_products)
-
-    @cached_property
-    def total_spectrum(self) -> tuple[Tensor, Tensor]:
-        """Eigenvalues of Σ_T, ascending and 0 where rounding alone could have made them, and vectors."""
-        values, vectors = torch.linalg.eigh(self.total_covariance)
-        return torch.where(values > self.total_rounding(float(values[-1])), values, 0), vectors
-
-    @cached_property
-    def total_eigenvalues(self) -> Tensor:
-        """Those of `total_spectrum`, without the vectors, which cost several times as much."""
-        if "total_spectrum" in self.__dict__:
-            return self.total_spectrum[0]
-        return self._token_eigenvalues(self.total_covariance)
-
-    @cached_property
-    def uncentred_eigenvalues(self) -> Tensor:
-        """Eigenvalues of E h hᵀ over all features of the kept classes, as `total_eigenvalues`."""
-        return self._token_eigenvalues(self.total_covariance + torch.outer(self.token_mean, self.token_mean))
-
-    def _token_eigenvalues(self, matrix: Tensor) -> Tensor:
-        values = torch.linalg.eigvalsh(matrix)
-        return torch.where(values > self.total_rounding(float(values[-1])), values, 0)
+        """Yield the centred means, a block of classes at a time."""
+        for chosen, block in self.means.blocks():
+            yield chosen, block.sub_(self.centre)
 
     @cached_property
     def norms(self) -> Tensor:
@@ -181,7 +114,7 @@ class Geometry:
 
     @cached_property
     def positive_norms(self) -> Tensor:
-        self._directed(self.norms, "centred mean")
+        self._check_directions(self.norms, "centred mean")
         return self.norms
 
     @cached_property
@@ -197,34 +130,17 @@ class Geometry:
         assert pooled is not None
         return pooled / self.tokens
 
-    @property
-    def direction_sum(self) -> Tensor:
-        """Σ h/‖h‖ over all features of the kept classes (dim,)."""
-        directions = self.moments.directions
-        if directions is None:
-            raise Missing(ReasonCode.NO_DIRECTIONS, "the sum of the features' directions was not collected.")
-        if self.tokens < int(self.moments.counts.sum()):
-            raise Missing(
-                ReasonCode.NO_DIRECTIONS, "the sum of the features' directions also covers classes that are not kept."
-            )
-        if torch.isnan(directions).any():
-            raise Missing(ReasonCode.ZERO, "a feature is zero and has no direction.")
-        return directions
-
     @cached_property
     def gram(self) -> Tensor:
         """Mᵀ M (dim, dim) of the centred means."""
         self.at_least(2)
-        gram = self.centre.new_zeros(self.dim, self.dim)
-        for _, block in self.centred_blocks():
-            add_gram(gram, block)
-        return gram
+        return _gram(self.means, self.centre)
 
     def _rounding(self, largest: float) -> float:
-        """Eigenvalues of the Gram matrix up to this may have been made by rounding alone, if this is the largest.
+        """Return the size up to which rounding alone may have made an eigenvalue of the Gram matrix.
 
-        The rounding of the features counts too. Outputs of a LayerNorm lie in a plane except for rounding: across that
-        plane there is only noise, and a ratio of noise to noise means nothing.
+        `largest` is the largest eigenvalue. The rounding of the features counts too: outputs of a LayerNorm lie in a
+        plane except for rounding, and across that plane a ratio of noise to noise means nothing.
         """
         if not largest > 0:
             raise Missing(ReasonCode.COINCIDENT, "all class means coincide.")
@@ -265,27 +181,107 @@ class Geometry:
     @cached_property
     def pairs(self) -> PairStatistics:
         self.at_least(2)
+        variances = covariance = None
         try:
-            variances: Tensor | None = self.variances
-        except Missing:  # which concerns the CDNV alone
-            variances = None
-        try:
+            variances = self.variances
             covariance = self.within_covariance if self.variance_along_pairs else None
-        except Missing:  # which concerns the directional CDNV alone
-            covariance = None
+        except Missing:  # metrics of variances report the reason; the others have a value
+            pass
         return pair_statistics(
             self.means,
             variances,
             uncentred=True,
-            covariance=covariance if variances is not None else None,
+            covariance=covariance,
             rows=self.rows,
             tile=self.tile,
             progress=self.progress,
         )
 
+    # All features of the kept classes, where a class counts by its tokens --------------------------------------------
+
+    @cached_property
+    def token_mean(self) -> Tensor:
+        """The mean of all features (dim,)."""
+        sums = [self.counts[chosen].double() @ block for chosen, block in self.means.blocks()]
+        return torch.stack(sums).sum(0) / self.tokens
+
+    @cached_property
+    def between_tokens(self) -> float:
+        """tr Σ_B: mean over tokens of the squared distance from their class mean to the mean of all features."""
+        self.at_least(2)
+        squares = (
+            float(self.counts[chosen].double() @ squared_lengths(block.sub_(self.token_mean)))
+            for chosen, block in self.means.blocks()
+        )
+        return sum(squares) / self.tokens
+
+    @cached_property
+    def total_covariance(self) -> Tensor:
+        """Σ_T = Σ_W + Σ_B (dim, dim)."""
+        self.at_least(2)
+        _ = self.scatter  # raises the reason where squares leave the range of float64
+        if not self.moments.has_covariance:
+            second = self.moments.second_about(self.token_mean)
+            if second is not None and self.tokens == self.moments.tokens:
+                return second / self.tokens
+        covariance = self.within_covariance.clone()
+        for chosen, block in self.means.blocks():
+            block.sub_(self.token_mean)
+            covariance.addmm_((block * (self.counts[chosen].double() / self.tokens)[:, None]).T, block)
+        return covariance
+
+    def total_rounding(self, largest: float) -> float:
+        """Return the size up to which rounding alone may have made an eigenvalue of a covariance of tokens.
+
+        Without the pooled covariance, products in the precision of the features add at most a few roundings of each
+        entry. These are independent, so that their spectral norm is that of a random matrix.
+        """
+        trace = float(self.total_covariance.trace())
+        of_features = (4 * self.moments.unit) ** 2 * (float(self.token_mean.square().sum()) + trace)
+        if not largest > of_features:
+            raise Missing(ReasonCode.COINCIDENT, "the features differ by no more than their rounding.")
+        of_products = 0.0 if self.moments.has_covariance else 8 * self.moments.unit * trace / math.sqrt(self.dim)
+        return max(self.dim * torch.finfo(torch.float64).eps * largest, of_features, of_products)
+
+    @cached_property
+    def total_spectrum(self) -> tuple[Tensor, Tensor]:
+        """Eigenvalues of Σ_T, ascending and 0 where rounding alone could have made them, and vectors."""
+        values, vectors = torch.linalg.eigh(self.total_covariance)
+        return torch.where(values > self.total_rounding(float(values[-1])), values, 0), vectors
+
+    @cached_property
+    def total_eigenvalues(self) -> Tensor:
+        """Those of `total_spectrum`, without the vectors, which cost several times as much."""
+        if "total_spectrum" in self.__dict__:
+            return self.total_spectrum[0]
+        return self._token_eigenvalues(self.total_covariance)
+
+    @cached_property
+    def uncentred_eigenvalues(self) -> Tensor:
+        """Eigenvalues of E h hᵀ, as `total_eigenvalues`."""
+        return self._token_eigenvalues(self.total_covariance + torch.outer(self.token_mean, self.token_mean))
+
+    def _token_eigenvalues(self, matrix: Tensor) -> Tensor:
+        values = torch.linalg.eigvalsh(matrix)
+        return torch.where(values > self.total_rounding(float(values[-1])), values, 0)
+
+    @property
+    def direction_sum(self) -> Tensor:
+        """Σ h/‖h‖ (dim,)."""
+        directions, what = self.moments.directions, "the sum of the features' directions"
+        if directions is None:
+            raise Missing(ReasonCode.NO_DIRECTIONS, f"{what} was not collected.")
+        if self.tokens < int(self.moments.counts.sum()):
+            raise Missing(ReasonCode.NO_DIRECTIONS, f"{what} also covers classes that are not kept.")
+        if torch.isnan(directions).any():
+            raise Missing(ReasonCode.ZERO, "a feature is zero and has no direction.")
+        return directions
+
+    # The output layer ------------------------------------------------------------------------------------------------
+
     @cached_property
     def head(self) -> Vectors:
-        """Vectors of the output layer for the kept classes."""
+        """Rows of the output layer for the kept classes."""
         if self.weight is None:
             raise Missing(ReasonCode.NO_HEAD, "no output layer was given.")
         return Vectors(self.weight.detach().to(self.kept.device), chosen=self.kept)
@@ -297,7 +293,7 @@ class Geometry:
         self.at_least(2)
         centre = head.mean()
         norms = torch.cat([torch.linalg.vector_norm(block.sub_(centre), dim=1) for _, block in head.blocks()])
-        self._directed(norms, "centred output row")
+        self._check_directions(norms, "centred output row")
         return norms
 
     @cached_property
@@ -305,7 +301,7 @@ class Geometry:
         """Of the Gram matrix of the output rows, centred over the kept classes; ascending, 0 where rounding is all."""
         head = self.head
         self.at_least(2)
-        return _row_eigenvalues(head, head.mean())
+        return _row_eigenvalues(_gram(head, head.mean()))
 
     @cached_property
     def output_rows(self) -> Vectors:
@@ -317,7 +313,7 @@ class Geometry:
     @cached_property
     def output_row_eigenvalues(self) -> Tensor:
         """Of the Gram matrix of all rows of the output layer, which are not centred; as `head_eigenvalues`."""
-        return _row_eigenvalues(self.output_rows)
+        return _row_eigenvalues(_gram(self.output_rows, 0.0))
 
     @cached_property
     def head_pairs(self) -> PairStatistics:
@@ -329,11 +325,13 @@ class Geometry:
     def duality_cosines(self) -> Tensor:
         """cos(w_c, m_c) for each kept class."""
         head_norms = self.head.lengths()
-        self._directed(head_norms, "output row")
+        self._check_directions(head_norms, "output row")
         norms = self.positive_norms
-        dots = torch.cat([torch.linalg.vecdot(self.head.at(now), block) for now, block in self.centred_blocks()])
-        cosines: Tensor = dots / head_norms / norms
+        dots = [torch.linalg.vecdot(self.head.at(chosen), block) for chosen, block in self.centred_blocks()]
+        cosines: Tensor = torch.cat(dots) / head_norms / norms
         return cosines
+
+    # What was given --------------------------------------------------------------------------------------------------
 
     @property
     def decisions(self) -> Decisions:
@@ -341,11 +339,8 @@ class Geometry:
             raise Missing(ReasonCode.NO_DECISIONS, "no decisions were given; they are made on the validation split.")
         if not int(self.decided.tokens.sum()):
             left_out = self.decided.left_out
-            raise Missing(
-                ReasonCode.NOTHING_LEFT,
-                f"no token was judged; {left_out:,} have a label that is not kept.",
-                left_out=left_out,
-            )
+            why = f"no token was judged; {left_out:,} have a label that is not kept."
+            raise Missing(ReasonCode.NOTHING_LEFT, why, left_out=left_out)
         return self.decided
 
     @property
@@ -365,7 +360,7 @@ class Geometry:
         return self.centre_loss
 
     def summary(self, family: str, *, head: bool = False) -> Summary:
-        """A family of pair statistics, or the reason why there is none."""
+        """Return a family of pair statistics, or raise the reason why there is none."""
         summary: Summary | None = getattr(self.head_pairs if head else self.pairs, family)
         if summary is None:
             if family == "directional":
@@ -373,55 +368,71 @@ class Geometry:
             if family in ("directional", "cdnv", "cdnv_k2", "cdnv_log"):
                 _ = self.variances  # raises the reason
             if family == "logdist_uncentred":
-                self._directed(self.means.lengths(), "mean")
+                self._check_directions(self.means.lengths(), "mean")
             reasons = self.head_norms if head else self.positive_norms
             raise AssertionError(f"{family} is missing, though all of {len(reasons)} norms are positive")
         if not summary.pairs:
-            raise Missing(
-                ReasonCode.NOTHING_LEFT,
-                f"all {_plural(summary.left_out, 'pair', 'pairs')} were left out.",
-                left_out=summary.left_out,
-            )
+            why = f"all {_plural(summary.left_out, 'pair', 'pairs')} were left out."
+            raise Missing(ReasonCode.NOTHING_LEFT, why, left_out=summary.left_out)
         return summary
 
-    def _directed(self, norms: Tensor, what: str) -> None:
+    def _check_directions(self, norms: Tensor, what: str) -> None:
         zero = (norms == 0).nonzero().squeeze(1)
         if len(zero):
-            first = int(self.kept[zero[0]])
-            raise Missing(
-                ReasonCode.ZERO,
-                f"class {first:,} has a {what} of zero ({_plural(len(zero), 'class', 'classes')} in all).",
-            )
+            first, classes = int(self.kept[zero[0]]), _plural(len(zero), "class", "classes")
+            raise Missing(ReasonCode.ZERO, f"class {first:,} has a {what} of zero ({classes} in all).")
 
 
-def _row_eigenvalues(rows: Vectors, centre: Tensor | float = 0.0) -> Tensor:
+def _gram(rows: Vectors, centre: Tensor | float) -> Tensor:
+    """Return (rows - centre)ᵀ (rows - centre)."""
     gram = torch.zeros(rows.dim, rows.dim, dtype=torch.float64, device=rows.device)
     for _, block in rows.blocks():
         add_gram(gram, block.sub_(centre))
+    return gram
+
+
+def _row_eigenvalues(gram: Tensor) -> Tensor:
     values = torch.linalg.eigvalsh(gram)
     if not values[-1] > 0:
         raise Missing(ReasonCode.ZERO, "all output rows coincide.")
-    return torch.where(values > rows.dim * torch.finfo(values.dtype).eps * values[-1], values, 0)
-
-
-def ratio(numerator: float, denominator: float, name: str) -> float:
-    """A quotient, or Missing where the denominator is zero."""
-    if denominator == 0:
-        raise Missing(ReasonCode.ZERO, f"{name} is 0.")
-    return numerator / denominator
-
-
-def variation(values: Tensor, name: str) -> float:
-    """Coefficient of variation: population standard deviation over mean."""
-    return ratio(float(values.std(correction=0)), float(values.mean()), f"the mean of {name}")
-
-
-def frame_error(overlap: float, norm: float, classes: int) -> float:
-    """|| G/|G| - (I - 11ᵀ/K)/sqrt(K-1) ||_F from overlap = tr G - 1ᵀG1/K and norm = |G|."""
-    if norm == 0:
-        raise Missing(ReasonCode.ZERO, "the matrix of inner products is zero.")
-    return math.sqrt(max(0.0, 2 - 2 * overlap / (norm * math.sqrt(classes - 1))))
+    return torch.where(values > len(gram) * torch.finfo(values.dtype).eps * values[-1], values, 0)
 
 
 def _plural(count: int, singular: str, plural: str) -> str:
     return f"{count:,} {singular if count == 1 else plural}"
+
+
+@final
+@dataclass(frozen=True)
+class Similarity:
+    """A value from 0 to 1, or the reason why there is none; `classes` is the number of classes that both have."""
+
+    value: float | None
+    classes: int
+    why: str | None = None
+
+
+def class_mean_similarity(first: ClassMoments, second: ClassMoments, *, min_count: int = 1) -> Similarity:
+    """Return the linear CKA of the means of classes with at least `min_count` samples in both moments.
+
+        CKA = ‖M₁ᵀ M₂‖²_F / (‖M₁ᵀ M₁‖_F ‖M₂ᵀ M₂‖_F)        rows of M: class means less the mean of these means
+
+    It is 1 if the two differ by a rotation, a scale and a shift alone. Dimensions may differ; no classes × classes
+    matrix is held. Kornblith et al. (2019), arXiv:1905.00414.
+    """
+    if first.classes != second.classes:
+        raise ValueError(f"moments of {first.classes:,} and of {second.classes:,} classes; they must be the same.")
+    if min_count < 1:
+        raise ValueError(f"min_count must be ≥ 1, got {min_count}.")
+    common = ((first.counts >= min_count) & (second.counts.to(first.device) >= min_count)).nonzero().squeeze(1)
+    if len(common) < 3:
+        return Similarity(None, len(common), f"{len(common):,} classes in common; at least 3 are needed.")
+    first_means, second_means = (moments.mean_vectors(common.to(moments.device)) for moments in (first, second))
+    first_centre, second_centre = first_means.mean(), second_means.mean()
+    cross = first_centre.new_zeros(first.dim, second.dim)
+    for chosen, block in first_means.blocks():
+        cross.addmm_(block.sub_(first_centre).T, second_means.at(chosen).sub_(second_centre).to(cross))
+    norms = float(_gram(first_means, first_centre).norm()) * float(_gram(second_means, second_centre).norm())
+    if norms == 0:
+        return Similarity(None, len(common), "the class means of one of the two coincide.")
+    return Similarity(min(1.0, float(cross.square().sum()) / norms), len(common))

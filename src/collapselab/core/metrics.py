@@ -1,117 +1,27 @@
-"""The catalogue: every metric with its definition, its direction and the function that computes it.
+"""The function that computes each metric of the catalogue, and `collapse_metrics`, which computes all of them.
 
-K classes are kept; μ_c, σ_c² are mean and variance of class c, m_c = μ_c - (mean of the μ) its centred mean, w_c its row
-of the output layer, û and ũ unit vectors along m and μ. Pairs are i < j; standard deviations are population form.
+Each function has the name of its entry in `metrics.toml`, which says what the number means. A function raises `Missing`
+where the metric has no value.
 """
 
 import math
 from collections.abc import Callable, Collection
-from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, TypeVar, final
 
 import torch
 from torch import Tensor
 
-from collapselab.core.centre_loss import CentreLoss
+from collapselab.core.catalogue import METRICS, Metric, Missing, Need, ReasonCode, smallest_etf_error
 from collapselab.core.decisions import Decisions
-from collapselab.core.frequency import frequency_r2, head_norm_frequency_r, norm_frequency_r
-from collapselab.core.geometry import Geometry, frame_error, ratio, variation
-from collapselab.core.gram import add_gram
+from collapselab.core.geometry import Geometry
 from collapselab.core.moments import ClassMoments
-from collapselab.core.needs import Missing, Need, ReasonCode
-from collapselab.core.output_curvature import CurvatureSums
-from collapselab.core.pairs import Progress
-from collapselab.core.spectrum import (
-    alpha_req,
-    effective_rank,
-    effective_rank_share,
-    head_effective_rank,
-    participation,
-    rankme,
-    rankme_covariance,
-    rankme_share,
-    spectral_entropy,
-    vci,
-)
-from collapselab.core.variability import (
-    directional_cdnv,
-    directional_gain,
-    scatter_pinv,
-    scatter_ratio,
-    within_share,
-)  # fmt: skip
+from collapselab.core.pair_sums import PairRows
+from collapselab.core.vectors import add_gram
 
-Direction = Literal["falls", "rises", "approaches"]
-Transform = Literal["raw", "log"]
-Points = Literal["centred classes", "centred tokens", "tokens"]
 Result = float | tuple[float, int]
 """A value, or a value and the number of pairs or tokens left out of it."""
-
-
-class IdealOfSize(NamedTuple):
-    """An ideal that depends on the number of classes and of dimensions, and how it is shown."""
-
-    text: str
-    at: Callable[[int, int], float | None]
-
-
-Ideal = float | IdealOfSize | None
-
-
-def ideal_at(ideal: Ideal, classes: int, dim: int) -> float | None:
-    return ideal.at(classes, dim) if isinstance(ideal, IdealOfSize) else ideal
-
-
-FIRST = "0.1.0"
-"""The version of this package whose measurements have the metrics that do not say otherwise."""
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One entry of the catalogue.
-
-    `needs` is what it is computed from. `direction` is where the value moves as a model collapses, None where collapse
-    predicts nothing. `ideal` is the value of a collapsed model where it is one number; `ideal_at` gives it also where it depends on the number of classes and
-    dimensions. `version` rises when the value changes for the same input. `since` is the version of this package that
-    brought it: measurements made before lack it and are valid. `transform` is the scale on which the metric is related,
-    predicted from and drawn, the same everywhere: "log" for positive values that span decades over models. `parts` are
-    the two metrics of which it is a ratio with a denominator that may change its sign: then a larger value means nothing
-    by itself, it has no direction and no verdict, and its parts have them. `directions_of` is set where the value is a
-    number of directions, and says of what: N centred points have at most N − 1, others N.
-    """
-
-    id: str
-    property: str
-    formula: str
-    direction: Direction | None
-    ideal: Ideal
-    reference: str
-    function: Callable[[Geometry], Result]
-    needs: frozenset[Need]
-    _: KW_ONLY
-    in_paper: bool = False
-    version: int = 1
-    since: str = FIRST
-    transform: Transform = "raw"
-    parts: tuple[str, str] | None = None
-    directions_of: Points | None = None
-
-    @cached_property  # `property` is a field here
-    def ideal_text(self) -> str:
-        """The ideal as it is shown."""
-        if isinstance(self.ideal, IdealOfSize):
-            return self.ideal.text
-        return "–" if self.ideal is None else "−∞" if self.ideal == -math.inf else f"{self.ideal:g}"
-
-    def ideal_at(self, *, classes: int, dim: int) -> float | None:
-        """The ideal for this number of kept classes and dimensions, None where there is none."""
-        return ideal_at(self.ideal, classes, dim)
-
-    def at_most(self, *, classes: int, tokens: int, dim: int) -> int | None:
-        """The most directions that this number of classes, tokens and dimensions has; None for other metrics."""
-        points = {"centred classes": classes - 1, "centred tokens": tokens - 1, "tokens": tokens}
-        return None if self.directions_of is None else min(points[self.directions_of], dim)
 
 
 @dataclass(frozen=True)
@@ -145,20 +55,9 @@ class Measurement:
 
 
 def collapse_metrics(
-    moments: ClassMoments,
-    *,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    min_count: int = 1,
-    decisions: Decisions | None = None,
-    curvature: CurvatureSums | None = None,
-    centre_loss: CentreLoss | None = None,
-    classes: Tensor | None = None,
-    only: Collection[str] | None = None,
-    tile: int = 1024,
-    progress: Progress | None = None,
+    moments: ClassMoments, *, only: Collection[str] | None = None, **given: Any
 ) -> dict[str, Measurement]:
-    """Every metric of the catalogue, by id.
+    """Compute every metric of the catalogue, by id; or just those in `only`.
 
     >>> import torch
     >>> from collapselab import ClassMoments, collapse_metrics
@@ -170,46 +69,33 @@ def collapse_metrics(
     >>> values["agreement"].value, values["agreement"].why
     (None, 'no decisions were given; they are made on the validation split.')
 
-    `weight` (classes, dim) and `bias` are the output layer as the model applies it; `decisions` come from a `Decider`
-    on the validation split, `curvature` from an `OutputCurvature`, `centre_loss` from `CentreScores`. Metrics of what is
-    not given have a reason in place of a value. `classes`, a mask, keeps only those classes and the decisions on tokens
-    labelled with them; `only` computes just these metrics.
+    `given` are keyword arguments of `Geometry`: `weight` (classes, dim) and `bias`, the output layer as the model
+    applies it; `decisions` of `NearestCentre` on the validation split; `curvature` of `OutputCurvature`; `centre_loss`
+    of `CentreScores`; `min_count`; `classes`, a mask that keeps only those classes and the decisions on tokens labelled
+    with them; `tile` and `progress`. A metric of what is not given has a reason in place of a value.
     """
-    geometry = Geometry(
-        moments,
-        weight=weight,
-        bias=bias,
-        min_count=min_count,
-        decisions=decisions,
-        curvature=curvature,
-        centre_loss=centre_loss,
-        classes=classes,
-        tile=tile,
-        progress=progress,
-    )
-    return metrics_of(geometry, only=only)
+    return metrics_of(Geometry(moments, **given), only=only)
 
 
 def metrics_of(geometry: Geometry, *, only: Collection[str] | None = None) -> dict[str, Measurement]:
-    """`collapse_metrics` of a geometry, of which the caller needs more than the metrics."""
+    """Compute `collapse_metrics` from a geometry, of which the caller needs more than the metrics."""
     if unknown := [id for id in only or () if id not in METRICS]:
         raise ValueError(f"{unknown[0]} is not a metric of the catalogue.")
     wanted = [metric for metric in METRICS.values() if only is None or metric.id in only]
     geometry.variance_along_pairs = any({Need.PAIRS, Need.COVARIANCE} <= metric.needs for metric in wanted)
-    return {metric.id: _measurement(metric, geometry, geometry.min_count) for metric in wanted}
+    return {metric.id: _measurement(metric, geometry) for metric in wanted}
 
 
-def _measurement(metric: Metric, geometry: Geometry, min_count: int) -> Measurement:
+def _measurement(metric: Metric, geometry: Geometry) -> Measurement:
     value: float | None = None
     why, code, left_out = None, None, 0
     try:
         geometry.at_least(1)
-        result = metric.function(geometry)
+        result = FUNCTIONS[metric.id](geometry)
         value, left_out = result if isinstance(result, tuple) else (result, 0)
         if not math.isfinite(value):
-            raise Missing(
-                ReasonCode.OUT_OF_RANGE, f"the value is {value}: the numbers behind it leave the range of float64."
-            )
+            reason = f"the value is {value}: the numbers behind it leave the range of float64."
+            raise Missing(ReasonCode.OUT_OF_RANGE, reason)
     except Missing as missing:
         value, why, code, left_out = None, str(missing), missing.code, missing.left_out
     return Measurement(
@@ -219,7 +105,7 @@ def _measurement(metric: Metric, geometry: Geometry, min_count: int) -> Measurem
         classes=geometry.classes,
         tokens=_tokens(metric, geometry),
         left_out=left_out,
-        min_count=min_count,
+        min_count=geometry.min_count,
         ideal=metric.ideal_at(classes=geometry.classes, dim=geometry.dim),
         version=metric.version,
         code=code,
@@ -236,26 +122,372 @@ def _tokens(metric: Metric, geometry: Geometry) -> int:
     return geometry.tokens
 
 
-def _of_pairs(family: str, of: Literal["mean", "std", "cv"], *, head: bool = False) -> Callable[[Geometry], Result]:
-    def function(geometry: Geometry) -> Result:
-        summary = geometry.summary(family, head=head)
-        if of == "cv":
-            return ratio(summary.std, summary.mean, f"the mean of {family}"), summary.left_out
-        return summary.mean if of == "mean" else summary.std, summary.left_out
+FUNCTIONS: dict[str, Callable[[Geometry], Result]] = {}
+"""The function of each metric by its id."""
 
+Function = TypeVar("Function", bound=Callable[[Geometry], Result])
+
+
+def metric(function: Function) -> Function:
+    """Register the function of the catalogue entry of the same name."""
+    FUNCTIONS[function.__name__] = function
     return function
 
 
+def ratio(numerator: float, denominator: float, name: str) -> float:
+    """Divide, or raise `Missing` where the denominator is zero."""
+    if denominator == 0:
+        raise Missing(ReasonCode.ZERO, f"{name} is 0.")
+    return numerator / denominator
+
+
+def variation(values: Tensor, name: str) -> float:
+    """Return the coefficient of variation: population standard deviation over mean."""
+    return ratio(float(values.std(correction=0)), float(values.mean()), f"the mean of {name}")
+
+
+# All pairs of classes ------------------------------------------------------------------------------------------------
+
+
+def _of_pairs(family: str, of: Literal["mean", "std", "cv"], head: bool, geometry: Geometry) -> Result:
+    """A statistic over all pairs of class means, or of output rows with `head`."""
+    summary = geometry.summary(family, head=head)
+    if of == "cv":
+        return ratio(summary.std, summary.mean, f"the mean of {family}"), summary.left_out
+    return summary.mean if of == "mean" else summary.std, summary.left_out
+
+
+for _family in ("cdnv", "cdnv_k2", "cdnv_log", "cosine_error"):
+    FUNCTIONS[_family] = partial(_of_pairs, _family, "mean", False)
+for _family in ("cosine", "logdist", "logdist_uncentred"):
+    for _of in ("mean", "std", "cv"):
+        FUNCTIONS[f"{_family}_{_of}"] = partial(_of_pairs, _family, _of, False)
+        FUNCTIONS[f"head_{_family}_{_of}"] = partial(_of_pairs, _family, _of, True)
+
+
+@metric
+def directional_cdnv(geometry: Geometry) -> Result:
+    summary = geometry.summary("directional")
+    return summary.mean, summary.left_out
+
+
+@metric
+def directional_gain(geometry: Geometry) -> Result:
+    along, whole = geometry.summary("directional"), geometry.summary("cdnv")
+    return ratio(geometry.dim * along.mean, whole.mean, "the mean of cdnv"), along.left_out
+
+
+# Variability within classes ------------------------------------------------------------------------------------------
+
+
+@metric
+def scatter_ratio(geometry: Geometry) -> float:
+    """tr Σ_W / tr Σ_B."""
+    within = float(geometry.scatter.sum()) / geometry.tokens
+    return ratio(within, float(geometry.norms.square().mean()), "the between-class scatter")
+
+
+@metric
+def scatter_pinv(geometry: Geometry) -> float:
+    """tr(Σ_W Σ_B⁺) / K = tr(Σ_W (Mᵀ M)⁺).
+
+    Where Mᵀ M = L Lᵀ has a sound inverse, this is tr(L⁻¹ Σ_W L⁻ᵀ); elsewhere the pseudo-inverse needs the eigenvectors.
+    """
+    covariance = geometry.within_covariance
+    inverse = geometry.inverse_factor
+    if inverse is not None:
+        return max(0.0, float(torch.sum((inverse @ covariance).mul_(inverse))))  # rounding may take it below
+    values, vectors = geometry.spectrum
+    along = torch.linalg.vecdot(vectors, covariance @ vectors, dim=0).clamp_(min=0)
+    return float((along[values > 0] / values[values > 0]).sum())
+
+
+@metric
+def within_share(geometry: Geometry) -> float:
+    """tr Σ_W / tr Σ_T, where a class counts by its tokens."""
+    within = float(geometry.scatter.sum()) / geometry.tokens
+    return ratio(within, within + geometry.between_tokens, "the variance of the features")
+
+
+@metric
+def vci(geometry: Geometry) -> float:
+    """1 − tr(Σ_T⁺ Σ_B) / rank Σ_B."""
+    values, vectors = geometry.total_spectrum
+    between = geometry.total_covariance - geometry.within_covariance
+    kept = values > 0
+    if not kept.any():
+        raise Missing(ReasonCode.COINCIDENT, "all features coincide.")
+    along = torch.linalg.vecdot(vectors, between @ vectors, dim=0).clamp_(min=0)
+    explained = float((along[kept] / values[kept]).sum())
+    of_between = torch.linalg.eigvalsh(between)
+    rank = int((of_between > geometry.total_rounding(float(of_between[-1]))).sum())
+    return min(1.0, max(0.0, 1 - ratio(explained, rank, "the rank of the between-class covariance")))
+
+
+# Norms and simplex frames --------------------------------------------------------------------------------------------
+
+
+@metric
+def norm_cv(geometry: Geometry) -> float:
+    return variation(geometry.norms, "the norms")
+
+
+@metric
 def lognorm_cv(geometry: Geometry) -> float:
-    """Of norms in the unit of the features, on which a logarithm depends."""
     return variation(geometry.positive_norms.log(), "the log norms")
 
 
+@metric
 def lognorm_mean(geometry: Geometry) -> float:
-    """In the unit of the features, as `lognorm_cv`."""
     return float(geometry.positive_norms.log().mean())
 
 
+@metric
+def head_norm_cv(geometry: Geometry) -> float:
+    return variation(geometry.head_norms, "the output rows' norms")
+
+
+@metric
+def etf_error(geometry: Geometry) -> float:
+    return _distance_from_simplex(geometry.eigenvalues, geometry.classes)
+
+
+@metric
+def head_etf_error(geometry: Geometry) -> float:
+    return _distance_from_simplex(geometry.head_eigenvalues, geometry.classes)
+
+
+def _distance_from_simplex(eigenvalues: Tensor, classes: int) -> float:
+    """Compare the eigenvalues of Mᵀ M with the K - 1 equal ones of a simplex: no difference of near-equal numbers."""
+    missing = max(0, classes - 1 - len(eigenvalues))
+    largest = torch.nn.functional.pad(eigenvalues, (missing, 0))[-(classes - 1) :]
+    power = float(largest.square().sum())
+    overlap = float(largest.sum()) / math.sqrt((classes - 1) * power)
+    defect = float((largest - largest.mean()).square().sum()) / power / (1 + overlap)
+    return math.sqrt(2 * defect)
+
+
+@metric
+def etf_floor(geometry: Geometry) -> float:
+    geometry.at_least(2)
+    floor = smallest_etf_error(geometry.classes, geometry.dim)
+    assert floor is not None
+    return floor
+
+
+# Class means and output layer ----------------------------------------------------------------------------------------
+
+
+@metric
+def duality_cos_mean(geometry: Geometry) -> float:
+    return float(geometry.duality_cosines.mean())
+
+
+@metric
+def duality_cos_std(geometry: Geometry) -> float:
+    return float(geometry.duality_cosines.std(correction=0))
+
+
+@metric
+def duality_cos_cv(geometry: Geometry) -> float:
+    return variation(geometry.duality_cosines, "the duality cosines")
+
+
+@metric
+def duality_error(geometry: Geometry) -> float:
+    """‖G/‖G‖ − (I − 11ᵀ/K)/√(K−1)‖ from tr G and ‖G‖² = ⟨Wᵀ W, Mᵀ M⟩: G = W Mᵀ is never formed, and G1 = 0."""
+    head, gram = geometry.head, torch.zeros_like(geometry.gram)
+    trace = 0.0
+    for chosen, block in geometry.centred_blocks():
+        rows = head.at(chosen)
+        add_gram(gram, rows)
+        trace += float(torch.sum(rows * block))
+    norm = math.sqrt(max(0.0, float(gram.mul_(geometry.gram).sum())))
+    if norm == 0:
+        raise Missing(ReasonCode.ZERO, "the matrix of inner products is zero.")
+    return math.sqrt(max(0.0, 2 - 2 * trace / (norm * math.sqrt(geometry.classes - 1))))
+
+
+@metric
+def duality_frobenius(geometry: Geometry) -> float:
+    """From the differences themselves: nothing is lost where the two matrices nearly coincide."""
+    geometry.at_least(2)
+    head_norm, norm = float(geometry.head.lengths().norm()), float(geometry.norms.norm())
+    head_share, share = ratio(1.0, head_norm, "the output layer"), ratio(1.0, norm, "the centred class means")
+    squares = 0.0
+    for chosen, block in geometry.centred_blocks():
+        squares += float((geometry.head.at(chosen).mul_(head_share) - block.mul_(share)).square().sum())
+    return math.sqrt(squares)
+
+
+@metric
+def head_sum(geometry: Geometry) -> float:
+    rows = geometry.output_rows
+    total = float(rows.mean().norm()) * len(rows)
+    return ratio(total, float(rows.lengths().norm()), "the output layer")
+
+
+# Decisions, losses and curvature -------------------------------------------------------------------------------------
+
+
+def _share(counted: Callable[[Decisions], Tensor], geometry: Geometry) -> Result:
+    decisions = geometry.decisions
+    return int(counted(decisions).sum()) / int(decisions.tokens.sum()), decisions.left_out
+
+
+FUNCTIONS["agreement"] = partial(_share, lambda decisions: decisions.agreed)
+FUNCTIONS["ncc_accuracy"] = partial(_share, lambda decisions: decisions.nearest_right)
+FUNCTIONS["model_accuracy"] = partial(_share, lambda decisions: decisions.head_right)
+
+
+@metric
+def ncc_loss(geometry: Geometry) -> Result:
+    """The loss of predicting by the nearest centre, less the model's, on the same tokens."""
+    sums = geometry.loss_by_centres
+    return (sums.centres - sums.model) / sums.tokens, sums.left_out
+
+
+@metric
+def curvature(geometry: Geometry) -> float:
+    return geometry.curvature.total / geometry.curvature.tokens
+
+
+@metric
+def curvature_relative(geometry: Geometry) -> float:
+    """Divide by what features and output rows of this size would give at most."""
+    sums = geometry.curvature
+    mean = ratio(sums.total, sums.squares, "the mean square of the features")
+    return ratio(mean, sums.row_square, "the output layer")
+
+
+# Spectra -------------------------------------------------------------------------------------------------------------
+
+
+def _effective_number(values: Tensor) -> float:
+    """exp of the entropy of the shares that these values have of their sum."""
+    return math.exp(float(torch.special.entr(values / values.sum()).sum()))
+
+
+@metric
+def effective_rank(geometry: Geometry) -> float:
+    return _effective_number(geometry.eigenvalues.sqrt())
+
+
+@metric
+def effective_rank_share(geometry: Geometry) -> float:
+    return effective_rank(geometry) / min(geometry.classes - 1, geometry.dim)
+
+
+@metric
+def head_effective_rank(geometry: Geometry) -> float:
+    return _effective_number(geometry.output_row_eigenvalues.sqrt())
+
+
+@metric
+def participation(geometry: Geometry) -> float:
+    covariance = geometry.total_covariance
+    return ratio(float(covariance.trace()) ** 2, float(covariance.square().sum()), "the variance of the features")
+
+
+@metric
+def spectral_entropy(geometry: Geometry) -> float:
+    if geometry.dim < 2:
+        raise Missing(ReasonCode.FEW_DIMENSIONS, "1 dimension; at least 2 are needed.")
+    return math.log(_effective_number(geometry.total_eigenvalues)) / math.log(geometry.dim)
+
+
+@metric
+def rankme(geometry: Geometry) -> float:
+    return _effective_number(geometry.uncentred_eigenvalues.sqrt())
+
+
+@metric
+def rankme_share(geometry: Geometry) -> float:
+    return rankme(geometry) / min(geometry.tokens, geometry.dim)
+
+
+@metric
+def rankme_covariance(geometry: Geometry) -> float:
+    return _effective_number(geometry.total_eigenvalues)
+
+
+FIRST_RANK, LAST_RANK, MIN_RANKS = 11, 100, 3
+"""Ranks between which `alpha_req` fits the decay of eigenvalues, and how many of them it needs."""
+
+MIN_SHARE = 1e-12
+"""Eigenvalues that are a smaller share of the largest are left out of that fit."""
+
+
+@metric
+def alpha_req(geometry: Geometry) -> float:
+    """The α of λ_r ∝ r^−α: least squares of log eigenvalue on log rank r, weighted by 1/r, from rank 11 to 100."""
+    values = geometry.total_eigenvalues.flip(0)
+    values = values[values > MIN_SHARE * values[0]][:LAST_RANK]
+    ranks = torch.arange(1, len(values) + 1, dtype=values.dtype, device=values.device)[FIRST_RANK - 1 :]
+    if len(ranks) < MIN_RANKS:
+        why = f"features vary in {len(values):,} directions; at least {FIRST_RANK + MIN_RANKS - 1} are needed."
+        raise Missing(ReasonCode.FEW_DIMENSIONS, why)
+    weights, logs = 1 / ranks, ranks.log()
+    offsets = logs - (weights @ logs) / weights.sum()
+    weighted = weights * offsets
+    return -float(weighted @ values[FIRST_RANK - 1 :].log()) / float(weighted @ offsets)
+
+
+# Frequency and the cloud of features ---------------------------------------------------------------------------------
+
+RIDGE = 0.01
+"""Penalty of `frequency_r2`, a share of the mean eigenvalue: a fit exists with fewer classes than dimensions too."""
+
+
+@metric
+def norm_frequency_r(geometry: Geometry) -> float:
+    return _frequency_correlation(geometry, lambda: geometry.norms, "the norms")
+
+
+@metric
+def head_norm_frequency_r(geometry: Geometry) -> float:
+    return _frequency_correlation(geometry, geometry.head.lengths, "the output rows' norms")
+
+
+@metric
+def frequency_r2(geometry: Geometry) -> float:
+    """1 − Σ(y − ŷ)²/Σ(y − ȳ)² for y = log n_c, where ŷ is predicted from μ_c by a regression on all other classes.
+
+    A ridge regression with a free intercept. Leaving one class out has a closed form: with the leverage h_c = 1/K +
+    m_cᵀ(MᵀM + λI)⁻¹m_c, the residual of the class is that of the whole fit over 1 − h_c, and that of ȳ over 1 − 1/K.
+    """
+    target = _log_counts(geometry)
+    target = target - target.mean()
+    penalty = RIDGE * float(geometry.gram.trace()) / geometry.dim
+    if penalty == 0:
+        raise Missing(ReasonCode.COINCIDENT, "all class means coincide.")
+    factor = torch.linalg.cholesky(geometry.gram + penalty * torch.eye(geometry.dim).to(geometry.gram))
+    product = torch.stack([target[chosen] @ block for chosen, block in geometry.centred_blocks()]).sum(0)
+    slopes = torch.cholesky_solve(product[:, None], factor).squeeze(1)
+    errors = 0.0
+    for chosen, block in geometry.centred_blocks():
+        half = torch.linalg.solve_triangular(factor, block.T, upper=False)
+        leverage = half.square().sum(0) + 1 / geometry.classes
+        errors += float(((target[chosen] - block @ slopes) / (1 - leverage)).square().sum())
+    spread = float(target.square().sum()) / (1 - 1 / geometry.classes) ** 2
+    return 1 - ratio(errors, spread, "the variance of log counts")
+
+
+def _log_counts(geometry: Geometry) -> Tensor:
+    geometry.at_least(3)
+    if bool((geometry.counts == geometry.counts[0]).all()):
+        raise Missing(ReasonCode.ZERO, f"all classes have {int(geometry.counts[0]):,} samples; counts must differ.")
+    return geometry.counts.double().log()
+
+
+def _frequency_correlation(geometry: Geometry, norms: Callable[[], Tensor], name: str) -> float:
+    lengths, logs = norms(), _log_counts(geometry)
+    left, right = lengths - lengths.mean(), logs - logs.mean()
+    spread = math.sqrt(float(left.square().sum()) * float(right.square().sum()))
+    return max(-1.0, min(1.0, ratio(float(left @ right), spread, f"the spread of {name}")))
+
+
+@metric
 def anisotropy(geometry: Geometry) -> float:
     """‖E h‖² / E‖h‖², from the mean and the variance of all features."""
     geometry.at_least(2)
@@ -264,6 +496,7 @@ def anisotropy(geometry: Geometry) -> float:
     return ratio(mean, mean + variance, "the mean square of the features")
 
 
+@metric
 def dispersion(geometry: Geometry) -> float:
     """1 minus the mean cosine of pairs of tokens, which follows from the sum of their directions."""
     geometry.at_least(2)
@@ -271,210 +504,64 @@ def dispersion(geometry: Geometry) -> float:
     return max(0.0, 1 - (float(geometry.direction_sum.square().sum()) - n) / (n * (n - 1)))
 
 
-def ncc_loss(geometry: Geometry) -> Result:
-    """The loss of predicting by the nearest centre, less the model's, on the same tokens."""
-    sums = geometry.loss_by_centres
-    return (sums.centres - sums.model) / sums.tokens, sums.left_out
+# Single classes ------------------------------------------------------------------------------------------------------
+
+T = TypeVar("T")
 
 
-def curvature(geometry: Geometry) -> float:
-    """E[‖h‖² (Σ_s p_s‖w_s‖² − ‖Σ_s p_s w_s‖²)]: how much the loss bends where the output layer changes by its size."""
-    return geometry.curvature.total / geometry.curvature.tokens
+@final
+@dataclass(frozen=True)
+class ClassRows:
+    """The values of single classes, whose means over classes or pairs are metrics: one entry for each kept class.
+
+    A column that does not exist is None, for the reasons that the metrics made from it give. Lengths are in the unit of
+    the features.
+    """
+
+    classes: Tensor
+    """Indices of the kept classes."""
+    counts: Tensor
+    norm: Tensor | None
+    """‖m_c‖, about the mean of class means."""
+    variance: Tensor | None
+    """σ_c², the mean squared distance from the class mean."""
+    cdnv: Tensor | None
+    """Mean of the `cdnv` terms of the pairs with all other classes; nan where no pair has one."""
+    cosine: Tensor | None
+    """Mean of ⟨û_c, û_j⟩ over all other classes j."""
+    nearest: Tensor | None
+    """Index of the class with the nearest mean."""
+    distance: Tensor | None
+    """Distance to that mean."""
+    duality_cos: Tensor | None
+    """cos(w_c, m_c)."""
+    head_norm: Tensor | None
+    """‖w_c‖."""
 
 
-def curvature_relative(geometry: Geometry) -> float:
-    """Over what features and output rows of this size would give at most: free of both units."""
-    sums = geometry.curvature
-    mean = ratio(sums.total, sums.squares, "the mean square of the features")
-    return ratio(mean, sums.row_square, "the output layer")
+def class_rows(geometry: Geometry) -> ClassRows:
+    """Return the rows of a geometry that was made with `rows=True`.
 
+    The mean of `cdnv` over classes is the metric `cdnv` where no two class means coincide, that of `cosine` is
+    `cosine_mean`, and that of `duality_cos` is `duality_cos_mean`.
+    """
 
-def etf_error(geometry: Geometry) -> float:
-    """From the eigenvalues of Mᵀ M, of which a simplex has K - 1 equal ones: no difference of near-equal numbers."""
-    return _distance_from_simplex(geometry.eigenvalues, geometry.classes)
+    def or_none(quantity: Callable[[], T]) -> T | None:
+        try:
+            return quantity()
+        except Missing:
+            return None
 
-
-def head_etf_error(geometry: Geometry) -> float:
-    """The same of the centred output rows."""
-    return _distance_from_simplex(geometry.head_eigenvalues, geometry.classes)
-
-
-def _distance_from_simplex(values: Tensor, classes: int) -> float:
-    nonzero = classes - 1
-    largest = (
-        values[-nonzero:] if nonzero <= len(values) else torch.nn.functional.pad(values, (nonzero - len(values), 0))
+    pairs: PairRows | None = or_none(lambda: geometry.pairs.rows)
+    return ClassRows(
+        classes=geometry.kept,
+        counts=geometry.counts,
+        norm=or_none(lambda: geometry.norms),
+        variance=or_none(lambda: geometry.variances),
+        cdnv=None if pairs is None else pairs.cdnv,
+        cosine=None if pairs is None else pairs.cosine,
+        nearest=None if pairs is None else geometry.kept[pairs.nearest],
+        distance=None if pairs is None else pairs.distance,
+        duality_cos=or_none(lambda: geometry.duality_cosines),
+        head_norm=or_none(lambda: geometry.head.lengths()),
     )
-    power = float(largest.square().sum())
-    overlap = float(largest.sum()) / math.sqrt(nonzero * power)
-    defect = float((largest - largest.mean()).square().sum()) / power / (1 + overlap)
-    return math.sqrt(2 * defect)
-
-
-def etf_floor(classes: int, dim: int) -> float | None:
-    if classes < 2:
-        return None
-    return math.sqrt(2 - 2 * math.sqrt(dim / (classes - 1))) if classes - 1 > dim else 0.0
-
-
-def duality_error(geometry: Geometry) -> float:
-    """From tr(W Mᵀ) and |W Mᵀ|² = ⟨Wᵀ W, Mᵀ M⟩, which need no matrix of classes by classes."""
-    head, gram = geometry.head, torch.zeros_like(geometry.gram)
-    overlap = 0.0
-    for now, block in geometry.centred_blocks():
-        rows = head.at(now)
-        add_gram(gram, rows)
-        overlap += float(torch.sum(rows * block))
-    norm = math.sqrt(max(0.0, float(gram.mul_(geometry.gram).sum())))
-    return frame_error(overlap, norm, geometry.classes)
-
-
-def duality_frobenius(geometry: Geometry) -> float:
-    """From the differences themselves: where the two nearly coincide, nothing is lost."""
-    geometry.at_least(2)
-    head_norm, norm = float(geometry.head.lengths().norm()), float(geometry.norms.norm())
-    head_share, share = ratio(1.0, head_norm, "the output layer"), ratio(1.0, norm, "the centred class means")
-    squares = 0.0
-    for now, block in geometry.centred_blocks():
-        squares += float((geometry.head.at(now).mul_(head_share) - block.mul_(share)).square().sum())
-    return math.sqrt(squares)
-
-
-def head_sum(geometry: Geometry) -> float:
-    rows = geometry.output_rows
-    total = float(rows.mean().norm()) * len(rows)
-    return ratio(total, float(rows.lengths().norm()), "the output layer")
-
-
-def _share(count: str) -> Callable[[Geometry], Result]:
-    def function(geometry: Geometry) -> Result:
-        decisions = geometry.decisions
-        counted: Tensor = getattr(decisions, count)
-        return int(counted.sum()) / int(decisions.tokens.sum()), decisions.left_out
-
-    return function
-
-
-def _existing_floor(geometry: Geometry) -> float:
-    geometry.at_least(2)
-    floor = etf_floor(geometry.classes, geometry.dim)
-    assert floor is not None
-    return floor
-
-
-def _simplex_cosine(classes: int, dim: int) -> float | None:
-    return -1 / (classes - 1) if classes > 1 else None
-
-
-def uniform_logdist(classes: int, dim: int) -> float | None:
-    """Mean of log(1/|u - v|) for u, v uniform on the sphere: |u - v|²/4 is Beta(a, a) with a = (dim - 1)/2."""
-    if dim < 2:
-        return None
-    a = torch.tensor((dim - 1) / 2, dtype=torch.float64)
-    return float(-math.log(2) - (torch.special.digamma(a) - torch.special.digamma(2 * a)) / 2)
-
-
-CDNV = "Galanti, György & Hutter (2022), arXiv:2112.15121"
-PAPER = "Wu & Papyan (2024), arXiv:2405.17767"
-PAPYAN = "Papyan, Han & Donoho (2020), arXiv:2008.08186"
-ZHU = "Zhu et al. (2021), arXiv:2105.02375"
-ETHAYARAJH = "this project; the anisotropy of Ethayarajh (2019), arXiv:1909.00512, is 1 − `dispersion`"
-UNIFORM = "Liu et al. (2023), arXiv:2303.06484"
-ROY = "Roy & Vetterli (2007), EUSIPCO, 606-610"
-ZHAO = "Zhao, Cheng, Masarczyk & Lucchi (2026), arXiv:2602.16642"
-FLAT = "relative flatness, arXiv:2509.17738, in closed form"
-DIRECTIONAL = "after arXiv:2603.03530, with the pooled covariance"
-XU = "Xu & Liu (2023), arXiv:2306.03440"
-RANKME = "Garrido et al. (2023), arXiv:2210.02885"
-REPTRIX = "Garrido et al. (2023), arXiv:2210.02885, as reptrix computes it"
-ALPHA = "Agrawal et al. (2022), arXiv:2202.05808, as reptrix computes it"
-RUDMAN = "Rudman & Eickhoff (2024), arXiv:2305.19358"
-HERE = "this project"
-
-
-_SIMPLEX = IdealOfSize("−1/(K−1)", _simplex_cosine)
-_FLOOR = IdealOfSize("`etf_floor`", etf_floor)
-_SPHERE = IdealOfSize("uniform sphere", uniform_logdist)
-_ANGLES, _UNIFORM, _NORMS = "NC2 equal angles", "GNC2", "NC2 equal norms"
-_HEAD = "NC2 of the output layer"
-_FEATURES, _FREQUENCY = "spectrum of the features", "frequency"
-_CENTRED = "with centred rows w_c − w̄ of kept classes"
-_HEAD_UNIFORM = "GNC2 of the output layer"
-
-_MEANS = frozenset({Need.MEANS})
-_PAIRS = _MEANS | {Need.PAIRS}
-_SPREAD = _MEANS | {Need.SCATTER}
-_COVARIANCE = _MEANS | {Need.COVARIANCE}
-_PAIRS_SPREAD = _SPREAD | {Need.PAIRS}
-_DUAL = _MEANS | {Need.HEAD}
-_SPECTRUM = _MEANS | {Need.SPECTRUM}
-_ROWS = frozenset({Need.HEAD})
-_ALL_ROWS = frozenset({Need.OUTPUT_LAYER})
-_ROW_PAIRS = _ROWS | {Need.PAIRS}
-_DECIDED = frozenset({Need.DECISIONS})
-_BY_CENTRES = frozenset({Need.CENTRE_LOSS})
-_CURVED = frozenset({Need.CURVATURE})
-
-# fmt: off
-_CATALOGUE = [
-    Metric("cdnv", "NC1", "pair mean of (σ_i² + σ_j²) / (2‖μ_i − μ_j‖²)", "falls", 0, CDNV, _of_pairs("cdnv", "mean"), _PAIRS_SPREAD, transform="log"),
-    Metric("cdnv_k2", "NC1", "pair mean of (σ_i² + σ_j²) / (2‖μ_i − μ_j‖⁴)", "falls", 0, PAPER, _of_pairs("cdnv_k2", "mean"), _PAIRS_SPREAD, in_paper=True, transform="log"),
-    Metric("cdnv_log", "NC1", "pair mean of log of the `cdnv` term", "falls", -math.inf, HERE, _of_pairs("cdnv_log", "mean"), _PAIRS_SPREAD),
-    Metric("scatter_ratio", "NC1", "tr Σ_W / tr Σ_B", "falls", 0, PAPYAN, scatter_ratio, _SPREAD, transform="log"),
-    Metric("scatter_pinv", "NC1", "tr(Σ_W Σ_B⁺) / K; where K − 1 > D it grows with D, so do not compare widths by it", "falls", 0, PAPYAN, scatter_pinv, _COVARIANCE, version=2, transform="log"),
-    Metric("within_share", "NC1", "tr Σ_W / tr Σ_T, Σ_T = Σ_W + Σ_c (n_c/N)(μ_c − h̄)(μ_c − h̄)ᵀ", "falls", 0, HERE, within_share, _SPREAD, since="0.2.0"),
-    Metric("vci", "NC1", "1 − tr(Σ_T⁺ Σ_B) / rank Σ_B, both with a class counted by its tokens", "falls", 0, XU, vci, _COVARIANCE, since="0.2.0"),
-    Metric("directional_cdnv", "NC1", "pair mean of δᵀΣ_Wδ/‖δ‖⁴, δ = μ_i − μ_j, Σ_W pooled over classes", "falls", 0, DIRECTIONAL, directional_cdnv, _PAIRS | _COVARIANCE, since="0.2.0", transform="log"),
-    Metric("directional_gain", "NC1", "D · `directional_cdnv` / `cdnv`: 1 where the variance within classes is the same in all directions", None, None, DIRECTIONAL, directional_gain, _PAIRS_SPREAD | _COVARIANCE, since="0.2.0", transform="log"),
-    Metric("norm_cv", _NORMS, "CoV of ‖m_c‖", "falls", 0, PAPYAN, lambda g: variation(g.norms, "the norms"), _MEANS),
-    Metric("lognorm_cv", _NORMS, "CoV of log‖m_c‖", "falls", 0, PAPER, lognorm_cv, _MEANS, in_paper=True),
-    Metric("lognorm_mean", "norms", "class mean of log‖m_c‖", None, None, PAPER, lognorm_mean, _MEANS, since="0.2.0"),
-    Metric("cosine_mean", _ANGLES, "pair mean of ⟨û_i, û_j⟩", "approaches", _SIMPLEX, PAPYAN, _of_pairs("cosine", "mean"), _PAIRS),
-    Metric("cosine_std", _ANGLES, "pair standard deviation of ⟨û_i, û_j⟩", "falls", 0, PAPYAN, _of_pairs("cosine", "std"), _PAIRS),
-    Metric("cosine_cv", _ANGLES, "`cosine_std` / `cosine_mean`", None, None, PAPER, _of_pairs("cosine", "cv"), _PAIRS, in_paper=True, parts=("cosine_std", "cosine_mean")),
-    Metric("cosine_error", _ANGLES, "pair mean of |⟨û_i, û_j⟩ + 1/(K−1)|", "falls", 0, PAPYAN, _of_pairs("cosine_error", "mean"), _PAIRS, since="0.2.0"),
-    Metric("etf_error", "NC2", "‖G/‖G‖_F − (I − 11ᵀ/K)/√(K−1)‖_F with G = M Mᵀ, rows m_c", "falls", _FLOOR, ZHU, etf_error, _MEANS),
-    Metric("etf_floor", "NC2", "√(2 − 2√(D/(K−1))) for K − 1 > D, else 0", None, None, HERE, _existing_floor, _MEANS),
-    Metric("logdist_mean", _UNIFORM, "pair mean of log(1/‖û_i − û_j‖)", "approaches", _SPHERE, UNIFORM, _of_pairs("logdist", "mean"), _PAIRS),
-    Metric("logdist_std", _UNIFORM, "pair standard deviation of log(1/‖û_i − û_j‖)", "falls", None, UNIFORM, _of_pairs("logdist", "std"), _PAIRS),
-    Metric("logdist_cv", _UNIFORM, "`logdist_std` / `logdist_mean`", None, None, PAPER, _of_pairs("logdist", "cv"), _PAIRS, parts=("logdist_std", "logdist_mean")),
-    Metric("logdist_uncentred_mean", _UNIFORM, "pair mean of log(1/‖ũ_i − ũ_j‖)", "approaches", _SPHERE, PAPER, _of_pairs("logdist_uncentred", "mean"), _PAIRS),
-    Metric("logdist_uncentred_std", _UNIFORM, "pair standard deviation of log(1/‖ũ_i − ũ_j‖)", "falls", None, PAPER, _of_pairs("logdist_uncentred", "std"), _PAIRS),
-    Metric("logdist_uncentred_cv", _UNIFORM, "`logdist_uncentred_std` / `logdist_uncentred_mean`", None, None, PAPER, _of_pairs("logdist_uncentred", "cv"), _PAIRS, in_paper=True, parts=("logdist_uncentred_std", "logdist_uncentred_mean")),
-    Metric("duality_cos_mean", "NC3", "class mean of cos(w_c, m_c)", "rises", 1, PAPER, lambda g: float(g.duality_cosines.mean()), _DUAL, in_paper=True),
-    Metric("duality_cos_std", "UNC3", "class standard deviation of cos(w_c, m_c)", "falls", 0, PAPER, lambda g: float(g.duality_cosines.std(correction=0)), _DUAL),
-    Metric("duality_cos_cv", "UNC3", "`duality_cos_std` / `duality_cos_mean`", "falls", 0, PAPER, lambda g: variation(g.duality_cosines, "the duality cosines"), _DUAL, in_paper=True),
-    Metric("duality_error", "NC3", "as `etf_error` with G = W Mᵀ", "falls", None, ZHU, duality_error, _DUAL),
-    Metric("duality_frobenius", "NC3", "‖W/‖W‖_F − M/‖M‖_F‖_F over kept classes, rows w_c and m_c", "falls", 0, PAPYAN, duality_frobenius, _DUAL, since="0.2.0"),
-    Metric("agreement", "NC4", "share of validation tokens where argmax_c(⟨w_c, h⟩ + b_c) = argmin_c ‖h − μ_c‖", "rises", 1, PAPER, _share("agreed"), _DECIDED, in_paper=True),
-    Metric("ncc_accuracy", "NC4", "share of validation tokens whose nearest centre is the next token's", "rises", 1, PAPYAN, _share("nearest_right"), _DECIDED),
-    Metric("model_accuracy", "NC4", "share of validation tokens where the output layer is right", "rises", 1, PAPYAN, _share("head_right"), _DECIDED),
-    Metric("ncc_loss", "NC4", "cross-entropy of softmax_c(−τ‖h − μ_c‖²/2 + log π_c) on validation, τ fitted to training tokens, minus the model's", "falls", 0, HERE, ncc_loss, _BY_CENTRES, since="0.2.0"),
-    Metric("head_norm_cv", _HEAD, f"as `norm_cv` {_CENTRED}", "falls", 0, PAPYAN, lambda g: variation(g.head_norms, "the output rows' norms"), _ROWS),
-    Metric("head_cosine_mean", _HEAD, f"as `cosine_mean` {_CENTRED}", "approaches", _SIMPLEX, PAPYAN, _of_pairs("cosine", "mean", head=True), _ROW_PAIRS),
-    Metric("head_cosine_std", _HEAD, f"as `cosine_std` {_CENTRED}", "falls", 0, PAPYAN, _of_pairs("cosine", "std", head=True), _ROW_PAIRS),
-    Metric("head_etf_error", _HEAD, f"as `etf_error` {_CENTRED}", "falls", _FLOOR, ZHU, head_etf_error, _ROWS, since="0.2.0"),
-    Metric("head_logdist_mean", _HEAD_UNIFORM, f"as `logdist_mean` {_CENTRED}", "approaches", _SPHERE, UNIFORM, _of_pairs("logdist", "mean", head=True), _ROW_PAIRS),
-    Metric("head_logdist_std", _HEAD_UNIFORM, f"as `logdist_std` {_CENTRED}", "falls", None, UNIFORM, _of_pairs("logdist", "std", head=True), _ROW_PAIRS),
-    Metric("head_logdist_cv", _HEAD_UNIFORM, f"as `logdist_cv` {_CENTRED}", None, None, HERE, _of_pairs("logdist", "cv", head=True), _ROW_PAIRS, parts=("head_logdist_std", "head_logdist_mean")),
-    Metric("head_sum", "NC0", "‖Σ_s w_s‖ / ‖W‖_F over all rows s of the output layer", "falls", 0, ZHAO, head_sum, _ALL_ROWS, version=2),
-    Metric("head_effective_rank", "spectrum of the output layer", "exp of the entropy of the normalised singular values of all rows of the output layer, not centred", None, None, "arXiv:2602.20433", head_effective_rank, _ALL_ROWS, since="0.2.0", transform="log"),
-    Metric("effective_rank", "spectrum", "exp of the entropy of the normalised singular values of the m_c", None, None, ROY, effective_rank, _MEANS, transform="log", directions_of="centred classes"),
-    Metric("effective_rank_share", "spectrum", "`effective_rank` / min(K − 1, D), K kept classes: 1 where class means use all dimensions alike", None, None, ROY, effective_rank_share, _MEANS, since="0.2.0"),
-    Metric("participation", _FEATURES, "(tr Σ_T)² / tr Σ_T²", None, None, RUDMAN, participation, _SPECTRUM, since="0.2.0", transform="log", directions_of="centred tokens"),
-    Metric("spectral_entropy", _FEATURES, "entropy of the eigenvalue shares of Σ_T, over log D", None, None, "after Roy & Vetterli (2007), who take singular values", spectral_entropy, _SPECTRUM, since="0.2.0"),
-    Metric("rankme", _FEATURES, "exp of the entropy of the normalised singular values of the uncentred features; at most min(N, D)", None, None, RANKME, rankme, _SPECTRUM, version=2, since="0.2.0", transform="log", directions_of="tokens"),
-    Metric("rankme_covariance", _FEATURES, "exp of the entropy of the eigenvalue shares of Σ_T; at most min(N − 1, D)", None, None, REPTRIX, rankme_covariance, _SPECTRUM, since="0.2.0", transform="log", directions_of="centred tokens"),
-    Metric("rankme_share", _FEATURES, "`rankme` / min(N, D), N tokens of kept classes: 1 where features use all dimensions alike", None, None, RANKME, rankme_share, _SPECTRUM, version=2, since="0.2.0"),
-    Metric("alpha_req", _FEATURES, "α of λ_r ∝ r^−α: least squares of log eigenvalue of Σ_T on log rank r, weighted by 1/r, ranks 11 to 100", None, None, ALPHA, alpha_req, _SPECTRUM, version=2, since="0.2.0"),
-    Metric("norm_frequency_r", _FREQUENCY, "correlation over classes of ‖m_c‖ with log n_c", None, None, HERE, norm_frequency_r, _MEANS, since="0.2.0"),
-    Metric("head_norm_frequency_r", _FREQUENCY, "correlation over classes of ‖w_c‖ with log n_c", None, None, HERE, head_norm_frequency_r, _ROWS, since="0.2.0"),
-    Metric("frequency_r2", _FREQUENCY, "R² of log n_c on μ_c, each class predicted from all others (ridge, λ = tr(MᵀM)/(100 D))", None, None, HERE, frequency_r2, _MEANS, since="0.2.0"),
-    Metric("anisotropy", "cloud of the features", "‖E h‖² / E‖h‖²; the mean cosine of pairs of tokens is 1 − `dispersion`", None, None, ETHAYARAJH, anisotropy, _SPREAD, since="0.2.0"),
-    Metric("dispersion", "cloud of the features", "1 − mean of ⟨h, h'⟩/(‖h‖‖h'‖) over pairs of tokens = 1 − (‖Σ h/‖h‖‖² − N)/(N(N − 1))", None, None, "arXiv:2506.24106", dispersion, _MEANS | {Need.DIRECTIONS}, since="0.2.0"),
-    Metric("curvature", "curvature of the loss", "E[‖h‖²(Σ_s p_s‖w_s‖² − ‖Σ_s p_s w_s‖²)], s over the vocabulary: large is sharp, small is flat", None, None, FLAT, curvature, _CURVED, since="0.2.0"),
-    Metric("curvature_relative", "curvature of the loss", "`curvature` / (E‖h‖²·‖W‖²_F/K), K rows", None, None, FLAT, curvature_relative, _CURVED, since="0.2.0"),
-]
-# fmt: on
-
-METRICS: dict[str, Metric] = {metric.id: metric for metric in _CATALOGUE}
-"""Every metric by its id, in the order of the catalogue."""

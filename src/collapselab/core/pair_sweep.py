@@ -16,7 +16,7 @@ from collapselab.core.pair_sums import RowSums, Sums, Total, log_of, products_fo
 from collapselab.core.tiles import Space, Table, Tile, directions_of, fill, followed_by_one, indices_below
 from collapselab.core.vectors import squared_lengths
 
-MOST_NEAR = 1 / 32
+MAX_NEAR = 1 / 32
 """Share of a float32 tile's pairs that are computed again one by one; above it the tile is computed in float64."""
 
 AGAIN_PAIRS, AGAIN_BYTES = 1 << 16, 2 << 20
@@ -83,7 +83,7 @@ class Sweep:
         self._set_distances(tile)
         at = self._near_pairs(tile)
         near = 0 if at is None else at.shape[0]
-        if narrow and near > MOST_NEAR * tile.x.numel() + tile.x.shape[0]:
+        if narrow and near > MAX_NEAR * tile.x.numel() + tile.x.shape[0]:
             return False
         if at is not None:
             self._leave(at, tile)

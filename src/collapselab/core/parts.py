@@ -9,8 +9,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from collapselab.core.gram import gram_of
-from collapselab.core.vectors import squared_lengths
+from collapselab.core.vectors import gram_of, squared_lengths
 
 PART_BYTES = {"cpu": 12 << 20, "cuda": 256 << 20}
 """Size in float64 of the part of a batch that is processed at once: on a CPU it should stay in the cache."""

@@ -26,9 +26,8 @@ import torch
 from torch import Tensor
 
 from collapselab.core.arrivals import Arrived, add_rows
-from collapselab.core.gram import add_gram
 from collapselab.core.parts import Part, part_rows
-from collapselab.core.vectors import squared_lengths
+from collapselab.core.vectors import add_gram, squared_lengths
 
 SHARE = 1e-3
 """A class whose scatter is a smaller share of its squares about the reference point becomes direct."""

@@ -1,4 +1,4 @@
-"""The rows of a table as float64, some at a time.
+"""The rows of a table as float64, some at a time; and Gram matrices, of which half is computed.
 
 Class means are sums over counts, and an output layer is stored in fewer bits. Neither is ever held a second time as
 float64: whoever needs rows takes a block of them, or those of an index.
@@ -88,3 +88,27 @@ def _neighbours(chosen: Tensor) -> slice | None:
     first, last = (int(chosen[0]), int(chosen[-1])) if len(chosen) else (0, -1)
     follow = last - first + 1 == len(chosen) and bool((chosen.diff() == 1).all())
     return slice(first, last + 1) if follow else None
+
+
+MIN_PANEL, MAX_PANEL = 64, 256
+"""Columns of a Gram matrix that are computed at once; a quarter of them is fastest, and below twice the minimum all."""
+
+
+def gram_of(rows: Tensor) -> Tensor:
+    """rowsᵀ rows (dim, dim)."""
+    gram = rows.new_zeros(rows.shape[1], rows.shape[1])
+    add_gram(gram, rows)
+    return gram
+
+
+def add_gram(gram: Tensor, rows: Tensor, *, alpha: float = 1.0) -> None:
+    """gram += alpha · rowsᵀ rows for a symmetric matrix (dim, dim), of which half is computed and copied."""
+    dim = len(gram)
+    if dim < 2 * MIN_PANEL:
+        gram.addmm_(rows.T, rows, alpha=alpha)
+        return
+    panel = max(MIN_PANEL, min(dim // 4, MAX_PANEL))
+    for start in range(0, dim, panel):
+        stop = min(start + panel, dim)
+        gram[start:stop, start:].addmm_(rows[:, start:stop].T, rows[:, start:], alpha=alpha)
+        gram[stop:, start:stop] = gram[start:stop, stop:].T

@@ -10,9 +10,9 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
-from collapselab.core.metrics import METRICS, collapse_metrics
+from collapselab.core.catalogue import METRICS, Need
+from collapselab.core.metrics import collapse_metrics
 from collapselab.core.moments import ClassMoments
-from collapselab.core.needs import Need
 from collapselab.measurement.catalogue import row_order
 from collapselab.records.measurement import Result
 from collapselab.records.tables import Row

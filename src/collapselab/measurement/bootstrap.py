@@ -14,7 +14,7 @@ from typing import final
 
 import torch
 
-from collapselab.core.needs import Need
+from collapselab.core.catalogue import Need
 from collapselab.measurement.catalogue import (
     ALL,
     Measurements,

@@ -10,13 +10,12 @@ from typing import Any, final
 
 import torch
 
+from collapselab.core.catalogue import METRICS, Need, ReasonCode
 from collapselab.core.centre_loss import CentreLoss
-from collapselab.core.class_rows import class_rows
 from collapselab.core.decisions import Decisions
 from collapselab.core.geometry import Geometry
-from collapselab.core.metrics import METRICS, Measurement, metrics_of
+from collapselab.core.metrics import Measurement, class_rows, metrics_of
 from collapselab.core.moments import ClassMoments
-from collapselab.core.needs import Need, ReasonCode
 from collapselab.core.output_curvature import CurvatureSums
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sums import LayerKey

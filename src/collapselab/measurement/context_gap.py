@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from collapselab.core.context_metrics import Gap
-from collapselab.core.contexts import ContextTable
+from collapselab.core.contexts import ContextTable, Gap
 from collapselab.corpus.hashing import uniform
 from collapselab.measurement.curvature import chosen_runs, step_for
 from collapselab.measurement.find_contexts import Contexts

@@ -6,7 +6,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from collapselab.core.context_metrics import CONTEXT_METRICS, ContextGeometry, ContextMeasurement, Gap, context_metrics
+from collapselab.core.catalogue import CONTEXT_METRICS
+from collapselab.core.contexts import ContextGeometry, ContextMeasurement, Gap, context_metrics
 from collapselab.core.moments import ClassMoments
 from collapselab.measurement.find_contexts import Contexts
 from collapselab.measurement.plan import MeasurePlan

@@ -10,8 +10,8 @@ beside them. The constants at the top are the ones that come from a clock or a m
 from dataclasses import dataclass, field
 from typing import Literal, final
 
-from collapselab.core.centre_loss import LEAST_TOKENS, SCORES_BYTES
-from collapselab.core.contexts import MOST_KERNEL
+from collapselab.core.centre_loss import MIN_TOKENS, SCORES_BYTES
+from collapselab.core.contexts import MAX_KERNEL
 from collapselab.core.decisions import tokens_at_once
 from collapselab.core.pairs import FEW_POINTS
 from collapselab.core.parts import PART_BYTES
@@ -293,7 +293,7 @@ class _Sizes:
         largest, contexts = max(self.job.cells), max(self.job.contexts)
         means = DOUBLE * self.dim * (2 * contexts + min(self.kept, largest))
         merged = table_bytes(largest, self.dim) if self.several else 0
-        return self.context_set() + means + merged + 4 * DOUBLE * min(contexts, MOST_KERNEL) ** 2
+        return self.context_set() + means + merged + 4 * DOUBLE * min(contexts, MAX_KERNEL) ** 2
 
     def work(self) -> float:
         """Buffers for adding a part of a batch."""
@@ -387,7 +387,7 @@ class _Sizes:
 
     def by_centres(self) -> float:
         """Scores of some tokens by all centres, and their losses; features in float64."""
-        scores = min(self.job.batch_tokens, max(LEAST_TOKENS, SCORES_BYTES // (4 * max(self.kept, 1)))) * 4 * self.kept
+        scores = min(self.job.batch_tokens, max(MIN_TOKENS, SCORES_BYTES // (4 * max(self.kept, 1)))) * 4 * self.kept
         return CENTRE_BUFFERS * scores + self.job.batch_tokens * self.dim * (DOUBLE + 4)
 
     def catalogues(self, labellings: int, ranges: int) -> tuple[float, float]:

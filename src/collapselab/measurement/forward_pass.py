@@ -10,7 +10,7 @@ from torch import Tensor
 from collapselab.core.arrivals import Arrivals
 from collapselab.core.batch import IGNORED
 from collapselab.core.moments import ClassMoments, update_all
-from collapselab.core.strips import TopTwo
+from collapselab.core.score_matrix import TopTwo
 from collapselab.errors import ModelError
 from collapselab.measurement.centre_loss import CentreLosses
 from collapselab.measurement.context_gap import ContextGaps

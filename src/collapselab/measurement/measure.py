@@ -15,7 +15,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from collapselab.core.context_metrics import Gap
+from collapselab.core.contexts import Gap
 from collapselab.corpus.blocks import Corpus
 from collapselab.disk import check_writable
 from collapselab.errors import ConfigError, DiskError, Interrupted, UserError

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from collapselab.core.batch import IGNORED
 from collapselab.core.centre_loss import CentreWatch
-from collapselab.core.decisions import Classifier, Decider, LinearClassifier, nearest_centre, output_classifier
+from collapselab.core.decisions import Classifier, LinearClassifier, NearestCentre, nearest_centre, output_classifier
 from collapselab.core.moments import ClassMoments
-from collapselab.core.strips import TopTwo
+from collapselab.core.score_matrix import TopTwo
 from collapselab.measurement.distributed import ShardedCentres
 from collapselab.measurement.plan import MeasurePlan
 from collapselab.measurement.sample import ByLayer
@@ -37,7 +37,7 @@ class Scored(NamedTuple):
 
 @final
 class NearestCentres:
-    """A `Decider` for each layer and its null: centres of the training split, for features of the validation split.
+    """A `NearestCentre` for each layer and its null: centres of training, for features of the validation split.
 
     Call `choose` for each layer of a batch when the forward pass reaches it, then `tally` for the batch. The output
     layer chooses once, for all layers. Layers below the last may skip positions, and with them classes: there both
@@ -55,11 +55,11 @@ class NearestCentres:
         self.class_of = self._classes(plan.model.classes, kept.last).to(plan.model.device)
         self.may_use_logits = plan.model.head.softcap is None and plan.model.head.scale == 1
         """Whether the logits are the scores of the classifier, whose rounding is known."""
-        self.deciders: dict[LayerKey, Decider] = {}
+        self.deciders: dict[LayerKey, NearestCentre] = {}
         for key in list(trained.moments):
             moments, mask, head = trained.moments.pop(key), kept.of(key.layer), self.head.of(key.layer)
             nearest, min_count = self._centres(moments, mask), plan.options.min_count
-            self.deciders[key] = Decider.of(mask, moments.dim, head=head, nearest=nearest, min_count=min_count)
+            self.deciders[key] = NearestCentre.of(mask, moments.dim, head=head, nearest=nearest, min_count=min_count)
         self.matrix = AgreementMatrix(plan, self.head.below, kept.below) if plan.options.deciders else None
         self._nearest: dict[LayerKey, Tensor] = {}
         self._heads: ByLayer[Tensor] | None = None

@@ -6,7 +6,7 @@ here: a value is said to be nearer to collapse than its null, farther from it, o
 
 from collections.abc import Iterator
 
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import METRICS
 from collapselab.records.measurement import Result
 from collapselab.records.suite import DEFAULT_METRICS
 from collapselab.records.tables import Row

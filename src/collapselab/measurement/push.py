@@ -17,8 +17,8 @@ from typing import final
 import torch
 from torch import Tensor
 
+from collapselab.core.centre_loss import fit_scale
 from collapselab.core.decisions import LinearClassifier
-from collapselab.core.fit_scale import fit_scale
 from collapselab.measurement.nearest_centre import NearestCentres
 from collapselab.measurement.plan import MeasurePlan
 from collapselab.measurement.sums import LAST, Sums

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import METRICS
 from collapselab.measurement.bootstrap import reliability
 from collapselab.measurement.estimate import Estimate
 from collapselab.measurement.null_words import null_words

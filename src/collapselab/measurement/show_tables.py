@@ -4,7 +4,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from collapselab.core.context_metrics import CONTEXT_METRICS
+from collapselab.core.catalogue import CONTEXT_METRICS
 from collapselab.records.facts import OutcomeFacts
 from collapselab.records.measurement import Result
 from collapselab.records.outcomes import OUTCOMES

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, final
 
+from collapselab.core.geometry import Similarity, class_mean_similarity
 from collapselab.core.moments import ClassMoments
-from collapselab.core.similarity import Similarity, class_mean_similarity
 from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.models.patterns import step_order
 from collapselab.records.measurement import Result

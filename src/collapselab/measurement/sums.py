@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from collapselab.core.centre_loss import CentreLoss
-from collapselab.core.context_metrics import Gap
+from collapselab.core.contexts import Gap
 from collapselab.core.decisions import Decisions
 from collapselab.core.moments import ClassMoments
 from collapselab.core.output_curvature import CurvatureSums

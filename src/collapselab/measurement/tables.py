@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from collapselab.core.class_rows import ClassRows
+from collapselab.core.metrics import ClassRows
 from collapselab.core.moments import ClassMoments
 from collapselab.corpus.token_kinds import token_kinds
 from collapselab.measurement.plan import MeasurePlan, Split

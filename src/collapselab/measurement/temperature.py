@@ -7,7 +7,7 @@ s = 1/T.
 import torch
 from torch import Tensor
 
-from collapselab.core.fit_scale import fit_scale
+from collapselab.core.centre_loss import fit_scale
 from collapselab.measurement.plan import MeasurePlan
 from collapselab.models.scores import LogitSpace, common_dtype, in_chunks, in_dtype
 from collapselab.models.taps import OutputLayer

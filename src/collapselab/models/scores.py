@@ -15,9 +15,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from collapselab.core.aligned import aligned_rows, aligned_stride, softmax_of_aligned
 from collapselab.core.batch import IGNORED
-from collapselab.core.strips import top_two
+from collapselab.core.score_matrix import aligned_rows, aligned_stride, softmax_of_aligned, top_two
 from collapselab.corpus.blocks import Split
 from collapselab.models import taps
 from collapselab.models.taps import OutputLayer

@@ -13,7 +13,7 @@ from pydantic import JsonValue, TypeAdapter
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict  # that of typing only from Python 3.12 on
 
-from collapselab.core.metrics import FIRST, METRICS
+from collapselab.core.catalogue import FIRST, METRICS
 from collapselab.disk import document_text, read_document, sha256, with_checksum, write_document, written_whole
 from collapselab.errors import ConfigError, DamagedError, did_you_mean
 from collapselab.record import first_error

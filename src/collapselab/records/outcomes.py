@@ -69,7 +69,7 @@ class ContextColumn(NamedTuple):
 @cache
 def context_columns() -> dict[str, ContextColumn]:
     """Every metric of contexts at every length, by name."""
-    from collapselab.core.context_metrics import CONTEXT_METRICS  # torch, which most callers do not need
+    from collapselab.core.catalogue import CONTEXT_METRICS
 
     keys = (ContextColumn(metric, n) for metric in CONTEXT_METRICS for n in range(1, LONGEST_CONTEXT + 1))
     return {key.name: key for key in keys}
@@ -88,7 +88,7 @@ def _of_contexts(name: str) -> int | None:
     """-1 where a metric of contexts falls toward collapse, 1 where it rises; None where it is none, or does neither."""
     if (key := context_columns().get(name)) is None:
         return None
-    from collapselab.core.context_metrics import CONTEXT_METRICS  # torch, which most callers do not need
+    from collapselab.core.catalogue import CONTEXT_METRICS
 
     return {"falls": -1, "rises": 1, None: None}[CONTEXT_METRICS[key.metric].direction]
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast, final
 
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import METRICS
 from collapselab.disk import read_bytes, sha256
 from collapselab.errors import RunError
 from collapselab.record import first_error

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from typing import Any, final
 
 from collapselab import __version__
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import METRICS
 from collapselab.measurement.compare_results import RUNNING
 from collapselab.records.facts import Facts, OptionFacts
 from collapselab.records.measurement import Result, Results

@@ -19,7 +19,7 @@ from collapselab.analysis.related import RELATED
 from collapselab.analysis.stored import Analysis, stored_scores
 from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.analysis.trends import Trend
-from collapselab.core.metrics import Transform
+from collapselab.core.catalogue import Transform
 from collapselab.errors import RunError
 from collapselab.records.scores import with_scores
 from collapselab.records.tables import HASHES, Row, Run, StoredTables, read_tables, required_files

@@ -11,6 +11,7 @@ from collapselab.analysis.related import RELATED
 from collapselab.analysis.trends import Trend
 from collapselab.analysis.verdict import Verdict
 from collapselab.analysis.words import OPPOSITE, PREDICTED, regime_words
+from collapselab.core.catalogue import CONTEXT_METRICS, METRICS
 from collapselab.records.outcomes import ON, context_columns
 
 VERDICT_WORDS = {
@@ -34,76 +35,6 @@ TEST_WORDS = {
 }
 """A verdict in a legend."""
 
-METRIC_NAMES = {
-    "cdnv": "Within-class variability",
-    "cdnv_k2": "Within-class variability, fourth power",
-    "cdnv_log": "Within-class variability, log",
-    "scatter_ratio": "Scatter within / between",
-    "scatter_pinv": "Scatter within / between, by direction",
-    "within_share": "Share of variance within classes",
-    "directional_cdnv": "Within-class variability between means",
-    "directional_gain": "Share of variability between means",
-    "norm_cv": "Spread of norms",
-    "lognorm_cv": "Spread of log norms",
-    "cosine_mean": "Mean cosine",
-    "cosine_std": "Spread of cosines",
-    "cosine_error": "Distance of cosines from a simplex",
-    "cosine_cv": "Relative spread of cosines",
-    "etf_error": "Distance from a simplex frame",
-    "etf_floor": "Least distance from a simplex frame",
-    "logdist_mean": "Mean log distance",
-    "logdist_std": "Spread of log distances",
-    "logdist_cv": "Relative spread of log distances",
-    "logdist_uncentred_mean": "Mean log distance, uncentred",
-    "logdist_uncentred_std": "Spread of log distances, uncentred",
-    "logdist_uncentred_cv": "Relative spread of log distances, uncentred",
-    "duality_cos_mean": "Alignment of means and output rows",
-    "duality_cos_std": "Spread of alignment",
-    "duality_cos_cv": "Relative spread of alignment",
-    "duality_error": "Distance from self-duality",
-    "agreement": "Agreement with the nearest centre",
-    "ncc_accuracy": "Accuracy of the nearest centre",
-    "ncc_loss": "Loss by the nearest centre, beyond the model's",
-    "model_accuracy": "Accuracy of the model",
-    "head_norm_cv": "Spread of norms, output rows",
-    "head_cosine_mean": "Mean cosine, output rows",
-    "head_cosine_std": "Spread of cosines, output rows",
-    "head_logdist_mean": "Mean log distance, output rows",
-    "head_logdist_std": "Spread of log distances, output rows",
-    "head_logdist_cv": "Relative spread of log distances, output rows",
-    "head_sum": "Sum of the output rows",
-    "head_effective_rank": "Effective rank of the output layer",
-    "effective_rank": "Effective rank of the class means",
-    "effective_rank_share": "Share of dimensions that class means use",
-    "participation": "Directions in which features vary",
-    "vci": "Variability collapse, by direction",
-    "lognorm_mean": "Mean log norm",
-    "duality_frobenius": "Distance of means and output rows",
-    "head_etf_error": "Distance from a simplex frame, output rows",
-    "spectral_entropy": "Evenness of the features' variance",
-    "rankme": "Effective rank of the features",
-    "rankme_covariance": "Effective rank of the features' covariance",
-    "rankme_share": "Share of dimensions that features use",
-    "alpha_req": "Exponent by which the features' variance decays",
-    "norm_frequency_r": "Norms that follow frequency",
-    "head_norm_frequency_r": "Norms that follow frequency, output rows",
-    "frequency_r2": "Frequency that class means tell",
-    "anisotropy": "Share of the common mean in features",
-    "dispersion": "Spread of features' directions",
-    "curvature": "Curvature of the loss (low is flat)",
-    "curvature_relative": "Curvature of the loss, relative (low is flat)",
-}
-CONTEXT_NAMES = {
-    "context_within": "Variability within contexts",
-    "token_within_context": "Variability of tokens within contexts",
-    "token_between_contexts": "Variability of tokens between contexts",
-    "context_cka": "Alignment of contexts with what follows",
-    "support_cka": "Alignment of contexts with their supports",
-    "support_cosine": "Alignment of contexts of one support",
-    "in_support_slope": "Slope of logits on log probabilities",
-    "in_support_r2": "Fit of logits to log probabilities",
-    "entropy_gap": "Loss beyond the entropy of contexts",
-}
 PROPERTY_NAMES = {  # others are their own names
     "NC0": "zero-sum output layer",
     "NC1": "variability collapse",
@@ -142,14 +73,20 @@ SETTING_NAMES = {"weight_decay": "weight decay", "lr": "learning rate", "label_s
 def metric_name(metric: str) -> str:
     """The metric, or the outcome, in words; its id where it has no others."""
     outcomes = {outcome: name.capitalize() for outcome, name in OUTCOME_NAMES.items()}
-    return {**METRIC_NAMES, **_context_names(), **outcomes}.get(metric, metric)
+    return {**_metric_names(), **_context_names(), **outcomes}.get(metric, metric)
+
+
+def _metric_names() -> dict[str, str]:
+    return {metric.id: metric.name for metric in METRICS.values()}
 
 
 @cache
 def _context_names() -> dict[str, str]:
     """`context_within_2` as `Variability within contexts, last 2 tokens`."""
     lengths = {name: "token" if key.n == 1 else f"{key.n} tokens" for name, key in context_columns().items()}
-    return {name: f"{CONTEXT_NAMES[key.metric]}, last {lengths[name]}" for name, key in context_columns().items()}
+    return {
+        name: f"{CONTEXT_METRICS[key.metric].name}, last {lengths[name]}" for name, key in context_columns().items()
+    }
 
 
 def property_code(metric: str) -> str:
@@ -210,7 +147,7 @@ def in_words(text: str) -> Markup:
     """A sentence of the summary, safe to put in a page, with names in place of ids; the ids are shown on hovering.
 
     An id with a dose, as in cdnv:+0.1, is an intervention and stays. What is between back-ticks is set as code."""
-    known = {**METRIC_NAMES, **_context_names(), **OUTCOME_NAMES, **SETTING_NAMES}
+    known = {**_metric_names(), **_context_names(), **OUTCOME_NAMES, **SETTING_NAMES}
     longest_first = sorted(map(re.escape, known), key=len, reverse=True)
     parts = re.split(rf"(?<![\w-])({'|'.join(longest_first)})(?![\w-]|:[+-]?[\d.])", text)
     return Markup("").join(

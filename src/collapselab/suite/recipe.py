@@ -27,7 +27,7 @@ from typing import final
 
 from pydantic import JsonValue
 
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import METRICS
 from collapselab.errors import ConfigError, did_you_mean
 from collapselab.records.options import Options
 from collapselab.records.suite import Primary

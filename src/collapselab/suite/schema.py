@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import METRICS
 from collapselab.models.families import FAMILIES
 from collapselab.records.options import LEAST, MOST
 from collapselab.records.suite import Primary

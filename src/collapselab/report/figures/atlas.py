@@ -11,7 +11,7 @@ from dataclasses import replace
 import altair as alt
 import pandas as pd
 
-from collapselab.core.metrics import METRICS
+from collapselab.core.catalogue import METRICS
 from collapselab.report.charts.axes import NUMBER, WIDE, log_ticks, value_axis
 from collapselab.report.charts.panels import DrawnChart, Figure, Panel
 from collapselab.report.charts.style import CATEGORIES, SHAPES
