@@ -94,6 +94,10 @@ def uniform(features: Tensor, labels: Tensor, sequences: Tensor, weight: Tensor,
     return energy([row - centre for row in rows])
 
 
+def centre(features: Tensor, labels: Tensor, sequences: Tensor, weight: Tensor, *_: object) -> Tensor:
+    return (sum(weight) ** 2).sum() / sum((row**2).sum() for row in weight)
+
+
 def centred_means(features: Tensor, labels: Tensor, table: Table) -> dict[int, Tensor]:
     """Of the classes of the step, with the values of the table and the gradients of the step's tokens."""
     means = dict(table)
@@ -142,6 +146,6 @@ def flat(features: Tensor, labels: Tensor, _: Tensor, weight: Tensor, *__: objec
 ORACLES: dict[str, Callable[..., Tensor]] = {
     function.__name__: function
     for function in (
-        within, floor, cdnv, simreg, disperse, uniform, uniform_means, dual, dual_uniform, isotropy, flat
+        within, floor, cdnv, simreg, disperse, uniform, uniform_means, dual, dual_uniform, isotropy, centre, flat
     )
 }  # fmt: skip

@@ -18,6 +18,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "frozen-code": {"head": "frozen-code", "tied": False},
     "class-means": {"head": "class-means", "tied": False},
     "sphere": {"head": "sphere", "tied": False},
+    "centred": {"head": "centred", "tied": False},
+    "centre": {"intervene": ["centre:+0.1"], "tied": False},
 }
 
 

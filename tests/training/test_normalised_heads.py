@@ -21,7 +21,7 @@ from collapselab.training.heads.mean_rows import MeanRows
 from training.runs import assert_same_bits, logged, run, run_in_two, weights
 
 HEAD, GAIN, BIAS = "lm_head.weight", "transformer.ln_f.weight", "transformer.ln_f.bias"
-BOTH = ("sphere", "class-means")
+BOTH = ("sphere", "class-means", "centred")
 
 
 @pytest.mark.parametrize("head", BOTH)
@@ -59,6 +59,21 @@ def test_sphere_has_rows_of_one_length_that_is_learned(corpus_folder: Path, tmp_
         assert torch.equal(of[BIAS], torch.zeros(16))
         lengths.append(float(norms.mean()))
     assert abs(lengths[1] / lengths[0] - 1) > 0.01
+
+
+def test_rows_of_centred_sum_to_zero_and_are_learned(corpus_folder: Path, tmp_path: Path) -> None:
+    """Subtracting the mean row changes no prediction, so the first loss is that of a learned head."""
+    run(corpus_folder, tmp_path / "centred", head="centred", tied=False, steps=10)
+    run(corpus_folder, tmp_path / "learned", tied=False, steps=10)
+    first, last = (weights(tmp_path / "centred", first=first)[HEAD].double() for first in (True, False))
+    for rows in (first, last):
+        assert float(rows.sum(0).norm() / rows.norm()) < 1e-5
+    assert float((last - first).norm() / first.norm()) > 0.1
+    plain = weights(tmp_path / "learned", first=True)[HEAD].double()
+    torch.testing.assert_close(first, plain - plain.mean(0), rtol=0, atol=1e-6)
+    assert float(plain.sum(0).norm() / plain.norm()) > 0.5
+    losses = [RunFolder(tmp_path / head).read_log()[0]["val_loss"] for head in ("centred", "learned")]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 def test_rows_of_sphere_are_of_one_length_about_their_mean_too(corpus_folder: Path, tmp_path: Path) -> None:

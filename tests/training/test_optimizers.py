@@ -65,6 +65,27 @@ def test_settings_are_checked_against_the_tables_without_torch() -> None:
     assert result.stdout.strip() == "False"
 
 
+@pytest.mark.parametrize(
+    ("optimizer", "coupling"), [("adamw", 0.0), ("adamw", 0.5), ("adam", 0.0), ("sgd", 0.0), ("coupled-adam", 0.0)]
+)
+def test_the_decay_is_not_part_of_the_clipped_gradient(
+    optimizer: str, coupling: float, corpus_folder: Path, tmp_path: Path
+) -> None:
+    """With the gradient clipped to nothing, what is left of a step is the decay: `clipped` says nothing about it."""
+    values = {"optimizer": optimizer, "coupling": coupling, "steps": 1, "lr": 2.0**-6, "clip": 1e-30}
+    run(corpus_folder, tmp_path / "decay", **values, weight_decay=0.5)
+    run(corpus_folder, tmp_path / "none", **values, weight_decay=0.0)
+    before, after = weights(tmp_path / "decay", first=True), weights(tmp_path / "decay")
+    name = "transformer.h.0.attn.attention.out_proj.weight"
+    moved = (after[name] - before[name]) / -before[name]
+    if optimizer == "adam":  # a normalised gradient moves every weight by the rate, and this one is the decay's
+        assert ((after[name] - before[name]).abs() > 0.9 * 2.0**-6).float().mean() > 0.9
+    elif coupling == 0:
+        torch.testing.assert_close(moved, torch.full_like(moved, 0.5 * 2.0**-6), rtol=1e-2, atol=1e-5)
+    assert_same_bits({name: weights(tmp_path / "none")[name]}, {name: before[name]})
+    assert not torch.equal(after[name], before[name])
+
+
 def row_sum(of: dict[str, Tensor], name: str = "lm_head.weight") -> float:
     """‖Σ_c w_c‖² of the output layer."""
     return float(of[name].double().sum(0).square().sum())

@@ -21,9 +21,9 @@ from collapselab.training.interventions.term import Term, Tokens
 from training.penalty_oracles import ORACLES, Table
 
 DEFINED = [name for name in INTERVENTIONS if name != "noise"]
-OF_HEAD = {"uniform", "dual", "dual_uniform", "flat"}
+OF_HEAD = {"uniform", "centre", "dual", "dual_uniform", "flat"}
 WITH_TABLE = {"uniform_means", "dual", "dual_uniform"}
-WITHOUT_LABELS = {"disperse", "isotropy", "flat", "noise"}
+WITHOUT_LABELS = {"disperse", "isotropy", "centre", "flat", "noise"}
 CLASSES, DIM = 9, 5
 
 
@@ -121,7 +121,7 @@ def all_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_entry_of_the_catalogue_has_an_oracle() -> None:
     assert set(DEFINED) == set(ORACLES)
-    assert len(DEFINED) == 11
+    assert len(DEFINED) == 12
 
 
 @pytest.mark.parametrize("name", INTERVENTIONS)
@@ -149,7 +149,7 @@ def test_value_and_gradients_are_those_of_the_definition(name: str, seed: int) -
     assert_close(of_features(found, given), in_features, rtol=1e-9, atol=1e-12)
     assert_close(of_head(found, given), in_head, rtol=1e-9, atol=1e-12)
     assert (name in OF_HEAD) == bool(in_head.any())
-    assert bool(in_features.any()) == (name != "uniform")
+    assert bool(in_features.any()) == (name not in ("uniform", "centre"))
 
 
 @final
@@ -292,6 +292,24 @@ def test_classes_without_difference_have_a_within_of_about_one() -> None:
     assert float(penalty("floor", many).value) == pytest.approx(0, abs=0.02)
 
 
+def test_centre_is_the_number_of_rows_where_all_are_equal_and_zero_where_they_sum_to_zero() -> None:
+    given = world()
+    equal = replace(given, weight=given.weight[:1].expand(CLASSES, -1).clone())
+    assert float(penalty("centre", equal).value) == pytest.approx(CLASSES, rel=1e-12)
+    centred = replace(given, weight=given.weight - given.weight.mean(0))
+    assert float(penalty("centre", centred).value) == pytest.approx(0, abs=1e-24)
+    assert not of_head(penalty("centre", centred), centred).abs().max() > 1e-12
+
+
+@pytest.mark.parametrize("name", ["uniform", "centre"])
+def test_the_square_of_a_gradient_of_the_output_layer_is_that_of_the_matrix(name: str) -> None:
+    given = world()
+    found = penalty(name, given)
+    assert found.of_head is not None
+    assert found.of_head.square is not None
+    assert float(found.of_head.square) == pytest.approx(float(of_head(found, given).square().sum()), rel=1e-12)
+
+
 @pytest.mark.parametrize("rank", [1, 2, 5])
 def test_isotropy_is_the_share_of_directions_that_have_variance(rank: int) -> None:
     features = torch.zeros(2 * rank, DIM, dtype=torch.float64)
@@ -354,12 +372,13 @@ def test_flat_sees_the_output_layer_as_the_model_applies_it() -> None:
         ("dual", 0, 2),
         ("dual_uniform", 0, 1),
         ("isotropy", -1, 0),
+        ("centre", 0, CLASSES),
         ("flat", 0, CLASSES),
     ],
 )
 def test_a_penalty_that_may_be_made_larger_is_bounded(name: str, low: float, high: float) -> None:
     assert {one for one in INTERVENTIONS if INTERVENTIONS[one].signs == "both"} == {
-        "uniform", "uniform_means", "cdnv", "within", "dual", "dual_uniform", "isotropy", "flat"
+        "uniform", "uniform_means", "cdnv", "within", "dual", "dual_uniform", "isotropy", "centre", "flat"
     }  # fmt: skip
     for seed in range(10):
         given = world(seed)

@@ -2,7 +2,7 @@
 
     frozen.py      frozen-init, frozen-sphere, frozen-code, frozen-etf: rows that are constructed
     donor.py       frozen-donor, frozen-donor-permuted: rows of a finished run
-    normalised.py  sphere, class-means: heads of normalised features
+    normalised.py  sphere, class-means: heads of normalised features; centred
     mean_rows.py   the rows of class-means
     upkeep.py      what such a head needs while it is trained
 
@@ -70,6 +70,7 @@ HEADS: dict[str, Callable[[Any, HeadInputs, "Generator"], Upkeep | None]] = {
     "frozen-donor-permuted": donor.permuted,
     "class-means": normalised.class_means,
     "sphere": normalised.sphere,
+    "centred": normalised.centred,
 }
 
 ABOUT: dict[str, About] = {
@@ -108,6 +109,12 @@ ABOUT: dict[str, About] = {
         "after NormFace, arXiv:1704.06369",
         cost="K·D",
         must_move="head_norm_cv approaches 0; norm_cv too where classes are points",
+    ),
+    "centred": About(
+        "⟨h, w_c⟩, w_c learned, the mean of all rows subtracted after every update",
+        "μ-centring, arXiv:2601.02031",
+        cost="K·D",
+        must_move="head_sum is 0",
     ),
 }
 

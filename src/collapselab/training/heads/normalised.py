@@ -52,6 +52,13 @@ def sphere(model: Any, inputs: CountedInputs, generator: "Generator") -> Upkeep:
     return kept
 
 
+def centred(model: Any, inputs: CountedInputs, generator: "Generator") -> Upkeep:
+    """Learned rows whose mean is subtracted after every update; no prediction changes, as all logits shift alike."""
+    kept = CentredRows(model.get_output_embeddings())
+    kept.after_step(lambda tensor: tensor)
+    return kept
+
+
 def class_means(model: Any, inputs: CountedInputs, generator: "Generator") -> Upkeep:
     """Rows that are the directions of class means, from a table that follows the features."""
     import torch
@@ -89,24 +96,18 @@ def _normalising(model: Any, head: str) -> "nn.Module":
     return norm
 
 
-@final
-class EqualRows:
-    """Sets the rows of an output layer to one length and their mean, over tokens that are trained, to zero."""
+class CentredRows:
+    """Sets the mean of all rows of an output layer to zero."""
 
-    def __init__(self, layer: Any, trained: "Tensor") -> None:
-        self.layer, self.trained = layer, trained
+    def __init__(self, layer: Any) -> None:
+        self.layer = layer
 
     def observe(self, features: "Tensor", labels: "Tensor") -> None:
         """Nothing depends on the tokens."""
 
     def after_step(self, total: "Callable[[Tensor], Tensor]") -> None:
         weight = self.layer.weight.data
-        trained = self.trained.to(weight.device, weight.dtype)
-        share = trained / trained.sum()
-        for _ in range(ROUNDS):
-            weight.sub_(share @ weight)
-            lengths = weight.norm(dim=1, keepdim=True)
-            weight.mul_(share @ lengths / lengths)
+        weight.sub_(weight.mean(0))
 
     def of_checkpoint(
         self, training: "Iterator[Tokens]", total: "Callable[[Tensor], Tensor]"
@@ -118,3 +119,21 @@ class EqualRows:
 
     def load_state_tensors(self, tensors: "Mapping[str, Tensor]") -> None:
         """There is no state beside the weights."""
+
+
+@final
+class EqualRows(CentredRows):
+    """Sets the rows of an output layer to one length and their mean, over tokens that are trained, to zero."""
+
+    def __init__(self, layer: Any, trained: "Tensor") -> None:
+        super().__init__(layer)
+        self.trained = trained
+
+    def after_step(self, total: "Callable[[Tensor], Tensor]") -> None:
+        weight = self.layer.weight.data
+        trained = self.trained.to(weight.device, weight.dtype)
+        share = trained / trained.sum()
+        for _ in range(ROUNDS):
+            weight.sub_(share @ weight)
+            lengths = weight.norm(dim=1, keepdim=True)
+            weight.mul_(share @ lengths / lengths)

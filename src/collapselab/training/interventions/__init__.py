@@ -16,6 +16,7 @@ imports torch inside its functions: the names are checked where settings are rea
 """
 
 from collapselab.training.interventions.cdnv import CDNV
+from collapselab.training.interventions.centre import CENTRE
 from collapselab.training.interventions.disperse import DISPERSE
 from collapselab.training.interventions.dual import DUAL
 from collapselab.training.interventions.dual_uniform import DUAL_UNIFORM
@@ -44,6 +45,7 @@ INTERVENTIONS: dict[str, Intervention] = {
         DUAL,
         DUAL_UNIFORM,
         ISOTROPY,
+        CENTRE,
         FLAT,
         NOISE,
     )

@@ -28,6 +28,7 @@ class RowsAndProduct(NamedTuple):
     diagonal: "Tensor"
     left: "Tensor"
     right: "Tensor"
+    square: None = None
 
     def add_to(self, total: "Tensor", factor: "Tensor") -> None:
         total.addcmul_(self.weight.to(total.dtype), (self.diagonal * factor).to(total.dtype)[:, None])

@@ -12,7 +12,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from collapselab.training.interventions.penalty import HeadGradient, HeadRows, Place
+from collapselab.training.interventions.penalty import HeadGradient, Place
 from collapselab.training.interventions.term import Term
 
 Total = Callable[[Tensor], Tensor]
@@ -23,6 +23,7 @@ class Dense(NamedTuple):
     """A gradient of the output layer as it comes from a graph."""
 
     gradient: Tensor
+    square: None = None
 
     def add_to(self, total: Tensor, factor: Tensor) -> None:
         total.add_((self.gradient * factor).to(total.dtype))
@@ -75,8 +76,8 @@ class TermSums:
         self.square = _added(self.square, _square(gradient) * share.double().square())
 
     def add_head(self, gradient: HeadGradient, share: Tensor, *, whole: bool) -> None:
-        if whole and isinstance(gradient, HeadRows):
-            self.square = _square(gradient.gradient)
+        if whole and gradient.square is not None:
+            self.square = gradient.square
         else:
             self.of_head.append((gradient, share))
 

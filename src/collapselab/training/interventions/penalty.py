@@ -21,6 +21,10 @@ Place = Literal["features", "head"]
 class HeadGradient(Protocol):
     """A gradient of the output layer in a short form: added where it belongs, it is never a matrix of its own."""
 
+    @property
+    def square(self) -> "Tensor | None":
+        """The sum of its squares in float64; None where that takes the whole matrix."""
+
     def add_to(self, total: "Tensor", factor: "Tensor") -> None:
         """total += factor · gradient."""
 
@@ -30,6 +34,10 @@ class HeadRows(NamedTuple):
 
     rows: "Tensor"
     gradient: "Tensor"
+
+    @property
+    def square(self) -> "Tensor":
+        return self.gradient.norm(dim=-1).double().square().sum()
 
     def add_to(self, total: "Tensor", factor: "Tensor") -> None:
         total.index_add_(0, self.rows, (self.gradient * factor).to(total.dtype))

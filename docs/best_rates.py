@@ -1,0 +1,31 @@
+"""Print the best learning rate of each setting in a pilot suite: the least mean validation loss over its seeds.
+
+    python docs/best_rates.py suites/results/optimiser-pilot
+
+A rate at the end of its list is marked: the best one may lie beyond it.
+"""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from collapselab.records.tables import read_tables
+
+SETTINGS = ("width", "depth", "optimizer", "weight_decay", "coupling", "head", "intervene")
+
+
+def best_rates(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each combination of SETTINGS that differ: its best rate, the loss there, seeds, and `at_end`."""
+    last = runs[(runs["tokens"] == runs.groupby("run")["tokens"].transform("max")) & runs["val_loss"].notna()]
+    named = [name for name in SETTINGS if name in last and last[name].nunique(dropna=False) > 1]
+    means = last.groupby([*named, "lr"], dropna=False)["val_loss"].agg(["mean", "count"]).reset_index()
+    rows = []
+    for _, rates in means.groupby(named, dropna=False) if named else [((), means)]:
+        best = rates.loc[rates["mean"].idxmin()]
+        rows.append({**best, "at_end": best["lr"] in (rates["lr"].min(), rates["lr"].max())})
+    return pd.DataFrame(rows).rename(columns={"mean": "val_loss", "count": "seeds"})
+
+
+if __name__ == "__main__":
+    print(best_rates(pd.DataFrame(read_tables(Path(sys.argv[1])).runs)).to_string(index=False))
