@@ -17,14 +17,16 @@ SETTINGS = ("width", "depth", "optimizer", "weight_decay", "coupling", "head", "
 
 def best_rates(runs: pd.DataFrame) -> pd.DataFrame:
     """Return a row for each combination of SETTINGS that differ: its best rate, the loss there, seeds, and `at_end`."""
-    last = runs[(runs["tokens"] == runs.groupby("run")["tokens"].transform("max")) & runs["val_loss"].notna()]
+    at_end = runs["tokens"] == runs.groupby("run")["tokens"].transform("max")
+    last = runs[at_end & runs["val_loss"].notna()]
     named = [name for name in SETTINGS if name in last and last[name].nunique(dropna=False) > 1]
-    means = last.groupby([*named, "lr"], dropna=False)["val_loss"].agg(["mean", "count"]).reset_index()
+    grouped = last.groupby([*named, "lr"], dropna=False)["val_loss"]
+    means = pd.DataFrame({"val_loss": grouped.mean(), "seeds": grouped.count()}).reset_index()
     rows = []
-    for _, rates in means.groupby(named, dropna=False) if named else [((), means)]:
-        best = rates.loc[rates["mean"].idxmin()]
-        rows.append({**best, "at_end": best["lr"] in (rates["lr"].min(), rates["lr"].max())})
-    return pd.DataFrame(rows).rename(columns={"mean": "val_loss", "count": "seeds"})
+    for _, rates in means.groupby(named or (lambda _: 0), dropna=False):
+        best = rates.sort_values("val_loss").iloc[:1]
+        rows.append(best.assign(at_end=best["lr"].isin([rates["lr"].min(), rates["lr"].max()])))
+    return pd.concat(rows)
 
 
 if __name__ == "__main__":

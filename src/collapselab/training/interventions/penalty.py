@@ -37,7 +37,8 @@ class HeadRows(NamedTuple):
 
     @property
     def square(self) -> "Tensor":
-        return self.gradient.norm(dim=-1).double().square().sum()
+        squares: Tensor = self.gradient.norm(dim=-1).double().square().sum()
+        return squares
 
     def add_to(self, total: "Tensor", factor: "Tensor") -> None:
         total.index_add_(0, self.rows, (self.gradient * factor).to(total.dtype))
