@@ -12,7 +12,7 @@ import pytest
 from simulations import INTERVALS, SILENT, VERDICTS
 from simulations.entry import Claim, Interval
 
-from collapselab.analysis.diagnosis import EVIDENCE, Found
+from collapselab.analysis.diagnosis import SIGNATURES
 from collapselab.analysis.statements import STATEMENTS
 from collapselab.analysis.verdict import ATTRIBUTION, EFFECT, MOVEMENT, RELATION, Verdict
 from collapselab.analysis.words import REVERSAL
@@ -22,9 +22,9 @@ COUNTED = error_rates.stored()
 """What was counted at full size; the document says of all others that they were not."""
 SMALL = 6
 NO_VERDICTS = {
-    "relate": {"goes", "why_code", "subset_kind"},
+    "relate": {"goes", "why_code"},
     "controls": {"goes", "why_code"},
-    "trends": {"toward", "why_code"},
+    "trends": {"why_code"},
     "effects": {"role", "why_code", "movement"},
     "doses": {"why_code"},
     "attribution": {"why_code"},
@@ -33,6 +33,8 @@ NO_VERDICTS = {
 """Columns of codes that say what a row is, and not what is found."""
 WITHOUT_CODES = {
     f"relate: {REVERSAL}",
+    "doses: rises",
+    "doses: falls",
     "effects: reached",
     "effects: learning speed",
     "page: false claim",
@@ -65,8 +67,7 @@ def claims() -> set[str]:
             if column not in NO_VERDICTS.get(table, set()):
                 given = WORDS[table] if Verdict in (kind, *typing.get_args(kind)) else codes(kind)
                 found |= {f"{table}: {value}" for value in given}
-    signatures = {f"diagnosis: {signature}" for signature in EVIDENCE}
-    found = (found | signatures) - {f"diagnosis: {Found.YES}"}
+    found |= {f"diagnosis: {signature}" for signature in SIGNATURES}
     return {claim for claim in found if claim.partition(": ")[2] not in SILENT}
 
 

@@ -29,6 +29,4 @@ SILENT = {
     "cannot be attributed": "metrics that move together are not told apart",
     "undecided": "neither shown to be there nor shown to be small",
     "did not reach": "nothing is said of the outcome; how often that is wrong is the power of “reached”",
-    "no": "the rule of thumb does not apply; what is missed is the power of the signature",
-    "unknown": "not measured",
 }

@@ -9,12 +9,12 @@ from functools import cache, partial
 
 import numpy as np
 
+from collapselab.analysis.arms import Registered
 from collapselab.analysis.doses import doses
-from collapselab.analysis.effects import Role, effects
-from collapselab.analysis.learning_speed import about_speed
+from collapselab.analysis.effects import effects
 from collapselab.analysis.models import Models
-from collapselab.analysis.registered import Registered
-from collapselab.analysis.verdict import Verdict
+from collapselab.analysis.verdict import Role, Verdict
+from collapselab.analysis.words import about_speed
 from collapselab.records.suite import Primary
 from simulations.entry import Claim, Interval, answers
 from simulations.tables import Floats, run_of, table_of

@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 from scipy.linalg import orth
 
-from collapselab.analysis.controls import controls
+from collapselab.analysis.controls import controls, smooth_function
 from collapselab.analysis.models import Models, combine
-from collapselab.analysis.multiverse import smooth_function
 from collapselab.core.catalogue import METRICS
 from collapselab.records.published import import_published
 from simulations.entry import SHOWN, Claim, answers, is_shown

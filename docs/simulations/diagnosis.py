@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from collapselab.analysis.diagnosis import COLLAPSING, DIRECTIONS, TIGHTNESS, Found, diagnose
+from collapselab.analysis.diagnosis import DIRECTIONS, TIGHTNESS, diagnose
 from collapselab.analysis.models import combine
 from collapselab.records.tables import Row, Run
 from simulations.entry import Claim, answers
@@ -16,7 +16,7 @@ NOISE = 0.01
 
 def _says(runs: list[Run], rows: list[Row], signature: str, run: str) -> bool:
     found = {finding.run: finding.found for finding in diagnose(combine(runs, rows)) if finding.signature == signature}
-    return found[run] is Found.YES
+    return found[run] is True
 
 
 def _under_fitted(rng: np.random.Generator, planted: bool) -> bool:
@@ -55,19 +55,6 @@ def _said_over_fitted(losses: Floats) -> bool:
     return _says(runs, [value_of(run, TIGHTNESS[0], 0.3, null=1.0) for run in runs], "over-fitted", "s0")
 
 
-def _over_regularised(rng: np.random.Generator, planted: bool) -> bool:
-    """A run and its twin with weaker decay."""
-    runs = [
-        run_of(name, weight_decay=decay, val_loss=2 * (1 + NOISE * rng.standard_normal() + extra))
-        for name, decay, extra in (("weak", 0.0, 0.0), ("strong", 0.1, 0.1 * planted))
-    ]
-    rows = [
-        value_of(run, metric, (0.25 if planted and run["run"] == "strong" else 1) * (1 + 0.2 * rng.standard_normal()))
-        for run in runs for metric in COLLAPSING
-    ]  # fmt: skip
-    return _says(runs, rows, "over-regularised", "strong")
-
-
 def _dimension_collapse(rng: np.random.Generator, planted: bool) -> bool:
     """One run beside five others of its cell."""
     runs = [
@@ -81,18 +68,10 @@ def _dimension_collapse(rng: np.random.Generator, planted: bool) -> bool:
     return _says(runs, rows, "dimension collapse", "0")
 
 
-def _frequency_ruled(rng: np.random.Generator, planted: bool) -> bool:
-    """A correlation over 300 tokens; frequency has a third of the variance, or 0.8 of it. Rare tokens cost 2 more."""
-    r = np.tanh(np.arctanh(np.sqrt(0.8 if planted else 1 / 3)) + rng.standard_normal() / np.sqrt(297))
-    run = run_of("one", val_loss=2.0, rare_loss=4.0)
-    return _says([run], [value_of(run, "head_norm_frequency_r", float(r))], "frequency-ruled head", "one")
-
-
 def _signature(name: str) -> frozenset[str]:
     return answers("diagnosis", name)
 
 
-BY_CHANCE = "runs differ by chance: 1 % in the loss, 20 % in"
 VERDICTS = {
     "under-fitted": Claim(
         "a run is under-fitted", "every NC1 metric is a tenth below its null, both known to 3 %", "each is at its null",
@@ -110,17 +89,10 @@ VERDICTS = {
         "…", "8 seeds, 12 checkpoints whose noise is autocorrelated by 0.8", "3 % a checkpoint in the second half",
         _over_fitted_correlated, _signature("over-fitted"), tables=400,
     ),
-    "over-regularised": Claim(
-        "a run is over-regularised", f"{BY_CHANCE} rank and norms", "a quarter of the rank, a loss worse by 10 %",
-        _over_regularised, _signature("over-regularised"), tables=600,
-    ),
     "dimension collapse": Claim(
-        "the dimensions of a run have collapsed", f"{BY_CHANCE} `participation` and `rankme`",
+        "the dimensions of a run have collapsed",
+        "runs differ by chance: 1 % in the loss, 20 % in `participation` and `rankme`",
         "a quarter of the directions, a loss worse by 5 %", _dimension_collapse, _signature("dimension collapse"),
         tables=400,
-    ),
-    "frequency-ruled head": Claim(
-        "frequency rules the head", "frequency has a third of the variance of row norms; rare tokens cost 2 nats more",
-        "it has 0.8 of it", _frequency_ruled, _signature("frequency-ruled head"), tables=400,
     ),
 }  # fmt: skip

@@ -7,9 +7,9 @@ from typing import final
 
 import numpy as np
 
-from collapselab.analysis.attainable import LEVEL
 from collapselab.analysis.controls import Control
 from collapselab.analysis.relate import Relation
+from collapselab.analysis.verdict import LEVEL
 
 
 @final

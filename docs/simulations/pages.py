@@ -11,10 +11,9 @@ from itertools import product
 
 import numpy as np
 
-from collapselab.analysis.diagnosis import Found
+from collapselab.analysis.arms import Registered
 from collapselab.analysis.families import surviving
 from collapselab.analysis.models import Models
-from collapselab.analysis.registered import Registered
 from collapselab.analysis.statements import STATEMENTS, Given
 from collapselab.analysis.verdict import Verdict
 from collapselab.core.catalogue import METRICS
@@ -48,7 +47,7 @@ def _is_false(rows: RowsByTable) -> bool:
     """Trends are true here: metrics and loss change with training in both designs, and with size in the grid."""
     claimed = any(family.table != "trends" for family in surviving(rows))
     attributed = any(row.verdict in (Verdict.ATTRIBUTED, Verdict.NOT_ALONE) for row in rows["attribution"])
-    return claimed or attributed or any(row.found is Found.YES for row in rows["diagnosis"])
+    return claimed or attributed or any(row.found for row in rows["diagnosis"])
 
 
 @cache

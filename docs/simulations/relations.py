@@ -7,8 +7,8 @@ import numpy as np
 
 from collapselab.analysis.models import Models
 from collapselab.analysis.relate import Relation, relate_subset
-from collapselab.analysis.relate_words import reversals
-from collapselab.analysis.subsets import SubsetKind, subsets, within_cells
+from collapselab.analysis.subsets import subsets, within_cells
+from collapselab.analysis.words import reversals
 from collapselab.core.catalogue import METRICS
 from simulations.entry import SHOWN, Claim, Interval, answers, is_shown
 from simulations.tables import PAPER, Floats, grid, run_of, seeds, table_of, with_values
@@ -118,10 +118,7 @@ def _reverses(rng: np.random.Generator, planted: bool) -> bool:
     models = _drawn(rng, seeds(6, 7, PAPER), PLANTED if planted else 0.0)
     seed = int(rng.integers(2**31))
     rows = [
-        row
-        for subset in subsets(models)
-        if subset.kind in (SubsetKind.ALL, SubsetKind.WITHIN)
-        for row in relate_subset(models, subset, permutations=PERMUTATIONS, seed=seed)
+        row for subset in subsets(models) for row in relate_subset(models, subset, permutations=PERMUTATIONS, seed=seed)
     ]
     return any(within.metric == "agreement" or not planted for _, within in reversals(rows))
 

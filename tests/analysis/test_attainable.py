@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from analysis.planted import row_of, run_of, table
-from collapselab.analysis import attainable
+from collapselab.analysis import families
 from collapselab.analysis.analyze import analyze
-from collapselab.analysis.attainable import (
+from collapselab.analysis.controls import controls
+from collapselab.analysis.families import (
     FAMILY_SIZES,
     LEVEL,
     smallest_permutation_p,
     why_no_permutation,
 )
-from collapselab.analysis.controls import controls
 from collapselab.analysis.models import Models
 from collapselab.analysis.relate import relate
 from collapselab.analysis.related import RELATED
@@ -141,7 +141,7 @@ def test_a_longer_catalogue_changes_no_verdict(monkeypatch: pytest.MonkeyPatch) 
         toy = replace(METRICS["norm_cv"], id=f"toy_{number}", in_paper=False)
         monkeypatch.setitem(METRICS, toy.id, toy)
         monkeypatch.setitem(RELATED, toy.id, replace(RELATED["norm_cv"], name=toy.id))
-    importlib.reload(attainable)
+    importlib.reload(families)
     assert relate(table(runs, values), permutations=999) == before
     rng = np.random.default_rng(0)
     measured = relate(table(runs, {**values, "toy_0": rng.random(7)}), permutations=999)

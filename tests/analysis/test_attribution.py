@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from analysis.planted_arms import Planted, arms_table
+from collapselab.analysis.arms import Registered
 from collapselab.analysis.attribution import (
     Attributed,
     Points,
@@ -19,7 +20,6 @@ from collapselab.analysis.attribution import (
 )
 from collapselab.analysis.effects import effects
 from collapselab.analysis.models import Models
-from collapselab.analysis.registered import Registered
 from collapselab.analysis.verdict import Verdict
 from collapselab.records.suite import Primary
 

@@ -6,9 +6,8 @@ import pytest
 from scipy.stats import pearsonr
 
 from analysis.planted import run_of, table
-from collapselab.analysis.controls import Control, controls
+from collapselab.analysis.controls import ROUGH, Control, controls
 from collapselab.analysis.models import Models
-from collapselab.analysis.multiverse import ROUGH
 from collapselab.analysis.verdict import Verdict
 
 

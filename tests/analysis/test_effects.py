@@ -8,16 +8,14 @@ import pytest
 from analysis.planted import row_of, run_of, table
 from analysis.planted_arms import Planted, arms_table
 from collapselab.analysis.analyze import analyze
+from collapselab.analysis.arms import Registered
 from collapselab.analysis.doses import doses
-from collapselab.analysis.effect_words import of_doses, of_effects
-from collapselab.analysis.effects import Effect, Role, effects
+from collapselab.analysis.effects import Effect, effects
 from collapselab.analysis.models import Models
 from collapselab.analysis.properties import properties
-from collapselab.analysis.registered import Registered
 from collapselab.analysis.stored import read_analysis
-from collapselab.analysis.trends import Trending
-from collapselab.analysis.verdict import Cause, Verdict
-from collapselab.analysis.words import LONGEST
+from collapselab.analysis.verdict import Cause, Role, Verdict
+from collapselab.analysis.words import LONGEST, of_doses, of_effects
 from collapselab.records.suite import Primary
 from collapselab.records.tables import read_tables, write_tables
 
@@ -149,8 +147,8 @@ def test_the_outcome_follows_the_dose() -> None:
     rows = doses(models)
     outcome = [row for row in rows if row.metric == "val_loss"]
     assert [row.dose for row in outcome] == [-0.3, -0.1, 0.0, 0.1, 0.3]
-    assert {row.trend for row in outcome} == {Trending.RISES}
-    assert {row.trend for row in rows if row.metric == "cdnv_log"} == {Trending.FALLS}
+    assert {row.trend for row in outcome} == {"rises"}
+    assert {row.trend for row in rows if row.metric == "cdnv_log"} == {"falls"}
     fitted = [row.fitted for row in outcome]
     assert fitted == sorted(fitted)
     assert fitted[2] == 0

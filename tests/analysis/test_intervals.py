@@ -4,7 +4,7 @@ import statsmodels.api as sm  # type: ignore[import-untyped]
 from scipy import stats
 from scipy.linalg import orth
 
-from collapselab.analysis.intervals import (
+from collapselab.analysis.resampling import (
     clustered_interval,
     clustered_slope_interval,
     fisher_interval,

@@ -7,13 +7,12 @@ import pandas as pd
 import pytest
 
 from analysis.planted_arms import Planted, arms_table
-from collapselab.analysis.arms import comparisons
-from collapselab.analysis.effect_words import of_effects
-from collapselab.analysis.effects import Role, effects
-from collapselab.analysis.learning_speed import about_speed, at_equal_training_loss, equal_loss_differences
+from collapselab.analysis.arms import Registered, comparisons
+from collapselab.analysis.effects import effects
 from collapselab.analysis.models import Models
-from collapselab.analysis.registered import Registered
-from collapselab.analysis.verdict import Verdict
+from collapselab.analysis.paired import at_equal_training_loss, equal_loss_differences
+from collapselab.analysis.verdict import Role, Verdict
+from collapselab.analysis.words import about_speed, of_effects
 from collapselab.records.suite import Primary
 
 ARMS = [

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from collapselab.analysis.paired import (
-    FEWEST_PAIRS,
+    MIN_PAIRS,
     bootstrap_t,
     equivalence_p,
     far_from_the_rest,
@@ -41,7 +41,7 @@ def test_eight_pairs_survive_a_correction_over_five_and_five_pairs_show_nothing(
     strong = 1 + 0.1 * rng.standard_normal((5, 8))
     assert step_down_p(strong, permutations=99, seed=0) == pytest.approx([2 / 2**8] * 5)
     assert holm([2 / 2**8] * 5)[0] < 0.05 < holm([2 / 2**7] * 5)[0]
-    assert FEWEST_PAIRS == 6
+    assert MIN_PAIRS == 6
     assert sign_flip_p(strong[:, :5], permutations=99, seed=0).min() == pytest.approx(2 / 2**5)
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.planted import row_of, run_of
+from collapselab.analysis.diagnosis import MIN_CHECKPOINTS, Phase, half_time, of_phases, phases
 from collapselab.analysis.models import Models, combine
-from collapselab.analysis.phases import MIN_CHECKPOINTS, Phase, half_time, phases, sentences
 
 TIMES = np.geomspace(1e3, 1e7, 9)
 
@@ -89,6 +89,6 @@ def test_few_checkpoints_have_no_rows() -> None:
 
 def test_a_cell_has_one_sentence_at_most() -> None:
     models = models_of([1e5, 1e5])
-    (sentence,) = sentences(models, phases(models))
+    (sentence,) = of_phases(models, phases(models))
     assert sentence.topic == "phases"
     assert "val_loss by 100,000 tokens" in sentence.text

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from analysis.planted import row_of, run_of
+from collapselab.analysis.diagnosis import phases
 from collapselab.analysis.models import Models, combine
-from collapselab.analysis.phases import phases
 from collapselab.analysis.relate import Relation, relate
-from collapselab.analysis.relate_words import sentences
 from collapselab.analysis.related import RELATED
-from collapselab.analysis.subsets import SubsetKind
+from collapselab.analysis.subsets import WITHIN
 from collapselab.analysis.trends import trends
 from collapselab.analysis.verdict import Verdict
+from collapselab.analysis.words import of_relations as sentences
 from collapselab.core.catalogue import CONTEXT_METRICS, METRICS
 from collapselab.errors import RunError
 from collapselab.records.outcomes import ContextColumn, context_columns
@@ -48,7 +48,7 @@ def seeds(count: int = 12, *, outcome: str = "val_loss") -> Models:
 
 
 def at_fixed_scale(models: Models) -> dict[str, Relation]:
-    rows = [row for row in relate(models, permutations=500) if row.subset_kind is SubsetKind.WITHIN]
+    rows = [row for row in relate(models, permutations=500) if row.subset == WITHIN]
     return {row.metric: row for row in rows if row.transform == RELATED[row.metric].transform}
 
 

@@ -10,19 +10,17 @@ import pytest
 from analysis.planted import drawn, row_of, run_of, seeds_study, table
 from analysis.planted_arms import Planted, arms_table
 from collapselab.analysis.analyze import _models_words
+from collapselab.analysis.arms import Registered
 from collapselab.analysis.controls import controls
 from collapselab.analysis.controls import sentences as of_controls
-from collapselab.analysis.diagnosis import Found, diagnose
-from collapselab.analysis.effect_words import of_effects
-from collapselab.analysis.effects import Effect, Role, effects
+from collapselab.analysis.diagnosis import diagnose
+from collapselab.analysis.effects import Effect, effects
 from collapselab.analysis.models import Models, combine
-from collapselab.analysis.registered import Registered
 from collapselab.analysis.relate import relate, relate_subset
-from collapselab.analysis.relate_words import says_nothing
 from collapselab.analysis.subsets import WITHIN as WITHIN_CELLS
 from collapselab.analysis.subsets import within_cells
-from collapselab.analysis.verdict import Verdict
-from collapselab.analysis.words import LONGEST
+from collapselab.analysis.verdict import Role, Verdict
+from collapselab.analysis.words import LONGEST, of_effects, says_nothing
 from collapselab.records.suite import Primary
 
 WITHIN = "within:+0.1"
@@ -184,7 +182,7 @@ def test_five_copies_of_a_run_are_not_five_seeds_that_overfit() -> None:
     ]  # fmt: skip
     models = combine(runs, [row_of(run, "cdnv_log", 0.3, null=1.0) for run in runs])
     found = {finding.run: finding for finding in diagnose(models) if finding.signature == "over-fitted"}
-    assert found["copy 0"].found is Found.UNKNOWN
+    assert found["copy 0"].found is None
 
 
 def test_more_seeds_are_asked_for_where_models_are_missing_and_not_where_they_are_all_alike() -> None:

@@ -12,8 +12,8 @@ from collapselab.analysis.verdict import (
     MOVEMENT,
     RELATION,
     Cause,
+    Direction,
     Estimate,
-    Goes,
     Reason,
     Verdict,
     Words,
@@ -27,9 +27,15 @@ from collapselab.report.words import TEST_WORDS, VERDICT_WORDS
 
 @pytest.mark.parametrize(
     ("effect", "expected", "goes"),
-    [(0.5, 1, Goes.WITH), (-0.5, -1, Goes.WITH), (0.5, -1, Goes.AGAINST), (0.5, 0, None), (0.0, 1, None)],
+    [
+        (0.5, 1, Direction.WITH),
+        (-0.5, -1, Direction.WITH),
+        (0.5, -1, Direction.AGAINST),
+        (0.5, 0, None),
+        (0.0, 1, None),
+    ],
 )
-def test_a_direction_is_the_sign_beside_the_expected_one(effect: float, expected: int, goes: Goes | None) -> None:
+def test_a_direction_is_the_sign_beside_the_expected_one(effect: float, expected: int, goes: Direction | None) -> None:
     assert direction_of(effect, expected) is goes
 
 

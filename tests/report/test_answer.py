@@ -9,7 +9,7 @@ import pytest
 from collapselab.analysis.analyze import analyze
 from collapselab.analysis.regime import Regime
 from collapselab.analysis.subsets import ALL, WITHIN
-from collapselab.analysis.verdict import Goes, Verdict
+from collapselab.analysis.verdict import Direction, Verdict
 from collapselab.core.catalogue import METRICS
 from collapselab.records.outcomes import OUTCOMES
 from collapselab.report import words as names
@@ -47,7 +47,7 @@ def test_a_verdict_is_yes_only_where_the_table_shows_it(story: Story) -> None:
 
 def test_what_is_not_shown_is_not_called_yes_whatever_its_sign(story: Story) -> None:
     assert story.analysis is not None
-    weak = [replace(row, verdict=Verdict.NOT_SHOWN, goes=Goes.WITH) for row in story.analysis.relations]
+    weak = [replace(row, verdict=Verdict.NOT_SHOWN, goes=Direction.WITH) for row in story.analysis.relations]
     open_story = with_table(story, "relate", weak)
     lines = strip(open_story)
     assert {line.fixed.kind for line in lines} == {"unshown"}

@@ -9,8 +9,8 @@ import pytest
 from analysis import planted_arms
 from analysis.planted import row_of
 from analysis.planted_arms import Planted, arms_table
-from collapselab.analysis.effects import Effect, Role
-from collapselab.analysis.verdict import Verdict
+from collapselab.analysis.effects import Effect
+from collapselab.analysis.verdict import Role, Verdict
 from collapselab.records.tables import Run, write_tables
 from collapselab.report.answer import headline, strip
 from collapselab.report.charts.panels import Figure

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from collapselab.analysis.arms import registered_in
 from collapselab.analysis.families import error_words
 from collapselab.analysis.models import Models, combine, default_outcome, is_comparable
-from collapselab.analysis.registered import registered_in
 from collapselab.analysis.statements import STATEMENTS, Given
 from collapselab.analysis.stored import (
     SCORES,

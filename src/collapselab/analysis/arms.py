@@ -6,14 +6,16 @@ seeds included; where there is no such run, the next group too. So an interventi
 alone, and a frozen head with a learned one that is untied too, where those were trained.
 
 Only last checkpoints of the same epoch are compared. A run whose doses are all 0 repeats the control, bit for bit,
-and is no arm.
+and is no arm. A run that diverged has no outcome, and its pair is left out; those that are left are the runs that the
+arm did not break. So the lost ones are counted, by arm: what they would have shown is not known.
 """
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, final
+from pathlib import Path
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import pandas as pd
@@ -22,8 +24,8 @@ from numpy.typing import NDArray
 from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, Models, further_settings
 from collapselab.analysis.regime import Regime
 from collapselab.analysis.related import RELATED
-from collapselab.analysis.resampling import centred
 from collapselab.errors import ConfigError
+from collapselab.records.suite import Primary, registered_primary
 from collapselab.records.table import Cell
 from collapselab.training.interventions import INTERVENTIONS
 from collapselab.training.interventions.dose import Dose, parse_doses
@@ -38,9 +40,14 @@ SHAM_OF = {"frozen-code": "frozen-sphere", "frozen-etf": "frozen-sphere", "froze
 
 FURTHER = ("gap", "best_val_loss", "loss_after_temperature", "val_accuracy", "train_loss", "train_loss_running")
 """Columns of runs.csv that are compared in every suite beside the outcome of the analysis."""
+NEEDS_CONTROL = ("intervene", "head", "donor", "optimizer", "coupling")
+"""Settings without a control that are named. Whether matrices are tied is a property of many models, and not an arm."""
 
-Places = Mapping[tuple[tuple[str, ...], tuple[str, ...]], object]
-"""The place of a run in the frame of models, by what it shares with its control and by the settings of its arm."""
+
+ArmKey = tuple[Regime | None, str, float | None, bool]
+"""An arm with its dose: where, name, dose, sham."""
+Key = tuple[tuple[str, ...], tuple[str, ...]]
+"""What a run shares with its control, and the settings of its arm."""
 
 
 @final
@@ -87,6 +94,11 @@ class Arm:
         return f"{text} ({self.where})" if self.where else text
 
     @property
+    def key(self) -> ArmKey:
+        """The arm, with its dose, as the rows of the tables have it."""
+        return self.where, self.name, self.dose, self.sham
+
+    @property
     def of(self) -> tuple[Regime | None, str]:
         """What arms that differ in their dose alone have in common."""
         return self.where, self.name
@@ -122,28 +134,14 @@ class Comparison:
         means = differences.mean().dropna()
         return [values.to_numpy(dtype=float) for _, values in means.groupby(level=0)]
 
-    def correlation(self, column: str) -> float | None:
-        """Of arm and control over pairs, each cell's mean subtracted: what pairing gains."""
-        a, b = (side[column].to_numpy(dtype=float) for side in (self.treated, self.control))
-        known = ~(np.isnan(a) | np.isnan(b))
-        if known.sum() <= 2:
-            return None
-        cells = np.unique(self.pairs["cell"].to_numpy()[known].astype(str), return_inverse=True)[1]
-        a, b = centred(a[known], cells), centred(b[known], cells)
-        scale = math.sqrt(float((a @ a) * (b @ b)))
-        return float(np.clip(a @ b / scale, -1, 1)) if scale > 0 else None
-
 
 def comparisons(models: Models) -> list[Comparison]:
     """Every arm of the table, in the order of its first run, shams after their treatment."""
     frame = models.trained[models.trained["last"]]
-    keys, settings = fixed_settings(frame), arm_settings(frame)
-    places, varying = places_of(keys, settings), varying_settings(settings)
     pairs_by_arm: dict[Arm, list[tuple[object, object]]] = {}
-    for index, key in keys.items():
-        if (matched := control_of(key, settings[index], places)) is not None:
-            control, removed = matched
-            pairs_by_arm.setdefault(arm_of(removed, settings[control], varying), []).append((index, control))
+    for treated, control, arm in _matched(frame):
+        if control is not None and arm is not None:
+            pairs_by_arm.setdefault(arm, []).append((treated, control))
     columns = [*(metric for metric in models.metrics if metric not in NOT_TESTED), models.outcome]
     columns += [name for name in FURTHER if name in frame and name not in columns and frame[name].notna().any()]
     return [_comparison(frame, arm, pairs, columns) for arm, pairs in sorted(pairs_by_arm.items(), key=_order)]
@@ -154,27 +152,87 @@ def _order(item: tuple[Arm, object]) -> tuple[str, str, bool, float]:
     return str(arm.where or ""), arm.name, arm.sham, arm.dose or 0.0
 
 
-def places_of(keys: Mapping[object, tuple[str, ...]], settings: Mapping[object, Mapping[str, str]]) -> Places:
-    """The first run with each combination of settings."""
-    places: dict[tuple[tuple[str, ...], tuple[str, ...]], object] = {}
-    for index, key in keys.items():
-        places.setdefault((key, tuple(settings[index].values())), index)
-    return places
+def _comparison(frame: pd.DataFrame, arm: Arm, pairs: list[tuple[object, object]], columns: list[str]) -> Comparison:
+    treated, control = ([pair[side] for pair in pairs] for side in (0, 1))
+    controls, units = frame.loc[control], units_of(frame.loc[control])
+    of_pairs = {"cell": controls["cell"].to_numpy(), "width": controls["width"].to_numpy(dtype=float)}
+    table = pd.DataFrame({"treated": treated, "control": control, "unit": units, **of_pairs})
+    values = [frame.loc[side, columns].astype(float).reset_index(drop=True) for side in (treated, control)]
+    return Comparison(arm, table, *values)
 
 
-def varying_settings(settings: Mapping[object, Mapping[str, str]]) -> set[str]:
-    """The settings of arms in which these runs differ."""
-    return {name for name in DEFAULTS if len({values[name] for values in settings.values()}) > 1}
+def units_of(frame: pd.DataFrame) -> list[str]:
+    """The seeds of every run, as text: what is independent."""
+    seeds = [name for name in ("seed", "data_seed") if name in frame]
+    return [" ".join(map(_text, row)) for row in frame[seeds].itertuples(index=False, name=None)]
 
 
-def fixed_settings(frame: pd.DataFrame, *, at_one_epoch: bool = True) -> dict[object, tuple[str, ...]]:
-    """Of every run the settings that it shares with its control, as text; with the epoch of its last checkpoint."""
+@final
+@dataclass
+class Lost:
+    """Seeds of an arm in which one of arm and control has no outcome."""
+
+    treated: set[str] = field(default_factory=set)
+    control: set[str] = field(default_factory=set)
+
+
+@final
+@dataclass(frozen=True)
+class Unpaired:
+    """Runs that are in no pair."""
+
+    lost: dict[Arm, Lost]
+    alone: dict[str, int]
+    """Arms without a control, as they are set, and the number of their runs."""
+
+
+def unpaired(models: Models) -> Unpaired:
+    """The runs of every arm that lack an outcome or a control."""
+    frame = models.trained[models.trained["last"]]
+    failed = frame["run"].isin(models.trained.loc[models.trained["why"].notna(), "run"])
+    ended = np.isclose(frame["epoch"], frame["epochs"], rtol=0.01, atol=0)
+    unknown = set(frame.index[frame[models.outcome].isna() | (failed & ~ended)])
+    units = dict(zip(frame.index, units_of(frame), strict=True))
+    lost: dict[Arm, Lost] = {}
+    alone: dict[str, int] = {}
+    for treated, control, arm in _matched(frame, at_one_epoch=False):
+        if arm is None:
+            continue
+        if control is None:
+            alone[arm.label] = alone.get(arm.label, 0) + 1
+        elif treated in unknown and control not in unknown:
+            lost.setdefault(arm, Lost()).treated.add(units[treated])
+        elif control in unknown and treated not in unknown:
+            lost.setdefault(arm, Lost()).control.add(units[treated])
+    return Unpaired(lost, alone)
+
+
+def _matched(frame: pd.DataFrame, *, at_one_epoch: bool = True) -> Iterator[tuple[Any, Any, Arm | None]]:
+    """Yield the place of every run, that of its control, and its arm; None for a control that is not there, and for
+    the arm of a run that is none."""
     further = (name for name in further_settings(frame) if name not in DEFAULTS)
     names = [*ARCHITECTURE, "epochs", *(["epoch"] if at_one_epoch else []), "weight_decay", "lr", "seed", *further]
-    return {index: tuple(map(_text, row)) for index, *row in frame[names].itertuples(name=None)}
+    keys = {index: tuple(map(_text, row)) for index, *row in frame[names].itertuples(name=None)}
+    settings = _arm_settings(frame)
+    varying = {name for name in DEFAULTS if len({values[name] for values in settings.values()}) > 1}
+    places: dict[Key, object] = {}
+    for index, key in keys.items():
+        places.setdefault((key, tuple(settings[index].values())), index)
+    for index, key in keys.items():
+        matched = _control_of(key, settings[index], places)
+        if matched is not None:
+            control, removed = matched
+            yield index, control, _arm_of(removed, settings[control], varying)
+        else:
+            changed = {
+                name: settings[index][name]
+                for name in NEEDS_CONTROL
+                if settings[index][name] != DEFAULTS[name] and (name in varying or name == "intervene")
+            }
+            yield index, None, _arm_of(changed, DEFAULTS, set()) if changed else None
 
 
-def arm_settings(frame: pd.DataFrame) -> dict[object, dict[str, str]]:
+def _arm_settings(frame: pd.DataFrame) -> dict[object, dict[str, str]]:
     """Of every run the settings that can be an arm; doses of 0 are none."""
     known = {name: frame.get(name) for name in DEFAULTS}
     rows = {}
@@ -204,8 +262,8 @@ def _doses(text: str) -> tuple[Dose, ...] | None:
         return None
 
 
-def control_of(
-    key: tuple[str, ...], settings: Mapping[str, str], places: Places
+def _control_of(
+    key: tuple[str, ...], settings: Mapping[str, str], places: Mapping[Key, object]
 ) -> tuple[object, dict[str, str]] | None:
     """The place of a run's control, and the settings that the control does not have."""
     left, removed = dict(settings), dict[str, str]()
@@ -220,7 +278,7 @@ def control_of(
     return None
 
 
-def arm_of(removed: Mapping[str, str], control: Mapping[str, str], varying: set[str]) -> Arm:
+def _arm_of(removed: Mapping[str, str], control: Mapping[str, str], varying: set[str]) -> Arm:
     """The arm of these settings, beside a control that has the others."""
     others = {name: value for name, value in control.items() if name in varying and value != DEFAULTS[name]}
     where = Regime.of(others, others.values()) if others else None
@@ -268,16 +326,32 @@ def _target_of(dose: Dose) -> tuple[Target, ...]:
     return (Target(intervention.primary, sign if dose.dose > 0 else -sign),)
 
 
-def units_of(frame: pd.DataFrame) -> list[str]:
-    """The seeds of every run, as text: what is independent."""
-    seeds = [name for name in ("seed", "data_seed") if name in frame]
-    return [" ".join(map(_text, row)) for row in frame[seeds].itertuples(index=False, name=None)]
+@final
+@dataclass(frozen=True)
+class Registered:
+    """What a suite of arms is judged by, and whether that was chosen before its first run.
+
+    Without a registration the same tests are made with the defaults, and everything is called exploratory.
+    """
+
+    primary: Primary = field(default_factory=Primary)
+    beforehand: bool = False
+
+    @property
+    def hash(self) -> str | None:
+        """Of what was chosen beforehand; None where nothing was."""
+        return self.primary.hash if self.beforehand else None
+
+    def covers(self, outcome: str) -> bool:
+        """Whether tests of this outcome were registered before the first run."""
+        return self.beforehand and outcome == self.primary.outcome
+
+    def smallest_effect(self, outcome: str) -> float | None:
+        """The smallest effect of interest on this outcome, where it was given in its unit."""
+        return self.primary.smallest_effect if outcome == self.primary.outcome else None
 
 
-def _comparison(frame: pd.DataFrame, arm: Arm, pairs: list[tuple[object, object]], columns: list[str]) -> Comparison:
-    treated, control = ([pair[side] for pair in pairs] for side in (0, 1))
-    controls, units = frame.loc[control], units_of(frame.loc[control])
-    of_pairs = {"cell": controls["cell"].to_numpy(), "width": controls["width"].to_numpy(dtype=float)}
-    table = pd.DataFrame({"treated": treated, "control": control, "unit": units, **of_pairs})
-    values = [frame.loc[side, columns].astype(float).reset_index(drop=True) for side in (treated, control)]
-    return Comparison(arm, table, *values)
+def registered_in(directory: Path) -> Registered:
+    """What was registered in a folder; the defaults where nothing was."""
+    primary = registered_primary(directory)
+    return Registered() if primary is None else Registered(primary, beforehand=True)

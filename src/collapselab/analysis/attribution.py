@@ -25,16 +25,25 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t
 
-from collapselab.analysis.arms import Comparison, comparisons
-from collapselab.analysis.attainable import LEVEL
-from collapselab.analysis.effects import Effect, Role
-from collapselab.analysis.models import Models
-from collapselab.analysis.paired import FEWEST_PAIRS, Floats, sign_patterns
+from collapselab.analysis.arms import Comparison, Registered, comparisons
+from collapselab.analysis.effects import Effect
+from collapselab.analysis.models import Floats, Models
+from collapselab.analysis.paired import MIN_PAIRS, sign_patterns
 from collapselab.analysis.properties import PropertyRow
-from collapselab.analysis.registered import Registered
 from collapselab.analysis.related import RELATED
 from collapselab.analysis.resampling import TIE
-from collapselab.analysis.verdict import ATTRIBUTION, Cause, Estimate, Reason, Verdict, holm, judge, too_few
+from collapselab.analysis.verdict import (
+    ATTRIBUTION,
+    LEVEL,
+    Cause,
+    Estimate,
+    Reason,
+    Role,
+    Verdict,
+    holm,
+    judge,
+    too_few,
+)
 from collapselab.analysis.words import Sentence, amount, many
 
 MIN_F = 10.0
@@ -180,8 +189,8 @@ def _blank(points: Points, metrics: Sequence[str], metric: str, conflicts: set[s
 
 def _why_not(points: Points, moved: bool) -> Reason | None:
     seeds, interventions, needed = points.y.shape[1], len(set(points.interventions)), len(points.x) + 2
-    if seeds < FEWEST_PAIRS:
-        return too_few(seeds, "seeds with every arm", FEWEST_PAIRS)
+    if seeds < MIN_PAIRS:
+        return too_few(seeds, "seeds with every arm", MIN_PAIRS)
     if interventions < needed:
         return too_few(interventions, f"interventions for {many(len(points.x), 'metric')}", needed)
     if not moved:

@@ -1,49 +1,48 @@
-"""Diagnosis of single runs: signatures that a person looks for, each with its evidence.
+"""Descriptions of training: when half of a metric's change was done, and signatures of single runs with their evidence.
+
+*Half times* (`phases.csv`): the change is that from the first checkpoint after initialisation to the last, on the
+metric's own scale. The time is interpolated linearly in the logarithm of training tokens between neighbouring
+checkpoints, so checkpoints should be spaced in the logarithm (`checkpoints: log:12`). No test says which of two metrics
+came first.
+
+*Signatures* (`diagnosis.csv`) are described against the run's own control or cell, never against other arms:
 
 - *under-fitted*: after training the features are no tighter around their classes than with shuffled labels.
 - *over-fitted*: they are tighter, but the validation loss has risen from half of the training to its end, tested over
   the seeds of the cell. The two checkpoints are fixed beforehand; a single run cannot be judged.
-- *over-regularised*: with strong decay the class means span far fewer directions, or vary far less in norm, than in the
-  twin with weak decay, and validation is worse.
 - *dimension collapse*: features vary in fewer than half the directions of the run's control (of other runs of its cell
-  where it has none), and validation is worse, tested over the pairs of its arm. Runs of other arms are never the
-  reference.
-- *frequency-ruled head*: the norms of output rows follow how often their token occurs, and rare tokens pay for it.
+  where it has none), and validation is worse, tested over the pairs of its arm.
 
-Outcomes that were measured (`measure --outcomes all`) are part of the evidence: the gap between both losses, the loss
-of rare tokens, calibration. What was not measured is said to be unknown, never taken for health.
+What was not measured is said to be unknown, never taken for health.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import final
 
 import numpy as np
 import pandas as pd
 
 from collapselab.analysis.arms import comparisons
-from collapselab.analysis.attainable import LEVEL
-from collapselab.analysis.models import ARCHITECTURE, Models
-from collapselab.analysis.paired import Floats, sign_flip_p
-from collapselab.analysis.words import Sentence, many
+from collapselab.analysis.models import Floats, Models
+from collapselab.analysis.paired import mean_of, sign_flip_p
+from collapselab.analysis.regime import Regime
+from collapselab.analysis.related import RELATED
+from collapselab.analysis.verdict import LEVEL
+from collapselab.analysis.words import Sentence, many, regime_words
+from collapselab.records.outcomes import context_columns
 
+MIN_CHECKPOINTS = 4
+LOSSES = ("val_loss", "train_loss")
+OF_CONTEXTS = ("context_within", "context_cka", "support_cka")
+"""Metrics of contexts that have half times: how far back the model looks, and the structure of what follows it."""
+IN_WORDS = ("val_loss", "agreement")
+
+SIGNATURES = ("under-fitted", "over-fitted", "dimension collapse")
 TIGHTNESS = ("cdnv_log", "cdnv_k2", "directional_cdnv")
-COLLAPSING = ("effective_rank", "norm_cv", "head_norm_cv")
 DIRECTIONS = ("participation", "rankme")
-RARE = ("rare_loss", "macro_loss")
-EVIDENCE = {
-    "under-fitted": ("gap",),
-    "over-fitted": ("gap", "ece", "loss_after_temperature"),
-    "over-regularised": ("gap", "rare_loss"),
-    "dimension collapse": ("rare_loss", "corruption_slope"),
-    "frequency-ruled head": ("rare_loss", "macro_loss", "ece"),
-}
-"""Outcomes that are named with a signature where they were measured."""
-RULED = 0.7
-"""Correlation from which on frequency is about half of the variance."""
 LARGE = 0.5
-"""A spectrum or spread under this share of the reference's has collapsed."""
+"""A number of directions under this share of the reference's has collapsed."""
 RISE = 0.01
 """Relative: a validation loss that has risen by less is not called risen."""
 MIN_SEEDS = 5
@@ -55,15 +54,100 @@ ROOM = 110
 
 
 @final
-class Found(StrEnum):
-    """Whether a run has a signature."""
+@dataclass(frozen=True)
+class Phase:
+    """The half time of one metric in one cell (runs that differ in their seed alone); a row of `phases.csv`."""
 
-    YES = "yes"
-    NO = "no"
-    UNKNOWN = "unknown"
+    architecture: str
+    """Family, depth and width."""
+    regime: Regime
+    """Settings of the runs at their last checkpoint, as in `relate.csv`."""
+    metric: str
+    """Id of the metric; `val_loss` or `train_loss`."""
+    transform: str
+    """`raw`, or `log` where the change is that of the logarithm."""
+    unit: str
+    """Of the times: `tokens`, or `epochs` where tokens are not known."""
+    half_time: float
+    """When half of the change was done: mean over seeds of the logarithm of the time, as a time."""
+    low: float | None
+    """Lower end of its 95 % interval by Student's t over seeds; empty for a single seed."""
+    high: float | None
+    """Upper end."""
+    seeds: int
+    """Runs with at least four checkpoints after initialisation."""
 
 
-ANSWERS = {True: Found.YES, False: Found.NO, None: Found.UNKNOWN}
+def phases(models: Models) -> list[Phase]:
+    """The half times of every cell: of the losses, the paper's metrics and contexts."""
+    trained, metrics = models.trained, (*LOSSES, *_chosen(models))
+    ends = trained[trained["last"] & ~models.repeats].drop_duplicates("run")
+    rows = []
+    for _, cell in ends.groupby("cell", sort=False):
+        checkpoints = trained[trained["run"].isin(cell["run"])]
+        time = "tokens" if checkpoints["tokens"].gt(0).all() else "epoch"
+        ordered = checkpoints[checkpoints[time] > 0].sort_values(time)
+        runs = [run for _, run in ordered.groupby("run", sort=False)]
+        rows += [row for metric in metrics if (row := _phase(cell.iloc[0], runs, time, metric)) is not None]
+    return rows
+
+
+def _chosen(models: Models) -> list[str]:
+    """The paper's metrics, or all others where none was measured; with them, when contexts come apart and align."""
+    of_tokens = [metric for metric in models.metrics if RELATED[metric].family != "contexts"]
+    keys = context_columns()
+    aligned = [name for name in models.metrics if name in keys and keys[name].metric in OF_CONTEXTS]
+    return ([metric for metric in of_tokens if RELATED[metric].in_paper] or of_tokens) + aligned
+
+
+def _phase(end: pd.Series, runs: Sequence[pd.DataFrame], time: str, metric: str) -> Phase | None:
+    measured = [run.dropna(subset=[metric]).drop_duplicates(time) for run in runs]
+    measured = [run for run in measured if len(run) >= MIN_CHECKPOINTS]
+    transform = RELATED[metric].transform if metric in RELATED else "raw"
+    if any((run[metric] <= 0).any() for run in measured):
+        transform = "raw"
+    scaled = np.log if transform == "log" else np.asarray
+    series = ((run[time].to_numpy(dtype=float), scaled(run[metric].to_numpy(dtype=float))) for run in measured)
+    times = [half for t, y in series if (half := half_time(t, y)) is not None]
+    if not times:
+        return None
+    mean = mean_of(np.log(times))
+    low, high = (None if bound is None else float(np.exp(bound)) for bound in (mean.low, mean.high))
+    unit = {"tokens": "tokens", "epoch": "epochs"}[time]
+    regime = Regime.read(end["regime"])
+    return Phase(end["architecture"], regime, metric, transform, unit, float(np.exp(mean.mean)), low, high, mean.n)
+
+
+def half_time(times: Floats, values: Floats) -> float | None:
+    """When the series first crosses the middle between its first and last value; None where those are the same."""
+    from_half = values - (values[0] + values[-1]) / 2
+    if values[0] == values[-1]:
+        return None
+    after = int(np.argmax(from_half * from_half[0] <= 0))
+    before = after - 1
+    share = from_half[before] / (from_half[before] - from_half[after])
+    return float(times[before] * (times[after] / times[before]) ** share)
+
+
+def of_phases(models: Models, rows: Sequence[Phase]) -> Iterable[Sentence]:
+    """The half times of the loss and of agreement, one sentence a cell."""
+    cells: dict[tuple[str, Regime], list[Phase]] = {}
+    for row in rows:
+        if row.metric in IN_WORDS:
+            cells.setdefault((row.architecture, row.regime), []).append(row)
+    for (architecture, regime), of_cell in cells.items():
+        name = f"{architecture} ({regime_words(regime)})" if regime.settings else architecture
+        times = " and ".join(f"{row.metric} by {_time_words(row)}" for row in of_cell)
+        text = f"{name}: half of the change in {times} ({many(max(row.seeds for row in of_cell), 'seed')})."
+        yield Sentence("phases", "phases", text)
+
+
+def _time_words(row: Phase) -> str:
+    middle, low, high = (
+        None if time is None else f"{float(f'{time:.3g}'):,.0f}" if time >= 1000 else f"{time:.3g}"
+        for time in (row.half_time, row.low, row.high)
+    )
+    return f"{middle} {row.unit}" + ("" if low is None else f" [{low}, {high}]")
 
 
 @final
@@ -76,15 +160,19 @@ class Finding:
     checkpoint: str
     """Its last one."""
     signature: str
-    """`under-fitted`, `over-fitted`, `over-regularised`, `dimension collapse` or `frequency-ruled head`."""
-    found: Found
-    """`yes`, `no` or `unknown`."""
+    """`under-fitted`, `over-fitted` or `dimension collapse`."""
+    found: bool | None
+    """Whether the run has it: `True` or `False`; empty where that cannot be judged."""
     evidence: str
-    """The numbers behind it."""
+    """The numbers behind it, or what is missing."""
+
+
+Answer = tuple[bool | None, str]
+"""Whether a run has a signature, and the evidence."""
 
 
 def diagnose(models: Models) -> list[Finding]:
-    """Five findings for every run that was trained."""
+    """A finding for every signature of every run that was trained."""
     controls: dict[Hashable, tuple[int, pd.DataFrame]] = {
         treated: (control, comparison.pairs)
         for comparison in comparisons(models)
@@ -95,20 +183,19 @@ def diagnose(models: Models) -> list[Finding]:
         ordered = checkpoints.sort_values("epoch")
         last = ordered.iloc[-1]
         tight, evidence = _tight(models, last)
-        answers = {
-            "under-fitted": (None if tight is None else not tight, evidence),
-            "over-fitted": _over_fitted(models, ordered, tight, evidence),
-            "over-regularised": _over_regularised(models, last),
-            "dimension collapse": _dimension_collapse(models, last, controls.get(last.name)),
-            "frequency-ruled head": _frequency_ruled(models, last),
-        }
-        for signature, (answer, text) in answers.items():
-            text += _outcomes(last, EVIDENCE[signature])
-            findings.append(Finding(str(run), str(last["checkpoint"]), signature, ANSWERS[answer], text))
+        answers: list[Answer] = [
+            (None if tight is None else not tight, evidence),
+            _over_fitted(models, ordered, tight, evidence),
+            _dimension_collapse(models, last, controls.get(last.name)),
+        ]
+        findings += [
+            Finding(str(run), str(last["checkpoint"]), signature, *answer)
+            for signature, answer in zip(SIGNATURES, answers, strict=True)
+        ]
     return findings
 
 
-def _tight(models: Models, last: pd.Series) -> tuple[bool | None, str]:
+def _tight(models: Models, last: pd.Series) -> Answer:
     """Whether most NC1 metrics with a null are below it."""
     pairs = {
         metric: (last[metric], last[f"{metric} null"])
@@ -119,10 +206,10 @@ def _tight(models: Models, last: pd.Series) -> tuple[bool | None, str]:
         return None, "no NC1 metric with a null beside it."
     below = sum(value < null for value, null in pairs.values())
     text = ", ".join(f"{metric} {value:.3g} (null {null:.3g})" for metric, (value, null) in pairs.items())
-    return below > len(pairs) / 2, f"{below} of {len(pairs)} NC1 metrics below their null: {text}."
+    return bool(below > len(pairs) / 2), f"{below} of {len(pairs)} NC1 metrics below their null: {text}."
 
 
-def _over_fitted(models: Models, ordered: pd.DataFrame, tight: bool | None, evidence: str) -> tuple[bool | None, str]:
+def _over_fitted(models: Models, ordered: pd.DataFrame, tight: bool | None, evidence: str) -> Answer:
     """Whether the loss rises over the seeds of a cell, from the checkpoint nearest to half of the training to the last.
 
     Both checkpoints follow from the schedule alone: the best of several noisy losses is below the last one by chance.
@@ -147,88 +234,45 @@ def _rises(relative: Floats) -> bool:
     return bool(relative.mean() > RISE) and float(sign_flip_p(relative[None], permutations=9999, seed=0)[0]) / 2 < LEVEL
 
 
-def _dimension_collapse(
-    models: Models, last: pd.Series, paired: tuple[int, pd.DataFrame] | None
-) -> tuple[bool | None, str]:
+def _dimension_collapse(models: Models, last: pd.Series, paired: tuple[int, pd.DataFrame] | None) -> Answer:
     """Against the run's control; `paired` has its place and the pairs of the arm, over which the loss is tested: one
     run of many is always worse than its control by chance."""
     trained = models.trained
     if paired is not None:
         control, pairs = paired
-        answer, text = _collapsed(models, last, DIRECTIONS, trained.iloc[control], "the control's")
+        collapsed, text = _collapsed(models, last, trained.iloc[control], "the control's")
         losses = trained["val_loss"].to_numpy(dtype=float)
         relative = losses[pairs["treated"]] / losses[pairs["control"]] - 1
         relative = relative[~np.isnan(relative)]
-        if answer and len(relative) < MIN_SEEDS:
+        if collapsed and len(relative) < MIN_SEEDS:
             return None, f"{text} {many(len(relative), 'pair')} of its arm; {MIN_SEEDS} are needed."
-        return answer and _rises(relative), text
+        return collapsed and _rises(relative), text
     others = trained[(trained["cell"] == last["cell"]) & ~models.repeats & (trained["run"] != last["run"])]
     if others["run"].nunique() < MIN_OTHERS:
         return None, f"no control, and fewer than {MIN_OTHERS} other runs of its cell."
     median = others[[*models.metrics, "val_loss"]].median()
-    return _collapsed(models, last, DIRECTIONS, median, f"the median of {others['run'].nunique()} other seeds")
+    return _collapsed(models, last, median, f"the median of {others['run'].nunique()} other seeds")
 
 
-def _collapsed(
-    models: Models, last: pd.Series, metrics: Sequence[str], reference: pd.Series, name: str
-) -> tuple[bool | None, str]:
-    """Whether a metric is far below that of the reference, and the validation loss worse."""
-    measured = [metric for metric in metrics if metric in models.metrics and not pd.isna(last[metric])]
+def _collapsed(models: Models, last: pd.Series, reference: pd.Series, name: str) -> Answer:
+    """Whether a number of directions is far below that of the reference, and the validation loss worse."""
+    measured = [metric for metric in DIRECTIONS if metric in models.metrics and not pd.isna(last[metric])]
     ratios = {metric: last[metric] / reference[metric] for metric in measured if reference[metric] > 0}
     if not ratios or pd.isna([last["val_loss"], reference["val_loss"]]).any():
-        return None, f"none of {', '.join(metrics)} was measured here and in the reference, or no val_loss."
+        return None, f"none of {', '.join(DIRECTIONS)} was measured here and in the reference, or no val_loss."
     worse = bool(last["val_loss"] > reference["val_loss"] * (1 + RISE))
     text = ", ".join(f"{metric} {last[metric]:.3g}, {ratio:.2f} times {name}" for metric, ratio in ratios.items())
     text += f"; val_loss {last['val_loss']:.4g} against {reference['val_loss']:.4g}."
-    return worse and min(ratios.values()) < LARGE, text
+    return worse and bool(min(ratios.values()) < LARGE), text
 
 
-def _frequency_ruled(models: Models, last: pd.Series) -> tuple[bool | None, str]:
-    """Whether most of the variance of row norms is that of log frequency, and rare tokens cost a factor of e more."""
-    name = "head_norm_frequency_r"
-    if name not in models.metrics or pd.isna(last[name]):
-        return None, f"{name} was not measured."
-    text = f"{name} {last[name]:+.2f}: {last[name] ** 2:.0%} of the variance of row norms follows log frequency."
-    if abs(last[name]) < RULED:
-        return False, text
-    rare = next((last[column] for column in RARE if column in last and not pd.isna(last[column])), None)
-    if rare is None or pd.isna(last["val_loss"]):
-        return None, f"{text} Whether rare tokens pay for it was not measured (`--outcomes rare_loss`)."
-    return bool(rare - last["val_loss"] > 1), text
-
-
-def _outcomes(last: pd.Series, names: Sequence[str]) -> str:
-    """Outcomes of the checkpoint that belong to a signature, in words; nothing where none was measured."""
-    known = [f"{name} {last[name]:.4g}" for name in names if name in last and not pd.isna(last[name])]
-    return f" Measured too: {', '.join(known)}." if known else ""
-
-
-def _over_regularised(models: Models, last: pd.Series) -> tuple[bool | None, str]:
-    twin = _weak_twin(models, last)
-    if twin is None:
-        return None, "no twin with weaker decay and all else equal."
-    return _collapsed(models, last, COLLAPSING, twin, f"the twin's at decay {twin['weight_decay']:g}")
-
-
-def _weak_twin(models: Models, last: pd.Series) -> pd.Series | None:
-    """The mean of models that differ in nothing but a weaker decay and the seed."""
-    others = [*ARCHITECTURE, *(name for name in models.varying if name != "weight_decay")]
-    same = (models.frame[others].eq(last[others]) | (models.frame[others].isna() & last[others].isna())).all(axis=1)
-    weaker = models.frame[same & (models.frame["weight_decay"] < last["weight_decay"])]
-    if weaker.empty:
-        return None
-    weakest = weaker[weaker["weight_decay"] == weaker["weight_decay"].min()]
-    mean: pd.Series = weakest[[*models.metrics, "val_loss", "weight_decay"]].mean()
-    return mean
-
-
-def sentences(models: Models, findings: Sequence[Finding]) -> Iterable[Sentence]:
+def of_findings(models: Models, findings: Sequence[Finding]) -> Iterable[Sentence]:
     """How many runs have each signature, and which; then those of which no run says anything."""
     silent = []
     for signature in dict.fromkeys(finding.signature for finding in findings):
         answers = [finding for finding in findings if finding.signature == signature]
-        known = [finding for finding in answers if finding.found is not Found.UNKNOWN]
-        runs = [finding.run for finding in known if finding.found is Found.YES]
+        known = [finding for finding in answers if finding.found is not None]
+        runs = [finding.run for finding in known if finding.found]
         if not known:
             silent.append(signature)
             continue

@@ -14,13 +14,20 @@ import numpy as np
 import pandas as pd
 
 from collapselab.analysis.arms import Comparison, comparisons
-from collapselab.analysis.models import Models
-from collapselab.analysis.paired import FEWEST_PAIRS, Floats, mean_of, sign_flip_p
+from collapselab.analysis.models import Floats, Models
+from collapselab.analysis.paired import MIN_PAIRS, mean_of, sign_flip_p
 from collapselab.analysis.regime import Regime
-from collapselab.analysis.trends import Trending
-from collapselab.analysis.verdict import RELATION, Cause, Corrected, Estimate, Verdict, judge, judged, too_few
+from collapselab.analysis.verdict import (
+    FALLS,
+    LEVEL,
+    RISES,
+    Cause,
+    Corrected,
+    judged,
+    too_few,
+)
 
-FEWEST_DOSES = 3
+MIN_DOSES = 3
 """The control is one of them."""
 PERMUTATIONS = 9_999
 """Sign patterns that are drawn where there are too many seeds for all of them."""
@@ -51,7 +58,7 @@ class Response:
     """Of Page's statistic over all doses of the arm, by flipping the signs of seeds; the same in all of its rows."""
     p_holm: float | None = None
     """Corrected over the arms, for the outcome and for metrics by themselves."""
-    trend: Trending | None = None
+    trend: str | None = None
     """`rises` or `falls` where the corrected test is significant."""
     where: Regime | None = None
     """As in `effects.csv`."""
@@ -75,7 +82,7 @@ def doses(models: Models) -> list[Response]:
     made = [
         _responses(sorted(group, key=lambda comparison: comparison.arm.dose or 0.0), metric)
         for group in arms.values()
-        if len(group) + 1 >= FEWEST_DOSES
+        if len(group) + 1 >= MIN_DOSES
         for metric in dict.fromkeys([models.outcome, *(target.metric for target in group[0].arm.targets)])
         if metric in group[0].treated
     ]
@@ -89,9 +96,8 @@ def doses(models: Models) -> list[Response]:
 
 
 def _with_trend(rows: list[Response], corrected: Corrected) -> list[Response]:
-    p = 1.0 if goes_against(rows) else corrected.holm
-    shown = judge(Estimate(p=p), RELATION)["verdict"] is Verdict.NO_DIRECTION
-    return [replace(row, p_holm=corrected.holm, trend=direction(rows) if shown else None) for row in rows]
+    trend = direction(rows) if corrected.holm < LEVEL and not goes_against(rows) else None
+    return [replace(row, p_holm=corrected.holm, trend=trend) for row in rows]
 
 
 def _responses(group: Sequence[Comparison], metric: str) -> list[Response]:
@@ -113,8 +119,8 @@ def _responses(group: Sequence[Comparison], metric: str) -> list[Response]:
         interval = (estimate.low, estimate.high) if dose else (None, None)
         fit = float(fitted[i] - fitted[levels.index(0.0)])
         rows.append(Response(arm.name, metric, dose, estimate.n, estimate.mean, *interval, fit, where=arm.where))
-    if len(values) < FEWEST_PAIRS:
-        reason = too_few(len(values), "seeds with every dose", FEWEST_PAIRS)
+    if len(values) < MIN_PAIRS:
+        reason = too_few(len(values), "seeds with every dose", MIN_PAIRS)
         return [replace(row, why=reason.text, why_code=reason.code) for row in rows]
     p = _page_p(values)
     return [replace(row, p=p) for row in rows]
@@ -145,12 +151,12 @@ def _page_p(values: Floats) -> float:
 
 def goes_against(rows: Sequence[Response]) -> bool:
     """Whether the mean effect of the negative or of the positive doses is opposite to the trend of the fit."""
-    sign = 1 if direction(rows) is Trending.RISES else -1
+    sign = 1 if direction(rows) == RISES else -1
     sides = ([row.effect * side for row in rows if row.dose * side > 0] for side in (-1, 1))
     return any(sign * sum(side) < 0 for side in sides)
 
 
-def direction(rows: Sequence[Response]) -> Trending:
+def direction(rows: Sequence[Response]) -> str:
     """Where the fit of these doses of one arm goes."""
     ordered = sorted(rows, key=lambda row: row.dose)
-    return Trending.RISES if ordered[-1].fitted >= ordered[0].fitted else Trending.FALLS
+    return RISES if ordered[-1].fitted >= ordered[0].fitted else FALLS

@@ -18,20 +18,28 @@ nothing is called equivalent.
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 import pandas as pd
 
-from collapselab.analysis.arms import FURTHER, SHAM_OF, Arm, Comparison, Target, comparisons
-from collapselab.analysis.learning_speed import equal_loss_differences
-from collapselab.analysis.lost_runs import unpaired
+from collapselab.analysis.arms import (
+    FURTHER,
+    SHAM_OF,
+    Arm,
+    ArmKey,
+    Comparison,
+    Lost,
+    Registered,
+    Target,
+    comparisons,
+    unpaired,
+)
 from collapselab.analysis.models import Models, better
 from collapselab.analysis.paired import (
-    FEWEST_PAIRS,
-    Floats,
+    MIN_PAIRS,
     bootstrap_t,
+    equal_loss_differences,
     equivalence_p,
     far_from_the_rest,
     is_skewed,
@@ -39,42 +47,26 @@ from collapselab.analysis.paired import (
     sign_flip_p,
     step_down_p,
 )
-from collapselab.analysis.properties import ArmKey, PropertyRow, arm_key
+from collapselab.analysis.properties import PropertyRow, arm_key
 from collapselab.analysis.regime import Regime
-from collapselab.analysis.registered import Registered
 from collapselab.analysis.related import RELATED
-from collapselab.analysis.verdict import EFFECT, Cause, Estimate, Reason, Verdict, judge, judged, too_few
+from collapselab.analysis.verdict import EFFECT, Cause, Estimate, Reason, Role, Verdict, judge, judged, too_few
 
 SDS = 2.0
 """Paired standard deviations by which the metric of an arm's property must move."""
 SHARE_OF_RANGE = 0.25
 """The share of that metric's range over widths by which it must."""
-FEWEST_TO_REACH = 3
+MIN_TO_REACH = 3
 """Pairs: two that do nothing are by chance that far apart once in nine times, three once in 27."""
-
-
 MIN_POOLED_ARMS = 4
 SKEWED_POOLED = 1.5
 """As `paired.SKEWED`, of the pairs of all arms together."""
 MIN_SPIKY_ARMS = 2
 """Arms with an outlying pair, from which on spikes are taken to be common to all arms."""
-
 EARLIER = 0.8
 """The slope at the end of a run is measured from its last checkpoint with at most this share of the tokens."""
-
-
-@final
-class Role(StrEnum):
-    """What a row is for."""
-
-    OUTCOME = "outcome"
-    FURTHER = "further outcome"
-    """An outcome beside that of the analysis: registered ones, and the gap."""
-    TARGET = "target"
-    """The metric that this arm must move."""
-    PRIMARY = "primary"
-    """One of the main metrics."""
-    EXPLORATORY = "exploratory"
+OUTCOMES = (Role.OUTCOME, Role.FURTHER)
+"""Roles of rows with a verdict."""
 
 
 @final
@@ -112,13 +104,11 @@ class Effect:
     where: Regime | None = None
     """Settings that arm and control share and other arms of the suite do not."""
     role: Role = Role.EXPLORATORY
-    """`outcome`, `target`, `primary` or `exploratory`."""
+    """`outcome`, `further outcome`, `target`, `primary` or `exploratory`."""
     registered: bool = False
     """Whether this test was registered before the first run."""
     median: float | None = None
     """Of the differences."""
-    pair_correlation: float | None = None
-    """Of arm and control over pairs: what pairing gains."""
     sham_effect: float | None = None
     """The same of its sham, where there is one."""
     share_of_range: float | None = None
@@ -172,103 +162,46 @@ class Effect:
         return self.where, self.arm, self.dose, self.sham
 
 
+class _Suite(NamedTuple):
+    """What the rows of all arms are made from."""
+
+    models: Models
+    registered: Registered
+    compared: Sequence[Comparison]
+    further: Sequence[str]
+    """Outcomes that are tested beside the main one."""
+    margin: float | None
+    lost: Mapping[Arm, Lost]
+    movements: Mapping[tuple[ArmKey, str], Verdict]
+    """What the metrics of a property say together, by arm and property."""
+    skewed: bool
+    """Whether arms share skewed or spiky noise."""
+
+
 def effects(
     models: Models, registered: Registered, properties: Sequence[PropertyRow] = (), *, permutations: int, seed: int
 ) -> list[Effect]:
     """A row for every arm and metric, and for the outcome first; none where the table has no arm with a control."""
     compared = comparisons(models)
-    margin, lost = smallest_effect(models, registered, compared), unpaired(models).lost
-    movements = {(arm_key(row), row.property): row.verdict for row in properties if row.arm is not None}
-    skewed_suite = _is_skewed_together(compared, models.outcome)
-    pairs = []
-    for comparison in compared:
-        sham = sham_of(comparison, compared)
-        rows = list(_rows(models, registered, comparison, sham, margin))
-        rows[0] = _with_check(models, rows[0], comparison, sham, movements)
-        rows[0] = _with_equal_loss(replace(rows[0], clipped=_clipped(models, comparison)), models, comparison)
-        if (of_arm := lost.get(comparison.arm)) is not None:
-            rows[0] = replace(rows[0], lost=len(of_arm.treated), lost_controls=len(of_arm.control))
-        pairs += [(comparison, _with_skew(row, comparison, skewed_suite)) for row in rows]
-    rows = [row for _, row in pairs]
-    differences = [comparison.differences[row.metric] for comparison, row in pairs]
-    rows = _with_p(rows, differences, permutations=permutations, seed=seed)
-    rows = _with_equivalence(rows, [comparison for comparison, _ in pairs])
-    return [
-        _judged(row, checked=not comparison.arm.targets or row.reached is not None)
-        for (comparison, _), row in zip(pairs, rows, strict=True)
-    ]
+    suite = _Suite(
+        models,
+        registered,
+        compared,
+        further_outcomes(models, registered),
+        smallest_effect(models, registered, compared),
+        unpaired(models).lost,
+        {(arm_key(row), row.property): row.verdict for row in properties if row.arm is not None},
+        _is_skewed_together(compared, models.outcome),
+    )
+    pairs = [(row, comparison) for comparison in compared for row in _rows(suite, comparison)]
+    pairs = _with_equivalence(_with_p(pairs, permutations=permutations, seed=seed))
+    return [_judged(row, checked=not arm.arm.targets or row.reached is not None) for row, arm in pairs]
 
 
-def _is_skewed_together(compared: Sequence[Comparison], outcome: str) -> bool:
-    """Whether arms share skewed or spiky noise: 8 pairs hardly show it, the pairs of all arms together do."""
-    scaled, spiky = [], 0
-    for comparison in compared:
-        values = comparison.differences[outcome].dropna().to_numpy(dtype=float)
-        if comparison.arm.sham or len(values) < FEWEST_PAIRS or np.ptp(values) == 0:
-            continue
-        spiky += bool(far_from_the_rest(values, [""] * len(values)))
-        away = values - np.median(values)
-        scaled.append(away / (1.4826 * max(float(np.median(np.abs(away))), 1e-9 * float(np.ptp(values)))))
-    if len(scaled) < MIN_POOLED_ARMS:
-        return False
-    pooled = np.concatenate(scaled)
-    return spiky >= MIN_SPIKY_ARMS or bool(abs(float(pooled.mean())) * np.sqrt(len(pooled)) > SKEWED_POOLED)
-
-
-def _with_skew(row: Effect, comparison: Comparison, skewed_suite: bool) -> Effect:
-    values = comparison.differences[row.metric].dropna().to_numpy(dtype=float)
-    row = replace(row, lower=int((values < 0).sum()), higher=int((values > 0).sum()))
-    if row.role not in (Role.OUTCOME, Role.FURTHER) or len(values) < FEWEST_PAIRS or np.ptp(values) == 0:
-        return row
-    if not is_skewed(values) and not (skewed_suite and row.role is Role.OUTCOME):
-        return row
-    low, high = bootstrap_t(values)
-    return replace(row, skewed=True, low=low, high=high)
-
-
-def _with_check(
-    models: Models,
-    row: Effect,
-    comparison: Comparison,
-    sham: Comparison | None,
-    movements: Mapping[tuple[ArmKey, str], Verdict],
-) -> Effect:
-    """The outcome's row with what the metrics of the arm's property say together, and whether that is as designed."""
-    for target in comparison.arm.targets:
-        toward = models.toward[target.metric].sign if target.metric in models.toward else 0
-        about = RELATED[target.metric].property
-        movement = movements.get((row.key, about))
-        if not toward or movement is None:
-            continue
-        sign = target.sign * toward
-        designed = {1: {Verdict.TOWARD}, -1: {Verdict.AWAY}, 0: {Verdict.TOWARD, Verdict.AWAY}}[sign]
-        of_sham = None if sham is None else movements.get((_key(sham.arm), about))
-        passed = movement in designed and of_sham not in designed and row.passed is not False
-        row = replace(row, movement=movement if row.movement is None else row.movement, passed=passed)
-    return row
-
-
-def _key(arm: Arm) -> ArmKey:
-    return arm.where, arm.name, arm.dose, arm.sham
-
-
-def _clipped(models: Models, comparison: Comparison) -> float | None:
-    """Mean difference of the shares of clipped steps; None where they are not known."""
-    if "clipped" not in models.trained:
-        return None
-    shares = pd.to_numeric(models.trained["clipped"]).astype(float)
-    sides = [shares.loc[comparison.pairs[side]].to_numpy() for side in ("treated", "control")]
-    mean = float(np.mean(sides[0] - sides[1]))
-    return None if np.isnan(mean) else mean
-
-
-def _with_equal_loss(row: Effect, models: Models, comparison: Comparison) -> Effect:
-    """With the difference of the validation losses where arm and control have the same training loss."""
-    differences = equal_loss_differences(models, comparison)
-    if len(differences) < 2:
-        return row
-    mean = mean_of(differences)
-    return replace(row, equal_loss=mean.mean, equal_loss_low=mean.low, equal_loss_high=mean.high, equal_loss_n=mean.n)
+def further_outcomes(models: Models, registered: Registered) -> list[str]:
+    """Outcomes that are tested beside the main one: those that were registered, and the gap."""
+    named = dict.fromkeys((*registered.primary.outcomes, "gap"))
+    return [name for name in named if name in models.trained and name != models.outcome]
 
 
 def smallest_effect(models: Models, registered: Registered, compared: Sequence[Comparison]) -> float | None:
@@ -299,73 +232,132 @@ def worth_of_tokens(models: Models, runs: set[str], share: float) -> float | Non
     return worth or None
 
 
-def _rows(
-    models: Models, registered: Registered, comparison: Comparison, sham: Comparison | None, margin: float | None
-) -> Iterator[Effect]:
-    further = [name for name in further_outcomes(models, registered) if name in comparison.treated]
-    targets = {target.metric: target for target in comparison.arm.targets}
-    metrics = [str(column) for column in comparison.treated if column not in (models.outcome, *FURTHER)]
-    made = [_row(comparison, column, sham) for column in (models.outcome, *further, *metrics)]
-    for i, row in enumerate(made):
-        if row.metric in further:
-            limit = None if row.metric == "val_accuracy" else margin
-            planned = row.metric in (registered.primary.outcome, *registered.primary.outcomes)
-            planned = registered.beforehand and planned
-            made[i] = replace(row, role=Role.FURTHER, margin=limit, registered=planned)
-        if (target := targets.get(row.metric)) is not None:
-            made[i] = replace(row, role=Role.TARGET, reached=_reached(row, comparison, target, sham))
-        elif row.metric in registered.primary.metrics:
-            made[i] = replace(row, role=Role.PRIMARY)
-        if row.metric in registered.primary.metrics:
-            made[i] = replace(made[i], registered=registered.beforehand)
-    known = {row.metric: row.reached for row in made if row.role is Role.TARGET}
-    unknown = [metric for metric in targets if known.get(metric) is None]
-    outcome = replace(made[0], role=Role.OUTCOME, margin=margin, registered=registered.covers(models.outcome))
-    if targets and not unknown:
-        outcome = replace(outcome, reached=all(known.values()))
-    elif unknown and outcome.why is None:
-        text = f"whether it reached its property is not known: {', '.join(unknown)} was not measured in enough pairs."
-        outcome = replace(outcome, why=text, why_code=Cause.MISSING)
-    yield outcome
-    yield from made[1:]
+def _is_skewed_together(compared: Sequence[Comparison], outcome: str) -> bool:
+    """Whether arms share skewed or spiky noise: 8 pairs hardly show it, the pairs of all arms together do."""
+    scaled, spiky = [], 0
+    for comparison in compared:
+        values = comparison.differences[outcome].dropna().to_numpy(dtype=float)
+        if comparison.arm.sham or len(values) < MIN_PAIRS or np.ptp(values) == 0:
+            continue
+        spiky += bool(far_from_the_rest(values, [""] * len(values)))
+        away = values - np.median(values)
+        scaled.append(away / (1.4826 * max(float(np.median(np.abs(away))), 1e-9 * float(np.ptp(values)))))
+    if len(scaled) < MIN_POOLED_ARMS:
+        return False
+    pooled = np.concatenate(scaled)
+    return spiky >= MIN_SPIKY_ARMS or bool(abs(float(pooled.mean())) * np.sqrt(len(pooled)) > SKEWED_POOLED)
 
 
-def further_outcomes(models: Models, registered: Registered) -> list[str]:
-    """Outcomes that are tested beside the main one: those that were registered, and the gap."""
-    named = dict.fromkeys((*registered.primary.outcomes, "gap"))
-    return [name for name in named if name in models.trained and name != models.outcome]
+def _rows(suite: _Suite, comparison: Comparison) -> Iterator[Effect]:
+    sham, targets = sham_of(comparison, suite.compared), {target.metric: target for target in comparison.arm.targets}
+    further = [name for name in suite.further if name in comparison.treated]
+    metrics = [str(column) for column in comparison.treated if column not in (suite.models.outcome, *FURTHER)]
+    reached: dict[str, bool | None] = dict.fromkeys(targets)
+    rows = []
+    for column in (*further, *metrics):
+        row = _row(suite, comparison, column, sham)
+        if column in targets:
+            reached[column] = _reached(row, comparison, targets[column], sham)
+            row = replace(row, role=Role.TARGET, reached=reached[column])
+        rows.append(row)
+    yield _outcome_row(suite, comparison, sham, reached)
+    yield from rows
 
 
-def _row(comparison: Comparison, column: str, sham: Comparison | None) -> Effect:
+def _row(suite: _Suite, comparison: Comparison, column: str, sham: Comparison | None) -> Effect:
+    """The effect on one metric or outcome, without a test."""
     arm, differences = comparison.arm, comparison.differences[column].dropna()
-    row = Effect(arm.name, arm.dose, arm.sham, column, where=arm.where, label=arm.label,
-                 cells=comparison.pairs["cell"].nunique())  # fmt: skip
+    primary, margin = suite.registered.primary, None
+    role, planned = Role.EXPLORATORY, suite.registered.beforehand and column in primary.metrics
+    if column == suite.models.outcome:
+        role, planned, margin = Role.OUTCOME, suite.registered.covers(column), suite.margin
+    elif column in suite.further:
+        role, planned = Role.FURTHER, suite.registered.beforehand and column in (primary.outcome, *primary.outcomes)
+        margin = None if column == "val_accuracy" else suite.margin
+    elif column in primary.metrics:
+        role = Role.PRIMARY
+    row = Effect(arm.name, arm.dose, arm.sham, column, where=arm.where, label=arm.label, role=role, margin=margin,
+                 registered=planned, cells=comparison.pairs["cell"].nunique())  # fmt: skip
     if differences.empty:
         return replace(row, why="no pair in which both values are known.", why_code=Cause.MISSING)
-    values = differences.to_numpy()
+    values = differences.to_numpy(dtype=float)
     estimate = mean_of(values)
+    low, high = estimate.low, estimate.high
+    skewed = False
+    if role in OUTCOMES and estimate.n >= MIN_PAIRS and np.ptp(values) > 0:
+        skewed = is_skewed(values) or (suite.skewed and role is Role.OUTCOME)
+    if skewed:
+        low, high = bootstrap_t(values)
     moved = None if sham is None else sham.differences[column].mean()
     span, of_cells = _range_over_widths(comparison, column), [cell.mean() for cell in comparison.by_cell(column)]
     far = far_from_the_rest(values, [str(unit) for unit in differences.index])
-    row = replace(
+    reason = too_few(estimate.n, "pairs", MIN_PAIRS) if estimate.n < MIN_PAIRS else Reason(None, None)
+    return replace(
         row,
         n=estimate.n,
         effect=estimate.mean,
-        low=estimate.low,
-        high=estimate.high,
+        low=low,
+        high=high,
         effect_in_sd=estimate.mean / estimate.sd if estimate.sd else None,
         median=float(np.median(values)),
-        pair_correlation=comparison.correlation(column),
         sham_effect=None if moved is None or np.isnan(moved) else float(moved),
         share_of_range=abs(estimate.mean) / span if span else None,
         cell_low=float(min(of_cells)) if len(of_cells) > 1 else None,
         cell_high=float(max(of_cells)) if len(of_cells) > 1 else None,
         far=", ".join(f"seed {name.split()[0]} ({score:+.1f})" for name, score in far) or None,
+        lower=int((values < 0).sum()),
+        higher=int((values > 0).sum()),
+        skewed=skewed,
+        why=reason.text,
+        why_code=reason.code,
     )
-    if estimate.n < FEWEST_PAIRS:
-        reason = too_few(estimate.n, "pairs", FEWEST_PAIRS)
-        row = replace(row, why=reason.text, why_code=reason.code)
+
+
+def _outcome_row(
+    suite: _Suite, comparison: Comparison, sham: Comparison | None, reached: Mapping[str, bool | None]
+) -> Effect:
+    """The effect on the outcome, with the manipulation check, lost runs, clipping, and equal training loss."""
+    models, row = suite.models, _row(suite, comparison, suite.models.outcome, sham)
+    unknown = [metric for metric, answer in reached.items() if answer is None]
+    if reached and not unknown:
+        row = replace(row, reached=all(reached.values()))
+    elif unknown and row.why is None:
+        text = f"whether it reached its property is not known: {', '.join(unknown)} was not measured in enough pairs."
+        row = replace(row, why=text, why_code=Cause.MISSING)
+    row = replace(_with_check(suite, row, comparison, sham), clipped=_clipped(models, comparison))
+    if len(equal := equal_loss_differences(models, comparison)) > 1:
+        mean = mean_of(equal)
+        row = replace(
+            row, equal_loss=mean.mean, equal_loss_low=mean.low, equal_loss_high=mean.high, equal_loss_n=mean.n
+        )
+    lost = suite.lost.get(comparison.arm, Lost())
+    return replace(row, lost=len(lost.treated), lost_controls=len(lost.control))
+
+
+def _with_check(suite: _Suite, row: Effect, comparison: Comparison, sham: Comparison | None) -> Effect:
+    """The row with what the metrics of the arm's property say together, and whether that is as designed."""
+    for target in comparison.arm.targets:
+        toward = suite.models.toward[target.metric].sign if target.metric in suite.models.toward else 0
+        about = RELATED[target.metric].property
+        movement = suite.movements.get((row.key, about))
+        if not toward or movement is None:
+            continue
+        sign = target.sign * toward
+        designed = {1: {Verdict.TOWARD}, -1: {Verdict.AWAY}, 0: {Verdict.TOWARD, Verdict.AWAY}}[sign]
+        of_sham = None if sham is None else suite.movements.get((sham.arm.key, about))
+        passed = movement in designed and of_sham not in designed and row.passed is not False
+        row = replace(row, movement=row.movement or movement, passed=passed)
     return row
+
+
+def _clipped(models: Models, comparison: Comparison) -> float | None:
+    """Mean difference of the shares of clipped steps; None where they are not known."""
+    if "clipped" not in models.trained:
+        return None
+    shares = pd.to_numeric(models.trained["clipped"]).astype(float)
+    sides = [shares.loc[comparison.pairs[side]].to_numpy() for side in ("treated", "control")]
+    mean = float(np.mean(sides[0] - sides[1]))
+    return None if np.isnan(mean) else mean
 
 
 def sham_of(comparison: Comparison, compared: Sequence[Comparison]) -> Comparison | None:
@@ -384,7 +376,7 @@ def sham_of(comparison: Comparison, compared: Sequence[Comparison]) -> Compariso
 def _reached(row: Effect, comparison: Comparison, target: Target, sham: Comparison | None) -> bool | None:
     """Whether the metric moved: two standard deviations, the right way, a quarter of its range, more than the sham."""
     differences = comparison.differences[target.metric].dropna()
-    if len(differences) < FEWEST_TO_REACH or row.effect is None:
+    if len(differences) < MIN_TO_REACH or row.effect is None:
         return None
     sign = target.sign or (1 if row.effect > 0 else -1)
     if sign * row.effect <= 0 or (row.effect_in_sd is not None and abs(row.effect_in_sd) < SDS):
@@ -409,66 +401,62 @@ def _range_over_widths(comparison: Comparison, column: str) -> float | None:
 
 def _family(row: Effect) -> Hashable:
     """All arms and registered outcomes together, shams by themselves; of metrics those of one arm, by their role."""
-    if row.role in (Role.OUTCOME, Role.FURTHER):
+    if row.role in OUTCOMES:
         return row.sham, row.registered or row.role is Role.OUTCOME or row.metric
     return row.key, row.role is Role.EXPLORATORY
 
 
 def _with_p(
-    rows: Sequence[Effect], differences: Sequence["pd.Series[float]"], *, permutations: int, seed: int
-) -> list[Effect]:
+    pairs: Sequence[tuple[Effect, Comparison]], *, permutations: int, seed: int
+) -> list[tuple[Effect, Comparison]]:
+    """The rows with their p, alone and corrected over their family."""
     families: dict[Hashable, list[int]] = {}
-    tested = list(rows)
-    for i, row in enumerate(rows):
-        if row.n >= FEWEST_PAIRS:
+    tested = list(pairs)
+    for i, (row, _) in enumerate(pairs):
+        if row.n >= MIN_PAIRS:
             families.setdefault(_family(row), []).append(i)
     for places in families.values():
-        table = pd.concat([differences[i] for i in places], axis=1).to_numpy(dtype=float).T
+        columns = [pairs[i][1].differences[pairs[i][0].metric] for i in places]
+        table = pd.concat(columns, axis=1).to_numpy(dtype=float).T
         corrected = step_down_p(table, permutations=permutations, seed=seed)
-        single = _single_p(table, permutations=permutations, seed=seed)
+        known, single = ~np.isnan(table), np.ones(len(table))
+        for mask in np.unique(known, axis=0):  # rows that have the same pairs are flipped at once
+            rows = (known == mask).all(axis=1)
+            single[rows] = sign_flip_p(table[np.ix_(rows, mask)], permutations=permutations, seed=seed)
         for i, p, p_holm in zip(places, single, corrected, strict=True):
-            tested[i] = replace(rows[i], p=float(p), p_holm=float(max(p, p_holm)))
+            row, comparison = pairs[i]
+            tested[i] = replace(row, p=float(p), p_holm=float(max(p, p_holm))), comparison
     return tested
 
 
-def _single_p(table: Floats, *, permutations: int, seed: int) -> Floats:
-    """The p of each row by itself: rows that have the same pairs are flipped at once."""
-    known, p = ~np.isnan(table), np.ones(len(table))
-    for mask in np.unique(known, axis=0):
-        rows = (known == mask).all(axis=1)
-        p[rows] = sign_flip_p(table[np.ix_(rows, mask)], permutations=permutations, seed=seed)
-    return p
-
-
-def _with_equivalence(rows: Sequence[Effect], compared: Sequence[Comparison]) -> list[Effect]:
+def _with_equivalence(pairs: Sequence[tuple[Effect, Comparison]]) -> list[tuple[Effect, Comparison]]:
     """The rows of outcomes with the p of equivalence, corrected over the same families as the other tests."""
 
     def p_of(pair: tuple[Effect, Comparison]) -> float | None:
         row, comparison = pair
-        if row.margin is None or row.n < FEWEST_PAIRS or row.role not in (Role.OUTCOME, Role.FURTHER):
+        if row.margin is None or row.n < MIN_PAIRS or row.role not in OUTCOMES:
             return None
         return 1.0 if row.skewed else equivalent_in_every_cell(comparison, row.metric, row.margin)
 
-    tested = judged(
-        zip(rows, compared, strict=True),
+    return judged(
+        pairs,
         family=lambda pair: _family(pair[0]),
         p=p_of,
         with_verdict=lambda pair, corrected: (replace(pair[0], p_equivalence=corrected.holm), pair[1]),
     )
-    return [row for row, _ in tested]
 
 
 def equivalent_in_every_cell(comparison: Comparison, column: str, margin: float) -> float:
     """p of equivalence of the mean and of every cell, the largest: effects of two cells may cancel each other."""
     cells = comparison.by_cell(column)
     pooled = comparison.differences[column].dropna().to_numpy(dtype=float)
-    if len(cells) > 1 and min(map(len, cells)) < FEWEST_TO_REACH:
+    if len(cells) > 1 and min(map(len, cells)) < MIN_TO_REACH:
         return 1.0
     return max(equivalence_p(values, margin) for values in ([pooled, *cells] if len(cells) > 1 else [pooled]))
 
 
 def _judged(row: Effect, *, checked: bool) -> Effect:
-    if row.role not in (Role.OUTCOME, Role.FURTHER):
+    if row.role not in OUTCOMES:
         return row
     reason = None
     if row.reached is False:

@@ -1,19 +1,26 @@
-"""Families: which tests are corrected together, and what is left of their claims after a correction over families.
+"""Families: tests that are corrected together, how many runs they need, and which claims survive a correction over all.
 
 Each family holds its level of 5 %: where nothing is there, it makes a claim in one of twenty tables. An analysis has
 many families, so the summary says how many false claims to expect from all of them together. The headline counts only
 claims of confirmatory families that survive Holm's correction over the confirmatory families: the paper's seven metrics
-for each question, and the effects of arms on the outcome. All other families explore. A family's size follows from the
-design of the suite and from what was registered, never from the size of the catalogue.
+for each question, and the effects of arms on the outcome. All other families explore.
+
+A family's size is declared here or is the number of tests that were made. It never depends on the size of the
+catalogue: adding a metric leaves all verdicts of the others as they are.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
-from collapselab.analysis.attainable import LEVEL
-from collapselab.analysis.effects import Role
-from collapselab.analysis.verdict import holm
+from collapselab.analysis.verdict import LEVEL, Role, holm
 
+FAMILY_SIZES = {"paper": 7}
+"""Tests of the families that are declared beforehand, however many of their metrics were measured. Trends test the
+outcome with them; their correction by the largest statistic leaves the smallest possible p as it is. The size of every
+other family (`exploration`, `contexts`) is the number of tests in the table."""
+MIN_FREEDOM = 6
+"""Degrees of freedom that a regression must leave."""
 Tables = Mapping[str, Sequence[Any]]
 
 
@@ -76,3 +83,17 @@ def error_words(tables: Tables) -> str | None:
         f"claims are expected if nothing is true; {claiming} claim something. Of the {confirmatory} confirmatory ones, "
         f"{len(surviving(tables))} do after Holm's correction over families."
     )
+
+
+def smallest_permutation_p(sizes: Iterable[int]) -> float:
+    """The smallest two-sided p from permuting within groups of these sizes: the order found and its mirror image."""
+    return min(1.0, 2 / math.prod(math.factorial(size) for size in sizes))
+
+
+def why_no_permutation(sizes: list[int], noun: str, *, tests: int) -> str | None:
+    """Why groups of these sizes are too few for a family of that many tests; None where they are enough."""
+    if smallest_permutation_p(sizes) * tests <= LEVEL:
+        return None
+    groups = f" in {len(sizes)} cells" if len(sizes) > 1 else ""
+    needed = next(models for models in range(2, 100) if smallest_permutation_p([models]) * tests <= LEVEL)
+    return f"too few {noun}: {needed} in one cell needed to test {tests} metrics, {sum(sizes)}{groups} found."

@@ -1,31 +1,41 @@
-"""Paired differences over seeds: their mean with an interval, sign-flip tests, equivalence, and runs far from the rest.
+"""Paired differences over seeds: mean, sign-flip tests, equivalence, outliers, equal training loss, the gap.
 
 Flipping signs: if an arm does nothing, run and control could change places, so every difference could have either sign.
 The p of a mean is the share of sign patterns that give one as large. Of n pairs there are 2ⁿ patterns, which are all
 used up to 12 pairs and drawn above, and no p is below 2/2ⁿ.
+
+The validation loss after a fixed budget mixes learning speed and generalisation. A comparison at equal training loss
+takes speed out. It needs training losses that were evaluated at the checkpoints: the mean of the last training steps
+lags behind the weights, and the lag alone looks like an effect.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple, final
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import permutation_test, t
+import pandas as pd
+from scipy.stats import permutation_test
 
-from collapselab.analysis.attainable import LEVEL
+from collapselab.analysis.arms import Comparison
+from collapselab.analysis.models import Floats, Models
 from collapselab.analysis.resampling import TIE
+from collapselab.analysis.verdict import LEVEL
 
-Floats = NDArray[np.float64]
-
-MOST_EXACT = 12
+MAX_EXACT = 12
 """Pairs of which every sign pattern is used."""
-FEWEST_PAIRS = next(pairs for pairs in range(1, 99) if 2 / 2**pairs < LEVEL)
+MIN_PAIRS = next(pairs for pairs in range(1, 99) if 2 / 2**pairs < LEVEL)
 """With fewer no sign-flip test can be below the level."""
 SKEWED = 1.9
 """Robust standard errors between mean and median that 95 % of normal samples of 6 to 20 pairs stay below."""
 FAR = 5.0
 """Robust standard deviations from the median at which a difference is noted; 3.5 marks one of 20 in tens of pairs."""
-FEWEST_FOR_FAR = 4
+MIN_FOR_FAR = 4
+NEAR_LEVEL = 0.1
+"""Share of all tokens within which a checkpoint must be for a comparison at equal training loss."""
+MIN_FOR_GAP = 3
+"""Pairs of every arm for a test that the gap stays."""
+MIN_ARMS = 3
+"""Arms for a correlation over them."""
 
 
 @final
@@ -44,14 +54,15 @@ def mean_of(differences: Floats) -> Mean:
     n, mean = len(differences), float(np.mean(differences))
     if n < 2:
         return Mean(n, mean, None, None, None)
-    sd = float(np.std(differences, ddof=1))
-    half = float(t.isf(0.025, n - 1)) * sd / np.sqrt(n)
-    return Mean(n, mean, mean - half, mean + half, sd)
+    from statsmodels.stats.weightstats import DescrStatsW  # type: ignore[import-untyped]
+
+    low, high = DescrStatsW(differences).tconfint_mean(LEVEL)
+    return Mean(n, mean, float(low), float(high), float(np.std(differences, ddof=1)))
 
 
 def sign_flip_p(differences: Floats, *, permutations: int, seed: int) -> Floats:
     """Two-sided p of each row of (rows, pairs): that the mean is 0, by flipping signs."""
-    exact = differences.shape[1] <= MOST_EXACT
+    exact = differences.shape[1] <= MAX_EXACT
     result = permutation_test(
         (differences,),
         lambda values, axis: np.mean(values, axis=axis),
@@ -94,7 +105,7 @@ def step_down_p(differences: Floats, *, permutations: int, seed: int) -> Floats:
 
 def sign_patterns(pairs: int, *, permutations: int, seed: int) -> tuple[Floats, bool]:
     """Sign patterns (patterns, pairs): all of them, or drawn."""
-    if pairs <= MOST_EXACT:
+    if pairs <= MAX_EXACT:
         bits = np.arange(2**pairs)[:, None] >> np.arange(pairs) & 1
         signs: Floats = np.asarray(1.0 - 2.0 * bits, dtype=np.float64)
         return signs, True
@@ -104,7 +115,7 @@ def sign_patterns(pairs: int, *, permutations: int, seed: int) -> tuple[Floats, 
 
 def equivalence_p(differences: Floats, margin: float) -> float:
     """p of the two one-sided t-tests that the mean is outside ± margin: small where it is inside."""
-    from statsmodels.stats.weightstats import ttost_paired  # type: ignore[import-untyped]
+    from statsmodels.stats.weightstats import ttost_paired
 
     if np.ptp(differences) == 0:
         return 0.0 if abs(differences[0]) < margin else 1.0
@@ -136,10 +147,81 @@ def bootstrap_t(differences: Floats, *, resamples: int = 1999, seed: int = 0) ->
 
 def far_from_the_rest(differences: Floats, names: Sequence[str]) -> list[tuple[str, float]]:
     """The names of differences far from the others of their arm, with their distance in robust standard deviations."""
-    if len(differences) < FEWEST_FOR_FAR:
+    if len(differences) < MIN_FOR_FAR:
         return []
     away = differences - np.median(differences)
     spread = 1.4826 * float(np.median(np.abs(away)))
     if spread == 0:
         return []
     return [(name, float(far / spread)) for name, far in zip(names, away, strict=True) if abs(far) > FAR * spread]
+
+
+def gap_stays(compared: Sequence[Comparison], margin: float | None) -> bool:
+    """Whether every arm's change of the gap is shown to be within the margin (two one-sided tests each)."""
+    if margin is None or "gap" not in compared[0].treated:
+        return False
+    gaps = [comparison.differences["gap"].dropna().to_numpy(dtype=float) for comparison in compared]
+    return all(len(gap) >= MIN_FOR_GAP and equivalence_p(gap, margin) < LEVEL for gap in gaps)
+
+
+@final
+class Proportion(NamedTuple):
+    """How the changes of both losses belong together over the arms."""
+
+    arms: int
+    column: str
+    """The training loss: evaluated, else the running one."""
+    slope: float
+    """Through 0: change of the validation loss per change of the training loss."""
+    r: float
+
+
+def proportion_of_losses(compared: Sequence[Comparison]) -> Proportion | None:
+    """The slope and correlation of both losses over the arms; None with fewer than three."""
+    column = next((name for name in ("train_loss", "train_loss_running") if name in compared[0].treated), None)
+    if column is None or "val_loss" not in compared[0].treated or len(compared) < MIN_ARMS:
+        return None
+    means = np.array([comparison.differences[[column, "val_loss"]].mean() for comparison in compared])
+    train, val = means[~np.isnan(means).any(1)].T
+    if len(train) < MIN_ARMS or np.ptp(train) == 0 or np.ptp(val) == 0:
+        return None
+    return Proportion(len(train), column, float(train @ val / (train @ train)), float(np.corrcoef(train, val)[0, 1]))
+
+
+def equal_loss_differences(models: Models, comparison: Comparison) -> Floats:
+    """Arm minus control in validation loss at equal training loss, one a seed; none where losses were not evaluated."""
+    if models.outcome != "val_loss" or models.trained["train_loss"].isna().all():
+        return np.empty(0)
+    runs, units = models.trained["run"], dict[object, list[float]]()
+    for treated, control, unit in comparison.pairs[["treated", "control", "unit"]].itertuples(index=False):
+        curves = (models.trained[runs == runs[place]] for place in (treated, control))
+        difference = at_equal_training_loss(*curves)
+        if difference is not None:
+            units.setdefault(unit, []).append(difference)
+    return np.array([np.mean(values) for values in units.values()])
+
+
+def at_equal_training_loss(treated: pd.DataFrame, control: pd.DataFrame) -> float | None:
+    """Difference of the validation losses of two runs at the final training loss of the slower one.
+
+    The faster run's validation loss is interpolated linearly in its evaluated training loss between the neighbouring
+    checkpoints. None where no checkpoint is within `NEAR_LEVEL` of all tokens of that place.
+    """
+    curves = []
+    for run in (treated, control):
+        known = run.dropna(subset=["train_loss", "val_loss", "tokens"]).sort_values("tokens")
+        if known.empty:
+            return None
+        curves.append(known[["train_loss", "val_loss", "tokens"]].to_numpy(dtype=float))
+    slower = int(curves[1][-1, 0] > curves[0][-1, 0])
+    level, faster = curves[slower][-1, 0], curves[1 - slower]
+    below = np.flatnonzero((faster[:-1, 0] >= level) & (faster[1:, 0] <= level))
+    if not len(below):
+        return None
+    before, after = faster[below[-1]], faster[below[-1] + 1]
+    share = 0.0 if before[0] == after[0] else float((before[0] - level) / (before[0] - after[0]))
+    at_level = before + share * (after - before)
+    if min(at_level[2] - before[2], after[2] - at_level[2]) > NEAR_LEVEL * faster[-1, 2]:
+        return None
+    losses = {slower: curves[slower][-1, 1], 1 - slower: at_level[1]}
+    return float(losses[0] - losses[1])

@@ -14,13 +14,13 @@ from typing import final
 import numpy as np
 import pandas as pd
 
-from collapselab.analysis.arms import Comparison, comparisons
-from collapselab.analysis.models import Models
-from collapselab.analysis.paired import FEWEST_PAIRS, Floats, step_down_p
+from collapselab.analysis.arms import ArmKey, Comparison, comparisons
+from collapselab.analysis.models import Floats, Models
+from collapselab.analysis.paired import MIN_PAIRS, step_down_p
 from collapselab.analysis.regime import Regime
 from collapselab.analysis.relate import Relation
 from collapselab.analysis.related import CONTEXTS, RELATED
-from collapselab.analysis.subsets import SubsetKind
+from collapselab.analysis.subsets import WITHIN
 from collapselab.analysis.trends import Trend
 from collapselab.analysis.verdict import MOVEMENT, RELATION, Cause, Estimate, Verdict, judge, too_few
 from collapselab.analysis.words import Sentence, listed
@@ -29,8 +29,6 @@ DUPLICATE = 0.98
 """Two metrics whose effects correlate at least this strongly over the arms are counted once."""
 MIN_ARMS_FOR_DUPLICATES = 5
 SEEDS = "seeds"
-ArmKey = tuple[Regime | None, str, float | None, bool]
-"""An arm with its dose: where, name, dose, sham."""
 AXES = {"width": "width", "depth": "depth", "epochs": "training", "epoch": "training"}
 """Axes of trends.csv, and the place of a row of properties.csv."""
 TESTED = (Verdict.AS_PREDICTED, Verdict.OPPOSITE, Verdict.NOT_SHOWN)
@@ -100,11 +98,7 @@ def properties(
         for comparison in compared:
             moved = _moved(models, comparison, metrics, permutations=permutations, seed=seed)
             rows.append(_of_arm(comparison, name, duplicates, moved))
-    within = [
-        row
-        for row in relations
-        if row.subset_kind is SubsetKind.WITHIN and row.transform == RELATED[row.metric].transform
-    ]
+    within = [row for row in relations if row.subset == WITHIN and row.transform == RELATED[row.metric].transform]
     rows += _of_verdicts(by_property, SEEDS, {row.metric: row.verdict for row in within})
     for axis in dict.fromkeys(row.axis for row in trends if row.axis in AXES):
         codes = {row.metric: row.verdict for row in trends if row.axis == axis}
@@ -156,7 +150,7 @@ def _moved(
 ) -> dict[str, Verdict]:
     """Every metric with enough pairs: toward, away or not shown; the metrics of a property are one family."""
     moved = movements(models, comparison, metrics).dropna(axis=1, how="all")
-    moved = moved.loc[:, moved.notna().sum() >= FEWEST_PAIRS]
+    moved = moved.loc[:, moved.notna().sum() >= MIN_PAIRS]
     if not len(moved.columns):
         return {}
     p = step_down_p(moved.to_numpy(dtype=float).T, permutations=permutations, seed=seed)
@@ -175,7 +169,7 @@ def _of_arm(
     tested = {metric: moved[metric] for metric in measured if metric in moved}
     row = _row(name, arm.label, {metric: duplicates[metric] for metric in tested or measured}, tested)
     row = replace(row, where=arm.where, arm=arm.name, dose=arm.dose, sham=arm.sham, n=pairs)
-    return row if tested else replace(row, **too_few(pairs, "pairs", FEWEST_PAIRS).columns)
+    return row if tested else replace(row, **too_few(pairs, "pairs", MIN_PAIRS).columns)
 
 
 def _of_verdicts(

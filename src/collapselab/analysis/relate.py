@@ -1,48 +1,46 @@
-"""Relations: every metric against the outcome, over all models, over every regime, and within cells of seeds.
+"""Relations: every metric against the outcome, over all models, and within cells of seeds.
 
 Within cells scale is held fixed: one cell is the seeds study of the paper; several are pooled by standardising each
 cell, so that none carries the result by its spread. These rows are judged: the paper's seven metrics are the one
 confirmatory family, all others explore in a family of their own. All other rows are descriptions, with intervals and
-without a verdict: across models size and training differ too, single cells are parts of what was judged already, and a
-ratio whose denominator may change its sign has no direction.
+without a verdict: across models size and training differ too, and a ratio whose denominator may change its sign has no
+direction.
 """
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import NamedTuple, final
+from typing import final
 
 import numpy as np
 from scipy.linalg import orth
 from scipy.stats import rankdata
 
-from collapselab.analysis.attainable import FAMILY_SIZES, LEVEL, why_no_permutation
-from collapselab.analysis.intervals import (
-    NONE,
-    Interval,
-    clustered_interval,
-    clustered_slope_interval,
-    fisher_interval,
-    left_out,
-    slope_interval,
-)
+from collapselab.analysis.families import FAMILY_SIZES, why_no_permutation
 from collapselab.analysis.models import NOT_TESTED, Floats, Models, Variable
 from collapselab.analysis.related import RELATED
 from collapselab.analysis.resampling import (
+    NONE,
     POWER,
     Codes,
     centred,
+    clustered_interval,
+    clustered_slope_interval,
     detectable,
     effect_in_z,
+    fisher_interval,
+    left_out,
     permutation_test,
+    slope_interval,
     standardised,
 )
-from collapselab.analysis.subsets import Subset, SubsetKind, count_of, subsets
+from collapselab.analysis.subsets import ALL, WITHIN, Subset, count_of, subsets
 from collapselab.analysis.verdict import (
+    LEVEL,
     RELATION,
     Cause,
     Corrected,
+    Direction,
     Estimate,
-    Goes,
     Reason,
     Verdict,
     direction_of,
@@ -50,18 +48,11 @@ from collapselab.analysis.verdict import (
     judged,
     too_few,
 )
-from collapselab.analysis.words import SHOWN, many
+from collapselab.analysis.words import SHOWN
 
-FEWEST = 3
+MIN_MODELS = 3
 """Models beyond one a cell that a correlation needs: with two models it is always 1 or -1."""
-DESCRIBED = {
-    kind: Reason(Cause.NOT_A_TEST, f"a description: {text}.", Verdict.DESCRIPTION)
-    for kind, text in {
-        SubsetKind.ALL: "these models differ in size and training too",
-        SubsetKind.CELL: "one of the cells that are judged together",
-    }.items()
-}
-"""Why a subset is described and not judged."""
+ACROSS = Reason(Cause.NOT_A_TEST, "a description: these models differ in size and training too.", Verdict.DESCRIPTION)
 
 
 @final
@@ -70,7 +61,7 @@ class Relation:
     """One metric against the outcome over one subset; a row of `relate.csv`."""
 
     subset: str
-    """`all models`, `within cells`, or `seeds of …` for one cell among several."""
+    """`all models` or `within cells`."""
     metric: str
     """Id in the catalogue."""
     outcome: str
@@ -105,7 +96,7 @@ class Relation:
     """How many there are among the models."""
     missing: int = 0
     """Models left out for a missing value."""
-    goes: Goes | None = None
+    goes: Direction | None = None
     """`with`: more collapse, better outcome, by the sign of r alone; `against`; empty where none is predicted."""
     verdict: Verdict = Verdict.TOO_FEW
     """`as predicted`, `opposite direction`, `no direction predicted`, `not shown`; `too few runs`: no test was made;
@@ -118,8 +109,6 @@ class Relation:
     """Why there are no numbers, no p, or no verdict."""
     why_code: Cause | None = None
     """`not a test`, `too few`, `no variation`, `missing` or `no fit`."""
-    subset_kind: SubsetKind = SubsetKind.ALL
-    """`all models`, `within cells` or `one cell`."""
     slope: float | None = None
     """Change of the outcome with one standard deviation of the metric among these models (within cells, where the
     subset says so)."""
@@ -137,19 +126,8 @@ class Relation:
     """r without that run."""
 
 
-def counted(row: Relation) -> str:
-    """Say what the rows of a relation are: runs, and how many seeds they share. Checkpoints are never counted."""
-    if row.subset_kind is SubsetKind.ALL:
-        return many(row.n, "run")
-    if row.shared_seeds and row.cells == 1:
-        return f"{row.n} runs of {many(row.shared_seeds, 'seed')}"
-    if row.shared_seeds:
-        return f"{many(row.shared_seeds, 'seed')}, each in up to {row.cells} cells ({row.n} runs)"
-    return many(row.n, "seed") if row.cells == 1 else f"{row.n} runs in {row.cells} cells"
-
-
 def relate(models: Models, *, permutations: int = 10_000, seed: int = 0) -> list[Relation]:
-    """Every metric against the outcome over every subset, with corrected p-values."""
+    """Every metric against the outcome over both subsets, with corrected p-values."""
     return [
         relation
         for subset in subsets(models)
@@ -172,13 +150,13 @@ def relate_subset(models: Models, subset: Subset, *, permutations: int, seed: in
         chosen = subset.only(np.frombuffer(pattern, dtype=bool))
         variables = [models.variables[number] for number in numbers]
         blank = [_blank(models, subset, chosen, variable) for variable in variables]
-        filled = _filled(models, chosen, variables, blank, tests, permutations=permutations, seed=seed)
-        relations.update(zip(numbers, filled, strict=True))
+        measured = _measured(models, chosen, variables, blank, tests, permutations=permutations, seed=seed)
+        relations.update(zip(numbers, measured, strict=True))
     rows = judged(
         [relations[number] for number in sorted(relations)],
         family=lambda row: row.family,
         p=_judged_p,
-        with_verdict=lambda row, corrected: _powered(_with_verdict(models, row, corrected), corrected.family_size),
+        with_verdict=lambda row, corrected: _with_verdict(models, row, corrected),
     )
     return [
         _without_one(models, subset, variable, row, permutations=permutations, seed=seed)
@@ -186,6 +164,25 @@ def relate_subset(models: Models, subset: Subset, *, permutations: int, seed: in
         else row
         for variable, row in zip(models.variables, rows, strict=True)
     ]
+
+
+def _judged_p(row: Relation) -> float | None:
+    """The p that is corrected; of ratios too, which are of the family although they have no verdict."""
+    if row.subset != WITHIN or row.transform != RELATED[row.metric].transform:
+        return None
+    return row.p_permutation
+
+
+def _with_verdict(models: Models, row: Relation, corrected: Corrected) -> Relation:
+    """The row with its corrected p, its verdict, and the |r| that Holm's first step finds."""
+    strict = None
+    if row.detectable_r is not None:
+        stricter = effect_in_z(LEVEL / corrected.family_size, POWER) / effect_in_z(LEVEL, POWER)
+        strict = float(np.tanh(np.arctanh(row.detectable_r) * stricter))
+    row = replace(row, p_holm=corrected.holm, p_bh=corrected.bh, detectable_r_corrected=strict)
+    if row.verdict is Verdict.DESCRIPTION:
+        return row
+    return replace(row, **judge(Estimate(row.r or 0.0, corrected.holm, models.expected(row.metric)), RELATION))
 
 
 def _without_one(
@@ -217,13 +214,6 @@ def _without_one(
     return replace(row, **Reason(Cause.TOO_FEW, why, Verdict.NOT_SHOWN).columns)
 
 
-def _judged_p(row: Relation) -> float | None:
-    """The p that is corrected; of ratios too, which are of the family although they have no verdict."""
-    if row.subset_kind is not SubsetKind.WITHIN or row.transform != RELATED[row.metric].transform:
-        return None
-    return row.p_permutation
-
-
 def _blank(models: Models, subset: Subset, chosen: Subset, variable: Variable) -> Relation:
     return Relation(
         subset=subset.name,
@@ -235,12 +225,11 @@ def _blank(models: Models, subset: Subset, chosen: Subset, variable: Variable) -
         cells=count_of(chosen.cells),
         architectures=models.trained["architecture"].iloc[chosen.members].nunique(),
         missing=len(subset.members) - len(chosen.members),
-        subset_kind=subset.kind,
-        shared_seeds=count_of(chosen.units) if subset.kind is SubsetKind.WITHIN and chosen.factors else None,
+        shared_seeds=count_of(chosen.units) if subset.name == WITHIN and chosen.factors else None,
     )
 
 
-def _filled(
+def _measured(
     models: Models,
     chosen: Subset,
     variables: list[Variable],
@@ -250,34 +239,36 @@ def _filled(
     permutations: int,
     seed: int,
 ) -> list[Relation]:
+    """The rows with their numbers, and a reason where there are none, no p or no verdict."""
     x = np.stack([variable.values[chosen.members] for variable in variables], axis=1)
     y = models.trained[models.outcome].to_numpy(dtype=float)[chosen.members]
     reasons = [_reason(chosen, relation, x[:, i], y) for i, relation in enumerate(blank)]
-    tested = [i for i, reason in enumerate(reasons) if reason is None]
-    filled = [replace(row, **reason.columns) if reason else row for row, reason in zip(blank, reasons, strict=True)]
-    if not tested:
-        return filled
-    untested = {family: _why_no_p(chosen, tests[family]) for family in {blank[i].family for i in tested}}
-    columns = _statistics(chosen, x[:, tested], y)
+    known = [i for i, reason in enumerate(reasons) if reason is None]
+    rows = [replace(row, **reason.columns) if reason else row for row, reason in zip(blank, reasons, strict=True)]
+    if not known:
+        return rows
+    untested = {family: _why_no_p(chosen, tests[family]) for family in {blank[i].family for i in known}}
+    columns = _statistics(chosen, x[:, known], y)
     if None in untested.values():
-        columns |= _test(chosen, x[:, tested], y, permutations=permutations, seed=seed)
-    statistics = [{name: _known(values[i]) for name, values in columns.items()} for i in range(len(tested))]
-    for values, i in zip(statistics, tested, strict=True):
-        goes = direction_of(values["r"] or 0.0, models.expected(blank[i].metric))
-        row, why = replace(blank[i], **values, goes=goes), untested[blank[i].family]  # type: ignore[arg-type]
+        columns |= _test(chosen, x[:, known], y, permutations=permutations, seed=seed)
+    for place, i in enumerate(known):
+        values = {name: None if np.isnan(column[place]) else float(column[place]) for name, column in columns.items()}
+        why = untested[blank[i].family]
+        described = variables[i].why_description or (ACROSS if chosen.name == ALL else None)
         if why:
-            row = replace(row, p_permutation=None, detectable_r=None)
-        if described := variables[i].why_description or DESCRIBED.get(chosen.kind):
-            filled[i] = replace(row, **described.columns)
-        else:
-            filled[i] = replace(row, **why.columns, goes=None) if why else row
-    return filled
+            values |= {"p_permutation": None, "detectable_r": None}
+        if described or not why:
+            values["goes"] = direction_of(values["r"] or 0.0, models.expected(blank[i].metric))  # type: ignore[assignment]
+        reason = described or why
+        row = replace(blank[i], **values)  # type: ignore[arg-type]
+        rows[i] = replace(row, **reason.columns) if reason else row
+    return rows
 
 
 def _why_no_p(chosen: Subset, tests: int) -> Reason | None:
     """Why correlations that can be computed have no p and no verdict in a family of that size; None where they have."""
-    if chosen.kind is SubsetKind.ALL:
-        return DESCRIBED[SubsetKind.ALL]
+    if chosen.name == ALL:
+        return ACROSS
     if chosen.lacks_combinations:
         text = "seeds and data seeds are crossed, and not every seed has every data seed: they cannot be permuted."
         return Reason(Cause.TOO_FEW, text)
@@ -289,8 +280,8 @@ def _why_no_p(chosen: Subset, tests: int) -> Reason | None:
 def _reason(chosen: Subset, relation: Relation, x: Floats, y: Floats) -> Reason | None:
     if relation.metric in NOT_TESTED:
         return Reason(Cause.NOT_A_TEST, NOT_TESTED[relation.metric], Verdict.DESCRIPTION)
-    if chosen.freedom < FEWEST:
-        return too_few(relation.n, "models", FEWEST + max(relation.cells, 1) - 1)
+    if chosen.freedom < MIN_MODELS:
+        return too_few(relation.n, "models", MIN_MODELS + max(relation.cells, 1) - 1)
     for name, values in ((relation.metric, x), (relation.outcome, y)):
         if np.abs(centred(values, chosen.cells)).max() <= 1e-12 * np.abs(values).max():
             where = " within every cell" if relation.cells > 1 else ""
@@ -302,19 +293,32 @@ def _statistics(chosen: Subset, x: Floats, y: Floats) -> dict[str, Floats]:
     """The columns that describe, by name; NaN where there is no value."""
     r, rho = correlation(x, y, chosen.cells), rank_correlation(x, y, chosen.cells)
     spread = np.sqrt((centred(y, chosen.cells) ** 2).sum() / (chosen.freedom - 1))
-    intervals = [_intervals(chosen, x[:, i], y, float(r[i]), float(spread)) for i in range(len(r))]
-    ends = {name: np.array([getattr(pair, kind)[end] for pair in intervals]) for name, kind, end in _ENDS}
-    return {"r": r, "r2": r**2, "rho": rho, "slope": r * spread, **ends}
+    ends = np.array([_intervals(chosen, x[:, i], y, float(r[i]), float(spread)) for i in range(len(r))]).T
+    names = ("low", "high", "slope_low", "slope_high")
+    return {"r": r, "r2": r**2, "rho": rho, "slope": r * spread, **dict(zip(names, ends, strict=True))}
+
+
+def _intervals(chosen: Subset, x: Floats, y: Floats, r: float, spread: float) -> tuple[float, ...]:
+    """The ends for r, then those for the slope by standard deviations of x; `spread` is what r = 1 would give."""
+    if chosen.data_labels is not None or len(chosen.members) < 3 * count_of(chosen.cells):
+        # Leaving out seeds says nothing of data seeds; in standardised cells of two only signs are left.
+        return *NONE, *NONE
+    if count_of(chosen.units) == len(chosen.members):
+        freedom = len(chosen.members) - 2 * count_of(chosen.cells)  # a cell's mean and its standard deviation
+        return *fisher_interval(r, freedom - 1), *slope_interval(r * spread, r, freedom)
+    x, y = standardised(x, chosen.cells), spread * standardised(y, chosen.cells)
+    scale = np.sqrt((x @ x) / (chosen.freedom - 1))
+    without = left_out(x / scale, y, orth(np.eye(count_of(chosen.cells))[chosen.cells]), chosen.units)
+    return *clustered_interval(r, without.correlations), *clustered_slope_interval(r * spread, without.slopes)
 
 
 def _test(chosen: Subset, x: Floats, y: Floats, *, permutations: int, seed: int) -> dict[str, Floats]:
-    """p of every column, and within cells what could have been found."""
+    """p of every column within cells, and what could have been found."""
     test = permutation_test(x, y, chosen.cells, permutations=permutations, seed=seed, factors=chosen.factors)
-    if chosen.kind is not SubsetKind.WITHIN:
-        return {"p_permutation": test.p}
+    # Models of one cell that say as much: fewer than there are, with several cells or shared seeds.
     models = 1 / test.deviation**2 + 1 if chosen.factors else np.full(len(test.p), float(chosen.freedom))
     lost = count_of(chosen.cells) - 1  # the standard deviations of cells
-    return {"p_permutation": test.p, "detectable_r": _detectable(models - lost)}
+    return {"p_permutation": test.p, "detectable_r": np.array([detectable(value - lost) for value in models])}
 
 
 def correlation(x: Floats, y: Floats, cells: Codes) -> Floats:
@@ -331,52 +335,3 @@ def rank_correlation(x: Floats, y: Floats, cells: Codes) -> Floats:
         members = cells == cell
         ranks_x[members], ranks_y[members] = rankdata(x[members], axis=0), rankdata(y[members])
     return correlation(ranks_x, ranks_y, cells)
-
-
-@final
-class _Intervals(NamedTuple):
-    r: Interval
-    slope: Interval
-
-
-_ENDS = (("low", "r", 0), ("high", "r", 1), ("slope_low", "slope", 0), ("slope_high", "slope", 1))
-
-
-def _intervals(chosen: Subset, x: Floats, y: Floats, r: float, spread: float) -> _Intervals:
-    """Of r, and of the slope by standard deviations of x, of which `spread` is what r = 1 would give."""
-    if chosen.data_labels is not None or len(chosen.members) < 3 * count_of(chosen.cells):
-        # Leaving out seeds says nothing of data seeds; in standardised cells of two only signs are left.
-        return _Intervals(NONE, NONE)
-    if count_of(chosen.units) == len(chosen.members):
-        freedom = len(chosen.members) - 2 * count_of(chosen.cells)  # a cell's mean and its standard deviation
-        return _Intervals(fisher_interval(r, freedom - 1), slope_interval(r * spread, r, freedom))
-    x, y = standardised(x, chosen.cells), spread * standardised(y, chosen.cells)
-    scale = np.sqrt((x @ x) / (chosen.freedom - 1))
-    without = left_out(x / scale, y, orth(np.eye(count_of(chosen.cells))[chosen.cells]), chosen.units)
-    return _Intervals(clustered_interval(r, without.correlations), clustered_slope_interval(r * spread, without.slopes))
-
-
-def _detectable(models: Floats, *, alpha: float = LEVEL) -> Floats:
-    """`models` are those of one cell that say as much: fewer than there are, with several cells or shared seeds."""
-    return np.array([detectable(value, alpha=alpha) for value in models])
-
-
-def _known(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
-def _with_verdict(models: Models, relation: Relation, corrected: Corrected) -> Relation:
-    tested = replace(relation, p_holm=corrected.holm, p_bh=corrected.bh)
-    if relation.verdict is Verdict.DESCRIPTION:
-        return tested
-    estimate = Estimate(relation.r or 0.0, corrected.holm, models.expected(relation.metric))
-    return replace(tested, **judge(estimate, RELATION))
-
-
-def _powered(relation: Relation, family_size: int) -> Relation:
-    """With the |r| that Holm's first step finds, from the one that a single test does."""
-    if relation.detectable_r is None:
-        return relation
-    single = np.array([effect_in_z(LEVEL, POWER) / np.arctanh(relation.detectable_r)]) ** 2 + 3
-    strict = _detectable(single, alpha=LEVEL / family_size)
-    return replace(relation, detectable_r_corrected=_known(float(strict[0])))

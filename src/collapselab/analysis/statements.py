@@ -9,21 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, final
 
-from collapselab.analysis import (
-    attribution,
-    controls,
-    diagnosis,
-    doses,
-    effect_words,
-    effects,
-    phases,
-    properties,
-    relate,
-    relate_words,
-    trends,
-)
+from collapselab.analysis import attribution, controls, diagnosis, doses, effects, properties, relate, trends, words
+from collapselab.analysis.arms import Registered
 from collapselab.analysis.models import Models
-from collapselab.analysis.registered import Registered
 from collapselab.analysis.verdict import TableRow
 from collapselab.analysis.words import Sentence
 from collapselab.records.tables import RowsByTable
@@ -56,7 +44,7 @@ STATEMENTS: dict[str, Statement[Any]] = {
     "relate": Statement(
         relate.Relation,
         lambda given: relate.relate(given.models, permutations=given.permutations, seed=given.seed),
-        relate_words.sentences,
+        words.of_relations,
     ),
     "controls": Statement(
         controls.Control,
@@ -80,9 +68,9 @@ STATEMENTS: dict[str, Statement[Any]] = {
         lambda given: effects.effects(
             given.models, given.registered, given.rows["properties"], permutations=given.permutations, seed=given.seed
         ),
-        effect_words.of_effects,
+        words.of_effects,
     ),
-    "doses": Statement(doses.Response, lambda given: doses.doses(given.models), effect_words.of_doses),
+    "doses": Statement(doses.Response, lambda given: doses.doses(given.models), words.of_doses),
     "attribution": Statement(
         attribution.Attributed,
         lambda given: attribution.attribution(
@@ -95,6 +83,6 @@ STATEMENTS: dict[str, Statement[Any]] = {
         ),
         attribution.sentences,
     ),
-    "phases": Statement(phases.Phase, lambda given: phases.phases(given.models), phases.sentences),
-    "diagnosis": Statement(diagnosis.Finding, lambda given: diagnosis.diagnose(given.models), diagnosis.sentences),
+    "phases": Statement(diagnosis.Phase, lambda given: diagnosis.phases(given.models), diagnosis.of_phases),
+    "diagnosis": Statement(diagnosis.Finding, lambda given: diagnosis.diagnose(given.models), diagnosis.of_findings),
 }

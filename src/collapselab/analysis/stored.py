@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, final, get_type_hints
 from pydantic import JsonValue
 
 from collapselab import __version__
+from collapselab.analysis.arms import registered_in
 from collapselab.analysis.models import BETTER
 from collapselab.analysis.regime import Regime
-from collapselab.analysis.registered import registered_in
 from collapselab.analysis.statements import STATEMENTS
 from collapselab.analysis.verdict import TableRow
 from collapselab.analysis.words import Sentence

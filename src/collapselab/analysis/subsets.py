@@ -6,8 +6,7 @@ have most of the variance.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
@@ -18,21 +17,8 @@ from numpy.typing import NDArray
 from collapselab.analysis.models import Models, repeated, seed_columns
 from collapselab.analysis.resampling import Codes
 
-SMALLEST_CELL = 5
-"""Seeds that a cell needs to be listed by itself beside the pooled cells."""
-
-
-@final
-class SubsetKind(StrEnum):
-    """What the models of a subset have in common."""
-
-    ALL = "all models"
-    WITHIN = "within cells"
-    CELL = "one cell"
-
-
-ALL, WITHIN = SubsetKind.ALL.value, SubsetKind.WITHIN.value
-"""The names of the two subsets of which there is one each."""
+ALL, WITHIN = "all models", "within cells"
+"""The subsets: models that differ in anything, and models that differ in their seed alone."""
 
 
 @final
@@ -40,8 +26,8 @@ ALL, WITHIN = SubsetKind.ALL.value, SubsetKind.WITHIN.value
 class Subset:
     """Some of the trained models, and the cells whose means are subtracted before they are related."""
 
-    kind: SubsetKind
     name: str
+    """`ALL` or `WITHIN`."""
     members: Codes
     cell_labels: Codes
     unit_labels: Codes
@@ -97,20 +83,17 @@ class Subset:
         sizes = np.bincount(self.cells[kept], minlength=1)
         kept = kept[sizes[self.cells[kept]] > 1]
         data = None if self.data_labels is None else self.data_labels[kept]
-        return Subset(self.kind, self.name, self.members[kept], self.cell_labels[kept], self.unit_labels[kept], data)
+        return Subset(self.name, self.members[kept], self.cell_labels[kept], self.unit_labels[kept], data)
 
 
 def subsets(models: Models) -> Iterator[Subset]:
-    """Yield all compared models, and the seeds of one cell: pooled over cells, then each large cell by itself."""
+    """Yield all compared models, and the seeds of one cell, pooled over cells."""
     frame = models.trained
-    yield _across(SubsetKind.ALL, ALL, frame, np.flatnonzero(models.compared[models.frame["epoch"] != 0]))
-    pooled = within_cells(frame)
-    yield pooled
-    cells = count_of(pooled.cells)
-    for cell in range(cells) if cells > 1 else []:
-        alone = pooled.only(pooled.cells == cell)
-        if len(alone.members) >= SMALLEST_CELL:
-            yield replace(alone, kind=SubsetKind.CELL, name=f"seeds of {frame['cell'].iloc[alone.members[0]]}")
+    members = np.flatnonzero(models.compared[models.frame["epoch"] != 0])
+    architectures = codes_of(frame["architecture"].iloc[members])
+    units = architectures if count_of(architectures) > 1 else codes_of(frame["run"].iloc[members])
+    yield Subset(ALL, members, np.zeros(len(members), dtype=np.intp), units)
+    yield within_cells(frame)
 
 
 def within_cells(frame: pd.DataFrame) -> Subset:
@@ -120,7 +103,7 @@ def within_cells(frame: pd.DataFrame) -> Subset:
     last = last[~repeated(last)]
     twins = last[last.groupby("cell")["run"].transform("size") > 1]
     members = twins.index.to_numpy(dtype=np.intp)
-    return Subset(SubsetKind.WITHIN, WITHIN, members, codes_of(twins["cell"]), *_seeds(twins))
+    return Subset(WITHIN, members, codes_of(twins["cell"]), *_seeds(twins))
 
 
 def _is_untreated(frame: pd.DataFrame) -> NDArray[np.bool_]:
@@ -147,12 +130,6 @@ def _seeds(twins: pd.DataFrame) -> tuple[Codes, Codes | None]:
     forked, shared = pairs["seed"].duplicated().any(), pairs["order"].duplicated().any()
     of_seeds, of_orders = (codes_of(pd.Series(labels, dtype=object)) for labels in (seeds, orders))
     return (of_orders if shared and not forked else of_seeds), (of_orders if shared and forked else None)
-
-
-def _across(kind: SubsetKind, name: str, frame: pd.DataFrame, members: Codes) -> Subset:
-    architectures = codes_of(frame["architecture"].iloc[members])
-    units = architectures if count_of(architectures) > 1 else codes_of(frame["run"].iloc[members])
-    return Subset(kind, name, members, np.zeros(len(members), dtype=np.intp), units)
 
 
 def exchangeable(cells: Codes, units: Codes) -> list[Codes]:

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest, rankdata
 
-from collapselab.analysis.attainable import LEVEL
+from collapselab.analysis.resampling import TIE, Floats
+from collapselab.analysis.verdict import LEVEL
 
-Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 MAX_ORDERS = 5_040
 """Orders of the levels that are enumerated (seven levels); of more levels they are drawn."""
@@ -31,8 +31,6 @@ MIN_LEVELS = next(levels for levels in range(2, 10) if 2 / factorial(levels) <= 
 largest statistic of the family, and none is larger than that of a metric that follows the levels in every unit."""
 MIN_UNITS = next(units for units in range(2, 10) if 2 / 2**units <= LEVEL)
 """Units with enough sign patterns."""
-TIE = 1e-9
-"""Relative: a permuted statistic that only rounding keeps below the observed one counts as equal to it."""
 
 
 @final

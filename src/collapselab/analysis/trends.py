@@ -9,13 +9,11 @@ checkpoints; units are counted and tested (trend_test.py).
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import final
 
 import numpy as np
 import pandas as pd
 
-from collapselab.analysis.attainable import LEVEL
 from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, Floats, Models
 from collapselab.analysis.regime import Regime
 from collapselab.analysis.related import RELATED
@@ -30,7 +28,18 @@ from collapselab.analysis.trend_test import (
     permute_levels,
     rhos,
 )
-from collapselab.analysis.verdict import RELATION, Cause, Estimate, Reason, Verdict, judge, too_few
+from collapselab.analysis.verdict import (
+    FALLS,
+    LEVEL,
+    RELATION,
+    RISES,
+    Cause,
+    Estimate,
+    Reason,
+    Verdict,
+    judge,
+    too_few,
+)
 from collapselab.analysis.words import (
     ALONG,
     LONGEST,
@@ -65,14 +74,6 @@ LEVELS = 3
 
 
 @final
-class Trending(StrEnum):
-    """The direction in which a value changes."""
-
-    RISES = "rises"
-    FALLS = "falls"
-
-
-@final
 @dataclass(frozen=True)
 class Trend:
     """One metric along one axis; a row of `trends.csv`. The outcome is there too, as if it were a metric."""
@@ -97,7 +98,7 @@ class Trend:
     """Units in which it falls."""
     unchanged: int = 0
     """Units in which it does neither."""
-    toward: Trending | None = None
+    toward: str | None = None
     """`rises` or `falls`: the way of collapse, or of a better outcome."""
     share_toward: float | None = None
     """Share of the units that go that way."""
@@ -125,14 +126,14 @@ class Trend:
         return self.metric == self.outcome
 
     @property
-    def change(self) -> Trending:
+    def change(self) -> str:
         """The direction of most units."""
-        return Trending.RISES if self.rises > self.falls else Trending.FALLS
+        return RISES if self.rises > self.falls else FALLS
 
     @property
     def groups_toward(self) -> int:
         """Units that change toward collapse, or toward a better outcome; where neither is known, those that rise."""
-        return self.falls if self.toward is Trending.FALLS else self.rises
+        return self.falls if self.toward == FALLS else self.rises
 
 
 def trends(
@@ -211,7 +212,7 @@ def _blank(models: Models, axis: str, where: Regime | None, metric: str, levels:
         metric,
         models.outcome,
         levels=" ".join(f"{level:g}" for level in levels),
-        toward={-1: Trending.FALLS, 0: None, 1: Trending.RISES}[sign],
+        toward={-1: FALLS, 0: None, 1: RISES}[sign],
         family="paper" if of_outcome else RELATED[metric].family,
     )
 
@@ -276,7 +277,7 @@ def _counted(row: Trend, test: Tested, place: int, effects: Floats, *, median_rh
     if not len(changes):
         return replace(row, **Reason(Cause.TOO_FEW, "no two models differ in this alone.").columns)
     rises, falls = int((changes > 0).sum()), int((changes < 0).sum())
-    toward = None if row.toward is None else {Trending.RISES: rises, Trending.FALLS: falls}[row.toward]
+    toward = None if row.toward is None else {RISES: rises, FALLS: falls}[row.toward]
     counted = replace(
         row,
         groups=len(changes),
@@ -297,7 +298,7 @@ def _counted(row: Trend, test: Tested, place: int, effects: Floats, *, median_rh
         reason = too_few(len(changes), f"{UNIT_NAMES.get(row.axis, 'width')}s", MIN_UNITS)
     else:
         counted = replace(counted, p=float(test.p[place]), p_corrected=p)
-    sign = {None: 0, Trending.RISES: 1, Trending.FALLS: -1}[row.toward]
+    sign = {None: 0, RISES: 1, FALLS: -1}[row.toward]
     estimate = Estimate(rises - falls, p if one_way(rises, falls) else 1.0, sign, reason=reason)
     return replace(counted, **judge(estimate, RELATION))
 

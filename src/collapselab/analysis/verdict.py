@@ -11,7 +11,9 @@ from typing import NamedTuple, TypedDict, TypeVar, final
 import numpy as np
 from scipy.stats import false_discovery_control
 
-from collapselab.analysis.attainable import LEVEL
+LEVEL = 0.05
+RISES, FALLS = "rises", "falls"
+"""Directions in which a value changes, as the tables have them."""
 
 
 @final
@@ -74,7 +76,21 @@ ATTRIBUTION = Words(Verdict.ATTRIBUTED, Verdict.ATTRIBUTED, Verdict.ATTRIBUTED, 
 
 
 @final
-class Goes(StrEnum):
+class Role(StrEnum):
+    """What a row about an arm is for."""
+
+    OUTCOME = "outcome"
+    FURTHER = "further outcome"
+    """An outcome beside that of the analysis: registered ones, and the gap."""
+    TARGET = "target"
+    """The metric that this arm must move."""
+    PRIMARY = "primary"
+    """One of the main metrics."""
+    EXPLORATORY = "exploratory"
+
+
+@final
+class Direction(StrEnum):
     """The direction of a correlation, by its sign alone."""
 
     WITH = "with"
@@ -150,16 +166,16 @@ def judge(estimate: Estimate, words: Words) -> VerdictColumns:
     elif estimate.p_equivalence is not None and estimate.p_equivalence < LEVEL:
         verdict = Verdict.EQUIVALENT
     elif estimate.p is not None and estimate.p < LEVEL:
-        goes = direction_of(estimate.effect, estimate.sign)
-        verdict = {Goes.WITH: words.expected, Goes.AGAINST: words.opposite, None: words.undirected}[goes]
+        direction = direction_of(estimate.effect, estimate.sign)
+        verdict = {Direction.WITH: words.expected, Direction.AGAINST: words.opposite, None: words.undirected}[direction]
     return (reason or estimate.doubts.get(verdict) or Reason(None, None, verdict)).columns
 
 
-def direction_of(effect: float, expected: int) -> Goes | None:
+def direction_of(effect: float, expected: int) -> Direction | None:
     """The direction of an effect whose sign is `expected` where more collapse means a better outcome; None for 0."""
     if expected == 0 or effect == 0:
         return None
-    return Goes.WITH if effect * expected > 0 else Goes.AGAINST
+    return Direction.WITH if effect * expected > 0 else Direction.AGAINST
 
 
 @final
@@ -189,15 +205,16 @@ def judged(
             families.setdefault(family(row), {})[i] = value
     for tested in families.values():
         values = list(tested.values())
-        for i, p_holm, p_bh in zip(tested, holm(values), benjamini_hochberg(values), strict=True):
-            rows[i] = with_verdict(rows[i], Corrected(p_holm, p_bh, len(tested)))
+        for i, p_holm, p_bh in zip(tested, holm(values), false_discovery_control(values), strict=True):
+            rows[i] = with_verdict(rows[i], Corrected(p_holm, float(p_bh), len(tested)))
     return rows
 
 
 def holm(p: Sequence[float]) -> list[float]:
     """Holm's adjusted p: the i-th smallest of n times n - i, never smaller than the one before, at most 1.
 
-    statsmodels' function collects the whole program's garbage at every call; a test compares the two.
+    statsmodels' `multipletests` collects the whole program's garbage at every call, which takes 0.2 s beside torch and
+    would double the time of an analysis; a test compares the two.
     """
     values = np.asarray(p, dtype=float)
     order = np.argsort(values)
@@ -205,8 +222,3 @@ def holm(p: Sequence[float]) -> list[float]:
     adjusted = np.empty_like(values)
     adjusted[order] = np.minimum(stepped, 1.0)
     return [float(value) for value in adjusted]
-
-
-def benjamini_hochberg(p: Sequence[float]) -> list[float]:
-    """Benjamini and Hochberg's adjusted p, for the share of false discoveries."""
-    return [float(value) for value in false_discovery_control(np.asarray(p, dtype=float))]

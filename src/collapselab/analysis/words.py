@@ -1,13 +1,29 @@
-"""The words for verdicts, in tables and in sentences. Every file of the analysis uses these."""
+"""The words of the analysis: verdicts and numbers in sentences, and the sentences about relations, arms and doses.
+
+Every sentence begins with the effect, in units of the outcome and with its interval; r and p follow, then what may be
+said. Statements with few sentences of their own have them in their file, made from the words here.
+"""
+
+from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import TYPE_CHECKING, Protocol, final
 
+from collapselab.analysis.arms import comparisons, unpaired
+from collapselab.analysis.models import Models
+from collapselab.analysis.paired import gap_stays, proportion_of_losses
 from collapselab.analysis.regime import UNKNOWN, Regime
-from collapselab.analysis.verdict import Verdict
+from collapselab.analysis.related import RELATED, Family
+from collapselab.analysis.subsets import ALL, WITHIN, within_cells
+from collapselab.analysis.verdict import Cause, Role, Verdict
 from collapselab.records.outcomes import BITS_PER_BYTE, ON
+
+if TYPE_CHECKING:
+    from collapselab.analysis.doses import Response
+    from collapselab.analysis.effects import Effect
+    from collapselab.analysis.relate import Relation
 
 OPPOSITE = "in the opposite direction"
 PREDICTED = "as collapse predicts"
@@ -166,3 +182,361 @@ class OfMetric(Protocol):
 def metric_label(row: OfMetric) -> str:
     """`cdnv`, or `log cdnv`."""
     return row.metric if row.transform == "raw" else f"log {row.metric}"
+
+
+# Relations
+
+ACROSS, FIXED = "across models", "scale held fixed"
+EXPLORED = 3
+"""Metrics of a further family that have a sentence each; more are named together."""
+FURTHER: dict[Family, str] = {"exploration": "Exploring", "contexts": "Exploring contexts"}
+"""The families beside the paper's, and how their sentences begin."""
+
+
+def counted(row: Relation) -> str:
+    """Say what the rows of a relation are: runs, and how many seeds they share. Checkpoints are never counted."""
+    if row.subset == ALL:
+        return many(row.n, "run")
+    if row.shared_seeds and row.cells == 1:
+        return f"{row.n} runs of {many(row.shared_seeds, 'seed')}"
+    if row.shared_seeds:
+        return f"{many(row.shared_seeds, 'seed')}, each in up to {row.cells} cells ({row.n} runs)"
+    return many(row.n, "seed") if row.cells == 1 else f"{row.n} runs in {row.cells} cells"
+
+
+def of_relations(models: Models, relations: Sequence[Relation]) -> Iterable[Sentence]:
+    """Reversals; across models, which is a description; then with scale held fixed."""
+    yield from (Sentence(REVERSAL, "relate", text) for text in _reversals(relations))
+    yield from (Sentence(ACROSS, "relate", text) for text in _across_models(models, relations))
+    yield from (Sentence(FIXED, "relate", text) for text in _at_fixed_scale(models, relations))
+
+
+def reversals(relations: Sequence[Relation]) -> list[tuple[Relation, Relation]]:
+    """Across models and at fixed scale: the pairs of rows that have opposite signs, both beyond doubt.
+
+    At fixed scale a corrected test must show it; across models, where none can, the interval must exclude 0.
+    """
+    within = {row.metric: row for row in _main(relations, WITHIN) if row.verdict in SHOWN}
+    return [
+        (row, within[row.metric])
+        for row in _main(relations, ALL)
+        if row.metric in within and row.low is not None and row.high is not None and row.low * row.high > 0
+        if (row.r or 0.0) * (within[row.metric].r or 0.0) < 0
+    ]
+
+
+def _reversals(relations: Sequence[Relation]) -> Iterable[str]:
+    for across, within in reversals(relations):
+        yield (
+            f"{metric_label(within)} reverses: one standard deviation more comes with {_slope(within)} of "
+            f"{within.outcome} at fixed scale (Holm p {within.p_holm:.2g}), and with {_slope(across)} across models."
+        )
+
+
+def _across_models(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
+    rows = _main(relations, ALL)
+    if not rows:
+        yield f"No metric can be related to {models.outcome} across all models; relate.csv says why for each."
+        return
+    if models.trained["cell"].nunique() == 1:
+        return  # seeds alone: what there is to say is said at fixed scale
+    strongest = max(rows, key=lambda row: abs(row.r or 0.0))
+    yield (
+        f"Across {counted(strongest)}, descriptive only: one standard deviation more of {metric_label(strongest)} "
+        f"comes with {_slope(strongest)} of {models.outcome} (r {strongest.r:+.2f}), the strongest relation."
+    )
+    fixed = {row.metric: row for row in _main(relations, WITHIN)}
+    for row in rows:
+        within = fixed.get(row.metric)
+        beside = f"{_slope(within)} at fixed scale (r {within.r:+.2f})" if within else "at fixed scale not known"
+        across = f"{_slope(row)} across models (r {row.r:+.2f})"
+        yield f"{metric_label(row)}, per standard deviation: {across}, {beside}."
+
+
+def says_nothing(rows: Sequence[Relation]) -> str:
+    """Why no relation at fixed scale is known, and what to train where models are missing."""
+    reason, cause = next(((row.why, row.why_code) for row in rows if row.why), (NOT_MEASURED, None))
+    hint = " Train the same model with several seeds." if cause is Cause.TOO_FEW else ""
+    return f"With scale held fixed these tables say nothing: {reason}{hint}"
+
+
+def _at_fixed_scale(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
+    rows = [row for row in relations if row.subset == WITHIN]
+    main = _main(rows, WITHIN)
+    if not main:
+        yield says_nothing(rows)
+        return
+    tested = [row for row in main if row.verdict not in (Verdict.TOO_FEW, Verdict.DESCRIPTION)]
+    if not tested:
+        why = next((row.why for row in main if row.verdict is Verdict.TOO_FEW), main[0].why)
+        yield f"With scale held fixed: no verdict; {why}"
+        return
+    shown = _strongest_first(row for row in tested if row.verdict in SHOWN)
+    yield _first(models, tested, shown)
+    yield from (f"At fixed scale too, {_shown_words(models, row)}" for row in shown[1:])
+    rest = [row for row in tested if row.verdict is Verdict.NOT_SHOWN]
+    if rest:
+        yield f"Not shown at fixed scale, which is not absent: {listed(_with_r(rest), room=140)}."
+    yield from _power(tested[0])
+    yield from _described(main)
+    if tested[0].cells == 1:
+        model = models.trained.iloc[within_cells(models.trained).members[0]]
+        cell = f"{model['architecture']}, {regime_words(Regime.read(model['regime']))}"
+        yield f"All of that is one architecture in one regime ({cell}): whether it holds elsewhere is not known."
+    for family, words in FURTHER.items():
+        explored = [row for row in rows if row.family == family and row not in main and row.verdict in SHOWN]
+        explored = _strongest_first(explored)
+        yield from (f"{words}: {_shown_words(models, row)}" for row in explored[:EXPLORED])
+        if more := explored[EXPLORED:]:
+            yield f"{words}, {len(more)} more are shown (`relate.csv`): {listed(_with_r(more), room=130)}."
+
+
+def _with_r(rows: Iterable[Relation]) -> list[str]:
+    return [f"{metric_label(row)} (r {row.r:+.2f}{_without(row)})" for row in rows]
+
+
+def _without(row: Relation) -> str:
+    return f"; without run {row.influential}: r {row.r_without:+.2f}" if row.influential else ""
+
+
+def _strongest_first(rows: Iterable[Relation]) -> list[Relation]:
+    return sorted(rows, key=lambda row: -abs(row.r or 0.0))
+
+
+def _first(models: Models, tested: Sequence[Relation], shown: Sequence[Relation]) -> str:
+    """The first sentence: which models these are, and what is shown first, or that nothing is."""
+    start = f"With scale held fixed ({counted(tested[0])})"
+    if shown:
+        return f"{start}: {_shown_words(models, shown[0])}"
+    largest = max(tested, key=lambda row: abs(row.r or 0.0))
+    effect = f"{_slope(largest)} of {models.outcome}"
+    return f"{start}, nothing is shown; the largest is {metric_label(largest)} with {effect}."
+
+
+def _shown_words(models: Models, row: Relation) -> str:
+    return (
+        f"one standard deviation between seeds of {metric_label(row)} comes with {_slope(row)} of {models.outcome}, "
+        f"{SHOWN[row.verdict]} (r {row.r:+.2f}, Holm p {row.p_holm:.2g}{_without(row)})."
+    )
+
+
+def _power(first: Relation) -> Iterable[str]:
+    if first.detectable_r is None or first.detectable_r_corrected is None:
+        yield "There are too few models to say what they could have found."
+        return
+    yield (
+        f"{counted(first)} find |r| of {first.detectable_r:.2f} with 80 % power, "
+        f"{first.detectable_r_corrected:.2f} at the strictest step of the correction; a smaller one may be unseen."
+    )
+
+
+def _described(rows: Sequence[Relation]) -> Iterable[str]:
+    """Ratios and what is of too few models: numbers without a verdict, and why."""
+    for row in rows:
+        if row.verdict is Verdict.DESCRIPTION and RELATED[row.metric].parts:
+            yield f"{row.metric} (r {row.r:+.2f}) has no verdict: {row.why}"
+    few = [row for row in rows if row.verdict is Verdict.TOO_FEW]
+    if few:
+        names = listed(_with_r(few))
+        yield f"At fixed scale, too few runs for {many(len(few), 'metric')}: {names}."
+
+
+def _main(relations: Iterable[Relation], subset: str) -> list[Relation]:
+    """The rows of the paper's metrics that have a number, on the scale of the catalogue; where none, of all metrics."""
+    known = [
+        row
+        for row in relations
+        if row.subset == subset and row.r is not None and row.transform == RELATED[row.metric].transform
+    ]
+    return [row for row in known if row.family == "paper"] or known
+
+
+def _slope(row: Relation) -> str:
+    assert row.slope is not None
+    return amount(row.slope, row.slope_low, row.slope_high, row.outcome)
+
+
+# Arms and doses
+
+TOPIC = "as a cause"
+NOTABLE_CLIPPING = 0.1
+"""Difference of the shares of clipped steps that is named."""
+NAMED = 6
+"""Arms that a sentence names; more are counted."""
+COUNTED = {Verdict.HELPS: "help", Verdict.HARMS: "harm"}
+"""Verdicts that are verbs, of several arms."""
+SPOKEN = (Verdict.HELPS, Verdict.HARMS, Verdict.EQUIVALENT, Verdict.UNDECIDED)
+"""Verdicts whose arms have a sentence each."""
+
+
+def of_effects(models: Models, rows: Sequence[Effect]) -> Iterable[Sentence]:
+    """How many arms there are and how they fared, then each arm of which something can be said."""
+    return (Sentence(TOPIC, "effects", text) for text in _words_of_effects(models, rows))
+
+
+def _words_of_effects(models: Models, rows: Sequence[Effect]) -> Iterable[str]:
+    outcomes = [row for row in rows if row.role is Role.OUTCOME]
+    treated = [row for row in outcomes if not row.sham]
+    if treated and (speed := about_speed(models, treated[0].margin)):
+        yield speed
+    if outcomes:
+        yield _overview(models, treated, outcomes)
+        if models.trained["train_loss"].isna().all():
+            yield (
+                "Comparisons at equal training loss are not available: no training loss was evaluated at the "
+                "checkpoints of these runs."
+            )
+    for verdict in SPOKEN:
+        yield from (_effect_words(row, rows) for row in treated if row.verdict is verdict)
+    yield from _further_words(rows)
+    if missed := [row.label for row in treated if row.verdict is Verdict.DID_NOT_REACH]:
+        yield f"Did not reach the property, so nothing is said of their outcome: {_first_names(missed)}."
+    for why, labels in _by_reason((row.why, row.label) for row in treated if row.verdict is Verdict.TOO_FEW):
+        yield f"No verdict on {_first_names(labels)}; {why}"
+    if moved := [row for row in outcomes if row.sham and row.verdict in COUNTED]:
+        names = (f"{row.label} ({amount(row.effect or 0.0, row.low, row.high, row.metric)})" for row in moved[:NAMED])
+        yield f"Shams that change {models.outcome} by themselves: {', '.join(names)}."
+    runs, labels_of_rows = unpaired(models), {row.label for row in outcomes}
+    if failed := [arm.label for arm in runs.lost if arm.label not in labels_of_rows]:
+        yield f"No pair with {models.outcome} in arm and control, so not judged: {_first_names(failed)}."
+    if runs.alone:
+        names_of_alone = [f"{label} ({many(count, 'run')})" for label, count in runs.alone.items()]
+        yield f"Without a control that has the same seeds and settings, so not judged: {_first_names(names_of_alone)}."
+
+
+def about_speed(models: Models, margin: float | None) -> str | None:
+    """The sentence that a suite is about learning speed; None where it is about generalisation too."""
+    compared = [comparison for comparison in comparisons(models) if not comparison.arm.sham]
+    if not compared:
+        return None
+    epochs = float(models.trained.loc[models.trained["last"], "epoch"].max())
+    if epochs < 1:
+        reason = f"its runs see {epochs:.2g} of an epoch, so no text twice"
+    elif gap_stays(compared, margin):
+        reason = f"no arm changes the gap between validation and training loss by ±{margin:.2g} or more"
+    else:
+        return None
+    if (together := proportion_of_losses(compared)) is not None:
+        reason += (
+            f". Over {many(together.arms, 'arm')} Δval_loss is {together.slope:.3f} Δ{together.column} "
+            f"(r {together.r:.4f})"
+        )
+    return f"This suite is about learning speed, not about generalisation: {reason}."
+
+
+def _further_words(rows: Sequence[Effect]) -> Iterable[str]:
+    """For every further outcome the arms that are shown to change it, or that none is."""
+    further = [row for row in rows if row.role is Role.FURTHER and not row.sham and row.p_holm is not None]
+    for name in dict.fromkeys(row.metric for row in further):
+        own = [row for row in further if row.metric == name]
+        shown = [row for row in own if row.verdict in COUNTED]
+        kind = "registered" if own[0].registered else "exploratory"
+        if shown:
+            listed = ", ".join(f"{row.label} {amount(row.effect or 0.0, row.low, row.high, name)}" for row in shown[:3])
+            more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
+            yield f"{name} ({kind}) changes in {len(shown)} of {many(len(own), 'arm')}: {listed}{more}."
+        else:
+            yield f"{name} ({kind}): no evidence of a change in any of {many(len(own), 'arm')}."
+
+
+def _overview(models: Models, treated: Sequence[Effect], outcomes: Sequence[Effect]) -> str:
+    shams = len(outcomes) - len(treated)
+    pairs = [row.n for row in outcomes]
+    seeds = many(pairs[0], "pair") if min(pairs) == max(pairs) else f"{min(pairs)} to {max(pairs)} pairs"
+    beside = f" and {many(shams, 'sham')}" if shams else ""
+    planned, unplanned = "registered before the first run", "exploratory: nothing was registered beforehand"
+    kind = planned if outcomes[0].registered else unplanned
+    counts = [(sum(row.verdict is verdict for row in treated), verdict) for verdict in Verdict]
+    listed = ", ".join(
+        f"{count} {COUNTED.get(verdict, verdict) if count > 1 else verdict}" for count, verdict in counts if count
+    )
+    by_verdict = f" Arms by their effect on {models.outcome}: {listed}." if treated else ""
+    arms = f"{many(len(treated), 'arm')}{beside}"
+    return f"{arms} against runs that differ in the arm alone, {seeds} each ({kind}).{by_verdict}"
+
+
+def _effect_words(row: Effect, rows: Sequence[Effect]) -> str:
+    assert row.effect is not None
+    if row.verdict in (Verdict.HELPS, Verdict.HARMS):
+        change = f"{'raises' if row.effect > 0 else 'lowers'} {row.metric} by "
+        change += size(row.effect, row.low, row.high, row.metric)
+    else:
+        change = f"changes {row.metric} by {amount(row.effect, row.low, row.high, row.metric)}"
+    numbers = [f"{row.n} pairs", f"p {row.p_holm:.2g}" if row.p_holm is not None else ""]
+    if row.skewed and row.verdict in COUNTED:
+        numbers.insert(1, f"skewed: median {_signed(row.median)}, {max(row.lower, row.higher)} of {row.n} seeds")
+    if row.verdict is Verdict.EQUIVALENT and row.margin is not None:
+        numbers[-1] = f"within ±{row.margin:.2g}, p {row.p_equivalence:.2g}"
+    elif row.verdict is Verdict.UNDECIDED and row.margin is not None and row.why is None:
+        numbers.append(f"±{row.margin:.2g} would matter")
+    parts = [f"{row.label} {change} ({', '.join(filter(None, numbers))}): {row.verdict}."]
+    if row.why:
+        parts.append(row.why)
+    targets = [
+        other for other in rows if other.key == row.key and other.role is Role.TARGET and other.effect is not None
+    ]
+    if targets:
+        parts.append(f"It moved {', '.join(map(_moved, targets))}.")
+    if row.movement is Verdict.IN_CONFLICT:
+        parts.append("The metrics of its property disagree.")
+    if row.why is None and (row.lost or row.lost_controls):
+        parts.append(f"{many(row.lost + row.lost_controls, 'pair')} without {row.metric} left out.")
+    if row.cell_low is not None and row.cell_high is not None and row.cell_low < 0 < row.cell_high:
+        parts.append(f"Not alike in its {row.cells} cells: {_signed(row.cell_low)} to {_signed(row.cell_high)}.")
+    if row.far:
+        parts.append(f"Outlying (robust deviations): {row.far}; median {_signed(row.median)}.")
+    if row.equal_loss is not None:
+        at_equal = amount(row.equal_loss, row.equal_loss_low, row.equal_loss_high, row.metric)
+        parts.append(f"At equal training loss {at_equal} ({many(row.equal_loss_n, 'pair')}).")
+    if row.clipped is not None and abs(row.clipped) >= NOTABLE_CLIPPING:
+        parts.append(f"Clipped steps: {100 * row.clipped:+.0f} points.")
+    while len(" ".join(parts)) > LONGEST and len(parts) > 2:
+        parts.pop()
+    return " ".join(parts)
+
+
+def _moved(row: Effect) -> str:
+    sham = f" (sham {_signed(row.sham_effect)})" if row.sham_effect is not None else ""
+    return f"{row.metric} by {_signed(row.effect)}{sham}"
+
+
+def _signed(value: float | None) -> str:
+    return "?" if value is None else f"{value:+.3g}".replace("-", "\N{MINUS SIGN}")
+
+
+def _first_names(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:NAMED])
+    return f"{listed} and {len(names) - NAMED} more" if len(names) > NAMED else listed
+
+
+def _by_reason(reasons: Iterable[tuple[str | None, str]]) -> Iterable[tuple[str, list[str]]]:
+    """The names of rows without a verdict, by the reason that they share."""
+    names: dict[str, list[str]] = {}
+    for why, name in reasons:
+        names.setdefault(why or "", []).append(name)
+    return names.items()
+
+
+def of_doses(models: Models, rows: Sequence[Response]) -> Iterable[Sentence]:
+    """One sentence for the outcome under each arm with several doses; those of which nothing can be said in one."""
+    return (Sentence(TOPIC, "doses", text) for text in _words_of_doses(models, rows))
+
+
+def _words_of_doses(models: Models, rows: Sequence[Response]) -> Iterable[str]:
+    arms = {row.key: [other for other in rows if other.key == row.key] for row in rows if row.metric == models.outcome}
+    yield from (_dose_words(along) for along in arms.values() if along[0].p_holm is not None)
+    untested = ((along[0].why, along[0].arm) for along in arms.values() if along[0].p_holm is None)
+    for why, names in _by_reason(untested):  # an arm may be in several cells
+        yield f"Whether {models.outcome} follows the dose of {_first_names([*dict.fromkeys(names)])}: no verdict; {why}"
+
+
+def _dose_words(rows: Sequence[Response]) -> str:
+    first = rows[0]
+    listed = ", ".join(f"{_signed(row.effect)} at {_signed(row.dose)}" for row in rows if row.dose)
+    where = f" ({first.where})" if first.where else ""
+    unit = f" in{unit}" if (unit := unit_of(first.metric)) else ""
+    said = f"{first.trend} with the dose" if first.trend else "no trend with the dose shown"
+    return (
+        f"{first.arm}{where} by dose, change of {first.metric}{unit}: {listed}; {said} (Page's test in {first.n} "
+        f"seeds, p {first.p_holm:.2g})."
+    )

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import final
 
-from collapselab.analysis.effects import Role
 from collapselab.analysis.families import EFFECTS, FIXED_SCALE, Family, surviving
-from collapselab.analysis.relate import Relation, counted
-from collapselab.analysis.relate_words import reversals
+from collapselab.analysis.relate import Relation
 from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.analysis.trends import Trend
-from collapselab.analysis.verdict import Goes, Verdict
-from collapselab.analysis.words import NO_DIRECTION, REVERSAL, Sentence, many
+from collapselab.analysis.verdict import Direction, Role, Verdict
+from collapselab.analysis.words import NO_DIRECTION, REVERSAL, Sentence, counted, many, reversals
 from collapselab.report.story import Story
 from collapselab.report.words import IN_PART, NO_ANSWER, VERDICT_WORDS, outcome_name, property_name
 
@@ -116,7 +114,7 @@ def _related_words(story: Story, lines: list[StripLine]) -> str:
     if all(line.outcome.kind is Mark.ABSENT for line in lines):
         return f"There are too few runs to say whether collapse correlates with a better {outcome} (reasons below)."
     relations = [story.relation(line.metric, ALL) for line in lines]
-    across = sum(row is not None and row.goes is Goes.WITH for row in relations)
+    across = sum(row is not None and row.goes is Direction.WITH for row in relations)
     number = f"{across or 'none'} of {len(lines)} metrics {'moves' if across == 1 else 'move'}"
     text = f"Across runs of different size or training, {number} toward collapse as {outcome} improves"
     text = f"{_reversed_words(story)}{text} (descriptive only)."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from collapselab.analysis.diagnosis import Finding, Found
+from collapselab.analysis.diagnosis import Finding
 from collapselab.errors import DamagedError, DiskError
 from collapselab.records.run import RunRecord
 from collapselab.report.story import Story
@@ -38,12 +38,12 @@ def provenance(story: Story) -> Origins:
     records = _records(story)
     corpora = [record.corpus for record in records]
     findings = story.analysis.findings if story.analysis else []
-    unknown = Counter((row.signature, row.evidence) for row in findings if row.found is Found.UNKNOWN)
+    unknown = Counter((row.signature, row.evidence) for row in findings if row.found is None)
     return Origins(
         facts=_facts(records),
         corpora=sorted({f"{Path(c.path).name}, hash {c.hash}, vocabulary {c.vocabulary}" for c in corpora}),
         failures=[(run["run"], run["checkpoint"], run["why"]) for run in story.runs if run["why"]],
-        findings=[row for row in findings if row.found is Found.YES],
+        findings=[row for row in findings if row.found],
         unknown=[(*key, count) for key, count in unknown.items()],
         missing=_missing(story),
         commands=_commands(story),

@@ -5,8 +5,8 @@ The band is that of effects that are of no interest.
 
 from collections.abc import Iterable, Sequence
 
-from collapselab.analysis.effects import Effect, Role
-from collapselab.analysis.verdict import Verdict
+from collapselab.analysis.effects import Effect
+from collapselab.analysis.verdict import Role, Verdict
 from collapselab.report.charts.forest import ForestLine, axis_words, forest_chart, forest_table
 from collapselab.report.charts.panels import Figure, Panel
 from collapselab.report.data import View

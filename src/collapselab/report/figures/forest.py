@@ -13,10 +13,9 @@ import altair as alt
 import numpy as np
 from scipy.stats import t as student
 
-from collapselab.analysis.attainable import LEVEL
 from collapselab.analysis.relate import Relation
 from collapselab.analysis.subsets import WITHIN
-from collapselab.analysis.verdict import Verdict
+from collapselab.analysis.verdict import LEVEL, Verdict
 from collapselab.report.charts.axes import NUMBER
 from collapselab.report.charts.panels import Figure, Panel
 from collapselab.report.data import Line, View, columns

@@ -1,6 +1,7 @@
 """The manipulation check: did every arm move the metric that it is for, and more than its sham?"""
 
-from collapselab.analysis.effects import Effect, Role
+from collapselab.analysis.effects import Effect
+from collapselab.analysis.verdict import Role
 from collapselab.report.charts.forest import NARROW, ForestLine, forest_chart, forest_table
 from collapselab.report.charts.panels import Figure, Panel
 from collapselab.report.data import View

@@ -4,11 +4,10 @@ import altair as alt
 import numpy as np
 
 from collapselab.analysis.relate import Relation
-from collapselab.analysis.relate_words import says_nothing
 from collapselab.analysis.related import RELATED
 from collapselab.analysis.resampling import centred
 from collapselab.analysis.subsets import within_cells
-from collapselab.analysis.words import relation_words
+from collapselab.analysis.words import relation_words, says_nothing
 from collapselab.report.charts.axes import NUMBER
 from collapselab.report.charts.panels import Figure, Numbers, Panel
 from collapselab.report.data import Columns, View, columns, plain
