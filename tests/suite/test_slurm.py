@@ -15,9 +15,8 @@ import pytest
 from collapselab.errors import ConfigError, Interrupted, RunError
 from collapselab.records.tables import RESULTS, RUNS
 from collapselab.suite import run as suites
-from collapselab.suite import torchrun
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.job import RunTask, perform
+from collapselab.suite.job import RunTask, main, perform, torchrun
 from collapselab.suite.launchers import LAUNCHERS, slurm
 from collapselab.suite.recipe import Suite
 from suite.recipes import opened
@@ -169,7 +168,7 @@ def test_several_processes_do_one_run(tmp_path: Path, tiny: dict[str, Any]) -> N
     """Two processes on the CPU, as two GPUs would: the curve is that of one but for rounding, the rows are all there."""
     suite, folder = opened(tmp_path, tiny, grid={"width": [8]})
     (entry,) = suites.prepare(suite, folder).entries
-    assert perform(folder, entry, suite.measure, device="cpu", method=torchrun.torchrun(2)).result == "done"
+    assert perform(folder, entry, suite.measure, device="cpu", method=torchrun(2)).result == "done"
     alone = SuiteFolder(tmp_path / "alone")
     assert perform(alone, entry, suite.measure, device="cpu").result == "done"
     losses = []
@@ -190,7 +189,7 @@ def test_the_first_of_several_processes_says_what_went_wrong(
     for rank, said in (("1", False), ("0", True)):
         monkeypatch.setenv("RANK", rank)
         with pytest.raises(SystemExit) as ended:
-            torchrun.main(task)
+            main(task)
         assert ended.value.code == 2
         assert (tmp_path / "reason.txt").exists() == said
     assert "Stopped before the update" in (tmp_path / "reason.txt").read_text()

@@ -1,21 +1,28 @@
 """One run, performed: trained, then measured at every checkpoint, as far as either is missing.
 
 `LaunchRequest` is what every launcher is given, and `threads_each` divides the processors among its processes.
+`torchrun` performs a run in as many processes as it has GPUs: the process that holds the run's lock starts them, passes
+a signal on and waits; rank 0 writes what went wrong into a file.
 """
 
 import os
-import re
+import pickle
+import subprocess
+import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Literal, final
 
 from collapselab.disk import disk_errors
-from collapselab.errors import Busy, ConfigError, DamagedError, DiskError, UserError
+from collapselab.errors import Busy, ConfigError, DamagedError, DiskError, Interrupted, RunError, UserError
 from collapselab.messages import logger
 from collapselab.records.options import Options
 from collapselab.records.run import Checkpoint, RunFolder
+from collapselab.signals import stop_requests
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.model_entries import ModelEntry, is_measured, measure_entry
 from collapselab.suite.plan import AnyEntry, Entry
@@ -27,6 +34,8 @@ log = logger(__name__)
 StartMethod = Literal["forkserver", "fork"]
 NO_CHECKPOINT = "-"
 """The checkpoint of a model that is no run."""
+
+WATCH_SECONDS = 0.2
 
 
 @final
@@ -106,7 +115,7 @@ def perform(
             if isinstance(entry, ModelEntry):
                 work = partial(measure_entry, folder.path, entry, options, device=device)
             else:
-                unmade += [name for name in unmeasured if name not in unmade and _is_damaged(folder, entry, name)]
+                unmade += [name for name in unmeasured if name not in unmade and _is_damaged(folder, entry.name, name)]
                 work = partial(method, RunTask(folder, entry, options, device, unmade, unmeasured, report_to))
             try:
                 with disk_errors(folder.path):
@@ -154,19 +163,17 @@ def threads_each(jobs: int) -> int:
 
     OMP_NUM_THREADS is read as OpenMP does: in a list such as 4,2 the first number is that of the outermost level.
     """
-    text = os.environ.get("OMP_NUM_THREADS", "").strip()
-    if text and not re.fullmatch(r"0*[1-9][0-9]{0,8}\s*(,\s*[0-9]{1,9}\s*)*", text):
-        raise ConfigError(
-            f"OMP_NUM_THREADS: {text!r} is not a number of threads. Set it to a whole number from 1 on, or unset it."
-        )
-    most = int(text.partition(",")[0]) if text else processors()
+    text = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    if text and not (text.isdecimal() and 1 <= int(text) <= 10**6):
+        raise ConfigError(f"OMP_NUM_THREADS must be a whole number ≥ 1, got {text[:80]!r}. Correct it, or unset it.")
+    most = int(text) if text else processors()
     return max(1, min(most, processors()) // jobs)
 
 
-def _is_damaged(folder: SuiteFolder, entry: Entry, checkpoint: str) -> bool:
+def _is_damaged(folder: SuiteFolder, run: str, checkpoint: str) -> bool:
     """Whether a checkpoint that is to be measured is not the one that was written: training makes it again."""
     try:
-        RunFolder(folder.run(entry.name)).checkpoint(checkpoint)
+        RunFolder(folder.run(run)).checkpoint(checkpoint)
     except DamagedError:
         return True
     return False
@@ -184,12 +191,68 @@ def _measure(task: RunTask, checkpoint: Checkpoint) -> None:
     from collapselab.measurement.measure import measure
 
     log.info("%s: measuring checkpoint %s", task.entry.name, checkpoint.name)
-    corpus, processes = task.entry.corpus.path, Processes.joined()
     measure(
         checkpoint,
-        corpus,
+        task.entry.corpus.path,
         device=task.device,
-        processes=processes,
+        processes=Processes.joined(),
         options=task.options,
         report_to=task.report_to,
     )
+
+
+def torchrun(processes: int) -> Callable[[RunTask], None]:
+    """A method of `perform` that trains and measures in this many processes.
+
+    It raises RunError with what rank 0 wrote, and Interrupted at SIGTERM.
+    """
+
+    def method(task: RunTask) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path, reason = Path(folder) / "task.pickle", Path(folder) / "reason.txt"
+            path.write_bytes(pickle.dumps(task))
+            command = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+            child = subprocess.Popen([sys.executable, *command, "-m", "collapselab.suite.job", str(path)])
+            if (stopped := _wait(child)) is not None:
+                message = f"{task.entry.name}: stopped. Everything is saved; the same command continues."
+                raise Interrupted(message, stopped)
+            if child.returncode:
+                words = reason.read_text() if reason.exists() else f"torchrun ended with status {child.returncode}."
+                raise RunError(words)
+
+    return method
+
+
+def _wait(child: "subprocess.Popen[bytes]") -> int | None:
+    """Wait for the child, passing a first signal on; the signal, None if there was none."""
+    passed_on = False
+    try:
+        with stop_requests() as request:
+            while True:
+                try:
+                    child.wait(WATCH_SECONDS)
+                    return request.number
+                except subprocess.TimeoutExpired:
+                    if request.number is not None and not passed_on:
+                        passed_on = True
+                        child.terminate()
+    finally:
+        if child.poll() is None:  # a second signal
+            child.kill()
+
+
+def main(path: Path) -> None:
+    """The main function of each process under torchrun; the file `path` holds its task."""
+    task: RunTask = pickle.loads(path.read_bytes())  # written by `torchrun` a moment ago
+    try:
+        train_and_measure(task)
+    except Interrupted as error:
+        sys.exit(128 + error.signal)
+    except UserError as error:
+        if os.environ.get("RANK", "0") == "0":
+            (path.parent / "reason.txt").write_text(str(error))
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,27 +1,38 @@
 """Runs on this machine: processes side by side, each performing one run after another.
 
 A process that dies (out of memory, a kill) loses only what it had not saved: the system drops its locks, and a new
-process is started that continues from what was saved. A run at which the process dies three times is recorded as
-failed.
+process continues from what was saved. A run at which the process dies three times is recorded as failed.
+
+Processes come from a fork server, which imports torch once for all of them. A signal to the whole process group, as
+clusters and terminals send it, must reach neither the server nor a process that cannot save yet, so both start with
+the signals blocked; a process unblocks them when its handler is in place.
 """
 
+import gc
 import multiprocessing
+import os
 import signal
+import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkContext, ForkServerContext
+from pathlib import Path
 from typing import final
 
+from collapselab.disk import disk_errors
 from collapselab.errors import ConfigError, Interrupted, RunError
 from collapselab.records.options import Options
-from collapselab.signals import StopRequest, stop_requests
+from collapselab.signals import STOPPING, StopRequest, interruptible, stop_requests
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.job import LaunchRequest, RunOutcome, StartMethod, reason, record_failure, threads_each
+from collapselab.suite.job import LaunchRequest, RunOutcome, perform, reason, record_failure, threads_each
 from collapselab.suite.plan import AnyEntry
-from collapselab.suite.worker import ProcessContext, Worker
 
-TRIES = 3
+MAX_TRIES = 3
 PRELOADED = ["collapselab.training.train", "collapselab.measurement.measure", "collapselab.models.load"]
 """What takes seconds to import: once for all processes, not once for each."""
 
@@ -29,6 +40,8 @@ BUSY_SECONDS = 5.0
 """How long until a run that another process was performing is tried again."""
 
 UPDATE_SECONDS = 1.0
+PARENT_SECONDS = 1.0
+"""How often a process checks that its parent is alive."""
 
 
 @final
@@ -39,68 +52,49 @@ class LocalLauncher:
 
     def check(self, request: LaunchRequest) -> None:
         if request.jobs < 1:
-            raise ConfigError(f"jobs is {request.jobs}; at least 1 is needed.")
+            raise ConfigError(f"jobs must be ≥ 1, got {request.jobs}")
         threads_each(request.jobs)
 
     def submit(self, request: LaunchRequest, entries: list[AnyEntry], update: Callable[[], None]) -> dict[str, str]:
-        crew = Crew(
-            request.folder,
-            request.suite.measure,
-            jobs=request.jobs,
-            device=request.device,
-            retry=request.retry_failed,
-            start_method=request.start_method,
-            report_to=request.report_to,
-        )
-        crew.run(entries, update)
+        ProcessPool(request).run(entries, update)
         return {}
 
     def script(self, request: LaunchRequest, entries: list[AnyEntry]) -> None:
         """None: it starts processes, and submits nothing."""
 
     def states(self, folder: SuiteFolder) -> dict[str, str]:
-        return {}  # it has no queue: a run that is performed now shows by its lock
+        return {}  # no queue: a run that is performed now shows by its lock
 
     def cancel(self, folder: SuiteFolder) -> int:
         return 0  # its runs are stopped with Ctrl-C where they were started
 
 
 @final
-class Crew:
-    """The processes of one `suite run`: `jobs` of them, each replaced when it dies, all taking runs from one list."""
+class ProcessPool:
+    """The processes of one `suite run`: each is replaced when it dies, and all take runs from one list."""
 
-    def __init__(
-        self,
-        folder: SuiteFolder,
-        options: Options,
-        *,
-        jobs: int = 1,
-        device: str = "auto",
-        retry: bool = False,
-        start_method: StartMethod = "forkserver",
-        report_to: str = "none",
-    ) -> None:
-        self.folder, self.options, self.jobs, self.device, self.retry = folder, options, jobs, device, retry
-        self.report_to = report_to
-        self.threads = threads_each(jobs)
+    def __init__(self, request: LaunchRequest) -> None:
+        self.request, self.folder, self.options = request, request.folder, request.suite.measure
+        self.threads = threads_each(request.jobs)
         fork_server = multiprocessing.get_context("forkserver")
         fork_server.set_forkserver_preload(PRELOADED)
-        self.context: ProcessContext = multiprocessing.get_context("fork") if start_method == "fork" else fork_server
+        fork = request.start_method == "fork"
+        self.context: ForkContext | ForkServerContext = multiprocessing.get_context("fork") if fork else fork_server
         self.outcomes: dict[str, RunOutcome] = {}
         self.trouble: RunError | None = None
         self._todo: deque[AnyEntry] = deque()
         self._later: dict[str, float] = {}
         self._deaths: Counter[str] = Counter()
         self._guard, self._stopping = threading.Lock(), threading.Event()
-        self._workers: dict[int, Worker] = {}  # by slot: a new one takes the place of one that died
+        self._workers: dict[int, Worker] = {}  # by slot: a new one replaces one that died
 
     def run(self, entries: list[AnyEntry], update: Callable[[], None]) -> dict[str, RunOutcome]:
-        """Perform all runs, calling `update` about every second. The outcome of each, by name.
+        """Perform all runs, calling `update` about every second. Return the outcome of each, by name.
 
         Interrupted where a signal stopped it, after every process has saved its run.
         """
         self._todo.extend(entries)
-        slots = [threading.Thread(target=self._slot, args=(number,), daemon=True) for number in range(self.jobs)]
+        slots = [threading.Thread(target=self._slot, args=(n,), daemon=True) for n in range(self.request.jobs)]
         with stop_requests() as request:
             for slot in slots:
                 slot.start()
@@ -161,20 +155,18 @@ class Crew:
             self._stopping.wait(0.2)
         return None
 
-    def _start_worker(self, number: int) -> Worker:
-        arguments = (str(self.folder.path), self.threads, self._device(number), self.retry, self.report_to)
-        with self._guard:
-            worker = Worker(self.context, f"suite {number}", *arguments)
-            self._workers[number] = worker
-            if self._stopping.is_set():  # the signal came before it was in the list
-                worker.stop()
-        return worker
-
-    def _device(self, number: int) -> str:
+    def _start_worker(self, number: int) -> "Worker":
         import torch
 
-        several = self.device == "auto" and torch.cuda.device_count() > 1
-        return f"cuda:{number % torch.cuda.device_count()}" if several else self.device
+        device, gpus = self.request.device, torch.cuda.device_count()
+        if device == "auto" and gpus > 1:
+            device = f"cuda:{number % gpus}"
+        with self._guard:
+            arguments = (str(self.folder.path), self.threads, device, self.request.retry_failed, self.request.report_to)
+            worker = self._workers[number] = Worker(self.context, *arguments)
+            if self._stopping.is_set():  # the signal came before the worker was in the list
+                worker.stop()
+        return worker
 
     def _note(self, entry: AnyEntry, outcome: RunOutcome | int) -> None:
         """Keep the outcome of the run; try it again where its process died, with this exit status."""
@@ -183,10 +175,13 @@ class Crew:
                 if self._stopping.is_set():
                     return
                 self._deaths[entry.name] += 1
-                if self._deaths[entry.name] < TRIES:
+                if self._deaths[entry.name] < MAX_TRIES:
                     self._todo.appendleft(entry)
                     return
-                outcome = self._record_deaths(entry, outcome)
+                cause = f"was killed by {signal.Signals(-outcome).name}" if outcome < 0 else f"ended with {outcome}"
+                hint = "; often memory ran out" if outcome == -signal.SIGKILL else ""
+                why = f"its process {cause}, {MAX_TRIES} times{hint}. Its output is in {self.folder.log(entry.name)}"
+                outcome = record_failure(self.folder, entry, self.options, why)
             if outcome.result == "stopped":
                 if outcome.why is not None:
                     self._give_up(outcome.why)
@@ -195,12 +190,6 @@ class Crew:
                 self._later[entry.name] = time.monotonic() + BUSY_SECONDS
                 self._todo.append(entry)
             self.outcomes[entry.name] = outcome
-
-    def _record_deaths(self, entry: AnyEntry, code: int) -> RunOutcome:
-        cause = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-        hint = "; often memory ran out" if code == -signal.SIGKILL else ""
-        why = f"its process {cause}, {TRIES} times{hint}. Its output is in {self.folder.log(entry.name)}"
-        return record_failure(self.folder, entry, self.options, why)
 
     def _give_up(self, why: str) -> None:
         """Stop all processes; the first reason is shown."""
@@ -212,3 +201,117 @@ class Crew:
         self._stopping.set()
         for worker in list(self._workers.values()):
             worker.stop(kill=kill)
+
+
+@final
+class Worker:
+    """A process that performs runs, and the pipe to it.
+
+    The fork server tells only once how a process ended: of two threads that ask at the same time the second would read
+    255. Starting a process asks about all others too, so everything that asks takes one lock.
+    """
+
+    _asking = threading.Lock()
+
+    def __init__(self, context: ForkContext | ForkServerContext, *arguments: object) -> None:
+        self._pipe: Connection
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=work, args=(theirs, *arguments))
+        with self._asking, _signals_blocked():
+            self._process.start()
+        theirs.close()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None, "it was started when it was made"
+        return self._process.pid
+
+    def is_alive(self) -> bool:
+        with self._asking:
+            return self._process.is_alive()
+
+    def wait(self) -> int:
+        """Wait until it has ended. Its exit status, negative for the signal that killed it."""
+        wait([self._process.sentinel])
+        with self._asking:
+            self._process.join()
+            assert self._process.exitcode is not None, "it has ended"
+            return self._process.exitcode
+
+    def perform(self, entry: AnyEntry, options: Options) -> RunOutcome | None:
+        """Let it perform the run, and wait. The outcome; None if the process died."""
+        with suppress(EOFError, OSError, ValueError):
+            self._pipe.send((entry, options))
+            wait([self._pipe, self._process.sentinel])
+            if self._pipe.poll():
+                answer: RunOutcome = self._pipe.recv()
+                return answer
+        return None
+
+    def dismiss(self) -> None:
+        """Let it end, and wait until it has."""
+        with suppress(OSError):  # it ended by itself meanwhile
+            self._pipe.send(None)
+        self.wait()
+
+    def stop(self, *, kill: bool = False) -> None:
+        """Ask it to stop, or end it. Safe in a signal's handler: it takes no lock, and a dead process is no error."""
+        (self._process.kill if kill else self._process.terminate)()
+
+
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """Block SIGINT and SIGTERM in this thread; a process that is started inside starts with them blocked."""
+    resource_tracker.ensure_running()  # its start would unblock them
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def work(pipe: Connection, path: str, threads: int, device: str, retry: bool, report_to: str) -> None:
+    """The worker's main function: receive a run, perform it, send the outcome, until there is none or a signal."""
+    import torch
+
+    os.setsid()  # Ctrl-C reaches the parent process, which passes it on once
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(threads)
+    gc.freeze()  # what is imported stays: the library collects garbage at the start of every run, a third of a second
+    folder = SuiteFolder(path)
+    with suppress(EOFError, Interrupted), interruptible(signal.SIGTERM):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+        threading.Thread(target=_stop_without_parent, args=(os.getppid(),), daemon=True).start()
+        while (task := pipe.recv()) is not None:
+            entry, options = task
+            log = folder.log(entry.name)
+            try:
+                with disk_errors(log), _output_to(log):
+                    outcome = perform(folder, entry, options, device=device, retry=retry, report_to=report_to)
+            except Exception as error:  # noqa: BLE001  such as a full disk: the parent process shows the reason
+                outcome = RunOutcome(entry.name, "stopped", reason(error))
+            pipe.send(outcome)
+
+
+def _stop_without_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(PARENT_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@contextmanager
+def _output_to(path: Path) -> Iterator[None]:
+    """Append everything that this process prints to the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        before = [os.dup(number) for number in (1, 2)]
+        try:
+            for number in (1, 2):
+                os.dup2(file.fileno(), number)
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for number, old in zip((1, 2), before, strict=True):
+                os.dup2(old, number)
+                os.close(old)

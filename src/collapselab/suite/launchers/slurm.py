@@ -19,11 +19,10 @@ from collapselab.records.options import Options
 from collapselab.signals import interruptible
 from collapselab.suite.collect import collect
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.job import LaunchRequest, perform, threads_each, train_and_measure
+from collapselab.suite.job import LaunchRequest, perform, threads_each, torchrun, train_and_measure
 from collapselab.suite.plan import AnyEntry
 from collapselab.suite.recipe import Suite
 from collapselab.suite.recipe_text import has_control_characters
-from collapselab.suite.torchrun import torchrun
 
 if TYPE_CHECKING:
     from submitit.core.core import Executor, Job
