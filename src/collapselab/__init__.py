@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collapselab.suite.run import suite_plan as suite_plan
     from collapselab.suite.run import suite_script as suite_script
     from collapselab.suite.run import suite_status as suite_status
-    from collapselab.suite.schema import recipe_schema as recipe_schema
+    from collapselab.suite.sections import recipe_schema as recipe_schema
     from collapselab.training.callback import CollapseCallback as CollapseCallback
     from collapselab.training.generate import sample as sample
     from collapselab.training.heads import HEADS as HEADS
@@ -91,7 +91,7 @@ _HOMES = {
     "model_card": "report.cards",
     "open_source": "corpus.sources",
     "publish": "report.publish",
-    "recipe_schema": "suite.schema",
+    "recipe_schema": "suite.sections",
     "run_demo": "demo",
     "run_suite": "suite.run",
     "sample": "training.generate",

@@ -26,7 +26,7 @@ from collapselab.suite.corpora import corpus_facts
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.job import processors
 from collapselab.suite.recipe import Suite, load_suite
-from collapselab.suite.show import duration, shown_live
+from collapselab.suite.status import duration, shown_live
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -168,7 +168,7 @@ def _run(suite: Suite, folder: SuiteFolder, jobs: int) -> list[str]:
     _say(2, f"Training {len(states):,} models and measuring them at {checkpoints:,} checkpoints: {time}")
     with shown_live(quiet=not left) as watch:
         done = suites.run(suite, folder, jobs=jobs, watch=watch)
-    return [f"{state.run}: {state.why}" for state in done.failed] + done.tables.refused
+    return [f"{state.run}: {state.why}" for state in done.failed] + done.refused
 
 
 def _sentences(story: Story) -> list[str]:

@@ -11,8 +11,7 @@ from typer.testing import CliRunner, Result
 
 from collapselab import cli, progress
 from collapselab.records.run import CheckpointRecord
-from collapselab.suite.show import plan_table, status_table
-from collapselab.suite.status import State
+from collapselab.suite.status import State, plan_table, status_table
 
 TAGS = ["[/bold]", "[bold]", "[/]", "[red", "[link=x]a", "\\[x]"]
 

@@ -127,7 +127,7 @@ def _copy_run(place: Path, world: Path) -> None:
 def run_suite(place: Path, world: Path) -> None:
     done = suites.run(load_suite(world / "recipe.yaml"), SuiteFolder(place / "suite"), start_method="fork")
     assert not done.failed
-    assert not done.tables.refused
+    assert not done.refused
 
 
 def analyse(place: Path, world: Path) -> None:

@@ -56,7 +56,7 @@ def started(recipe: Path, folder: Path) -> int:
         status = 1
         try:
             report = suites.run(load_suite(recipe), SuiteFolder(folder), jobs=2, start_method="fork")
-            status = int(bool(report.failed or report.tables.refused))
+            status = int(bool(report.failed or report.refused))
         finally:
             os._exit(status)
     return child

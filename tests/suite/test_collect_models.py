@@ -19,8 +19,7 @@ from collapselab.errors import ConfigError, RunError
 from collapselab.models.build import build_config, build_model
 from collapselab.records.result_folder import load_results
 from collapselab.records.tables import read_tables
-from collapselab.suite.collect_models import collect_models
-from collapselab.suite.model_facts import GivenFacts, Place, named_place, seed_of, training_tokens
+from collapselab.suite.collect_models import GivenFacts, Place, collect_models, named_place, seed_of, training_tokens
 
 STORIES = "storyworld:stories=60,validation=20"
 FEW: dict[str, Any] = {"tokens": 600, "quiet": True}

@@ -203,7 +203,7 @@ LOG_LINES = [
 def test_a_log_with_foreign_lines_is_shown_as_far_as_it_can_be(
     line: str, copied: tuple[Suite, SuiteFolder, list[Entry]]
 ) -> None:
-    from collapselab.suite.show import status_table, wide_console
+    from collapselab.suite.status import status_table, wide_console
 
     suite, folder, (_, second) = copied
     folder.forget_failure(second.name)

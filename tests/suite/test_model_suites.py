@@ -13,7 +13,7 @@ from collapselab.models.build import build_config, build_model
 from collapselab.records.tables import read_tables
 from collapselab.suite import run as suites
 from collapselab.suite.folder import SuiteFolder, open_suite
-from collapselab.suite.model_entries import ModelEntry
+from collapselab.suite.plan import ModelEntry
 from collapselab.suite.recipe import load_suite, parse_suite, shipped_names
 
 STORIES = "storyworld:stories=12,validation=4"
@@ -86,8 +86,8 @@ def test_a_script_for_a_cluster_names_as_many_jobs_as_models(recipe: Path, tmp_p
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("models: []", "a list with at least one model is needed"),
-        ("models: [3]", "3 is not the name of a model"),
+        ("models: []", r"line 3: models: \[\] is not valid"),
+        ("models: [3]", r"line 3: models\[0\]: 3 is not valid"),
         ("models: [a/b]\ngrid: {width: [64]}", "a recipe with `models` trains nothing. Leave it out"),
         ("grid: {width: [64]}", "is for `models`; runs are trained on a corpus"),
         ("models: [a/b]\nmodel: x", "Did you mean models"),

@@ -72,7 +72,7 @@ def test_a_recipe_without_one_has_none_and_its_record_is_as_before(tmp_path: Pat
         ("{smallest_effect: .nan}", "primary.smallest_effect: nan is not valid"),
         ("{smallest_effect_tokens: -1}", "primary.smallest_effect_tokens: -1 is not valid"),
         ("{seeds: 1}", "primary.seeds: 1 is not valid"),
-        ("[cdnv]", "primary: .* settings with their values are needed"),
+        ("[cdnv]", "line 4: primary: .* is not valid"),
     ],
 )
 def test_a_wrong_choice_is_an_error_with_its_line(text: str, message: str) -> None:

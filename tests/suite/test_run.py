@@ -4,6 +4,7 @@ import errno
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -57,8 +58,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory, tiny: dict[str, Any]) -> 
 @pytest.fixture
 def copied(finished: tuple[Suite, SuiteFolder], tmp_path: Path) -> tuple[Suite, SuiteFolder]:
     """The finished suite, to be spoiled."""
-    import shutil
-
     shutil.copytree(finished[1].path, tmp_path / "suite")
     return finished[0], SuiteFolder(tmp_path / "suite")
 
@@ -139,8 +138,6 @@ def test_repeated_it_writes_nothing(finished: tuple[Suite, SuiteFolder]) -> None
 
 
 def test_only_what_is_missing_is_done_again(copied: tuple[Suite, SuiteFolder]) -> None:
-    import shutil
-
     suite, folder = copied
     whole, before = without_times(folder), files(folder.path)
     first, second, _ = entries(suite, folder)
@@ -336,7 +333,7 @@ def test_a_recipe_that_changed_is_refused_and_says_what(
     added, _ = opened(tmp_path, tiny, grid={"width": [8, 20]})
     report = suites.run(added, folder, accept_change=True)
     assert [state.stage for state in report.states] == ["done", "done"]
-    assert {row["width"] for row in report.tables.runs} == {8, 12, 16, 20}, "what was there stays"
+    assert {row["width"] for row in RUNS.read(folder.path / "runs.csv")} == {8, 12, 16, 20}, "what was there stays"
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, tiny: dict[str, Any]) -> None:
@@ -604,3 +601,26 @@ def test_a_suite_is_opened_by_name_by_file_and_by_folder(
     assert open_suite(written(tmp_path / "mine.yaml", tiny))[1].path == Path("suites/mine")
     with pytest.raises(ConfigError, match="was run at scale full, not small"):
         open_suite(folder.path, scale="small")
+
+
+def test_a_checkpoint_of_another_run_is_refused_by_name(copied: tuple[Suite, SuiteFolder]) -> None:
+    suite, folder = copied
+    first, second, _ = entries(suite, folder)
+    for name in ("checkpoints/0", "measure"):
+        shutil.rmtree(folder.run(first.name) / name)
+    shutil.copytree(folder.run(second.name) / "checkpoints" / "0", folder.run(first.name) / "checkpoints" / "0")
+    tables = collect(folder)
+    assert any(first.name in reason and "another run" in reason for reason in tables.refused), tables.refused
+    assert {row["run"] for row in tables.runs} == {one.name for one in entries(suite, folder)} - {first.name}
+    assert run_state(folder, first, suite.measure).stage != "done"
+
+
+def test_a_run_without_its_record_is_named_and_made_again(copied: tuple[Suite, SuiteFolder]) -> None:
+    suite, folder = copied
+    whole, one = without_times(folder), entries(suite, folder)[0]
+    (folder.run(one.name) / "run.json").unlink()
+    assert run_state(folder, one, suite.measure).stage == "stopped"
+    assert any(one.name in reason and "run.json" in reason for reason in collect(folder).refused)
+    suites.run(suite, folder)
+    assert collect(folder).refused == []
+    assert without_times(folder) == whole

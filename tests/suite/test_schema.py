@@ -10,14 +10,14 @@ from typer.testing import CliRunner
 
 from collapselab import cli
 from collapselab.errors import ConfigError
-from collapselab.suite.recipe import SECTIONS, parse_suite, shipped_recipes
+from collapselab.suite.recipe import parse_suite, shipped_recipes
 from collapselab.suite.recipe_text import read_yaml
-from collapselab.suite.schema import recipe_schema, setting_schemas
+from collapselab.suite.sections import SECTIONS, recipe_schema, setting_schemas
 from collapselab.training.settings import Settings
 
 BEGIN = "question: Why?\ncorpus: {source: storyworld}\n"
 SCHEMA: Any = recipe_schema()
-VALIDATOR = jsonschema.Draft7Validator(SCHEMA)
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 PUBLISHED = sorted((Path(__file__).parents[2] / "docs/results/recipes").glob("*.yaml"))
 
 
@@ -33,7 +33,7 @@ def test_every_published_recipe_is_accepted() -> None:
 
 
 def test_the_schema_is_valid_and_has_every_section_and_setting() -> None:
-    jsonschema.Draft7Validator.check_schema(SCHEMA)
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert list(SCHEMA["properties"]) == list(SECTIONS)
     assert setting_schemas().keys() == Settings.model_fields.keys()
     described = [name for name, schema in setting_schemas().items() if schema.get("description")]

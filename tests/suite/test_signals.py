@@ -1,6 +1,6 @@
 """SIGTERM to the process group of `suite run`, as clusters send it: one message, its exit status, and it resumes.
 
-    python tests/suite/test_signals.py TRIES     the same so often, at random moments
+python tests/suite/test_signals.py TRIES     the same so often, at random moments
 """
 
 import os

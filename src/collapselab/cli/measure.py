@@ -200,7 +200,7 @@ def measure(
     from collapselab.records.measurement import Results
     from collapselab.records.options import Options
     from collapselab.records.result_folder import out_folder
-    from collapselab.suite.show import wide_console
+    from collapselab.suite.status import wide_console
 
     options = Options(
         layers=layers,
@@ -277,7 +277,7 @@ def _print_plan(estimates: "list[Estimate]", as_json: bool) -> None:
     import json
 
     from collapselab.measurement.show import estimate_facts, estimate_table
-    from collapselab.suite.show import wide_console
+    from collapselab.suite.status import wide_console
 
     if as_json:
         print(json.dumps([estimate_facts(estimate) for estimate in estimates]))

@@ -84,7 +84,7 @@ def schema() -> None:
     Example: `collapselab suite schema > recipe.schema.json`, and in the recipe's first line
     `# yaml-language-server: $schema=recipe.schema.json`
     """
-    from collapselab.suite.schema import recipe_schema
+    from collapselab.suite.sections import recipe_schema
 
     print(json.dumps(recipe_schema(), indent=1, ensure_ascii=False))
 
@@ -106,8 +106,7 @@ def plan(
     from collapselab.suite.folder import open_suite
     from collapselab.suite.plan import Entry, pace
     from collapselab.suite.run import plan as planned_suite
-    from collapselab.suite.show import plan_facts, plan_table, wide_console
-    from collapselab.suite.status import run_state
+    from collapselab.suite.status import plan_facts, plan_table, run_state, wide_console
 
     opened, folder = open_suite(suite, scale=scale, out=out)
     console = Console(stderr=True)
@@ -168,7 +167,7 @@ def run(
     """
     from collapselab.suite import run as suites
     from collapselab.suite.folder import open_suite
-    from collapselab.suite.show import shown_live, status_table, wide_console
+    from collapselab.suite.status import shown_live, status_table, wide_console
 
     opened, folder = open_suite(suite, scale=scale, out=out)
     if dry_run:
@@ -197,11 +196,11 @@ def run(
         wide_console().print(status_table(done.states))
         made = f"{folder.path}: runs.csv, results.csv. Next: collapselab analyze {folder.path}"
         Console().print(escape(made), soft_wrap=True)
-    _report_refused(done.tables.refused)
+    _report_refused(done.refused)
     if done.failed:
         failed = f"{len(done.failed):,} run{'' if len(done.failed) == 1 else 's'}"
         print(f"{failed} failed; --retry-failed tries again what failed.", file=sys.stderr)
-    if done.failed or done.tables.refused:
+    if done.failed or done.refused:
         raise typer.Exit(1)
 
 
@@ -220,7 +219,7 @@ def status(
     """
     from collapselab.suite import run as suites
     from collapselab.suite.folder import open_suite
-    from collapselab.suite.show import shown_live, status_table, wide_console
+    from collapselab.suite.status import shown_live, status_table, wide_console
 
     opened, folder = open_suite(suite, scale=scale, out=out)
 

@@ -93,6 +93,9 @@ def collected_rows(folder: SuiteFolder) -> SuiteTables:
     tables = SuiteTables()
     failures = {failure.run: failure for failure in folder.failures()}
     names = {path.parent.name for path in folder.path.glob("*/run.json")}
+    for path in sorted({path.parent.parent for path in folder.path.glob("*/checkpoints/*")}):
+        if path.name not in names:
+            tables.refused.append(f"{path}: it has no run.json. Its rows are left out; `suite run` makes it again.")
     for name in sorted(names | failures.keys()):
         part = SuiteTables()
         try:
@@ -131,6 +134,11 @@ def _checkpoint_rows(path: Path, tables: SuiteTables) -> list[Run]:
             raise DamagedError(f"{error} Delete that folder; `suite run` makes it again.") from error
         if known is None:
             continue
+        if known.run not in (None, record.hash):
+            raise DamagedError(
+                f"{path}: its checkpoint {checkpoint} is of another run, {known.run}. Its rows are refused; "
+                "`suite run` makes it again."
+            )
         row = run_row(path.name, record, known)
         measurement = Checkpoint(folder, checkpoint).measurement
         result = _measured(measurement, path.name, checkpoint, record, tables) if measurement.exists() else None

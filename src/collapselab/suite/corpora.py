@@ -7,18 +7,17 @@ import re
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import final
+from typing import TYPE_CHECKING, final
 
-from collapselab.corpus.blocks import Corpus
-from collapselab.corpus.build import build_corpus
-from collapselab.corpus.sources import Reading, Source, open_source
-from collapselab.corpus.tokenizer import CHARACTERS, WORDS, load_tokenizer
 from collapselab.errors import CorpusError
 from collapselab.records.corpus import read_corpus_record
 from collapselab.suite.recipe import THE_CORPUS, Suite
-from collapselab.suite.recipe_sections import ADDED_FIELDS, CorpusSpec
+from collapselab.suite.sections import ADDED_FIELDS, CorpusSpec, listed
 
-SMALLEST_BPE = 257
+if TYPE_CHECKING:
+    from collapselab.corpus.sources import Source
+
+MIN_BPE = 257
 """One token a byte, and the end of text."""
 
 GUESS_DOCUMENTS = 200
@@ -48,12 +47,15 @@ class CorpusFacts:
 
 
 def corpus_facts(suite: Suite, folder: Path) -> dict[str, CorpusFacts]:
-    """What is known of the suite's corpora, without building any."""
-    return {name: _facts(name, spec, folder) for name, spec in suite.corpora.items()}
+    """Return what is known of the suite's corpora, without building any."""
+    return {name: _facts(name, spec, corpus_path(name, spec, folder)) for name, spec in suite.corpora.items()}
 
 
 def build_corpora(suite: Suite, folder: Path) -> dict[str, CorpusFacts]:
     """Build the corpora that do not exist yet; one that is given as a folder must exist."""
+    from collapselab.corpus.blocks import Corpus
+    from collapselab.corpus.build import build_corpus
+
     for name, spec in suite.corpora.items():
         path = corpus_path(name, spec, folder)
         if spec.folder is None and not (path / "corpus.json").exists():
@@ -72,8 +74,7 @@ def corpus_path(name: str, spec: CorpusSpec, folder: Path) -> Path:
     return folder / "corpora" / f"{label}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def _facts(name: str, spec: CorpusSpec, folder: Path) -> CorpusFacts:
-    path = corpus_path(name, spec, folder)
+def _facts(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
     if spec.folder is None and not (path / "corpus.json").exists():
         return _estimated_facts(name, spec, path)
     record = read_corpus_record(path)
@@ -92,44 +93,43 @@ def _facts(name: str, spec: CorpusSpec, folder: Path) -> CorpusFacts:
 
 
 def _estimated_facts(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
+    from collapselab.corpus.tokenizer import WORDS
+
     recipe = spec.recipe
-    if recipe.tokenizer == WORDS:
-        return _facts_of_words(name, spec, path)
-    vocabulary = _vocabulary(spec)
-    if spec.blocks is not None:
-        train, validation = spec.blocks, max(1, spec.blocks // 100)
+    if recipe.tokenizer == WORDS:  # a source that has tokens of its own, and says how many
+        source = _source(spec)
+        if source.words is None or source.validation is None:
+            raise CorpusError(f"{', '.join(spec.sources)}: has no words of its own, which tokenizer {WORDS} needs.")
+        vocabulary, per_block = len(source.words) + 1, float(recipe.block)
+        tokens, held_out = float(source.train.total or 0), float(source.validation.total or 0)
     else:
+        vocabulary = _vocabulary(spec)
+        if spec.blocks is not None:
+            return CorpusFacts(name, path, None, recipe.block, spec.blocks, max(1, spec.blocks // 100), vocabulary)
         tokens, held_out, per_document = _tokens(spec, vocabulary)
         per_block = per_document if recipe.packing == "document" else recipe.block
-        train, validation = (max(1, round(count / per_block)) for count in (tokens, held_out))
+    train, validation = (max(1, round(count / per_block)) for count in (tokens, held_out))
     return CorpusFacts(name, path, None, recipe.block, train, validation, vocabulary)
 
 
-def _facts_of_words(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
-    """Of a source that has tokens of its own, and says how many."""
-    source, block = _source(spec), spec.recipe.block
-    if source.words is None or source.validation is None:
-        raise CorpusError(f"{', '.join(spec.sources)}: has no words of its own, which tokenizer {WORDS} needs.")
-    train, validation = ((documents.total or 0) // block for documents in (source.train, source.validation))
-    return CorpusFacts(name, path, None, block, max(1, train), max(1, validation), len(source.words) + 1)
-
-
 def _vocabulary(spec: CorpusSpec) -> int:
+    from collapselab.corpus.tokenizer import CHARACTERS, load_tokenizer
+
     tokenizer = spec.recipe.tokenizer
     kind, _, size = tokenizer.partition(":")
     if kind == CHARACTERS:  # those at the beginning of the text, the end of text and the unknown one
         return len(set().union(*islice(_source(spec).train.open(), GUESS_DOCUMENTS))) + 2
     if kind == "bpe":
-        if not re.fullmatch("[0-9]{1,9}", size) or int(size) < SMALLEST_BPE:
-            raise CorpusError(f"{tokenizer}: not a tokenizer. Write bpe:SIZE with at least {SMALLEST_BPE} tokens.")
+        if not size.isdecimal() or int(size) < MIN_BPE:
+            raise CorpusError(f"{tokenizer}: not a tokenizer. Write bpe:SIZE with at least {MIN_BPE} tokens.")
         return int(size)
-    if Path(tokenizer).exists():
-        return len(load_tokenizer(tokenizer))
-    return 50257
+    return len(load_tokenizer(tokenizer)) if Path(tokenizer).exists() else 50257
 
 
 def _tokens(spec: CorpusSpec, vocabulary: int) -> tuple[float, float, float]:
     """About how many tokens the two splits have, and a document, from the beginning of the text."""
+    from collapselab.corpus.tokenizer import CHARACTERS
+
     source = _source(spec)
     per_token = min(4.2, 1.3 + 0.72 * (math.log2(max(vocabulary, 300)) - 8))  # characters, as seen on storyworld
     if spec.recipe.tokenizer == CHARACTERS:
@@ -149,7 +149,9 @@ def _tokens(spec: CorpusSpec, vocabulary: int) -> tuple[float, float, float]:
     return tokens, held_out / source.train.total * tokens, per_document
 
 
-def _source(spec: CorpusSpec) -> Source:
-    given = [spec.validation] if isinstance(spec.validation, str) else spec.validation
+def _source(spec: CorpusSpec) -> "Source":
+    from collapselab.corpus.sources import Reading, open_source
+
     reading = Reading(spec.text_column, spec.separator)
-    return open_source(spec.sources, validation=given, reading=reading, validation_share=spec.validation_share)
+    validation = listed(spec.validation) or None
+    return open_source(spec.sources, validation=validation, reading=reading, validation_share=spec.validation_share)

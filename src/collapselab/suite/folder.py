@@ -24,10 +24,9 @@ from pydantic import JsonValue
 from collapselab.disk import is_locked, locked
 from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.records.suite import CorpusOfRun, FailureRecord, JobsRecord, Primary, SuiteRecord
-from collapselab.suite.model_entries import ModelEntry
-from collapselab.suite.plan import AnyEntry
+from collapselab.suite.plan import AnyEntry, ModelEntry
 from collapselab.suite.recipe import Suite, is_shipped, load_suite, suite_from
-from collapselab.suite.recipe_sections import DataSpec
+from collapselab.suite.sections import DataSpec
 from collapselab.training.settings import resolved
 
 CONTENTS = {
@@ -152,7 +151,7 @@ class SuiteFolder:
             checkpoint=checkpoint,
             why=" ".join(why.split()),
             when=datetime.now(UTC).isoformat(timespec="seconds"),
-            settings=entry.facts() if isinstance(entry, ModelEntry) else resolved(entry.settings),
+            settings={"model": entry.model} if isinstance(entry, ModelEntry) else resolved(entry.settings),
             corpus=_corpus_of(entry),
             parameters=entry.parameters,
             epochs=0.0 if is_model else entry.planned.epoch(entry.planned.steps),

@@ -24,8 +24,7 @@ from collapselab.records.options import Options
 from collapselab.records.run import Checkpoint, RunFolder
 from collapselab.signals import stop_requests
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.model_entries import ModelEntry, is_measured, measure_entry
-from collapselab.suite.plan import AnyEntry, Entry
+from collapselab.suite.plan import AnyEntry, Entry, ModelEntry
 from collapselab.suite.recipe import Suite
 from collapselab.suite.status import missing
 
@@ -113,7 +112,7 @@ def perform(
             if failure is not None and not retry:
                 return RunOutcome(entry.name, "failed", failure.why)
             if isinstance(entry, ModelEntry):
-                work = partial(measure_entry, folder.path, entry, options, device=device)
+                work = partial(entry.measure, folder.path, options, device=device)
             else:
                 unmade += [name for name in unmeasured if name not in unmade and _is_damaged(folder, entry.name, name)]
                 work = partial(method, RunTask(folder, entry, options, device, unmade, unmeasured, report_to))
@@ -135,7 +134,7 @@ def perform(
 def _missing(folder: SuiteFolder, entry: AnyEntry, options: Options) -> tuple[list[str], list[str]]:
     """The checkpoints that are not made yet, and those that are not measured; a model has one, and it is made."""
     if isinstance(entry, ModelEntry):
-        return [], [] if is_measured(folder.path, entry, options) else [NO_CHECKPOINT]
+        return [], [] if entry.is_measured(folder.path, options) else [NO_CHECKPOINT]
     return missing(folder.run(entry.name), entry, options)
 
 

@@ -3,13 +3,16 @@
 The name of a run's folder follows from its settings and its corpus alone, so the same run has the same name in every
 recipe. The last 8 digits are its identity; the words before them are for people.
 
+A recipe with `models:` trains nothing. Each of its models is an entry with the name, lock, log and failure of a run, so
+that every launcher performs it; its result is a file in the suite's folder `models`, as `measure --out` writes it.
+
 `pace` predicts how long the runs take on this machine, from timing a few steps of a small and of a large model. A step
-takes a fixed time and one that grows with its operations: two points give both. The steps are those of `train`: same
-model, same loss, same optimiser, on tokens drawn at random.
+takes a fixed time and one that grows with its operations: two points give both.
 """
 
+import hashlib
+import re
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,10 +26,9 @@ from collapselab.errors import ConfigError, ModelError
 from collapselab.records.options import Options
 from collapselab.records.run import identity
 from collapselab.suite.corpora import CorpusFacts
-from collapselab.suite.model_entries import ModelEntry, model_entries
 from collapselab.suite.power import PlannedComparison, comparison, comparison_warnings
 from collapselab.suite.recipe import Suite
-from collapselab.training.heads import check_head
+from collapselab.suite.sections import DataSpec
 from collapselab.training.interventions.dose import parse_doses, sham_notes
 from collapselab.training.settings import Plan, Settings, model_config, paper_batch, plan, resolved
 
@@ -40,8 +42,11 @@ NAME_MARKS = {
 }  # fmt: skip
 """What is written before a setting's value in the name of a run, where it is not the default."""
 
-LONGEST_MARK = 100
+MAX_MARK = 100
 """Characters of a name that interventions take; file systems allow 255 in all, and the identity tells runs apart."""
+
+MODELS_FOLDER = "models"
+"""Of the results of models, inside the suite's folder."""
 
 
 @final
@@ -76,26 +81,65 @@ class Entry:
         return self.planned.steps * self.step_flops
 
     def measure_flops(self, options: Options) -> float:
-        """Of measuring one checkpoint."""
-        from collapselab.measurement.cost import Job, measuring
-
-        block, corpus = self.planned.block, self.corpus
-        train, validation = (
-            options.blocks_for(block - 1 if samples is None else samples / blocks, blocks) * (block - 1)
-            for samples, blocks in (
-                (corpus.samples, corpus.blocks),
-                (corpus.validation_samples, corpus.validation_blocks),
-            )
-        )  # of all positions: the model runs on padding too
-        return measuring(self.architecture, Job(train, validation, options, block=block)).operations.total
+        """Of the forward passes of measuring one checkpoint, on all positions: the model runs on padding too."""
+        corpus, block = self.corpus, self.planned.block
+        splits = ((corpus.samples, corpus.blocks), (corpus.validation_samples, corpus.validation_blocks))
+        blocks = sum(options.blocks_for(block - 1 if some is None else some / count, count) for some, count in splits)
+        return blocks * (block - 1) * self.architecture.forward_flops(block, output_layer=True)
 
     @property
     def disk(self) -> int:
         """Bytes when the run is finished: weights and class moments of every checkpoint."""
-        from collapselab.measurement.cost import stored_bytes
+        width = self.settings.width
+        moments = self.corpus.vocabulary * (8 * width + 25) + 8 * width * (width + 2)
+        return len(self.checkpoints) * (4 * self.parameters + moments)
 
-        moments = stored_bytes(self.corpus.vocabulary, self.settings.width, covariance=True)
-        return len(self.checkpoints) * (4 * self.parameters + int(moments))
+
+@final
+@dataclass(frozen=True)
+class ModelEntry:
+    """One model on one text. What a run has and a model has not (steps, disk) is empty."""
+
+    name: str
+    model: str
+    text: DataSpec | CorpusFacts
+    planned: Plan = field(default_factory=lambda: Plan(0, 1, 1, 0, 0, {}))
+    parameters: int = 0
+    flops: float = 0.0
+    disk: int = 0
+    checkpoints: tuple[str, ...] = ("-",)
+
+    def is_measured(self, folder: Path, options: Options) -> bool:
+        """Whether its result is in the suite's folder; no model is loaded to know it."""
+        from collapselab.records.measurement import Result
+        from collapselab.records.result_folder import result_files
+
+        for path in result_files(folder / MODELS_FOLDER):
+            facts = Result.load(path).facts
+            same_text = isinstance(self.text, DataSpec) or facts["corpus_hash"] == self.text.hash
+            if facts["model"] == self.model and facts["options"] == options.facts() and same_text:
+                return True
+        return False
+
+    def measure(self, folder: Path, options: Options, *, device: str) -> None:
+        """Measure the model; its result is written when it is finished, and continued where it was interrupted."""
+        from collapselab.corpus.sources import Reading, open_source
+        from collapselab.measurement.measure import measure
+
+        out, text = f"{folder / MODELS_FOLDER}/", self.text
+        if isinstance(text, CorpusFacts):
+            measure(self.model, text.path, options=options, device=device, out=out)
+            return
+        reading = Reading(text_column=text.text_column, split=text.split, revision=text.revision)
+        measure(
+            self.model,
+            data=open_source(text.sources, reading=reading),
+            block=text.block,
+            max_tokens=text.max_tokens,
+            options=options,
+            device=device,
+            out=out,
+        )
 
 
 AnyEntry = Entry | ModelEntry
@@ -116,11 +160,18 @@ class SuitePlan:
 
 
 def plan_suite(
-    suite: Suite, corpora: dict[str, CorpusFacts], *, advance: Callable[[int], object] = lambda _: None
+    suite: Suite,
+    corpora: dict[str, CorpusFacts],
+    *,
+    check: bool = True,
+    advance: Callable[[int], object] = lambda _: None,
 ) -> SuitePlan:
-    """Name, plan and check every run; of a recipe with models, every model."""
+    """Name and plan every run; of a recipe with models, every model.
+
+    `check` also makes sure that each model can be built, which imports torch, and adds warnings and what arms can show.
+    """
     if suite.models:
-        return SuitePlan([*model_entries(suite, corpora)])
+        return SuitePlan([*_model_entries(suite, corpora)])
     entries: dict[str, Entry] = {}
     warnings, impossible, same = [], [], 0
     for number, (settings, name) in enumerate(suite.runs):
@@ -128,8 +179,8 @@ def plan_suite(
         try:
             planned = plan(settings, blocks=corpus.blocks, block=corpus.block, samples=corpus.samples)
             entry = Entry(run_name(settings, corpus.key), settings, corpus, planned)
-            _ = entry.architecture
-            check_head(settings, vocabulary=corpus.vocabulary)
+            if check:
+                _check_model(entry)
         except (ConfigError, ModelError) as error:
             impossible.append(f"run {number + 1} ({described(settings)}): {error}")
             continue
@@ -139,13 +190,37 @@ def plan_suite(
                 warnings.append(f"run {number + 1} ({described(settings)}) is the same as one before; it is done once.")
         entries.setdefault(entry.name, entry)
         advance(1)
+    if not check:
+        return SuitePlan([*entries.values()], impossible=impossible)
     if same > 3:
         warnings.append(f"{same - 3:,} more runs are the same as one before.")
     runs = list(entries.values())
     compared = comparison(suite)
     shams = sorted({note for entry in runs for note in sham_notes(entry.settings.intervene)})
-    warnings += [*comparison_warnings(suite, compared), *shams, *_short_trainings(runs), *_uneven_shares(runs, suite)]
+    warnings += [*comparison_warnings(suite, compared), *shams, *_batch_warnings(runs, suite.resources.gpus)]
     return SuitePlan([*runs], warnings, impossible, compared)
+
+
+def _check_model(entry: Entry) -> None:
+    from collapselab.training.heads import check_head
+
+    _ = entry.architecture
+    check_head(entry.settings, vocabulary=entry.corpus.vocabulary)
+
+
+def _model_entries(suite: Suite, corpora: dict[str, CorpusFacts]) -> list[ModelEntry]:
+    """Every model that the recipe's names and patterns mean, on every text of it; each once."""
+    from collapselab.models.find import find_models
+
+    names = dict.fromkeys(source.name for source in find_models(suite.models))
+    texts: list[DataSpec | CorpusFacts] = [suite.data] if suite.data is not None else list(corpora.values())
+    return [ModelEntry(_model_name(model, text), model, text) for text in texts for model in names]
+
+
+def _model_name(model: str, text: DataSpec | CorpusFacts) -> str:
+    label = re.sub(r"[^\w.@+-]", "_", "--".join(Path(model).parts[-2:]))[-80:].lstrip("._-")
+    on = text.model_dump_json() if isinstance(text, DataSpec) else str(text.path)
+    return f"{label}-{hashlib.sha256(f'{model} {on}'.encode()).hexdigest()[:8]}"
 
 
 def run_name(settings: Settings, corpus_key: str) -> str:
@@ -182,7 +257,7 @@ def _marked(name: str, value: JsonValue, settings: Settings) -> str:
     if name == "tied":
         return "untied"
     if name == "intervene":
-        return "-".join(dose.mark for dose in parse_doses(settings.intervene))[:LONGEST_MARK].rstrip("-.")
+        return "-".join(dose.mark for dose in parse_doses(settings.intervene))[:MAX_MARK].rstrip("-.")
     return f"{NAME_MARKS[name]}{value:g}" if isinstance(value, float) else f"{NAME_MARKS[name]}{value}"
 
 
@@ -201,8 +276,8 @@ def _architecture(settings: Settings, corpus: CorpusFacts) -> "Architecture":
     return _known_architectures[key]
 
 
-def _short_trainings(entries: list[Entry]) -> list[str]:
-    """Warnings where a batch is larger than an epoch, or an epoch is a few batches and not a whole number of them."""
+def _batch_warnings(entries: list[Entry], gpus: int) -> list[str]:
+    """Warnings of batches larger than an epoch, of epochs that are a few batches and a bit, and of uneven shares."""
     warnings = []
     for entry in entries:
         planned = entry.planned
@@ -215,18 +290,9 @@ def _short_trainings(entries: list[Entry]) -> list[str]:
                 f"{entry.name}: {planned.blocks:,} blocks are not a whole number of batches of {planned.batch}; "
                 f"an epoch ends inside its last one."
             )
+        if gpus > 1 and planned.batch % gpus:
+            warnings.append(f"{entry.name}: its batch of {planned.batch} cannot be shared by {gpus} GPUs.")
     return warnings if len(warnings) <= 3 else [*warnings[:3], f"{len(warnings) - 3:,} more runs have such batches."]
-
-
-def _uneven_shares(entries: list[Entry], suite: Suite) -> list[str]:
-    processes = suite.resources.gpus
-    if processes < 2:
-        return []
-    uneven = [entry for entry in entries if entry.planned.batch % processes]
-    return [
-        f"{entry.name}: its batch of {entry.planned.batch} cannot be shared by {processes} GPUs."
-        for entry in uneven[:3]
-    ]
 
 
 STEPS = 5
@@ -260,8 +326,9 @@ def pace(entries: list[Entry], *, device: str = "auto") -> Pace:
     ordered = sorted(entries, key=_timed_flops)
     small = ordered[0]
     small_flops, small_seconds = _timed_flops(small), _step_seconds(small, device)
-    within = [entry for entry in ordered if _timed_flops(entry) / small_flops * small_seconds <= LARGE_STEP_SECONDS]
-    large = within[-1] if within else small
+    large = [
+        one for one in ordered if _timed_flops(one) / small_flops * small_seconds <= LARGE_STEP_SECONDS or one is small
+    ][-1]
     if _timed_flops(large) < 1.5 * small_flops:
         return Pace(0.0, small_flops / small_seconds)
     more_flops, more_seconds = _timed_flops(large) - small_flops, _step_seconds(large, device) - small_seconds
@@ -279,34 +346,23 @@ def _timed_flops(entry: Entry) -> float:
 
 
 def _step_seconds(entry: Entry, device: str) -> float:
-    """The median time of a step, the first left out: it warms up."""
-    import numpy as np
-    from transformers import TrainerCallback
+    """The median time of a plain training step on random tokens, without the first, which warms up."""
+    import torch
 
-    from collapselab.corpus.blocks import Split
     from collapselab.models.build import build_model
     from collapselab.models.load import find_device
-    from collapselab.training.settings import Plan, model_config
-    from collapselab.training.trainer import LanguageTrainer, training_arguments
 
-    class Clock(TrainerCallback):
-        def __init__(self) -> None:
-            self.ends: list[float] = []
-
-        def on_step_end(self, *_: object, **__: object) -> None:
-            self.ends.append(time.perf_counter())
-
-    settings, corpus, block = entry.settings, entry.corpus, entry.planned.block
-    plan = Plan(block, 64, _sequences(entry), STEPS, 0, {})
-    config = model_config(settings, vocabulary=corpus.vocabulary, block=block)
-    where, clock = find_device(device), Clock()
-    with tempfile.TemporaryDirectory() as folder:
-        ids = np.random.default_rng(0).integers(0, corpus.vocabulary, (plan.blocks, block), dtype=np.uint32)
-        ids.tofile(Path(folder) / "train.bin")
-        counts = np.zeros((2, corpus.vocabulary), dtype=np.int64)
-        split = Split(Path(folder) / "train.bin", blocks=plan.blocks, block=block, id_type="uint32", counts=counts)
-        args = training_arguments(settings, plan, folder=folder, device=where, bf16=False, parts=1)
-        trainer = LanguageTrainer(build_model(config, seed=0), split, settings, plan, args)
-        trainer.add_callback(clock)
-        trainer.train()
-    return statistics.median(after - before for before, after in zip(clock.ends, clock.ends[1:], strict=False))
+    vocabulary, block, where = entry.corpus.vocabulary, entry.planned.block, find_device(device)
+    model = build_model(model_config(entry.settings, vocabulary=vocabulary, block=block), seed=0)
+    torch.nn.Module.to(model, where)
+    optimizer = torch.optim.AdamW(model.parameters())
+    ids, times = torch.randint(vocabulary, (_sequences(entry), block), device=where), []
+    for _ in range(STEPS):
+        start = time.perf_counter()
+        loss = model(input_ids=ids, labels=ids).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        loss.item()  # waits for the device
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[1:])

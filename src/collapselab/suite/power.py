@@ -5,6 +5,7 @@ deviation σ and are found to have s, √n d̄/s has a noncentral t distribution
 """
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,8 +22,23 @@ EFFECTS = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 """Sizes of effects that a plan shows: mean difference over standard deviation of the differences."""
 
 SEEDS = {"seed": 0, "data_seed": None}
-MOST_PAIRS = 10_000
+MAX_PAIRS = 10_000
 ALPHA = 0.05
+
+
+@final
+@dataclass(frozen=True)
+class Planned:
+    """What one size of effect needs, and the power that a suite's pairs have for it."""
+
+    effect: float
+    """d/s; for equivalence, the margin over s."""
+    pairs_at_5_percent: int
+    pairs_at_1_percent: int
+    pairs_for_equivalence: int
+    power: float | None
+    """Of the suite's pairs at 0.05; None where there are fewer than two."""
+    power_of_equivalence: float | None
 
 
 @final
@@ -41,13 +57,14 @@ class PlannedComparison:
     """Primary metrics, over which p values are adjusted."""
     smallest_p: float
     survives_holm: bool
+    """Whether the smallest p stays below 0.05 when it is the first of these properties in Holm's adjustment."""
     fewest_pairs: int
     """That survive."""
-    power: list["Planned"]
+    power: list[Planned]
 
 
 def comparison(suite: Suite) -> PlannedComparison | None:
-    """What the arms of a suite can show; None where it has none."""
+    """Return what the arms of a suite can show; None where it has none."""
     if not suite.arms or suite.primary is None:
         return None
     runs = suite.runs[:: len(suite.arms)]  # those of the first arm: the others have the same seeds
@@ -60,14 +77,14 @@ def comparison(suite: Suite) -> PlannedComparison | None:
         len(seeds),
         properties,
         smallest_p(pairs),
-        survives_holm(pairs, properties),
+        smallest_p(pairs) * properties <= ALPHA,
         fewest_pairs(properties),
         planned_power(pairs),
     )
 
 
 def comparison_warnings(suite: Suite, compared: PlannedComparison | None) -> list[str]:
-    """What to know of the arms before they are trained."""
+    """Return what to know of the arms before they are trained."""
     if compared is None or suite.primary is None:
         return []
     warnings = []
@@ -80,23 +97,8 @@ def comparison_warnings(suite: Suite, compared: PlannedComparison | None) -> lis
     return warnings
 
 
-@final
-@dataclass(frozen=True)
-class Planned:
-    """What one size of effect needs, and the power that a suite's pairs have for it."""
-
-    effect: float
-    """d/s; for equivalence, the margin over s."""
-    pairs_at_5_percent: int
-    pairs_at_1_percent: int
-    pairs_for_equivalence: int
-    power: float | None
-    """Of the suite's pairs at 0.05; None where there are fewer than two."""
-    power_of_equivalence: float | None
-
-
 def planned_power(pairs: int) -> list[Planned]:
-    """What a suite of this number of pairs can show, for each size of effect."""
+    """Return what a suite of this number of pairs can show, for each size of effect."""
     return [
         Planned(
             effect,
@@ -108,6 +110,11 @@ def planned_power(pairs: int) -> list[Planned]:
         )
         for effect in EFFECTS
     ]
+
+
+def pairs_needed(power: Callable[[int, float], float], effect: float) -> int:
+    """The fewest pairs with a power of 0.8 or more; it grows with their number."""
+    return 2 + bisect_left(range(2, MAX_PAIRS), POWER, key=lambda pairs: power(pairs, effect))
 
 
 def paired_power(pairs: int, effect: float, *, alpha: float = ALPHA) -> float:
@@ -145,25 +152,9 @@ def _expected(function: "Callable[[np.ndarray], np.ndarray]", freedom: int) -> f
     return float(function(chi.ppf(shares, freedom) / math.sqrt(freedom)).mean())
 
 
-def pairs_needed(power: Callable[[int, float], float], effect: float) -> int:
-    """The fewest pairs with a power of 0.8 or more; it grows with their number."""
-    low, high = 1, 2
-    while high < MOST_PAIRS and power(high, effect) < POWER:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if power(middle, effect) >= POWER else (middle, high)
-    return high
-
-
 def smallest_p(pairs: int) -> float:
     """The smallest p of a test that flips the signs of all differences: 2 of the 2ⁿ choices are as extreme."""
     return min(1.0, 2.0 ** (1 - pairs))
-
-
-def survives_holm(pairs: int, properties: int) -> bool:
-    """Whether the smallest p stays below 0.05 when it is the first of `properties` in Holm's adjustment."""
-    return smallest_p(pairs) * properties <= ALPHA
 
 
 def fewest_pairs(properties: int) -> int:

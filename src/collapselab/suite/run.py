@@ -11,17 +11,13 @@ from pathlib import Path
 from typing import Any, final
 
 from collapselab.errors import ConfigError, RunError
-from collapselab.records.result_folder import result_files
-from collapselab.suite.collect import SuiteTables, collect
-from collapselab.suite.collect_models import collect_models
 from collapselab.suite.corpora import build_corpora, corpus_facts
 from collapselab.suite.folder import SuiteFolder, open_suite
 from collapselab.suite.job import LaunchRequest, StartMethod
 from collapselab.suite.launchers import LAUNCHERS, find_launcher
-from collapselab.suite.model_entries import FOLDER
-from collapselab.suite.plan import AnyEntry, SuitePlan, plan_suite
+from collapselab.suite.plan import MODELS_FOLDER, AnyEntry, SuitePlan, plan_suite
 from collapselab.suite.recipe import Suite
-from collapselab.suite.status import State, run_state
+from collapselab.suite.status import State, Watch, run_state
 from collapselab.trackers import check_tracker
 
 TABLE_SECONDS = 15.0
@@ -30,17 +26,15 @@ TABLE_SECONDS = 15.0
 UPDATE_FACTOR = 100
 """Reading the states of all runs takes at most this part of the time."""
 
-Watch = Callable[[list[State]], None]
-
 
 @final
 @dataclass(frozen=True)
 class SuiteRun:
-    """What a `suite run` did: the state of every run, and the tables or the jobs."""
+    """What a `suite run` did: the state of every run, and the jobs where the launcher did not wait."""
 
     states: list[State]
-    tables: SuiteTables
-    """Of all runs; empty where the launcher did not wait."""
+    refused: list[str]
+    """Why rows of the tables were refused."""
     jobs: dict[str, str]
     """The id of each job that was submitted, by run; empty where the launcher waited."""
     waited: bool
@@ -94,8 +88,8 @@ def run(
     try:
         submitted = chosen.submit(request, missing, monitor.update) if missing else {}
     finally:
-        tables = _collect(suite, folder) if chosen.waits else SuiteTables()
-    return SuiteRun(monitor.states(), tables, submitted, chosen.waits)
+        refused = _collect(suite, folder) if chosen.waits else []
+    return SuiteRun(monitor.states(), refused, submitted, chosen.waits)
 
 
 def script(suite: Suite, folder: SuiteFolder, *, launcher: str) -> str:
@@ -112,8 +106,9 @@ def status(suite: Suite, folder: SuiteFolder, *, jobs: dict[str, str] | None = N
     """The state of every run. `jobs`: the states of their jobs, from `job_states`."""
     if folder.record() is None:
         raise RunError(f"{folder.path}: this suite has not been run here. Start it: collapselab suite run {suite.name}")
-    entries = plan(suite, folder).entries
-    return [run_state(folder, entry, suite.measure, job=(jobs or {}).get(entry.name)) for entry in entries]
+    entries = plan_suite(suite, corpus_facts(suite, folder.path), check=False).entries
+    jobs = jobs or {}
+    return [run_state(folder, one, suite.measure, job=jobs.get(one.name), thorough=False) for one in entries]
 
 
 def job_states(folder: SuiteFolder) -> dict[str, str]:
@@ -167,14 +162,21 @@ class _Monitor:
         return state
 
 
-def _collect(suite: Suite, folder: SuiteFolder) -> SuiteTables:
-    """The tables of the runs, or of the models; models that failed are no row, their reason is in `failed`."""
+def _collect(suite: Suite, folder: SuiteFolder) -> list[str]:
+    """Write the tables of the runs, or of the models, and return why rows were refused.
+
+    Models that failed are no row; their reason is in `failed`.
+    """
+    from collapselab.records.result_folder import result_files
+    from collapselab.suite.collect import collect
+    from collapselab.suite.collect_models import collect_models
+
     if not suite.models:
-        return collect(folder)
-    if result_files(folder.path / FOLDER):
+        return collect(folder).refused
+    if result_files(folder.path / MODELS_FOLDER):
         with folder.locked("tables", wait=True):
-            collect_models([folder.path / FOLDER], folder.path, in_suite=True, mix=["corpora"])
-    return SuiteTables()
+            collect_models([folder.path / MODELS_FOLDER], folder.path, in_suite=True, mix=["corpora"])
+    return []
 
 
 def _ended(states: list[State]) -> set[tuple[str, str]]:

@@ -1,25 +1,44 @@
-"""The state of each run, read from its folder: queued, training, measuring, stopped, failed or done."""
+"""The state of each run, read from its folder (queued, training, measuring, stopped, failed or done), and tables of
+states and plans on a terminal.
+"""
 
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, TypeGuard, final
+from typing import Any, Literal, TypeGuard, final
 
 from pydantic import JsonValue
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Column, Table
 
+from collapselab import __version__
 from collapselab.errors import DamagedError
-from collapselab.records.measurement import Result
+from collapselab.messages import is_quiet
 from collapselab.records.options import Options
 from collapselab.records.outcomes import SUITE_OUTCOMES
 from collapselab.records.run import Checkpoint, LogEntry, RunFolder, log_entry
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.model_entries import ModelEntry, is_measured
-from collapselab.suite.plan import AnyEntry, Entry
+from collapselab.suite.plan import AnyEntry, Entry, ModelEntry, Pace, SuitePlan
+from collapselab.suite.power import PlannedComparison
 
 Stage = Literal["queued", "training", "measuring", "stopped", "failed", "done"]
 STAGES: tuple[Stage, ...] = ("training", "measuring", "failed", "stopped", "queued", "done")
 """In the order in which they are shown."""
+FACTS_SIZE = 1 << 16
+"""Characters at the beginning of a measurement that hold its facts."""
+
 TAIL = 4096
 """Bytes at the end of a log that hold its last line."""
+
+SHOWN = 40
+"""Most runs that are listed; the others are counted."""
+
+STAGE_COLOURS = {"training": "cyan", "measuring": "cyan", "stopped": "yellow", "failed": "red", "done": "green"}
 
 
 @final
@@ -43,12 +62,17 @@ class State:
         return asdict(self)
 
 
-def run_state(folder: SuiteFolder, entry: AnyEntry, options: Options, *, job: str | None = None) -> State:
-    """The state of one run, or of a model that is measured."""
+Watch = Callable[[list[State]], None]
+
+
+def run_state(
+    folder: SuiteFolder, entry: AnyEntry, options: Options, *, job: str | None = None, thorough: bool = True
+) -> State:
+    """Return the state of one run, or of a model that is measured; `thorough` as in `missing`."""
     if isinstance(entry, ModelEntry):
         return _model_state(folder, entry, options, job)
     path = folder.run(entry.name)
-    unmade, unmeasured = missing(path, entry, options)
+    unmade, unmeasured = missing(path, entry, options, thorough=thorough)
     count = len(entry.checkpoints)
     step, loss, left = _progress(path, entry) if unmade else (entry.planned.steps, None, None)
     failure = folder.failure(entry.name)
@@ -59,7 +83,7 @@ def run_state(folder: SuiteFolder, entry: AnyEntry, options: Options, *, job: st
     elif failure is not None:
         stage = "failed"
     else:
-        stage = "stopped" if (path / "run.json").exists() else "queued"
+        stage = "stopped" if path.is_dir() else "queued"
     why = failure.why if failure is not None and stage == "failed" else None
     left = left if stage == "training" else None
     made, measured = count - len(unmade), count - len(unmeasured)
@@ -68,35 +92,62 @@ def run_state(folder: SuiteFolder, entry: AnyEntry, options: Options, *, job: st
 
 def _model_state(folder: SuiteFolder, entry: ModelEntry, options: Options, job: str | None) -> State:
     failure = folder.failure(entry.name)
-    done = is_measured(folder.path, entry, options)
+    done = entry.is_measured(folder.path, options)
     running = folder.is_running(entry.name)
     stage: Stage = "done" if done else "measuring" if running else "failed" if failure is not None else "queued"
     why = failure.why if failure is not None and stage == "failed" else None
     return State(entry.name, stage, 1, 1, int(done), 0, 0, None, None, why, job)
 
 
-def missing(path: Path, entry: Entry, options: Options) -> tuple[list[str], list[str]]:
-    """The checkpoints of a run that are not made yet, and those that are not measured with these options."""
+def missing(path: Path, entry: Entry, options: Options, *, thorough: bool = True) -> tuple[list[str], list[str]]:
+    """Return the checkpoints of a run that are not made yet, and those that are not measured with these options.
+
+    `thorough` reads measurements whole, which takes seconds in a large suite; else the facts at their beginning decide.
+    """
     run = RunFolder(path)
-    checkpoints = [Checkpoint(run, name) for name in entry.checkpoints]
-    unmade = [checkpoint.name for checkpoint in checkpoints if not checkpoint.exists()]
+    unmade = [name for name in entry.checkpoints if not (run.exists() and _is_made(run, name, entry.name[-8:]))]
     unmeasured = [
-        checkpoint.name for checkpoint in checkpoints if not _is_measured(checkpoint, entry.corpus.hash, options)
+        name
+        for name in entry.checkpoints
+        if not _is_measured(Checkpoint(run, name).measurement, entry.corpus.hash, options, thorough=thorough)
     ]
     return unmade, unmeasured
 
 
-def _is_measured(checkpoint: Checkpoint, corpus_hash: str | None, options: Options) -> bool:
+def _is_made(run: RunFolder, name: str, identity: str) -> bool:
+    """Whether a checkpoint is there and of this run; one that is damaged is found when it is measured."""
     try:
-        result = Result.load(checkpoint.measurement)
-    except (FileNotFoundError, DamagedError):
-        return False
-    measured, wanted = result.facts["options"], options.facts()
+        record = run.checkpoint(name, verify=False)
+    except DamagedError:
+        return Checkpoint(run, name).exists()
+    return record is not None and record.run in (None, identity)
+
+
+def _is_measured(path: Path, corpus_hash: str | None, options: Options, *, thorough: bool) -> bool:
+    facts = None if thorough else _stored_facts(path)
+    if facts is None or facts["versions"]["collapselab"] != __version__:  # another version may define metrics otherwise
+        try:
+            result = Result.load(path)
+        except (FileNotFoundError, DamagedError):
+            return False
+        if result.outdated() is not None:
+            return False
+        facts = result.facts
+    measured, wanted = facts["options"], options.facts()
     if wanted.get("outcomes") == SUITE_OUTCOMES and "outcomes" not in measured:
         wanted = {name: value for name, value in wanted.items() if name != "outcomes"}  # version 0.1 had no default
-    if measured != wanted or result.facts["corpus_hash"] != corpus_hash:
-        return False
-    return result.outdated() is None
+    return bool(measured == wanted and facts["corpus_hash"] == corpus_hash)
+
+
+def _stored_facts(path: Path) -> dict[str, Any] | None:
+    """The facts of a measurement, which its file begins with; None where they are not found there."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            head = file.read(FACTS_SIZE)
+        facts: dict[str, Any] = json.JSONDecoder().raw_decode(head, head.index('"facts": ') + len('"facts": '))[0]
+        return facts
+    except (OSError, ValueError):
+        return None
 
 
 def _progress(path: Path, entry: Entry) -> tuple[int, float | None, float | None]:
@@ -125,3 +176,179 @@ def _tail(path: Path) -> list[bytes]:
             return file.read().splitlines()
     except FileNotFoundError:
         return []
+
+
+def plan_facts(planned: SuitePlan, states: list[State], options: Options, pace: Pace | None) -> dict[str, Any]:
+    """Return the plan as plain data: every run, and the totals."""
+    runs: list[dict[str, Any]] = [
+        {
+            "run": entry.name,
+            "stage": state.stage,
+            "parameters": entry.parameters,
+            "batch": entry.planned.batch,
+            "steps": entry.planned.steps,
+            "tokens": entry.planned.tokens,
+            "flops": entry.flops,
+            "disk_bytes": entry.disk,
+            "checkpoints": list(entry.checkpoints),
+            "seconds": None if pace is None or isinstance(entry, ModelEntry) else pace.seconds(entry, options),
+        }
+        for entry, state in zip(planned.entries, states, strict=True)
+    ]
+    total = {
+        "runs": len(runs),
+        "done": sum(run["stage"] == "done" for run in runs),
+        "checkpoints": sum(len(run["checkpoints"]) for run in runs),
+        **{name: sum(run[name] for run in runs) for name in ("tokens", "flops", "disk_bytes")},
+        "seconds_left": None if pace is None else sum(run["seconds"] or 0 for run in runs if run["stage"] != "done"),
+    }
+    return {
+        "runs": runs,
+        "total": total,
+        "warnings": planned.warnings,
+        "impossible": planned.impossible,
+        "comparison": planned.compared,
+    }
+
+
+def plan_table(facts: dict[str, Any], *, every: bool = False) -> RenderableType:
+    """Return the plan as a table."""
+    table = Table(box=None, header_style="bold")
+    for column in ("run", "parameters", "batch", "steps", "tokens", "FLOPs", "checkpoints", "disk", "time", ""):
+        words = column in ("run", "checkpoints", "")
+        table.add_column(column, justify="left" if words else "right", no_wrap=column == "run")
+    runs = facts["runs"]
+    for run in runs if every or len(runs) <= SHOWN else runs[: SHOWN // 2]:
+        table.add_row(
+            escape(run["run"]), f"{run['parameters']:,}", str(run["batch"]), f"{run['steps']:,}",
+            amount(run["tokens"]), amount(run["flops"]), escape(_listed(run["checkpoints"])), size(run["disk_bytes"]),
+            duration(run["seconds"]), _coloured(run["stage"]),
+        )  # fmt: skip
+    total = facts["total"]
+    parts: list[RenderableType] = [table]
+    if len(runs) > len(table.rows):
+        parts.append(f"… and {len(runs) - len(table.rows):,} more runs (--all lists them)")
+    left = "" if total["seconds_left"] is None else f", about {duration(total['seconds_left'])} on this machine"
+    done = f", {total['done']:,} of them done" if total["done"] else ""
+    parts.append(
+        f"[bold]{total['runs']:,} runs{done}[/bold], {total['checkpoints']:,} checkpoints: {amount(total['tokens'])} "
+        f"tokens, {amount(total['flops'])} FLOPs, {size(total['disk_bytes'])} of disk{left}"
+    )
+    if facts["comparison"] is not None:
+        parts += _comparison_parts(facts["comparison"])
+    parts += [f"[yellow]{escape(warning)}[/yellow]" for warning in facts["warnings"]]
+    parts += [f"[red]{escape(reason)}[/red]" for reason in facts["impossible"]]
+    return Group(*parts)
+
+
+def _comparison_parts(compared: PlannedComparison) -> list[RenderableType]:
+    """The pairs of a suite of arms, what they can show, and the smallest p that they can reach."""
+    pairs, arms, primary = compared.pairs, compared.arms, compared.properties
+    cells = f" in each of {compared.cells} cells" if compared.cells > 1 else ""
+    others = len(arms) - (compared.control is not None)
+    table = Table(box=None, header_style="bold")
+    columns = ("effect (d/s)", "pairs at 0.05", "at 0.01", "equivalence", f"power of {pairs} pairs", "of equivalence")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for row in compared.power:
+        needed = (row.pairs_at_5_percent, row.pairs_at_1_percent, row.pairs_for_equivalence)
+        powers = (row.power, row.power_of_equivalence)
+        shares = ("–" if power is None else f"{power:.0%}" for power in powers)
+        table.add_row(f"{row.effect:g}", *map(str, needed), *shares)
+    holm = "survives" if compared.survives_holm else f"does not survive ({compared.fewest_pairs} pairs would)"
+    return [
+        f"[bold]{others} arms × {pairs} seeds{cells}[/bold]: {others * pairs * compared.cells:,} pairs with the "
+        f"control. Arms: {escape(', '.join(arms))}",
+        "Pairs that find an effect of d/s standard deviations in 80 of 100 suites, and what these pairs find:",
+        table,
+        f"The smallest p of {pairs} pairs with their signs flipped is {compared.smallest_p:.2g}: it {holm} Holm's "
+        f"adjustment over {'1 primary property' if primary == 1 else f'{primary} primary properties'} at 0.05.",
+    ]
+
+
+def status_table(states: list[State], *, every: bool = False) -> RenderableType:
+    """The state of each run: first those that are running or failed, then the others, as many as there is room for."""
+    jobs = any(state.job for state in states)
+    columns = ["", "checkpoints", "step", "loss", "time left", *(["job"] if jobs else []), "why"]
+    table = Table(Column("run", no_wrap=True), *columns, box=None, header_style="bold")
+    ordered = sorted(states, key=lambda state: STAGES.index(state.stage))
+    shown = ordered if every else ordered[:SHOWN]
+    for state in shown:
+        measured = f"{state.checkpoints_made}/{state.checkpoints} made, {state.checkpoints_measured} measured"
+        step = f"{state.step:,}/{state.steps:,}" if state.step else ""
+        loss = "" if state.loss is None else f"{state.loss:.3f}"
+        left = "" if state.seconds_left is None else duration(state.seconds_left)
+        cells = [escape(state.run), _coloured(state.stage), measured, step, loss, left]
+        table.add_row(*cells, *([escape(state.job or "")] if jobs else []), escape(state.why or ""))
+    parts: list[RenderableType] = [table]
+    if len(states) > len(shown):
+        parts.append(f"… and {len(states) - len(shown):,} more runs (--all lists them)")
+    return Group(*parts, summary(states))
+
+
+def summary(states: list[State]) -> str:
+    """How many runs are in each stage."""
+    counts = Counter(state.stage for state in states)
+    listed = [f"{counts[stage]:,} {stage}" for stage in reversed(STAGES) if counts[stage]]
+    return f"{len(states):,} runs: {', '.join(listed)}"
+
+
+@contextmanager
+def shown_live(*, quiet: bool = False) -> Iterator[Watch | None]:
+    """On a terminal, the table as it changes; elsewhere, a line at every change."""
+    console = Console(stderr=True)
+    if quiet or is_quiet():
+        yield None
+    elif console.is_terminal:
+        with Live(console=console, refresh_per_second=2, transient=True) as live:
+            yield lambda states: live.update(status_table(states))
+    else:
+        lines: list[str] = []
+
+        def show(states: list[State]) -> None:
+            line = summary(states)
+            if lines[-1:] != [line]:
+                lines.append(line)
+                console.print(line, soft_wrap=True)
+
+        yield show
+
+
+def wide_console() -> Console:
+    """Standard output, wide enough for the tables where it is no terminal, which would have a width."""
+    console = Console()
+    return console if console.is_terminal else Console(width=160)
+
+
+def duration(seconds: float | None) -> str:
+    """A time in words: 40 s, 12 min, 3.5 h, 2.1 days."""
+    if seconds is None:
+        return "–"
+    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / unit:.{0 if unit < 3600 else 1}f} {name}"
+    return f"{seconds / 86400:,.1f} days"
+
+
+def amount(number: float) -> str:
+    """A large number in four characters or so: 12k, 3.4M, 5.6e18."""
+    for limit, unit, name in ((1e4, 1, ""), (1e6, 1e3, "k"), (1e9, 1e6, "M"), (1e12, 1e9, "G")):
+        if number < limit:
+            return f"{number / unit:,.{0 if number / unit >= 100 or not name else 1}f}{name}"
+    return f"{number:.1e}"
+
+
+def size(number: float) -> str:
+    """A number of bytes in words: 12.0 kB, 3.4 MB."""
+    for limit, unit, name in ((1e6, 1e3, "kB"), (1e9, 1e6, "MB"), (1e12, 1e9, "GB")):
+        if number < limit:
+            return f"{number / unit:,.1f} {name}"
+    return f"{number / 1e12:,.1f} TB"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 5 else f"{', '.join(names[:2])} … {names[-1]} ({len(names)})"
+
+
+def _coloured(stage: str) -> str:
+    return f"[{STAGE_COLOURS[stage]}]{stage}[/]" if stage in STAGE_COLOURS else stage

@@ -10,30 +10,31 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from collapselab.errors import ConfigError, Interrupted, RunError
 from collapselab.records.options import Options
 from collapselab.signals import interruptible
-from collapselab.suite.collect import collect
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.job import LaunchRequest, perform, threads_each, torchrun, train_and_measure
 from collapselab.suite.plan import AnyEntry
 from collapselab.suite.recipe import Suite
-from collapselab.suite.recipe_text import has_control_characters
 
 if TYPE_CHECKING:
-    from submitit.core.core import Executor, Job
-    from submitit.core.utils import DelayedSubmission
-    from submitit.slurm.slurm import SlurmExecutor
+    from submitit import Executor, SlurmExecutor
+    from submitit.helpers import DelayedSubmission
 
 ARRAY = 1000
 """Jobs in one array; SLURM allows 1,001 unless its administrator says otherwise."""
 
 REQUEUES = 1000
 """How often a run may use up its time and come back: as often as it needs."""
+
+NOT_INSTALLED = "launcher: slurm needs the extra of that name: pip install 'collapselab[slurm]'"
 
 SIGNAL_SECONDS = 120
 """How long before its time is up a job gets the signal."""
@@ -50,12 +51,12 @@ class SlurmLauncher:
 
     def check(self, request: LaunchRequest) -> None:
         if self._executor is None:
-            _executor(request.suite, request.folder)
+            _executor(request.suite, request.folder.path.resolve())
 
     def submit(self, request: LaunchRequest, entries: list[AnyEntry], update: Callable[[], None]) -> dict[str, str]:
         """Queue a job for every run that has none in the queue and that no process is performing."""
         suite, folder = request.suite, request.folder
-        executor = self._executor or _executor(suite, folder)
+        executor = self._executor or _executor(suite, folder.path.resolve())
         processes = max(1, suite.resources.gpus)
         job = SlurmJob(
             str(folder.path.resolve()),
@@ -69,18 +70,32 @@ class SlurmLauncher:
             queued = self.states(folder)
             free = [entry for entry in entries if entry.name not in queued and not folder.is_running(entry.name)]
             for part in (free[first : first + ARRAY] for first in range(0, len(free), ARRAY)):
-                jobs = _submit_array(executor, job, part)
+                try:
+                    jobs = executor.map_array(job, part)
+                except RuntimeError as error:  # what submitit's errors are
+                    words = str(error).strip().splitlines()[-1]
+                    message = f"sbatch: did not take the jobs ({words}). Correct `resources` in the recipe."
+                    raise RunError(message) from error
                 submitted |= {entry.name: job.job_id for entry, job in zip(part, jobs, strict=True)}
                 folder.record_jobs(folder.jobs() | submitted)
         return submitted
 
     def script(self, request: LaunchRequest, entries: list[AnyEntry]) -> str:
-        """The script that `submit` would give to sbatch."""
-        executor = _executor(request.suite, request.folder, anywhere=True)
-        runs = min(ARRAY, len(entries))
-        if runs > 1:
-            executor.parameters["map_count"] = runs
-        return executor._make_submission_file_text(executor._submitit_command_str, "")
+        """The script that `submit` would give to sbatch: what submitit gives to a stand-in that keeps it."""
+        if find_spec("submitit") is None:
+            raise ConfigError(NOT_INSTALLED)
+        from submitit.helpers import environment_variables
+
+        folder = request.folder.path.resolve()
+        path = os.environ.get("PATH", os.defpath)
+        with tempfile.TemporaryDirectory() as place, environment_variables(PATH=f"{place}:{path}"):
+            for name, does in (("sbatch", f"cp $1 {place}/script\necho Submitted batch job 1"), ("srun", "")):
+                command = Path(place) / name
+                command.write_text(f"#!/bin/sh\n{does}\n")
+                command.chmod(0o755)
+            executor = _executor(request.suite, Path(place) / "suite")
+            executor.map_array(str, range(min(ARRAY, len(entries))))
+            return (Path(place) / "script").read_text().replace(f"{place}/suite", str(folder))
 
     def states(self, folder: SuiteFolder) -> dict[str, str]:
         """The suite's jobs in the queue: run → id and state, as 17_3 RUNNING or 17_4 PENDING (Priority)."""
@@ -107,9 +122,12 @@ class SlurmJob:
 
     def __call__(self, entry: AnyEntry) -> str:
         import torch
+        from submitit import JobEnvironment
+
+        from collapselab.suite.collect import collect
 
         torch.set_num_threads(int(os.environ.get("SLURM_CPUS_PER_TASK") or threads_each(1)))
-        folder, number = SuiteFolder(self.path), _signal()
+        folder, number = SuiteFolder(self.path), signal.Signals[f"SIG{JobEnvironment.USR_SIG}"]
         method = torchrun(self.processes) if self.processes > 1 else train_and_measure
         requeue = signal.getsignal(number)
         signals: list[int] = []
@@ -136,50 +154,20 @@ class SlurmJob:
         return outcome.result
 
     def checkpoint(self, entry: AnyEntry) -> "DelayedSubmission":
-        from submitit.core.utils import DelayedSubmission
+        from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self, entry)
 
 
-def _submit_array(executor: "Executor", job: SlurmJob, entries: list[AnyEntry]) -> "list[Job[str]]":
-    from submitit.core.utils import FailedJobError, FailedSubmissionError
-
-    try:
-        return executor.map_array(job, entries)
-    except (FailedJobError, FailedSubmissionError) as error:
-        words = str(error).strip().splitlines()[-1]
-        raise RunError(f"sbatch: did not take the jobs ({words}). Correct `resources` in the recipe.") from error
-
-
-def _signal() -> signal.Signals:
-    from submitit.core.job_environment import JobEnvironment
-
-    return signal.Signals[f"SIG{JobEnvironment.USR_SIG}"]
-
-
-def _executor(suite: Suite, folder: SuiteFolder, *, anywhere: bool = False) -> "SlurmExecutor":
+def _executor(suite: Suite, folder: Path) -> "SlurmExecutor":
     if find_spec("submitit") is None:
-        raise ConfigError("launcher: slurm needs the extra of that name: pip install 'collapselab[slurm]'")
-    from submitit.slurm.slurm import SlurmExecutor
-
-    class Anywhere(SlurmExecutor):
-        """An executor that needs no cluster: it only shows what it would submit."""
-
-        @classmethod
-        def affinity(cls) -> int:
-            return 2
-
-    if not anywhere and shutil.which("sbatch") is None:
+        raise ConfigError(NOT_INSTALLED)
+    if shutil.which("sbatch") is None:
         raise ConfigError("launcher: slurm was asked for, but sbatch is not here. Run it on the cluster's login node.")
-    for what, text in (("name of the suite", suite.name), ("folder", str(folder.path.resolve()))):
-        if has_control_characters(text):
-            raise ConfigError(
-                f"{text!r}: a line break or another control character in the {what}; a job's script has none."
-            )
+    from submitit import SlurmExecutor
+
     wanted = suite.resources
-    executor = (Anywhere if anywhere else SlurmExecutor)(
-        folder.path.resolve() / "slurm" / "%j", max_num_timeout=REQUEUES
-    )
+    executor = SlurmExecutor(folder / "slurm" / "%j", max_num_timeout=REQUEUES)
     executor.update_parameters(
         job_name=f"collapselab-{suite.name}",
         nodes=1,
