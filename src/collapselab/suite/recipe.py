@@ -382,10 +382,9 @@ class _Recipe:
     def _primary(self) -> Primary | None:
         if not {"primary", "arms"} & self.document.keys():
             return None
-        known = self.written.mapping(
-            ("primary",), self.document.get("primary", {}), tuple(Primary.model_fields), "a choice of primary"
-        )
-        primary = Primary(**known)
+        given, fields = self.document.get("primary", {}), tuple(Primary.model_fields)
+        self.written.mapping(("primary",), given, fields, "a choice of primary")  # a record ignores what it does not know
+        primary = self.sections.primary or Primary()
         for number, metric in enumerate(primary.metrics):
             place = ("primary", "metrics", number)
             if metric not in DEFAULT_METRICS:

@@ -126,6 +126,8 @@ def _is_made(run: RunFolder, name: str, identity: str) -> bool:
 def _is_measured(path: Path, corpus_hash: str | None, options: Options, *, thorough: bool) -> bool:
     facts = None if thorough else _stored_facts(path)
     if facts is None or facts["versions"]["collapselab"] != __version__:  # another version may define metrics otherwise
+        from collapselab.records.measurement import Result
+
         try:
             result = Result.load(path)
         except (FileNotFoundError, DamagedError):
