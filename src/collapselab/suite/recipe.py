@@ -28,7 +28,7 @@ from pydantic import JsonValue
 from collapselab.core.catalogue import METRICS
 from collapselab.errors import ConfigError, did_you_mean
 from collapselab.records.options import Options
-from collapselab.records.suite import DEFAULT_METRICS, Primary
+from collapselab.records.suite import Primary
 from collapselab.suite.recipe_text import Place, Section, Written, read_yaml, short
 from collapselab.suite.sections import NESTED, SECTIONS, CorpusSpec, DataSpec, Resources, Sections, whole_path
 from collapselab.training.heads import HEADS
@@ -383,17 +383,14 @@ class _Recipe:
         if not {"primary", "arms"} & self.document.keys():
             return None
         given, fields = self.document.get("primary", {}), tuple(Primary.model_fields)
-        self.written.mapping(("primary",), given, fields, "a choice of primary")  # a record ignores what it does not know
+        self.written.mapping(
+            ("primary",), given, fields, "a choice of primary"
+        )  # a record ignores what it does not know
         primary = self.sections.primary or Primary()
         for number, metric in enumerate(primary.metrics):
             place = ("primary", "metrics", number)
-            if metric not in DEFAULT_METRICS:
-                from collapselab.core.metrics import METRICS  # imports torch, which a list of recipes does without
-
-                if metric not in METRICS:
-                    self.written.fail(
-                        place, f"{short(metric)} is not a metric. {did_you_mean(metric, METRICS)}".rstrip()
-                    )
+            if metric not in METRICS:
+                self.written.fail(place, f"{short(metric)} is not a metric. {did_you_mean(metric, METRICS)}".rstrip())
             if metric in primary.metrics[:number]:
                 self.written.fail(place, f"{metric} is there twice.")
         return primary

@@ -196,7 +196,7 @@ def recipe_schema() -> dict[str, Any]:
     >>> list(recipe_schema()["properties"])[:3]
     ['question', 'corpus', 'corpora']
     """
-    from collapselab.core.metrics import METRICS
+    from collapselab.core.catalogue import METRICS
     from collapselab.records.options import LEAST, MOST
 
     schema = Sections.model_json_schema()

@@ -19,6 +19,7 @@ from rich.table import Column, Table
 from collapselab import __version__
 from collapselab.errors import DamagedError
 from collapselab.messages import is_quiet
+from collapselab.records.facts import Facts
 from collapselab.records.options import Options
 from collapselab.records.outcomes import SUITE_OUTCOMES
 from collapselab.records.run import Checkpoint, LogEntry, RunFolder, log_entry
@@ -141,12 +142,12 @@ def _is_measured(path: Path, corpus_hash: str | None, options: Options, *, thoro
     return bool(measured == wanted and facts["corpus_hash"] == corpus_hash)
 
 
-def _stored_facts(path: Path) -> dict[str, Any] | None:
+def _stored_facts(path: Path) -> Facts | None:
     """The facts of a measurement, which its file begins with; None where they are not found there."""
     try:
         with path.open(encoding="utf-8") as file:
             head = file.read(FACTS_SIZE)
-        facts: dict[str, Any] = json.JSONDecoder().raw_decode(head, head.index('"facts": ') + len('"facts": '))[0]
+        facts: Facts = json.JSONDecoder().raw_decode(head, head.index('"facts": ') + len('"facts": '))[0]
         return facts
     except (OSError, ValueError):
         return None
