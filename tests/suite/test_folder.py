@@ -11,7 +11,6 @@ import pytest
 
 from collapselab.disk import read_document
 from collapselab.errors import RunError, UserError
-from collapselab.records.run import RunFolder
 from collapselab.suite import run as suites
 from collapselab.suite.collect import collect
 from collapselab.suite.folder import SuiteFolder, as_argument, open_suite
@@ -234,15 +233,6 @@ def test_what_a_killed_process_left_of_a_state_does_not_fail_the_run(
     outcome = perform(folder, second, suite.measure)
     assert (outcome.result, outcome.why) == ("done", None)
     assert not state.exists()
-
-
-def test_what_is_not_ours_in_the_folder_of_states_stays(tmp_path: Path) -> None:
-    state = tmp_path / "run" / "state"
-    state.mkdir(parents=True)
-    for name in ("3.safetensors", "letter.txt", f".4.safetensors.{DEAD}.tmp"):
-        (state / name).touch()
-    RunFolder(tmp_path / "run").drop_states()
-    assert [path.name for path in state.iterdir()] == ["letter.txt"]
 
 
 @pytest.mark.parametrize(("umask", "mode", "folders"), [(0o002, 0o664, 0o775), (0o077, 0o600, 0o700)])

@@ -63,13 +63,6 @@ def test_the_script_asks_for_what_the_recipe_says(prepared: tuple[Suite, SuiteFo
     assert not prepared[1].path.exists(), "nothing is made to show it"
 
 
-def test_a_folder_s_name_cannot_become_a_line_of_the_script(
-    prepared: tuple[Suite, SuiteFolder], tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigError, match="control character in the folder"):
-        suites.script(prepared[0], SuiteFolder(tmp_path / "a\n#SBATCH --uid=0"), launcher="slurm")
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # submitit leaves its log files open
 def test_jobs_do_the_missing_runs_and_the_tables_are_those_of_a_local_suite(
     tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch

@@ -126,7 +126,7 @@ def _is_made(run: RunFolder, name: str, identity: str) -> bool:
 
 def _is_measured(path: Path, corpus_hash: str | None, options: Options, *, thorough: bool) -> bool:
     facts = None if thorough else _stored_facts(path)
-    if facts is None or facts["versions"]["collapselab"] != __version__:  # another version may define metrics otherwise
+    if facts is None:
         from collapselab.records.measurement import Result
 
         try:
@@ -143,13 +143,13 @@ def _is_measured(path: Path, corpus_hash: str | None, options: Options, *, thoro
 
 
 def _stored_facts(path: Path) -> Facts | None:
-    """The facts of a measurement, which its file begins with; None where they are not found there."""
+    """The facts that a measurement's file begins with; None where they are not there, or of another version."""
     try:
         with path.open(encoding="utf-8") as file:
             head = file.read(FACTS_SIZE)
         facts: Facts = json.JSONDecoder().raw_decode(head, head.index('"facts": ') + len('"facts": '))[0]
-        return facts
-    except (OSError, ValueError):
+        return facts if facts["versions"]["collapselab"] == __version__ else None  # others may define metrics otherwise
+    except (OSError, ValueError, LookupError, TypeError):
         return None
 
 

@@ -109,6 +109,8 @@ def train(
                         trainer.train()
             if args.process_index == 0:
                 folder.drop_states()
+        elif args.process_index == 0:
+            folder.begin(record)  # all checkpoints are there, and run.json may have been lost
         if args.world_size > 1:
             dist.barrier()
         made = [folder.checkpoint(name) for name in planned.checkpoints.values()]
