@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import oracles
-from collapselab.core import cloud as module
+from collapselab.core import points as module
 from collapselab.core.pairs import pair_statistics
 from frames import orthoplex, rotation, simplex
 

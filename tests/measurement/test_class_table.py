@@ -153,17 +153,16 @@ def test_two_processes_and_one_that_is_killed_find_the_same(corpus: Corpus, tmp_
 
 BIG = """
 import resource, torch
-from collapselab.core.cloud import Cloud
-from collapselab.core.pair_sweep import Sweep
-from collapselab.core.tiles import Space, Table
+from collapselab.core.pair_sweep import Sweep, Table
+from collapselab.core.points import Points
 from collapselab.core.vectors import Vectors
 K = 262_144
 points = torch.randn(K, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 covariance = torch.eye(4, dtype=torch.float64)
-cloud = Cloud.of(Vectors(points), torch.ones(K, dtype=torch.float64), uncentred=True, covariance=covariance)
-table = Table(cloud, torch.float32, tile=1024, with_rows=True)
+measured = Points.of(Vectors(points), torch.ones(K, dtype=torch.float64), uncentred=True, covariance=covariance)
+table = Table(measured, torch.float32, tile=1024, with_rows=True)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-rows = Sweep(table, slice(0, 512), Space(points.device)).sums().rows
+rows = Sweep(table, slice(0, 512)).sums().rows
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, len(rows.cdnv), int((rows.nearest[:512] >= 0).sum()))
 """
 

@@ -8,7 +8,7 @@ batch.py, parts.py     a batch of features and labels, checked; its parts;  arri
 tally.py, moments.py   the update formulas of count, sum and scatter; ClassMoments, merged, saved and loaded
 decisions.py           NearestCentre: the output layer's choice and the nearest mean;  centre_loss.py: its loss
 output_curvature.py    OutputCurvature: how the loss curves in the output layer, from some tokens
-pairs.py               statistics over all pairs of classes, through cloud, tiles, pair_sums and pair_sweep.py
+pairs.py               statistics over all pairs of classes, through points, pair_sums and pair_sweep.py
 geometry.py            quantities that several metrics share;  metrics.py: the metrics, and collapse_metrics
 contexts.py            contexts and their next tokens, and their metrics
 vectors.py, score_matrix.py, threads.py, storage.py   rows, scores, threads and files

@@ -461,7 +461,9 @@ def frequency_r2(geometry: Geometry) -> float:
     penalty = RIDGE * float(geometry.gram.trace()) / geometry.dim
     if penalty == 0:
         raise Missing(ReasonCode.COINCIDENT, "all class means coincide.")
-    factor = torch.linalg.cholesky(geometry.gram + penalty * torch.eye(geometry.dim).to(geometry.gram))
+    factor, failed = torch.linalg.cholesky_ex(geometry.gram + penalty * torch.eye(geometry.dim).to(geometry.gram))
+    if failed:
+        raise Missing(ReasonCode.OUT_OF_RANGE, "the Gram matrix of the class means is not a matrix of numbers.")
     product = torch.stack([target[chosen] @ block for chosen, block in geometry.centred_blocks()]).sum(0)
     slopes = torch.cholesky_solve(product[:, None], factor).squeeze(1)
     errors = 0.0

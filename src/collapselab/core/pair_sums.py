@@ -8,10 +8,7 @@ import torch
 from torch import Tensor
 
 GROUPS = 8, 4, 2
-"""Numbers whose product is formed before a logarithm is taken: one logarithm costs as much as eight products."""
-
-STRIP = 64
-"""Values side by side whose maximum is taken at once, where the place of the largest is looked for."""
+"""Numbers of values whose product is formed before a logarithm: one logarithm costs as much as eight products."""
 
 
 @dataclass(frozen=True)
@@ -22,32 +19,6 @@ class Summary:
     std: float
     pairs: int
     left_out: int
-
-
-@dataclass(frozen=True)
-class PairStatistics:
-    """A family is None where it was not asked for or does not exist: a point of zero norm has no direction."""
-
-    cosine: Summary | None
-    logdist: Summary | None
-    logdist_uncentred: Summary | None
-    cdnv: Summary | None
-    cdnv_k2: Summary | None
-    cdnv_log: Summary | None
-    cosine_error: Summary | None = None
-    """Of |cos + 1/(K - 1)|; without a standard deviation, like the next."""
-    directional: Summary | None = None
-    """Of the variance within classes along the line between two class means, over their distance to the fourth."""
-    rows: "PairRows | None" = None
-    """What each point has over its own pairs, where that was asked for."""
-
-    def values(self) -> list[float]:
-        """Every mean and standard deviation there is."""
-        families = (
-            self.cosine, self.logdist, self.logdist_uncentred, self.cdnv, self.cdnv_k2, self.cdnv_log,
-            self.cosine_error, self.directional,
-        )  # fmt: skip
-        return [value for family in families if family for value in (family.mean, family.std) if not math.isnan(value)]
 
 
 @dataclass(frozen=True)
@@ -69,27 +40,43 @@ class PairRows:
     distance: Tensor
 
 
-class RowSums:
-    """Running sums of each point over its pairs, for the points from position `start` to the last.
+@dataclass(frozen=True)
+class PairStatistics:
+    """A family is None where it was not asked for or does not exist: a point of zero norm has no direction."""
 
-    Positions are those of the sweep; `nearest` holds rows of the points. `closeness` is one over the squared distance
-    to the nearest so far.
+    cosine: Summary | None
+    logdist: Summary | None
+    logdist_uncentred: Summary | None
+    cdnv: Summary | None
+    cdnv_k2: Summary | None
+    cdnv_log: Summary | None
+    cosine_error: Summary | None = None
+    """Of |cos + 1/(K - 1)|; without a standard deviation, as the CDNV family and the next."""
+    directional: Summary | None = None
+    """Of the variance within classes along the line between two class means, over their distance to the fourth."""
+    rows: PairRows | None = None
+    """What each point has over its own pairs, where that was asked for."""
+
+    def values(self) -> list[float]:
+        """Return every mean and standard deviation there is."""
+        families = [family for family in vars(self).values() if isinstance(family, Summary)]
+        return [value for family in families for value in (family.mean, family.std) if not math.isnan(value)]
+
+
+class RowSums:
+    """Running sums of each point over its pairs, by its position in the sweep.
+
+    `nearest` holds rows of the points. `closeness` is one over the squared distance to the nearest so far.
     """
 
-    def __init__(self, start: int, size: int, device: torch.device) -> None:
-        self.start = start
-        self.cdnv, self.closeness = torch.zeros(2, size, dtype=torch.float64, device=device)
-        self.left_out, self.nearest = torch.zeros(2, size, dtype=torch.int64, device=device)
-        self.nearest -= 1
+    def __init__(self, points: int, device: torch.device) -> None:
+        self.cdnv, self.closeness = torch.zeros(2, points, dtype=torch.float64, device=device)
+        self.left_out, self.nearest = torch.zeros(2, points, dtype=torch.int64, device=device)
 
     def merge(self, other: "RowSums") -> None:
-        """Add the sums of a later or equal start."""
-        now = slice(other.start - self.start, None)
-        self.cdnv[now] += other.cdnv
-        self.left_out[now] += other.left_out
-        better = other.closeness > self.closeness[now]
-        self.closeness[now] = torch.where(better, other.closeness, self.closeness[now])
-        self.nearest[now] = torch.where(better, other.nearest, self.nearest[now])
+        self.cdnv += other.cdnv
+        self.left_out += other.left_out
+        self._closer(slice(None), other.closeness, other.nearest)
 
     def add_tile(self, rows: slice, columns: slice, terms: Tensor, closeness: Tensor, ids: Tensor) -> None:
         """Add a tile of terms and of one over squared distances, both 0 where a pair is not to be added here.
@@ -107,102 +94,68 @@ class RowSums:
 
     def add_pairs(self, i: Tensor, j: Tensor, terms: Tensor, closeness: Tensor, ids: Tensor) -> None:
         """Add single pairs of positions; those at distance zero, of infinite closeness, have no term."""
-        of, other = torch.cat([i, j]) - self.start, torch.cat([ids[j], ids[i]])
+        of, others = torch.cat([i, j]), torch.cat([ids[j], ids[i]])
         closeness, terms = closeness.repeat(2), terms.repeat(2)
         apart = closeness < torch.inf
         self.cdnv.index_add_(0, of, torch.where(apart, terms, 0.0))
         self.left_out.index_add_(0, of, (~apart).long())
-        order = other.argsort(stable=True)
-        order = order[closeness[order].argsort(stable=True, descending=True)]
-        order = order[of[order].argsort(stable=True)]  # by point, then the closest, then the first
-        first = torch.ones_like(order, dtype=torch.bool)
-        first[1:] = of[order][1:] != of[order][:-1]
-        best = order[first]
-        self._closer(of[best], closeness[best], other[best])
+        # A point may be in several of the pairs: take the closest, and of equals the one with the first row.
+        points, index = torch.unique(of, return_inverse=True)
+        closest = closeness.new_zeros(len(points)).scatter_reduce(0, index, closeness, "amax")
+        wins = closeness == closest[index]
+        nearest = torch.full_like(points, len(ids)).scatter_reduce(0, index[wins], others[wins], "amin")
+        self._closer(points, closest, nearest)
 
-    def _add_side(self, at: slice, terms: Tensor, closeness: Tensor, others: Tensor) -> None:
-        start, stop = at.start - self.start, at.stop - self.start
-        self.cdnv[start:stop] += terms
-        maxima = _strip_maxima(closeness)
-        closest = maxima.amax(1).double()
-        better = (closest > self.closeness[start:stop]).nonzero().squeeze(1)
-        if len(better):
-            self._closer(better + start, closest[better], others[_places(closeness, maxima, better)])
+    def _add_side(self, side: slice, terms: Tensor, closeness: Tensor, others: Tensor) -> None:
+        self.cdnv[side] += terms
+        closest, index = closeness.max(1)
+        self._closer(side, closest.double(), others[index])
 
-    def _closer(self, at: Tensor, closeness: Tensor, nearest: Tensor) -> None:
-        better = closeness > self.closeness[at]
-        self.closeness[at[better]] = closeness[better]
-        self.nearest[at[better]] = nearest[better]
-
-
-def _strip_maxima(values: Tensor) -> Tensor:
-    """The largest of every STRIP neighbours in each row (rows, strips); the last strip may be shorter."""
-    strips = values.shape[1] // STRIP
-    maxima = values[:, : strips * STRIP].view(len(values), strips, STRIP).amax(2)
-    rest = values[:, strips * STRIP :]
-    return torch.cat([maxima, rest.amax(1, keepdim=True)], 1) if rest.shape[1] else maxima
-
-
-def _places(values: Tensor, maxima: Tensor, rows: Tensor) -> Tensor:
-    """Where these rows have their largest value, the first of equals: `argmax` of one strip, as that of all is slow."""
-    strip = maxima.index_select(0, rows).argmax(1)
-    columns = strip[:, None] * STRIP + torch.arange(STRIP, device=values.device)
-    columns.clamp_(max=values.shape[1] - 1)
-    return columns.gather(1, values[rows[:, None], columns].argmax(1, keepdim=True)).squeeze(1)
+    def _closer(self, side: slice | Tensor, closeness: Tensor, nearest: Tensor) -> None:
+        better = closeness > self.closeness[side]
+        self.closeness[side] = torch.where(better, closeness, self.closeness[side])
+        self.nearest[side] = torch.where(better, nearest, self.nearest[side])
 
 
 @dataclass
 class Total:
-    """Running sums over pairs.
+    """Running sums over pairs. Values of a tile are summed along its rows in its precision, then in float64."""
 
-    Values of a tile are summed along its rows, in its precision; `settle` adds these sums up in float64, for many tiles
-    at once: a call for each tile and statistic would take longer than the arithmetic.
-    """
-
-    sum: float = 0.0
-    squares: float = 0.0
+    sum: Tensor | float = 0.0
+    squares: Tensor | float = 0.0
     pairs: int = 0
     left_out: int = 0
-    row_sums: list[Tensor] = field(default_factory=list, repr=False)
-    row_norms: list[Tensor] = field(default_factory=list, repr=False)
 
     def add(self, values: Tensor, pairs: int) -> None:
-        """Add values, 0 where a pair has none; without a standard deviation."""
-        self.row_sums.append(values.sum(-1))
-        self.squares = math.nan
+        """Add values, 0 where a pair has none."""
+        self.sum = self.sum + values.sum(-1).double().sum()
         self.pairs += pairs
 
-    def add_with_squares(self, values: Tensor, pairs: int, *, known_mean: bool = False) -> None:
-        """Add values and their squares; where the mean is known, the squares alone."""
-        if not known_mean:
-            self.row_sums.append(values.sum(-1))
-        self.row_norms.append(torch.linalg.vector_norm(values, dim=-1))
-        self.pairs += pairs
+    def add_squares(self, values: Tensor) -> None:
+        self.squares = self.squares + torch.linalg.vector_norm(values, dim=-1).double().square().sum()
 
-    def settle(self) -> None:
-        """Add up what waits."""
-        if self.row_sums:
-            self.sum += float(_in_float64(self.row_sums).sum())
-        if self.row_norms:
-            self.squares += float(_in_float64(self.row_norms).square_().sum())
-        self.row_sums.clear()
-        self.row_norms.clear()
+    def add_logs(self, values: Tensor) -> None:
+        """Add the logarithms of the positive values; count the others as left out."""
+        logs = values[values > 0].log()
+        self.left_out += len(values) - len(logs)
+        self.add(logs, len(logs))
+        self.add_squares(logs)
 
     def merge(self, other: "Total", share: float = 1.0) -> None:
-        """Add another, settled one, or a share of it."""
-        self.sum += other.sum * share
-        self.squares += other.squares * share
+        """Add another, or a share of it."""
+        self.sum = self.sum + other.sum * share
+        self.squares = self.squares + other.squares * share
         self.pairs += round(other.pairs * share)
         self.left_out += round(other.left_out * share)
 
-    def summary(self, *, scale: float = 1.0, shift: float = 0.0) -> Summary:
-        """Mean and standard deviation of shift + scale · value."""
+    def summary(self, *, scale: float = 1.0, shift: float = 0.0, std: bool = True) -> Summary:
+        """Return mean and standard deviation of shift + scale · value."""
         if not self.pairs:
             return Summary(math.nan, math.nan, 0, self.left_out)
-        mean = self.sum / self.pairs
-        variance = self.squares / self.pairs - mean * mean
-        std = math.nan if math.isnan(variance) else abs(scale) * math.sqrt(max(variance, 0.0))
-        return Summary(shift + scale * mean, std, self.pairs, self.left_out)
+        mean = float(self.sum) / self.pairs
+        variance = max(0.0, float(self.squares) / self.pairs - mean * mean)
+        deviation = abs(scale) * math.sqrt(variance) if std else math.nan
+        return Summary(shift + scale * mean, deviation, self.pairs, self.left_out)
 
 
 @dataclass
@@ -220,26 +173,18 @@ class Sums:
     pairs: int = 0
     rows: RowSums | None = None
 
-    def totals(self) -> tuple[Total, ...]:
-        of_directions = self.cosine, self.logdist, self.logdist_uncentred
-        return *of_directions, self.cdnv, self.cdnv_k2, self.cdnv_log, self.cosine_error, self.directional
-
     def merge(self, other: "Sums", share: float = 1.0) -> None:
         """Add another's, or half of them where each of its pairs was added twice."""
-        for ours, theirs in zip(self.totals(), other.totals(), strict=True):
-            theirs.settle()
-            ours.merge(theirs, share)
+        for name, ours in vars(self).items():
+            if isinstance(ours, Total):
+                ours.merge(getattr(other, name), share)
         self.pairs += round(other.pairs * share)
         if self.rows is not None and other.rows is not None:
             self.rows.merge(other.rows)
 
 
-def _in_float64(parts: list[Tensor]) -> Tensor:
-    return torch.cat([part if part.ndim else part[None] for part in parts]).double()
-
-
 def log_of(values: Tensor, out: Tensor) -> Tensor:
-    """Natural logarithms, in the memory of `out`.
+    """Return natural logarithms, in the memory of `out`.
 
     NumPy's loop over float32 takes a third of torch's time on a CPU and is right to four units in the last place.
     """
@@ -250,9 +195,9 @@ def log_of(values: Tensor, out: Tensor) -> Tensor:
 
 
 def products_for_logs(values: Tensor, widest: float) -> Tensor:
-    """Products of up to eight of the positive values, as many as the exponent can hold: Σ log is that of the values.
+    """Return products of up to eight of the positive values, as many as the exponent can hold: Σ log is the same.
 
-    No value is farther from 1 than a factor of 2^widest.
+    `widest` is a bound of |log2| of the values.
     """
     room = math.log2(torch.finfo(values.dtype).max) - 4
     group = next((size for size in GROUPS if size * widest < room and not values.shape[0] % size), 1)

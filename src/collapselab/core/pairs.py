@@ -23,17 +23,18 @@ Memory does not grow with the square of the number of points: it is one table of
 divided by a power of two near the largest norm, which only `cdnv_k2` depends on.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from collapselab.core.cloud import TRUSTED, Cloud
 from collapselab.core.pair_sums import PairRows, PairStatistics, RowSums, Summary, Sums
-from collapselab.core.pair_sweep import Sweep
+from collapselab.core.pair_sweep import Sweep, Table
+from collapselab.core.points import TRUSTED, Points
 from collapselab.core.threads import in_threads
-from collapselab.core.tiles import Table, float32_holds
 from collapselab.core.vectors import Vectors
 
 __all__ = ["PairRows", "PairStatistics", "Progress", "Summary", "pair_statistics"]
@@ -46,6 +47,9 @@ FEW_POINTS = 2048
 
 SAMPLE = 512
 """Points that are swept in both precisions."""
+
+MIN_VARIANCE, MAX_VARIANCE = 2.0**-90, 2.0**40
+"""Range of the positive variances in float32, over the square of the largest norm."""
 
 TRUSTED_ROW = 1e-6
 """Relative difference of a point's own mean in the two precisions up to which float32 is trusted with it."""
@@ -61,7 +65,7 @@ def pair_statistics(
     tile: int = 1024,
     progress: Progress | None = None,
 ) -> PairStatistics:
-    """All pair statistics of points (classes, dim) about their unweighted mean, within a millionth of the definition.
+    """Compute all pair statistics of points (classes, dim) about their unweighted mean, to a millionth.
 
     `variances` (classes,) adds the CDNV family, whose standard deviations are not computed and are nan;
     `uncentred` adds the log distances of the directions from the origin, `covariance` (dim, dim), the one within
@@ -78,24 +82,25 @@ def pair_statistics(
         raise ValueError(
             f"{bad:,} of {len(points):,} variances are nan, infinite or negative; each must be a number ≥ 0."
         )
-    cloud = Cloud.of(points, variances, uncentred=uncentred, covariance=covariance)
+    measured = Points.of(points, variances, uncentred=uncentred, covariance=covariance)
     with _full_float32():
-        statistics = _in_float32(cloud, tile, rows, progress) if len(cloud) > FEW_POINTS else None
-        return _swept(cloud, torch.float64, tile, rows, progress) if statistics is None else statistics
+        statistics = _in_float32(measured, tile, rows, progress) if len(measured) > FEW_POINTS else None
+        return _swept(measured, torch.float64, tile, rows, progress) if statistics is None else statistics
 
 
-def _in_float32(cloud: Cloud, tile: int, rows: bool, progress: Progress | None) -> PairStatistics | None:
-    """All statistics with products in float32, or None where they would not keep the promise."""
-    if not float32_holds(cloud):
+def _in_float32(points: Points, tile: int, rows: bool, progress: Progress | None) -> PairStatistics | None:
+    """Return all statistics with products in float32, or None where they would not keep the promise."""
+    variances = points.facts.variance[: points.border]
+    if len(variances) and not MIN_VARIANCE <= float(variances.min()) <= float(variances.max()) <= MAX_VARIANCE:
         return None
-    sample, dtypes = cloud.sample(SAMPLE), [torch.float64, torch.float32]
+    sample, dtypes = points.sample(SAMPLE), [torch.float64, torch.float32]
     exact, approximate = in_threads(
-        lambda dtype: _swept(sample, dtype, min(tile, SAMPLE), rows), dtypes, cloud.points.device
+        lambda dtype: _swept(sample, dtype, min(tile, SAMPLE), rows), dtypes, points.vectors.device
     )
     errors = [abs(value - true) for value, true in zip(approximate.values(), exact.values(), strict=True)]
     if not _within(errors, exact.values()) or not _rows_within(approximate.rows, exact.rows):
         return None
-    statistics = _swept(cloud, torch.float32, tile, rows, progress)
+    statistics = _swept(points, torch.float32, tile, rows, progress)
     return statistics if _within(errors, statistics.values()) else None
 
 
@@ -106,32 +111,61 @@ def _within(errors: list[float], values: list[float]) -> bool:
 
 
 def _rows_within(narrow: PairRows | None, wide: PairRows | None) -> bool:
-    """Whether each point's own mean is the same in both precisions; where no rows or variances are, there is none."""
+    """Return whether each point's own mean is the same in both precisions, where there are rows and variances."""
     if narrow is None or wide is None or narrow.cdnv is None or wide.cdnv is None:
         return True
-    known = ~wide.cdnv.isnan()
-    return bool(((narrow.cdnv - wide.cdnv)[known].abs() <= TRUSTED_ROW * wide.cdnv[known]).all())
+    exists = ~wide.cdnv.isnan()
+    return bool(((narrow.cdnv - wide.cdnv)[exists].abs() <= TRUSTED_ROW * wide.cdnv[exists]).all())
 
 
-def _swept(cloud: Cloud, dtype: torch.dtype, tile: int, rows: bool, progress: Progress | None = None) -> PairStatistics:
-    table, sums = Table(cloud, dtype, tile=tile, with_rows=rows), Sums()
-    sums.rows = RowSums(0, len(cloud), cloud.facts.row.device) if rows else None
-    total = len(cloud) * (len(cloud) - 1) // 2
-
-    def swept(block: slice) -> Sums:
-        with table.space() as space:
-            return Sweep(table, block, space).sums()
-
-    for some in in_threads(swept, list(cloud.blocks(0, table.rows)), cloud.points.device):
-        sums.merge(some)
+def _swept(
+    points: Points, dtype: torch.dtype, tile: int, rows: bool, progress: Progress | None = None
+) -> PairStatistics:
+    table, device = Table(points, dtype, tile=tile, with_rows=rows), points.vectors.device
+    sums, total = Sums(rows=RowSums(len(points), device) if rows else None), len(points) * (len(points) - 1) // 2
+    for block_sums in in_threads(lambda block: Sweep(table, block).sums(), list(points.blocks(0, table.rows)), device):
+        sums.merge(block_sums)
         if progress is not None:
             progress(sums.pairs, total)
-    return table.cloud.statistics(sums)
+    return _statistics(points, sums)
+
+
+def _statistics(points: Points, sums: Sums) -> PairStatistics:
+    # With typical t: cos = 1 - t x, and the log distance is -log(2 t x) / 2.
+    shift, shift_uncentred = (-0.5 * math.log(2 * t) for t in (points.typical, points.typical_uncentred))
+    sums.cosine.sum = sums.cosine.pairs * ((1 - points.mean_cosine) / points.typical - 1)
+    cosine = replace(sums.cosine.summary(scale=-points.typical), mean=points.mean_cosine)
+    uncentred = sums.logdist_uncentred.summary(scale=-0.5, shift=shift_uncentred)
+    return PairStatistics(
+        cosine=cosine if points.centred else None,
+        logdist=sums.logdist.summary(scale=-0.5, shift=shift) if points.centred else None,
+        logdist_uncentred=uncentred if points.uncentred else None,
+        cdnv=sums.cdnv.summary(scale=0.5, std=False) if points.varied else None,
+        cdnv_k2=sums.cdnv_k2.summary(scale=0.5 / points.unit**2, std=False) if points.varied else None,
+        cdnv_log=sums.cdnv_log.summary(shift=-math.log(2), std=False) if points.varied else None,
+        cosine_error=sums.cosine_error.summary(scale=points.typical, std=False) if points.centred else None,
+        directional=None if points.projection is None else sums.directional.summary(std=False),
+        rows=None if sums.rows is None else _rows(points, sums.rows),
+    )
+
+
+def _rows(points: Points, sums: RowSums) -> PairRows:
+    """Return the sums by position as means by row of the points; a sample has those of its own points."""
+    order, others = points.facts.row.argsort(), len(points) - 1
+    terms, left_out, nearest = sums.cdnv[order] / 2, sums.left_out[order], sums.nearest[order]
+    pairs = others - left_out
+    return PairRows(
+        cdnv=torch.where(pairs > 0, terms / pairs, torch.nan) if points.varied else None,
+        left_out=left_out,
+        cosine=points.mean_cosines() if points.centred and others == len(points.vectors) - 1 else None,
+        nearest=nearest,
+        distance=points.distances(points.facts.row[order], nearest),
+    )
 
 
 @contextmanager
 def _full_float32() -> Iterator[None]:
-    """Products of float32 keep all its digits, whatever the program around allows (TF32, bfloat16)."""
+    """Keep all digits in products of float32, whatever the program around allows (TF32, bfloat16)."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
