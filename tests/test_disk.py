@@ -154,9 +154,29 @@ def test_numbers_that_json_has_not_are_neither_written_nor_read(tmp_path: Path, 
 
 
 def test_only_the_first_format_may_lack_a_checksum(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(json.dumps({"format": 1, "a": 1}))
-    assert read_document(tmp_path / "a.json", unchecked=True) == {"format": 1, "a": 1}
+    first = {"format": 1, "name": "a", "scale": "full", "recipe": {}}
+    (tmp_path / "a.json").write_text(json.dumps(first))
+    assert read_document(tmp_path / "a.json", unchecked=True) == first
+    measured = {"facts": {"versions": {"collapselab": "0.1.0"}}, "rows": []}
+    (tmp_path / "a.json").write_text(json.dumps(measured))
+    assert read_document(tmp_path / "a.json", unchecked=True) == measured
     (tmp_path / "a.json").write_text(json.dumps({"format": 2, "a": 1}))
+    with pytest.raises(DamagedError, match="has no checksum"):
+        read_document(tmp_path / "a.json", unchecked=True)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"format": 1, "name": "a", "scale": "full", "recipe": {}, "primary": None},
+        {"format": 1, "checkpoint": "0", "val_loss": 0.1, "files": {}},
+        {"format": 1, "facts": {"versions": {"collapselab": "0.1.0"}}, "rows": []},
+        {"facts": {"versions": {"collapselab": "0.2.0"}}, "rows": []},
+        {"format": 1},
+    ],
+)
+def test_a_later_document_does_not_pass_for_one_of_the_first_version(tmp_path: Path, later: dict[str, Any]) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(later))
     with pytest.raises(DamagedError, match="has no checksum"):
         read_document(tmp_path / "a.json", unchecked=True)
 

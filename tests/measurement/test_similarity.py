@@ -1,6 +1,7 @@
 """`similarity` of measurements: what is found by name, and what is refused."""
 
 import json
+import os
 import re
 import tarfile
 from pathlib import Path
@@ -16,9 +17,11 @@ from collapselab.core.moments import ClassMoments
 from collapselab.disk import user_cache
 from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.measurement import similarity as module
+from collapselab.measurement.classes import ClassNumbers
 from collapselab.measurement.similarity import similarity
 from collapselab.models.build import build_config, build_model
 from collapselab.records.measurement import Result
+from collapselab.records.result_folder import load_moments
 from collapselab.records.run import kept_layers, layer_moments
 
 
@@ -50,7 +53,7 @@ def test_other_vocabularies_and_tokenizers_are_refused_by_name(tmp_path: Path, m
     with pytest.raises(ConfigError, match=r"one.safetensors has a vocabulary of 9 tokens, .*two.safetensors one of 10"):
         similarity([one, two])
     hashes = {str(one): "aa", str(three): "bb"}
-    monkeypatch.setattr(module, "_sources", lambda name: [module._Source(name, Path(name), hashes[name])])
+    monkeypatch.setattr(module, "_sources", lambda name: [module._Source(name, Path(name), hashes[name], {})])
     with pytest.raises(ConfigError, match=r"one.safetensors was measured with the tokenizer aa, .* with bb"):
         similarity([str(one), str(three)])
 
@@ -154,6 +157,11 @@ def test_layers_that_were_kept_are_compared_with_each_other(
     assert 0 < (expected.value or 0) < 1
     assert (found.at(1, 2).value or 0) > (expected.value or 0), "the last block is nearer to its norm than the first"
 
+    os.rename(first, tmp_path / "swapped")
+    os.rename(layer_moments(last, "2"), first)
+    os.rename(tmp_path / "swapped", layer_moments(last, "2"))
+    with pytest.raises(DamagedError, match="layer-1.safetensors: class moments with layer '2', not '1'"):
+        similarity([tmp_path / "results"], layers="all")
     for file in kept_layers(last).values():
         file.unlink()
     with pytest.raises(RunError, match="class means of its layers were not kept. .*--layers all --classes"):
@@ -172,3 +180,23 @@ def test_layers_of_an_earlier_measurement_are_not_taken_for_those_of_a_later_one
     Result([], measured_facts(model="run", run="run", model_hash="a")).save(last.with_suffix(".json"))
     with pytest.raises(RunError, match="class means of its layers were not kept"):  # its options ask for the last alone
         similarity([tmp_path], layers="all")
+
+
+def test_moments_of_another_checkpoint_corpus_or_option_are_refused(tmp_path: Path) -> None:
+    expected: dict[str, object] = {
+        "run": "a",
+        "checkpoint": "0",
+        "model_hash": "1",
+        "corpus_hash": "2",
+        "options": {"bins": 3},
+        "layer": "last",
+    }
+    moments, numbers = ClassMoments.empty(4, 2), ClassNumbers.every(4)
+    for name, value in {**expected, "options": {"bins": 4}}.items():
+        numbers.save(moments, tmp_path / "m.safetensors", {**expected, name: "x" if name != "options" else value})
+        with pytest.raises(DamagedError, match=f"class moments with {name}"):
+            load_moments(tmp_path / "m.safetensors", expected)
+    numbers.save(moments, tmp_path / "m.safetensors", expected)
+    assert load_moments(tmp_path / "m.safetensors", expected).classes == 4
+    moments.save(tmp_path / "m.safetensors")  # as earlier versions did, which say nothing
+    assert load_moments(tmp_path / "m.safetensors", expected).classes == 4

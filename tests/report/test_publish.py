@@ -14,14 +14,16 @@ import yaml
 from analysis.test_tokens import facts
 from collapselab.analysis.analyze import analyze
 from collapselab.analysis.stored import SummaryRecord
-from collapselab.errors import ConfigError, RunError
+from collapselab.disk import sha256
+from collapselab.errors import ConfigError, RunError, UserError
 from collapselab.measurement.compare_results import compare
 from collapselab.records.measurement import Result, Results
 from collapselab.records.result_folder import load_results
-from collapselab.records.tables import RESULTS, RUNS
+from collapselab.records.suite import SuiteRecord
+from collapselab.records.tables import RESULTS, RUNS, ContextRow, write_tables
 from collapselab.report import publish as publishing
 from collapselab.report.cards import BEGIN, END, card_section, eval_results, model_card
-from collapselab.report.publish import publish
+from collapselab.report.publish import publish, without_local_paths
 from records.test_tables import ROW, RUN
 
 
@@ -230,3 +232,84 @@ def test_metadata_names_the_model_of_the_hub_and_no_path() -> None:
     (named,) = model_card(result(model="/home/me/models/m", run="m"), name="my-model").index
     assert (own["name"], named["name"]) == ("m", "my-model")
     assert "/home" not in str(own)
+
+
+def flip(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[-10] ^= 4
+    path.write_bytes(raw)
+
+
+DAMAGES = {
+    "runs.csv": lambda path: path.write_text(path.read_text().replace("12.5", "13.5")),
+    "results.csv": lambda path: path.write_text(path.read_text() + "\n"),
+    "contexts.csv": lambda path: path.write_bytes(b""),
+    "tables.json": lambda path: path.write_text(""),
+    "suite.json": flip,
+    "analysis/summary.json": flip,
+    "analysis/trends.csv": lambda path: path.write_text(path.read_text() + "\n"),
+    "a-1/run.json": lambda path: path.write_text("{}"),
+}
+
+
+@pytest.fixture
+def verified(suite: Path) -> Path:
+    (suite / "a-1").mkdir()
+    (suite / "a-1" / "run.json").write_text("{} ")
+    context = ContextRow(
+        run="a-1", checkpoint="3", layer="last", n=1, metric="context_within", value=0.5, null=None, contexts=3,
+        tokens=9, coverage=0.5, left_out=0, version=1, why=None,
+    )  # fmt: skip
+    tables = {"runs": [RUN], "results": [ROW], "contexts": [context]}
+    write_tables(suite, tables, made_from=[("a-1/run.json", sha256(suite / "a-1" / "run.json"))])
+    analyze(suite, permutations=99)
+    recipe = {
+        "question": "Why?  ![x](http://evil.example/q.png) <b>*now*</b>",
+        "corpora": {"own": {"source": "/home/jane/secret/books", "validation": "~/x/held-out.txt"}},
+    }
+    SuiteRecord(name="tiny", scale="full", recipe=recipe).write(suite / "suite.json")
+    return suite
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_file_that_was_changed_is_not_published(verified: Path, name: str) -> None:
+    DAMAGES[name](verified / name)
+    with pytest.raises(UserError, match=name.rpartition("/")[2]):
+        publish(verified, to="hf:me/a")
+    assert not (verified / "published").exists()
+
+
+def test_only_files_that_were_verified_are_published(verified: Path) -> None:
+    (verified / "analysis" / "notes.txt").write_text("private")
+    made = publish(verified, to="hf:me/a")
+    assert "analysis/notes.txt" not in made.files
+    assert {"suite.json", "tables.json", "analysis/summary.json", "contexts.csv"} <= set(made.files)
+
+
+def test_a_question_is_plain_text_in_the_card(verified: Path) -> None:
+    card = (publish(verified, to="hf:me/a").folder / "README.md").read_text()
+    assert r"\!\[x\](http://evil.example/q.png) &lt;b>\*now\*&lt;/b>" in card
+    assert "![" not in card
+
+
+def test_no_absolute_path_of_a_recipe_is_published(verified: Path) -> None:
+    made = publish(verified, to="hf:me/a")
+    recipe = SuiteRecord.read(made.folder / "suite.json").recipe
+    assert recipe["corpora"] == {"own": {"source": "books", "validation": "held-out.txt"}}
+    for file in made.files:
+        assert b"jane" not in (made.folder / file).read_bytes(), file
+
+
+@pytest.mark.parametrize(
+    ("text", "published"),
+    [
+        ("/home/jane/a b/c", "c"),
+        ("C:\\Users\\jane\\books", "books"),
+        ("frozen:/home/jane/run/head", "frozen:head"),
+        ("text from /home/jane/x, and/or https://example.org/a/b", "text from x, and/or https://example.org/a/b"),
+        ("corpora/books", "corpora/books"),
+        ("hf:name/data", "hf:name/data"),
+    ],
+)
+def test_paths_are_reduced_to_their_last_part(text: str, published: str) -> None:
+    assert without_local_paths([{"a": text}, 3, None]) == [{"a": published}, 3, None]

@@ -76,6 +76,7 @@ def test_records_have_a_checksum_and_those_of_format_1_still_open(
         document = read_document(folder.path / path)
         assert document.pop("format") == 2
         old = document["jobs"] if path.endswith("jobs.json") else document
+        old = {key: value for key, value in old.items() if key not in ("primary", "primary_hash")}
         text = {"format": 1, **old} if path == "suite.json" else old
         (folder.path / path).write_text(json.dumps(text))
     after = folder.record(), folder.failure(second.name), folder.jobs()

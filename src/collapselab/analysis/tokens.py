@@ -17,7 +17,7 @@ import torch
 from collapselab.core.moments import ClassMoments
 from collapselab.errors import ConfigError, DamagedError, did_you_mean
 from collapselab.records.measurement import Result
-from collapselab.records.result_folder import StoredResult, kept_moments
+from collapselab.records.result_folder import StoredResult, kept_moments, load_moments, moments_identity
 
 SORTABLE = {
     "cdnv": "mean CDNV term with all other classes: small is collapsed",
@@ -203,8 +203,8 @@ def stored_moments(stored: StoredResult, *, split: str, layer: str) -> ClassMome
     if file is None:
         return None
     try:
-        return ClassMoments.load(file)
-    except ValueError as error:
+        return load_moments(file, moments_identity(stored.result.facts))
+    except DamagedError as error:
         raise DamagedError(f"{error} Delete it: neighbours then come from the table alone.") from error
 
 

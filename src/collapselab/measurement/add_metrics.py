@@ -13,8 +13,10 @@ from pathlib import Path
 from collapselab.core.catalogue import METRICS, Need
 from collapselab.core.metrics import collapse_metrics
 from collapselab.core.moments import ClassMoments
+from collapselab.errors import DamagedError
 from collapselab.measurement.catalogue import row_order
 from collapselab.records.measurement import Result
+from collapselab.records.result_folder import load_moments, moments_identity
 from collapselab.records.tables import Row
 
 OF_MOMENTS = frozenset({Need.MEANS, Need.SCATTER, Need.COVARIANCE, Need.SPECTRUM, Need.DIRECTIONS, Need.PAIRS})
@@ -55,13 +57,13 @@ def with_added_metrics(result: Result, moments: ClassMoments, names: list[str]) 
     return replace(result, rows=sorted([*result.rows, *rows], key=row_order), facts=facts)
 
 
-def load_moments(path: Path | None) -> ClassMoments | None:
-    """The moments in a file; None where there is none, or it is damaged."""
+def kept_moments(path: Path | None, result: Result) -> ClassMoments | None:
+    """The moments in a file; None where there is none, or it is damaged or of another measurement."""
     if path is None or not path.is_file():
         return None
     try:
-        return ClassMoments.load(path)
-    except ValueError:
+        return load_moments(path, moments_identity(result.facts))
+    except DamagedError:
         return None
 
 

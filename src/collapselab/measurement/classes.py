@@ -55,12 +55,12 @@ class ClassNumbers:
         """The rows of these classes, of a table of the whole vocabulary."""
         return table if self.classes == len(table) else table[self.ids.to(table.device)]
 
-    def save(self, moments: ClassMoments, path: str | Path) -> None:
-        """Write moments so that `ClassMoments.load` gives those of the whole vocabulary."""
+    def save(self, moments: ClassMoments, path: str | Path, about: Mapping[str, object]) -> None:
+        """Write moments of the whole vocabulary, and what they are `about`, which `load_moments` compares."""
         tensors: Mapping[str, Tensor | Rows] = moments.tensors()
         seen = tensors["seen"]
         assert isinstance(seen, Tensor)
-        facts = moments.facts() | {"classes": self.vocabulary}
+        facts = moments.facts() | {"classes": self.vocabulary, "about": dict(about)}
         save_tensors(path, {**tensors, "seen": self.ids.to(seen.device)[seen]}, kind="class moments", facts=facts)
 
 

@@ -57,7 +57,7 @@ from collapselab.progress import hidden_progress
 from collapselab.records.measurement import Result, Results, check_suffix, joined, write
 from collapselab.records.options import Options, parsed_contexts
 from collapselab.records.outcomes import parsed_outcomes
-from collapselab.records.result_folder import STATE, open_result_folder, out_folder
+from collapselab.records.result_folder import STATE, moments_identity, open_result_folder, out_folder
 from collapselab.records.run import Checkpoint, kept_layers, layer_moments
 from collapselab.trackers import check_tracker
 
@@ -432,7 +432,8 @@ def _add_values(plan: MeasurePlan, split: Split, own: Sums, values: Values, mome
                 fill_tables(values.tables, MeasuredLayer(plan, split, key.layer, whole))
             if moments_file is not None and not key.null and (is_last or plan.options.classes):
                 file = moments_file if is_last else layer_moments(moments_file, key.layer)
-                plan.splits[split].numbers.save(whole, file)
+                about = moments_identity(plan.request.identity(plan.model), key.layer)
+                plan.splits[split].numbers.save(whole, file, about)
     if plan.options.null:
         free = without_labels()
         values.nulls |= {key: value for key, value in values.measured.items() if key.metric in free}

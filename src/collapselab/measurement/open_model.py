@@ -19,7 +19,7 @@ from torch import nn
 
 from collapselab.disk import disk_errors, read_document, sha256
 from collapselab.errors import ConfigError, DamagedError
-from collapselab.measurement.add_metrics import lacking_metrics, load_moments, with_added_metrics
+from collapselab.measurement.add_metrics import kept_moments, lacking_metrics, with_added_metrics
 from collapselab.measurement.compare_tokenizers import compare_tokenizers
 from collapselab.measurement.model import MeasuredModel
 from collapselab.measurement.model_corpus import chat_role
@@ -231,7 +231,7 @@ class FinishedResult:
         """The result with metrics that came later, if its moments were kept; then it is written with them."""
         assert self.path is not None
         lacking = lacking_metrics(result)
-        moments = load_moments(self.moments_file) if lacking else None
+        moments = kept_moments(self.moments_file, result) if lacking else None
         if moments is None:
             return result
         try:

@@ -7,16 +7,23 @@ moments.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, final
 
 from collapselab.core.geometry import Similarity, class_mean_similarity
 from collapselab.core.moments import ClassMoments
-from collapselab.errors import ConfigError, DamagedError, RunError
+from collapselab.errors import ConfigError, RunError
 from collapselab.models.patterns import step_order
 from collapselab.records.measurement import Result
-from collapselab.records.result_folder import StoredResult, find_results, kept_moments, result_files
+from collapselab.records.result_folder import (
+    StoredResult,
+    find_results,
+    kept_moments,
+    load_moments,
+    moments_identity,
+    result_files,
+)
 from collapselab.records.run import Checkpoint, RunFolder, checkpoint_at, kept_layers
 
 
@@ -53,6 +60,8 @@ class _Source:
     file: Path
     tokenizer: str | None
     """Its hash, where the measurement says it."""
+    identity: dict[str, object]
+    """What its class moments have to say of themselves."""
     has_layers: bool = True
     """Whether its measurement keeps the class means of every layer; unknown of a mere file of moments."""
 
@@ -64,8 +73,11 @@ class _Source:
                 f"{self.name}: class means of its layers were not kept. "
                 "`collapselab measure … --layers all --classes` keeps them, with --again if it was measured so before."
             )
-        below = [_Source(f"{self.name} layer {layer}", file, self.tokenizer) for layer, file in layers.items()]
-        return [*below, _Source(f"{self.name} last", self.file, self.tokenizer)]
+        below = [
+            replace(self, name=f"{self.name} layer {layer}", file=file, identity=self.identity | {"layer": layer})
+            for layer, file in layers.items()
+        ]
+        return [*below, replace(self, name=f"{self.name} last")]
 
 
 def similarity(
@@ -95,9 +107,9 @@ def similarity(
         )
     pairs: dict[tuple[int, int], Similarity] = {}
     for i, source in enumerate(sources):
-        moments = _moments(source)
+        moments = load_moments(source.file, source.identity)
         for j in range(i + 1, len(sources)):
-            other = _moments(sources[j])  # two in memory, however many there are
+            other = load_moments(sources[j].file, sources[j].identity)  # two in memory, however many there are
             _check_same(source, moments, sources[j], other)
             pairs[i, j] = class_mean_similarity(moments, other, min_count=min_count)
     return Similarities([source.name for source in sources], pairs)
@@ -119,7 +131,7 @@ def _check_same(first: _Source, moments: ClassMoments, second: _Source, other: C
 def _sources(name: str) -> list[_Source]:
     path = Path(name)
     if path.is_file() and path.suffix != ".json":
-        return [_Source(name, path, None)]
+        return [_Source(name, path, None, {})]
     if RunFolder(path).exists():
         run = RunFolder(path)
         measured = [checkpoint for checkpoint in run.checkpoints() if checkpoint.moments.is_file()]
@@ -140,8 +152,9 @@ def _sources(name: str) -> list[_Source]:
 
 def _source(name: str, checkpoint: Checkpoint) -> _Source:
     if not checkpoint.measurement.is_file():
-        return _Source(name, checkpoint.moments, None)
-    return _measured_source(name, checkpoint.moments, Result.load(checkpoint.measurement))
+        return _Source(name, checkpoint.moments, None, {"checkpoint": checkpoint.name, "layer": "last"})
+    source = _measured_source(name, checkpoint.moments, Result.load(checkpoint.measurement))
+    return replace(source, identity=source.identity | {"checkpoint": checkpoint.name})
 
 
 def _stored_source(stored: StoredResult) -> _Source:
@@ -155,11 +168,5 @@ def _stored_source(stored: StoredResult) -> _Source:
 def _measured_source(name: str, file: Path, result: Result) -> _Source:
     options, tokenizers = result.facts["options"], result.facts.get("tokenizer")
     has_layers = options.get("layers") == "all" and bool(options.get("classes"))
-    return _Source(name, file, tokenizers["corpus"] if tokenizers else None, has_layers)
-
-
-def _moments(source: _Source) -> ClassMoments:
-    try:
-        return ClassMoments.load(source.file)
-    except ValueError as error:
-        raise DamagedError(str(error)) from error
+    tokenizer = tokenizers["corpus"] if tokenizers else None
+    return _Source(name, file, tokenizer, moments_identity(result.facts), has_layers)

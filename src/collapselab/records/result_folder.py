@@ -9,14 +9,18 @@ file, a run, a checkpoint, a suite or the user's cache.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from collapselab.disk import check_writable, disk_errors, make_folder, read_document, user_cache, verified
 from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.records.measurement import SUFFIXES, Result, Results
 from collapselab.records.run import Checkpoint, RunFolder, checkpoint_at
+
+if TYPE_CHECKING:
+    from collapselab.core.moments import ClassMoments
 
 STATE = ".state"
 LONGEST = 100
@@ -98,6 +102,35 @@ def kept_moments(stored: StoredResult, *, cache: str | Path | None = None) -> Pa
     decides = ("model_hash", "corpus_hash", "options")
     same = [other for other in others if all(other.result.facts.get(name) == facts.get(name) for name in decides)]
     return next((other.moments for other in reversed(same) if other.moments is not None), None)
+
+
+MOMENTS_OF = ("run", "checkpoint", "model_hash", "corpus_hash", "options")
+"""What class moments say of themselves, besides their layer: the facts that identify their measurement."""
+
+
+def moments_identity(facts: Mapping[str, object], layer: str = "last") -> dict[str, object]:
+    """Return what the class moments of a layer say of themselves, from the facts of their measurement."""
+    return {name: facts[name] for name in MOMENTS_OF if name in facts} | {"layer": layer}
+
+
+def load_moments(path: Path, expected: Mapping[str, object]) -> "ClassMoments":
+    """Read class moments; DamagedError if the file is damaged, or is that of another measurement or layer.
+
+    Files of earlier versions do not say what they are of.
+    """
+    from collapselab.core.moments import ClassMoments
+    from collapselab.core.storage import load_tensors
+
+    try:
+        tensors, facts = load_tensors(path, kind="class moments")
+    except ValueError as error:
+        raise DamagedError(str(error)) from error
+    about = facts.get("about")
+    for name, value in expected.items():
+        if isinstance(about, dict) and about.get(name) != value:
+            what = f"class moments with {name} {about.get(name)!r}, not {value!r}"
+            raise DamagedError(f"{path}: {what}; the file was moved or replaced. Measure again.")
+    return ClassMoments.from_tensors(tensors, facts)
 
 
 def load_results(path: str | Path, *, cache: str | Path | None = None) -> Results:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, TypedDict, cast, final
 
 from pydantic import Field, JsonValue
 
-from collapselab.disk import folder_written_whole, locked, sha256, written_whole
+from collapselab.disk import folder_written_whole, locked, sha256, sweep, written_whole
 from collapselab.errors import DamagedError, RunError
 from collapselab.messages import logger
 from collapselab.record import FiniteOrNone, Part, Record
@@ -329,7 +329,13 @@ class RunFolder:
 
     def drop_states(self) -> None:
         """Remove the states of a finished run."""
-        shutil.rmtree(self.path / "state", ignore_errors=True)
+        folder = self.path / "state"
+        for step in self._states():
+            self._state(step).unlink(missing_ok=True)
+        if folder.is_dir():
+            sweep(folder)
+            if not any(folder.iterdir()):  # files of the user stay
+                folder.rmdir()
 
     def log(self, entry: Mapping[str, object]) -> None:
         with (self.path / "log.jsonl").open("a") as file:

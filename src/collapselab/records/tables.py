@@ -504,6 +504,19 @@ def read_tables(folder: str | Path) -> StoredTables:
     return tables
 
 
+def verify_tables(folder: str | Path) -> StoredTables:
+    """Read the tables of a folder; DamagedError that names a table, or a record it was made from, that was changed."""
+    folder = Path(folder)
+    tables = read_tables(folder)
+    made_from = read_document(folder / HASHES).get("made_from", []) if (folder / HASHES).exists() else []
+    for source in made_from if isinstance(made_from, list) else []:
+        assert isinstance(source, dict)
+        file = folder / str(source["file"])
+        if file.is_file() and sha256(file) != source["sha256"]:
+            raise DamagedError(f"{file}: not the file that the tables were made from. Collect or import again.")
+    return tables
+
+
 def required_files() -> list[str]:
     """The files that every folder of tables has."""
     return [table.file for table in TABLES.values() if table.required]

@@ -58,7 +58,7 @@ def _question(directory: Path) -> Iterator[str]:
     record = SuiteRecord.find(directory / "suite.json")
     if record is not None:
         question = _plain(str(record.recipe.get("question", "")))
-        yield f"**{question}** The recipe `{_plain(record.name)}`, scale {record.scale}."
+        yield f"**{question}** The recipe `{_code(record.name)}`, scale {record.scale}."
 
 
 def _sentences(directory: Path) -> list[str]:
@@ -113,7 +113,7 @@ def _options(options: OptionFacts) -> str:
     """The options that are not at their default, as `measure` takes them."""
     usual = {option.name: option.default for option in fields(Options)}
     given = [_flag(name, value) for name, value in options.items() if name not in RUNNING and value != usual.get(name)]
-    return f"`{_plain(' '.join(given))}`" if given else "those by default"
+    return f"`{_code(' '.join(given))}`" if given else "those by default"
 
 
 def _flag(name: str, value: int | str | bool | None) -> str:
@@ -149,8 +149,13 @@ def _cell(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Users' text on one line, without what Markdown or HTML would make of it."""
-    return " ".join(text.split()).replace("<", "&lt;").replace("`", "'")
+    """Return a user's text on one line, in which nothing is Markdown or HTML."""
+    return re.sub(r"([\\`*\[\]!|#])", r"\\\1", " ".join(text.split())).replace("<", "&lt;")
+
+
+def _code(text: str) -> str:
+    """Return a user's text for a code span."""
+    return " ".join(text.split()).replace("`", "'")
 
 
 BEGIN, END = "<!-- collapselab -->", "<!-- end of collapselab -->"

@@ -12,19 +12,26 @@ import os
 import re
 import shutil
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import final
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any, cast, final
 
-from collapselab.analysis.stored import SUMMARY, SummaryRecord
-from collapselab.disk import folder_written_whole, remove_folder
-from collapselab.errors import ConfigError, RunError
+from collapselab.analysis.stored import SUMMARY, SummaryRecord, stored_scores
+from collapselab.disk import folder_written_whole, make_folder, remove_folder, sha256
+from collapselab.errors import ConfigError, DamagedError, RunError
+from collapselab.records.facts import Facts
 from collapselab.records.measurement import Result, Results
 from collapselab.records.result_folder import MEASUREMENTS, load_results
-from collapselab.records.tables import TABLES
+from collapselab.records.scores import STORED
+from collapselab.records.suite import SuiteRecord, registered_primary
+from collapselab.records.tables import TABLES, verify_tables
 from collapselab.report.cards import dataset_card
 
 TARGET = re.compile(r"hf:(?P<name>[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95})")
-COPIED = ("tables.json", "suite.json", "report.html")
+COPIED = ("tables.json", "report.html")
+LOCAL_PATH = re.compile(
+    r"(?<![\w./\\])(?<!https:)(?<!http:)(?:~|[A-Za-z]:)?[/\\](?:[^\s\"'`/\\]+[/\\])*([^\s\"'`/\\]+)"
+)
+"""An absolute path in a text, with its last part; an address of the web is none."""
 
 
 @final
@@ -100,28 +107,57 @@ def _check_ours(folder: Path) -> None:
         raise ConfigError(f"{folder}: is there, and not a folder that `publish` made. Name another with --out.")
 
 
+def _verify(directory: Path) -> list[str]:
+    """Raise UserError with the name of a file that is not what was written; return the files of the analysis."""
+    tables = verify_tables(directory)
+    registered_primary(directory)
+    folder = directory / "analysis"
+    summary = SummaryRecord.find(folder / SUMMARY)
+    if summary is None:
+        return []
+    again = f"Run `collapselab analyze {directory}` again."
+    if summary.tables != tables.hashes:
+        raise DamagedError(f"{folder / SUMMARY}: an analysis of other tables. {again}")
+    for name, digest in summary.files.items():
+        if not (folder / name).is_file() or sha256(folder / name) != digest:
+            raise DamagedError(f"{folder / name}: not the table that the analysis wrote. {again}")
+    scores = [STORED] if stored_scores(directory) is not None else []
+    return [SUMMARY, *summary.files, *scores]
+
+
 def _write(directory: Path, out: Path, name: str, license: str) -> None:
+    analysed = _verify(directory)
     results = load_results(directory)
     unlocated = Results([_without_paths(result) for result in results], results.failures)
     (out / MEASUREMENTS).write_text(unlocated.to_json() + "\n", "utf-8")
     tables = [table for table in TABLES.values() if (directory / table.file).is_file()]
-    for file in (*(table.file for table in tables), *COPIED):
+    for file in (*(table.file for table in tables), *COPIED, *(f"analysis/{file}" for file in analysed)):
         if (directory / file).is_file():
+            make_folder((out / file).parent)
             shutil.copyfile(directory / file, out / file)
-    if (directory / "analysis").is_dir():
-        shutil.copytree(directory / "analysis", out / "analysis", copy_function=shutil.copyfile)
-        summary = SummaryRecord.find(out / "analysis" / SUMMARY)
-        if summary is not None:
-            summary.model_copy(update={"directory": name.split("/")[1]}).write(out / "analysis" / SUMMARY)
+    if (summary := SummaryRecord.find(out / "analysis" / SUMMARY)) is not None:
+        summary.model_copy(update={"directory": name.split("/")[1]}).write(out / "analysis" / SUMMARY)
+    if (suite := SuiteRecord.find(directory / "suite.json")) is not None:
+        suite.model_copy(update={"recipe": without_local_paths(suite.recipe)}).write(out / "suite.json")
     (out / "README.md").write_text(dataset_card(directory, results, tables, name, license), "utf-8")
 
 
 def _without_paths(result: Result) -> Result:
     """The same measurement; model and corpus are named as they are inside their folders."""
-    facts = result.facts.copy()
+    facts = cast(Facts, without_local_paths(result.facts))
     facts["corpus"] = Path(facts["corpus"]).name
     if facts["in_a_run"]:
         facts["model"] = f"{facts['run']}/checkpoints/{facts['checkpoint']}"
-    elif Path(facts["model"]).is_absolute():
-        facts["model"] = Path(facts["model"]).name
     return replace(result, facts=facts)
+
+
+def without_local_paths(value: object) -> Any:
+    """Return a document with absolute paths, which can hold a user's name, reduced to their last part."""
+    if isinstance(value, dict):
+        return {key: without_local_paths(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(without_local_paths(entry) for entry in value)
+    if not isinstance(value, str):
+        return value
+    is_path = PurePosixPath(value).is_absolute() or PureWindowsPath(value).is_absolute()
+    return PureWindowsPath(value).name if is_path else LOCAL_PATH.sub(r"\1", value)
