@@ -25,7 +25,7 @@ from collapselab.measurement.model import MeasuredModel
 from collapselab.measurement.plan import MeasurePlan, MeasureRequest, SplitPlan
 from collapselab.measurement.sample import ByLayer, Sample
 from collapselab.measurement.sums import Sums
-from collapselab.records.options import Options
+from collapselab.records.options import Options, Running
 
 
 def contexts(quick: bool) -> list[Line]:
@@ -66,7 +66,7 @@ def _times(
     nowhere: Any = None  # a plan that is made by hand needs no corpus
     counts = samples.last.counts(model.classes)
     split = SplitPlan(samples, [], counts, ClassNumbers.every(model.classes))
-    request = MeasureRequest(nowhere, options, quiet=True)
+    request = MeasureRequest(nowhere, options, Running(quiet=True))
     passes, sums = [], [Sums(), Sums()]
     seconds: list[list[float]] = [[], []]
     for some in ({}, found):

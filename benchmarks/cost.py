@@ -26,7 +26,7 @@ from collapselab.measurement.resume import ResumeFolder
 from collapselab.models.build import build_config, build_model
 from collapselab.models.sizes import architecture_of
 from collapselab.models.taps import features
-from collapselab.records.options import Options
+from collapselab.records.options import Options, Running
 
 SIZES = {"2 × 128": (128, 2, 8000), "4 × 256": (256, 4, 6000), "2 × 768": (768, 2, 4000)}
 """Width, depth and vocabulary."""
@@ -74,7 +74,7 @@ def in_process(name: str, layers: Any) -> dict[str, float]:
         corpus.splits[split] = _even_text(blocks, vocabulary, split)
     with torch.no_grad():
         features(model, torch.zeros(BATCH, BLOCK, dtype=torch.int64))
-    request = MeasureRequest(corpus, options, quiet=True)
+    request = MeasureRequest(corpus, options, Running(quiet=True))
     request.identity(measured)  # hashing the weights is not part of the formula
     before = peak_bytes()
     start = time.process_time()

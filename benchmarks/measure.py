@@ -29,7 +29,7 @@ from collapselab.measurement.plan import MeasurePlan, MeasureRequest, SplitPlan
 from collapselab.measurement.sample import ByLayer, Sample
 from collapselab.measurement.sums import Sums
 from collapselab.models.sizes import architecture_of
-from collapselab.records.options import Options
+from collapselab.records.options import Options, Running
 
 VOCABULARY, WIDTH, DEPTH, BLOCK = 50257, 256, 4, 512
 BATCH = TOKENS_AT_ONCE["cpu"] // BLOCK
@@ -92,7 +92,7 @@ def tables(quick: bool) -> list[Line]:
     }
 
     def measured(options: Options) -> None:
-        request = MeasureRequest(corpus, options, quiet=True)
+        request = MeasureRequest(corpus, options, Running(quiet=True))
         assert measure_model(OpenedModel(model, FinishedResult(None, request)), request) is not None
 
     runs: dict[str, Callable[[], object]] = {name: partial(measured, options) for name, options in asked.items()}
@@ -139,7 +139,7 @@ def memory_in_process(vocabulary: int, blocks: int, layers: str) -> dict[str, fl
     options = Options(layers=layers, batch=16)  # type: ignore[arg-type]
     with torch.no_grad():
         features(model.model, torch.zeros(16, 128, dtype=torch.int64))
-    request = MeasureRequest(corpus, options, quiet=True)
+    request = MeasureRequest(corpus, options, Running(quiet=True))
     request.identity(model)  # hashing the weights is not part of the formula
     before = peak_bytes()
     result = measure_model(OpenedModel(model, FinishedResult(None, request)), request)
@@ -189,7 +189,7 @@ def _times(model: MeasuredModel, sample: Sample, options: Options, *, quick: boo
     nowhere: Any = None  # a plan that is made by hand needs no corpus
     counts = sample.counts(model.classes)
     split = SplitPlan(ByLayer(sample, sample), [], counts, ClassNumbers.every(model.classes))
-    request = MeasureRequest(nowhere, options, quiet=True)
+    request = MeasureRequest(nowhere, options, Running(quiet=True))
     plan = MeasurePlan(request, model, {"train": split}, ByLayer(counts, counts), {}, BATCH)
     forward, sums = ForwardPass(plan, "train"), Sums()
     earlier, batches = (FEW_BEFORE, FEW_BATCHES) if quick else (BEFORE, BATCHES)

@@ -8,6 +8,7 @@ import pytest
 
 ORDER = [
     "errors",
+    "declared",
     "messages",
     "progress",
     "disk",

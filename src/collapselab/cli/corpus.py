@@ -1,23 +1,25 @@
 """`collapselab corpus`: build a corpus, and see what is in it."""
 
 import json
-import math
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from collapselab.cli.options import EnvironmentGroup, JsonOption, panel
-from collapselab.errors import CorpusError, DiskError
+from collapselab.cli.options import EnvironmentGroup, JsonOption, generated, panel
+from collapselab.declared import options_of
+from collapselab.errors import DiskError
+from collapselab.records.options import READING, SPLITS, Reading, Recipe
 
 if TYPE_CHECKING:
     from collapselab.corpus.describe import ChainNumbers, Description
 
-split_option, reading_option = panel("Splits"), panel("Reading")
+HELP = {option.name: option.help for option in options_of(Recipe)}
 
 app = typer.Typer(
     cls=EnvironmentGroup, help="Turn text into blocks of tokens, and see what is in them.", no_args_is_help=True
@@ -25,6 +27,7 @@ app = typer.Typer(
 
 
 @app.command()
+@generated(Recipe, Reading)
 def build(
     source: Annotated[
         list[str],
@@ -35,55 +38,16 @@ def build(
         ),
     ],
     out: Annotated[Path, typer.Option(help="The folder to make.")],
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(
-            help="A name on the hub, a folder, a .gguf file, `bpe:SIZE`, or `characters`. [default: bpe:4096; "
-            "tinystories: gpt2; markov: words]"
-        ),
-    ] = None,
-    trust_code: Annotated[
-        bool, typer.Option("--trust-code", help="Run code that comes with the tokenizer. Read it first.")
-    ] = False,
-    block: Annotated[int | None, typer.Option(help="Tokens in a block. [default: 512; paper packing: 2048]")] = None,
-    packing: Annotated[
-        Literal["stream", "paper", "document"],
-        typer.Option(
-            help="`stream`: documents with a mark between. `paper`: groups of 1,000 joined, as published. `document`: "
-            "one document a block, cut or padded."
-        ),
-    ] = "stream",
-    boundary: Annotated[
-        Literal["auto", "end", "begin"],
-        typer.Option(
-            help="The mark of a document in `stream` packing. `auto`: `begin` if the tokenizer begins texts so."
-        ),
-    ] = "auto",
-    begin: Annotated[
-        Literal["auto", "block", "document"],
-        typer.Option(
-            help="Where `stream` packing puts begin tokens: at the head of every block, or as `--boundary` says only. "
-            "`auto`: of every block if the tokenizer writes one."
-        ),
-    ] = "auto",
+    tokenizer: Annotated[str | None, typer.Option(help=HELP["tokenizer"])] = None,
+    block: Annotated[int | None, typer.Option(help=HELP["block"])] = None,
     validation: Annotated[
-        list[str] | None, split_option(help="Files of the validation split (repeat for more).")
+        list[str] | None, panel(SPLITS)(help="Files of the validation split (repeat for more).")
     ] = None,
-    validation_share: Annotated[
-        float, split_option(help="Share of documents, or of one text, held out where there is no such split.")
-    ] = 0.02,
-    seed: Annotated[int, split_option(help="Decides which are held out.")] = 0,
-    text_column: Annotated[str, reading_option(help="Column of JSON lines, Parquet and data sets.")] = "text",
-    separator: Annotated[
-        str, reading_option(help="The line between documents of a text file; '' for empty lines.")
-    ] = "<|endoftext|>",
-    per_file: Annotated[bool, reading_option(help="Each text file is one document.")] = False,
-    errors: Annotated[
-        Literal["strict", "replace"],
-        reading_option(help="`strict`, or `replace` to read on past bytes that are not UTF-8."),
-    ] = "strict",
-    max_document: Annotated[float, reading_option(help="The largest size of one document, in MB of text.")] = 64,
-    id_type: Annotated[Literal["auto", "uint16", "uint32"], reading_option(help="Type of the stored ids.")] = "auto",
+    per_file: Annotated[bool, panel(READING)("--per-file", help="Each text file is one document.")] = False,
+    trust_code: Annotated[
+        bool, panel(READING)("--trust-code", help="Run code that comes with the tokenizer. Read it first.")
+    ] = False,
+    **settings: Any,
 ) -> None:
     """Build a corpus: documents in, memory-mapped blocks of token ids out. Repeated, it opens what is there.
 
@@ -97,25 +61,17 @@ def build(
 
     For a model that you have: `collapselab corpus build my.txt --tokenizer MODEL --out corpora/for-it`
     """
-    from collapselab.corpus.build import Recipe, build_corpus, default_tokenizer
-    from collapselab.corpus.readers import MEGABYTE, Reading
+    from collapselab.corpus.build import build_corpus, default_tokenizer
     from collapselab.corpus.sources import open_source
     from collapselab.records.corpus import SPLITS
 
-    recipe = Recipe(
-        tokenizer=tokenizer or default_tokenizer(source),
-        block=block or (2048 if packing == "paper" else 512),
-        packing=packing,
-        boundary=boundary,
-        begin=begin,
-        id_type=id_type,
-        validation_share=validation_share,
-        seed=seed,
-    )
-    if not 0 < max_document < math.inf:
-        raise CorpusError(f"--max-document: {max_document:g} is not a size. It is a number of MB above 0.")
-    reading = Reading(text_column, None if per_file else separator, errors, round(max_document * MEGABYTE))
-    documents = open_source(source, validation=validation, reading=reading, validation_share=validation_share)
+    of_reading = {option.name for option in options_of(Reading)}
+    reading = Reading(**{name: value for name, value in settings.items() if name in of_reading})
+    reading = replace(reading, separator=None) if per_file else reading
+    block = block or (2048 if settings["packing"] == "paper" else Recipe.block)
+    asked = {name: value for name, value in settings.items() if name not in of_reading}
+    recipe = Recipe(tokenizer=tokenizer or default_tokenizer(source), block=block, **asked)
+    documents = open_source(source, validation=validation, reading=reading, validation_share=recipe.validation_share)
     if documents.split is not None:
         print(f"{', '.join(source)}: {documents.split}.", file=sys.stderr)
     built = build_corpus(documents, out, recipe, trust_code=trust_code)

@@ -3,23 +3,32 @@
 What the command line or the environment says comes before what the file says.
 """
 
-import math
 import os
 from collections.abc import Callable, Iterable
 from copy import copy
+from dataclasses import MISSING
 from functools import partial
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import typer
 from typer.core import TyperGroup
 from typer.models import OptionInfo
 
+from collapselab.declared import DeclaredOption, options_of
+
 SUITES = Path(__file__).parents[1] / "suite" / "recipes"
 LAUNCHER_FILES = Path(__file__).parents[1] / "suite" / "launchers"
 
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="One JSON document instead of a table.", rich_help_panel="Output")
+]
 
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+VAR_KEYWORD = Parameter.VAR_KEYWORD
 
 PREFIX = "COLLAPSELAB"
 VERBOSITY = ("quiet", "verbose")
@@ -91,24 +100,62 @@ def long_name(option: Any) -> str:
     return str(max(option.opts, key=len)).lstrip("-")
 
 
-def panel(title: str) -> Callable[..., OptionInfo]:
-    """`typer.Option` for the options that the help shows in one panel."""
-    return partial(typer.Option, rich_help_panel=title)
+def generated(*classes: type, leave_out: Iterable[str] = ()) -> Callable[[Command], Command]:
+    """Give a command an option for every field of these classes, which it gets as keyword arguments.
+
+    Those without a panel come first, with the command's own: the help shows them as the ones that matter most.
+    """
+
+    def decorate(command: Command) -> Command:
+        own = [
+            entry for entry in signature(command, eval_str=True).parameters.values() if entry.kind is not VAR_KEYWORD
+        ]
+        options = [option for cls in classes for option in options_of(cls)]
+        named = {entry.name for entry in own}.union(leave_out)
+        made = [_parameter(option) for option in options if not option.shown.hidden and option.name not in named]
+        by_panel = [*(entry for entry in own if not _panel(entry)), *made, *(entry for entry in own if _panel(entry))]
+        keywords = (entry.replace(kind=Parameter.KEYWORD_ONLY) for entry in by_panel)
+        entries = sorted(keywords, key=lambda entry: bool(_panel(entry)))
+        command.__signature__ = Signature(entries)  # type: ignore[attr-defined]
+        command.__annotations__ = {entry.name: entry.annotation for entry in entries}
+        return command
+
+    return decorate
 
 
-def count(text: str) -> int:
-    """A whole number, also as 2e6."""
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not number.is_integer():  # neither nan nor inf is one
-        raise typer.BadParameter(f"{text!r} is not a number of tokens. Write 2000000 or 2e6.")
-    return int(number)
+def _panel(entry: Parameter) -> str:
+    return str(get_args(entry.annotation)[1].rich_help_panel or "")
+
+
+def _parameter(option: DeclaredOption) -> Parameter:
+    """The option as typer knows it; None as the default where the help says what it means."""
+    kind, shown = _cli_type(option), option.shown
+    flags = [option.flag] if kind is bool and option.default is False else []
+    several = get_origin(kind) is list
+    default = Parameter.empty if option.default is MISSING else None if several else option.default
+    info = typer.Option(
+        *flags,
+        help=option.help,
+        metavar=shown.metavar,
+        rich_help_panel=shown.panel,
+        show_default=default is not None,
+    )
+    kind = kind | None if default is None else kind
+    return Parameter(option.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
+
+
+def _cli_type(option: DeclaredOption) -> Any:
+    """The type that typer reads: text where pydantic tells numbers from words."""
+    kinds = (
+        [part for part in get_args(kind) if part is not NoneType] if get_origin(kind) in (Union, UnionType) else [kind]
+    )
+    is_union = get_origin(option.type) in (Union, UnionType)
+    kinds = [part for part in get_args(option.type) if part is not NoneType] if is_union else [option.type]
+    kind = get_args(kinds[0])[0] if get_origin(kinds[0]) is Annotated else kinds[0]
+    if get_origin(kind) is tuple:
+        return list[str]
+    is_plain = kind in (int, float, bool) or get_origin(kind) is Literal
+    return kind if is_plain and len(kinds) == 1 and not (option.is_parsed and kind is int) else str
 
 
 TRACKER_NAMES = ("tensorboard", "wandb", "trackio", "mlflow")
@@ -121,9 +168,9 @@ def tracker_names(incomplete: str) -> list[str]:
     return [name for name in TRACKER_NAMES if name.startswith(incomplete)]
 
 
-def beginning(names: Iterable[str]) -> Callable[[str], list[str]]:
-    """What the shell offers for an option that takes one of these names."""
-    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
+def panel(title: str) -> Callable[..., OptionInfo]:
+    """`typer.Option` for the options that the help shows in one panel."""
+    return partial(typer.Option, rich_help_panel=title)
 
 
 def suite_names(incomplete: str) -> list[str]:

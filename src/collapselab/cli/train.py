@@ -4,100 +4,27 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from collapselab.cli.options import TRACKER_HELP, JsonOption, beginning, panel, tracker_names
-from collapselab.errors import ConfigError
-from collapselab.models.families import FAMILIES
-from collapselab.training import heads, optimizers
+from collapselab.cli.options import TRACKER_HELP, JsonOption, generated, panel, tracker_names
 from collapselab.training.about import About
-from collapselab.training.heads import HEADS
-from collapselab.training.interventions import INTERVENTIONS
-from collapselab.training.optimizers import OPTIMIZERS
+from collapselab.training.settings import Settings, settings_from
 
 if TYPE_CHECKING:
     from collapselab.records.run import CheckpointRecord
 
-model_option, length_option, optimiser_option = panel("Model"), panel("Length and batch"), panel("Optimiser")
 running_option, drawing_option = panel("Running"), panel("How tokens are drawn")
-NAMES = ", ".join(INTERVENTIONS) or "none yet"
 
 
+@generated(Settings)
 def train(
     corpus: Annotated[Path, typer.Option(help="A corpus, from `collapselab corpus build`.")],
     out: Annotated[Path, typer.Option(help="The run's folder. If it holds this run already, training continues.")],
-    width: Annotated[int, model_option(help="Dimension of the features.")],
-    depth: Annotated[int, model_option(help="Number of blocks.")],
-    family: Annotated[
-        str,
-        model_option(help=f"{', '.join(FAMILIES)}, or a config.json to resize.", autocompletion=beginning(FAMILIES)),
-    ] = "gpt-neo",
-    head_size: Annotated[
-        int | None, model_option(help="Numbers in a head of attention. [default: 16 heads, as in the paper]")
-    ] = None,
-    tied: Annotated[bool, model_option(help="Output layer = input embeddings.")] = True,
-    dropout: Annotated[float, model_option(help="Every dropout of the family.")] = 0.0,
-    head: Annotated[
-        list[str] | None,
-        model_option(
-            metavar="NAME",
-            help=f"Which output layer is trained: {', '.join(HEADS)}. [default: learned]",
-            autocompletion=beginning(HEADS),
-        ),
-    ] = None,
-    donor: Annotated[
-        str | None,
-        model_option(
-            metavar="RUN", help="The finished run, or a checkpoint, whose output layer the heads of donors take."
-        ),
-    ] = None,
-    context: Annotated[int | None, model_option(help="Positions. [default: the corpus's block]")] = None,
-    epochs: Annotated[float | None, length_option(help="Passes over the data, fractions allowed. [default: 1]")] = None,
-    steps: Annotated[int | None, length_option(help="Or optimiser steps.")] = None,
-    batch: Annotated[int | None, length_option(help="Sequences in a step. [default: the paper's, 4 to 16]")] = None,
-    batch_tokens: Annotated[int | None, length_option(help="Or tokens in a step.")] = None,
-    checkpoints: Annotated[
-        str,
-        length_option(help="Epochs, as in `0,1,3,6,10`, or `log:20`. The end is always one, and `0` initialisation."),
-    ] = "0",
-    intervene: Annotated[
-        list[str] | None,
-        optimiser_option(
-            metavar="NAME:DOSE[:sham]",
-            help="A penalty beside the cross-entropy, as in `within:+0.1` or `within:-0.1:sham@0.7-1.0`: the ratio of "
-            f"their gradients, the labels permuted, the share of training. Repeat it for several. Names: {NAMES}.",
-        ),
-    ] = None,
-    lr: Annotated[float, optimiser_option(help="Learning rate at its highest.")] = 5e-5,
-    weight_decay: Annotated[float, optimiser_option(help="On matrices, not biases.")] = 5e-4,
-    optimizer: Annotated[
-        str,
-        optimiser_option(
-            help=f"{', '.join(OPTIMIZERS)}. `adam`: decay coupled with the gradient (L2). `coupled-adam`: one second "
-            "moment for all rows of the (un)embedding.",
-            autocompletion=beginning(OPTIMIZERS),
-        ),
-    ] = "adamw",
-    coupling: Annotated[
-        float,
-        optimiser_option(help="Share of the decay in the gradient: 0 is `adamw`, 1 `adam`."),
-    ] = 0.0,
-    schedule: Annotated[
-        Literal["linear", "cosine", "constant"], optimiser_option(help="How the rate goes down.")
-    ] = "linear",
-    warmup: Annotated[float, optimiser_option(help="Steps, or below 1 a share of all steps.")] = 0.0,
-    clip: Annotated[float, optimiser_option(help="Largest norm of the gradient; 0 for no limit.")] = 1.0,
-    label_smoothing: Annotated[float, optimiser_option(help="Share of the label given to all.")] = 0.0,
-    seed: Annotated[int, optimiser_option(help="Decides the initial weights.")] = 0,
-    data_seed: Annotated[
-        int | None, optimiser_option(help="Decides the order of the data. [default: the seed]")
-    ] = None,
-    precision: Annotated[Literal["auto", "fp32", "bf16"], running_option(help="`auto`: bf16 on GPUs.")] = "auto",
     device: Annotated[str, running_option(help="`auto`, `cpu`, `cuda` or `cuda:1`.")] = "auto",
     accumulation: Annotated[int, running_option(help="Parts of a step, one after the other, to save memory.")] = 1,
     save_minutes: Annotated[float, running_option(help="How much work a crash may cost.")] = 10.0,
@@ -106,6 +33,7 @@ def train(
         str, running_option(metavar="TRACKER", help=TRACKER_HELP, autocompletion=tracker_names)
     ] = "none",
     as_json: JsonOption = False,
+    **settings: Any,
 ) -> None:
     """Train one model from scratch, in the paper's set-up where nothing else is said.
 
@@ -118,14 +46,11 @@ def train(
 
     Two processes: `torchrun --nproc-per-node 2 -m collapselab train …`
     """
-    from collapselab.training.settings import Settings, settings_from
     from collapselab.training.train import train as run
 
-    given = {name: value for name, value in locals().items() if name in Settings.model_fields}
-    given["intervene"] = intervene or ()
-    given["head"] = _only_head(head or ["learned"])
+    settings["intervene"] = settings["intervene"] or ()
     made = run(
-        settings_from(given),
+        settings_from(settings),
         corpus,
         out,
         device=device,
@@ -147,8 +72,14 @@ def interventions(as_json: JsonOption = False) -> None:
 
     Example: `collapselab interventions --json | jq '.[].name'`
     """
+    from collapselab.training import heads, optimizers
+    from collapselab.training.interventions import INTERVENTIONS
+
     entries = INTERVENTIONS.values()
-    others = [*_described("head", HEADS, heads.ABOUT), *_described("optimizer", OPTIMIZERS, optimizers.ABOUT)]
+    others = [
+        *_described("head", heads.HEADS, heads.ABOUT),
+        *_described("optimizer", optimizers.OPTIMIZERS, optimizers.ABOUT),
+    ]
     if as_json:
         keys = ("name", "words", "formula", "source", "primary", "signs", "plus", "dose_over", "cost", "must_move")
         penalties = [{"kind": "penalty", **{key: getattr(entry, key) for key in keys}} for entry in entries]
@@ -213,13 +144,6 @@ def sample(
         device=device,
     )
     print(json.dumps(texts, ensure_ascii=False) if as_json else "\n\n".join(texts))
-
-
-def _only_head(names: list[str]) -> str:
-    first, *others = dict.fromkeys(names)
-    if others:
-        raise ConfigError(f"head: {first} and {others[0]} are both given. A model has one output layer: choose one.")
-    return first
 
 
 def _print_checkpoints(out: Path, made: "list[CheckpointRecord]") -> None:

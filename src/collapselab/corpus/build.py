@@ -43,6 +43,7 @@ from collapselab.records.corpus import (
     SplitRecords,
     read_corpus_record,
 )
+from collapselab.records.options import Recipe as Recipe
 
 GROUP = 1000
 """Documents that `paper` packing joins."""
@@ -54,29 +55,6 @@ BUFFERED_TOKENS = 1 << 18
 """Tokens that a packer collects before it writes blocks."""
 
 IdType = Literal["uint16", "uint32"]
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Everything that decides the bytes of a corpus besides its source.
-
-    >>> from collapselab import Recipe
-    >>> Recipe(tokenizer="bpe:1024").block
-    512
-    """
-
-    tokenizer: str = "bpe:4096"
-    block: int = 512
-    packing: Literal["stream", "paper", "document"] = "stream"
-    boundary: Literal["auto", "end", "begin"] = "auto"
-    begin: Literal["auto", "block", "document"] = "auto"
-    """Where begin tokens are: at the start of every block, or of documents only. auto: of every block if the tokenizer
-    writes one."""
-    id_type: Literal["auto", "uint16", "uint32"] = "auto"
-    validation_share: float = 0.02
-    seed: int = 0
-    max_tokens: int | None = None
-    """Reading stops when the training split has this number of tokens, which also limits the validation split."""
 
 
 def default_tokenizer(sources: Sequence[str]) -> str:
@@ -110,10 +88,6 @@ def build_corpus(
     request: dict[str, JsonValue] = json.loads(json.dumps({"source": source.provenance, **asdict(recipe)}))
     if _is_built(out, request):
         return Corpus(out)
-    if recipe.max_tokens is not None and recipe.max_tokens < 1:
-        raise CorpusError(f"max_tokens must be ≥ 1, got {recipe.max_tokens}.")
-    if recipe.block < 2:
-        raise CorpusError(f"block must be ≥ 2 (a token and the next token), got {recipe.block}.")
     with folder_written_whole(out) as partial:
         _write(source, recipe, request, partial, trust_code=trust_code)
     return Corpus(out)

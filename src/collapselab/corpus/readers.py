@@ -10,7 +10,6 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,30 +18,14 @@ import zstandard
 from collapselab.disk import disk_errors
 from collapselab.errors import CorpusError
 from collapselab.hub import LFS_POINTER
+from collapselab.records.options import END_OF_TEXT as END_OF_TEXT
+from collapselab.records.options import Reading as Reading
 
 if TYPE_CHECKING:
     import pyarrow.parquet
 
-END_OF_TEXT = "<|endoftext|>"
-MEGABYTE = 1_000_000
 PARQUET_ROWS = 1024
 JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Options for reading: the column of tables, the separator of documents in text, the handling of invalid bytes.
-
-    `max_document` is the largest size of a document in bytes of UTF-8. `split` and `revision` select those of a data
-    set on the hub; None means its splits train and validation, and its newest version.
-    """
-
-    text_column: str = "text"
-    separator: str | None = END_OF_TEXT
-    errors: str = "strict"
-    max_document: int = 64 * MEGABYTE
-    split: str | None = None
-    revision: str | None = None
 
 
 def read_documents(path: Path, reading: Reading) -> Iterator[str]:
@@ -230,10 +213,10 @@ def _lines(path: Path, reading: Reading) -> Iterator[tuple[int, str, int]]:
 
 
 def _too_long(where: str, reading: Reading) -> CorpusError:
-    limit = reading.max_document / MEGABYTE
+    limit = reading.max_document / 1e6
     return CorpusError(
-        f"{where}: a document is larger than {limit:g} MB. Raise the limit with --max-document (in MB; memory use is "
-        "many times as high), or separate the documents: --separator '' splits at empty lines."
+        f"{where}: a document is larger than {limit:g} MB. Raise the limit with --max-document (in bytes; memory use "
+        "is many times as high), or separate the documents: --separator '' splits at empty lines."
     )
 
 

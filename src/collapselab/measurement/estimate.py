@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import torch
 
 from collapselab.corpus.blocks import Corpus, Split
 from collapselab.errors import ConfigError
 from collapselab.measurement.cost import Cost, Job, Machine, measuring
-from collapselab.measurement.measure import opened_texts
+from collapselab.measurement.measure import default_tokens, parsed_settings
 from collapselab.measurement.model import TOKENS_AT_ONCE, context_of
-from collapselab.measurement.model_corpus import LONGEST_BLOCK, Data, Text
+from collapselab.measurement.model_corpus import LONGEST_BLOCK, Data, Text, opened_texts
 from collapselab.models.find import ModelSource, find_models, place_of
 from collapselab.models.load import causal_config, find_device, outline
 from collapselab.models.sizes import Architecture, architecture_of
@@ -51,11 +51,9 @@ def measure_plan(
     corpus: str | Path | Corpus | Sequence[str | Path | Corpus] | None = None,
     *,
     data: Text | None = None,
-    block: int | None = None,
-    max_tokens: int | None = None,
+    tokenizer: object = None,
     options: Options | None = None,
-    device: str = "auto",
-    trust_code: bool = False,
+    **settings: Any,
 ) -> list[Estimate]:
     """What `measure` would take with the same arguments, for each model on each corpus; no weight is read.
 
@@ -64,9 +62,12 @@ def measure_plan(
     >>> first.architecture.width, last.memory < 1e9
     (16, True)
     """
-    options = Options() if options is None else options
-    texts = opened_texts(corpus, data, block, max_tokens or options.tokens)
+    options, running, by_default = parsed_settings(options, settings)
     names = [str(name) for name in ([model] if isinstance(model, str | Path) else model)]
+    if by_default:
+        options = replace(options, tokens=default_tokens([], running.device))
+    texts = opened_texts(corpus, data, options, running, tokenizer=tokenizer)
+    device, trust_code = running.device, running.trust_code
     machine = this_machine(find_device(device))
     return [
         estimate(source, text, options, device=device, trust_code=trust_code, machine=machine)

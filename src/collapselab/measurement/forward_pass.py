@@ -64,7 +64,7 @@ class ForwardPass:
         total: Sums | None = None
         sample, groups = self.split.samples.last, self.plan.processes.own_groups(self.split.groups)
         tokens = sum(sample.samples(group.start, group.stop) for group in groups.values())
-        quiet = self.plan.request.quiet or not self.plan.processes.first
+        quiet = self.plan.request.running.quiet or not self.plan.processes.first
         with torch.no_grad(), progress(sample.name, total=tokens, unit="tokens", quiet=quiet) as self.advance:
             for number, group in groups.items():
                 sums = self._group(number, group)

@@ -1,24 +1,24 @@
 """`measure`: models × corpus → results, for any kind of model; what is measured already is not measured again.
 
-Read it from top to bottom: the arguments; each model opened, or its result found; then for one model (`_measure`) plan,
-training pass, catalogue, validation pass with the nearest centres, result.
+Read it from top to bottom: the arguments; each model with its corpus; the model opened, or its result found
+(`open_model.py`); then for one model (`measure_model`) plan, training pass, catalogue, validation pass with the nearest
+centres, result.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
-from functools import partial
+from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Any
 
 from torch import Tensor, nn
 
 from collapselab.core.contexts import Gap
 from collapselab.corpus.blocks import Corpus
 from collapselab.disk import check_writable
-from collapselab.errors import ConfigError, DiskError, Interrupted, UserError
+from collapselab.errors import ConfigError, DiskError, Interrupted, UserError, did_you_mean
 from collapselab.measurement.bootstrap import resample
 from collapselab.measurement.catalogue import (
     Values,
@@ -36,9 +36,9 @@ from collapselab.measurement.distributed import Processes
 from collapselab.measurement.forward_pass import ForwardPass
 from collapselab.measurement.further_scores import further_scores, named_corpora
 from collapselab.measurement.half_sample import halfway, own_part
-from collapselab.measurement.model_corpus import Data, Role, Text, model_corpus, open_data, role_of
+from collapselab.measurement.model_corpus import Text, common_block, model_corpus, opened_texts
 from collapselab.measurement.nearest_centre import NearestCentres
-from collapselab.measurement.open_model import OpenedModel, open_model, open_module
+from collapselab.measurement.open_model import OpenedModel, open_model
 from collapselab.measurement.outcomes import outcome_facts
 from collapselab.measurement.plan import MeasurePlan, MeasureRequest, Split, make_plan
 from collapselab.measurement.push import Push
@@ -50,67 +50,39 @@ from collapselab.measurement.tables import MeasuredLayer, class_chunks, fill_tab
 from collapselab.measurement.temperature import fitted_scale
 from collapselab.measurement.token_scores import Observe
 from collapselab.messages import logger
-from collapselab.models.find import LocalModel, ModelSource, checkpoint_model, find_models
+from collapselab.models.find import ModelSource, checkpoint_model, find_models
 from collapselab.models.function_model import Forward, FunctionModel
-from collapselab.models.spread import DeviceMap, parsed_device_map
-from collapselab.progress import hidden_progress
-from collapselab.records.measurement import Result, Results, check_suffix, joined, write
-from collapselab.records.options import Options, parsed_contexts
-from collapselab.records.outcomes import parsed_outcomes
+from collapselab.models.load import find_device
+from collapselab.models.spread import parsed_device_map
+from collapselab.records.measurement import Result, Results, check_suffix, write
+from collapselab.records.options import Options, Running
 from collapselab.records.result_folder import STATE, moments_identity, open_result_folder, out_folder
 from collapselab.records.run import Checkpoint, kept_layers, layer_moments
 from collapselab.trackers import check_tracker
 
 log = logger(__name__)
 
+CPU_TOKENS, ACCELERATOR_TOKENS = 200_000, 2_000_000
+"""Tokens of each split that are measured unless `tokens` says otherwise."""
+
+Model = str | Path | Checkpoint | nn.Module
+Corpora = str | Path | Corpus | Sequence[str | Path | Corpus]
+
 
 def measure(
-    model: str | Path | Checkpoint | nn.Module | Sequence[str | Path] | None = None,
-    corpus: str | Path | Corpus | Sequence[str | Path | Corpus] | None = None,
+    model: Model | Sequence[str | Path] | None = None,
+    corpus: Corpora | None = None,
     *,
+    data: Text | None = None,
+    tokenizer: object = None,
     forward: Forward | None = None,
     head: Tensor | None = None,
     bias: Tensor | None = None,
-    data: Text | None = None,
-    block: int | None = None,
-    max_tokens: int | None = None,
-    chat: bool | Role = False,
-    layers: Literal["last", "all"] = "last",
-    bins: int = 0,
-    null: bool = True,
-    bootstrap: int = 0,
-    device: str = "auto",
-    dtype: str | None = None,
-    batch: int | Literal["auto"] = "auto",
-    tokens: int | None = None,
-    min_count: int = 1,
-    per_class: int | None = None,
-    train_loss: bool = False,
-    strict: bool = False,
-    seed: int = 0,
-    shard_classes: bool = False,
-    skip_positions: int = 1,
-    push: str | None = None,
-    classes: bool = False,
-    contexts: str | Sequence[int] | None = None,
-    min_uses: int = 10,
-    deciders: bool = False,
-    outcomes: str | Sequence[str] | None = None,
-    load_in: Literal["4bit", "8bit"] | None = None,
-    on: str | Path | Sequence[str | Path] = (),
-    out: str | Path | None = None,
-    state: str | Path | None = None,
-    again: bool = False,
-    force: bool = False,
-    trust_code: bool = False,
-    device_map: DeviceMap | None = None,
-    other_tokenizer: bool = False,
-    quiet: bool = False,
-    report_to: str = "none",
-    processes: Processes | None = None,
     options: Options | None = None,
+    processes: Processes | None = None,
+    **settings: Any,
 ) -> Result | Results:
-    """How far a causal language model has collapsed: every metric of the catalogue on a corpus, with its null.
+    """Measure how far a causal language model has collapsed: every metric of the catalogue, each beside its null.
 
     >>> from collapselab import measure
     >>> results = measure("runs/small", "corpora/stories", classes=True, quiet=True)
@@ -121,123 +93,88 @@ def measure(
     >>> list(results[1].frames)
     ['results', 'classes']
 
-    Instead of a corpus, `data` gives text, as in `measure("EleutherAI/pythia-70m", data="hf:roneneldan/TinyStories",
-    tokens=2_000_000)`, and the corpus that the model's tokenizer makes of it is built and kept in the user's cache.
-    It takes what `corpus build` takes, a list of texts, or rows with a column `text`. Its blocks have `block` tokens
-    (512, or the model's context if that is shorter); reading stops after `max_tokens` (`tokens`, where that is given).
-    With `chat` each text is a user's turn, in the model's chat template, or with chat="assistant" one of its own.
-
-    `model` is a loaded model, or a folder, a .gguf file, an id on the hub, a run of ours. A run, or a list, gives
-    `Results`: one `Result` for each checkpoint or model. Results of a run are stored in its folder `measure`. A name
-    may be a pattern, `"EleutherAI/pythia-70m@step*"` or `"out/checkpoint-*"`: all that match, in order of step.
-
-    In place of a model, `forward` is any function from token ids (batch, tokens) to the features of its last layer
-    (batch, tokens, dim), and `head` (vocabulary × dim) with `bias` what turns them into logits:
+    `model` is a loaded model, a folder, a .gguf file, an id on the hub, or a run; or a list of them; or a pattern such
+    as `"EleutherAI/pythia-70m@step*"`. A run or several models give `Results`, one `Result` for each checkpoint or
+    model. Instead of a model, `forward` is any function from token ids (batch, tokens) to the features of its last
+    layer (batch, tokens, dim), with `head` (vocabulary × dim) and `bias` that turn these into logits:
 
         measure(forward=lambda ids: lens.run_with_cache(ids)[1]["ln_final.hook_normalized"], head=lens.W_U.T,
                 bias=lens.b_U, corpus="corpora/mine")
 
-    `out` is a file for the rows, or a folder: then each result is a file in it, written as soon as it is finished and
-    found again by the next call. Several corpora give a result for each model and corpus, corpus by corpus:
+    The text is a `corpus` (or several), or `data`: a source as `corpus build` takes it, a list of texts, or rows with a
+    column `text`. From `data`, a corpus is built with the model's tokenizer, or with `tokenizer` (an object or a name),
+    and kept in the user's cache:
 
-        measure("EleutherAI/pythia-70m@step*", ["corpora/one", "corpora/two"], out="pythia/")
+        measure(model, tokenizer=tokenizer, data=texts)
 
-    NC1-NC3 come from one pass over the training split, NC4 from one over validation. `tokens` measures a seeded
-    sample of the blocks of each split; `per_class` keeps that number of samples of every class, drawn from the seed,
-    and leaves out classes with fewer, so that classes and models can be compared; `bins` adds rows for classes of
-    similar frequency; `bootstrap` adds intervals. With layers="all", the first `skip_positions` of every block are
-    not samples below the last layer, where attention sinks dominate. `push`, numbers as in "-0.3,0.3" (or "default"),
-    moves features toward the class means that the model expects: the table `push` says what loss, calibration and
-    agreement then are. `classes` makes the table `classes`: a row for each next token. `deciders` makes the table
-    `deciders`: on how many tokens the output layer, the nearest centre and the logit lens of each layer agree.
-    `contexts`, as in (1, 2, 3), groups features by the last tokens before them too, in contexts with at least
-    `min_uses` uses: the table `contexts`. `outcomes`, as in ("ece", "macro_loss") or "all", adds what collapse can be
-    related to beside the loss, and `on` the loss on further corpora in bits per byte: `result.facts["outcomes"]`.
-    `state` is a folder for unfinished sums and for results: after an interruption the same call continues and ends
-    with the same bits; repeated, it returns the stored result, unless `again` is set.
-
-    A model whose tokenizer is not the corpus's is refused unless `other_tokenizer` allows it; so is a measurement that
-    needs more memory than is free, unless `force` is set. `load_in` ("4bit", "8bit") rounds weights while they are
-    loaded; `device_map` ("auto", or a device for each module) spreads a model over devices, host and disk. `report_to`
-    names a tracker that gets the results: numbers as curves, rows as a table, and a page. `options` replaces all
-    arguments that `Options` has.
+    All other settings are the fields of `Options` and `Running`. `options` sets those of `Options` together; then
+    `tokens=None` means all tokens. The same call continues after an interruption, where `state` or `out` names a
+    folder, and ends with the same bits; repeated, it returns the stored result.
     """
-    options = options or Options(
-        layers=layers,
-        bins=bins,
-        null=null,
-        bootstrap=bootstrap,
-        dtype=dtype,
-        batch=batch,
-        tokens=tokens,
-        min_count=min_count,
-        train_loss=train_loss,
-        strict=strict,
-        seed=seed,
-        shard_classes=shard_classes,
-        skip_positions=skip_positions,
-        push=push,
-        classes=classes,
-        contexts=None if contexts is None else ",".join(map(str, parsed_contexts(contexts))),
-        min_uses=min_uses,
-        deciders=deciders,
-        outcomes=parsed_outcomes(outcomes),
-        load_in=load_in,
-        per_class=per_class,
-    )
-    check_tracker(report_to)
-    model = _function_or_model(model, forward, head, bias)
-    folder = out_folder(out)
-    if folder is not None:
+    options, running, by_default = parsed_settings(options, settings)
+    check_tracker(running.report_to)
+    sources = _sources(_function_or_model(model, forward, head, bias))
+    if (folder := out_folder(running.out)) is not None:
         open_result_folder(folder)
-        state = folder / STATE if state is None else state
-    elif out is not None:
-        check_suffix(out)
-        check_writable(out)  # now, not after hours
-    further = [Corpus(path) for path in ([on] if isinstance(on, str | Path) else on)]
-    texts = opened_texts(corpus, data, block, max_tokens or options.tokens, chat=chat)
-    request = partial(
-        MeasureRequest,
-        options=options,
-        processes=processes or Processes(),
-        device=device,
-        state=state,
-        again=again,
-        force=force,
-        trust_code=trust_code,
-        other_tokenizer=other_tokenizer,
-        quiet=quiet,
-        report_to=report_to,
-        folder=folder,
-        device_map=parsed_device_map(device_map),
-    )
-    is_first = processes is None or processes.first
+        running = replace(running, state=folder / STATE if running.state is None else running.state)
+    elif running.out is not None:
+        check_suffix(running.out)
+        check_writable(running.out)  # now, not after hours
+    if by_default:
+        options = replace(options, tokens=default_tokens(sources, running.device))
+    texts = opened_texts(corpus, data, options, running, tokenizer=tokenizer)
+    further, processes = [Corpus(path) for path in running.on], processes or Processes()
 
-    def request_on(text: Corpus | Data, source: ModelSource | None) -> MeasureRequest:
-        with hidden_progress(quiet):
-            corpus = _corpus_of(text, source, trust_code=trust_code)
-        return _on_further(request(corpus), further)
-
-    def say(words: str) -> None:
-        if is_first and not quiet:
-            log.warning("%s", words)
-
-    by_corpus = [_measure_any(model, partial(request_on, text), say) for text in texts]
-    measured = by_corpus[0] if len(by_corpus) == 1 else joined(by_corpus)
-    if folder is not None and is_first:
+    results, failures = [], {}
+    for text in texts:
+        text_for_all = common_block(text, sources, running)
+        for number, source in enumerate(sources, 1):
+            try:
+                found = model_corpus(source, text_for_all, running)
+                asked = _all_of_a_small_corpus(options, found) if by_default else options
+                named = named_corpora(further, found)
+                request = MeasureRequest(found, _with_further(asked, named), running, processes, named)
+                opened = open_model(source, request)
+                result = opened if isinstance(opened, Result) else measure_model(opened, request)
+            except (Interrupted, DiskError):
+                raise
+            except UserError as error:  # the others can still be measured
+                if len(sources) == 1:
+                    raise
+                failures[_name_of(source)] = str(error)
+                _warn(str(error), running, processes)
+            else:
+                results.append(result)
+                if processes.first and isinstance(source, ModelSource):
+                    report_measurement(running.report_to, result, source.checkpoint)
+                if len(sources) > 1:
+                    _warn(f"{number:,} of {len(sources):,}: {_name_of(source)}", running, processes)
+    measured = results[0] if len(results) == len(sources) == len(texts) == 1 else Results(results, failures)
+    if processes.first and folder is not None:
         with suppress(OSError):
             (folder / STATE).rmdir()  # where nothing is unfinished
-    elif out is not None and is_first:
-        write(out, measured)
+    elif processes.first and running.out is not None:
+        write(running.out, measured)
     return measured
 
 
+def parsed_settings(options: Options | None, settings: dict[str, Any]) -> tuple[Options, Running, bool]:
+    """The two classes of options that the keyword arguments belong to, and whether the sample is the default one."""
+    names = {field.name for field in fields(Running)}
+    running = Running(**{name: value for name, value in settings.items() if name in names})
+    running = replace(running, device_map=parsed_device_map(running.device_map))
+    rest = {name: value for name, value in settings.items() if name not in names}
+    if unknown := [name for name in rest if name not in {field.name for field in fields(Options)}]:
+        hint = did_you_mean(unknown[0], [*names, *(field.name for field in fields(Options))])
+        raise ConfigError(f"measure: {unknown[0]} is not an option. {hint}".rstrip())
+    if options is not None and rest:
+        raise ConfigError(f"measure: options and {next(iter(rest))} are both given. Set it in options.")
+    return options or Options(**rest), running, options is None and rest.get("tokens") is None
+
+
 def _function_or_model(
-    model: str | Path | Checkpoint | nn.Module | Sequence[str | Path] | None,
-    forward: Forward | None,
-    head: Tensor | None,
-    bias: Tensor | None,
-) -> str | Path | Checkpoint | nn.Module | Sequence[str | Path]:
+    model: Model | Sequence[str | Path] | None, forward: Forward | None, head: Tensor | None, bias: Tensor | None
+) -> Model | Sequence[str | Path]:
     if forward is not None and head is not None and model is None:
         return FunctionModel(forward, head, bias, name=getattr(forward, "__qualname__", type(forward).__name__))
     if model is None or forward is not None or head is not None or bias is not None:
@@ -247,92 +184,42 @@ def _function_or_model(
     return model
 
 
-def opened_texts(
-    corpus: str | Path | Corpus | Sequence[str | Path | Corpus] | None,
-    data: Text | None,
-    block: int | None,
-    max_tokens: int | None,
-    *,
-    chat: bool | Role = False,
-) -> list[Corpus] | list[Data]:
-    """The corpora, or the text that one is made of for each model; ConfigError unless one of the two is given."""
-    corpora = [] if corpus is None else [corpus] if isinstance(corpus, str | Path | Corpus) else list(corpus)
-    if data is not None and not corpora:
-        return [Data(open_data(data), block, max_tokens, role_of(chat))]
-    if chat:
-        raise ConfigError("chat: a corpus that is built is as it is; conversations are made of data.")
-    if not corpora or data is not None:
-        given = "both" if corpora else "neither"
-        raise ConfigError(f"measure: needs a corpus, or data to make one of; found {given}.")
-    return [item if isinstance(item, Corpus) else Corpus(item) for item in corpora]
-
-
-def _corpus_of(on: Corpus | Data, source: ModelSource | None, *, trust_code: bool) -> Corpus:
-    """The corpus of all models, or that of this one's tokenizer."""
-    if isinstance(on, Corpus):
-        return on
-    if source is None:
-        raise ConfigError(
-            "data: the loaded model does not say where its tokenizer is. Name its folder in place of the model, or "
-            "build a corpus with its tokenizer."
-        )
-    return model_corpus(source, on, trust_code=trust_code)
-
-
-def _on_further(request: MeasureRequest, corpora: list[Corpus]) -> MeasureRequest:
-    """The request with further corpora, whose hashes are among its options."""
-    named = named_corpora(corpora, request.corpus)
-    if not named:
-        return request
-    on = ",".join(f"{name}={corpus.hash}" for name, corpus in sorted(named.items()))
-    return replace(request, on=named, options=replace(request.options, on=on))
-
-
-def _measure_any(
-    model: str | Path | Checkpoint | nn.Module | Sequence[str | Path],
-    request_for: Callable[[ModelSource | None], MeasureRequest],
-    say: Callable[[str], None],
-) -> Result | Results:
+def _sources(model: Model | Sequence[str | Path]) -> Sequence[ModelSource | nn.Module]:
     if isinstance(model, nn.Module):
-        return _measure_module(model, request_for)
+        return [model]
     if isinstance(model, Checkpoint):
-        return _measure_source(checkpoint_model(model), request_for)
-    names = [str(model)] if isinstance(model, str | Path) else [str(name) for name in model]
-    sources = find_models(names)
-    if len(sources) == len(names) == 1:
-        return _measure_source(sources[0], request_for)
-    results, failures = [], {}
-    for number, source in enumerate(sources, 1):
-        try:
-            results.append(_measure_source(source, request_for))
-            say(f"{number:,} of {len(sources):,}: {source.name}")
-        except (Interrupted, DiskError):
-            raise
-        except UserError as error:  # the others can still be measured
-            failures[source.name] = str(error)
-            say(str(error))
-    return Results(results, failures)
+        return [checkpoint_model(model)]
+    return find_models([str(name) for name in ([model] if isinstance(model, str | Path) else model)])
 
 
-def _measure_source(source: ModelSource, request_for: Callable[[ModelSource | None], MeasureRequest]) -> Result:
-    request = request_for(source)
-    opened = open_model(source, request)
-    result = opened if isinstance(opened, Result) else measure_model(opened, request)
-    if request.processes.first:
-        report_measurement(request.report_to, result, source.checkpoint)
-    return result
+def _name_of(source: ModelSource | nn.Module) -> str:
+    return source.name if isinstance(source, ModelSource) else type(source).__name__
 
 
-def _measure_module(model: nn.Module, request_for: Callable[[ModelSource | None], MeasureRequest]) -> Result:
-    name = getattr(getattr(model, "config", None), "_name_or_path", "")
-    source = ModelSource(name, LocalModel(Path(name))) if name and Path(name).is_dir() else None
-    was_training = model.training
-    try:
-        request = request_for(source)
-        opened = open_module(model.eval(), request)
-        return opened if isinstance(opened, Result) else measure_model(opened, request)
-    finally:
-        model.train(was_training)
+def _warn(text: str, running: Running, processes: Processes) -> None:
+    if processes.first and not running.quiet:
+        log.warning("%s", text)
+
+
+def default_tokens(sources: Sequence[ModelSource | nn.Module], device: str) -> int:
+    """How many tokens are measured where nothing is said: fewer on a CPU."""
+    loaded = next((source for source in sources if isinstance(source, nn.Module)), None)
+    first = None if loaded is None else next(loaded.parameters(), None)
+    kind = find_device(device).type if first is None else first.device.type
+    return CPU_TOKENS if kind == "cpu" else ACCELERATOR_TOKENS
+
+
+def _all_of_a_small_corpus(options: Options, corpus: Corpus) -> Options:
+    """No sample where the corpus has no more tokens: that is the measurement of all of it."""
+    splits = corpus.record.splits
+    is_small = max(splits.train.tokens, splits.validation.tokens) <= (options.tokens or 0)
+    return replace(options, tokens=None) if is_small else options
+
+
+def _with_further(options: Options, named: dict[str, Corpus]) -> Options:
+    """The options with the hashes of further corpora among them."""
+    on = ",".join(f"{name}={corpus.hash}" for name, corpus in sorted(named.items()))
+    return replace(options, on=on) if on else options
 
 
 def measure_model(opened: OpenedModel, request: MeasureRequest) -> Result:

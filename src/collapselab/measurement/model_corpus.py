@@ -13,28 +13,30 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, final, get_args
+from types import SimpleNamespace
+from typing import Any, final
+
+from torch import nn
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import Documents, Reading, Source, open_source, source_of_texts
 from collapselab.corpus.tokenizer import TOKENIZER_FILES, load_tokenizer, tokenizer_hash
-from collapselab.disk import locked, read_document, sha256, user_cache, write_document
-from collapselab.errors import ConfigError, CorpusError, DamagedError
+from collapselab.disk import folder_written_whole, locked, read_document, sha256, user_cache, write_document
+from collapselab.errors import ConfigError, CorpusError, DamagedError, UserError
 from collapselab.hub import Pretrained
 from collapselab.measurement.compare_tokenizers import tokenizer_name
 from collapselab.measurement.model import context_of
-from collapselab.models.find import ModelSource, place_of
+from collapselab.messages import logger
+from collapselab.models.find import LocalModel, ModelSource, place_of
+from collapselab.progress import hidden_progress
 from collapselab.records.corpus import CORPUS
-from collapselab.records.table import shown
+from collapselab.records.options import Options, Role, Running
+
+log = logger(__name__)
 
 LONGEST_BLOCK = 512
 """Tokens of a block by default, where the model can read them."""
-
-Role = Literal["user", "assistant"]
-ROLES: tuple[Role, ...] = get_args(Role)
-"""Whose turn a text can be with `--chat`. A user's, where nothing else is said: the model reads it as it reads its
-users; an assistant's: as what it would write itself."""
 
 HELD_OUT = 0.2
 """Share of documents for validation where the source has none and is read only in part, or is a list of texts: NC4
@@ -54,11 +56,39 @@ class Data:
     max_tokens: int | None = None
     chat: Role | None = None
     """Whose turn of a conversation each text is, in the model's chat template; None: plain text."""
+    tokenizer: str | None = None
+    """Where the tokenizer is, if not beside the model."""
     cache: Path = field(default_factory=lambda: user_cache("corpora"))
 
 
+def opened_texts(
+    corpus: str | Path | Corpus | Sequence[str | Path | Corpus] | None,
+    data: Text | None,
+    options: Options,
+    running: Running,
+    *,
+    tokenizer: object = None,
+) -> list[Corpus] | list[Data]:
+    """Return the corpora, or the text that one is made of for each model; ConfigError unless one of them is given."""
+    corpora = [] if corpus is None else [corpus] if isinstance(corpus, str | Path | Corpus) else list(corpus)
+    if data is not None and not corpora:
+        name = tokenizer if tokenizer is None or isinstance(tokenizer, str | Path) else _saved_tokenizer(tokenizer)
+        limit = running.max_tokens or options.tokens
+        return [Data(open_data(data), running.block, limit, running.chat, None if name is None else str(name))]
+    if not corpora or data is not None:
+        found = "both" if corpora else "neither"
+        raise ConfigError(
+            "measure: needs text, as --data SOURCE (such as tinystories) or as --corpus DIR, a corpus that is built; "
+            f"found {found}."
+        )
+    given = {"chat": running.chat, "block": running.block, "tokenizer": tokenizer}
+    if unused := [name for name, value in given.items() if value is not None]:
+        raise ConfigError(f"{unused[0]}: is for --data; a corpus that is built has its own.")
+    return [item if isinstance(item, Corpus) else Corpus(item) for item in corpora]
+
+
 def open_data(text: Text) -> Source:
-    """The source behind what a user gives as `data`. A string names a source; a list of strings is the texts."""
+    """Return the source of what a user gives as `data`. A string names a source; a list of strings is the texts."""
     if isinstance(text, Source):
         return text
     if isinstance(text, str | Path):
@@ -69,46 +99,84 @@ def open_data(text: Text) -> Source:
     return source_of_texts(rows)
 
 
-def model_corpus(model: ModelSource, data: Data, *, trust_code: bool = False) -> Corpus:
-    """The corpus of this text for this model: the one in the cache, or a new one."""
+def _saved_tokenizer(tokenizer: Any) -> str:
+    """Save a tokenizer object to the cache, under the hash of what it does, and return the folder."""
+    folder = user_cache("tokenizers") / tokenizer_hash(tokenizer)
+    if not folder.is_dir():
+        with folder_written_whole(folder) as partial:
+            tokenizer.save_pretrained(partial)
+    return str(folder)
+
+
+def common_block(text: Corpus | Data, models: Sequence[ModelSource | nn.Module], running: Running) -> Corpus | Data:
+    """Give several models blocks of one size, the smallest context, so that their numbers can be compared."""
+    if isinstance(text, Corpus) or text.block is not None or len(models) == 1:
+        return text
+    blocks = {min(LONGEST_BLOCK, _context(model, running) or LONGEST_BLOCK) for model in models}
+    if len(blocks) > 1 and not running.quiet:
+        log.warning("The contexts differ: all models get blocks of %s tokens, the smallest.", f"{min(blocks):,}")
+    return replace(text, block=min(blocks))
+
+
+def _context(model: ModelSource | nn.Module, running: Running) -> int | None:
+    """The context of a model, from its config.json where it has one, which needs no library to be read."""
+    if isinstance(model, nn.Module):
+        return context_of(getattr(model, "config", None))
+    try:
+        if model.path is not None and (model.path / "config.json").is_file():
+            return context_of(SimpleNamespace(**json.loads((model.path / "config.json").read_text("utf-8"))))
+        from collapselab.models.load import causal_config
+
+        return context_of(causal_config(model, place_of(model), trust_code=running.trust_code))
+    except (UserError, ValueError, TypeError):  # the model is refused when it is measured
+        return None
+
+
+def model_corpus(model: ModelSource | nn.Module, text: Corpus | Data, running: Running | None = None) -> Corpus:
+    """Return the corpus of this text for this model: the one that is given, the one in the cache, or a new one."""
+    running = running or Running()
+    if isinstance(text, Corpus):
+        return text
+    config = None
+    if isinstance(model, nn.Module):
+        config = getattr(model, "config", None)
+        folder = str(getattr(config, "_name_or_path", ""))
+        if text.tokenizer is None and not Path(folder or "-").is_dir():
+            raise ConfigError(f"{type(model).__name__}: a model in memory has no tokenizer. Give one: tokenizer=…")
+        model = ModelSource(folder, LocalModel(Path(folder)))
+    with hidden_progress(running.quiet):
+        return _built_corpus(model, text, config, trust_code=running.trust_code)
+
+
+def _built_corpus(model: ModelSource, data: Data, config: object, *, trust_code: bool) -> Corpus:
+    """`config` is that of a loaded model; else it is read."""
     from collapselab.models.load import causal_config
 
-    place = place_of(model)
-    name = tokenizer_name(place)
+    place = place_of(model) if config is None else Pretrained(model.name)
+    name = data.tokenizer or tokenizer_name(place)
     if name is None:
         raise CorpusError(
-            f"{model.name}: has no tokenizer beside its weights, which would say what its tokens are. Build a corpus "
-            "with the right one (collapselab corpus build TEXT --tokenizer …) and give it with --corpus."
+            f"{model.name}: has no tokenizer beside its weights, which would say what its tokens are. Name the right "
+            "one: --tokenizer NAME."
         )
-    pointer = _pointer_file(place, name, data)
-    if pointer is not None and (folder := _corpus_of(pointer)) is not None:
-        return Corpus(folder)
-    context = context_of(causal_config(model, place, trust_code=trust_code))
+    pointer = _pointer_file(place, name, data) if config is None else None
+    if pointer is not None and (found := _corpus_of(pointer)) is not None:
+        return Corpus(found)
+    context = context_of(config or causal_config(model, place, trust_code=trust_code))
     block = data.block or min(LONGEST_BLOCK, context or LONGEST_BLOCK)
     is_small = data.max_tokens is not None or data.source.provenance["kind"] == "texts"
     share = HELD_OUT if is_small else Recipe.validation_share
     recipe = Recipe(tokenizer=name, block=block, max_tokens=data.max_tokens, validation_share=share)
-    source = (
-        in_turns(data.source, load_tokenizer(name, trust_code=trust_code), model.name, data.chat)
-        if data.chat
-        else data.source
-    )
-    folder = data.cache / _key(_tokenizer_of(name, trust_code=trust_code), source, recipe)
+    tokenizer, source = load_tokenizer(name, trust_code=trust_code), data.source
+    if data.chat:
+        source = in_turns(source, tokenizer, model.name, data.chat)
+    folder = data.cache / _key(tokenizer_hash(tokenizer), source, recipe)
     with locked(folder.with_suffix(".lock"), wait=True):
         is_there = (folder / CORPUS).exists()
         corpus = Corpus(folder) if is_there else build_corpus(source, folder, recipe, trust_code=trust_code)
     if pointer is not None:
         write_document(pointer, {"corpus": folder.name})
     return corpus
-
-
-def role_of(chat: bool | str) -> Role | None:
-    """Whose turn each text is: a user's where `chat` is True, none where it is False."""
-    if isinstance(chat, bool):
-        return ROLES[0] if chat else None
-    if chat not in ROLES:
-        raise ConfigError(f"chat: {shown(chat)} is not a role. It is {' or '.join(ROLES)}.")
-    return chat
 
 
 def in_turns(source: Source, tokenizer: Any, name: str, role: Role = "user") -> Source:
@@ -154,6 +222,8 @@ def _pointer_file(place: Pretrained, tokenizer: str, data: Data) -> Path | None:
     if not place.is_local or place.gguf_file is not None or place.adapter is not None:
         return None
     files = [place.file / "config.json", *_tokenizer_files(Path(tokenizer))]
+    if len(files) == 1:  # a name on the hub, which may mean another tokenizer tomorrow
+        return None
     asked = {
         "files": [f"{file.name} {sha256(file)}" for file in files if file.is_file()],
         "source": data.source.provenance, "block": data.block, "max_tokens": data.max_tokens, "chat": data.chat,
@@ -171,21 +241,6 @@ def _corpus_of(pointer: Path) -> Path | None:
         return None
     is_there = re.fullmatch(r"[0-9a-f]{16}", name) and (pointer.parent / name / CORPUS).is_file()
     return pointer.parent / name if is_there else None
-
-
-_hashes: dict[tuple[str, ...], str] = {}
-"""Hashes of tokenizers by those of their files: checkpoints of a sweep share one, and to load it takes a tenth of a
-second."""
-
-
-def _tokenizer_of(name: str, *, trust_code: bool) -> str:
-    key = tuple(f"{file.name} {sha256(file)}" for file in _tokenizer_files(Path(name)))
-    if not key or key not in _hashes:
-        known = tokenizer_hash(load_tokenizer(name, trust_code=trust_code))
-        if not key:
-            return known
-        _hashes[key] = known
-    return _hashes[key]
 
 
 def _tokenizer_files(place: Path) -> list[Path]:

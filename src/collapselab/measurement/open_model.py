@@ -52,12 +52,14 @@ class OpenedModel:
     """The file for the moments of the last layer; those of layers below are beside it, where classes are asked for."""
 
 
-def open_model(source: ModelSource, request: MeasureRequest) -> Result | OpenedModel:
-    """A model on disk or on the hub; its result, without loading it, if there is one of the same files."""
+def open_model(source: ModelSource | nn.Module, request: MeasureRequest) -> Result | OpenedModel:
+    """Open a model on disk or on the hub; return its result, without loading it, if there is one of the same files."""
+    if isinstance(source, nn.Module):
+        return _open_module(source, request)
     from collapselab.models.load import find_device, load_model
 
     corpus = request.corpus
-    device = request.processes.device(request.device)
+    device = request.processes.device(request.running.device)
     checkpoint, kind = source.checkpoint, find_device(device).type
     finished = _finished_of(source, request, device=kind)
     files = source_hash(source) if finished.path else None
@@ -65,7 +67,7 @@ def open_model(source: ModelSource, request: MeasureRequest) -> Result | OpenedM
         return result
     place = place_of(source)
     tokenizers = compare_tokenizers(
-        source, place, corpus, trust_code=request.trust_code, other_tokenizer=request.other_tokenizer
+        source, place, corpus, trust_code=request.running.trust_code, other_tokenizer=request.running.other_tokenizer
     )
     if checkpoint is not None:
         verify_checkpoint(checkpoint)
@@ -73,11 +75,11 @@ def open_model(source: ModelSource, request: MeasureRequest) -> Result | OpenedM
         source,
         device=device,
         dtype=request.options.torch_dtype,
-        trust_code=request.trust_code,
+        trust_code=request.running.trust_code,
         place=place,
         load_in=request.options.load_in,
-        device_map=request.device_map,
-        offload=None if request.state is None else Path(request.state) / OFFLOADED,
+        device_map=request.running.device_map,
+        offload=None if request.running.state is None else Path(request.running.state) / OFFLOADED,
     )
     stored = ModelFiles(tokenizers, weights_on_disk(source, place))
     model = MeasuredModel(
@@ -133,7 +135,7 @@ def _finished_of(source: ModelSource, request: MeasureRequest, *, device: str) -
         place = source.path.resolve()
         label = f"{checkpoint.run.name}/{checkpoint.name}" if checkpoint is not None else str(place)
         named = {"model": label, "path": str(place), "device": device}
-    return FinishedResult(_finished_path(request, **named), request, state=request.state)
+    return FinishedResult(_finished_path(request, **named), request, state=request.running.state)
 
 
 def _found(source: ModelSource, finished: "FinishedResult", files: str | None) -> Result | None:
@@ -148,7 +150,7 @@ def _found(source: ModelSource, finished: "FinishedResult", files: str | None) -
     return result
 
 
-def open_module(module: nn.Module, request: MeasureRequest) -> Result | OpenedModel:
+def _open_module(module: nn.Module, request: MeasureRequest) -> Result | OpenedModel:
     """A model that is loaded already, as it is and on its device."""
     _check_loaded(module, request)
     name = getattr(getattr(module, "config", None), "_name_or_path", "") or type(module).__name__
@@ -157,17 +159,17 @@ def open_module(module: nn.Module, request: MeasureRequest) -> Result | OpenedMo
     model = MeasuredModel(module, name=name, facts=unknown.facts(module), warnings=warnings)
     model.check(request.corpus)
     path = _finished_path(request, model=name, model_hash=model.hash, device=model.device.type)
-    finished = FinishedResult(path, request, state=request.state)
+    finished = FinishedResult(path, request, state=request.running.state)
     result = finished.find(name, model_hash=model.hash)
-    return result or OpenedModel(model, finished, _resume(model, request, request.state), finished.moments_file)
+    return result or OpenedModel(model, finished, _resume(model, request, request.running.state), finished.moments_file)
 
 
 def _check_loaded(model: nn.Module, request: MeasureRequest) -> None:
     parameter, dtype = next(model.parameters(), None), request.options.dtype
     if parameter is None:
         raise ConfigError(f"{type(model).__name__}: has no parameters; a causal language model is needed.")
-    if request.device != "auto" and parameter.device.type != request.device.split(":")[0]:
-        raise ConfigError(f"device is {request.device}, but the model is on {parameter.device}. Move it first.")
+    if request.running.device != "auto" and parameter.device.type != request.running.device.split(":")[0]:
+        raise ConfigError(f"device is {request.running.device}, but the model is on {parameter.device}. Move it first.")
     if request.options.load_in is not None:
         raise ConfigError(f"load_in is {request.options.load_in}, but the model is loaded. Round it while loading it.")
     if dtype is not None and str(parameter.dtype) != f"torch.{dtype}":
@@ -209,7 +211,7 @@ class FinishedResult:
             same_model = same_files or (model_hash is not None and facts["model_hash"] == model_hash)
             is_asked = facts["corpus_hash"] == corpus_hash and facts["options"] == options
             other = facts.get("tokenizer", {}).get("same") is False
-            is_asked &= self.request.other_tokenizer or not other
+            is_asked &= self.request.running.other_tokenizer or not other
             result = result if same_model and is_asked else None
             if result is not None and self.state is not None:
                 remove_finished(self.state, result.facts)
@@ -246,7 +248,7 @@ class FinishedResult:
     @cached_property
     def _result(self) -> Result | None:
         """The result in the file, None if there is none, or it is damaged or of another version."""
-        if self.path is None or self.request.again or not self.request.processes.first:
+        if self.path is None or self.request.running.again or not self.request.processes.first:
             return None
         try:
             with disk_errors(self.path, reading=True):
@@ -267,9 +269,9 @@ def _finished_path(request: MeasureRequest, **model: str | None) -> Path | None:
     named = {**model, "corpus_hash": request.corpus.hash, "options": request.options.facts()}
     if request.folder is not None:
         return result_file(request.folder, model["model"] or "model", _digest(named))
-    if request.state is None:
+    if request.running.state is None:
         return None
-    return Path(request.state) / FINISHED / f"{_digest(named)}.json"
+    return Path(request.running.state) / FINISHED / f"{_digest(named)}.json"
 
 
 def _resume(model: MeasuredModel, request: MeasureRequest, state: str | Path | None) -> ResumeFolder | None:

@@ -18,9 +18,9 @@ from collapselab.measurement.model import MeasuredModel
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sample import GROUPS, ByLayer, PerClass, Sample
 from collapselab.messages import logger
-from collapselab.models.spread import DeviceMap
 from collapselab.records.facts import Identity
-from collapselab.records.options import Options
+from collapselab.records.options import Options, Running
+from collapselab.records.result_folder import out_folder
 
 log = logger(__name__)
 
@@ -31,30 +31,23 @@ SPLITS: tuple[Split, ...] = ("train", "validation")
 @final
 @dataclass(frozen=True)
 class MeasureRequest:
-    """The arguments of `measure` that are the same for all its models."""
+    """What `measure` is asked for one model: its corpus and the options."""
 
     corpus: Corpus
     options: Options
+    running: Running = field(default_factory=Running)
     processes: Processes = field(default_factory=Processes)
-    device: str = "auto"
-    state: str | Path | None = None
-    again: bool = False
-    force: bool = False
-    trust_code: bool = False
-    other_tokenizer: bool = False
     on: dict[str, Corpus] = field(default_factory=dict)
     """Further corpora, by the names of their folders."""
-    quiet: bool = False
-    folder: Path | None = None
-    """The folder that gets a file for each result."""
-    device_map: DeviceMap | None = None
-    """How the model is spread over devices."""
-    report_to: str = "none"
-    """The tracker that gets the results."""
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder that gets a file for each result, if there is one."""
+        return out_folder(self.running.out)
 
     def say(self, text: str) -> None:
         """Log a line, once for all processes."""
-        if self.processes.first and not self.quiet:
+        if self.processes.first and not self.running.quiet:
             log.info("%s", text)
 
     def identity(self, model: MeasuredModel) -> Identity:
@@ -225,7 +218,7 @@ def _batch(
         cells=tuple(some.rows for some in contexts.values()),
         contexts=tuple(some.table.contexts for some in contexts.values()),
     )
-    if not request.force:
+    if not request.running.force:
         check_memory(model.model, job, model.device, name=model.name)
     if resume is not None and request.processes.first:
         batch = resume.batch(request.identity(model), batch)

@@ -1,23 +1,24 @@
-"""The options of a measurement: the settings that decide its numbers, checked before anything is loaded."""
+"""The options of measurements and corpora, each declared once.
+
+`Options` decide the numbers of a measurement, `Running` how and where it is run; `Recipe` decides the bytes of a
+corpus, `Reading` how its source is read. The settings of a training are in `training/settings.py`.
+"""
 
 import math
-import re
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Literal, final
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
+from pydantic import BeforeValidator, Field
+
+from collapselab.declared import Shown, declared
 from collapselab.errors import ConfigError
-from collapselab.records.facts import OptionFacts
 from collapselab.records.outcomes import LONGEST_CONTEXT, parsed_outcomes
 
 if TYPE_CHECKING:
     import torch
 
-LEAST = {
-    "bins": 0, "bootstrap": 0, "seed": 0, "skip_positions": 0,
-    "batch": 1, "min_count": 1, "tokens": 1, "min_uses": 1, "per_class": 1,
-}  # fmt: skip
-MOST = {"bins": 1_000, "bootstrap": 100_000}
-"""More bins or resamples would not fit into memory."""
+    from collapselab.records.facts import OptionFacts
 
 FIRST = (
     "layers", "bins", "null", "bootstrap", "dtype", "batch", "tokens", "min_count", "train_loss", "strict", "seed",
@@ -25,16 +26,78 @@ FIRST = (
 )  # fmt: skip
 """The options of the first version."""
 
+END_OF_TEXT = "<|endoftext|>"
+MAX_SEED = 2**63 - 2
+"""The largest seed that torch takes."""
 
-DEFAULT_PUSH, MOST_PUSH, MOST_ALPHAS = "-0.3,-0.2,-0.1,0,0.1,0.2,0.3", 10.0, 100
+DEFAULT_PUSH, MAX_PUSH, MAX_ALPHAS = "-0.3,-0.2,-0.1,0,0.1,0.2,0.3", 10.0, 100
+DTYPES = Literal["float32", "float64", "bfloat16", "float16"]
 
-DTYPES = ("float32", "float64", "bfloat16", "float16")
+NUMBERS, SAMPLE, RUNNING, DATA = "Further numbers", "The sample", "Running", "With --data"
+PACKING, SPLITS, READING = "Packing", "Splits", "Reading"
+"""Panels of `--help`. The options that matter most are in the first one, without a name here."""
+
+
+def count(value: object) -> object:
+    """Return a number of tokens that is written as text, also 2e6; `all` is None."""
+    if value == "all":
+        return None
+    try:
+        return int(float(value)) if isinstance(value, str) and float(value).is_integer() else value
+    except ValueError:
+        return value
+
+
+def _joined(value: object) -> object:
+    """Return numbers as the text that the command line has: 2 and (1, 2) as "2" and "1,2"."""
+    parts = value if isinstance(value, list | tuple) else [value] if isinstance(value, int) else None
+    return value if parts is None else ",".join(map(str, parts))
+
+
+def _parsed_contexts(value: object) -> object:
+    if value is None:
+        return None
+    texts = [part.strip() for part in str(_joined(value)).split(",")]
+    if not all(
+        text.isascii() and text.isdigit() and 1 <= int(text[:3]) <= LONGEST_CONTEXT >= int(text) for text in texts
+    ):
+        raise ValueError(f"numbers of tokens from 1 to {LONGEST_CONTEXT} are needed, as in 1,2,3")
+    return ",".join(map(str, sorted({int(text) for text in texts})))
+
+
+def _parsed_push(value: object) -> object:
+    """Return the numbers of `push` in order, each once, with 0, the model as it is."""
+    if value is None:
+        return None
+    text = DEFAULT_PUSH if value == "default" else str(_joined(value))
+    try:
+        alphas = {float(part) + 0.0 for part in text.split(",")} | {0.0}
+    except ValueError:
+        alphas = {math.nan}
+    if len(alphas) > MAX_ALPHAS or not all(abs(alpha) <= MAX_PUSH for alpha in alphas):
+        needed = f"up to {MAX_ALPHAS} numbers from -{MAX_PUSH:g} to {MAX_PUSH:g} are needed"
+        raise ValueError(f"{needed}, as in -0.3,0.3, or default")
+    return ",".join(f"{alpha:g}" for alpha in sorted(alphas))
+
+
+def _several(value: object) -> object:
+    return (value,) if isinstance(value, str | Path) else value
+
+
+def _role(value: object) -> object:
+    """Return whose turn each text is: a user's for True."""
+    return ("user" if value else None) if isinstance(value, bool) else value
+
+
+Count = Annotated[int, Field(ge=1)]
+Role = Literal["user", "assistant"]
+"""Whose turn a text can be. The model reads a user's as it reads its users; an assistant's is its own."""
 
 
 @final
-@dataclass(frozen=True)
+@declared
 class Options:
-    """Settings of one measurement. Two measurements with the same settings, model and corpus give the same numbers.
+    """What decides the numbers of a measurement: the same options, model and corpus give the same numbers.
 
     >>> from collapselab import Options
     >>> Options(layers="all", bins=4).facts()["layers"]
@@ -42,76 +105,79 @@ class Options:
     """
 
     layers: Literal["last", "all"] = "last"
-    bins: int = 0
-    null: bool = True
-    bootstrap: int = 0
-    dtype: str | None = None
-    batch: int | Literal["auto"] = "auto"
-    tokens: int | None = None
-    min_count: int = 1
-    train_loss: bool = False
-    strict: bool = False
-    seed: int = 0
-    shard_classes: bool = False
-    skip_positions: int = 1
-    """The first positions of every block, which are not samples at layers below the last."""
-    push: str | None = None
-    """How far features are moved toward expected class means, as in -0.3,0.3; `default` for seven from -0.3 to 0.3."""
+    """`last`: the features that enter the output layer. `all`: the output of every block too."""
+    tokens: Annotated[Count | None, BeforeValidator(count), Shown(metavar="N|all")] = None
+    """Measure a seeded sample of about this many tokens of each split. [default: 200,000 on a CPU, 2,000,000 on an
+    accelerator]"""
     classes: bool = False
-    """Whether the table `classes` is made: a row for each class."""
-    deciders: bool = False
-    """Whether the table `deciders` is made: on how many tokens each two of them agree."""
-    outcomes: str | None = None
-    """Names of outcomes with commas between, or `all`."""
-    on: str | None = None
-    """Further corpora for `loss_on:NAME`, as NAME=HASH with commas between."""
+    """Make the table `classes`: one row for each class (next token), which `collapselab tokens` reads."""
 
-    per_class: int | None = None
-    """Samples that are kept of every class; classes with fewer are left out."""
-    load_in: Literal["4bit", "8bit"] | None = None
-    """Bits that weights are rounded to while they are loaded."""
-    contexts: str | None = None
-    """Lengths of contexts, numbers of tokens with commas between: those before a token that it is grouped by."""
-    min_uses: int = 10
+    null: Annotated[bool, Shown(NUMBERS)] = True
+    """Beside each value, its value with shuffled labels."""
+    bins: Annotated[int, Field(ge=0, le=1_000), Shown(NUMBERS)] = 0
+    """Also measure within this many ranges of the classes' counts."""
+    bootstrap: Annotated[int, Field(ge=0, le=100_000), Shown(NUMBERS)] = 0
+    """Bootstrap resamples for 95 % intervals, e.g. 200."""
+    train_loss: Annotated[bool, Shown(NUMBERS)] = False
+    """Compute the loss on the training split too."""
+    outcomes: Annotated[str | None, BeforeValidator(_joined), Shown(NUMBERS, "all|NAME,…")] = None
+    """Beside the loss: `macro_loss`, `rare_loss`, `gap`, `ece`, `loss_after_temperature`, `corruption_slope`."""
+    contexts: Annotated[str | None, BeforeValidator(_parsed_contexts), Shown(NUMBERS, "N,…")] = None
+    """Group features by the last N tokens too, as in `1,2,3,4,8`: how far contexts have collapsed, and the floor that
+    they set for tokens."""
+    min_uses: Annotated[int, Field(ge=1), Shown(NUMBERS)] = 10
     """Uses that a context needs."""
+    push: Annotated[str | None, BeforeValidator(_parsed_push), Shown(NUMBERS, "α,…")] = None
+    """Loss, calibration and agreement if features move by α toward the class means that the model expects, as in
+    `-0.3,0.3`; `default`: seven from -0.3 to 0.3."""
+    deciders: Annotated[bool, Shown(NUMBERS)] = False
+    """Count on how many tokens the output layer, the nearest class means and the logit lens of each layer agree."""
+
+    min_count: Annotated[int, Field(ge=1), Shown(SAMPLE)] = 1
+    """Keep only classes with at least this many samples."""
+    per_class: Annotated[Count | None, Shown(SAMPLE)] = None
+    """Keep this many samples of every class, drawn from the seed; classes with fewer are left out."""
+    skip_positions: Annotated[int, Field(ge=0), Shown(SAMPLE)] = 1
+    """First positions of every block that are not samples at layers below the last."""
+    strict: Annotated[bool, Shown(SAMPLE)] = False
+    """Refuse blocks that are longer than the context instead of cutting them."""
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED), Shown(SAMPLE)] = 0
+    """Seed of the sample, the null, the resamples and replaced inputs."""
+
+    dtype: Annotated[DTYPES | None, Shown(RUNNING)] = None
+    """Precision of the model. [default: as stored]"""
+    load_in: Annotated[Literal["4bit", "8bit"] | None, Shown(RUNNING)] = None
+    """Round weights to fewer bits while loading them, with bitsandbytes."""
+    batch: Annotated[Count | Literal["auto"], Shown(RUNNING, "N|auto")] = "auto"
+    """Blocks in a batch, or `auto`: as many as are useful and fit."""
+    shard_classes: Annotated[bool, Shown(RUNNING)] = False
+    """With torchrun: spread class moments over the processes."""
+    on: Annotated[str | None, Shown(hidden=True)] = None
+    """Further corpora for `loss_on:NAME`, as NAME=HASH with commas between. `measure` fills it in."""
 
     def __post_init__(self) -> None:
-        if self.layers not in ("last", "all"):
-            raise ConfigError(f"layers is {self.layers!r}; it is last or all.")
-        if self.dtype is not None and self.dtype not in DTYPES:
-            raise ConfigError(f"dtype is {self.dtype!r}; it is one of {', '.join(DTYPES)}.")
-        if self.load_in not in (None, "4bit", "8bit"):
-            raise ConfigError(f"load_in is {self.load_in!r}; it is 4bit or 8bit.")
-        for name, least in LEAST.items():
-            value, most = getattr(self, name), MOST.get(name, 2**63 - 2)  # what torch takes as a seed
-            if value is None or (name == "batch" and value == "auto"):
-                continue
-            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-                raise ConfigError(f"{name} must be a whole number from {least} to {most:,}, got {value!r}.")
         if self.per_class is not None:
             object.__setattr__(self, "min_count", max(self.min_count, self.per_class))
         if self.bootstrap == 1:
             raise ConfigError("bootstrap is 1; an interval needs at least 2 resamples, a good one 200 or more.")
-        if self.push is not None:
-            object.__setattr__(self, "push", ",".join(f"{alpha:g}" for alpha in _parsed_push(self.push)))
-        if self.contexts is not None:
-            object.__setattr__(self, "contexts", ",".join(map(str, parsed_contexts(self.contexts))))
         object.__setattr__(self, "outcomes", parsed_outcomes(self.outcomes))
-        if self.shard_classes and self.contexts is not None:
-            raise ConfigError("contexts and shard_classes do not go together: cells are not spread over processes.")
-        if self.shard_classes and self.push is not None:
-            raise ConfigError("push and shard_classes do not go together: every process needs all class means.")
-        if self.shard_classes and self.bootstrap:
-            raise ConfigError("bootstrap and shard_classes do not go together: groups are kept whole, not by class.")
+        reasons = {
+            "contexts": "cells are not spread over processes",
+            "push": "every process needs all class means",
+            "bootstrap": "groups are kept whole, not by class",
+        }
+        for name, why in reasons.items():
+            if self.shard_classes and getattr(self, name):
+                raise ConfigError(f"{name} and shard_classes do not go together: {why}.")
 
-    def facts(self) -> OptionFacts:
+    def facts(self) -> "OptionFacts":
         """What two measurements are compared by: the options of the first version, and later ones that were changed.
 
         So an option that is added with a default leaves finished measurements valid. `skip_positions` is included
         where it leaves something out, which earlier versions did not.
         """
-        changed = {option.name for option in fields(self) if getattr(self, option.name) != option.default}
-        facts = {name: value for name, value in asdict(self).items() if name in FIRST or name in changed}
+        changed = [option.name for option in fields(self) if getattr(self, option.name) != option.default]
+        facts = {name: getattr(self, name) for name in dict.fromkeys((*FIRST, *changed))}
         facts.pop("skip_positions", None)
         skipped = {"skip_positions": self.skip_positions} if self.layers == "all" and self.skip_positions else {}
         return facts | skipped
@@ -122,7 +188,7 @@ class Options:
         return () if self.outcomes is None else tuple(filter(None, self.outcomes.split(",")))
 
     def asks(self, outcome: str) -> bool:
-        """Whether an outcome is to be computed."""
+        """Return whether an outcome is to be computed."""
         return outcome in self.outcome_names
 
     @property
@@ -143,33 +209,93 @@ class Options:
         return None if self.dtype is None else getattr(torch, self.dtype)
 
     def blocks_for(self, labels_per_block: float, blocks: int) -> int:
-        """How many of the blocks are needed for `tokens`."""
+        """Return how many of the blocks are needed for `tokens`."""
         return blocks if self.tokens is None else min(blocks, int(-(-self.tokens // labels_per_block)))
 
 
-def parsed_contexts(given: object) -> list[int]:
-    """Lengths of contexts, each once and rising, from "1,2" or (1, 2)."""
-    parts = given.split(",") if isinstance(given, str) else given if isinstance(given, list | tuple) else [given]
-    texts = [str(part).strip() for part in parts]
-    good = all(re.fullmatch("[0-9]{1,3}", text) and 1 <= int(text) <= LONGEST_CONTEXT for text in texts)
-    if not texts or not good:
-        raise ConfigError(
-            f"contexts is {str(given)[:80]!r}; whole numbers of tokens from 1 to {LONGEST_CONTEXT} with commas between "
-            "are needed, as in 1,2,3."
-        )
-    return sorted({int(text) for text in texts})
+@final
+@declared
+class Running:
+    """How a measurement is run, what text is made of `data`, and where results go; no number depends on it."""
+
+    out: Annotated[str | Path | None, Shown(metavar="FILE|DIR")] = None
+    """Write rows to a file: `.csv`, `.json` or `.parquet`. Or a folder, which gets a file for each result as soon as it
+    is finished; see `collapselab collect`."""
+    report_to: Annotated[str, Shown(RUNNING, "TRACKER")] = "none"
+    """Log the results to a tracker of accelerate, such as `tensorboard`, `wandb`, `trackio` or `mlflow`."""
+    device: Annotated[str, Shown(RUNNING)] = "auto"
+    """`auto`, `cpu`, `cuda` or `cuda:1`."""
+    device_map: Annotated[Any, Shown(RUNNING, "auto|FILE")] = None
+    """Spread a large model over GPUs, memory and disk: `auto`, `balanced`, `sequential`, or a JSON file with a device
+    (`0`, `cpu`, `disk`) for each module."""
+    state: Annotated[str | Path | None, Shown(RUNNING, "DIR")] = None
+    """Where unfinished work and finished results are kept. [default: the user's cache]"""
+    again: Annotated[bool, Shown(RUNNING)] = False
+    """Measure again what is measured already."""
+    force: Annotated[bool, Shown(RUNNING)] = False
+    """Measure although the free memory seems too small."""
+    trust_code: Annotated[bool, Shown(RUNNING)] = False
+    """Run code that comes with the model. Read it first."""
+    other_tokenizer: Annotated[bool, Shown(RUNNING)] = False
+    """Measure although the corpus has another tokenizer."""
+    quiet: Annotated[bool, Shown(hidden=True)] = False
+    """Show neither progress nor messages."""
+    on: Annotated[tuple[str | Path, ...], BeforeValidator(_several), Shown(NUMBERS, "DIR")] = ()
+    """A further corpus, for the loss on it in bits per byte. Repeat it for several."""
+    block: Annotated[int | None, Field(ge=2), Shown(DATA)] = None
+    """Tokens of a block. [default: 512, or the smallest context of the models]"""
+    max_tokens: Annotated[Count | None, BeforeValidator(count), Shown(DATA, "N|all")] = None
+    """Stop reading after this many tokens. [default: --tokens]"""
+    chat: Annotated[Role | None, BeforeValidator(_role), Shown(DATA)] = None
+    """Write each text as a turn of the user, or of the assistant, in the model's chat template; all its tokens
+    count."""
 
 
-def _parsed_push(text: object) -> list[float]:
-    """The numbers of `push` in order, each once, with 0, the model as it is."""
-    parts = DEFAULT_PUSH if text == "default" else text
-    try:
-        alphas = {float(part) + 0.0 for part in str(parts).split(",")}
-    except ValueError:
-        alphas = {math.nan}
-    if not isinstance(text, str) or len(alphas) > MOST_ALPHAS or not all(abs(alpha) <= MOST_PUSH for alpha in alphas):
-        raise ConfigError(
-            f"push is {str(text)[:80]!r}; up to {MOST_ALPHAS} numbers from -{MOST_PUSH:g} to {MOST_PUSH:g} with commas "
-            "between are needed, as in -0.3,0.3, or default."
-        )
-    return sorted(alphas | {0.0})
+@declared
+class Recipe:
+    """Everything that decides the bytes of a corpus besides its source.
+
+    >>> from collapselab import Recipe
+    >>> Recipe(tokenizer="bpe:1024").block
+    512
+    """
+
+    tokenizer: str = "bpe:4096"
+    """A name on the hub, a folder, a .gguf file, `bpe:SIZE`, or `characters`. [default: bpe:4096; tinystories: gpt2;
+    markov: words]"""
+    block: Annotated[int, Field(ge=2)] = 512
+    """Tokens in a block. [default: 512; paper packing: 2048]"""
+    packing: Literal["stream", "paper", "document"] = "stream"
+    """`stream`: documents with a mark between. `paper`: groups of 1,000 joined, as published. `document`: one document
+    a block, cut or padded."""
+    boundary: Annotated[Literal["auto", "end", "begin"], Shown(PACKING)] = "auto"
+    """The mark of a document in `stream` packing. `auto`: `begin` if the tokenizer begins texts so."""
+    begin: Annotated[Literal["auto", "block", "document"], Shown(PACKING)] = "auto"
+    """Where `stream` packing puts begin tokens: at the start of every block, or only as `--boundary` says. `auto`: of
+    every block if the tokenizer writes one."""
+    id_type: Annotated[Literal["auto", "uint16", "uint32"], Shown(PACKING)] = "auto"
+    """Type of the stored token ids."""
+    validation_share: Annotated[float, Shown(SPLITS)] = 0.02
+    """Share of documents, or of one text, that is held out if the source has no validation split."""
+    seed: Annotated[int, Shown(SPLITS)] = 0
+    """Decides which documents are held out."""
+    max_tokens: Annotated[Count | None, BeforeValidator(count), Shown(READING, "N")] = None
+    """Stop reading when the training split has this many tokens, which also limits the validation split."""
+
+
+@declared
+class Reading:
+    """How documents are read from files and data sets."""
+
+    text_column: Annotated[str, Shown(READING)] = "text"
+    """Column of JSON lines, Parquet and data sets."""
+    separator: Annotated[str | None, Shown(READING)] = END_OF_TEXT
+    """The line between documents of a text file; '' for empty lines."""
+    errors: Annotated[Literal["strict", "replace"], Shown(READING)] = "strict"
+    """`strict`, or `replace` to read on past bytes that are not UTF-8."""
+    max_document: Annotated[int, Field(ge=1), Shown(READING, "BYTES")] = 64_000_000
+    """The largest size of one document, in bytes of UTF-8."""
+    split: Annotated[str | None, Shown(READING)] = None
+    """Split of a data set of the hub. [default: train and validation]"""
+    revision: Annotated[str | None, Shown(READING)] = None
+    """Revision of a data set of the hub. [default: the newest]"""

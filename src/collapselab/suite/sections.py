@@ -4,12 +4,12 @@ With the schema an editor completes a recipe, explains it and underlines most mi
 value, such as a setting that is both in `grid` and in `zip`, are checked by recipe.py alone.
 """
 
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
 
+from collapselab.declared import options_of
 from collapselab.records.options import Options
 from collapselab.records.outcomes import SUITE_OUTCOMES
 from collapselab.records.suite import Primary
@@ -114,10 +114,12 @@ class Resources(BaseModel):
 
 
 def _measure_fields() -> dict[str, Any]:
-    hints = get_type_hints(Options)
-    options = (option for option in fields(Options) if option.name not in ("shard_classes", "on"))
-    defaults = {"outcomes": SUITE_OUTCOMES}
-    return {option.name: (hints[option.name], defaults.get(option.name, option.default)) for option in options}
+    hints, defaults = get_type_hints(Options, include_extras=True), {"outcomes": SUITE_OUTCOMES}
+    return {
+        option.name: (hints[option.name], Field(defaults.get(option.name, option.default), description=option.help))
+        for option in options_of(Options)
+        if option.name not in ("shard_classes", "on")
+    }
 
 
 Measure: type[BaseModel] = create_model(
@@ -197,7 +199,6 @@ def recipe_schema() -> dict[str, Any]:
     ['question', 'corpus', 'corpora']
     """
     from collapselab.core.catalogue import METRICS
-    from collapselab.records.options import LEAST, MOST
 
     schema = Sections.model_json_schema()
     definitions, sections = schema["$defs"], schema["properties"]
@@ -214,9 +215,6 @@ def recipe_schema() -> dict[str, Any]:
     arm = {"anyOf": [{"type": "null"}, dose, {"type": "array", "items": dose}, settings]}
     sections["arms"]["anyOf"][0]["items"] = arm
     definitions["Primary"]["properties"]["metrics"]["items"] = {"enum": list(METRICS)}
-    for keyword, limits in (("minimum", LEAST), ("maximum", MOST)):
-        for name, limit in limits.items():
-            definitions["Measure"]["properties"][name][keyword] = limit
     for definition in definitions.values():  # `small` may change one field and keep the rest
         definition.pop("required", None)
     small = {name: section for name, section in sections.items() if name != "small"}

@@ -12,15 +12,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
+from collapselab.declared import Shown, config_error
 from collapselab.errors import ConfigError
-from collapselab.training.interventions.dose import parse_doses
 
 if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
     from transformers import PreTrainedConfig
 
 MOST_WIDTH, MOST_DEPTH, MOST_COUNT = 10**6, 10**4, 10**12
@@ -28,8 +27,8 @@ MOST_WIDTH, MOST_DEPTH, MOST_COUNT = 10**6, 10**4, 10**12
 
 MOST_CHECKPOINTS = 10_000
 
-MOST_SHOWN = 200
-"""Characters of a value in a message."""
+MODEL, LENGTH, OPTIMISER = "Model", "Length and batch", "Optimiser"
+"""Panels of `collapselab train --help`."""
 
 
 class Settings(BaseModel):
@@ -42,61 +41,65 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
-    family: str = "gpt-neo"
-    """A name of `FAMILIES`."""
     width: int = Field(ge=2, le=MOST_WIDTH)
     """Dimension of the features."""
     depth: int = Field(ge=1, le=MOST_DEPTH)
     """Number of blocks."""
-    head_size: int | None = Field(None, ge=1, le=MOST_WIDTH)
-    """Numbers in a head of attention; None for 16 heads, as in the paper."""
-    tied: bool = True
-    """Whether input and output share a matrix."""
-    dropout: float = Field(0.0, ge=0, lt=1)
-    """Share of features that are set to 0 in training."""
-    context: int | None = Field(None, ge=2, le=MOST_COUNT)
-    """Positions of the model; None for the corpus's block."""
-
-    epochs: float | None = Field(None, gt=0, le=MOST_COUNT)
-    """Passes over the training split, fractions allowed; 1 where no steps are given either."""
-    steps: int | None = Field(None, ge=1, le=MOST_COUNT)
-    """The length of training where it is given in steps."""
-    batch: int | None = Field(None, ge=1, le=MOST_COUNT)
-    """Sequences in a step; None for the paper's number at this width and depth."""
-    batch_tokens: int | None = Field(None, ge=2, le=MOST_COUNT)
-    """The same in tokens: as many whole blocks as fit."""
-
-    optimizer: str = "adamw"
-    """A name of `OPTIMIZERS`; adam couples the decay with the gradient (L2); sgd has momentum 0.9."""
-    coupling: float = Field(0.0, ge=0, le=1)
-    """Share of the weight decay that acts through the gradient, as in adam; the rest is decoupled, as in adamw."""
     lr: float = Field(5e-5, gt=0, allow_inf_nan=False)
-    """Learning rate at its highest."""
-    schedule: Literal["linear", "cosine", "constant"] = "linear"
-    """Of the learning rate after the warm-up."""
-    warmup: float = Field(0.0, ge=0, le=MOST_COUNT)
-    """Steps, or below 1 a share of all steps."""
-    weight_decay: float = Field(5e-4, ge=0, allow_inf_nan=False)
-    """Of all weights but norms and biases."""
-    clip: float = Field(1.0, ge=0, allow_inf_nan=False)
-    """Largest norm of the gradient; 0 for no limit."""
-    label_smoothing: float = Field(0.0, ge=0, lt=1)
-    """Share of the target that is spread over all tokens, in training."""
-    head: str = "learned"
-    """How the output layer is replaced or frozen after the model is built: a name of `HEADS`."""
-    donor: str | None = None
-    """The run, or the checkpoint, whose output layer the heads of donors take; it is known by its weights' contents."""
-    intervene: tuple[str, ...] = ()
-    """Penalties beside the cross-entropy, each a name of `INTERVENTIONS` and a dose, as in within:-0.1:sham@0.7-1.0."""
+    """Peak learning rate."""
 
-    checkpoints: str = "0"
-    """Epochs with a comma between, or `log:N` for N log-spaced steps and initialisation; the end is always one."""
-    seed: int = Field(0, ge=0, lt=2**32)
-    """Decides the initial weights, and dropout."""
-    data_seed: int | None = Field(None, ge=0, lt=2**32)
-    """Decides the order of the data; None for the seed."""
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """auto: bf16 where the GPU has it, else fp32."""
+    family: Annotated[str, Shown(MODEL)] = "gpt-neo"
+    """Architecture: `gpt-neo`, `gpt2`, `llama`, `pythia`, `qwen3`, or a config.json to resize."""
+    head_size: Annotated[int | None, Field(ge=1, le=MOST_WIDTH), Shown(MODEL)] = None
+    """Dimensions of an attention head. [default: 16 heads, as in the paper]"""
+    tied: Annotated[bool, Shown(MODEL)] = True
+    """Use the input embeddings as the output layer."""
+    dropout: Annotated[float, Field(ge=0, lt=1), Shown(MODEL)] = 0.0
+    """Every dropout of the architecture."""
+    head: Annotated[str, Shown(MODEL, "NAME")] = "learned"
+    """Which output layer is trained: `learned`, `frozen-init`, `frozen-sphere`, `frozen-code`, `frozen-etf`,
+    `frozen-donor`, `frozen-donor-permuted`, `class-means`, `sphere`."""
+    donor: Annotated[str | None, Shown(MODEL, "RUN")] = None
+    """The finished run, or checkpoint, whose output layer `frozen-donor` takes; identified by its weights."""
+    context: Annotated[int | None, Field(ge=2, le=MOST_COUNT), Shown(MODEL)] = None
+    """Positions of the model. [default: the corpus's block]"""
+
+    epochs: Annotated[float | None, Field(gt=0, le=MOST_COUNT), Shown(LENGTH)] = None
+    """Passes over the training split, fractions allowed. [default: 1, unless --steps is given]"""
+    steps: Annotated[int | None, Field(ge=1, le=MOST_COUNT), Shown(LENGTH)] = None
+    """The length of training in optimiser steps instead."""
+    batch: Annotated[int | None, Field(ge=1, le=MOST_COUNT), Shown(LENGTH)] = None
+    """Sequences in a step. [default: the paper's for this width and depth, 4 to 16]"""
+    batch_tokens: Annotated[int | None, Field(ge=2, le=MOST_COUNT), Shown(LENGTH)] = None
+    """Tokens in a step instead: as many whole blocks as fit."""
+    checkpoints: Annotated[str, Shown(LENGTH)] = "0"
+    """Epochs, as in `0,1,3,6,10`, or `log:20` for 20 log-spaced steps; `0` is the initialisation. The end is always
+    one."""
+
+    optimizer: Annotated[str, Shown(OPTIMISER)] = "adamw"
+    """`adamw`, `adam` (decay coupled with the gradient, L2), `sgd` (momentum 0.9), or `coupled-adam` (one second moment
+    for all rows of the embedding and of the output layer)."""
+    coupling: Annotated[float, Field(ge=0, le=1), Shown(OPTIMISER)] = 0.0
+    """Share of the weight decay that acts through the gradient: 0 is `adamw`, 1 `adam`."""
+    schedule: Annotated[Literal["linear", "cosine", "constant"], Shown(OPTIMISER)] = "linear"
+    """Learning-rate schedule after the warm-up."""
+    warmup: Annotated[float, Field(ge=0, le=MOST_COUNT), Shown(OPTIMISER)] = 0.0
+    """Steps, or below 1 a share of all steps."""
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False), Shown(OPTIMISER)] = 5e-4
+    """Weight decay of all weights but norms and biases."""
+    clip: Annotated[float, Field(ge=0, allow_inf_nan=False), Shown(OPTIMISER)] = 1.0
+    """Largest norm of the gradient; 0 for no limit."""
+    label_smoothing: Annotated[float, Field(ge=0, lt=1), Shown(OPTIMISER)] = 0.0
+    """Share of the target that is spread over all tokens."""
+    intervene: Annotated[tuple[str, ...], Shown(OPTIMISER, "NAME:DOSE[:sham]")] = ()
+    """A penalty beside the cross-entropy, as in `within:+0.1` or `within:-0.1:sham@0.7-1.0`: the ratio of their
+    gradients, the labels permuted, the share of training. Repeat it for several. Names: `collapselab interventions`."""
+    seed: Annotated[int, Field(ge=0, lt=2**32), Shown(OPTIMISER)] = 0
+    """Seed of the initial weights and of dropout."""
+    data_seed: Annotated[int | None, Field(ge=0, lt=2**32), Shown(OPTIMISER)] = None
+    """Seed of the order of the data. [default: the seed]"""
+    precision: Annotated[Literal["auto", "fp32", "bf16"], Shown("Running")] = "auto"
+    """`auto`: bf16 on GPUs that have it, else fp32."""
 
     @field_validator("optimizer")
     @classmethod
@@ -115,6 +118,8 @@ class Settings(BaseModel):
     @field_validator("intervene", mode="before")
     @classmethod
     def _known_doses(cls, texts: object) -> tuple[str, ...]:
+        from collapselab.training.interventions.dose import parse_doses
+
         listed = [texts] if isinstance(texts, str) else texts
         if not isinstance(listed, list | tuple) or not all(isinstance(text, str) for text in listed):
             raise ValueError("A list of texts as in within:+0.1 is needed")
@@ -154,23 +159,7 @@ def settings_from(values: Mapping[str, object]) -> Settings:
     try:
         return Settings.model_validate(dict(values))
     except ValidationError as error:
-        raise ConfigError("; ".join(_message(problem) for problem in error.errors())) from error
-
-
-def _message(error: "ErrorDetails") -> str:
-    name = ".".join(str(part)[:MOST_SHOWN] for part in error["loc"])
-    if error["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(name, Settings.model_fields, n=1)
-        return f"{name} is not a setting.{f' Did you mean {near[0]}?' if near else ''}"
-    if error["type"] == "missing":
-        return f"{name} is missing; it has no default."
-    reason = error["msg"].removeprefix("Value error, ")
-    return f"{name}: {_short(error['input'])} is not valid: {reason[0].lower()}{reason[1:]}." if name else reason
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]} … ({len(text):,} characters)"
+        raise config_error(error, Settings.model_fields) from error
 
 
 @dataclass(frozen=True)
@@ -215,8 +204,11 @@ def plan(settings: Settings, *, blocks: int, block: int, samples: int | None = N
     warmup = round(settings.warmup * steps) if settings.warmup < 1 else round(settings.warmup)
     if warmup > steps:
         raise ConfigError(f"warmup: {warmup:,} steps of a training of {steps:,}. Warm up for fewer, or train longer.")
-    for dose in parse_doses(settings.intervene):
-        dose.check(steps)
+    if settings.intervene:
+        from collapselab.training.interventions.dose import parse_doses
+
+        for dose in parse_doses(settings.intervene):
+            dose.check(steps)
     return Plan(block, blocks, batch, steps, warmup, _checkpoints(settings, steps, blocks / batch), samples)
 
 
