@@ -124,7 +124,8 @@ def generated(*classes: type, leave_out: Iterable[str] = ()) -> Callable[[Comman
 
 
 def _panel(entry: Parameter) -> str:
-    return str(get_args(entry.annotation)[1].rich_help_panel or "")
+    infos = get_args(entry.annotation)[1:] if get_origin(entry.annotation) is Annotated else ()
+    return next((str(info.rich_help_panel) for info in infos if getattr(info, "rich_help_panel", None)), "")
 
 
 def _parameter(option: DeclaredOption) -> Parameter:
@@ -146,9 +147,6 @@ def _parameter(option: DeclaredOption) -> Parameter:
 
 def _cli_type(option: DeclaredOption) -> Any:
     """The type that typer reads: text where pydantic tells numbers from words."""
-    kinds = (
-        [part for part in get_args(kind) if part is not NoneType] if get_origin(kind) in (Union, UnionType) else [kind]
-    )
     is_union = get_origin(option.type) in (Union, UnionType)
     kinds = [part for part in get_args(option.type) if part is not NoneType] if is_union else [option.type]
     kind = get_args(kinds[0])[0] if get_origin(kinds[0]) is Annotated else kinds[0]
