@@ -5,6 +5,7 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import MISSING
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -16,11 +17,13 @@ from reference import reference
 
 from collapselab.core.catalogue import CONTEXT_METRICS, METRICS
 from collapselab.corpus.token_kinds import KINDS
+from collapselab.declared import options_of
 from collapselab.measurement.cost import Cost, Job, Machine, measuring, pair_flops
 from collapselab.models.sizes import Architecture, transformer
-from collapselab.records.options import Options
+from collapselab.records.options import Options, Reading, Recipe, Running
 from collapselab.records.outcomes import ON, OUTCOMES
 from collapselab.training.interventions import INTERVENTIONS
+from collapselab.training.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 
@@ -241,9 +244,25 @@ def interventions_table() -> str:
     return "\n".join(rows)
 
 
+def options_table(*classes: type) -> str:
+    """Return a row for each option of a command, from its declaration."""
+    rows = ["| option | default | what it does |", "|---|---|---|"]
+    for option in (option for cls in classes for option in options_of(cls)):
+        if not option.shown.hidden:
+            is_flag = isinstance(option.default, bool) or option.default in (None, (), MISSING)
+            default = "–" if is_flag else f"`{option.default}`"
+            rows.append(f"| `{option.flag}` | {default} | {option.help.replace('|', chr(92) + '|')} |")
+    return "\n".join(rows)
+
+
 TABLES: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "docs" / "api.md": {"reference": reference},
     **{ROOT / "docs" / f"notebook_{name}.md": {"notebook": partial(page, name)} for name in NAMES},
+    ROOT / "docs" / "configuration.md": {
+        "options of measure": partial(options_table, Options, Running),
+        "options of train": partial(options_table, Settings),
+        "options of corpus build": partial(options_table, Recipe, Reading),
+    },
     ROOT / "docs" / "files.md": FILE_TABLES,
     ROOT / "README.md": {"catalogue": short_table},
     ROOT / "docs" / "metrics.md": {"catalogue": full_table},

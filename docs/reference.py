@@ -15,8 +15,8 @@ PUBLIC = {
     "Text": ["open_source", "Recipe", "build_corpus", "Corpus"],
     "One model": ["Settings", "train", "sample", "CollapseCallback", "INTERVENTIONS", "HEADS", "OPTIMIZERS"],
     "What a model is like": [
-        "measure", "measure_plan", "Options", "load_results", "Result", "Results", "Row", "token_table", "TokenTable",
-        "similarity", "compare",
+        "measure", "measure_plan", "Options", "Running", "load_results", "Result", "Results", "Row", "token_table",
+        "TokenTable", "similarity", "compare",
     ],
     "Many models": [
         "shipped_recipes", "recipe_schema", "load_suite", "Suite", "suite_plan", "suite_script", "run_suite",

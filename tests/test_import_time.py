@@ -63,6 +63,6 @@ def test_every_public_name_is_there_and_does_what_it_says() -> None:
 
 
 def test_public_names_are_imported_when_they_are_used() -> None:
-    modules, shown = imported("import collapselab; print(sorted(collapselab.METRICS)[:2])")
+    modules, shown = imported("import collapselab; print(sorted(collapselab.METRICS)[:2], collapselab.measure)")
     assert "torch" in modules
     assert "agreement" in shown

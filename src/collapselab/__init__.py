@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collapselab.records.measurement import Result as Result
     from collapselab.records.measurement import Results as Results
     from collapselab.records.options import Options as Options
+    from collapselab.records.options import Running as Running
     from collapselab.records.published import import_published as import_published
     from collapselab.records.result_folder import load_results as load_results
     from collapselab.records.tables import Row as Row
@@ -69,10 +70,11 @@ _HOMES = {
     "Decisions": "core.decisions",
     "Measurement": "core.metrics",
     "Options": "records.options",
-    "Recipe": "corpus.build",
+    "Recipe": "records.options",
     "Result": "records.measurement",
     "Results": "records.measurement",
     "Row": "records.tables",
+    "Running": "records.options",
     "Settings": "training.settings",
     "Suite": "suite.recipe",
     "TokenTable": "analysis.tokens",

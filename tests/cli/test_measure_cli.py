@@ -15,6 +15,7 @@ from collapselab import METRICS
 from collapselab.cli.measure import measure
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
+from collapselab.errors import ConfigError
 from collapselab.measurement.show import sweep_table
 from collapselab.models.build import build_config, build_model
 from collapselab.records.result_folder import load_results
@@ -151,8 +152,8 @@ def test_a_model_that_fails_is_listed_and_the_exit_is_1(place: Path, tmp_path: P
 
 def test_a_batch_that_is_no_number_is_refused(place: Path) -> None:
     result = invoked(place, place / "one", "--batch", "many")
-    assert result.exit_code == 2
-    assert "neither auto nor a number" in result.stderr
+    assert isinstance(result.exception, ConfigError)
+    assert "batch: 'many' is not valid" in str(result.exception)
 
 
 def test_a_plan_loads_no_weight_and_says_what_it_takes(place: Path) -> None:
