@@ -212,7 +212,6 @@ def test_an_empty_folder_is_used(tokenizer: str, tmp_path: Path) -> None:
 
 BAD_RECIPES = {
     "block longer than the split": (Recipe(block=5000), "train: .* 5,000.*--block"),
-    "block of one": (Recipe(block=1), "block .* got 1"),
     "tokenizer too large": (Recipe(id_type="uint16"), "uint16.* 70,001 .*--id-type auto"),
     "no such tokenizer": (Recipe(tokenizer="./nowhere"), "the tokenizer cannot be loaded .* --tokenizer bpe:4096"),
     "small bpe": (Recipe(tokenizer="bpe:9"), "bpe:9: .*bpe:SIZE .* 257"),

@@ -430,7 +430,7 @@ def test_a_length_without_contexts_beside_others_has_the_reason_in_its_rows(smal
 
 @pytest.mark.parametrize("given", ["0", "1,,2", "", "two", "65", "-1", (0,), (1.5,), "1;2"])
 def test_lengths_that_are_none_are_refused(given: Any, small: nn.Module, chain: Corpus) -> None:
-    with pytest.raises(ConfigError, match="contexts is .*whole numbers of tokens from 1 to 64"):
+    with pytest.raises(ConfigError, match="contexts: .*numbers of tokens from 1 to 64"):
         measure(small, chain, contexts=given, quiet=True)
 
 

@@ -134,8 +134,9 @@ def measure(
                 asked = _all_of_a_small_corpus(options, found) if by_default else options
                 named = named_corpora(further, found)
                 request = MeasureRequest(found, _with_further(asked, named), running, processes, named)
-                opened = open_model(source, request)
-                result = opened if isinstance(opened, Result) else measure_model(opened, request)
+                with _in_evaluation(source):
+                    opened = open_model(source, request)
+                    result = opened if isinstance(opened, Result) else measure_model(opened, request)
             except (Interrupted, DiskError):
                 raise
             except UserError as error:  # the others can still be measured
@@ -190,6 +191,19 @@ def _sources(model: Model | Sequence[str | Path]) -> Sequence[ModelSource | nn.M
     if isinstance(model, Checkpoint):
         return [checkpoint_model(model)]
     return find_models([str(name) for name in ([model] if isinstance(model, str | Path) else model)])
+
+
+@contextmanager
+def _in_evaluation(source: ModelSource | nn.Module) -> Iterator[None]:
+    """Turn dropout off in a loaded model meanwhile."""
+    was_training = isinstance(source, nn.Module) and source.training
+    try:
+        if isinstance(source, nn.Module):
+            source.eval()
+        yield
+    finally:
+        if isinstance(source, nn.Module):
+            source.train(was_training)
 
 
 def _name_of(source: ModelSource | nn.Module) -> str:
