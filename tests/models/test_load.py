@@ -22,13 +22,15 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from collapselab import measure_plan
-from collapselab.errors import ConfigError, ModelError, RunError
+from collapselab.disk import sha256
+from collapselab.errors import ConfigError, DamagedError, ModelError, RunError
 from collapselab.hub import HUB_SECONDS
 from collapselab.models import find, load
 from collapselab.models.find import HubModel, LocalModel, ModelSource, find_models
 from collapselab.models.fused_kernels import FusedSelfAttention
 from collapselab.models.load import find_device, load_model, model_hash
 from collapselab.models.weight_files import quantised_as, stored_weights
+from collapselab.records.run import CheckpointRecord
 from models.families import FAMILIES, VOCABULARY, model_of
 
 
@@ -63,6 +65,50 @@ def with_weights(folder: Path, change: Callable[[dict[str, Tensor]], None]) -> P
     change(weights)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     return folder
+
+
+def copied_checkpoint(folder: Path) -> Path:
+    """A checkpoint as a run writes it, outside of any run."""
+    saved(folder)
+    files = {file.name: sha256(file) for file in folder.iterdir()}
+    values = {"run": "0" * 8, "checkpoint": "1", "step": 1, "epoch": 1.0, "tokens": 10, "seconds": 1.0, "files": files}
+    values |= dict.fromkeys(("train_loss", "val_loss", "val_accuracy", "perplexity"), 1.0)
+    CheckpointRecord.model_validate(values).write(folder / "training.json")
+    return folder
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "config.json"])
+def test_a_checkpoint_copied_out_of_its_run_is_verified(file: str, tmp_path: Path) -> None:
+    folder = copied_checkpoint(tmp_path / "copy")
+    assert opened(folder).config.model_type == "llama"
+    content = bytearray((folder / file).read_bytes())
+    content[-3] ^= 1
+    (folder / file).write_bytes(content)
+    with pytest.raises(DamagedError, match=file):
+        opened(folder)
+
+
+def test_a_file_of_another_tool_beside_the_weights_is_no_record(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "model")
+    (folder / "training.json").write_text('{"lr": 0.1}')
+    assert opened(folder).config.model_type == "llama"
+
+
+@pytest.mark.parametrize("name", ["../outside.safetensors", "{}/outside.safetensors"])
+def test_weights_outside_the_folder_are_refused(name: str, tmp_path: Path) -> None:
+    folder = saved(tmp_path / "model")
+    keys = list(load_file(folder / "model.safetensors"))
+    (folder / "model.safetensors").rename(tmp_path / "outside.safetensors")
+    index = {"metadata": {}, "weight_map": dict.fromkeys(keys, name.format(tmp_path))}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ModelError, match="outside"):
+        opened(folder)
+
+
+def test_a_model_that_would_return_tuples_is_measured(tmp_path: Path) -> None:
+    model = opened(saved(tmp_path / "model", return_dict=False))
+    ids = torch.tensor([[1, 2, 3]])
+    torch.testing.assert_close(model(ids).logits, opened(saved(tmp_path / "plain"))(ids).logits)
 
 
 # Names

@@ -27,6 +27,7 @@ from collapselab.models.patterns import first_of
 from collapselab.models.sizes import check_sizes
 from collapselab.models.spread import DeviceMap, check_tied, stored_tensor
 from collapselab.models.weight_files import LoadIn, check_enough, check_packages, quantised_as, rounding
+from collapselab.records.run import verify_copy
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -68,6 +69,8 @@ def load_model(
     """
     target = find_device(str(device))
     place = place or place_of(source)  # first: refusing an unknown name needs no library
+    if place.is_local and source.checkpoint is None:
+        verify_copy(Path(place.path))
 
     from transformers import AutoModelForCausalLM, PreTrainedModel
 
@@ -213,6 +216,7 @@ def causal_config(source: ModelSource, place: Pretrained, *, trust_code: bool) -
     else:
         config = AutoConfig.from_pretrained(trust_remote_code=trust_code, **place.arguments)
     check_sizes(config)
+    config.return_dict = True  # features and logits are read by name
     if not (trust_code and "AutoModelForCausalLM" in own_code):
         _check_causal(source, config)
     return config

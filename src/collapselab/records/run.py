@@ -441,6 +441,16 @@ def verify_checkpoint(checkpoint: Checkpoint) -> CheckpointRecord:
     return record
 
 
+def verify_copy(folder: Path) -> None:
+    """Check a checkpoint that was copied out of its run; DamagedError if a file is not the one that was written."""
+    try:
+        document = json.loads((folder / TRAINING).read_bytes())
+    except (OSError, ValueError):
+        return
+    if isinstance(document, dict) and "checkpoint" in document:  # else a file of another tool
+        RunFolder(folder)._verify(folder, CheckpointRecord.read(folder / TRAINING))
+
+
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
