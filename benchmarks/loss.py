@@ -9,7 +9,7 @@ from torch import Tensor
 
 from benchmarks.timing import Line, at_least, at_most, in_turns, in_two_processes, peak_bytes, shown
 from collapselab.models.scores import LogitSpace
-from collapselab.training.objective import next_token_loss
+from collapselab.training.loss import next_token_loss
 
 DIM, VOCAB = 128, 50257
 

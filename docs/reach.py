@@ -22,7 +22,7 @@ from collapselab.records.tables import read_tables
 from collapselab.training.heads import HEADS
 from collapselab.training.interventions import INTERVENTIONS
 from collapselab.training.interventions.dose import Dose, parse_doses
-from collapselab.training.interventions.floor import TARGET
+from collapselab.training.interventions.features import FLOOR_TARGET
 
 PAGE = Path(__file__).parent / "interventions.md"
 BEGIN, END = "<!-- {}: made by docs/reach.py -->", "<!-- end of {} -->"
@@ -102,7 +102,7 @@ def reached(arm: str, values: pd.DataFrame, control: pd.DataFrame) -> str:
         return f"sham: {moved}, {differences.mean() / real.mean():.0%} of its arm".replace("-", "−")
     yes = way * differences.mean() > spread and (way * differences > 0).all()
     if dose is not None and dose.name == "floor":
-        yes = yes and values[values["arm"] == arm][metric].min() >= TARGET
+        yes = yes and values[values["arm"] == arm][metric].min() >= FLOOR_TARGET
     return f"{'yes' if yes else '**no**'}: {moved}, range of the control {spread:.2g}"
 
 

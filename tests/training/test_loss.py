@@ -10,7 +10,7 @@ from torch import Tensor
 
 from collapselab.models.scores import BUFFER_BYTES, LogitSpace, Scorer, Scores, in_chunks
 from collapselab.models.taps import OutputLayer
-from collapselab.training.objective import _library_loss, next_token_loss
+from collapselab.training.loss import _library_loss, next_token_loss
 
 EVERY_OPTION: dict[str, Any] = {"label_smoothing": 0.2, "softcap": 1.5, "scale": 0.7}
 
@@ -205,7 +205,7 @@ def test_no_gradient_is_formed_where_none_is_wanted(monkeypatch: pytest.MonkeyPa
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("a gradient was formed")
 
-    monkeypatch.setattr("collapselab.training.objective._to_gradient", fail)
+    monkeypatch.setattr("collapselab.training.loss._to_gradient", fail)
     with torch.no_grad():
         loss = next_token_loss(features, weight, labels, bias=bias, **EVERY_OPTION)
     detached = next_token_loss(features.detach(), weight.detach(), labels, bias=bias.detach(), **EVERY_OPTION)

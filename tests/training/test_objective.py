@@ -21,7 +21,8 @@ from collapselab.errors import Interrupted, RunError
 from collapselab.models.taps import OutputLayer
 from collapselab.records.run import RunFolder
 from collapselab.training.checkpointing import Checkpointing
-from collapselab.training.interventions import INTERVENTIONS, Intervention, Step
+from collapselab.training.interventions import INTERVENTIONS, Intervention
+from collapselab.training.interventions.step import Step
 from collapselab.training.objective import Objective
 from collapselab.training.settings import settings_from
 from training import two_processes

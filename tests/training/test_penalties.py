@@ -13,10 +13,10 @@ from torch.testing import assert_close
 from collapselab.core.catalogue import METRICS
 from collapselab.core.output_curvature import OutputCurvature
 from collapselab.models.taps import OutputLayer
-from collapselab.training.interventions import INTERVENTIONS, Penalty, Step, class_means, flat
-from collapselab.training.interventions.class_means import READY
-from collapselab.training.interventions.classes import Classes
+from collapselab.training.interventions import INTERVENTIONS, features, output_layer
 from collapselab.training.interventions.dose import Dose
+from collapselab.training.interventions.features import READY
+from collapselab.training.interventions.step import Classes, Penalty, Step
 from collapselab.training.interventions.term import Term, Tokens
 from training.penalty_oracles import ORACLES, Table
 
@@ -113,7 +113,7 @@ def expected(name: str, given: World) -> tuple[Tensor, Tensor, Tensor]:
 @pytest.fixture(autouse=True)
 def all_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `flat` use all tokens of a small step."""
-    monkeypatch.setattr(flat, "FEWEST", 100)
+    monkeypatch.setattr(output_layer, "FLAT_TOKENS", 100)
 
 
 # The catalogue ---------------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class _WithItsGradients(torch.autograd.Function):
 @pytest.mark.parametrize("name", DEFINED)
 def test_gradients_are_those_of_finite_differences(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of penalties with a table in their first step, where the mean of a class is that of its tokens in the step."""
-    monkeypatch.setattr(class_means, "READY", 1)
+    monkeypatch.setattr(features, "READY", 1)
     given = replace(world(), seen=0)
     inputs = (given.features.clone().requires_grad_(), given.weight.clone().requires_grad_())
     assert torch.autograd.gradcheck(lambda *two: _WithItsGradients.apply(*two, name, given), inputs, eps=1e-6)  # type: ignore[no-untyped-call]
@@ -536,7 +536,7 @@ def test_rows_beyond_the_number_compared_are_drawn_at_every_step() -> None:
 
 
 def test_flat_takes_fewer_tokens_where_the_vocabulary_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flat, "FEWEST", 8)
+    monkeypatch.setattr(output_layer, "FLAT_TOKENS", 8)
     given = world()
     many = replace(given, features=given.features.repeat(40, 1), labels=given.labels.repeat(40))
     for repeats, tokens in ((1, 400), (16, 100), (1000, 13)):

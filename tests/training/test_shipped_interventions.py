@@ -15,9 +15,9 @@ from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError, Interrupted
 from collapselab.models.taps import OutputLayer
 from collapselab.training.checkpointing import Checkpointing
-from collapselab.training.interventions import INTERVENTIONS, Intervention, Penalty, Step
-from collapselab.training.interventions.class_means import batch_means
-from collapselab.training.interventions.classes import Classes
+from collapselab.training.interventions import INTERVENTIONS, Intervention
+from collapselab.training.interventions.features import batch_means
+from collapselab.training.interventions.step import Classes, Penalty, Step
 from collapselab.training.settings import settings_from
 from training.runs import assert_same_bits, logged, run, weights
 

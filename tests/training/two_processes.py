@@ -3,7 +3,8 @@
 import sys
 from pathlib import Path
 
-from collapselab.training.interventions import INTERVENTIONS, Intervention, Step
+from collapselab.training.interventions import INTERVENTIONS, Intervention
+from collapselab.training.interventions.step import Step
 from training.runs import run
 
 

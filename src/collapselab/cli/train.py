@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from collapselab.cli.options import TRACKER_HELP, JsonOption, generated, panel, tracker_names
-from collapselab.training.about import About
+from collapselab.training.optimizers import About
 from collapselab.training.settings import Settings, settings_from
 
 if TYPE_CHECKING:

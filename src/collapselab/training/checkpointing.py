@@ -269,8 +269,8 @@ def state_tensors(trainer: LanguageTrainer) -> dict[str, torch.Tensor]:
         f"model.{name}": parameter for name, parameter in trainer.bare.named_parameters()
     }
     tensors |= {f"objective.{name}": tensor for name, tensor in trainer.step_objective.state_tensors().items()}
-    if trainer.upkeep is not None:
-        tensors |= {f"head.{name}": tensor for name, tensor in trainer.upkeep.state_tensors().items()}
+    if trainer.head_updates is not None:
+        tensors |= {f"head.{name}": tensor for name, tensor in trainer.head_updates.state_tensors().items()}
     for index, entries in trainer.optimizer.state_dict()["state"].items():
         kept = {key: value for key, value in entries.items() if isinstance(value, torch.Tensor)}
         tensors |= {f"optimizer.{index}.{key}": value for key, value in kept.items()}
@@ -282,9 +282,9 @@ def restore(trainer: LanguageTrainer, tensors: Mapping[str, torch.Tensor], step:
     """Put weights, optimiser, schedule and interventions back to where they were after a step."""
     own = {name.removeprefix("objective."): tensors[name] for name in tensors if name.startswith("objective.")}
     trainer.step_objective.load_state_tensors(own)
-    if trainer.upkeep is not None:
+    if trainer.head_updates is not None:
         head = {name.removeprefix("head."): tensors[name] for name in tensors if name.startswith("head.")}
-        trainer.upkeep.load_state_tensors(head)
+        trainer.head_updates.load_state_tensors(head)
     for name, parameter in trainer.bare.named_parameters():
         parameter.copy_(tensors[f"model.{name}"])
     optimizer, scheduler = trainer.optimizer, trainer.lr_scheduler

@@ -4,11 +4,10 @@ torch is imported only when one is made: the names are checked where settings ar
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
-
-from collapselab.training.about import About
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from torch.optim import AdamW, Optimizer
 
 Groups = list[dict[str, Any]]
@@ -25,7 +24,19 @@ class OptimizerSettings(Protocol):
     def coupling(self) -> float: ...
 
 
-def _adamw(groups: Groups, settings: OptimizerSettings) -> "Optimizer":
+@final
+class About(NamedTuple):
+    """A head or an optimiser beside its function: `collapselab interventions` prints it."""
+
+    formula: str
+    source: str
+    cost: str = "–"
+    """Multiplications beside those of a learned head or of adamw; K classes, D dimensions, N tokens."""
+    must_move: str = "–"
+    """What it must move against a learned head that is not tied, or against adamw; – for a baseline."""
+
+
+def _adamw(groups: Groups, settings: OptimizerSettings) -> "AdamW":
     """Weight decay apart from the gradient."""
     from torch.optim import AdamW
 
@@ -48,11 +59,7 @@ def _sgd(groups: Groups, settings: OptimizerSettings) -> "Optimizer":
 
 def _coupled_adam(groups: Groups, settings: OptimizerSettings) -> "Optimizer":
     """The second moment averaged over the rows of input embeddings and output layer."""
-    from torch.optim import AdamW
-
-    from collapselab.training.coupled_adam import average_rows
-
-    return average_rows(_coupled(AdamW(groups, lr=settings.lr, fused=True), settings.coupling))
+    return average_rows(_adamw(groups, settings))
 
 
 OPTIMIZERS: dict[str, Callable[[Groups, OptimizerSettings], "Optimizer"]] = {
@@ -106,3 +113,55 @@ def _coupled(optimizer: "AdamW", share: float) -> "AdamW":
 
     optimizer.register_step_pre_hook(add_decay)
     return optimizer
+
+
+def average_rows(optimizer: "AdamW") -> "AdamW":
+    """Let AdamW have one second moment for all rows of the matrices in the `vocabulary` of its groups (Coupled Adam).
+
+        v_t = β₂ v_t-1 + (1 − β₂) mean_c g_c²        one number a dimension, for all rows c
+        w_c ← (1 − ηλ) w_c − η m̂_c / (√v̂_t + ε)
+
+    Adam divides the rows of frequent tokens by more than those of rare ones. So the rows drift together, though the
+    gradients of an untied output layer sum to zero: Σ_c ∂CE/∂w_c = Σ (p_c − y_c) h = 0. With one divisor the updates
+    sum to zero too, and Σ_c w_c changes by the decay alone.
+
+    AdamW updates all other parameters: while it does, the matrices have no gradient, and so it leaves them out.
+
+    Stollenwerk & Stollenwerk (2025), arXiv:2502.08441.
+    """
+    taken: list[tuple[Tensor, Tensor, dict[str, Any]]] = []
+
+    def take(*_: object) -> None:
+        for group in optimizer.param_groups:
+            for parameter in (group["params"][position] for position in group["vocabulary"]):
+                if parameter.grad is not None:
+                    taken.append((parameter, parameter.grad, group))
+                    parameter.grad = None
+
+    def update(*_: object) -> None:
+        for parameter, gradient, group in taken:
+            parameter.grad = gradient
+            _update_rows(parameter, gradient, group, optimizer.state[parameter])
+        taken.clear()
+
+    optimizer.register_step_pre_hook(take)
+    optimizer.register_step_post_hook(update)
+    return optimizer
+
+
+def _update_rows(parameter: "Tensor", gradient: "Tensor", group: dict[str, Any], state: dict[str, "Tensor"]) -> None:
+    import torch
+
+    if not state:
+        state["step"] = torch.zeros((), dtype=torch.float32)
+        state["exp_avg"] = torch.zeros_like(parameter)
+        state["exp_avg_sq"] = torch.zeros_like(parameter[0])
+    first, second = group["betas"]
+    state["step"] += 1
+    steps, rate = float(state["step"]), float(group["lr"])
+    with torch.no_grad():
+        state["exp_avg"].lerp_(gradient, 1 - first)
+        state["exp_avg_sq"].lerp_(gradient.square().mean(0), 1 - second)
+        divisor = (state["exp_avg_sq"] / (1 - second**steps)).sqrt_().add_(group["eps"])
+        parameter.mul_(1 - rate * group["weight_decay"])
+        parameter.addcdiv_(state["exp_avg"], divisor, value=-rate / (1 - first**steps))

@@ -86,8 +86,8 @@ def train(
             reporting = report_to if args.process_index == 0 else NONE
             with tracked(reporting, TrackedRun(folder.name, folder.path)) as tracker:
                 model = build_model(config, seed=settings.seed)
-                upkeep = make_head(model, settings, counts=opened.train.counts)
-                trainer = LanguageTrainer(model, opened.train, settings, planned, args, upkeep)
+                head_updates = make_head(model, settings, counts=opened.train.counts)
+                trainer = LanguageTrainer(model, opened.train, settings, planned, args, head_updates)
                 if tracker is not None:
                     trainer.add_callback(TrackedTraining(tracker, settings))
                 if args.process_index == 0:  # after all that can be refused

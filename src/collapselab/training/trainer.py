@@ -20,7 +20,7 @@ from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainingArgu
 from collapselab.corpus.blocks import Split
 from collapselab.models.scores import LogitSpace, mask_inputs, split_features
 from collapselab.models.taps import features, output_layer
-from collapselab.training.heads.upkeep import Upkeep
+from collapselab.training.heads.rows import HeadUpdates
 from collapselab.training.objective import Objective
 from collapselab.training.optimizers import OPTIMIZERS
 from collapselab.training.settings import Plan, Settings
@@ -39,12 +39,12 @@ class LanguageTrainer(Trainer):
         settings: Settings,
         plan: Plan,
         args: TrainingArguments,
-        upkeep: Upkeep | None = None,
+        head_updates: HeadUpdates | None = None,
     ) -> None:
         super().__init__(model=model, args=args)
         self.remove_callback(PrinterCallback)
         self.bare, self.split, self.settings, self.plan = model, split, settings, plan
-        self.start, self.upkeep = 0, upkeep
+        self.start, self.head_updates = 0, head_updates
         self.step_loss: Tensor | None = None
         self.grad_norm: float | None = None
         self.head, self.space = output_layer(model), LogitSpace()
@@ -52,6 +52,7 @@ class LanguageTrainer(Trainer):
             self.head, settings, steps=plan.steps, processes=args.world_size, space=self.space
         )
         self._samples = split.samples()
+        self._epochs: dict[int, _Epoch] = {}
         self._add_up_tied_gradients()
 
     def get_train_dataloader(self) -> Any:
@@ -91,8 +92,8 @@ class LanguageTrainer(Trainer):
         ids = inputs["input_ids"]
         mask = mask_inputs(model, inputs.get("attention_mask"), ids.device)
         entering, labels = features(model, ids, **mask)[:, :-1], inputs["next_tokens"]
-        if self.upkeep is not None:
-            self.upkeep.observe(entering.detach().reshape(-1, entering.shape[-1]), labels.reshape(-1))
+        if self.head_updates is not None:
+            self.head_updates.observe(entering.detach().reshape(-1, entering.shape[-1]), labels.reshape(-1))
         loss = self.step_objective(entering, labels)
         return loss * inputs["share"] if "share" in inputs else loss
 
@@ -115,8 +116,8 @@ class LanguageTrainer(Trainer):
             decay = self.settings.weight_decay if decays else 0.0
             groups.append({"params": params, "weight_decay": decay, "vocabulary": vocabulary})
         self.optimizer = OPTIMIZERS[self.settings.optimizer](groups, self.settings)
-        if (upkeep := self.upkeep) is not None:
-            self.optimizer.register_step_post_hook(lambda *_: upkeep.after_step(self._total))
+        if (head := self.head_updates) is not None:
+            self.optimizer.register_step_post_hook(lambda *_: head.after_step(self._total))
         return self.optimizer
 
     def floating_point_ops(self, inputs: dict[str, Tensor]) -> int:
@@ -146,13 +147,13 @@ class LanguageTrainer(Trainer):
 
     def checkpoint_head(self) -> AbstractContextManager[None]:
         """For that time, the output layer is the one of a checkpoint."""
-        if self.upkeep is None:
+        if self.head_updates is None:
             return nullcontext()
         args = self.args
         training = split_features(
             self.bare, self.split, device=args.device, rank=args.process_index, world=args.world_size
         )
-        return self.upkeep.of_checkpoint(training, self._total)
+        return self.head_updates.of_checkpoint(training, self._total)
 
     def tokens_after(self, step: int) -> int:
         """Labels that the first steps have trained on, of all processes."""
@@ -167,13 +168,11 @@ class LanguageTrainer(Trainer):
 
     def _epoch(self, epoch: int) -> "_Epoch":
         seed = self.settings.seed if self.settings.data_seed is None else self.settings.data_seed
-        known: dict[int, _Epoch] = self.__dict__.setdefault("_epochs", {})
-        if epoch not in known:
-            for old in [number for number in known if number < epoch - 1]:
-                del known[old]
+        if epoch not in self._epochs:
             order = self.split.order(seed=seed, epoch=epoch)
-            known[epoch] = _Epoch(order, np.cumsum(self._samples[order]))
-        return known[epoch]
+            recent = {number: known for number, known in self._epochs.items() if number >= epoch - 1}
+            self._epochs = recent | {epoch: _Epoch(order, np.cumsum(self._samples[order]))}
+        return self._epochs[epoch]
 
 
 class _Epoch(NamedTuple):
