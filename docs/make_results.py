@@ -25,9 +25,9 @@ from collapselab.analysis.analyze import analyze
 from collapselab.analysis.stored import Analysis
 from collapselab.core.catalogue import METRICS
 from collapselab.records.tables import StoredTables, read_tables
+from collapselab.report.data import load_report_data
 from collapselab.report.export import write_figures
 from collapselab.report.report import contents
-from collapselab.report.story import load_story
 
 FIGURES = HERE / "figures"
 MOST_SENTENCES = 20
@@ -39,7 +39,7 @@ def made(name: str, question: Question, folder: Path) -> tuple[str, dict[str, by
     facts = unpack(name, folder)
     analysis, tables = analyze(folder), read_tables(folder)
     shown = [sentence.text for topic in question.topics for sentence in analysis.sentences if sentence.topic == topic]
-    drawn = contents(load_story(folder))
+    drawn = contents(load_report_data(folder))
     wanted = [figure for key, figure in drawn.figures.items() if key in question.figures]
     write_figures(folder / "figures", wanted, drawn.tables, drawn.keys)
     figures = {

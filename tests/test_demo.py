@@ -23,7 +23,7 @@ from collapselab.demo import Demo, default_jobs, has_desktop, headline_table, ru
 from collapselab.disk import read_document
 from collapselab.errors import ConfigError
 from collapselab.records.tables import RESULTS, RUNS
-from collapselab.report.story import load_story
+from collapselab.report.data import load_report_data
 from report.suites import write_suite
 
 MINIATURE: dict[str, Any] = {
@@ -177,7 +177,7 @@ def test_a_run_that_fails_is_listed_and_the_page_is_made_of_the_others(
 def test_where_nothing_came_out_the_reason_stands_in_place_of_the_table(tmp_path: Path) -> None:
     RUNS.write(tmp_path / "runs.csv", [run_of("a", epoch=None, val_loss=None, why="training failed: loss is nan.")])
     RESULTS.write(tmp_path / "results.csv", [])
-    story = load_story(tmp_path)
+    story = load_report_data(tmp_path)
     assert headline_table(story) == []
     assert stage._sentences(story) == [
         "None of the 1 models has a validation loss; the reasons are below with the runs."
@@ -186,7 +186,7 @@ def test_where_nothing_came_out_the_reason_stands_in_place_of_the_table(tmp_path
 
 def test_a_run_without_an_initial_checkpoint_has_no_initial_numbers(tmp_path: Path) -> None:
     folder = write_suite(tmp_path / "suite", widths=(32, 64), depths=(1,), decays=(0.0,), seeds=1, inside=False)
-    story = load_story(folder)
+    story = load_report_data(folder)
     assert story.models is not None
     frame = story.models.frame
     kept = frame[(frame["epoch"] != 0) | (frame["width"] != 32)]
@@ -254,7 +254,7 @@ def test_stopped_between_its_stages_it_says_so_and_ends_with_the_signal(
     finished: tuple[Path, Demo], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe, made = finished
-    monkeypatch.setattr(stage, "load_story", lambda _: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr(stage, "load_report_data", lambda _: os.kill(os.getpid(), signal.SIGINT))
     monkeypatch.setattr(stage, "RECIPE", recipe)
     monkeypatch.setattr(sys, "argv", ["collapselab", "demo", "--out", str(made.folder)])
     with pytest.raises(SystemExit) as ended:

@@ -18,9 +18,9 @@ from pydantic import JsonValue
 from collapselab.analysis.stored import read_analysis
 from collapselab.messages import logger
 from collapselab.records.tables import read_tables
-from collapselab.report.answer import headline, opening, strip
+from collapselab.report.answer import headline, opening
+from collapselab.report.data import ReportData, load_report_data
 from collapselab.report.report import is_current, report
-from collapselab.report.story import Story, load_story
 from collapselab.suite import run as suites
 from collapselab.suite.corpora import corpus_facts
 from collapselab.suite.folder import SuiteFolder
@@ -92,12 +92,12 @@ def run_demo(out: str | Path, *, suite: str | Path | None = None, jobs: int | No
     failures = _run(opened, folder, default_jobs() if jobs is None else jobs)
     analysed = read_analysis(folder.path, read_tables(folder.path)) is not None
     _say(3, f"Relating collapse to the validation loss: {DONE if analysed else _about(ANALYSIS_SECONDS)}")
-    story, page = load_story(folder.path), folder.path / "report.html"
-    drawn = is_current(page, story)
+    data, page = load_report_data(folder.path), folder.path / "report.html"
+    drawn = is_current(page, data)
     _say(4, f"Drawing the page: {DONE if drawn else _about(PAGE_SECONDS)}")
     if not drawn:
         report(folder.path)
-    return Demo(folder.path, page, headline_table(story), _sentences(story), failures)
+    return Demo(folder.path, page, headline_table(data), _sentences(data), failures)
 
 
 def default_jobs() -> int:
@@ -105,13 +105,13 @@ def default_jobs() -> int:
     return min(MOST_JOBS, processors())
 
 
-def headline_table(story: Story) -> list[HeadlineLine]:
+def headline_table(data: ReportData) -> list[HeadlineLine]:
     """Of each size the first run that has come to a trained model, without an intervention: its numbers at
     initialisation and at its last checkpoint."""
-    if story.models is None:
+    if data.models is None:
         return []
-    frame = _first_seeds(story.models.frame)
-    measured = [metric for metric in HEADLINE if metric in story.models.metrics]
+    frame = _first_seeds(data.models.frame)
+    measured = [metric for metric in HEADLINE if metric in data.models.metrics]
     known = frame["epoch"].notna() & frame[["val_loss", *measured]].notna().any(axis=1)
     runs = frame[known].sort_values("epoch").groupby("run")
     lines = [_line(str(run), checkpoints, measured) for run, checkpoints in runs if checkpoints["epoch"].iloc[-1] > 0]
@@ -171,11 +171,11 @@ def _run(suite: Suite, folder: SuiteFolder, jobs: int) -> list[str]:
     return [f"{state.run}: {state.why}" for state in done.failed] + done.refused
 
 
-def _sentences(story: Story) -> list[str]:
+def _sentences(data: ReportData) -> list[str]:
     """The answer at the top of the page."""
-    if story.problem is not None:
-        return [story.problem]
-    return [headline(story, strip(story)), *(sentence.text for sentence in opening(story))]
+    if data.problem is not None:
+        return [data.problem]
+    return [headline(data), *(sentence.text for sentence in opening(data))]
 
 
 def _number(row: "pd.Series | None", column: str) -> float | None:

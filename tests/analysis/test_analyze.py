@@ -16,7 +16,7 @@ from collapselab.analysis.words import LONGEST, SHOWN, Sentence, short_summary
 from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.records.published import import_published
 from collapselab.records.tables import RESULTS, RUNS, Row, Run
-from collapselab.report.story import load_story
+from collapselab.report.data import load_report_data
 from report.suites import write_suite
 
 PUBLISHED = Path(__file__).parents[2].parent / "shared" / "reference" / "lc-2024_05_18.csv"
@@ -399,10 +399,10 @@ def test_scores_of_the_user_are_outcomes_and_are_kept(tmp_path: Path) -> None:
     assert [sentence.text for sentence in again.sentences if sentence.topic == "scores"] == said
     with pytest.raises(NothingToRelate, match="They are score:blimp"):
         analyze(folder, outcome="score:blump", permutations=99)
-    assert load_story(folder).outcome == "score:blimp"
+    assert load_report_data(folder).outcome == "score:blimp"
     kept = folder / "analysis" / "scores.csv"
     kept.write_text(kept.read_text().replace("0.51", "0.99"))
-    for stage in (load_story, analyze):
+    for stage in (load_report_data, analyze):
         with pytest.raises(DamagedError, match=r"scores\.csv: not the scores that were analysed last"):
             stage(folder)
     analyze(folder, outcome="score:blimp", scores=tmp_path / "scores.csv", permutations=99)
@@ -418,7 +418,7 @@ def test_scores_are_not_replaced_by_those_of_an_analysis_that_failed(tmp_path: P
     analyze(folder, outcome="score:good", scores=tmp_path / "good.csv", permutations=99)
     with pytest.raises(NothingToRelate):
         analyze(folder, outcome="score:good", scores=tmp_path / "bad.csv", permutations=99)
-    assert load_story(folder).outcome == "score:good"
+    assert load_report_data(folder).outcome == "score:good"
 
 
 def test_the_short_summary_answers_first_and_has_ten_sentences_at_most() -> None:

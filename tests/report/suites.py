@@ -132,15 +132,5 @@ def write_record(folder: Path, run: Run) -> None:
     record.write(path)
 
 
-def name_corpus(folder: Path, corpus: Path) -> None:
-    """Let every record of a suite name this corpus as the one it was trained on."""
-    paths = list(folder.glob("*/run.json"))
-    assert paths
-    for path in paths:
-        record = RunRecord.read(path)
-        trained_on = record.corpus.model_copy(update={"path": str(corpus)})
-        record.model_copy(update={"corpus": trained_on}).write(path)
-
-
 if __name__ == "__main__":
     write_suite(Path(sys.argv[1]))

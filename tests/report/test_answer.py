@@ -13,69 +13,93 @@ from collapselab.analysis.verdict import Direction, Verdict
 from collapselab.core.catalogue import METRICS
 from collapselab.records.outcomes import OUTCOMES
 from collapselab.report import words as names
-from collapselab.report.answer import headline, opening, remaining, strip
-from collapselab.report.data import training_labels
-from collapselab.report.story import Story, load_story
+from collapselab.report.answer import Mark, answer, headline, opening, remaining, verdicts
+from collapselab.report.data import ReportData, load_report_data
+from collapselab.report.view import training_labels
 from report.suites import write_suite
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
+def data(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
     folder = write_suite(
         tmp_path_factory.mktemp("suites") / "small", widths=(32, 64), depths=(1, 2), seeds=6, inside=False
     )
     analyze(folder, permutations=199)
-    return load_story(folder)
+    return load_report_data(folder)
 
 
-def with_table(story: Story, name: str, rows: list[Any]) -> Story:
-    """The same story with other rows in one table of its analysis."""
-    assert story.analysis is not None
-    return replace(story, analysis=replace(story.analysis, tables={**story.analysis.tables, name: rows}))
+def with_table(data: ReportData, name: str, rows: list[Any]) -> ReportData:
+    """The same tables with other rows in one table of its analysis."""
+    assert data.analysis is not None
+    return replace(data, analysis=replace(data.analysis, tables={**data.analysis.tables, name: rows}))
 
 
-def test_a_verdict_is_yes_only_where_the_table_shows_it(story: Story) -> None:
-    for line in strip(story):
-        for verdict, subset in ((line.outcome, ALL), (line.fixed, WITHIN)):
-            relation = story.relation(line.metric, subset)
+def test_a_verdict_is_yes_only_where_the_table_shows_it(data: ReportData) -> None:
+    for line in verdicts(data):
+        for verdict, subset in ((line.cells["outcome"], ALL), (line.cells["fixed"], WITHIN)):
+            relation = data.relation(line.metric, subset)
             assert relation is not None
             assert (verdict.kind == "with") == (relation.verdict is Verdict.AS_PREDICTED)
-            assert f"{relation.r:+.2f}" in verdict.evidence
-            interval = f"[{relation.low:+.2f}, {relation.high:+.2f}]" if relation.low is not None else "R²"
+            assert f"{relation.r:+.2f}" in verdict.evidence or f"{relation.r:+.2f}" in verdict.word
+            interval = f"[{relation.low:+.2f}, {relation.high:+.2f}]" if relation.low is not None else "runs"
             assert interval in verdict.evidence.replace("\N{NO-BREAK SPACE}", " ")
 
 
-def test_what_is_not_shown_is_not_called_yes_whatever_its_sign(story: Story) -> None:
-    assert story.analysis is not None
-    weak = [replace(row, verdict=Verdict.NOT_SHOWN, goes=Direction.WITH) for row in story.analysis.relations]
-    open_story = with_table(story, "relate", weak)
-    lines = strip(open_story)
-    assert {line.fixed.kind for line in lines} == {"unshown"}
-    assert "Among seeds of one size, none of 7 does" in headline(open_story, lines)
-    assert "7 of 7 metrics move toward collapse" in headline(open_story, lines)
+def test_what_is_not_shown_is_not_called_yes_whatever_its_sign(data: ReportData) -> None:
+    assert data.analysis is not None
+    weak = [replace(row, verdict=Verdict.NOT_SHOWN, goes=Direction.WITH) for row in data.analysis.relations]
+    weak_data = with_table(data, "relate", weak)
+    lines = verdicts(weak_data)
+    assert {line.cells["fixed"].kind for line in lines} == {"unshown"}
+    assert "among seeds of one size, none of 7 does" in headline(weak_data, lines)
+    assert "7 of 7 metrics move toward collapse" in headline(weak_data, lines)
 
 
-def test_a_property_comes_with_scale_only_if_every_axis_shows_it(story: Story) -> None:
-    assert story.analysis is not None
+def test_a_property_comes_with_scale_only_if_every_axis_shows_it(data: ReportData) -> None:
+    assert data.analysis is not None
     rows = [
         replace(row, verdict=Verdict.AS_PREDICTED if row.axis == "width" else Verdict.NOT_SHOWN)
-        for row in story.analysis.trends
+        for row in data.analysis.trends
     ]  # fmt: skip
-    lines = strip(with_table(story, "trends", rows))
-    assert {line.scale.kind for line in lines} == {"mixed"}
+    lines = verdicts(with_table(data, "trends", rows))
+    assert {line.cells["scale"].kind for line in lines} == {"mixed"}
 
 
-def test_the_evidence_of_scale_counts_the_groups_that_move_toward_collapse(story: Story) -> None:
-    assert story.analysis is not None
-    rows = [row for row in story.analysis.trends if row.metric == "lognorm_cv" and row.axis in ("width", "depth")]
-    told = next(line.scale.evidence for line in strip(story) if line.metric == "lognorm_cv")
+def test_the_evidence_of_scale_counts_the_groups_that_move_toward_collapse(data: ReportData) -> None:
+    assert data.analysis is not None
+    judged = with_table(data, "trends", [replace(row, verdict=Verdict.NOT_SHOWN) for row in data.analysis.trends])
+    rows = [row for row in data.analysis.trends if row.metric == "lognorm_cv" and row.axis in ("width", "depth")]
+    told = next(line.cells["scale"].evidence for line in verdicts(judged) if line.metric == "lognorm_cv")
     assert told.startswith("toward collapse in ")
     assert all(f"{row.falls} of {row.groups} by {row.axis}" in told for row in rows)
 
 
-def test_a_note_says_what_is_shown_and_adds_nothing_up(story: Story) -> None:
-    assert story.analysis is not None
-    first = replace(story.analysis.trends[0], rises=9, falls=1, groups=10)
+def test_rows_are_ordered_by_evidence_and_what_has_none_is_told_once(data: ReportData) -> None:
+    assert data.analysis is not None
+    first = verdicts(data)[-1].metric
+    relations = [
+        replace(row, verdict=Verdict.AS_PREDICTED if row.metric == first else Verdict.TOO_FEW, why="too few seeds.")
+        if row.subset == WITHIN else row for row in data.analysis.relations
+    ]  # fmt: skip
+    told = answer(with_table(data, "relate", relations))
+    assert told.lines[0].metric == first
+    assert "fixed" in told.columns
+    assert [reason for reason, _ in told.silent].count("too few seeds.") == 1
+    few = [replace(row, verdict=Verdict.TOO_FEW, why="too few seeds.") for row in relations if row.subset == WITHIN]
+    told = answer(with_table(data, "relate", [*few, *(row for row in relations if row.subset != WITHIN)]))
+    assert "fixed" not in told.columns, "a column in which nothing is known is no column"
+    assert all(line.cells["outcome"].kind is not Mark.ABSENT for line in told.lines)
+
+
+def test_runs_have_short_labels_of_their_own(data: ReportData) -> None:
+    labels = set(data.labels.values())
+    assert len(labels) == len(data.labels)
+    assert "2×64, weight decay 0.1, seed 0" in labels
+
+
+def test_a_note_says_what_is_shown_and_adds_nothing_up(data: ReportData) -> None:
+    assert data.analysis is not None
+    first = replace(data.analysis.trends[0], rises=9, falls=1, groups=10)
     shown, unshown, untold = (
         replace(first, verdict=code, where=Regime.read(f"epochs={i}"))
         for i, code in enumerate((Verdict.AS_PREDICTED, Verdict.NOT_SHOWN, Verdict.TOO_FEW))
@@ -87,25 +111,25 @@ def test_a_note_says_what_is_shown_and_adds_nothing_up(story: Story) -> None:
     assert both == "rises, toward collapse (0 epochs); not shown (1 epoch); too few runs (2 epochs)"
 
 
-def test_a_checkpoint_is_called_by_its_own_name(story: Story) -> None:
+def test_a_checkpoint_is_called_by_its_own_name(data: ReportData) -> None:
     """It stands at a whole step, near the epoch that it is called after."""
-    assert story.models is not None
-    late = story.models.frame["checkpoint"] == "1"
-    frame = story.models.frame.assign(
+    assert data.models is not None
+    late = data.models.frame["checkpoint"] == "1"
+    frame = data.models.frame.assign(
         epoch=[0.9943 if one else 2.0 for one in late],
         weight_decay=[0.0 if i % 2 else 0.1 for i in range(len(late))],
         checkpoint=["1" if one else "last" for one in late],
     )
-    labels = training_labels(replace(story, models=replace(story.models, frame=frame)))
+    labels = training_labels(replace(data, models=replace(data.models, frame=frame)))
     assert set(labels) == {f"at epoch {epoch}, weight decay {decay}" for epoch in (1, 2) for decay in (0, 0.1)}
 
 
-def test_no_sentence_of_the_summary_is_lost_or_told_twice(story: Story) -> None:
-    assert story.analysis is not None
-    topics = {sentence.topic for sentence in story.analysis.sentences}
-    told = [*opening(story), *remaining(story, *topics)]
-    assert sorted(sentence.text for sentence in told) == sorted(sentence.text for sentence in story.analysis.sentences)
-    assert 3 <= len(opening(story)) <= 6
+def test_no_sentence_of_the_summary_is_lost_or_told_twice(data: ReportData) -> None:
+    assert data.analysis is not None
+    topics = {sentence.topic for sentence in data.analysis.sentences}
+    told = [*opening(data), *remaining(data, *topics)]
+    assert sorted(sentence.text for sentence in told) == sorted(sentence.text for sentence in data.analysis.sentences)
+    assert 3 <= len(opening(data)) <= 6
 
 
 def test_every_metric_of_the_catalogue_has_a_name_of_its_own() -> None:
@@ -148,9 +172,9 @@ def test_a_regime_reads_like_words() -> None:
     assert name_of("epoch=0.5 intervene=?") == "at epoch 0.5, no intervention"
 
 
-def test_an_analysis_that_is_read_back_is_the_one_that_was_written(story: Story) -> None:
-    fresh = analyze(story.directory, permutations=199)
-    again = load_story(story.directory).analysis
+def test_an_analysis_that_is_read_back_is_the_one_that_was_written(data: ReportData) -> None:
+    fresh = analyze(data.directory, permutations=199)
+    again = load_report_data(data.directory).analysis
     assert again == fresh
 
 
@@ -158,7 +182,7 @@ def test_tables_that_changed_since_the_analysis_are_analysed_again_as_before(tmp
     folder = write_suite(tmp_path / "suite", widths=(32, 64), depths=(1,), decays=(0.0,), seeds=4, inside=False)
     analyze(folder, permutations=123, seed=5)
     write_suite(folder, widths=(32, 64, 128), depths=(1,), decays=(0.0,), seeds=4, inside=False)
-    analysis = load_story(folder).analysis
+    analysis = load_report_data(folder).analysis
     assert analysis is not None
     assert (analysis.permutations, analysis.seed) == (123, 5)
     assert analysis.models == 3 * (4 + 1 + 1)  # and two runs that failed

@@ -12,16 +12,16 @@ from analysis.planted_arms import Planted, arms_table
 from collapselab.analysis.effects import Effect
 from collapselab.analysis.verdict import Role, Verdict
 from collapselab.records.tables import Run, write_tables
-from collapselab.report.answer import headline, strip
+from collapselab.report.answer import headline
 from collapselab.report.charts.panels import Figure
+from collapselab.report.data import load_report_data
 from collapselab.report.figures import FIGURES
-from collapselab.report.figures.effects import _verdict_line
+from collapselab.report.figures.cause import _verdict_line
 from collapselab.report.report import contents, render
-from collapselab.report.story import load_story
 from collapselab.report.words import in_words
 from report.suites import write_suite
 
-CAUSE = [key for key, entry in FIGURES.items() if entry.section == "cause"]
+CAUSE = [key for key, entry in FIGURES.items() if entry.section == "causes"]
 ARMS = [
     Planted("within:+0.1", {"cdnv_log": -0.3, "val_loss": -0.09}),
     Planted("within:-0.1", {"cdnv_log": 0.3, "val_loss": 0.09}),
@@ -48,11 +48,11 @@ def arms_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def figures(arms_folder: Path) -> dict[str, Figure]:
-    return contents(load_story(arms_folder)).figures
+    return contents(load_report_data(arms_folder)).figures
 
 
 def test_every_figure_of_the_section_is_drawn(figures: dict[str, Figure]) -> None:
-    assert len(CAUSE) == 5
+    assert CAUSE
     for key in CAUSE:
         assert figures[key].missing == "", key
         assert figures[key].panels, key
@@ -96,8 +96,8 @@ def test_an_axis_that_is_not_straight_is_named_and_that_of_carriers_is_straight(
 
 
 def test_the_headline_counts_interventions(arms_folder: Path) -> None:
-    story = load_story(arms_folder)
-    assert headline(story, strip(story)).endswith(" Of 4 interventions 2 help and 1 harms.")
+    data = load_report_data(arms_folder)
+    assert headline(data).endswith("of 4 interventions 2 help and 1 harms.")
 
 
 def test_treatments_and_shams_share_the_line_of_their_arm(figures: dict[str, Figure]) -> None:
@@ -117,12 +117,12 @@ def test_points_of_the_plot_are_the_effects(figures: dict[str, Figure]) -> None:
 
 
 def test_the_page_has_the_section_where_there_are_arms_and_not_elsewhere(arms_folder: Path, tmp_path: Path) -> None:
-    page = render(contents(load_story(arms_folder)))
-    assert 'id="cause"' in page
-    assert "validation loss" in page.split('id="cause"')[1]
-    without = contents(load_story(write_suite(tmp_path)))
+    page = render(contents(load_report_data(arms_folder)))
+    assert 'id="causes"' in page
+    assert "validation loss" in page.split('id="causes"')[1]
+    without = contents(load_report_data(write_suite(tmp_path)))
     assert all(without.figures[key].missing for key in CAUSE)
-    assert 'id="cause"' not in render(without)
+    assert 'id="causes"' not in render(without)
 
 
 def test_an_intervention_is_not_read_as_the_metric_of_its_name() -> None:

@@ -6,16 +6,17 @@ from pathlib import Path
 import pytest
 
 from collapselab.records.tables import CONTEXTS, ContextRow
-from collapselab.report.data import Keys, View, lines
-from collapselab.report.figures.how_far_back import how_far_back
+from collapselab.report.charts.panels import Figure
+from collapselab.report.data import ReportData, load_report_data
+from collapselab.report.figures.contexts import how_far_back as draw
 from collapselab.report.report import report
-from collapselab.report.story import Story, load_story
+from collapselab.report.view import Keys, View, lines
 from report.suites import write_suite
 
 
-def context_rows(story: Story) -> list[ContextRow]:
+def context_rows(data: ReportData) -> list[ContextRow]:
     rows = []
-    for run in story.runs:
+    for run in data.runs:
         if run["val_loss"] is None:
             continue
         for n in (1, 2, 3):
@@ -41,18 +42,24 @@ def folder(tmp_path: Path) -> Path:
     )
 
 
-def view_of(story: Story) -> View:
-    return View(story, Keys(["32", "64"], ["1"], []), {})
+def view_of(data: ReportData) -> View:
+    return View(data, Keys(["32", "64"], ["1"], []), {})
+
+
+def how_far_back(view: View) -> Figure:
+    figure = draw(view)
+    assert isinstance(figure, Figure)
+    return figure
 
 
 def test_without_contexts_it_says_how_to_measure_them(folder: Path) -> None:
-    assert "--contexts 1,2,3" in str(how_far_back(view_of(load_story(folder))).missing)
+    assert "--contexts 1,2,3" in str(draw(view_of(load_report_data(folder))))
 
 
 def test_every_value_of_the_last_checkpoint_is_drawn_over_n_and_all_of_them_over_training(folder: Path) -> None:
-    rows = context_rows(load_story(folder))
+    rows = context_rows(load_report_data(folder))
     CONTEXTS.write(folder / "contexts.csv", rows)
-    figure = how_far_back(view_of(load_story(folder)))
+    figure = how_far_back(view_of(load_report_data(folder)))
     assert [panel.key for panel in figure.panels] == [
         "contexts-n",
         "contexts-layers",
@@ -66,13 +73,14 @@ def test_every_value_of_the_last_checkpoint_is_drawn_over_n_and_all_of_them_over
     for line in over_n:
         if line["what"] == "measured":
             assert line["value"] == pytest.approx(1 / (line["n"] + 4), rel=1e-5), "of the last checkpoint"
+    labels = load_report_data(folder).labels
     within = [row for row in rows if row.metric == "context_within" and row.layer == "last" and row.value is not None]
     training = {
         (line["run"], line["place"], line["n"]): line["value"] for line in lines(figure.tables["contexts training"])
     }
     assert len(training) == len(within)
     for row in within:
-        assert training[row.run, int(row.checkpoint), row.n] == pytest.approx(row.value, rel=1e-5)
+        assert training[labels[row.run], int(row.checkpoint), row.n] == pytest.approx(row.value, rel=1e-5)
     assert len(lines(figure.tables["contexts gap"])) == len(within)
     colours = {json.dumps(panel.chart.to_dict()["layer"][0]["encoding"]["color"]) for panel in figure.panels[:3]}
     assert len(colours) == 1, "panels side by side share the scale of colours; another would leave some without any"
@@ -81,8 +89,8 @@ def test_every_value_of_the_last_checkpoint_is_drawn_over_n_and_all_of_them_over
 
 
 def test_layers_and_lengths_have_whole_ticks(folder: Path) -> None:
-    CONTEXTS.write(folder / "contexts.csv", context_rows(load_story(folder)))
-    panels = {panel.key: panel for panel in how_far_back(view_of(load_story(folder))).panels}
+    CONTEXTS.write(folder / "contexts.csv", context_rows(load_report_data(folder)))
+    panels = {panel.key: panel for panel in how_far_back(view_of(load_report_data(folder))).panels}
     for layer in panels["contexts-layers"].chart.to_dict()["layer"]:
         assert layer["encoding"]["x"]["axis"] == {"format": "d", "values": [1, 2]}
     for layer in panels["contexts-n"].chart.to_dict()["layer"]:
@@ -90,7 +98,7 @@ def test_layers_and_lengths_have_whole_ticks(folder: Path) -> None:
 
 
 def test_the_page_has_it(folder: Path) -> None:
-    CONTEXTS.write(folder / "contexts.csv", context_rows(load_story(folder)))
+    CONTEXTS.write(folder / "contexts.csv", context_rows(load_report_data(folder)))
     text = report(folder, out=folder / "page.html").page.read_text()
     assert "How far back" in text
     assert "context_within over n, median of 3 runs" in text
@@ -107,16 +115,16 @@ def test_the_page_has_it(folder: Path) -> None:
 def test_models_of_several_corpora_have_panels_of_their_own(
     folder: Path, corpora: tuple[str, str], shown: tuple[str, str] | None
 ) -> None:
-    story = load_story(folder)
-    first = story.runs[0]["run"]
-    for run in story.runs:
+    data = load_report_data(folder)
+    first = data.runs[0]["run"]
+    for run in data.runs:
         run["corpus"] = corpora[run["run"] != first]  # type: ignore[typeddict-unknown-key]
-    story.tables.tables["contexts"] = context_rows(story)
-    figure = how_far_back(view_of(story))
+    data.tables.tables["contexts"] = context_rows(data)
+    figure = how_far_back(view_of(data))
     notes = [f"on {corpus}" for corpus in shown or corpora]
     assert {panel.note for panel in figure.panels} == set(notes)
     assert len({panel.key for panel in figure.panels}) == len(figure.panels) == 8
     for panel in figure.panels:
         runs = {line["run"] for line in lines(figure.tables[panel.table])}
-        assert (runs == {first}) == (panel.note == notes[0])
+        assert (runs == {data.labels[first]}) == (panel.note == notes[0])
         assert json.dumps(panel.chart.to_dict()).count(f'"name": "{panel.table}"') == 1

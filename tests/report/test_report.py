@@ -18,9 +18,9 @@ from collapselab.core.catalogue import METRICS
 from collapselab.errors import RunError
 from collapselab.records.suite import SuiteRecord
 from collapselab.records.tables import RESULTS, RUNS
+from collapselab.report.data import load_report_data
 from collapselab.report.provenance import provenance
 from collapselab.report.report import report
-from collapselab.report.story import load_story
 from report.suites import failed, one_run, results_of, write_suite
 
 HOSTILE = "<script>alert(1)</script>"
@@ -59,7 +59,8 @@ class Page(HTMLParser):
 
     @property
     def data(self) -> dict[str, Any]:
-        found: dict[str, Any] = next(json.loads(text) for attrs, text in self.scripts if attrs.get("id") == "data")
+        packed = next(text for attrs, text in self.scripts if attrs.get("id") == "data")
+        found: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(packed)))
         return found
 
     def with_class(self, name: str) -> list[dict[str, Any]]:
@@ -117,23 +118,6 @@ def test_every_panel_states_its_numbers_in_words(page: Page) -> None:
         assert re.search(r"\d", chart["aria-label"]), chart
 
 
-def test_every_figure_of_the_story_is_there(page: Page) -> None:
-    keys = {key.split("-")[0] for key in page.data["panels"]}
-    assert keys == {
-        "collapse",
-        "further",
-        "training",
-        "scale",
-        "regularisation",
-        "width_lines",
-        "loss_and_scale",
-        "forest",
-        "seeds",
-        "layers",
-        "bins",
-    }
-
-
 def test_every_table_can_be_saved_as_it_is_on_disk(suite: Path, page: Page) -> None:
     saved = page.data["saved"]
     assert set(saved) == {
@@ -149,9 +133,9 @@ def test_every_table_can_be_saved_as_it_is_on_disk(suite: Path, page: Page) -> N
         "attribution.csv",
         "phases.csv",
     }
-    for name, packed in saved.items():
+    for name, text in saved.items():
         path = suite / name if (suite / name).exists() else suite / "analysis" / name
-        assert gzip.decompress(base64.b64decode(packed)) == path.read_bytes()
+        assert text.encode() == path.read_bytes()
 
 
 def test_panels_name_their_table_and_hold_no_data_of_their_own(page: Page) -> None:
@@ -197,9 +181,9 @@ def test_a_signature_that_cannot_be_judged_says_why(page: Page) -> None:
 
 
 def test_a_suite_is_made_again_from_its_recipe(suite: Path, tmp_path: Path) -> None:
-    assert "suite run" not in " ".join(provenance(load_story(suite)).commands)
+    assert "suite run" not in " ".join(provenance(load_report_data(suite)).commands)
     SuiteRecord(name="small", scale="full", recipe={}).write(suite / "suite.json")
-    commands = provenance(load_story(suite)).commands
+    commands = provenance(load_report_data(suite)).commands
     (suite / "suite.json").unlink()
     assert commands[0] == "collapselab suite run small"
 
@@ -213,11 +197,17 @@ def test_text_of_others_is_escaped_everywhere(tmp_path: Path) -> None:
     assert HOSTILE not in text
     page = Page(text)
     assert len(page.scripts) == 4, "a style, the data, Vega and the page's own script; no further one began"
-    assert any(run.startswith(HOSTILE) for run in page.data["models"]["run"]), "the name itself is kept"
-    assert f"{HOSTILE}failed-0" in page.text
+    assert any(run.startswith(HOSTILE) for run in page.data["models"]["name"]), "the name itself is kept"
 
 
-def test_a_folder_without_tables_says_so_in_place(tmp_path: Path) -> None:
+def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError):
+        report(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_suite_that_has_not_started_says_so_in_place(tmp_path: Path) -> None:
+    SuiteRecord(name="small", scale="full", recipe={}).write(tmp_path / "suite.json")
     page = page_of(tmp_path)
     assert "no runs yet" in page.text
     assert "There are no tables yet" in page.text
@@ -239,7 +229,7 @@ def test_one_run_is_drawn_and_what_it_cannot_say_is_said(tmp_path: Path) -> None
     page = page_of(tmp_path)
     assert "With scale held fixed these tables say nothing" in page.text
     assert {"collapse-agreement", "training-agreement"} <= set(page.data["panels"])
-    assert "All models are of one width and one depth" in page.text
+    assert "All models are of one width" in page.text
 
 
 def test_a_metric_that_was_not_measured_leaves_its_place_and_no_other(tmp_path: Path) -> None:
@@ -263,7 +253,7 @@ def test_another_folder_can_be_set_beside(suite: Path, tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="no such folder"):
+    with pytest.raises(RunError):
         report(tmp_path / "nowhere")
 
 

@@ -21,11 +21,11 @@ def test_whole_numbers_are_ticked_once_each_and_thinned_where_they_are_many(last
 
 def test_values_that_are_alike_have_a_straight_axis_though_others_of_the_metric_are_far() -> None:
     """Ends of runs lie between 0.12 and 0.18; at the first checkpoints the same metric is 5 and -0.2."""
-    story: Any = SimpleNamespace(logarithmic=set())
+    data: Any = SimpleNamespace(logarithmic=set())
     ends, all_values = np.array([0.12, 0.14, 0.18]), np.array([-0.2, 0.12, 0.14, 0.18, 5.0])
-    assert if_logarithmic(story, "lognorm_cv", ends) is None
-    far = if_logarithmic(story, "lognorm_cv", all_values)
+    assert if_logarithmic(data, "lognorm_cv", ends) is None
+    far = if_logarithmic(data, "lognorm_cv", all_values)
     assert far is not None
-    axis = value_axis("lognorm_cv", far)
+    axis = value_axis("lognorm_cv", far, alt.Y)
     assert isinstance(axis["axis"], alt.Axis)
     assert not [tick for tick in axis["axis"]["values"] if ends.min() < tick < ends.max()]  # why: nothing to read there

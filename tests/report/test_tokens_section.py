@@ -1,8 +1,5 @@
 """The page's section *Tokens*: of every class counted and searched, a part drawn; texts of tokens are hostile."""
 
-import base64
-import gzip
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -14,14 +11,23 @@ from collapselab.analysis.analyze import analyze
 from collapselab.analysis.tokens import bins
 from collapselab.records.table import parse_table
 from collapselab.records.tables import CLASSES
-from collapselab.report.data import Keys, View, lines
+from collapselab.report.charts.panels import Figure
+from collapselab.report.data import load_report_data
 from collapselab.report.figures import FIGURES
-from collapselab.report.figures.token_lists import first_names, token_ends, token_moves
-from collapselab.report.figures.tokens import DRAWN, METRICS, thinned, token_frequency, token_kinds
+from collapselab.report.figures.tokens import (
+    ALL,
+    DRAWN,
+    METRICS,
+    model_tokens,
+    quoted,
+    thinned,
+    token_ends,
+    token_frequency,
+)
 from collapselab.report.report import contents, render
-from collapselab.report.story import load_story
-from collapselab.report.token_frame import model_tokens, quoted
+from collapselab.report.view import Keys, View, lines
 from report.suites import write_suite
+from report.test_report import Page
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 TEXTS = [" Lily", " Tim", HOSTILE, '"><b>', "\u202egnp.exe", "=1+1", "{{ 7*7 }}", "\x1b[31mred", "a'b", "\n"]
@@ -59,38 +65,38 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def view(folder: Path) -> View:
-    return View(load_story(folder), Keys(["32", "64"], ["1"], []), {})
+    return View(load_report_data(folder), Keys(["32", "64"], ["1"], []), {})
 
 
 def test_without_classes_the_section_is_left_out(tmp_path: Path) -> None:
     folder = write_suite(tmp_path / "suite", widths=(32,), depths=(1,), decays=(0.0,), seeds=2, inside=False)
     analyze(folder, permutations=99)
     for key in (key for key, entry in FIGURES.items() if entry.section == "tokens"):
-        assert "--classes" in FIGURES[key].draw(view(folder)).missing
-    page = render(contents(load_story(folder)))
+        assert "--classes" in str(FIGURES[key].draw(view(folder)))
+    page = render(contents(load_report_data(folder)))
     assert 'id="tokens"' not in page
 
 
 def test_the_model_is_the_one_with_the_lowest_loss(folder: Path) -> None:
-    story = load_story(folder)
-    tokens = model_tokens(story)
+    data = load_report_data(folder)
+    tokens = model_tokens(data)
     assert tokens is not None
-    losses = {run["run"]: run["val_loss"] for run in story.runs if run["checkpoint"] == "4"}
+    losses = {run["run"]: run["val_loss"] for run in data.runs if run["checkpoint"] == "4"}
     measured = {run: loss for run, loss in losses.items() if run in ("01x0032-wd0-s0", "01x0064-wd0-s0")}
-    assert tokens.run == min(measured, key=lambda run: measured[run] or 0.0)
-    assert tokens.last.name.endswith(" 4")
-    assert tokens.initial is not None
+    assert tokens.name == data.labels[min(measured, key=lambda run: measured[run] or 0.0)]
 
 
 def test_what_is_drawn_is_thinned_and_what_is_counted_is_not(folder: Path) -> None:
-    figure = token_frequency(view(folder))
+    figure, ends = token_frequency(view(folder)), token_ends(view(folder))
+    assert isinstance(figure, Figure)
+    assert isinstance(ends, Figure)
     assert len(figure.tables["tokens drawn"]["text"]) <= DRAWN
     assert len(figure.tables["tokens drawn"]["text"]) > DRAWN / 3
     assert f"of {3000:,} are drawn" in figure.caption
-    names, rows = parse_table(figure.saved["tokens.csv"], "tokens.csv")
+    names, rows = parse_table(ends.saved[ALL], ALL)
     assert len(list(rows)) == 3000
     assert set(METRICS) <= set(names)
-    frame = model_tokens(load_story(folder)).last.frame  # type: ignore[union-attr]
+    frame = model_tokens(load_report_data(folder)).frame  # type: ignore[union-attr]
     kept = thinned(frame)
     for name in METRICS:
         assert frame[name].idxmax() in kept.index
@@ -103,27 +109,13 @@ def test_what_is_drawn_is_thinned_and_what_is_counted_is_not(folder: Path) -> No
     assert medians[0]["cdnv"] == pytest.approx(float(own["cdnv"].median()), rel=1e-5)
 
 
-def test_kinds_have_the_quartiles_of_their_classes(folder: Path) -> None:
-    figure = token_kinds(view(folder))
-    frame = model_tokens(load_story(folder)).last.frame  # type: ignore[union-attr]
-    table = {line["kind"]: line for line in lines(figure.tables["token kinds"])}
-    assert set(table) == set(KINDS)
-    for kind, line in table.items():
-        values = frame.loc[frame["kind"] == kind, "cdnv"]
-        assert line["classes"] == len(values)
-        assert line["cdnv"] == pytest.approx(values.median(), rel=1e-5)
-        assert line["cdnv high"] == pytest.approx(values.quantile(0.75), rel=1e-5)
-
-
-def test_names_ends_and_moves_are_listed(folder: Path) -> None:
-    (names,) = first_names(view(folder)).lists
-    assert [row[0] for row in names.rows] == ["' Lily'", "' Tim'"]
-    (ends,) = token_ends(view(folder)).lists
-    assert sorted(row[0] for row in ends.rows) == sorted(KINDS)
+def test_the_ends_are_listed_for_all_tokens_and_for_each_kind(folder: Path) -> None:
+    figure = token_ends(view(folder))
+    assert isinstance(figure, Figure)
+    (ends,) = figure.lists
+    assert ends.rows[0][0] == "all kinds"
+    assert sorted(row[0] for row in ends.rows[1:]) == sorted(KINDS)
     assert all(len(row[2].split("\n")) == len(row[3].split("\n")) == 5 for row in ends.rows)
-    cdnv, norm = token_moves(view(folder)).lists
-    assert len(cdnv.rows) == len(norm.rows) == 15
-    assert re.match(r"cdnv: median ratio 0\.1", cdnv.caption), "it fell eightfold"
 
 
 def test_a_token_is_shown_without_what_a_browser_or_a_reader_could_be_fooled_by() -> None:
@@ -133,14 +125,12 @@ def test_a_token_is_shown_without_what_a_browser_or_a_reader_could_be_fooled_by(
 
 
 def test_texts_of_tokens_never_become_markup(folder: Path) -> None:
-    page = render(contents(load_story(folder)))
+    page = render(contents(load_report_data(folder)))
     assert HOSTILE not in page
     assert "<img src=x" not in page
     assert "\u202e" not in page
     assert 'id="tokens"' in page
-    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
-    stored = gzip.decompress(base64.b64decode(data["saved"]["tokens.csv"])).decode()
-    assert repr(HOSTILE)[:30] in stored
+    assert repr(HOSTILE)[:30] in Page(page).data["saved"][ALL]
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="(.*?)"', page)
     assert "unsafe-eval" not in policy
     assert "script-src &#39;sha256-" in policy or "script-src 'sha256-" in policy
@@ -151,6 +141,7 @@ def test_fifty_thousand_classes_make_a_page_of_a_few_megabytes(tmp_path: Path) -
     CLASSES.write(folder / "classes.parquet", [classes("01x0032-wd0-s0", "4", 50_257)])
     analyze(folder, permutations=99)
     figure = token_frequency(view(folder))
+    assert isinstance(figure, Figure)
     assert len(figure.tables["tokens drawn"]["text"]) <= DRAWN
     assert f"of {50_257:,} are drawn" in figure.caption
-    assert len(gzip.compress(figure.saved["tokens.csv"])) < 6_000_000
+    assert len(render(contents(load_report_data(folder)))) < 7_000_000

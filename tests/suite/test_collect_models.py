@@ -104,16 +104,16 @@ def test_a_loss_per_token_of_several_tokenizers_is_refused(place: Path, tmp_path
 
 
 def test_the_page_of_an_atlas_draws_every_figure_of_it(place: Path, tmp_path: Path) -> None:
+    from collapselab.report.data import load_report_data
     from collapselab.report.report import contents
-    from collapselab.report.story import load_story
 
     collect_models([place / "results-neo", place / "results-llama"], tmp_path / "atlas")
     analyze(tmp_path / "atlas", permutations=99)
     written = report(tmp_path / "atlas")
     page = written.page.read_text()
-    assert "Atlas of models" in page
-    shown = contents(load_story(tmp_path / "atlas"))
-    for key in ("atlas_models", "atlas_training", "atlas_layers"):
+    assert 'id="overview"' in page
+    shown = contents(load_report_data(tmp_path / "atlas"))
+    for key in ("explore", "atlas_training", "atlas_layers"):
         figure = shown.figures[key]
         assert figure.panels, f"{key}: {figure.missing}"
         for panel in figure.panels:
@@ -123,16 +123,6 @@ def test_the_page_of_an_atlas_draws_every_figure_of_it(place: Path, tmp_path: Pa
     assert max(training["x"]) == 1  # type: ignore[type-var]
     layers = shown.tables["atlas_layers"]
     assert sorted(set(layers["x"])) == [pytest.approx(1 / 3, abs=1e-6), pytest.approx(2 / 3, abs=1e-6), 1]
-
-
-def test_a_page_of_one_suite_has_no_atlas(tmp_path: Path) -> None:
-    from collapselab.records.tables import StoredTables
-    from collapselab.report.figures.atlas import is_atlas
-    from collapselab.report.story import Story
-
-    run: Any = {"run": "a", "checkpoint": "1", "vocabulary": None}
-    assert not is_atlas(Story(tmp_path, StoredTables({"runs": [run]}, {}), None, None, "none"))
-    assert is_atlas(Story(tmp_path, StoredTables({"runs": [run | {"vocabulary": 5}]}, {}), None, None, "none"))
 
 
 def test_a_mix_of_corpora_is_refused_unless_it_is_asked_for(place: Path, tmp_path: Path) -> None:
@@ -151,12 +141,12 @@ def test_a_mix_of_corpora_is_refused_unless_it_is_asked_for(place: Path, tmp_pat
     runs = {run for run, _ in rows_of(tmp_path / "atlas")}
     assert len(runs) == 2
     assert all(run.startswith("neo on storyworld ") for run in runs)
+    from collapselab.report.data import load_report_data
     from collapselab.report.report import contents
-    from collapselab.report.story import load_story
 
     analyze(tmp_path / "atlas", permutations=99)
-    panels = contents(load_story(tmp_path / "atlas")).figures["atlas_models"].panels
-    assert {panel.table for panel in panels} == {"atlas_models 1", "atlas_models 2"}, "each corpus has its own axes"
+    panels = contents(load_report_data(tmp_path / "atlas")).figures["atlas_layers"].panels
+    assert {panel.table for panel in panels} == {"atlas_layers 1", "atlas_layers 2"}, "each corpus has its own axes"
     assert all(panel.note.startswith("on storyworld") for panel in panels)
 
 
@@ -228,11 +218,11 @@ def test_a_table_of_facts_says_what_names_do_not(place: Path, tmp_path: Path) ->
     assert rows["neo", "step100"]["tokens"] == 100_000
     assert rows["llama", "step2000"]["tokens"] == 4_000_000
     assert (rows["neo", "step0"]["seed"], rows["neo", "step0"]["data"]) == (7, "mine")
+    from collapselab.report.data import load_report_data
     from collapselab.report.report import contents
-    from collapselab.report.story import load_story
 
     analyze(tmp_path / "atlas", permutations=99)
-    training = contents(load_story(tmp_path / "atlas")).tables["atlas_training"]
+    training = contents(load_report_data(tmp_path / "atlas")).tables["atlas_training"]
     assert set(training["along"]) == {"training tokens"}
 
 
@@ -288,8 +278,8 @@ def test_runs_of_ours_join_models_of_others(place: Path, tmp_path: Path) -> None
 
 
 def test_the_axis_of_one_models_training_says_what_it_counts() -> None:
-    from collapselab.report.figures import atlas
+    from collapselab.report.figures import models
 
     known = pd.DataFrame({"run": ["a", "a"], "tokens": [None, None], "step": [1, 10], "progress": [1.0, 10.0]})
-    assert atlas._along(known)[1] == "training step"
-    assert atlas._along(known.assign(step=None, progress=[0.1, 1.0]))[1] == "epoch", "a checkpoint of an own run"
+    assert models._along(known)[1] == "training step"
+    assert models._along(known.assign(step=None, progress=[0.1, 1.0]))[1] == "epoch", "a checkpoint of an own run"

@@ -151,9 +151,6 @@ def report(
     ] = None,
     beside: Annotated[Path | None, typer.Option(help="Another such folder to set beside it.")] = None,
     figures: Annotated[Path | None, typer.Option(help="A folder that gets every figure as SVG and PDF.")] = None,
-    corpus: Annotated[
-        Path | None, typer.Option(help="The corpus, for its class frequencies.", show_default="that of the runs")
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Turn the tables of a suite into one HTML page that answers at a glance and lets you dig.
@@ -167,7 +164,7 @@ def report(
     """
     from collapselab.report.report import report as write_report
 
-    written = write_report(directory, out=out, beside=beside, figures=figures, corpus=corpus)
+    written = write_report(directory, out=out, beside=beside, figures=figures)
     if as_json:
         print(json.dumps(written.to_json(), ensure_ascii=False))
         return

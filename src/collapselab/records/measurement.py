@@ -6,6 +6,7 @@ A notebook shows a `Result` as a table, and a metric of it as a chart that holds
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, final
 
@@ -133,6 +134,11 @@ class Result:
     def plot(self, metric: str) -> "alt.Chart":
         """Return a metric as an Altair chart: over layers if several were measured, else over bins of counts."""
         return _chart([self], metric).properties(title=self.title)
+
+    def show(self) -> Path:
+        """Show the page of this model, in the notebook or else in a browser, and return where it is."""
+        shown: Path = import_module("collapselab.report.report").show(self)  # a later layer than this one
+        return shown
 
     def __repr__(self) -> str:
         """Short: a list of thousands of rows helps nobody."""

@@ -1,9 +1,10 @@
-"""The short answer for each property: does it grow with scale, and does it correlate with the outcome at fixed scale?
+"""The short answer of a suite for each property: does it grow with scale, and does it come with a better outcome?
 
 A verdict is a row of the analysis' tables in one word, with the numbers of that row beside it. It is never stronger
 than the row: what no corrected test shows is "not shown", whatever the sign.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,8 +15,8 @@ from collapselab.analysis.relate import Relation
 from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.analysis.trends import Trend
 from collapselab.analysis.verdict import Direction, Role, Verdict
-from collapselab.analysis.words import NO_DIRECTION, REVERSAL, Sentence, counted, many, reversals
-from collapselab.report.story import Story
+from collapselab.analysis.words import NO_DIRECTION, REVERSAL, Sentence, many, reversals
+from collapselab.report.data import ReportData
 from collapselab.report.words import IN_PART, NO_ANSWER, VERDICT_WORDS, outcome_name, property_name
 
 
@@ -31,7 +32,7 @@ class Mark(StrEnum):
     DESCRIBED = "described"
 
 
-SYMBOLS = {Mark.WITH: "✓", Mark.AGAINST: "✗", Mark.MIXED: "±", Mark.UNSHOWN: "○", Mark.ABSENT: "–", Mark.DESCRIBED: "·"}
+SYMBOLS = {Mark.WITH: "✓", Mark.AGAINST: "✗", Mark.MIXED: "±", Mark.UNSHOWN: "○", Mark.ABSENT: "–", Mark.DESCRIBED: "◇"}
 MARKS = {
     Verdict.AS_PREDICTED: Mark.WITH,
     Verdict.OPPOSITE: Mark.AGAINST,
@@ -40,6 +41,8 @@ MARKS = {
     Verdict.TOO_FEW: Mark.ABSENT,
     Verdict.DESCRIPTION: Mark.DESCRIBED,
 }
+WEIGHTS = {Mark.WITH: 100, Mark.AGAINST: 100, Mark.MIXED: 50, Mark.UNSHOWN: 10, Mark.DESCRIBED: 1}
+"""Evidence of a cell, by which rows are ordered."""
 AXES = {"width": "width", "depth": "depth", "epochs": "longer training"}
 FIRST = (REVERSAL, "models", "across models", "scale held fixed", "as a cause", "trends")
 """Topics whose first sentence is part of the answer; the others are in the sections they are about."""
@@ -48,7 +51,7 @@ FIRST = (REVERSAL, "models", "across models", "scale held fixed", "as a cause", 
 @final
 @dataclass(frozen=True)
 class Cell:
-    """A verdict of the strip in one word, and its evidence."""
+    """A verdict of the table in one word, and its evidence."""
 
     kind: Mark
     word: str
@@ -61,136 +64,179 @@ class Cell:
 
 @final
 @dataclass(frozen=True)
-class StripLine:
-    """One metric of the strip."""
+class Line:
+    """One metric of the table, with its cells by the key of the column in `COLUMNS`."""
 
     metric: str
-    scale: Cell
-    outcome: Cell
-    fixed: Cell
+    cells: dict[str, Cell]
 
 
+COLUMNS = {"fixed": "At fixed scale?", "outcome": "Across models?", "scale": "Comes with scale?"}
 NOT_MEASURED = Cell(Mark.ABSENT, NO_ANSWER, "not measured.")
 
 
-def strip(story: Story) -> list[StripLine]:
+@final
+@dataclass(frozen=True)
+class Answer:
+    """What the first screen says: a sentence, the verdicts with the most evidence first, and what is not known."""
+
+    headline: str
+    columns: dict[str, str]
+    """Columns in which something is known, with their titles."""
+    lines: list[Line]
+    silent: list[tuple[str, str]]
+    """Reasons why there is no verdict, the most frequent first, each with what it is about."""
+
+
+def answer(data: ReportData) -> Answer:
+    """The verdicts of every main metric, ordered by their evidence."""
+    lines = verdicts(data)
+    reasons: dict[str, list[str]] = {}
+    for key, title in COLUMNS.items():
+        of_reason: dict[str, list[str]] = {}
+        for line in lines:
+            if line.cells[key].kind is Mark.ABSENT:
+                of_reason.setdefault(line.cells[key].evidence, []).append(line.metric)
+        for reason, metrics in of_reason.items():
+            names = "every metric" if len(metrics) == len(lines) else ", ".join(metrics)
+            reasons.setdefault(reason, []).append(f"{title.rstrip('?').lower()}: {names}")
+    known = {key: title for key, title in COLUMNS.items() if any(_known(line.cells[key]) for line in lines)}
+    shown = [line for line in lines if any(_known(cell) for cell in line.cells.values())]
+    shown.sort(key=lambda line: -sum(WEIGHTS.get(cell.kind, 0) for cell in line.cells.values()))
+    silent = sorted(((reason, "; ".join(about)) for reason, about in reasons.items()), key=lambda pair: -len(pair[1]))
+    return Answer(headline(data, lines), known, shown, silent)
+
+
+def _known(cell: Cell) -> bool:
+    return cell.kind is not Mark.ABSENT
+
+
+def verdicts(data: ReportData) -> list[Line]:
     """The verdicts of every main metric, in the order of the catalogue."""
     return [
-        StripLine(metric, _with_scale(story, metric), _related(story, metric, ALL), _related(story, metric, WITHIN))
-        for metric in story.main
-    ]
+        Line(metric, {"fixed": _related(data, metric, WITHIN), "outcome": _related(data, metric, ALL),
+                      "scale": _with_scale(data, metric)})
+        for metric in data.main
+    ]  # fmt: skip
 
 
-def headline(story: Story, lines: list[StripLine]) -> str:
-    """Describe relations across runs, then the claims about fixed scale and interventions that survive the correction
-    over families."""
-    return f"{_related_words(story, lines)}{_effect_words(story)}"
+def headline(data: ReportData, lines: list[Line] | None = None) -> str:
+    """One sentence: relations across runs, then the claims about fixed scale and interventions that survive the
+    correction over families."""
+    lines = verdicts(data) if lines is None else lines
+    if not lines:
+        return "There is nothing to say yet."
+    clauses = [*_across_words(data, lines), *_fixed_words(data, lines), *_effect_words(data)]
+    text = "; ".join(clauses)
+    return f"{text[0].upper()}{text[1:]}."
 
 
-def _survives(story: Story, family: Family) -> bool:
-    return story.analysis is not None and family in surviving(story.analysis.tables)
+def _survives(data: ReportData, family: Family) -> bool:
+    return data.analysis is not None and family in surviving(data.analysis.tables)
 
 
-def _effect_words(story: Story) -> str:
-    rows = (
-        [row for row in story.analysis.effects if row.role is Role.OUTCOME and not row.sham] if story.analysis else []
-    )
-    counts = {verdict: sum(row.verdict is verdict for row in rows) for verdict in Verdict}
+def _across_words(data: ReportData, lines: list[Line]) -> Iterable[str]:
+    outcome = outcome_name(data.outcome)
+    if not any(_known(line.cells["outcome"]) for line in lines):
+        yield f"there are too few runs to say whether collapse correlates with a better {outcome}"
+        return
+    pairs = reversals(data.analysis.relations) if data.analysis and _survives(data, FIXED_SCALE) else []
+    if names := ", ".join(dict.fromkeys(property_name(within.metric) for _, within in pairs)):
+        yield f"at fixed scale the relation reverses for {names}"
+    relations = [data.relation(line.metric, ALL) for line in lines]
+    across = sum(row is not None and row.goes is Direction.WITH for row in relations)
+    number = f"{across or 'none'} of {len(lines)} metrics {'moves' if across == 1 else 'move'} toward collapse"
+    yield f"across runs of different size or training, {number} as {outcome} improves (descriptive only)"
+
+
+def _fixed_words(data: ReportData, lines: list[Line]) -> Iterable[str]:
+    kinds = Counter(line.cells["fixed"].kind for line in lines)
+    if not any(_known(line.cells["outcome"]) for line in lines):
+        return
+    if kinds[Mark.ABSENT] + kinds[Mark.DESCRIBED] == len(lines):
+        yield "there are too few seeds of one size to say whether that holds at fixed scale"
+    elif not _survives(data, FIXED_SCALE):
+        yield f"among seeds of one size, none of {len(lines)} does after the correction over families of tests"
+    else:
+        opposite = f", and {_named(lines, Mark.AGAINST)} the opposite way" if kinds[Mark.AGAINST] else ""
+        yield f"among seeds of one size, {_named(lines, Mark.WITH)} of {len(lines)} does{opposite}"
+
+
+def _named(lines: list[Line], kind: Mark) -> str:
+    named = [property_name(line.metric) for line in lines if line.cells["fixed"].kind is kind]
+    return f"{len(named)} ({', '.join(dict.fromkeys(named))})" if named else "none"
+
+
+def _effect_words(data: ReportData) -> Iterable[str]:
+    effects = data.analysis.effects if data.analysis else []
+    rows = [row for row in effects if row.role is Role.OUTCOME and not row.sham]
+    counts = Counter(row.verdict for row in rows)
     if counts[Verdict.TOO_FEW] == len(rows):
-        return ""
-    if not _survives(story, EFFECTS):
-        return f" Of {many(len(rows), 'intervention')} none helps or harms after the correction over families of tests."
+        return
+    of_all = f"of {many(len(rows), 'intervention')}"
+    if not _survives(data, EFFECTS):
+        yield f"{of_all} none helps or harms after the correction over families of tests"
+        return
     helps, harms = (
         f"{counts[verdict] or 'none'} {verdict if counts[verdict] < 2 else plural}"
         for verdict, plural in ((Verdict.HELPS, "help"), (Verdict.HARMS, "harm"))
     )
-    return f" Of {many(len(rows), 'intervention')} {helps} and {harms}."
+    yield f"{of_all} {helps} and {harms}"
 
 
-def _related_words(story: Story, lines: list[StripLine]) -> str:
-    if not lines:
-        return "There is nothing to say yet."
-    outcome = outcome_name(story.outcome)
-    if all(line.outcome.kind is Mark.ABSENT for line in lines):
-        return f"There are too few runs to say whether collapse correlates with a better {outcome} (reasons below)."
-    relations = [story.relation(line.metric, ALL) for line in lines]
-    across = sum(row is not None and row.goes is Direction.WITH for row in relations)
-    number = f"{across or 'none'} of {len(lines)} metrics {'moves' if across == 1 else 'move'}"
-    text = f"Across runs of different size or training, {number} toward collapse as {outcome} improves"
-    text = f"{_reversed_words(story)}{text} (descriptive only)."
-    if all(line.fixed.kind in (Mark.ABSENT, Mark.DESCRIBED) for line in lines):
-        return f"{text} There are too few seeds of one size to say whether that holds at fixed scale."
-    if not _survives(story, FIXED_SCALE):
-        return f"{text} Among seeds of one size, none of {len(lines)} does after the correction over families of tests."
-    shown = f" Among seeds of one size, {_counted(lines, Mark.WITH)} of {len(lines)} does"
-    opposite = f", and {_counted(lines, Mark.AGAINST)} moves the opposite way"
-    return f"{text}{shown}{opposite if any(line.fixed.kind is Mark.AGAINST for line in lines) else ''}."
-
-
-def _counted(lines: list[StripLine], kind: Mark) -> str:
-    named = [property_name(line.metric) for line in lines if line.fixed.kind is kind]
-    return f"{len(named)} ({', '.join(dict.fromkeys(named))})" if named else "none"
-
-
-def _reversed_words(story: Story) -> str:
-    pairs = reversals(story.analysis.relations) if story.analysis and _survives(story, FIXED_SCALE) else []
-    names = ", ".join(dict.fromkeys(property_name(within.metric) for _, within in pairs))
-    return f"At fixed scale the relation reverses: {names}. " if names else ""
-
-
-def opening(story: Story) -> list[Sentence]:
+def opening(data: ReportData) -> list[Sentence]:
     """The first sentence of each topic of the summary."""
-    sentences = story.analysis.sentences if story.analysis else []
+    sentences = data.analysis.sentences if data.analysis else []
     firsts = {sentence.topic: sentence for sentence in reversed(sentences)}
     return [firsts[topic] for topic in FIRST if topic in firsts]
 
 
-def remaining(story: Story, *topics: str) -> list[Sentence]:
+def remaining(data: ReportData, *topics: str) -> list[Sentence]:
     """The sentences of these topics that are not part of the answer."""
-    first = opening(story)
-    sentences = story.analysis.sentences if story.analysis else []
+    first = opening(data)
+    sentences = data.analysis.sentences if data.analysis else []
     return [sentence for sentence in sentences if sentence.topic in topics and sentence not in first]
 
 
-def unplaced(story: Story, placed: Iterable[str]) -> list[Sentence]:
+def unplaced(data: ReportData, placed: Iterable[str]) -> list[Sentence]:
     """The sentences of topics that no section of the page is about, and that are no part of the answer."""
-    topics = {sentence.topic for sentence in story.analysis.sentences} if story.analysis else set()
-    return remaining(story, *(topics - set(placed)))
+    topics = {sentence.topic for sentence in data.analysis.sentences} if data.analysis else set()
+    return remaining(data, *(topics - set(placed)))
 
 
-def _related(story: Story, metric: str, subset: str) -> Cell:
-    relation = story.relation(metric, subset)
+def _related(data: ReportData, metric: str, subset: str) -> Cell:
+    relation = data.relation(metric, subset)
     if relation is None or relation.r is None:
         return Cell(Mark.ABSENT, NO_ANSWER, relation.why) if relation and relation.why else NOT_MEASURED
-    aside = {Verdict.TOO_FEW: f"; {relation.why}", Verdict.NO_DIRECTION: f"; {NO_DIRECTION}"}
+    if relation.verdict is Verdict.TOO_FEW:
+        return Cell(Mark.ABSENT, VERDICT_WORDS[Verdict.TOO_FEW], relation.why or NOT_MEASURED.evidence)
+    evidence = _evidence(relation)
     if relation.verdict is Verdict.DESCRIPTION:
-        return Cell(Mark.DESCRIBED, VERDICT_WORDS[Verdict.DESCRIPTION], _evidence(relation))
-    return _cell(relation.verdict, _evidence(relation) + aside.get(relation.verdict, ""))
-
-
-def _cell(verdict: Verdict, evidence: str) -> Cell:
-    return Cell(MARKS[verdict], VERDICT_WORDS[verdict], evidence)
+        return Cell(Mark.DESCRIBED, f"r {relation.r:+.2f}", evidence)
+    aside = f"; {NO_DIRECTION}" if relation.verdict is Verdict.NO_DIRECTION else ""
+    return Cell(MARKS[relation.verdict], VERDICT_WORDS[relation.verdict], f"r {relation.r:+.2f}, {evidence}{aside}")
 
 
 def _evidence(relation: Relation) -> str:
-    interval = f" [{relation.low:+.2f}, {relation.high:+.2f}]" if None not in (relation.low, relation.high) else ""
-    parts = [f"r {relation.r:+.2f}{interval}", f"R² {relation.r2:.2f}", counted(relation)]
-    parts += [f"Holm p {relation.p_holm:.2g}"] if relation.subset == WITHIN and relation.p_holm is not None else []
-    return ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
+    """The interval of r, its corrected p, and how many runs it is of."""
+    parts = [] if None in (relation.low, relation.high) else [f"[{relation.low:+.2f}, {relation.high:+.2f}]"]
+    parts += [f"p {relation.p_holm:.2g}"] if relation.subset == WITHIN and relation.p_holm is not None else []
+    return ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in (*parts, f"{relation.n} runs"))
 
 
-def _with_scale(story: Story, metric: str) -> Cell:
-    rows = [row for axis in AXES for row in story.trends(axis, metric)]
+def _with_scale(data: ReportData, metric: str) -> Cell:
+    rows = [row for axis in AXES for row in data.trends(axis, metric)]
+    verdicts = {row.verdict for row in rows}
     if not rows:
         return Cell(Mark.ABSENT, NO_ANSWER, "no two models differ in size or length of training alone.")
-    evidence, verdicts = _shares(rows), {row.verdict for row in rows}
     if verdicts == {Verdict.TOO_FEW}:
-        return _cell(Verdict.TOO_FEW, f"{evidence}; {rows[0].why}")
-    if verdicts == {Verdict.AS_PREDICTED} or verdicts == {Verdict.OPPOSITE}:
-        return _cell(verdicts.pop(), evidence)
+        return Cell(Mark.ABSENT, VERDICT_WORDS[Verdict.TOO_FEW], rows[0].why or NOT_MEASURED.evidence)
+    if verdicts in ({Verdict.AS_PREDICTED}, {Verdict.OPPOSITE}):
+        verdict = verdicts.pop()
+        return Cell(MARKS[verdict], VERDICT_WORDS[verdict], _shares(rows))
     if verdicts <= {Verdict.NOT_SHOWN, Verdict.TOO_FEW}:
-        return _cell(Verdict.NOT_SHOWN, evidence)
-    return Cell(Mark.MIXED, IN_PART, evidence)
+        return Cell(Mark.UNSHOWN, VERDICT_WORDS[Verdict.NOT_SHOWN], _shares(rows))
+    return Cell(Mark.MIXED, IN_PART, _shares(rows))
 
 
 def _shares(rows: list[Trend]) -> str:

@@ -1,191 +1,222 @@
-"""What the figures draw: every table once, named, as columns of plain numbers and words; and the view each is given.
+"""What a page is about: the tables of a folder, or of results, and what the analysis made of them.
 
-Counts are whole, other numbers keep six digits: more cannot be seen, and the tables that can be
-saved from the page hold all of them.
+The analysis is read from `DIR/analysis`. Where it is missing, or was not made from these tables by this program, it is
+made again with the same outcome, permutations and seed. A suite that cannot be analysed yet, because nothing ran or all
+failed, has a page too: the reason is in place of the answer. Tables that are damaged are refused. Results that were not
+collected are collected into a temporary folder first.
 """
 
-import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import final
 
 import numpy as np
 import pandas as pd
 
+from collapselab.analysis.analyze import current_analysis
+from collapselab.analysis.models import NOT_TESTED, Models, NothingToRelate, combine, default_outcome
 from collapselab.analysis.regime import Regime
-from collapselab.records.table import Cell
-from collapselab.report.charts.style import CATEGORIES, SHAPES
-from collapselab.report.story import Story
-from collapselab.report.words import outcome_column, regime_name
+from collapselab.analysis.relate import Relation
+from collapselab.analysis.related import RELATED
+from collapselab.analysis.stored import Analysis, stored_scores
+from collapselab.analysis.subsets import ALL, WITHIN
+from collapselab.analysis.trends import Trend
+from collapselab.core.catalogue import Transform
+from collapselab.errors import RunError
+from collapselab.records.scores import with_scores
+from collapselab.records.tables import HASHES, Row, Run, StoredTables, read_tables, required_files
+from collapselab.report.profile import HEADLINES
+from collapselab.report.words import setting_name
+from collapselab.suite.collect_models import collect_models
 
-Line = dict[str, Cell]
-Columns = dict[str, list[Cell]]
-"""A table: line by line, and column by column."""
-OTHER = "other"
-UNKNOWN = "?"
-FACTS = ("run", "checkpoint", "family", "epochs", "epoch", "weight_decay", "lr", "seed", "parameters", "tokens",
-         "train_loss", "val_loss", "val_accuracy", "perplexity")  # fmt: skip
-FILTERS = {"source": "suite", "family": "family", "training": "training", "deep": "depth"}
-Filter = tuple[str, str, list[tuple[str, str]]]
-"""What models can be filtered by: a column, its title, and its values with their words."""
+Latest = dict[tuple[str, str], Run]
+"""Lines of the table of runs, by run and checkpoint."""
+CHECKPOINT = ("epoch", "step")
+
+
+@final
+class Kind(StrEnum):
+    """What a page is about, which decides what is on it."""
+
+    MODEL = "model"
+    MODELS = "models"
+    SUITE = "suite"
 
 
 @final
 @dataclass(frozen=True)
-class Keys:
-    """What colour, size and shape mean, in the order of the legend."""
+class ReportData:
+    """The tables of one folder, or of results. `models` is None exactly where `problem` says why.
 
-    widths: list[str]
-    depths: list[str]
-    trainings: list[str]
-    families: Sequence[str] = ()
+    Without `models` there is no `analysis`, nor is there one of a single model.
+    """
+
+    directory: Path
+    tables: StoredTables
+    models: Models | None
+    analysis: Analysis | None
+    problem: str | None
+    kind: Kind = Kind.SUITE
+
+    def latest(self, measured: set[tuple[str, str]]) -> Latest:
+        """Of each run the last checkpoint among these runs and checkpoints, with its line of the table of runs."""
+        last: dict[str, Run] = {}
+        for run in self.runs:
+            if (run["run"], run["checkpoint"]) in measured:
+                before = last.get(run["run"])
+                if before is None or (run["epoch"] or 0.0) >= (before["epoch"] or 0.0):
+                    last[run["run"]] = run
+        return {(run["run"], run["checkpoint"]): run for run in last.values()}
 
     @property
-    def by_family(self) -> bool:
-        """Whether the colour of a model is its family: widths do not differ, and families do, with a colour each."""
-        return len(self.widths) == 1 and 1 < len(self.families) <= len(CATEGORIES)
+    def runs(self) -> list[Run]:
+        return self.tables.runs
+
+    @property
+    def rows(self) -> list[Row]:
+        return self.tables.rows
+
+    @property
+    def name(self) -> str:
+        if self.kind is Kind.MODEL:
+            return self.labels[self.runs[0]["run"]]
+        return self.directory.resolve().name
+
+    @property
+    def outcome(self) -> str:
+        return self.models.outcome if self.models else "val_loss"
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """A short readable name of every run, as `2×64, within +0.1, seed 3`; collected models keep their own."""
+        runs = {run["run"]: run["run"] for run in self.runs}
+        if self.models is None or is_collected(self.runs):
+            return _unique({run: run.rstrip("/").split("/")[-1] for run in runs}) if is_collected(self.runs) else runs
+        frame = self.models.frame
+        families, seeds = frame["family"].nunique() > 1, frame["seed"].nunique() > 1
+        for line, regime in zip(frame.to_dict("records"), self.models.regimes, strict=True):
+            size = "" if np.isnan(line["width"]) else f"{line['depth']:g}×{line['width']:g}"
+            words = [str(line["family"]) if families else "", size, *_setting_words(regime)]
+            words.append(f"seed {line['seed']:g}" if seeds and pd.notna(line["seed"]) else "")
+            runs[line["run"]] = ", ".join(filter(None, words)) or str(line["run"])
+        return _unique(runs)
+
+    @cached_property
+    def main(self) -> list[str]:
+        """The paper's metrics as far as they were measured; where none was, all that were. Of one model its profile."""
+        if self.kind is Kind.MODEL:
+            return [headline.metric for headline in HEADLINES if headline.metric in self._measured]
+        known = [metric for metric in self._measured if metric not in NOT_TESTED]
+        return [metric for metric in known if RELATED[metric].in_paper] or known
+
+    @cached_property
+    def further(self) -> list[str]:
+        """All other metrics that were measured."""
+        return [metric for metric in self._measured if metric not in self.main]
+
+    @cached_property
+    def _measured(self) -> list[str]:
+        if self.models is None:
+            return []
+        return [metric for metric in self.models.metrics if self.models.frame[metric].notna().any()]
+
+    @cached_property
+    def logarithmic(self) -> set[str]:
+        """Metrics that are judged on their logarithm and have one; they are drawn on a logarithmic axis."""
+        if self.models is None:
+            return set()
+        on_log = [variable for variable in self.models.variables if variable.transform == "log"]
+        return {variable.metric for variable in on_log if (~np.isnan(variable.values)).any()}
+
+    @staticmethod
+    def transform(metric: str) -> Transform:
+        """The scale on which the metric is judged and drawn, by the catalogue."""
+        return RELATED[metric].transform
+
+    def relation(self, metric: str, subset: str = ALL) -> Relation | None:
+        """The row of `relate.csv` on the metric's own scale; None where the analysis has none."""
+        wanted = (metric, subset, self.transform(metric))
+        relations = self.analysis.relations if self.analysis else []
+        return next((row for row in relations if (row.metric, row.subset, row.transform) == wanted), None)
+
+    def at_fixed_scale(self, metric: str) -> Relation | None:
+        return self.relation(metric, WITHIN)
+
+    def trends(self, axis: str, metric: str) -> list[Trend]:
+        """The rows of `trends.csv` about one metric along one axis that have groups to compare."""
+        rows = self.analysis.trends if self.analysis else []
+        return [row for row in rows if (row.axis, row.metric) == (axis, metric) and row.groups]
 
 
-@final
-@dataclass(frozen=True)
-class View:
-    """What every figure is given. `corpus` is the one that the reader named, else None."""
-
-    story: Story
-    keys: Keys
-    models: Columns
-    """The table `models`: one line a model, of the story and of the one beside it."""
-    beside: Story | None = None
-    corpus: Path | None = None
+def is_collected(runs: list[Run]) -> bool:
+    """Whether these are collected models, of which the vocabulary is known, and not the runs of a suite."""
+    return any(run.get("vocabulary") is not None for run in runs)
 
 
-def models_table(stories: Iterable[Story]) -> Columns:
-    """One line a model, of all stories; `source` is the number of its story, `id` its own."""
-    lines: list[Line] = []
-    for source, story in enumerate(stories):
-        if story.models is None:
-            continue
-        copied = [
-            *FACTS,
-            *_further_facts(story),
-            *story.main,
-            *story.further,
-            *(f"{metric} null" for metric in story.main),
-        ]
-        trainings, regimes = training_labels(story), _named_regimes(story)
-        for index, line in enumerate(story.models.frame.to_dict("records")):
-            lines.append({name: plain(line[name]) for name in copied} | {
-                outcome_column(story.outcome): plain(line[story.outcome]),
-                "id": len(lines), "source": source, "wide": label(line["width"]), "deep": label(line["depth"]),
-                "training": trainings[index], "regime": regime_name(regimes[index]),
-                "trained": bool(line["epoch"] != 0), "last": bool(line["last"]),
-                "compared": bool(story.models.compared.iloc[index]),
-            })  # fmt: skip
-    return columns(lines)
+def _setting_words(regime: Regime) -> list[str]:
+    """The settings that vary, as `within +0.1` and `weight decay 0.1`; those that a checkpoint has are left out."""
+    words = []
+    for name, value in regime.settings:
+        if name == "intervene" and value is not None:
+            words.append(str(value).replace(":", " "))
+        elif name == "epochs" and isinstance(value, float):
+            words.append(f"{value:.3g} epoch{'' if value == 1 else 's'}")
+        elif name not in CHECKPOINT and value is not None:
+            words.append(f"{setting_name(name)} {value:g}" if isinstance(value, float) else value)
+    return words
 
 
-def _further_facts(story: Story) -> list[str]:
-    """What is known of collected models."""
-    assert story.models is not None
-    wanted = ("step", "vocabulary", "tokenizer", "corpus")
-    return [name for name in dict.fromkeys(wanted) if name in story.models.frame and name not in FACTS]
+def _unique(labels: dict[str, str]) -> dict[str, str]:
+    """Labels of several runs get the run's own name too."""
+    counts = Counter(labels.values())
+    return {run: text if counts[text] == 1 else f"{text} ({run})" for run, text in labels.items()}
 
 
-def training_labels(story: Story) -> list[str]:
-    """What the shape means: the regime; where those are too many, the regime without its checkpoint."""
-    assert story.models is not None
-    regimes = _named_regimes(story)
-    labels = [regime_name(regime) for regime in regimes]
-    if len({text for text, epoch in zip(labels, story.models.frame["epoch"], strict=True) if epoch != 0}) > len(SHAPES):
-        labels = [regime_name(regime.without("epoch").without("step")) for regime in regimes]
-    frequent = list(pd.Series(labels).value_counts().index[: len(SHAPES) - 1])
-    if len(set(labels)) > len(SHAPES):
-        labels = [text if text in frequent else OTHER for text in labels]
-    return labels
+def load_report_data(source: str | Path) -> ReportData:
+    """The tables of a suite, of a folder that `collect` or `import` made, or of results of `measure`.
+
+    RunError where there are none.
+    """
+    source = Path(source)
+    if not source.exists():
+        raise RunError(f"{source}: no such folder or file. Report a suite, a folder of results, or a result.")
+    if any((source / name).exists() for name in (*required_files(), HASHES, "suite.json")):
+        return _of_tables(source)
+    with TemporaryDirectory() as folder:
+        collected = Path(folder) / source.resolve().stem
+        collect_models([source], collected)
+        return _of_tables(collected)
 
 
-def _named_regimes(story: Story) -> list[Regime]:
-    """The regime of every model, with the checkpoint's own name for its epoch: it is at a whole step, near that."""
-    assert story.models is not None
-    regimes = []
-    for regime, checkpoint in zip(story.models.regimes, story.models.frame["checkpoint"], strict=True):
-        epoch = regime.number("epoch")
-        if epoch is not None and _is_number(checkpoint) and abs(float(checkpoint) - epoch) <= 0.02 * epoch:
-            regime = regime.with_number("epoch", float(checkpoint))
-        regimes.append(regime)
-    return regimes
+def _of_tables(directory: Path) -> ReportData:
+    there = any((directory / name).exists() for name in (*required_files(), HASHES))
+    tables = read_tables(directory) if there else StoredTables({}, {})
+    kind = Kind.SUITE
+    if is_collected(tables.runs):
+        kind = Kind.MODEL if len(tables.runs) == 1 else Kind.MODELS
+    problem = _problem(directory, tables.runs, tables.rows)
+    if problem is None:
+        try:
+            analysis = None if kind is Kind.MODEL else current_analysis(directory, tables)
+            outcome = analysis.outcome if analysis else default_outcome(tables.runs)
+            runs = with_scores(tables.runs, stored_scores(directory))
+            models = combine(runs, tables.rows, tables.contexts, outcome=outcome)
+            return ReportData(directory, tables, models, analysis, None, kind)
+        except NothingToRelate as error:
+            problem = str(error)
+    return ReportData(directory, tables, None, None, problem)
 
 
-def keys(models: Columns) -> Keys:
-    """The legend of a table of models; of the story itself, not of one set beside it."""
-    mine = [i for i, source in enumerate(models.get("source", [])) if source == 0]
-    trained = [i for i in mine if models["trained"][i]]
-    return Keys(
-        in_order(models["wide"][i] for i in mine),
-        in_order(models["deep"][i] for i in mine),
-        sorted({str(models["training"][i]) for i in trained}, key=_natural),
-        sorted({str(models["family"][i]) for i in mine if models["family"][i] is not None}),
-    )
-
-
-def in_order(labels: Iterable[Cell]) -> list[str]:
-    """Widths or depths as `label` writes them, each once, from the smallest to the largest."""
-    return sorted(set(map(str, labels)), key=lambda text: (text == UNKNOWN, 0.0 if text == UNKNOWN else float(text)))
-
-
-def _natural(text: str) -> list[tuple[int, float, str]]:
-    """`3 epochs` before `10 epochs`."""
-    words = text.replace(",", "").split(" ")
-    return [(0, float(word), "") if _is_number(word) else (1, 0.0, word) for word in words]
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
-def label(value: float | None) -> str:
-    """A width or a depth as words."""
-    return UNKNOWN if value is None or math.isnan(value) else f"{value:g}"
-
-
-def plain(value: object) -> Cell:
-    """A cell as JSON can hold it: no numpy, no NaN; counts whole, other numbers with six digits."""
-    cell = value.item() if isinstance(value, np.generic) else value
-    if cell is None or cell is pd.NA or (isinstance(cell, float) and not math.isfinite(cell)):
-        return None
-    if isinstance(cell, float):
-        return int(cell) if cell.is_integer() and abs(cell) < 1e15 else float(f"{cell:.6g}")
-    assert isinstance(cell, str | int), f"{type(cell).__name__} cannot be drawn"
-    return cell
-
-
-def columns(lines: Sequence[Line]) -> Columns:
-    """Lines as columns, which state each name once."""
-    names = dict.fromkeys(name for line in lines for name in line)
-    return {name: [plain(line.get(name)) for line in lines] for name in names}
-
-
-def lines(table: Columns) -> list[Line]:
-    """Columns as lines again."""
-    return [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
-
-
-def filters(models: Columns, keys: Keys, names: Sequence[str]) -> list[Filter]:
-    """The columns in which the trained models differ; `names` are those of the stories."""
-    ordered: Columns = {"deep": [*keys.depths], "training": [*keys.trainings]}
-    chosen: list[Filter] = []
-    for column, title in FILTERS.items():
-        values = ordered.get(column) or sorted(set(_of_trained(models, column)), key=str)
-        words = [names[value] if column == "source" and isinstance(value, int) else str(value) for value in values]
-        if len(values) > 1:
-            chosen.append((column, title, list(zip(map(str, values), words, strict=True))))
-    return chosen
-
-
-def _of_trained(models: Columns, column: str) -> list[Cell]:
-    return [value for value, trained in zip(models.get(column, []), models.get("trained", []), strict=True) if trained]
+def _problem(directory: Path, runs: list[Run], rows: list[Row]) -> str | None:
+    if not runs:
+        return f"{directory.resolve().name}: no runs yet. Their results appear here as soon as runs.csv lists them."
+    failed = [run for run in runs if run["val_loss"] is None]
+    if len(failed) == len(runs):
+        return f"None of the {len(runs):,} models has a validation loss; the reasons are below with the runs."
+    if not any(row.value is not None for row in rows):
+        return f"{len(runs):,} models, and no metric was measured of any yet."
+    return None

@@ -12,7 +12,7 @@ from collapselab.disk import written_whole
 from collapselab.report.charts import style
 from collapselab.report.charts.panels import Figure, Panel, bare_spec, number_views
 from collapselab.report.charts.style import Spec
-from collapselab.report.data import Columns, Keys, lines
+from collapselab.report.view import Columns, Keys, lines
 
 COLUMNS = 3
 WIDTH, WIDE = 168, 250
@@ -38,7 +38,7 @@ def write_figures(
     }
     written = []
     for figure in figures:
-        if not figure.panels:
+        if not figure.panels or figure.axes:
             continue
         spec = composed(figure, tables, keys)
         for kind in FORMATS:

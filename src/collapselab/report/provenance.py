@@ -2,6 +2,7 @@
 
 import shlex
 from collections import Counter
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import final
 from collapselab.analysis.diagnosis import Finding
 from collapselab.errors import DamagedError, DiskError
 from collapselab.records.run import RunRecord
-from collapselab.report.story import Story
+from collapselab.report.data import ReportData
 
 LONGEST = 12
 """Different values of a setting that are listed; more are counted."""
@@ -33,38 +34,31 @@ class Origins:
     records: int
 
 
-def provenance(story: Story) -> Origins:
+def provenance(data: ReportData) -> Origins:
     """From the run.json of every run that has one, and from the tables."""
-    records = _records(story)
+    records = _records(data)
     corpora = [record.corpus for record in records]
-    findings = story.analysis.findings if story.analysis else []
+    findings = data.analysis.findings if data.analysis else []
     unknown = Counter((row.signature, row.evidence) for row in findings if row.found is None)
     return Origins(
         facts=_facts(records),
         corpora=sorted({f"{Path(c.path).name}, hash {c.hash}, vocabulary {c.vocabulary}" for c in corpora}),
-        failures=[(run["run"], run["checkpoint"], run["why"]) for run in story.runs if run["why"]],
+        failures=[(run["run"], run["checkpoint"], run["why"]) for run in data.runs if run["why"]],
         findings=[row for row in findings if row.found],
         unknown=[(*key, count) for key, count in unknown.items()],
-        missing=_missing(story),
-        commands=_commands(story),
+        missing=_missing(data),
+        commands=_commands(data),
         records=len(records),
     )
 
 
-def corpus_of(story: Story) -> Path | None:
-    """The corpus that all runs were trained on, if it is one and still where it was."""
-    paths = {record.corpus.path for record in _records(story)}
-    path = Path(paths.pop()) if len(paths) == 1 else None
-    return path if path is not None and is_readable_file(path / "corpus.json") else None
-
-
-def _records(story: Story) -> list[RunRecord]:
+def _records(data: ReportData) -> list[RunRecord]:
     """The runs' own records. A run that is being written, or whose record is damaged, has none: it is still in the
     tables, which were checked when they were made."""
     records = []
-    for run in dict.fromkeys(run["run"] for run in story.runs):
-        path = story.directory / run / "run.json"
-        if not path.is_relative_to(story.directory) or ".." in path.parts or not is_readable_file(path):
+    for run in dict.fromkeys(run["run"] for run in data.runs):
+        path = data.directory / run / "run.json"
+        if not path.is_relative_to(data.directory) or ".." in path.parts or not is_readable_file(path):
             continue
         with suppress(DamagedError, DiskError, FileNotFoundError):
             records.append(RunRecord.read(path))
@@ -99,18 +93,49 @@ def _counted(values: Counter[str], runs: int) -> str:
     return ", ".join(f"{value} ({count} of {runs})" for value, count in values.items())
 
 
-def _missing(story: Story) -> list[tuple[str, str, int]]:
+def _missing(data: ReportData) -> list[tuple[str, str, int]]:
     """Reasons why values are missing: metric, reason, how many rows."""
-    counted = Counter((row.metric, row.why) for row in story.rows if row.why)
+    counted = Counter((row.metric, row.why) for row in data.rows if row.why)
     return [(metric, why, count) for (metric, why), count in counted.most_common() if why]
 
 
-def _commands(story: Story) -> list[str]:
+def _commands(data: ReportData) -> list[str]:
     """From the recipe where the folder is a suite's, else from its tables on."""
-    folder = shlex.quote(story.name)
-    suite = [f"collapselab suite run {folder}"] if (story.directory / "suite.json").is_file() else []
-    if story.analysis is None:
+    folder = shlex.quote(data.name)
+    suite = [f"collapselab suite run {folder}"] if (data.directory / "suite.json").is_file() else []
+    if data.analysis is None:
         return [*suite, f"collapselab analyze {folder}", f"collapselab report {folder}"]
-    asked = story.analysis
+    asked = data.analysis
     options = f"--outcome {asked.outcome} --permutations {asked.permutations} --seed {asked.seed}"
     return [*suite, f"collapselab analyze {folder} {options}", f"collapselab report {folder}"]
+
+
+def model_facts(data: ReportData) -> list[str]:
+    """What is known of one model: its size, the text that it was measured on, and its scores there."""
+    run = data.runs[0]
+    last = next((row for row in data.rows if (row.split, row.layer, row.bin) == ("train", "last", "all")), None)
+    known = {
+        "{}": run["family"],
+        "{:,} parameters": run["parameters"],
+        "on {}": run.get("corpus"),
+        "{:,} tokens": last.tokens if last else None,
+        "{:,} classes": last.classes if last else None,
+        "loss {:.3f}": run["val_loss"],
+        "accuracy {:.1%}": run["val_accuracy"],
+        "{:.3f} bits per byte": run.get("bits_per_byte"),
+    }
+    return [words.format(value) for words, value in known.items() if value is not None]
+
+
+def next_steps(data: ReportData, missing: Collection[str]) -> list[tuple[str, str]]:
+    """Commands that say more about one model; `missing` are the keys of figures that were not drawn."""
+    model = shlex.quote(data.labels[data.runs[0]["run"]])
+    options = {"layers": "--layers all", "token_ends": "--classes", "bins": "--bins 4"}
+    asked = [option for key, option in options.items() if key in missing]
+    steps = [("measure more of it", f"collapselab measure {model} {' '.join(asked)} --out results/")] if asked else []
+    return [
+        *steps,
+        ("compare it with another", f"collapselab measure {model} OTHER --out results/ && collapselab report results/"),
+        ("its tokens, one by one", f"collapselab tokens {model}"),
+        ("what a metric means", "collapselab metrics"),
+    ]

@@ -1,40 +1,49 @@
-"""report: from the tables of a folder to a page, and to figures for a paper.
+"""report: from tables or results to a page, and to figures for a paper.
 
-The page is one HTML file that holds its scripts, its data and its style, and asks for nothing from anywhere. Every
-table is in it once. What the figures draw is JSON; the tables as they are on disk are compressed, for the reader to
-search and to save. Text of others (names of runs, reasons, settings) passes through the template's escaping, or through
-`script_json`, in which no tag can begin. A policy (CSP) in the page names its two scripts by their hash: the browser
-runs no other, none that is made from text at run time, and asks nothing of the network.
+What the page is about decides what is on it (`Kind`): one model, several models, or a suite. It is one HTML file that
+holds its scripts, its data and its style, and asks for nothing from anywhere. The data (what the figures draw, and the
+tables as they are on disk, to search and to save) is compressed JSON. Text of others (names of runs, reasons, settings)
+passes through the template's escaping. A policy (CSP) in the page names its two scripts by their hash: the browser runs
+no other, none that is made from text at run time, and asks nothing of the network.
 """
 
 import base64
 import gzip
 import hashlib
 import json
-from dataclasses import dataclass
+import sys
+import webbrowser
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cache
+from html import escape
 from importlib.resources import files
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import final
 
 from collapselab import __version__
 from collapselab.analysis.stored import program_version
 from collapselab.disk import checksum_of, written_whole
 from collapselab.errors import ConfigError
+from collapselab.records.measurement import Result
 from collapselab.report import answer, provenance, words
 from collapselab.report.charts import style
 from collapselab.report.charts.panels import Figure, Panel, depth_areas, drawn_config, drawn_panel
-from collapselab.report.data import Columns, Keys, View, filters, keys, models_table
+from collapselab.report.data import Kind, ReportData, load_report_data
 from collapselab.report.export import write_figures
-from collapselab.report.figures import FIGURES, SECTIONS, FigureEntry, Section
-from collapselab.report.figures.forest import VERDICT_COLOURS, VERDICT_SHAPES
+from collapselab.report.figures import FIGURES, SECTIONS, FigureEntry
+from collapselab.report.figures.fixed_scale import VERDICT_COLOURS, VERDICT_SHAPES
 from collapselab.report.figures.relations import has_others
-from collapselab.report.story import Story, load_story
+from collapselab.report.profile import profile
+from collapselab.report.view import Columns, Keys, View, filters, keys, models_table, overview
 
 PLACED = {"diagnosis"}
 """Topics of the summary that the page itself has a place for; all others follow a figure."""
 HEAD = 1 << 16
 """Bytes of a page within which it says what it was made from."""
+OF_ONE_MODEL = ("inside", "tokens")
+"""Sections of the page of one model."""
 
 
 @final
@@ -52,41 +61,60 @@ class WrittenReport:
 
 
 def report(
-    directory: str | Path,
+    source: str | Path | Result,
     *,
     out: str | Path | None = None,
     beside: str | Path | None = None,
     figures: str | Path | None = None,
-    corpus: str | Path | None = None,
 ) -> WrittenReport:
-    """Write `DIR/report.html`, or `out`: one page that needs nothing else.
+    """Write a page that fits its source: a suite, several models, or one model; one file that needs nothing else.
 
     >>> from collapselab import report
     >>> report("suites/tiny").page.name
     'report.html'
 
-    An `out` that is a folder gets `report.html`. `beside` is another folder, whose models and verdicts are shown too;
-    `figures` a folder for every figure as SVG and PDF; `corpus` the one whose class frequencies are drawn, else that of
-    the runs if it is still there.
+    The source is the folder of a suite, one that `collect` or `import` made, a folder of results, a result in a file,
+    or a `Result`. The page is `report.html` in that folder, `NAME.html` beside a file, or `out`; an `out` that is a
+    folder gets `report.html`. `beside` is another folder, whose models and verdicts are shown too; `figures` a folder
+    for every figure as SVG and PDF.
     """
-    page = _page_path(directory if out is None else out, is_folder=out is None)
-    story = load_story(directory)
-    other = None if beside is None else load_story(beside)
-    shown = contents(story, beside=other, corpus=None if corpus is None else Path(corpus))
+    if isinstance(source, Result):
+        folder = Path(mkdtemp(prefix="collapselab-"))
+        source.save(folder / "model.json")
+        source = folder / "model.json"
+    page = _page_path(source, out)
+    data = load_report_data(source)
+    other = None if beside is None else load_report_data(beside)
+    shown = contents(data, beside=other)
     with written_whole(page) as temporary:
         temporary.write_text(render(shown), encoding="utf-8")
     written = write_figures(figures, shown.figures.values(), shown.tables, shown.keys) if figures is not None else []
-    notes = [source.problem for source in (story, other) if source is not None and source.problem]
+    notes = [one.problem for one in (data, other) if one is not None and one.problem]
     return WrittenReport(page, written, notes)
 
 
-def _page_path(out: str | Path, *, is_folder: bool) -> Path:
+def show(result: Result) -> Path:
+    """Show the page of one model: inside a notebook, else in a browser; return where it is."""
+    page = report(result).page
+    display = sys.modules.get("IPython.display")
+    if display is not None and "ipykernel" in sys.modules:
+        frame = f'<iframe srcdoc="{escape(page.read_text(encoding="utf-8"))}" width="100%" height="900"></iframe>'
+        display.display(display.HTML(frame))
+    else:
+        webbrowser.open(page.resolve().as_uri())
+    return page
+
+
+def _page_path(source: str | Path, out: str | Path | None) -> Path:
     """The file that gets the page, checked before anything is computed."""
+    if out is None:
+        source = Path(source)
+        return source.with_suffix(".html") if source.is_file() else source / "report.html"
     out = Path(out)
     for folder in out.parents:
         if folder.exists() and not folder.is_dir():
             raise ConfigError(f"{out}: {folder} is a file, so nothing can be written below it. Name another file.")
-    return out / "report.html" if is_folder or out.is_dir() else out
+    return out / "report.html" if out.is_dir() else out
 
 
 @final
@@ -94,36 +122,39 @@ def _page_path(out: str | Path, *, is_folder: bool) -> Path:
 class Contents:
     """All that is on the page: the figures by their key, the tables that they draw, and what the legend means."""
 
-    story: Story
-    beside: Story | None
+    data: ReportData
+    beside: ReportData | None
     figures: dict[str, Figure]
     tables: dict[str, Columns]
     keys: Keys
 
     @property
     def names(self) -> list[str]:
-        """Of the story, and of the one beside it."""
-        return [self.story.name, *([f"{self.beside.name} (beside)"] if self.beside else [])]
+        """Of the data, and of the data beside it."""
+        return [self.data.name, *([f"{self.beside.name} (beside)"] if self.beside else [])]
 
     @property
     def panels(self) -> list[Panel]:
         return [panel for figure in self.figures.values() for panel in figure.panels]
 
 
-def contents(story: Story, *, beside: Story | None = None, corpus: Path | None = None) -> Contents:
+def contents(data: ReportData, *, beside: ReportData | None = None) -> Contents:
     """Every figure that the tables allow; one that they do not says why."""
-    models = models_table([story, *([beside] if beside else [])])
-    view = View(story, keys(models), models, beside, corpus)
+    models = models_table([data, *([beside] if beside else [])])
+    view = View(data, keys(models), models, beside)
     figures = {}
     for key, entry in FIGURES.items():
-        figures[key] = figure = entry.draw(view)
-        if figure.key != key or entry.section not in SECTIONS:
-            raise ValueError(
-                f"FIGURES[{key!r}]: the figure calls itself {figure.key!r} and is in section {entry.section!r}. It "
-                f"needs the key of its entry, and one of the sections {', '.join(SECTIONS)}."
-            )
+        if entry.section not in SECTIONS:
+            raise ValueError(f"FIGURES[{key!r}]: section must be one of {', '.join(SECTIONS)}, got {entry.section!r}")
+        if data.kind in entry.kinds and (data.kind is not Kind.MODEL or entry.section in OF_ONE_MODEL):
+            drawn = entry.draw(view)
+            title = entry.title.format(outcome=words.outcome_name(data.outcome))
+            figure = drawn if isinstance(drawn, Figure) else Figure(missing=drawn)
+            figures[key] = replace(figure, key=key, title=f"{title[0].upper()}{title[1:]}", look=entry.look)
     tables = {"models": models} | {name: table for figure in figures.values() for name, table in figure.tables.items()}
-    return Contents(story, beside, figures, tables, view.keys)
+    if data.kind is Kind.MODELS:
+        tables["overview"] = overview(data, models)
+    return Contents(data, beside, figures, tables, view.keys)
 
 
 def render(shown: Contents) -> str:
@@ -135,63 +166,99 @@ def render(shown: Contents) -> str:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {"in_words": words.in_words, "metric_name": words.metric_name, "coded": words.coded}
-    lines, saved = answer.strip(shown.story), saved_tables(shown)
-    logarithmic = shown.story.logarithmic
-    data = {
-        "outcome": words.outcome_column(shown.story.outcome),
-        "config": drawn_config(),
-        "models": shown.tables["models"],
-        "tables": {name: table for name, table in shown.tables.items() if name != "models"},
-        "panels": {panel.key: drawn_panel(panel, log=panel.metric in logarithmic) for panel in shown.panels},
-        "saved": {name: base64.b64encode(gzip.compress(table, mtime=0)).decode() for name, table in saved.items()},
-    }
+    data, picture = shown.data, _picture(shown)
+    tabs = _sections(shown, picture)
+    open_ = {name for name, _, _ in tabs} | {"models"}
+    missing = [key for key, figure in shown.figures.items() if figure.missing]
     scripts = {"vega": _vega(), "script": _own("page.js")}
-    return environment.get_template("page.html").render(
-        story=shown.story,
+    return environment.get_template(f"{data.kind}.html").render(
+        data=data,
         beside=shown.beside,
         comparison=_comparison(shown),
         keys=shown.keys,
-        sections=_sections(shown),
-        unplaced=answer.unplaced(shown.story, PLACED | {topic for entry in FIGURES.values() for topic in entry.topics}),
+        picture=picture,
+        sections=tabs,
+        left_out=[(FIGURES[key], figure) for key, figure in shown.figures.items() if FIGURES[key].section not in open_],
+        unplaced=answer.unplaced(data, PLACED | {topic for entry in FIGURES.values() for topic in entry.topics}),
         areas=depth_areas(len(shown.keys.depths)),
         shapes=style.SHAPES,
-        answers=_test_legend(),
-        heat_levels=range(style.DEPTH_OF_HEAT),
+        answers=[(VERDICT_SHAPES[code], VERDICT_COLOURS[code], text) for code, text in words.TEST_WORDS.items()],
         filters=filters(shown.tables["models"], shown.keys, shown.names),
-        others=has_others(shown.story),
-        outcome=words.outcome_name(shown.story.outcome),
+        others=has_others(data),
+        outcome=words.outcome_name(data.outcome),
         names=words,
-        answer=answer,
-        lines=lines,
-        headline=answer.headline(shown.story, lines),
-        saved=list(saved),
+        answers_of=answer,
+        answer=answer.answer(data),
+        profile=profile(data.rows),
+        facts=provenance.model_facts(data) if data.kind is Kind.MODEL else [],
+        next_steps=provenance.next_steps(data, missing) if data.kind is Kind.MODEL else [],
+        references={},
+        saved=list(saved_tables(shown)),
         drawn=[name for name, table in shown.tables.items() if table],
-        provenance=provenance.provenance(shown.story),
+        provenance=provenance.provenance(data),
         version=__version__,
-        made_from=fingerprint(shown.story, shown.beside),
+        made_from=fingerprint(data, shown.beside),
         light=style.variables(len(shown.keys.widths), dark=False),
         dark=style.variables(len(shown.keys.widths), dark=True),
         css=_own("page.css"),
         **scripts,
         policy=policy(*scripts.values()),
-        data=script_json(data),
+        embedded=embedded(shown, picture),
     )
 
 
-def _sections(shown: Contents) -> list[tuple[str, Section, list[tuple[FigureEntry, Figure]]]]:
-    """Every section with its figures, in their order; an optional one only where something is drawn in it."""
-    ordered = sorted(shown.figures, key=lambda key: FIGURES[key].order)
-    filled = {FIGURES[key].section for key, figure in shown.figures.items() if figure.panels or figure.lists}
-    return [
-        (name, section, [(FIGURES[key], shown.figures[key]) for key in ordered if FIGURES[key].section == name])
-        for name, section in SECTIONS.items()
-        if name in filled or not section.optional
-    ]
+def embedded(shown: Contents, picture: Figure | None) -> str:
+    """What the scripts read, as compressed JSON."""
+    panels = {panel.key: panel for panel in (*shown.panels, *(picture.panels if picture else []))}
+    logarithmic = shown.data.logarithmic
+    content = {
+        "outcome": words.outcome_column(shown.data.outcome),
+        "config": drawn_config(),
+        "models": shown.tables["models"],
+        "tables": {name: table for name, table in shown.tables.items() if name != "models"},
+        "panels": {key: drawn_panel(panel, log=panel.metric in logarithmic) for key, panel in panels.items()},
+        "saved": {name: table.decode() for name, table in saved_tables(shown).items()},
+        "logarithmic": sorted({*logarithmic, "parameters", "tokens", "step"}),
+    }
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
-def _test_legend() -> list[tuple[str, str, str]]:
-    """For every verdict of a test its shape, its colour and its words."""
-    return [(VERDICT_SHAPES[code], VERDICT_COLOURS[code], text) for code, text in words.TEST_WORDS.items()]
+def _picture(shown: Contents) -> Figure | None:
+    """The figure of the first screen: correlations at fixed scale, else the metric that correlates most."""
+    if shown.data.kind is not Kind.SUITE:
+        return None
+    forest, collapse = shown.figures["forest"], shown.figures["collapse"]
+    if forest.panels or not collapse.panels:
+        return forest if forest.panels else None
+
+    def strength(panel: Panel) -> float:
+        relation = shown.data.relation(panel.metric)
+        return abs(relation.r) if relation and relation.r is not None else 0.0
+
+    best = max(collapse.panels, key=strength)
+    panel = replace(best, key=f"answer-{best.metric}", height=300)
+    return replace(collapse, key="picture", panels=[panel], filters=False, missing="", paper="")
+
+
+Tab = tuple[str, str, list[tuple[FigureEntry, Figure]]]
+"""The name of a section, its title, and its figures that are drawn or say why not."""
+
+
+def _sections(shown: Contents, picture: Figure | None) -> list[Tab]:
+    """The sections in which something is drawn; of a suite, the scatter of any two numbers is among its relations."""
+    tabs: list[Tab] = []
+    for name, title in SECTIONS.items():
+        entries = [(key, entry) for key, entry in FIGURES.items() if entry.section == name]
+        if shown.data.kind is Kind.SUITE and name == "models":
+            continue
+        if shown.data.kind is Kind.SUITE and name == "relations":
+            entries.append(("explore", FIGURES["explore"]))
+        drawn = [(entry, shown.figures[key]) for key, entry in entries if key in shown.figures]
+        drawn = [(entry, figure) for entry, figure in drawn if figure is not picture]
+        if any(figure.panels or figure.lists for _, figure in drawn):
+            tabs.append((name, title, drawn))
+    return tabs
 
 
 def policy(*scripts: str) -> str:
@@ -224,46 +291,38 @@ def _as_parsed(text: str) -> str:
 def saved_tables(shown: Contents) -> dict[str, bytes]:
     """Every CSV table of the folder as it was read, by the name it has there; those of many rows stay on disk."""
     saved: dict[str, bytes] = {}
-    for story, prefix in ((shown.story, ""), (shown.beside, "beside-")):
-        if story is not None:
-            contents = story.tables.contents | (story.analysis.contents() if story.analysis else {})
+    for data, prefix in ((shown.data, ""), (shown.beside, "beside-")):
+        if data is not None:
+            contents = data.tables.contents | (data.analysis.contents() if data.analysis else {})
             saved |= {prefix + name: content for name, content in contents.items() if name.endswith(".csv")}
     return saved | {name: content for figure in shown.figures.values() for name, content in figure.saved.items()}
 
 
-def fingerprint(story: Story, beside: Story | None = None) -> str:
+def fingerprint(data: ReportData, beside: ReportData | None = None) -> str:
     """sha256 of what a page is made from: the program, the tables, and what the analysis made of them."""
     parts: dict[str, object] = {"program": program_version()}
-    for name, source in (("story", story), ("beside", beside)):
+    for name, source in (("data", data), ("beside", beside)):
         if source is not None:
             analysis = source.analysis.summary | {"directory": source.name} if source.analysis else None
             parts[name] = {"tables": source.tables.hashes, "analysis": analysis}
     return checksum_of(parts)
 
 
-def is_current(path: Path, story: Story) -> bool:
-    """Whether the file is a page that was made from this very story by this very program."""
+def is_current(path: Path, data: ReportData) -> bool:
+    """Whether the file is a page that was made from this very data by this very program."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        return f'<meta name="made-from" content="{fingerprint(story)}">'.encode() in file.read(HEAD)
+        return f'<meta name="made-from" content="{fingerprint(data)}">'.encode() in file.read(HEAD)
 
 
-def script_json(value: object) -> str:
-    """JSON that can be inside a script element: no `<`, so no tag can end or begin there."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
-
-
-def _comparison(shown: Contents) -> list[tuple[str, list[answer.Cell]]]:
-    """Verdicts of both stories side by side, for every metric that either has."""
+def _comparison(shown: Contents) -> Iterable[tuple[str, list[answer.Cell]]]:
+    """Verdicts of both sources side by side, for every metric that either has."""
     if shown.beside is None:
         return []
-    mine, theirs = ({line.metric: line for line in answer.strip(story)} for story in (shown.story, shown.beside))
+    mine, theirs = ({line.metric: line.cells for line in answer.verdicts(data)} for data in (shown.data, shown.beside))
     return [
-        (metric, [getattr(lines[metric], column) if metric in lines else answer.NOT_MEASURED
-                  for column in ("scale", "outcome", "fixed") for lines in (mine, theirs)])
+        (metric, [cells[metric][key] if metric in cells else answer.NOT_MEASURED
+                  for key in answer.COLUMNS for cells in (mine, theirs)])
         for metric in dict.fromkeys([*mine, *theirs])
     ]  # fmt: skip

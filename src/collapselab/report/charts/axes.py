@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Literal
+from typing import TypeVar
 
 import altair as alt
 import numpy as np
 
 from collapselab.analysis.models import Floats
-from collapselab.report.story import Story
+from collapselab.report.data import ReportData
 
+Axis = TypeVar("Axis", alt.X, alt.Y)
 NUMBER = "replace(format(datum.value, '.4~g'), '-', '\u2212')"
 """A tick as it is: formats that take their digits from the step between ticks write 0.12 as 0.1."""
 FEW_DECADES = 1.6
@@ -20,21 +21,16 @@ WIDE = 10
 FAR = 2
 """A level this many times the values' own span away from them is only named: to draw it would flatten them."""
 SHUFFLED = "shuffled labels"
-NAME_WIDTH, NAME_HEIGHT = 0.5, 0.12
-"""Of that name, as shares of a panel."""
 
 
-def value_axis(metric: str, values: Floats | None = None) -> alt.Y:
-    """The axis of a metric, under its id: its name in words is the panel's heading. Logarithmic where the values that
-    it is to hold are given; in both directions from 0 where some of them have no logarithm."""
+def value_axis(metric: str, values: Floats | None, channel: type[Axis]) -> Axis:
+    """The axis of a metric, under its id: its name in words is the panel's heading.
+
+    Logarithmic where the values that it is to hold are given; in both directions from 0 where some of them have no
+    logarithm.
+    """
     scale, axis = _scale_and_axis(values)
-    return alt.Y(f"{metric}:Q", title=metric, scale=scale, axis=axis)
-
-
-def value_axis_below(metric: str, values: Floats | None = None) -> alt.X:
-    """The same along x, as in the paper: the metric below, the outcome at the side."""
-    scale, axis = _scale_and_axis(values)
-    return alt.X(f"{metric}:Q", title=metric, scale=scale, axis=axis)
+    return channel(f"{metric}:Q", title=metric, scale=scale, axis=axis)
 
 
 def _scale_and_axis(values: Floats | None) -> tuple[alt.Scale, alt.Axis]:
@@ -64,80 +60,58 @@ def whole_ticks(values: Iterable[int]) -> list[int]:
     return list(range(low, high + 1, 1 + (high - low) // MOST_WHOLE))
 
 
-def drawn_values(story: Story, metric: str, *, from_initialisation: bool = False) -> Floats:
+def drawn_values(data: ReportData, metric: str, *, from_initialisation: bool = False) -> Floats:
     """The known values of trained models, or of all."""
-    assert story.models is not None
-    frame = story.models.frame if from_initialisation else story.models.trained
+    assert data.models is not None
+    frame = data.models.frame if from_initialisation else data.models.trained
     return frame[metric].dropna().to_numpy(dtype=float)
 
 
-def logarithmic_values(story: Story, metric: str, *, from_initialisation: bool = False) -> Floats | None:
+def logarithmic_values(data: ReportData, metric: str, *, from_initialisation: bool = False) -> Floats | None:
     """What a logarithmic axis of all models has to hold; None where the axis is linear."""
-    return if_logarithmic(story, metric, drawn_values(story, metric, from_initialisation=from_initialisation))
+    return if_logarithmic(data, metric, drawn_values(data, metric, from_initialisation=from_initialisation))
 
 
-def if_logarithmic(story: Story, metric: str, values: Floats) -> Floats | None:
+def if_logarithmic(data: ReportData, metric: str, values: Floats) -> Floats | None:
     """These values where their axis is logarithmic, else None. Values that have no logarithm get one too where a few of
     them are far from all others, as in the first steps of training."""
-    wide = len(values) and np.abs(values).max() >= WIDE * _middle(values) > 0
-    return values if metric in story.logarithmic or wide else None
+    if not len(values):
+        return None
+    wide = np.abs(values).max() >= WIDE * _middle(values) > 0
+    return values if metric in data.logarithmic or wide else None
 
 
 def _middle(values: Floats) -> float:
     return float(f"{np.median(np.abs(values)):.6g}")
 
 
-def null_level(
-    story: Story, metric: str, values: Floats, *, log: bool, side: Literal["left", "right"]
-) -> list[alt.Chart]:
-    """The median of the metric with shuffled labels as a dashed line with its name at one side, where it was measured
-    and can be drawn beside these values; `far_null` has the words of one that cannot."""
-    level = null_of(story, metric)
+def null_level(data: ReportData, metric: str, values: Floats, *, log: bool, across: bool = False) -> list[alt.Chart]:
+    """The median of the metric with shuffled labels as a dashed line with its name, where it was measured.
+
+    Where it is too far away to be drawn beside these values, `far_null` has it in words. `across`: the metric is along
+    x, and the line is upright.
+    """
+    level = null_of(data, metric)
     if level is None or not len(values) or abs(_away(level, values, log=log)) > FAR:
         return []
     chart = alt.Chart(alt.InlineData(values=[{"level": level, "word": SHUFFLED}]))
-    name = partial(chart.mark_text, color="var(--soft)", align=side, fontSize=10, x=3 if side == "left" else "width")
-    rule = chart.mark_rule(color="var(--soft)", strokeDash=[5, 4], strokeWidth=1.2).encode(y="level:Q")
-    return [rule, name(baseline="bottom", dy=-3).encode(y="level:Q", text="word:N")]
+    name = partial(chart.mark_text, color="var(--soft)", fontSize=10)
+    if across:
+        in_left_half = level <= np.median([values.min(), values.max()])
+        text = name(align="left" if in_left_half else "right", dx=4 if in_left_half else -4, y=3, baseline="top")
+    else:
+        text = name(align="right", x="width", baseline="bottom", dy=-3)
+    place = {"x" if across else "y": "level:Q"}
+    rule = chart.mark_rule(color="var(--soft)", strokeDash=[5, 4], strokeWidth=1.2)
+    return [rule.encode(**place), text.encode(**place, text="word:N")]
 
 
-def null_level_below(story: Story, metric: str, values: Floats, outcomes: Floats, *, log: bool) -> list[alt.Chart]:
-    """The same where the metric is along x: an upright line with its name at the end where it covers fewer models."""
-    level = null_of(story, metric)
-    if level is None or not len(values) or abs(_away(level, values, log=log)) > FAR:
-        return []
-    chart = alt.Chart(alt.InlineData(values=[{"level": level, "word": SHUFFLED}]))
-    rule = chart.mark_rule(color="var(--soft)", strokeDash=[5, 4], strokeWidth=1.2).encode(x="level:Q")
-    side = _clear_side(level, values, log=log)
-    at_head = _covered(level, values, -outcomes, side, log=log) < _covered(level, values, outcomes, side, log=log)
-    name = partial(chart.mark_text, color="var(--soft)", fontSize=10, align=side, dx=4 if side == "left" else -4)
-    placed = name(y=3, baseline="top") if at_head else name(y="height", dy=-4, baseline="bottom")
-    return [rule, placed.encode(x="level:Q", text="word:N")]
-
-
-def far_null(story: Story, metric: str, values: Floats, *, log: bool) -> str:
+def far_null(data: ReportData, metric: str, values: Floats, *, log: bool) -> str:
     """The level with shuffled labels in words, where it is too far from these values to be drawn beside them."""
-    level = null_of(story, metric)
+    level = null_of(data, metric)
     if level is None or not len(values) or abs(_away(level, values, log=log)) <= FAR:
         return ""
     return f"{SHUFFLED}: {level:.3g}".replace("-", "\N{MINUS SIGN}")
-
-
-def _covered(level: float, values: Floats, outcomes: Floats, side: Literal["left", "right"], *, log: bool) -> int:
-    """How many models the name of a level would cover at the lower end of its line."""
-    place, places = _as_drawn(np.array([level]), values, log=log)[0], _as_drawn(values, values, log=log)
-    beside = (places - place) * (1 if side == "left" else -1)
-    finite = places[np.isfinite(places)]
-    width = NAME_WIDTH * (max(place, finite.max(initial=place)) - min(place, finite.min(initial=place)))
-    low = outcomes <= outcomes.min() + NAME_HEIGHT * np.ptp(outcomes)
-    return int((low & (beside >= 0) & (beside <= width)).sum())
-
-
-def _clear_side(level: float, values: Floats, *, log: bool) -> Literal["left", "right"]:
-    """How the name of a level is set: to the right of its line where that is in the left half of the panel."""
-    place, places = _as_drawn(np.array([level]), values, log=log)[0], _as_drawn(values, values, log=log)
-    low, high = min(place, places.min()), max(place, places.max())
-    return "left" if place <= (low + high) / 2 else "right"
 
 
 def _as_drawn(values: Floats, among: Floats, *, log: bool) -> Floats:
@@ -158,8 +132,8 @@ def _away(level: float, values: Floats, *, log: bool) -> float:
     return float(beyond / (high - low)) if high > low else float(np.inf * beyond if np.isinf(beyond) else 0)
 
 
-def null_of(story: Story, metric: str) -> float | None:
-    if story.models is None:
+def null_of(data: ReportData, metric: str) -> float | None:
+    if data.models is None:
         return None
-    nulls = story.models.trained[f"{metric} null"].dropna()
+    nulls = data.models.trained[f"{metric} null"].dropna()
     return float(f"{np.median(nulls):.6g}") if len(nulls) else None

@@ -12,7 +12,7 @@ import numpy as np
 
 from collapselab.report.charts.axes import NUMBER, WIDE, log_ticks
 from collapselab.report.charts.panels import DrawnChart
-from collapselab.report.data import Columns, columns
+from collapselab.report.view import Columns, columns
 
 HEIGHT, STACKED_HEIGHT = 36, 50
 """Of a line; of one that has its words below its name."""
@@ -85,7 +85,7 @@ def forest_chart(
 
     `room`: characters that fit beside each other, where the panel is not wide.
     """
-    data = alt.Chart(alt.NamedData(table))
+    base = alt.Chart(alt.NamedData(table))
     arms = len({line.arm for line in lines})
     several = len(lines) > arms
     place = alt.Scale(domain=[arms - (0.3 if several else 0.5), -0.55], nice=False, zero=False)
@@ -94,20 +94,20 @@ def forest_chart(
     x = alt.X("effect:Q", title=title, scale=scale, axis=axis)
     kinds = list(dict.fromkeys(line.kind for line in lines))
     zero = alt.Chart(alt.InlineData(values=[{"zero": 0}])).mark_rule(color="var(--soft)").encode(x="zero:Q")
-    bars = data.mark_rule(strokeWidth=1.6, opacity=0.8).encode(
+    bars = base.mark_rule(strokeWidth=1.6, opacity=0.8).encode(
         x="low:Q", x2="high:Q", y=y, color=alt.Color("kind:N", scale=_scale(kinds, "colour"), legend=None)
     )  # the marks have the legend
     hover = [alt.Tooltip("arm:N"), alt.Tooltip("kind:N", title="is"), alt.Tooltip("effect:Q", format="+.4~g"),
              alt.Tooltip("low:Q", format="+.3~g"), alt.Tooltip("high:Q", format="+.3~g"),
              alt.Tooltip("n:Q", title="pairs")]  # fmt: skip
-    dots = data.mark_point(size=55, strokeWidth=1.6, opacity=1).encode(
+    dots = base.mark_point(size=55, strokeWidth=1.6, opacity=1).encode(
         x=x, y=y, tooltip=hover,
         stroke=alt.Stroke("kind:N", title=None, scale=_scale(kinds, "colour")),
         shape=alt.Shape("kind:N", title=None, scale=_scale(kinds, "shape")),
         fill=alt.Fill("kind:N", title=None, scale=_scale(kinds, "fill")),
     )  # fmt: skip
     at = alt.Y("name_at:Q", axis=None, scale=place)
-    named = data.transform_filter("isValid(datum.label)")
+    named = base.transform_filter("isValid(datum.label)")
     names = named.mark_text(align="left", x=2, fontSize=10.5).encode(y=at, text="label:N")
     words = named.mark_text(align="right", x="width", fontSize=10.5, color="var(--soft)").encode(
         y=alt.Y("words_at:Q", axis=None, scale=place), text="words:N"

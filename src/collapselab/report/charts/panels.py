@@ -14,8 +14,8 @@ import altair as alt
 
 from collapselab.report.charts import style
 from collapselab.report.charts.style import SHAPES, Spec
-from collapselab.report.data import Columns, Keys
-from collapselab.report.story import Story
+from collapselab.report.data import ReportData
+from collapselab.report.view import Columns, Keys
 from collapselab.report.words import metric_name, outcome_column, outcome_name, property_code, property_name
 
 DrawnChart = alt.Chart | alt.LayerChart | alt.FacetChart
@@ -76,13 +76,19 @@ class Listing:
 @final
 @dataclass(frozen=True)
 class Figure:
-    """Panels that belong together, and the tables that they draw. Without panels `missing` says why there are none."""
+    """Panels that belong together, and the tables that they draw.
 
-    key: str
-    title: str
+    Its key, its title and the sentence that says what to look for are those of its entry in `FIGURES`. Without panels
+    `missing` says why there are none.
+    """
+
     caption: str = ""
+    """How it was made."""
     panels: list[Panel] = field(default_factory=list)
     legend: tuple[str, ...] = ()
+    key: str = ""
+    title: str = ""
+    look: str = ""
     missing: str = ""
     paper: str = ""
     """Where in the paper a reader has seen this before."""
@@ -100,6 +106,10 @@ class Figure:
     regimes: tuple[str, ...] = ()
     """Regimes of which the panels draw one at a time, the reader's choice; `regime` is the first that is drawn."""
     regime: str = ""
+    axes: Mapping[str, str] = field(default_factory=dict)
+    """Columns of the table `models` that the reader can choose for the axes, with their titles."""
+    axis: tuple[str, str] = ("", "")
+    """The columns that are across and up at first."""
 
     @property
     def cards(self) -> list[list[Panel]]:
@@ -155,13 +165,25 @@ def training_shape(keys: Keys) -> alt.Shape:
 
 def tooltip(outcome: str, metrics: list[str]) -> list[alt.Tooltip]:
     """What hovering says of a model."""
-    settings = [("run", "run", "N"), ("checkpoint", "checkpoint", "N"), ("family", "family", "N"),
-                ("wide", "width", "N"), ("deep", "depth", "N"),
-                ("regime", "training", "N"), ("seed", "seed", "N")]  # fmt: skip
-    shown = [alt.Tooltip(f"{name}:{kind}", title=title) for name, title, kind in settings]
+    settings = {"run": "run", "checkpoint": "checkpoint", "family": "family", "regime": "training"}
+    shown = [alt.Tooltip(f"{name}:N", title=title) for name, title in settings.items()]
     shown.append(alt.Tooltip("parameters:Q", title="parameters", format=","))
     shown.append(alt.Tooltip(f"{outcome_column(outcome)}:Q", title=outcome_name(outcome), format=".4f"))
     return shown + [alt.Tooltip(f"{metric}:Q", title=metric, format=".4~g") for metric in metrics]
+
+
+def run_curves(
+    base: alt.Chart, shared: Mapping[str, object], detail: list[str], hover: list[alt.Tooltip], **of_lines: object
+) -> DrawnChart:
+    """A line for each run and a dot for each of its points."""
+    lines = base.mark_line(strokeWidth=1.3, opacity=0.75).encode(**shared, detail=detail, **of_lines)
+    dots = base.mark_point(filled=True, size=22, opacity=0.85).encode(**shared, tooltip=hover)
+    return alt.layer(lines, dots)
+
+
+def line_dash(column: str, drawn: str, dashed: str) -> alt.StrokeDash:
+    scale = alt.Scale(domain=[drawn, dashed], range=[[1, 0], [4, 3]])
+    return alt.StrokeDash(f"{column}:N", legend=None, scale=scale)
 
 
 def with_links(chart: DrawnChart) -> DrawnChart:
@@ -170,8 +192,8 @@ def with_links(chart: DrawnChart) -> DrawnChart:
     return chart.add_params(alt.param(name="shown", value=everything), alt.param(name="chosen", value=everything))
 
 
-def direction(story: Story, metric: str) -> str:
-    return ARROWS[story.models.toward[metric].sign] if story.models else ""
+def direction(data: ReportData, metric: str) -> str:
+    return ARROWS[data.models.toward[metric].sign] if data.models else ""
 
 
 def joined(*parts: str) -> str:
@@ -179,10 +201,10 @@ def joined(*parts: str) -> str:
     return " · ".join(filter(None, parts))
 
 
-def extent(story: Story, metric: str) -> str:
+def extent(data: ReportData, metric: str) -> str:
     """From the smallest value to the largest, in words."""
-    assert story.models is not None
-    values = story.models.trained[metric].dropna()
+    assert data.models is not None
+    values = data.models.trained[metric].dropna()
     return f"{values.min():.3g} to {values.max():.3g}" if len(values) else "not known"
 
 

@@ -1,8 +1,9 @@
-"""What is drawn: a file for each figure, or for a few that are drawn alike, and one entry in `FIGURES` each.
+"""What is drawn: figures that are drawn alike share a file, and each has one entry in `FIGURES`.
 
-A figure is a function from a `View` (the story, its models as a table, the legend) to a `Figure` (panels and the tables
-that they draw, or the reason why there are none). Its entry says in which section of the page it is, in which order;
-`topics` are the topics of the summary whose sentences follow it. The page and `write_figures` loop over the entries.
+A figure is a function from a `View` (the data, its models as a table, the legend) to a `Figure` (panels and the tables
+that they draw), or to the reason why there is none. Its entry says in which section of the page it is and what a reader
+should look for; `topics` are the topics of the summary whose sentences follow it. Entries of a section are in their
+order: the first that can be drawn is open, the others are folded. The page and `write_figures` loop over the entries.
 """
 
 from collections.abc import Callable
@@ -10,90 +11,131 @@ from dataclasses import dataclass
 from typing import final
 
 from collapselab.report.charts.panels import Figure
-from collapselab.report.data import View
-from collapselab.report.figures.atlas import atlas_layers, atlas_models, atlas_training
-from collapselab.report.figures.attribution import attribution
-from collapselab.report.figures.classes import classes
-from collapselab.report.figures.deciders import deciders
-from collapselab.report.figures.development import training
-from collapselab.report.figures.dose_response import dose_response
-from collapselab.report.figures.effects import effects, shams
-from collapselab.report.figures.forest import forest
-from collapselab.report.figures.how_far_back import how_far_back
-from collapselab.report.figures.inside import bins, layers
-from collapselab.report.figures.manipulation import manipulation
-from collapselab.report.figures.push import push
-from collapselab.report.figures.regularisation import regularisation
-from collapselab.report.figures.relations import collapse, further
-from collapselab.report.figures.scale import loss_and_scale, scale, width_lines
-from collapselab.report.figures.seeds import seeds
-from collapselab.report.figures.token_lists import first_names, token_ends, token_moves
-from collapselab.report.figures.tokens import token_frequency, token_kinds
-
-
-@final
-@dataclass(frozen=True)
-class Section:
-    """A section of the page: its heading, its name in the bar, and whether it needs an analysis. One that is
-    `optional` is left out where none of its figures has anything to draw."""
-
-    title: str
-    short: str
-    needs_analysis: bool = True
-    optional: bool = False
-
-
-SECTIONS = {
-    "atlas": Section("Atlas of models", "Atlas", optional=True),
-    "relations": Section("Collapse and the outcome", "Relations"),
-    "development": Section("Development", "Development"),
-    "fixed": Section("At fixed scale", "At fixed scale"),
-    "cause": Section("As a cause", "As a cause", optional=True),
-    "inside": Section("Inside the model", "Inside", needs_analysis=False),
-    "tokens": Section("Tokens", "Tokens", needs_analysis=False, optional=True),
-}
+from collapselab.report.data import Kind
+from collapselab.report.figures.cause import attribution, dose_response, effects, manipulation, shams
+from collapselab.report.figures.contexts import how_far_back
+from collapselab.report.figures.fixed_scale import forest, seeds
+from collapselab.report.figures.inside import bins, deciders, layers, push
+from collapselab.report.figures.models import atlas_layers, atlas_training, explore
+from collapselab.report.figures.relations import collapse
+from collapselab.report.figures.scale import loss_and_scale, width_lines
+from collapselab.report.figures.tokens import token_ends, token_frequency
+from collapselab.report.figures.training import regularisation, training
+from collapselab.report.view import View
 
 
 @final
 @dataclass(frozen=True)
 class FigureEntry:
-    """Where a figure is on the page, and how it is drawn. `folded` is shown after a click, under this name."""
+    """Where a figure is on the page, how it is drawn, its title, and what to look for, in one sentence.
+
+    `{outcome}` in the title is the outcome's name.
+    """
 
     section: str
-    order: int
-    draw: Callable[[View], Figure]
+    title: str
+    look: str
+    draw: Callable[[View], Figure | str]
     topics: tuple[str, ...] = ()
-    topics_open: bool = False
-    folded: str = ""
+    kinds: tuple[Kind, ...] = tuple(Kind)
+    """The pages that it is on."""
 
+
+SECTIONS = {
+    "models": "Models",
+    "relations": "Relations",
+    "training": "Training",
+    "causes": "Causes",
+    "inside": "Inside",
+    "tokens": "Tokens",
+}
+"""The tabs of the page; one in which nothing is drawn is left out. `models` is that of several collected models."""
 
 FIGURES = {
-    "atlas_models": FigureEntry("atlas", 1, atlas_models),
-    "atlas_training": FigureEntry("atlas", 2, atlas_training),
-    "atlas_layers": FigureEntry("atlas", 3, atlas_layers),
-    "collapse": FigureEntry("relations", 1, collapse, topics=("across models",)),
-    "further": FigureEntry("relations", 2, further, folded="further metrics"),
-    "training": FigureEntry("development", 1, training, topics=("phases",)),
-    "scale": FigureEntry("development", 2, scale),
-    "width_lines": FigureEntry("development", 3, width_lines),
-    "loss_and_scale": FigureEntry("development", 4, loss_and_scale),
-    "regularisation": FigureEntry("development", 5, regularisation, topics=("trends",)),
-    "forest": FigureEntry("fixed", 1, forest, topics=("controls",)),
-    "seeds": FigureEntry("fixed", 2, seeds, topics=("scale held fixed",), topics_open=True),
-    "manipulation": FigureEntry("cause", 1, manipulation),
-    "effects": FigureEntry("cause", 2, effects, topics=("as a cause",), topics_open=True),
-    "dose_response": FigureEntry("cause", 3, dose_response),
-    "attribution": FigureEntry("cause", 4, attribution),
-    "shams": FigureEntry("cause", 5, shams),
-    "layers": FigureEntry("inside", 1, layers),
-    "bins": FigureEntry("inside", 2, bins),
-    "push": FigureEntry("inside", 3, push),
-    "deciders": FigureEntry("inside", 4, deciders),
-    "classes": FigureEntry("inside", 5, classes),
-    "how_far_back": FigureEntry("inside", 6, how_far_back),
-    "token_frequency": FigureEntry("tokens", 1, token_frequency),
-    "token_ends": FigureEntry("tokens", 2, token_ends),
-    "token_kinds": FigureEntry("tokens", 3, token_kinds),
-    "first_names": FigureEntry("tokens", 4, first_names),
-    "token_moves": FigureEntry("tokens", 5, token_moves),
-}
+    "explore": FigureEntry(
+        "models", "Any two numbers of the models", "Choose the axes; do models that collapse more have a better loss?",
+        explore, kinds=(Kind.MODELS, Kind.SUITE),
+    ),
+    "forest": FigureEntry(
+        "relations", "Correlation with {outcome}, across models and at fixed scale",
+        "Does a metric’s round mark, among seeds of one size, keep clear of 0, and on the side of its square?",
+        forest, ("controls",),
+    ),
+    "collapse": FigureEntry(
+        "relations", "Each metric against {outcome}",
+        "Do points lie along a line, and does collapse, in the direction of the heading, come with a better outcome?",
+        collapse, ("across models",),
+    ),
+    "seeds": FigureEntry(
+        "relations", "Seeds alone", "Is there a slope left among models of one size and one training?",
+        seeds, ("scale held fixed",),
+    ),
+    "width_lines": FigureEntry(
+        "relations", "Each metric against width", "Does a line keep its direction from narrow models to wide ones?",
+        width_lines,
+    ),
+    "loss_and_scale": FigureEntry(
+        "relations", "{outcome} against scale", "How much of the outcome do parameters alone explain?", loss_and_scale
+    ),
+    "training": FigureEntry(
+        "training", "Along training", "When does a metric leave the level of shuffled labels, and where does it end?",
+        training, ("phases",),
+    ),
+    "atlas_training": FigureEntry(
+        "training", "Along the training of each model", "Do all models move the same way, and at the same time?",
+        atlas_training, kinds=(Kind.MODELS,),
+    ),
+    "regularisation": FigureEntry(
+        "training", "Under regularisation", "Are the dots of every width on the same side of the grey line?",
+        regularisation, ("trends",),
+    ),
+    "effects": FigureEntry(
+        "causes", "Effects on the outcome",
+        "Is an interval clear of 0 (an effect), or inside the shaded band (no effect of interest)?",
+        effects, ("as a cause",),
+    ),
+    "manipulation": FigureEntry(
+        "causes", "Did the interventions reach their property?",
+        "Did each arm move its own metric, and more than its sham? If not, its effect says nothing.", manipulation,
+    ),
+    "dose_response": FigureEntry(
+        "causes", "Dose and response", "Does the effect grow with the dose, in one direction?", dose_response
+    ),
+    "attribution": FigureEntry(
+        "causes", "Do the effects follow the property?",
+        "Do all arms, whatever the intervention, lie on one line through 0?", attribution,
+    ),
+    "shams": FigureEntry(
+        "causes", "Shams beside treatments", "Does a treatment do more than its sham (square)?", shams
+    ),
+    "layers": FigureEntry(
+        "inside", "From layer to layer", "At which layer does a metric turn toward collapse?", layers
+    ),
+    "atlas_layers": FigureEntry(
+        "inside", "Layers side by side", "At which share of the depth do the models collapse?",
+        atlas_layers, kinds=(Kind.MODELS,),
+    ),
+    "bins": FigureEntry(
+        "inside", "From rare classes to frequent ones", "Are frequent classes closer to collapse than rare ones?", bins
+    ),
+    "push": FigureEntry(
+        "inside", "Features moved toward their class means",
+        "Is the loss lowest at α = 0, or would more (α > 0) or less collapse be better?", push,
+    ),
+    "deciders": FigureEntry(
+        "inside", "Which deciders agree", "From which layer on does the nearest mean decide as the output layer does?",
+        deciders,
+    ),
+    "how_far_back": FigureEntry(
+        "inside", "How far back", "From which n on is hardly any variance left? The model looks back that far.",
+        how_far_back,
+    ),
+    "token_ends": FigureEntry(
+        "tokens", "Most and least collapsed tokens",
+        "Which tokens’ contexts does the model treat alike (left), and which does it keep apart (right)?", token_ends,
+    ),
+    "token_frequency": FigureEntry(
+        "tokens", "How often a token occurs, and how far it has collapsed",
+        "Does the line rise or fall? Then frequency alone explains part of a token’s collapse.", token_frequency,
+    ),
+}  # fmt: skip

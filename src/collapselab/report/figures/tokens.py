@@ -1,24 +1,29 @@
-"""Tokens: how often a class occurs against each number of it, and kinds of tokens; of one model.
+"""Tokens of the model with the lowest validation loss: its classes by frequency, and the extremes of each kind.
 
 What is drawn is thinned out, evenly over frequencies and with the extremes kept; what is counted, searched and listed
-is every class.
+is every class. The texts of tokens are other people's: `quoted` escapes whatever is not printable in them, and the page
+sets what is left as text, never as HTML.
 """
 
 from collections.abc import Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
 from collapselab.analysis.models import Floats
-from collapselab.analysis.tokens import SORTABLE, bins
+from collapselab.analysis.tokens import LEAST_COUNT, SORTABLE, TokenTable, bins, tokens_of_frame
 from collapselab.corpus.token_kinds import KINDS
-from collapselab.records.table import table_bytes
-from collapselab.report.charts.axes import value_axis, value_axis_below
-from collapselab.report.charts.panels import Figure, Panel
-from collapselab.report.data import Columns, View, columns, plain
-from collapselab.report.token_frame import ModelTokens, model_tokens, quoted
+from collapselab.records.table import Cell, ColumnTable, table_bytes
+from collapselab.records.tables import CLASSES
+from collapselab.report.charts.axes import value_axis
+from collapselab.report.charts.panels import Figure, Listing, Panel
+from collapselab.report.data import ReportData
+from collapselab.report.view import View, columns, plain
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MISSING = "Classes were not measured one by one (`--classes` does)."
 METRICS = [name for name in SORTABLE if name not in ("count", "samples")]
@@ -26,36 +31,93 @@ LOGARITHMIC = ("cdnv", "norm", "variance", "distance", "head_norm")
 DRAWN = 900
 """Classes that are drawn in a panel."""
 RANGES, EXTREMES, MEDIANS = 60, 3, 12
-FEWEST_OF_KIND = 5
-"""Classes of a kind; the quartiles of fewer say nothing."""
 ALL = "tokens.csv"
+LONGEST = 40
+"""Characters of a token that are shown."""
+TOP = 5
 
 
-def token_frequency(view: View) -> Figure:
+def model_tokens(data: ReportData) -> TokenTable | None:
+    """The classes of the model with the lowest validation loss, at its last checkpoint; None without such a table."""
+    chunks = data.tables.tables.get("classes", [])
+    if not chunks:
+        return None
+    assert isinstance(CLASSES, ColumnTable)
+    whole: pa.Table = CLASSES.whole(chunks)
+    groups = whole.group_by(["run", "checkpoint"]).aggregate([])
+    latest = data.latest(set(zip(groups["run"].to_pylist(), groups["checkpoint"].to_pylist(), strict=True)))
+    known = {key: run["val_loss"] for key, run in latest.items()}
+    best = min(known, key=lambda key: (known[key] is None, known[key]), default=None)
+    if best is None:
+        return None
+    import pyarrow.compute as pc
+
+    wanted = dict(zip(("run", "checkpoint", "split", "layer"), (*best, "train", "last"), strict=True))
+    for column, value in wanted.items():
+        whole = whole.filter(pc.equal(whole[column], value))
+    return tokens_of_frame(data.labels.get(best[0], best[0]), CLASSES.frame([whole]), min_count=LEAST_COUNT)
+
+
+def quoted(text: object) -> str:
+    """A token as it can be read: in quotes, so that spaces are seen; what is not printable is escaped, the long cut."""
+    whole = repr(str(text))
+    return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1]}…"
+
+
+def token_ends(view: View) -> Figure | str:
+    """The tokens of each kind with the smallest and with the largest CDNV, and a search over all."""
+    tokens = model_tokens(view.data)
+    if tokens is None or tokens.frame["cdnv"].notna().sum() < 2 * TOP:
+        return MISSING if tokens is None else "Too few classes have a CDNV."
+    caption = (
+        f"Of {quoted(tokens.name)}, by the mean CDNV term of a class with all others, small where it has collapsed. In "
+        "brackets how often the token occurs: frequent tokens follow more kinds of text, and scatter more for that "
+        "reason too."
+    )
+    known = tokens.frame.dropna(subset=["cdnv"]).sort_values(["cdnv", "token"])
+    groups = [("all kinds", known), *((kind, known[known["kind"] == kind]) for kind in KINDS)]
+    rows = [
+        (kind, f"{len(group):,}", _named(group.head(TOP)), _named(group.tail(TOP).iloc[::-1]))
+        for kind, group in groups
+        if len(group) >= 2 * TOP
+    ]
+    listing = Listing("", ("kind", "classes", "most collapsed", "least collapsed"), rows)
+    return Figure(caption, lists=[listing], saved={ALL: _all_tokens(tokens.frame)}, search=ALL)
+
+
+def _named(group: pd.DataFrame) -> str:
+    rows = zip(group["text"], group["cdnv"], group["count"], strict=True)
+    return "\n".join(f"{quoted(text)} {cdnv:.3g} ({count:,})" for text, cdnv, count in rows)
+
+
+def _all_tokens(frame: pd.DataFrame) -> bytes:
+    """Every class, for the reader to search and save."""
+    names = ["token", "text", "kind", "count", *METRICS, "nearest"]
+    shown = ([plain(row[name]) if name != "text" else quoted(row[name]) for name in names]
+             for row in frame.sort_values("count", ascending=False).to_dict("records"))  # fmt: skip
+    return table_bytes(names, shown)
+
+
+def token_frequency(view: View) -> Figure | str:
     """Each number of a class against how often it occurs, with the medians of all classes."""
-    title, tokens = "How often a token occurs, and how far it has collapsed", model_tokens(view.story)
+    tokens = model_tokens(view.data)
     if tokens is None:
-        return Figure("token_frequency", title, missing=MISSING)
-    frame = tokens.last.frame
+        return MISSING
+    frame, left_out = tokens.frame, f"{tokens.left_out:,} classes with fewer than {tokens.min_count} samples left out"
     if frame.empty:
-        return Figure("token_frequency", title, missing=f"{tokens.name}: {_left_out(tokens)}.")
+        return f"{quoted(tokens.name)}: {left_out}."
     drawn, medians = thinned(frame), bins(frame, MEDIANS)
     caption = (
-        f"{tokens.name}, the model with the lowest validation loss of those with a table of classes. A dot is a class: "
-        f"{len(drawn):,} of {len(frame):,} are drawn. The line is the median over all {len(frame):,}; "
-        f"{_left_out(tokens)}. Search for a token to mark it in every panel and to see its numbers."
+        f"Of {quoted(tokens.name)}. A dot is a class: {len(drawn):,} of {len(frame):,} are drawn, {left_out}. The line "
+        "is the median over all. A token that is searched for above is marked in every panel."
     )
     points = columns([_dot(row) for row in drawn.to_dict("records")])
     middle = columns([
         {"count": float(np.sqrt(row["low"] * row["high"])), **{name: row[name] for name in METRICS}}
         for row in medians.to_dict("records")
     ])  # fmt: skip
-    known = [name for name in METRICS if frame[name].notna().any()]
-    panels = [_frequency_panel(frame, name) for name in known]
-    return Figure(
-        "token_frequency", title, caption, panels,
-        tables={"tokens drawn": points, "token medians": middle}, saved={ALL: _all_tokens(frame)}, search=ALL,
-    )  # fmt: skip
+    panels = [_frequency_panel(frame, name) for name in METRICS if frame[name].notna().any()]
+    return Figure(caption, panels, tables={"tokens drawn": points, "token medians": middle})
 
 
 def thinned(frame: pd.DataFrame, most: int = DRAWN) -> pd.DataFrame:
@@ -76,7 +138,7 @@ def thinned(frame: pd.DataFrame, most: int = DRAWN) -> pd.DataFrame:
     return frame[frame.index.isin(kept)].iloc[:most]
 
 
-def _dot(row: dict[Hashable, Any]) -> dict[str, str | int | float | None]:
+def _dot(row: dict[Hashable, Any]) -> dict[str, Cell]:
     numbers = {name: plain(row[name]) for name in METRICS}
     return {"text": quoted(row["text"]), "kind": str(row["kind"]), "count": plain(row["count"]), **numbers}
 
@@ -87,15 +149,16 @@ def _frequency_panel(frame: pd.DataFrame, name: str) -> Panel:
     log = name in LOGARITHMIC and bool((values > 0).all())
     counts = known["count"].to_numpy(dtype=float)
     x = alt.X("count:Q", title="times it is the next token", scale=_scale(counts, log=True), axis=alt.Axis(format="~s"))
-    y = value_axis(name, values if log else None).scale(_scale(values, log=log))
+    y = value_axis(name, values if log else None, alt.Y).scale(_scale(values, log=log))
     hover = [alt.Tooltip("text:N", title="token"), alt.Tooltip("kind:N"), alt.Tooltip("count:Q", format=","),
              alt.Tooltip(f"{name}:Q", title=name, format=".4~g")]  # fmt: skip
-    dots = alt.Chart(alt.NamedData("tokens drawn")).transform_filter(f"isValid(datum['{name}'])")
-    dots = dots.mark_point(filled=True, size=14, opacity=0.45, color="var(--accent)")
-    line = alt.Chart(alt.NamedData("token medians")).transform_filter(f"isValid(datum['{name}'])")
-    line = line.mark_line(strokeWidth=2, color="var(--ink)")
-    marked = alt.Chart(alt.NamedData("tokens found")).transform_filter(f"isValid(datum['{name}'])")
-    marked = marked.mark_point(filled=True, size=60, opacity=1, color="var(--against)")
+
+    def known_in(table: str) -> alt.Chart:
+        return alt.Chart(alt.NamedData(table)).transform_filter(f"isValid(datum['{name}'])")
+
+    dots = known_in("tokens drawn").mark_point(filled=True, size=14, opacity=0.45, color="var(--accent)")
+    line = known_in("token medians").mark_line(strokeWidth=2, color="var(--ink)")
+    marked = known_in("tokens found").mark_point(filled=True, size=60, opacity=1, color="var(--against)")
     chart = alt.layer(
         dots.encode(x=x, y=y, tooltip=hover), line.encode(x=x, y=y), marked.encode(x=x, y=y, tooltip=hover)
     )
@@ -108,80 +171,6 @@ def _frequency_panel(frame: pd.DataFrame, name: str) -> Panel:
 
 
 def _scale(values: Floats, *, log: bool) -> alt.Scale:
-    """Of all classes: a token that is searched need not be among the drawn."""
+    """Domain over all classes, since search can mark tokens that are not drawn."""
     low, high = float(values.min()), float(values.max())
     return alt.Scale(type="log" if log else "linear", domain=[low, high], nice=False, zero=False, padding=6)
-
-
-def _all_tokens(frame: pd.DataFrame) -> bytes:
-    """Every class, for the reader to search and save."""
-    names = ["token", "text", "kind", "count", *METRICS, "nearest"]
-    shown = ([plain(row[name]) if name != "text" else quoted(row[name]) for name in names]
-             for row in frame.sort_values("count", ascending=False).to_dict("records"))  # fmt: skip
-    return table_bytes(names, shown)
-
-
-def _left_out(tokens: ModelTokens) -> str:
-    return f"{tokens.last.left_out:,} classes with fewer than {tokens.last.min_count} samples are left out"
-
-
-def token_kinds(view: View) -> Figure:
-    """The paper's token types: the quartiles of each number over the classes of a kind."""
-    title, tokens = "Kinds of tokens", model_tokens(view.story)
-    if tokens is None or tokens.last.frame.empty:
-        return Figure("token_kinds", title, missing=MISSING)
-    frame = tokens.last.frame
-    known = [name for name in METRICS if frame[name].notna().any()]
-    table = kind_table(frame, known)
-    if not table.get("kind"):
-        return Figure("token_kinds", title, missing=f"{tokens.name}: no kind has {FEWEST_OF_KIND} classes.")
-    kinds = [kind for kind in KINDS if kind in table["kind"]]
-    caption = (
-        f"{tokens.name}: a bar is the middle half of a kind's classes, the dot their median; beside the kind is how "
-        f"many classes it has. {'; '.join(f'{kind}: {KINDS[kind]}' for kind in kinds)}."
-    )
-    panels = [_kind_panel(name, table, kinds) for name in known]
-    return Figure(
-        "token_kinds", title, caption, panels, tables={"token kinds": table},
-        paper="Wu & Papyan’s tokens by type, for the model here.",
-    )  # fmt: skip
-
-
-def kind_table(frame: pd.DataFrame, names: list[str]) -> Columns:
-    """Quartiles of each number, for every kind with enough classes."""
-    lines = []
-    for kind, group in frame.groupby("kind", sort=False):
-        if len(group) < FEWEST_OF_KIND:
-            continue
-        line: dict[str, str | int | float | None] = {"kind": str(kind), "classes": len(group)}
-        for name in names:
-            low, middle, high = group[name].astype(float).quantile([0.25, 0.5, 0.75])
-            line |= {f"{name} low": plain(low), name: plain(middle), f"{name} high": plain(high)}
-        lines.append(line)
-    return columns(sorted(lines, key=lambda line: list(KINDS).index(str(line["kind"]))))
-
-
-def _kind_panel(name: str, table: Columns, kinds: list[str]) -> Panel:
-    counts = dict(zip(table["kind"], table["classes"], strict=True))
-    labels = "{" + ", ".join(f"'{kind}': '{kind} ({counts[kind]:,})'" for kind in kinds) + "}[datum.value]"
-    values = np.array([v for suffix in (" low", "", " high") for v in table[f"{name}{suffix}"] if v is not None], float)
-    log = name in LOGARITHMIC and bool(len(values)) and bool((values > 0).all())
-    data = alt.Chart(alt.NamedData("token kinds")).transform_filter(f"isValid(datum['{name}'])")
-    y = alt.Y(
-        "kind:N", sort=kinds, title=None, axis=alt.Axis(labelExpr=labels, labelLimit=150, domain=False, ticks=False)
-    )
-    x = value_axis_below(f"{name} low", values if log else None).title(name)
-    hover = [alt.Tooltip("kind:N"), alt.Tooltip("classes:Q", format=","),
-             alt.Tooltip(f"{name}:Q", title="median", format=".4~g"),
-             alt.Tooltip(f"{name} low:Q", title="quarter", format=".4~g"),
-             alt.Tooltip(f"{name} high:Q", title="three quarters", format=".4~g")]  # fmt: skip
-    bars = data.mark_rule(strokeWidth=6, opacity=0.45, color="var(--accent)")
-    middle = data.mark_point(filled=True, size=50, opacity=1, color="var(--ink)")
-    chart = alt.layer(
-        bars.encode(y=y, x=x, x2=f"{name} high:Q", tooltip=hover), middle.encode(y=y, x=f"{name}:Q", tooltip=hover)
-    )
-    said = ", ".join(
-        f"{kind} {value:.3g}" for kind, value in zip(table["kind"], table[name], strict=True) if value is not None
-    )
-    return Panel(f"token_kinds-{name}", chart, "token kinds", f"Median {name} by kind: {said}.",
-                 name=name, note=SORTABLE[name], height=30 * len(kinds) + 40)  # fmt: skip

@@ -1,10 +1,11 @@
 "use strict";
 /* The page's own behaviour: draw every figure when it comes near, link the panels, search and save the tables. */
-(() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
+(async () => {
+  const packed = Uint8Array.from(atob(document.getElementById("data").textContent), c => c.charCodeAt(0));
+  const data = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
   const everything = { all: true };
   const views = new Map();
-  const models = linesOf(data.models);
+  const models = linesOf(data.models), axes = document.querySelector(".axes");
 
   /* ---- figures ---- */
 
@@ -35,6 +36,7 @@
     });
     views.set(key, view);
     refresh(key);
+    if (key.startsWith("token_frequency") && found.length) marked(key);
     if (panel.signals.includes("brush")) view.addSignalListener("brush", (_, box) => later(() => brushed(key, box)));
     place.style.containIntrinsicHeight = place.style.minHeight = `${place.querySelector("svg").getAttribute("height")}px`;
     place.dataset.state = "drawn";
@@ -46,8 +48,8 @@
   let turn = 0;
 
   function refresh(key) {
-    const view = views.get(key), signals = data.panels[key].signals, wanted = { ...state, where: regime() };
-    const changed = ["shown", "others", "chosen", "where"].filter(name => signals.includes(name) && view.signal(name) !== wanted[name]);
+    const view = views.get(key), signals = data.panels[key].signals, wanted = { ...state, where: regime(), ...axis() };
+    const changed = ["shown", "others", "chosen", "where", "xname", "yname", "xlog", "ylog"].filter(name => signals.includes(name) && view.signal(name) !== wanted[name]);
     for (const name of changed) view.signal(name, wanted[name]);
     if (changed.length) view.runAsync();
   }
@@ -150,11 +152,12 @@
     if (state.brushing) { clearBrush(state.brushing); state.brushing = null; }
     mark();
     fits();
+    for (const follow of filtered) follow();
   }
 
   function mark() {
-    const text = form.mark.value.trim().toLowerCase();
-    choose(text ? visible().filter(line => `${line.run} ${line.checkpoint} ${line.regime}`.toLowerCase().includes(text)) : null);
+    const text = form.mark ? form.mark.value.trim().toLowerCase() : "";
+    choose(text ? visible().filter(line => `${line.run} ${line.name} ${line.checkpoint} ${line.regime}`.toLowerCase().includes(text)) : null);
   }
 
   /* ---- R² of what is shown ---- */
@@ -181,23 +184,26 @@
     }
   }
 
-  /* ---- heat maps ---- */
+  /* ---- what the reader chooses: a training, and the axes of a scatter ---- */
 
   const regimes = document.getElementById("regime");
-  const regime = () => regimes ? regimes.value : (data.tables.heat && data.tables.heat.where ? data.tables.heat.where[0] : "");
+  const regime = () => regimes ? regimes.value : (data.tables.sizes && data.tables.sizes.where ? data.tables.sizes.where[0] : "");
+
+  function axis() {
+    if (!axes) return {};
+    const on = { xname: axes.querySelector("[name=x]").value, yname: axes.querySelector("[name=y]").value };
+    const spans = name => {
+      const values = data.models[name].filter((value, i) => value !== null && models[i].last);
+      return values.length > 1 && values.every(value => value > 0) && (data.logarithmic.includes(name) || Math.max(...values) >= 30 * Math.min(...values));
+    };
+    return { ...on, xlog: spans(on.xname), ylog: spans(on.yname) };
+  }
 
   /* ---- tables ---- */
 
-  const cache = new Map();
-
-  async function textOf(name) {
+  function textOf(name) {
     if (name.startsWith("figure:")) return csvOf(name.slice(7) === "models" ? data.models : data.tables[name.slice(7)]);
-    if (!cache.has(name)) {
-      const bytes = Uint8Array.from(atob(data.saved[name]), c => c.charCodeAt(0));
-      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-      cache.set(name, await new Response(stream).text());
-    }
-    return cache.get(name);
+    return data.saved[name];
   }
 
   function csvOf(columns) {
@@ -225,29 +231,35 @@
     return { names: lines[0] || [], lines: lines.slice(1) };
   }
 
-  function shownNumber(text) {
+  function shownNumber(text, digits) {
     const number = Number(text);
-    return Number.isInteger(number) ? text.replace(/\.0$/, "") : String(Number(number.toPrecision(6)));
+    return Number.isInteger(number) ? text.replace(/\.0$/, "") : String(Number(number.toPrecision(digits)));
   }
+
+  const filtered = []; // what else follows the filters
 
   function tableViewer(root) {
     const pick = root.querySelector("[name=table]"), search = root.querySelector("[name=search]");
     const more = root.querySelector("[name=more]"), count = root.querySelector("[name=lines]");
     const head = root.querySelector("thead"), body = root.querySelector("tbody");
-    const PAGE = 50;
+    const PAGE = 20;
     let table = { names: [], lines: [] }, numeric = [], sort = null, limit = PAGE;
+    const chosen = () => pick ? pick.value : root.dataset.table;
+    const hiddenColumn = name => !pick && name === "id"; // of the overview, to which the filters apply
 
-    async function open() {
-      table = parsed(await textOf(pick.value));
+    function open() {
+      table = parsed(textOf(chosen()));
       numeric = table.names.map((_, i) => table.lines.some(line => line[i] !== "") &&
         table.lines.every(line => line[i] === "" || (line[i].trim() !== "" && !Number.isNaN(Number(line[i])))));
       sort = null; limit = PAGE; search.value = "";
       const row = document.createElement("tr");
       table.names.forEach((name, i) => {
+        if (hiddenColumn(name)) return;
         const cell = document.createElement("th"), button = document.createElement("button");
         cell.scope = "col"; button.type = "button"; button.textContent = name;
         if (numeric[i]) cell.className = "number";
         button.addEventListener("click", () => { sort = sort && sort.column === i ? { column: i, way: -sort.way } : { column: i, way: 1 }; show(); });
+        cell.dataset.column = i;
         cell.append(button); row.append(cell);
       });
       head.replaceChildren(row);
@@ -256,7 +268,9 @@
 
     function found() {
       const words = search.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
-      const lines = table.lines.filter(line => { const text = line.join(" ").toLowerCase(); return words.every(word => text.includes(word)); });
+      const id = pick ? -1 : table.names.indexOf("id"), within = line => id < 0 || state.shown.all || state.shown[line[id]];
+      const lines = table.lines.filter(line => { const text = line.join(" ").toLowerCase(); return within(line) && words.every(word => text.includes(word)); });
+      if (id >= 0) choose(words.length ? models.filter(model => lines.some(line => Number(line[id]) === model.id)) : null);
       if (!sort) return lines;
       const { column, way } = sort, value = line => numeric[column] ? Number(line[column]) : line[column];
       return lines.sort((a, b) => {
@@ -268,14 +282,15 @@
 
     function show() {
       const lines = found();
-      [...head.querySelectorAll("th")].forEach((cell, i) => {
-        if (sort && sort.column === i) cell.setAttribute("aria-sort", sort.way > 0 ? "ascending" : "descending"); else cell.removeAttribute("aria-sort");
+      [...head.querySelectorAll("th")].forEach(cell => {
+        if (sort && sort.column === Number(cell.dataset.column)) cell.setAttribute("aria-sort", sort.way > 0 ? "ascending" : "descending"); else cell.removeAttribute("aria-sort");
       });
       body.replaceChildren(...lines.slice(0, limit).map(line => {
         const row = document.createElement("tr");
         line.forEach((text, i) => {
+          if (hiddenColumn(table.names[i])) return;
           const cell = document.createElement("td");
-          cell.textContent = numeric[i] && text !== "" ? shownNumber(text) : text;
+          cell.textContent = numeric[i] && text !== "" ? shownNumber(text, pick ? 6 : 3) : text;
           cell.className = numeric[i] ? "number" : text.length > 48 ? "long" : "";
           row.append(cell);
         });
@@ -285,31 +300,39 @@
       more.hidden = lines.length <= limit;
     }
 
-    async function save() {
-      const name = pick.value.startsWith("figure:") ? `figure-${pick.value.slice(7).replaceAll(" ", "-")}.csv` : pick.value;
+    function save() {
+      const from = chosen(), name = from.startsWith("figure:") ? `figure-${from.slice(7).replaceAll(" ", "-")}.csv` : from;
       const link = document.createElement("a");
-      link.href = URL.createObjectURL(new Blob([await textOf(pick.value)], { type: "text/csv" }));
+      link.href = URL.createObjectURL(new Blob([textOf(from)], { type: "text/csv" }));
       link.download = name;
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 1000);
     }
 
-    pick.addEventListener("change", open);
+    if (pick) pick.addEventListener("change", open);
+    if (!pick) filtered.push(show);
     search.addEventListener("input", () => { limit = PAGE; show(); });
     more.addEventListener("click", () => { limit += 4 * PAGE; show(); });
     root.querySelector("[name=save]").addEventListener("click", save);
-    return open();
+    open();
   }
 
   /* ---- tokens: searched among all of them, marked in every panel; neighbours of a chosen one ---- */
+
+  let found = []; // tokens that are marked in the panels of token_frequency
+
+  function marked(key) {
+    const view = views.get(key);
+    view.data("tokens found", found.map(line => ({ ...line }))).runAsync();
+  }
 
   function tokenSearch(root) {
     const find = root.find, order = root.order, count = root.count, [list, near] = root.querySelectorAll(".scroll > table");
     const SHOWN = 50, MARKED = 300, SKIPPED = new Set(["token", "nearest"]);
     let tokens = null, byId = new Map();
 
-    async function open() {
-      const table = parsed(await textOf(root.dataset.table));
+    function open() {
+      const table = parsed(textOf(root.dataset.table));
       const texts = new Set(["text", "kind"]);
       tokens = table.lines.map(line => Object.fromEntries(table.names.map((name, i) =>
         [name, texts.has(name) ? line[i] : line[i] === "" ? null : Number(line[i])])));
@@ -346,8 +369,7 @@
       }));
     }
 
-    async function search() {
-      if (!tokens) await open();
+    function search() {
       const text = find.value.toLowerCase(), [name, way] = order.value.split(" ");
       const found = text ? tokens.filter(token => token.text.toLowerCase().includes(text)) : [];
       found.sort((a, b) => a[name] === null || b[name] === null ? (a[name] === null) - (b[name] === null) : way * (a[name] - b[name]));
@@ -357,17 +379,9 @@
       markTokens(found.slice(0, MARKED));
     }
 
-    let marking = 0;
-
-    async function markTokens(lines) {
-      const mine = ++marking, panels = [...root.closest("figure").querySelectorAll("[data-panel]")];
-      panels.sort((a, b) => inSight.has(b.dataset.panel) - inSight.has(a.dataset.panel));
-      for (const place of panels) {
-        if (!inSight.has(place.dataset.panel)) await idle();
-        await draw(place);
-        if (mine !== marking) return; // another search came
-        views.get(place.dataset.panel).data("tokens found", lines.map(line => ({ ...line }))).runAsync();
-      }
+    function markTokens(lines) {
+      found = lines.map(line => ({ ...line }));
+      for (const key of views.keys()) if (key.startsWith("token_frequency")) marked(key);
     }
 
     function choose(token) {
@@ -395,7 +409,35 @@
   }
 
   const places = [...document.querySelectorAll("[data-panel]")];
-  const hidden = place => place.closest("details:not([open])");
+  const hidden = place => place.closest("details:not([open])") || place.closest(".tabbed > .tab:not(.current)");
+
+  /* ---- tabs: one section at a time, named by the address ---- */
+
+  const tabs = document.querySelector(".tabs"), bar = document.querySelector(".bar");
+
+  function openTab(id, { scroll = false } = {}) {
+    const sections = [...tabs.children], wanted = document.getElementById(id);
+    const current = sections.find(section => wanted && section.contains(wanted)) || sections[0];
+    for (const section of sections) section.classList.toggle("current", section === current);
+    for (const link of bar.querySelectorAll("a")) {
+      if (link.hash === `#${current.id}`) { link.setAttribute("aria-current", "true"); link.scrollIntoView({ block: "nearest", inline: "nearest" }); } else link.removeAttribute("aria-current");
+    }
+    if (scroll && bar.getBoundingClientRect().top <= 0) scrollTo(0, tabs.getBoundingClientRect().top + scrollY - bar.offsetHeight);
+    return drawAll();
+  }
+
+  function tabbed() {
+    tabs.classList.add("tabbed");
+    bar.addEventListener("click", event => {
+      const link = event.target.closest("a");
+      if (!link) return;
+      event.preventDefault();
+      history.replaceState(null, "", link.hash);
+      openTab(link.hash.slice(1), { scroll: true });
+    });
+    addEventListener("hashchange", () => openTab(location.hash.slice(1)));
+    openTab(location.hash.slice(1));
+  }
 
   function met(place, near) {
     const key = place.dataset.panel;
@@ -425,9 +467,10 @@
     document.body.append(bubble);
     document.getElementById("theme").addEventListener("click", theme);
     for (const details of document.querySelectorAll("details.more")) details.addEventListener("toggle", drawAll);
+    if (axes) axes.addEventListener("change", refreshAll);
     if (form) {
       form.addEventListener("change", filter);
-      form.mark.addEventListener("input", mark);
+      if (form.mark) form.mark.addEventListener("input", mark);
       form.addEventListener("reset", () => setTimeout(filter));
       form.addEventListener("submit", event => event.preventDefault());
       document.addEventListener("click", event => {
@@ -440,12 +483,14 @@
     const near = new IntersectionObserver(seen => seen.forEach(one => met(one.target, one.isIntersecting)), { rootMargin: "400px" });
     places.forEach(place => near.observe(place));
     addEventListener("beforeprint", () => {
+      if (tabs) tabs.classList.remove("tabbed");
       for (const details of document.querySelectorAll("details.more")) if (!details.querySelector("[data-panel]")) details.open = true;
       drawAll();
     });
-    const tables = document.getElementById("tables");
-    if (tables) await tableViewer(tables);
-    for (const search of document.querySelectorAll(".token-search")) await tokenSearch(search);
+    if (tabs) addEventListener("afterprint", () => tabs.classList.add("tabbed"));
+    for (const tables of document.querySelectorAll(".tables")) tableViewer(tables);
+    for (const search of document.querySelectorAll(".token-search")) tokenSearch(search);
+    if (tabs) tabbed();
     await drawTheRest();
   }
 

@@ -1,0 +1,253 @@
+"""At fixed scale: models that differ in their seed alone, beside the correlations across all models.
+
+In the forest, beyond the dashed lines an r at fixed scale is significant by itself, beyond the dotted ones also as the
+strictest of all that are tested together. Where cells share seeds there is no such line: how much the models of a seed
+have in common, and with it the r that is significant, differs from metric to metric. A point is filled where its
+interval leaves out 0, so that filling and interval never disagree; its colour is the verdict after correction.
+"""
+
+from functools import partial
+
+import altair as alt
+import numpy as np
+from scipy.stats import t as student
+
+from collapselab.analysis.relate import Relation
+from collapselab.analysis.related import RELATED
+from collapselab.analysis.resampling import centred
+from collapselab.analysis.subsets import WITHIN, within_cells
+from collapselab.analysis.verdict import LEVEL, Verdict
+from collapselab.analysis.words import relation_words, says_nothing
+from collapselab.report.charts.axes import NUMBER
+from collapselab.report.charts.panels import Figure, Numbers, Panel
+from collapselab.report.data import ReportData
+from collapselab.report.view import Columns, Line, View, columns, plain
+from collapselab.report.words import TEST_WORDS, metric_name, outcome_name, property_code
+
+PAPER = (
+    "In the paper (Wu & Papyan 2024, arXiv:2405.17767) this is Table 1, for 21 models of depth 2 and width 768: R² and "
+    "p of each metric, before correction."
+)
+
+
+def seeds(view: View) -> Figure | str:
+    """Each metric against the outcome within cells of seeds."""
+    data = view.data
+    relations = [row for metric in data.main if (row := data.at_fixed_scale(metric)) is not None]
+    tested = [row for row in relations if row.r is not None]
+    if not tested or data.analysis is None:
+        return says_nothing(relations)
+    relation = tested[0]
+    several = relation.cells > 1
+    caption = (
+        f"Models of {f'{relation.cells} cells' if several else 'one cell'} that differ in their seed alone"
+        f"{', each cell’s mean subtracted' if several else ''}. p is the share of {data.analysis.permutations:,} "
+        f"permutations of the outcome{' within cells' if several else ''} whose r is as far from 0; Holm p corrects it "
+        "for all panels together."
+    )
+    tables: dict[str, Columns] = {}
+    for one in tested:
+        tables |= _tables(data, one)
+    panels = [_scatter(data, one, several=several) for one in tested]
+    paper = PAPER if data.outcome == "val_loss" else ""
+    return Figure(caption, panels, paper=paper, tables=tables, numbers=_in_numbers(data, tested))
+
+
+def _in_numbers(data: ReportData, relations: list[Relation]) -> Numbers:
+    return Numbers(
+        f"The same in numbers: {outcome_name(data.outcome)} and each metric among {relations[0].n} models that differ "
+        "in their seed alone",
+        ("r [95 %]", "R²", "p", "Holm p"),
+        [(row.metric, _row_numbers(row), _verdict_words(data, row)) for row in relations],
+    )
+
+
+def _row_numbers(row: Relation) -> tuple[str, ...]:
+    interval = "" if row.low is None else f" [{row.low:+.2f}, {row.high:+.2f}]"
+    p_values = ("–" if p is None else f"{p:.2g}" for p in (row.p_permutation, row.p_holm))
+    return (f"{row.r:+.2f}{interval}", f"{row.r2:.4f}", *p_values)
+
+
+def _verdict_words(data: ReportData, row: Relation) -> str:
+    assert data.models is not None
+    return relation_words(row.verdict, outcome=row.outcome, better=data.models.better)
+
+
+def _tables(data: ReportData, relation: Relation) -> dict[str, Columns]:
+    """The models within cells."""
+    assert data.models is not None
+    metric, trained = relation.metric, data.models.trained
+    known, subset = trained[[metric, data.outcome]].notna().all(axis=1).to_numpy(), within_cells(trained)
+    chosen = subset.only(known[subset.members])
+    frame = trained.iloc[chosen.members]
+    x, y = (frame[name].to_numpy(dtype=float) for name in (metric, data.outcome))
+    if relation.transform == "log":
+        x = np.log(x)
+    if len(np.unique(chosen.cells)) > 1:
+        x, y = centred(x, chosen.cells), centred(y, chosen.cells)
+    models = [
+        {"run": data.labels[run], "seed": plain(seed), "cell": cell, "outcome": b, "value": a}
+        for run, seed, cell, a, b in zip(frame["run"], frame["seed"], frame["cell"], x, y, strict=True)
+    ]
+    return {f"seeds {metric}": columns(models)}
+
+
+def _scatter(data: ReportData, relation: Relation, *, several: bool) -> Panel:
+    metric = relation.metric
+    models = alt.Chart(alt.NamedData(f"seeds {metric}"))
+    off = " − mean of cell" if several else ""
+    scale = "log " if RELATED[metric].transform == "log" else ""
+    x = alt.X("value:Q", title=f"{scale}{metric}{off}", scale=alt.Scale(zero=False),
+              axis=alt.Axis(labelExpr=NUMBER, tickCount=4))  # fmt: skip
+    y = alt.Y("outcome:Q", title=f"{outcome_name(data.outcome)}{off}", scale=alt.Scale(zero=False),
+              axis=alt.Axis(labelExpr=NUMBER, tickCount=4))  # fmt: skip
+    hover = [alt.Tooltip("run:N"), alt.Tooltip("seed:N"), alt.Tooltip("cell:N"),
+            alt.Tooltip("outcome:Q", title=outcome_name(data.outcome), format=".4f"),
+            alt.Tooltip("value:Q", title=metric, format=".4~g")]  # fmt: skip
+    line = models.transform_regression("value", "outcome").mark_line(color="var(--ink)", strokeWidth=1.4, opacity=0.75)
+    points = models.mark_point(filled=True, size=42, color="var(--accent)", opacity=0.8)
+    chart = alt.layer(line.encode(x=x, y=y), points.encode(x=x, y=y, tooltip=hover))
+    note = f"R² {relation.r2:.2f}; too few models for a p"
+    if relation.p_permutation is not None:
+        note = f"R² {relation.r2:.2f}, p {relation.p_permutation:.2g}, Holm p {relation.p_holm:.2g}"
+    words = _panel_words(data, relation)
+    return Panel(f"seeds-{metric}", chart, f"seeds {metric}", words, metric, note=note, height=170)
+
+
+def _panel_words(data: ReportData, relation: Relation) -> str:
+    interval = f" [{relation.low:+.2f}, {relation.high:+.2f}]" if relation.low is not None else ""
+    start = (
+        f"{metric_name(relation.metric)} ({relation.metric}) against {outcome_name(relation.outcome)} in {relation.n} "
+        f"models that differ in their seed alone: r {relation.r:+.2f}{interval}, R² {relation.r2:.2f}"
+    )
+    if relation.p_permutation is None:
+        return f"{start}; no verdict: {relation.why}"
+    p = f"permutation p {relation.p_permutation:.2g}, after Holm {relation.p_holm:.2g}"
+    return f"{start}, {p}: {_verdict_words(data, relation)}."
+
+
+ROW = 34
+BETWEEN, FIXED = "across models", "at fixed scale"
+VERDICT_SHAPES = {
+    Verdict.AS_PREDICTED: "circle",
+    Verdict.OPPOSITE: "triangle-down",
+    Verdict.NO_DIRECTION: "diamond",
+    Verdict.NOT_SHOWN: "circle",
+    Verdict.TOO_FEW: "cross",
+    Verdict.DESCRIPTION: "square",
+}
+VERDICT_COLOURS = {
+    Verdict.AS_PREDICTED: "var(--with)",
+    Verdict.OPPOSITE: "var(--against)",
+    Verdict.NO_DIRECTION: "var(--mixed)",
+    Verdict.NOT_SHOWN: "var(--unshown)",
+    Verdict.TOO_FEW: "var(--unshown)",
+    Verdict.DESCRIPTION: "var(--soft)",
+}
+
+
+def forest(view: View) -> Figure | str:
+    """One row a metric: r across models above, r among seeds below."""
+    data = view.data
+    pairs = [(metric, data.relation(metric), data.relation(metric, WITHIN)) for metric in data.main]
+    known = [(metric, across, fixed) for metric, across, fixed in pairs if fixed is not None and fixed.r is not None]
+    if not known:
+        return "No two models differ in their seed alone: there is no r at fixed scale."
+    lines = [
+        _line(data, metric, row, where)
+        for metric, across, fixed in known for where, row in ((BETWEEN, across), (FIXED, fixed))
+        if row is not None and row.r is not None
+    ]  # fmt: skip
+    for line in lines:
+        if line["where"] == FIXED:
+            slopes = [
+                other["slope"] for other in lines if other["metric"] == line["metric"] and other["slope"] is not None
+            ]
+            texts = (np.format_float_positional(float(s), 2, fractional=False, sign=True, trim="-") for s in slopes)
+            line["slopes"] = " / ".join(texts).replace("-", "\N{MINUS SIGN}")
+    caption = (
+        f"r of each metric with {outcome_name(data.outcome)}, with its 95 % interval: above, square, {BETWEEN}, where "
+        f"size or training differ too; below, round, {FIXED}, where the seed alone does. Filled: the interval leaves "
+        "out 0. Colour is the verdict after correction. At the right the slopes, in the same order: the change of "
+        f"{outcome_name(data.outcome)} with one standard deviation of the metric among those models. "
+    )
+    critical = _critical([row for _, _, row in known if row])
+    if critical:
+        caption += (
+            "Beyond the dashed lines an r at fixed scale is significant by itself, beyond the dotted ones after the "
+            "strictest correction. "
+        )
+    caption += "Points on different sides of 0 are a reversal."
+    panel = _forest_panel(data, [metric for metric, _, _ in known], lines, critical)
+    return Figure(caption, [panel], ("answers",), tables={"forest": columns(lines)})
+
+
+def _line(data: ReportData, metric: str, row: Relation, where: str) -> Line:
+    left_out = row.low is not None and row.high is not None and (row.low > 0 or row.high < 0)
+    answer = TEST_WORDS[row.verdict]
+    return {
+        "row": data.main.index(metric), "metric": metric, "name": f"{property_code(metric)} {metric}",
+        "where": where, "r": row.r, "low": row.low, "high": row.high, "models": row.n, "answer": answer,
+        "filled": int(left_out), "slope": row.slope, "slopes": None,
+    }  # fmt: skip
+
+
+def _critical(rows: list[Relation]) -> list[Line]:
+    """The smallest |r| that is significant at fixed scale: by itself, and at the first step of the correction."""
+    freedom = min(row.n for row in rows) - rows[0].cells - 1
+    if freedom < 1 or any(row.shared_seeds for row in rows):
+        return []
+    levels: list[Line] = []
+    for kind, level in (("dashed", LEVEL), ("dotted", LEVEL / len(rows))):
+        bound = float(student.isf(level / 2, freedom))
+        size = bound / np.sqrt(freedom + bound**2)
+        levels += [{"r": float(size), "kind": kind}, {"r": float(-size), "kind": kind}]
+    return levels
+
+
+def _forest_panel(data: ReportData, metrics: list[str], lines: list[Line], critical: list[Line]) -> Panel:
+    base = alt.Chart(alt.NamedData("forest"))
+    y = alt.Y("row:O", title=None, axis=None, scale=alt.Scale(domain=[data.main.index(m) for m in metrics], padding=0))
+    x = alt.X("r:Q", title=f"correlation with {outcome_name(data.outcome)}", scale=alt.Scale(domain=[-1, 1]),
+              axis=alt.Axis(values=[-1, -0.5, 0, 0.5, 1], labelExpr=NUMBER))  # fmt: skip
+    colour = alt.Scale(domain=list(TEST_WORDS.values()), range=[VERDICT_COLOURS[verdict] for verdict in TEST_WORDS])
+    zero = alt.Chart(alt.InlineData(values=[{"r": 0}])).mark_rule(color="var(--soft)").encode(x="r:Q")
+    layers: list[alt.Chart] = [zero]
+    for kind, dash in (("dashed", [5, 4]), ("dotted", [1.5, 3])):
+        bounds = [line for line in critical if line["kind"] == kind]
+        if bounds:
+            rule = alt.Chart(alt.InlineData(values=bounds)).mark_rule(color="var(--soft)", strokeDash=dash)
+            layers.append(rule.encode(x="r:Q"))
+    named = base.transform_filter(f"datum.where === '{FIXED}'")
+    name = partial(named.mark_text, align="left", x=2, dy=-ROW / 2 + 7, fontSize=10.5)
+    halo, names = name(stroke="var(--paper)", strokeWidth=4), name(color="var(--soft)")
+    hover = [alt.Tooltip("name:N", title="metric"), alt.Tooltip("where:N", title="compared"),
+             alt.Tooltip("r:Q", format="+.3f"), alt.Tooltip("low:Q", format="+.2f"),
+             alt.Tooltip("high:Q", format="+.2f"), alt.Tooltip("slope:Q", format="+.3g"),
+             alt.Tooltip("models:Q", title="models"),
+             alt.Tooltip("answer:N", title="verdict")]  # fmt: skip
+    for where, shape, offset in ((BETWEEN, "square", 3), (FIXED, "circle", 11)):
+        part = base.transform_filter(f"datum.where === '{where}'")
+        bar = part.mark_rule(strokeWidth=1.6, opacity=0.8, yOffset=offset)
+        dot = part.mark_point(shape=shape, size=48, strokeWidth=1.6, opacity=1, yOffset=offset)
+        layers.append(bar.encode(x="low:Q", x2="high:Q", y=y, color=alt.Color("answer:N", title=None, scale=colour)))
+        layers.append(dot.encode(
+            x=x, y=y, tooltip=hover,
+            stroke=alt.Stroke("answer:N", title=None, scale=colour),
+            fill=alt.Fill("answer:N", title=None, scale=colour),
+            fillOpacity=alt.condition("datum.filled === 1", alt.value(1), alt.value(0)),
+        ))  # fmt: skip
+    layers += [text.encode(y=y, text="name:N") for text in (halo, names)]
+    slope = partial(named.mark_text, align="right", x="width", dx=-2, dy=-ROW / 2 + 7, fontSize=10.5)
+    halo, slopes = slope(stroke="var(--paper)", strokeWidth=4), slope(color="var(--ink)")
+    layers += [text.encode(y=y, text="slopes:N") for text in (halo, slopes)]
+    return Panel("forest-all", alt.layer(*layers), "forest", _words(lines), height=ROW * len(metrics) + 10)
+
+
+def _words(lines: list[Line]) -> str:
+    parts = []
+    for line in lines:
+        interval = "" if line["low"] is None else f" [{line['low']:+.2f}, {line['high']:+.2f}]"
+        slope = "" if line["slope"] is None else f", slope {line['slope']:+.2g}"
+        parts.append(f"{line['name']} {line['where']} {line['r']:+.2f}{interval}{slope}, {line['answer']}")
+    return f"Correlations: {'; '.join(parts)}."

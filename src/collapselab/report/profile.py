@@ -1,0 +1,87 @@
+"""The profile of one model: a line for each property of neural collapse, with its value between null and ideal."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import final
+
+from collapselab.records.tables import Row
+
+
+@final
+@dataclass(frozen=True)
+class Headline:
+    """The metric that stands for a property, the value that a collapsed model has, and what the value means."""
+
+    code: str
+    metric: str
+    ideal: float
+    words: str
+    """A sentence; `{value}` is the value, `{percent}` the same in percent."""
+    alternatives: tuple[str, ...] = ()
+    """Metrics of the same property whose range is shown where they disagree."""
+
+
+HEADLINES = (
+    Headline("NC1", "within_share", 0, "{percent} of the features’ variance is within classes (next tokens), not "
+             "between them.", ("vci",)),
+    Headline("NC2 norms", "norm_cv", 0, "The lengths of the class means differ by {percent} of their mean."),
+    Headline("NC2 angles", "cosine_error", 0, "Cosines of class means are {value} away from those of a simplex."),
+    Headline("GNC2", "logdist_std", 0, "Log distances between class means vary by {value}; evenly spread means vary "
+             "least."),
+    Headline("NC3", "duality_cos_mean", 1, "A class mean and its row of the output layer have a cosine of {value}."),
+    Headline("UNC3", "duality_cos_std", 0, "That cosine varies by {value} from class to class."),
+    Headline("NC4", "agreement", 1, "The nearest class mean makes the same choice as the model for {percent} of "
+             "tokens."),
+)  # fmt: skip
+
+
+@final
+@dataclass(frozen=True)
+class Bar:
+    """One line of the profile."""
+
+    headline: Headline
+    value: float
+    null: float | None
+    share: float | None
+    """How far from null (0) to ideal (1) the value is; beyond an end it is that end."""
+    low: float | None = None
+    high: float | None = None
+    """The range over the metrics of the property, where they disagree."""
+
+    @property
+    def sentence(self) -> str:
+        return self.headline.words.format(value=f"{self.value:.2f}", percent=f"{self.value:.0%}".replace("%", " %"))
+
+    @property
+    def standing(self) -> str:
+        """Where it is on the bar, in words."""
+        if self.share is None or self.null is None:
+            return "no null was measured"
+        if self.share == 0:
+            return "no closer to collapse than with shuffled labels"
+        if self.low is not None and self.high is not None:
+            return f"{self.low:.0%} to {self.high:.0%} of the way to collapse".replace("%", " %")
+        return f"{self.share:.0%} of the way to collapse".replace("%", " %")
+
+
+def profile(rows: Iterable[Row]) -> list[Bar]:
+    """The bars of one model from its rows; properties that were not measured are left out."""
+    last = {row.metric: row for row in rows if (row.split, row.layer, row.bin) == ("train", "last", "all")}
+    bars = []
+    for headline in HEADLINES:
+        row = last.get(headline.metric)
+        if row is None or row.value is None:
+            continue
+        alternatives = (last[name] for name in headline.alternatives if name in last)
+        shares = [share for one in (row, *alternatives) if (share := _share(one, headline.ideal)) is not None]
+        disagree = len(shares) > 1 and max(shares) - min(shares) >= 0.1
+        ends = (min(shares), max(shares)) if disagree else (None, None)
+        bars.append(Bar(headline, row.value, row.null, _share(row, headline.ideal), *ends))
+    return bars
+
+
+def _share(row: Row, ideal: float) -> float | None:
+    if row.value is None or row.null is None or row.null == ideal:
+        return None
+    return min(max((row.null - row.value) / (row.null - ideal), 0.0), 1.0)
