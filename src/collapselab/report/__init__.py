@@ -1,11 +1,10 @@
-"""Tables in, things to look at out.
+"""Tables in, things to look at out: a page of one model, of several, or of a suite, and its figures as files.
 
-data.py reads a folder's tables and their analysis. data.py makes the tables that figures draw, and `View`, all that a
-figure is given. charts/ is how we draw, figures/ what we draw: each figure is one entry of `FIGURES`. answer.py has the
-verdicts at the top of the page, provenance.py its last section, words.py the words of all. report.py is the
-call, and puts them into web/ as one HTML file; export.py writes the figures as SVG and PDF. token_frame.py chooses the
-model whose tokens are shown. publish.py makes a folder for the hub of a suite's results, cards.py the card of it, or of
-a model.
+data.py reads tables and their analysis, or results; view.py makes the tables that figures draw, and `View`, all that a
+figure is given. charts/ is how we draw, figures/ what we draw: each figure is one entry of `FIGURES`. profile.py has
+the bars of one model, answer.py the verdicts on a suite, provenance.py where the runs come from, words.py the words of
+all. report.py is the call, and puts them into web/ as one HTML file; export.py writes the figures as SVG and PDF.
+publish.py makes a folder for the hub of a suite's results, cards.py the card of it, or of a model.
 """
 
 import sys

@@ -41,11 +41,13 @@ class Keys:
     depths: list[str]
     trainings: list[str]
     families: Sequence[str] = ()
+    collected: bool = False
 
     @property
     def by_family(self) -> bool:
-        """Whether the colour of a model is its family: widths do not differ, and families do, with a colour each."""
-        return len(self.widths) == 1 and 1 < len(self.families) <= len(CATEGORIES)
+        """Whether the colour of a model is its family: there are several, with a colour each, and either the models
+        were collected or their widths do not differ."""
+        return (self.collected or len(self.widths) == 1) and 1 < len(self.families) <= len(CATEGORIES)
 
 
 @final
@@ -154,6 +156,7 @@ def keys(models: Columns) -> Keys:
         in_order(models["deep"][i] for i in mine),
         sorted({str(models["training"][i]) for i in trained}, key=_natural),
         sorted({str(models["family"][i]) for i in mine if models["family"][i] is not None}),
+        "vocabulary" in models,
     )
 
 
