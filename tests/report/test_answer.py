@@ -15,7 +15,6 @@ from collapselab.records.outcomes import OUTCOMES
 from collapselab.report import words as names
 from collapselab.report.answer import Mark, answer, headline, opening, remaining, verdicts
 from collapselab.report.data import ReportData, load_report_data
-from collapselab.report.view import training_labels
 from report.suites import write_suite
 
 
@@ -109,19 +108,6 @@ def test_a_note_says_what_is_shown_and_adds_nothing_up(data: ReportData) -> None
     assert names.trend_note([unshown]) == "not shown"
     both = names.trend_note([shown, unshown, untold])
     assert both == "rises, toward collapse (0 epochs); not shown (1 epoch); too few runs (2 epochs)"
-
-
-def test_a_checkpoint_is_called_by_its_own_name(data: ReportData) -> None:
-    """It stands at a whole step, near the epoch that it is called after."""
-    assert data.models is not None
-    late = data.models.frame["checkpoint"] == "1"
-    frame = data.models.frame.assign(
-        epoch=[0.9943 if one else 2.0 for one in late],
-        weight_decay=[0.0 if i % 2 else 0.1 for i in range(len(late))],
-        checkpoint=["1" if one else "last" for one in late],
-    )
-    labels = training_labels(replace(data, models=replace(data.models, frame=frame)))
-    assert set(labels) == {f"at epoch {epoch}, weight decay {decay}" for epoch in (1, 2) for decay in (0, 0.1)}
 
 
 def test_no_sentence_of_the_summary_is_lost_or_told_twice(data: ReportData) -> None:

@@ -23,7 +23,7 @@ from collapselab.analysis.regime import Regime
 from collapselab.analysis.relate import Relation
 from collapselab.analysis.related import RELATED
 from collapselab.analysis.stored import Analysis, stored_scores
-from collapselab.analysis.subsets import ALL, WITHIN
+from collapselab.analysis.subsets import ALL
 from collapselab.analysis.trends import Trend
 from collapselab.core.catalogue import Transform
 from collapselab.errors import RunError
@@ -142,9 +142,6 @@ class ReportData:
         wanted = (metric, subset, self.transform(metric))
         relations = self.analysis.relations if self.analysis else []
         return next((row for row in relations if (row.metric, row.subset, row.transform) == wanted), None)
-
-    def at_fixed_scale(self, metric: str) -> Relation | None:
-        return self.relation(metric, WITHIN)
 
     def trends(self, axis: str, metric: str) -> list[Trend]:
         """The rows of `trends.csv` about one metric along one axis that have groups to compare."""

@@ -12,7 +12,6 @@ from typing import final
 import numpy as np
 import pandas as pd
 
-from collapselab.analysis.regime import Regime
 from collapselab.records.table import Cell
 from collapselab.records.tables import Run
 from collapselab.report.charts.style import CATEGORIES, SHAPES
@@ -85,13 +84,13 @@ def models_table(sources: Iterable[ReportData]) -> Columns:
             *data.further,
             *(f"{metric} null" for metric in data.main),
         ]
-        trainings, regimes = training_labels(data), _named_regimes(data)
+        trainings = training_labels(data)
         for index, line in enumerate(data.models.frame.to_dict("records")):
             lines.append({name: plain(line[name]) for name in copied} | {
                 outcome_column(data.outcome): plain(line[data.outcome]),
                 "id": len(lines), "source": source, "run": data.labels[line["run"]], "name": line["run"],
                 "wide": label(line["width"]), "deep": label(line["depth"]),
-                "training": trainings[index], "regime": regime_name(regimes[index]),
+                "training": trainings[index],
                 "trained": bool(line["epoch"] != 0), "last": bool(line["last"]),
                 "compared": bool(data.models.compared.iloc[index]),
             })  # fmt: skip
@@ -123,28 +122,12 @@ def _further_facts(data: ReportData) -> list[str]:
 
 
 def training_labels(data: ReportData) -> list[str]:
-    """What the shape means: the regime; where those are too many, the regime without its checkpoint."""
+    """What the shape means: the regime without its checkpoint; the rarest have one name where there are too many."""
     assert data.models is not None
-    regimes = _named_regimes(data)
-    labels = [regime_name(regime) for regime in regimes]
-    if len({text for text, epoch in zip(labels, data.models.frame["epoch"], strict=True) if epoch != 0}) > len(SHAPES):
-        labels = [regime_name(regime.without("epoch").without("step")) for regime in regimes]
+    labels = [regime_name(regime.without("epoch").without("step")) for regime in data.models.regimes]
     frequent = list(pd.Series(labels).value_counts().index[: len(SHAPES) - 1])
-    if len(set(labels)) > len(SHAPES):
-        labels = [text if text in frequent else OTHER for text in labels]
-    return labels
-
-
-def _named_regimes(data: ReportData) -> list[Regime]:
-    """The regime of every model, with the checkpoint's own name for its epoch: it is at a whole step, near that."""
-    assert data.models is not None
-    regimes = []
-    for regime, checkpoint in zip(data.models.regimes, data.models.frame["checkpoint"], strict=True):
-        epoch = regime.number("epoch")
-        if epoch is not None and _is_number(checkpoint) and abs(float(checkpoint) - epoch) <= 0.02 * epoch:
-            regime = regime.with_number("epoch", float(checkpoint))
-        regimes.append(regime)
-    return regimes
+    many = len(set(labels)) > len(SHAPES)
+    return [OTHER if many and text not in frequent else text for text in labels]
 
 
 def keys(models: Columns) -> Keys:

@@ -165,7 +165,7 @@ def training_shape(keys: Keys) -> alt.Shape:
 
 def tooltip(outcome: str, metrics: list[str]) -> list[alt.Tooltip]:
     """What hovering says of a model."""
-    settings = {"run": "run", "checkpoint": "checkpoint", "family": "family", "regime": "training"}
+    settings = {"run": "run", "checkpoint": "checkpoint", "family": "family", "training": "training"}
     shown = [alt.Tooltip(f"{name}:N", title=title) for name, title in settings.items()]
     shown.append(alt.Tooltip("parameters:Q", title="parameters", format=","))
     shown.append(alt.Tooltip(f"{outcome_column(outcome)}:Q", title=outcome_name(outcome), format=".4f"))

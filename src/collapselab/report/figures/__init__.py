@@ -12,7 +12,7 @@ from typing import final
 
 from collapselab.report.charts.panels import Figure
 from collapselab.report.data import Kind
-from collapselab.report.figures.cause import attribution, dose_response, effects, manipulation, shams
+from collapselab.report.figures.cause import attribution, effects, manipulation, shams
 from collapselab.report.figures.contexts import how_far_back
 from collapselab.report.figures.fixed_scale import forest, seeds
 from collapselab.report.figures.inside import bins, deciders, layers, push
@@ -97,9 +97,6 @@ FIGURES = {
     "manipulation": FigureEntry(
         "causes", "Did the interventions reach their property?",
         "Did each arm move its own metric, and more than its sham? If not, its effect says nothing.", manipulation,
-    ),
-    "dose_response": FigureEntry(
-        "causes", "Dose and response", "Does the effect grow with the dose, in one direction?", dose_response
     ),
     "attribution": FigureEntry(
         "causes", "Do the effects follow the property?",

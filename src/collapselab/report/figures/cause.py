@@ -10,7 +10,6 @@ import numpy as np
 
 from collapselab.analysis.arms import comparisons
 from collapselab.analysis.attribution import Attributed, intervention_of, points_of, slopes
-from collapselab.analysis.doses import Response
 from collapselab.analysis.effects import Effect
 from collapselab.analysis.models import Models
 from collapselab.analysis.verdict import Role, Verdict
@@ -117,54 +116,6 @@ def manipulation(view: View) -> Figure | str:
 def _target_line(row: Effect) -> ForestLine:
     kind = "sham" if row.sham else {True: "reached", False: "not reached", None: "too few runs"}[row.reached]
     return ForestLine(row.label, kind, row.effect or 0.0, row.low, row.high, row.n, "" if row.sham else kind)
-
-
-def dose_response(view: View) -> Figure | str:
-    """A panel for each arm with two doses or more beside its control."""
-    known = view.data.analysis.responses if view.data.analysis else ()
-    rows = [row for row in known if row.metric == view.data.outcome]
-    made_for = {(row.where, row.arm): row.metric for row in known if row.metric != view.data.outcome}
-    if not rows:
-        return "No arm has two doses or more beside its control."
-    caption = (
-        "Mean effect with its 95 % interval, over the seeds that have every dose; 0 is the control. The line is the "
-        "nearest that only rises or only falls; the p is that of Page's test within seeds."
-    )
-    name = outcome_name(view.data.outcome)
-    tables, panels = {}, []
-    for number, key in enumerate(dict.fromkeys(row.key for row in rows)):
-        along = [row for row in rows if row.key == key]
-        table = f"doses {number}"
-        tables[table] = columns([
-            {"dose": row.dose, "effect": row.effect, "low": row.low, "high": row.high, "fitted": row.fitted,
-             "n": row.n} for row in along
-        ])  # fmt: skip
-        numbers = f"Δ {name} by dose of {along[0].arm}: "
-        numbers += ", ".join(f"{row.dose:+g} {row.effect:+.3g}" for row in along)
-        panels.append(Panel(f"dose-{number}", _dose_chart(table, along, name), table, f"{numbers}. {_trend(along[0])}.",
-                            made_for.get(key[:2], "")))  # fmt: skip
-    return Figure(caption, panels, tables=tables)
-
-
-def _trend(row: Response) -> str:
-    if row.p_holm is None:
-        return f"Cannot tell: {row.n} seeds"
-    return f"{(row.trend or 'no trend shown').capitalize()}, p {row.p_holm:.2g}, {row.n} seeds"
-
-
-def _dose_chart(table: str, rows: list[Response], name: str) -> DrawnChart:
-    base = alt.Chart(alt.NamedData(table))
-    x = alt.X("dose:Q", title="dose", axis=alt.Axis(values=[row.dose for row in rows], labelExpr=NUMBER))
-    y = alt.Y("effect:Q", title=f"Δ {name}", axis=alt.Axis(labelExpr=NUMBER))
-    zero = alt.Chart(alt.InlineData(values=[{"zero": 0}])).mark_rule(color="var(--soft)").encode(y="zero:Q")
-    fit = base.mark_line(color="var(--soft)", strokeDash=[4, 3], strokeWidth=1.4).encode(x=x, y="fitted:Q")
-    bars = base.transform_filter("isValid(datum.low)").mark_rule(color="var(--accent)", strokeWidth=1.6)
-    hover = [alt.Tooltip("dose:Q"), alt.Tooltip("effect:Q", format="+.4~g"), alt.Tooltip("low:Q", format="+.3~g"),
-             alt.Tooltip("high:Q", format="+.3~g"), alt.Tooltip("n:Q", title="seeds")]  # fmt: skip
-    dots = base.mark_point(filled=True, size=50, color="var(--accent)", opacity=1).encode(x=x, y=y, tooltip=hover)
-    where = f" ({rows[0].where})" if rows[0].where else ""
-    title = alt.TitleParams(f"{rows[0].arm}{where}", subtitle=_trend(rows[0]))
-    return alt.layer(zero, fit, bars.encode(x=x, y="low:Q", y2="high:Q"), dots).properties(title=title)
 
 
 def attribution(view: View) -> Figure | str:

@@ -1,22 +1,17 @@
 """At fixed scale: models that differ in their seed alone, beside the correlations across all models.
 
-In the forest, beyond the dashed lines an r at fixed scale is significant by itself, beyond the dotted ones also as the
-strictest of all that are tested together. Where cells share seeds there is no such line: how much the models of a seed
-have in common, and with it the r that is significant, differs from metric to metric. A point is filled where its
+In the forest a point is filled where its
 interval leaves out 0, so that filling and interval never disagree; its colour is the verdict after correction.
 """
 
-from functools import partial
-
 import altair as alt
 import numpy as np
-from scipy.stats import t as student
 
 from collapselab.analysis.relate import Relation
 from collapselab.analysis.related import RELATED
 from collapselab.analysis.resampling import centred
 from collapselab.analysis.subsets import WITHIN, within_cells
-from collapselab.analysis.verdict import LEVEL, Verdict
+from collapselab.analysis.verdict import Verdict
 from collapselab.analysis.words import relation_words, says_nothing
 from collapselab.report.charts.axes import NUMBER
 from collapselab.report.charts.panels import Figure, Numbers, Panel
@@ -33,7 +28,7 @@ PAPER = (
 def seeds(view: View) -> Figure | str:
     """Each metric against the outcome within cells of seeds."""
     data = view.data
-    relations = [row for metric in data.main if (row := data.at_fixed_scale(metric)) is not None]
+    relations = [row for metric in data.main if (row := data.relation(metric, WITHIN)) is not None]
     tested = [row for row in relations if row.r is not None]
     if not tested or data.analysis is None:
         return says_nothing(relations)
@@ -158,27 +153,12 @@ def forest(view: View) -> Figure | str:
         for metric, across, fixed in known for where, row in ((BETWEEN, across), (FIXED, fixed))
         if row is not None and row.r is not None
     ]  # fmt: skip
-    for line in lines:
-        if line["where"] == FIXED:
-            slopes = [
-                other["slope"] for other in lines if other["metric"] == line["metric"] and other["slope"] is not None
-            ]
-            texts = (np.format_float_positional(float(s), 2, fractional=False, sign=True, trim="-") for s in slopes)
-            line["slopes"] = " / ".join(texts).replace("-", "\N{MINUS SIGN}")
     caption = (
         f"r of each metric with {outcome_name(data.outcome)}, with its 95 % interval: above, square, {BETWEEN}, where "
         f"size or training differ too; below, round, {FIXED}, where the seed alone does. Filled: the interval leaves "
-        "out 0. Colour is the verdict after correction. At the right the slopes, in the same order: the change of "
-        f"{outcome_name(data.outcome)} with one standard deviation of the metric among those models. "
+        "out 0. Colour is the verdict after correction. Points on different sides of 0 are a reversal."
     )
-    critical = _critical([row for _, _, row in known if row])
-    if critical:
-        caption += (
-            "Beyond the dashed lines an r at fixed scale is significant by itself, beyond the dotted ones after the "
-            "strictest correction. "
-        )
-    caption += "Points on different sides of 0 are a reversal."
-    panel = _forest_panel(data, [metric for metric, _, _ in known], lines, critical)
+    panel = _forest_panel(data, [metric for metric, _, _ in known], lines)
     return Figure(caption, [panel], ("answers",), tables={"forest": columns(lines)})
 
 
@@ -188,24 +168,11 @@ def _line(data: ReportData, metric: str, row: Relation, where: str) -> Line:
     return {
         "row": data.main.index(metric), "metric": metric, "name": f"{property_code(metric)} {metric}",
         "where": where, "r": row.r, "low": row.low, "high": row.high, "models": row.n, "answer": answer,
-        "filled": int(left_out), "slope": row.slope, "slopes": None,
+        "filled": int(left_out),
     }  # fmt: skip
 
 
-def _critical(rows: list[Relation]) -> list[Line]:
-    """The smallest |r| that is significant at fixed scale: by itself, and at the first step of the correction."""
-    freedom = min(row.n for row in rows) - rows[0].cells - 1
-    if freedom < 1 or any(row.shared_seeds for row in rows):
-        return []
-    levels: list[Line] = []
-    for kind, level in (("dashed", LEVEL), ("dotted", LEVEL / len(rows))):
-        bound = float(student.isf(level / 2, freedom))
-        size = bound / np.sqrt(freedom + bound**2)
-        levels += [{"r": float(size), "kind": kind}, {"r": float(-size), "kind": kind}]
-    return levels
-
-
-def _forest_panel(data: ReportData, metrics: list[str], lines: list[Line], critical: list[Line]) -> Panel:
+def _forest_panel(data: ReportData, metrics: list[str], lines: list[Line]) -> Panel:
     base = alt.Chart(alt.NamedData("forest"))
     y = alt.Y("row:O", title=None, axis=None, scale=alt.Scale(domain=[data.main.index(m) for m in metrics], padding=0))
     x = alt.X("r:Q", title=f"correlation with {outcome_name(data.outcome)}", scale=alt.Scale(domain=[-1, 1]),
@@ -213,18 +180,11 @@ def _forest_panel(data: ReportData, metrics: list[str], lines: list[Line], criti
     colour = alt.Scale(domain=list(TEST_WORDS.values()), range=[VERDICT_COLOURS[verdict] for verdict in TEST_WORDS])
     zero = alt.Chart(alt.InlineData(values=[{"r": 0}])).mark_rule(color="var(--soft)").encode(x="r:Q")
     layers: list[alt.Chart] = [zero]
-    for kind, dash in (("dashed", [5, 4]), ("dotted", [1.5, 3])):
-        bounds = [line for line in critical if line["kind"] == kind]
-        if bounds:
-            rule = alt.Chart(alt.InlineData(values=bounds)).mark_rule(color="var(--soft)", strokeDash=dash)
-            layers.append(rule.encode(x="r:Q"))
     named = base.transform_filter(f"datum.where === '{FIXED}'")
-    name = partial(named.mark_text, align="left", x=2, dy=-ROW / 2 + 7, fontSize=10.5)
-    halo, names = name(stroke="var(--paper)", strokeWidth=4), name(color="var(--soft)")
+    names = named.mark_text(align="left", x=2, dy=-ROW / 2 + 7, fontSize=10.5, color="var(--soft)")
     hover = [alt.Tooltip("name:N", title="metric"), alt.Tooltip("where:N", title="compared"),
              alt.Tooltip("r:Q", format="+.3f"), alt.Tooltip("low:Q", format="+.2f"),
-             alt.Tooltip("high:Q", format="+.2f"), alt.Tooltip("slope:Q", format="+.3g"),
-             alt.Tooltip("models:Q", title="models"),
+             alt.Tooltip("high:Q", format="+.2f"), alt.Tooltip("models:Q"),
              alt.Tooltip("answer:N", title="verdict")]  # fmt: skip
     for where, shape, offset in ((BETWEEN, "square", 3), (FIXED, "circle", 11)):
         part = base.transform_filter(f"datum.where === '{where}'")
@@ -237,10 +197,7 @@ def _forest_panel(data: ReportData, metrics: list[str], lines: list[Line], criti
             fill=alt.Fill("answer:N", title=None, scale=colour),
             fillOpacity=alt.condition("datum.filled === 1", alt.value(1), alt.value(0)),
         ))  # fmt: skip
-    layers += [text.encode(y=y, text="name:N") for text in (halo, names)]
-    slope = partial(named.mark_text, align="right", x="width", dx=-2, dy=-ROW / 2 + 7, fontSize=10.5)
-    halo, slopes = slope(stroke="var(--paper)", strokeWidth=4), slope(color="var(--ink)")
-    layers += [text.encode(y=y, text="slopes:N") for text in (halo, slopes)]
+    layers.append(names.encode(y=y, text="name:N"))
     return Panel("forest-all", alt.layer(*layers), "forest", _words(lines), height=ROW * len(metrics) + 10)
 
 
@@ -248,6 +205,5 @@ def _words(lines: list[Line]) -> str:
     parts = []
     for line in lines:
         interval = "" if line["low"] is None else f" [{line['low']:+.2f}, {line['high']:+.2f}]"
-        slope = "" if line["slope"] is None else f", slope {line['slope']:+.2g}"
-        parts.append(f"{line['name']} {line['where']} {line['r']:+.2f}{interval}{slope}, {line['answer']}")
+        parts.append(f"{line['name']} {line['where']} {line['r']:+.2f}{interval}, {line['answer']}")
     return f"Correlations: {'; '.join(parts)}."

@@ -157,7 +157,7 @@
 
   function mark() {
     const text = form.mark ? form.mark.value.trim().toLowerCase() : "";
-    choose(text ? visible().filter(line => `${line.run} ${line.name} ${line.checkpoint} ${line.regime}`.toLowerCase().includes(text)) : null);
+    choose(text ? visible().filter(line => `${line.run} ${line.name} ${line.checkpoint} ${line.training}`.toLowerCase().includes(text)) : null);
   }
 
   /* ---- R² of what is shown ---- */
