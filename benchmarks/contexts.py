@@ -93,7 +93,7 @@ def _metrics(found: Contexts, dim: int) -> None:
 
 
 def _bytes(moments: Any) -> float:
-    tally = moments._tally
+    tally = moments._state
     held = (tally.counts, tally.sums, tally.squares, tally.direct, tally.reference, tally.directions)
     return float(sum(tensor.numel() * tensor.element_size() for tensor in held))
 

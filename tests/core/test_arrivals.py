@@ -9,7 +9,7 @@ from torch import Tensor
 
 from collapselab import ClassMoments
 from collapselab.core import moments as module
-from collapselab.core.arrivals import Arrivals
+from collapselab.core.accumulator import Arrivals
 from collapselab.core.threads import threads
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
+from collapselab.core import accumulator
 from collapselab.core import moments as module
-from collapselab.core import parts, tally
 from collapselab.core.metrics import collapse_metrics
 from collapselab.core.moments import ClassMoments
 from collapselab.core.storage import Rows
@@ -80,7 +80,7 @@ def test_moments_are_those_of_the_definition(tokens: int, classes: int, dim: int
 def test_a_batch_larger_than_a_part_is_folded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     features, labels = drawn(500, 7, 5)
     whole = collected(features, labels, 7)
-    monkeypatch.setitem(parts.PART_BYTES, "cpu", 8 * 5 * 16)
+    monkeypatch.setitem(accumulator.PART_BYTES, "cpu", 8 * 5 * 16)
     assert_same(collected(features, labels, 7), whole)
 
 
@@ -138,7 +138,7 @@ def test_tight_classes_keep_their_scatter_beside_wide_ones(monkeypatch: pytest.M
         moments = collected(features, labels, 3, cut=cut, covariance=True)
         assert_close(moments.scatter, scatter, rtol=1e-7, atol=0)
         assert_close(moments.covariance, residuals.T @ residuals / 900, rtol=1e-7, atol=1e-5)
-    monkeypatch.setattr(tally, "SHARE", 0.0)  # nothing is ever found tight
+    monkeypatch.setattr(accumulator, "SHARE", 0.0)  # nothing is ever found tight
     naive = collected(features, labels, 3, cut=100).scatter
     assert abs(float(naive[1] / scatter[1]) - 1) > 0.01
 
@@ -175,7 +175,7 @@ def test_the_same_features_may_be_ignored_by_one_of_several_moments() -> None:
     for start in (0, 200):
         now = slice(start, start + 200)
         squares = module.update_all(features[now], [(both[0], labels[now]), (both[1], some[now])])
-        point = both[0]._tally.reference
+        point = both[0]._state.reference
         assert point is not None
         assert_close(squares, (features[now].double() - point).square().sum(1), rtol=1e-13, atol=0)
         alone[0].update(features[now], labels[now])
@@ -449,7 +449,7 @@ def test_tokens_that_all_point_one_way_have_no_dispersion_and_opposite_ones_have
 def test_a_batch_with_a_number_that_is_none_leaves_no_trace(
     bad: float, tokens: int, seen: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(parts.PART_BYTES, "cpu", 8 * 4 * 100)
+    monkeypatch.setitem(accumulator.PART_BYTES, "cpu", 8 * 4 * 100)
     features, labels = drawn(tokens + seen, 5, 4)
     pair = [ClassMoments.empty(5, 4, covariance=True) for _ in range(2)]
     if seen:
@@ -466,5 +466,5 @@ def test_a_batch_with_a_number_that_is_none_leaves_no_trace(
 
 def stored(moments: ClassMoments) -> list[object]:
     """Everything that moments hold, as lists."""
-    fields = vars(moments._tally)
+    fields = vars(moments._state)
     return [moments.tokens, moments.unit, {name: None if t is None else t.tolist() for name, t in fields.items()}]

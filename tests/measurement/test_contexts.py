@@ -468,6 +468,6 @@ def test_the_memory_of_tables_of_contexts_is_in_the_formula(small: nn.Module, ch
     moments = ClassMoments.empty(found.rows, 12)
     held = sum(
         t.numel() * t.element_size()
-        for t in (moments.counts, moments.sums, moments._tally.squares, moments._tally.direct)
+        for t in (moments.counts, moments.sums, moments._state.squares, moments._state.direct)
     )
     assert table_bytes(found.rows, 12) == pytest.approx(held + 2 * 8 * 12)

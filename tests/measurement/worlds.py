@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from collapselab.core.arrivals import Arrivals
+from collapselab.core.accumulator import Arrivals
 from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import Interrupted

@@ -1,10 +1,10 @@
-"""Count, mean and scatter of every class, from a stream of features, in one pass. `tally.py` has the formulas."""
+"""Count, mean and scatter of every class, from a stream of features, in one pass. `accumulator.py` has the formulas."""
 
 import hashlib
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self, final
@@ -12,11 +12,9 @@ from typing import NamedTuple, Self, final
 import torch
 from torch import Tensor
 
-from collapselab.core.arrivals import Arrivals
+from collapselab.core.accumulator import Accumulator, Arrivals, Workspace, part_rows, reference_point
 from collapselab.core.batch import checked_batch
-from collapselab.core.parts import Workspace, part_rows, reference_point
 from collapselab.core.storage import Rows, load_tensors, save_tensors
-from collapselab.core.tally import Tally
 from collapselab.core.threads import threads
 from collapselab.core.vectors import Vectors
 
@@ -59,14 +57,14 @@ class ClassMoments:
     ) -> None:
         direct = torch.ones_like(counts, dtype=torch.bool)
         reference = None if second is None else sums.new_zeros(sums.shape[1])
-        tally = Tally(counts, sums, scatter, direct, reference, pooled, directions, second)
-        self._set(tally, shuffle=shuffle, unit=unit)
+        accumulator = Accumulator(counts, sums, scatter, direct, reference, pooled, directions, second)
+        self._set(accumulator, shuffle=shuffle, unit=unit)
 
-    def _set(self, tally: Tally, *, shuffle: int | None, unit: float) -> None:
-        self._tally = tally
+    def _set(self, accumulator: Accumulator, *, shuffle: int | None, unit: float) -> None:
+        self._state = accumulator
         self.shuffle = shuffle
         self.unit = unit  # relative rounding error of the coarsest features seen
-        self.tokens = int(tally.counts.sum())
+        self.tokens = int(accumulator.counts.sum())
 
     @classmethod
     def empty(
@@ -91,8 +89,8 @@ class ClassMoments:
         if torch.device(device).type == "mps":
             raise ValueError("device mps has no float64, which moments need. Use cpu: features may stay on mps.")
         moments = cls.__new__(cls)
-        tally = _empty_tally(classes, dim, device, covariance=covariance, spectrum=spectrum)
-        moments._set(tally, shuffle=shuffle, unit=0.0)
+        accumulator = _empty_accumulator(classes, dim, device, covariance=covariance, spectrum=spectrum)
+        moments._set(accumulator, shuffle=shuffle, unit=0.0)
         return moments
 
     def empty_like(self, device: str | torch.device | None = None) -> "ClassMoments":
@@ -102,7 +100,7 @@ class ClassMoments:
             self.dim,
             device or self.device,
             covariance=self.has_covariance,
-            spectrum=self._tally.total is not None,
+            spectrum=self._state.total is not None,
             shuffle=self.shuffle,
         )
 
@@ -118,12 +116,12 @@ class ClassMoments:
     @property
     def counts(self) -> Tensor:
         """Samples of each class (classes,)."""
-        return self._tally.counts
+        return self._state.counts
 
     @property
     def sums(self) -> Tensor:
         """Sum of each class's features (classes, dim)."""
-        return self._tally.sums
+        return self._state.sums
 
     @property
     def classes(self) -> int:
@@ -139,7 +137,7 @@ class ClassMoments:
 
     @property
     def has_covariance(self) -> bool:
-        return self._tally.matrix is not None
+        return self._state.matrix is not None
 
     @property
     def means(self) -> Tensor:
@@ -157,7 +155,7 @@ class ClassMoments:
     @property
     def scatter(self) -> Tensor:
         """Σ|h - μ|² of each class (classes,), computed at each call."""
-        return self._tally.scatter()
+        return self._state.scatter()
 
     @property
     def variances(self) -> Tensor:
@@ -169,14 +167,14 @@ class ClassMoments:
         """Scatter matrix within classes, summed over them (dim, dim), or None where it was not collected.
 
         A class that lies far from the others costs it digits: its error is that of rounding in Σ|h - r|², with r the
-        reference point of `tally.py`.
+        reference point of `accumulator.py`.
         """
-        return self._tally.scatter_matrix()
+        return self._state.scatter_matrix()
 
     @property
     def directions(self) -> Tensor | None:
         """Σ h/|h| over all features (dim,), nan where one of them is zero; None where it was not collected."""
-        return self._tally.directions
+        return self._state.directions
 
     @property
     def second(self) -> Tensor | None:
@@ -185,7 +183,7 @@ class ClassMoments:
 
     def second_about(self, point: Tensor) -> Tensor | None:
         """Σ (h - point)(h - point)ᵀ over all features (dim, dim), or None where `spectrum` was not asked for."""
-        return self._tally.total_about(point)
+        return self._state.total_about(point)
 
     @property
     def covariance(self) -> Tensor | None:
@@ -204,24 +202,24 @@ class ClassMoments:
         self._check_mergeable(other)
         if not times:
             return self
-        self._tally.make_direct()
-        if self._tally.reference is None and other._tally.reference is not None:
-            self._tally.reference = other._tally.reference.to(self.device, copy=True)
-        if self._tally.total is not None and other.tokens:
-            total = None if (point := self._tally.reference) is None else other.second_about(point.to(other.device))
-            self._tally.total = None if total is None else self._tally.total.add_(total.to(self.device), alpha=times)
+        self._state.make_direct()
+        if self._state.reference is None and other._state.reference is not None:
+            self._state.reference = other._state.reference.to(self.device, copy=True)
+        if self._state.total is not None and other.tokens:
+            total = None if (point := self._state.reference) is None else other.second_about(point.to(other.device))
+            self._state.total = None if total is None else self._state.total.add_(total.to(self.device), alpha=times)
         counts, scatter, pooled = other.counts, other.scatter, other.pooled
         for classes in torch.split(counts.nonzero().squeeze(1), part_rows(self.dim, self.device)):
             theirs = (tensor[classes].to(self.device) * times for tensor in (counts, other.sums, scatter))
-            self._tally.join(classes.to(self.device), *theirs)
-        if self._tally.matrix is not None and pooled is not None:
-            self._tally.matrix.add_(pooled.to(self.device), alpha=times)
-        if self._tally.directions is not None and other.tokens:
+            self._state.join(classes.to(self.device), *theirs)
+        if self._state.matrix is not None and pooled is not None:
+            self._state.matrix.add_(pooled.to(self.device), alpha=times)
+        if self._state.directions is not None and other.tokens:
             theirs_directions = other.directions
             if theirs_directions is None:
-                self._tally.directions = None
+                self._state.directions = None
             else:
-                self._tally.directions.add_(theirs_directions.to(self.device), alpha=times)
+                self._state.directions.add_(theirs_directions.to(self.device), alpha=times)
         self.tokens += times * other.tokens
         self.unit = max(self.unit, other.unit)
         return self
@@ -238,10 +236,10 @@ class ClassMoments:
 
     def tensors(self) -> dict[str, Tensor | Rows]:
         """All numbers of the classes seen, by their names in a file; views, to be stored before the next update."""
-        tally, seen = self._tally, self.counts.nonzero().squeeze(1)
+        state, seen = self._state, self.counts.nonzero().squeeze(1)
         tensors: dict[str, Tensor | Rows] = {"seen": seen}
-        tensors |= {name: Rows(getattr(tally, field), seen) for name, field in _BY_CLASS.items()}
-        return tensors | {name: whole for name, field in _WHOLE.items() if (whole := getattr(tally, field)) is not None}
+        tensors |= {name: Rows(getattr(state, field), seen) for name, field in _BY_CLASS.items()}
+        return tensors | {name: whole for name, field in _WHOLE.items() if (whole := getattr(state, field)) is not None}
 
     def facts(self) -> dict[str, object]:
         """What `tensors` alone does not say."""
@@ -257,13 +255,13 @@ class ClassMoments:
         assert isinstance(dim, int)
         assert isinstance(shuffle, int | None)
         assert isinstance(unit, float)
-        tally, seen = _empty_tally(classes, dim, device), tensors["seen"].to(device)
+        accumulator, seen = _empty_accumulator(classes, dim, device), tensors["seen"].to(device)
         for name, field in _BY_CLASS.items():
-            getattr(tally, field)[seen] = tensors[name].to(device)
+            getattr(accumulator, field)[seen] = tensors[name].to(device)
         for name, field in _WHOLE.items():
-            setattr(tally, field, tensors[name].to(device, copy=True) if name in tensors else None)
+            setattr(accumulator, field, tensors[name].to(device, copy=True) if name in tensors else None)
         moments = cls.__new__(cls)
-        moments._set(tally, shuffle=shuffle, unit=unit)
+        moments._set(accumulator, shuffle=shuffle, unit=unit)
         return moments
 
     def _check_mergeable(self, other: "ClassMoments") -> None:
@@ -278,16 +276,16 @@ class ClassMoments:
             raise ValueError("one of the two moments has its labels shuffled; a null merges only with a null.")
 
 
-# The names of tensors in a file, which must stay as they are, and the fields of a Tally that they hold.
+# The names of tensors in a file, which must stay as they are, and the fields of an Accumulator that they hold.
 _BY_CLASS = {"counts": "counts", "sums": "sums", "squares": "squares", "tight": "direct"}
 _WHOLE = {"point": "reference", "second": "matrix", "directions": "directions", "total": "total"}
 
 
 @torch.inference_mode(False)
-def _empty_tally(
+def _empty_accumulator(
     classes: int, dim: int, device: str | torch.device, *, covariance: bool = False, spectrum: bool = False
-) -> Tally:
-    return Tally(
+) -> Accumulator:
+    return Accumulator(
         torch.zeros(classes, dtype=torch.int64, device=device),
         torch.zeros(classes, dim, dtype=torch.float64, device=device),
         torch.zeros(classes, dtype=torch.float64, device=device),
@@ -308,16 +306,18 @@ def update_all(
     `arrivals`: one for all calls with these labels, such as those of the layers of a model. Returns the squared
     distances from the first one's reference point of the features that it took (tokens,).
     """
-    known = Arrivals() if arrivals is None else arrivals
+    arrivals = Arrivals() if arrivals is None else arrivals
     check = partial(_checked, features, labels)
-    with _threads_for(features):
+    # A small batch has too little work between synchronisations to parallelise.
+    is_small = features.device.type == "cpu" and features.numel() <= NUMBERS_OF_ONE_THREAD
+    with threads(1) if is_small else nullcontext():
         batches = check(finite=False)
         groups = _together(batches)
         if len(groups) > 1 or len(features) > part_rows(features.shape[1], batches[0].moments.device):
             check()  # before a part of it is added
-        squares, *_ = [_add(group, known, check) for group in groups]
+        squares, *_ = [_add(group, arrivals, check) for group in groups]
     for batch in batches:
-        batch.moments.unit = max(batch.moments.unit, _unit(features))
+        batch.moments.unit = max(batch.moments.unit, torch.finfo(features.dtype).eps / 2)
         batch.moments.tokens += len(batch.labels)
     return squares
 
@@ -352,15 +352,9 @@ def _checked(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]], *,
     return batches
 
 
-def _threads_for(features: Tensor) -> AbstractContextManager[None]:
-    """One thread for a small batch: the work between two meetings of threads is too short to be shared."""
-    is_small = features.device.type == "cpu" and features.numel() <= NUMBERS_OF_ONE_THREAD
-    return threads(1) if is_small else nullcontext()
-
-
 def _together(batches: list[_Batch]) -> list[list[_Batch]]:
     """Those that have the same features and reference point, or none yet, in one list: all or each by itself."""
-    points = [batch.moments._tally.reference for batch in batches]
+    points = [batch.moments._state.reference for batch in batches]
     known = [point for point in points if point is not None]
     share = len(known) in (0, len(points)) and all(torch.equal(point, known[0]) for point in known)
     same = all(batch.features is batches[0].features for batch in batches)
@@ -373,18 +367,18 @@ def _add(batches: Sequence[_Batch], arrivals: Arrivals, check: Callable[[], obje
     `check` is called before anything is added where numbers of the first part may not be finite. Returns the squared
     distances from that point (tokens,).
     """
-    features, tallies = batches[0].features, [batch.moments._tally for batch in batches]
+    features, accumulators = batches[0].features, [batch.moments._state for batch in batches]
     if not len(features):
         return torch.zeros(0, dtype=torch.float64, device=features.device)
-    dim, reference = features.shape[1], tallies[0].reference
+    dim, reference = features.shape[1], accumulators[0].reference
     if reference is None:
         reference = reference_point(features)
     rows = min(part_rows(dim, features.device), len(features))
     workspace = _workspace(rows, dim, features.device)
-    product = torch.float64 if any(tally.matrix is not None for tally in tallies) else None
-    if product is None and any(tally.total is not None for tally in tallies):
+    product = torch.float64 if any(accumulator.matrix is not None for accumulator in accumulators) else None
+    if product is None and any(accumulator.total is not None for accumulator in accumulators):
         product = torch.promote_types(features.dtype, torch.float32)
-    directions = any(tally.directions is not None for tally in tallies)
+    directions = any(accumulator.directions is not None for accumulator in accumulators)
     squares = []
     for start in range(0, len(features), rows):
         now = slice(start, start + rows)
@@ -392,17 +386,12 @@ def _add(batches: Sequence[_Batch], arrivals: Arrivals, check: Callable[[], obje
         if start == 0:
             if not math.isfinite(float(part.squares.sum())):  # or they leave the range of float64
                 check()
-            for tally in tallies:
-                tally.reference = reference.clone()  # each is stored by itself
-        for batch, tally in zip(batches, tallies, strict=True):
-            tally.add(part, arrivals.count(tally.counts, batch.labels[now], (batch.number, start)))
+            for accumulator in accumulators:
+                accumulator.reference = reference.clone()  # each is stored by itself
+        for batch, accumulator in zip(batches, accumulators, strict=True):
+            accumulator.add(part, arrivals.count(accumulator.counts, batch.labels[now], (batch.number, start)))
         squares.append(part.squares)
     return torch.cat(squares)
-
-
-def _unit(features: Tensor) -> float:
-    """Relative rounding error of the features."""
-    return torch.finfo(features.dtype).eps / 2 if features.is_floating_point() else 0.0
 
 
 def _permutation(tokens: int, seed: int, seen: int) -> Tensor:

@@ -10,11 +10,11 @@ beside them. The constants at the top are the ones that come from a clock or a m
 from dataclasses import dataclass, field
 from typing import Literal, final
 
+from collapselab.core.accumulator import PART_BYTES
 from collapselab.core.centre_loss import MIN_TOKENS, SCORES_BYTES
 from collapselab.core.contexts import MAX_KERNEL
 from collapselab.core.decisions import tokens_at_once
 from collapselab.core.pairs import FEW_POINTS
-from collapselab.core.parts import PART_BYTES
 from collapselab.measurement.find_contexts import PART_TOKEN_BYTES, PART_TOKENS
 from collapselab.measurement.sample import GROUPS, HALVES, HELD_BYTES, RUN, curved_tokens, fitted_tokens
 from collapselab.measurement.token_scores import OF_CLASSES

@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from collapselab.core.arrivals import Arrivals
+from collapselab.core.accumulator import Arrivals
 from collapselab.core.batch import IGNORED
 from collapselab.core.moments import ClassMoments, update_all
 from collapselab.core.score_matrix import TopTwo

@@ -222,8 +222,8 @@ def _zeros(dtype: torch.dtype) -> Tensor:
 class Spread:
     """How a layer's sum of squares is spread over its features: whether a handful of them carries most of it.
 
-    Squared distances from the reference point of the moments (`core/parts.py`: the mean of the first batch, or the
-    origin where that mean is short) are counted and added up by powers of two. The table has one size whatever the
+    Squared distances from the reference point of the moments (`core/accumulator.py`: the mean of the first batch, or
+    the origin where that mean is short) are counted and added up by powers of two. The table has one size whatever the
     number of features, and tables of parts add up to that of the whole.
     """
 

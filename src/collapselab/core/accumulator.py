@@ -16,6 +16,9 @@ class reaches 2, 8, 32 and so on; between two checks it cannot fall below a thir
 All terms are positive and nothing cancels, however far from the origin or however narrow the class is (Chan, Golub &
 LeVeque 1983, The American Statistician 37(3), 242-247). A class becomes direct as it was before the part that showed
 its share to be small; then that part is added by the formula. It stays direct.
+
+A batch is added part by part. What follows from its labels and counts alone (`Arrivals`), and what is computed from its
+features without their labels (`Part`), is found once for all accumulators that take the batch.
 """
 
 from collections.abc import Iterator
@@ -25,17 +28,57 @@ from typing import final
 import torch
 from torch import Tensor
 
-from collapselab.core.arrivals import Arrived, add_rows
-from collapselab.core.parts import Part, part_rows
-from collapselab.core.vectors import add_gram, squared_lengths
+from collapselab.core.vectors import add_gram, gram_of, squared_lengths
 
 SHARE = 1e-3
 """A class whose scatter is a smaller share of its squares about the reference point becomes direct."""
 
 
+PART_BYTES = {"cpu": 12 << 20, "cuda": 256 << 20}
+"""Size in float64 of the part of a batch that is processed at once: on a CPU it should stay in the cache."""
+
+SAMPLE = 1024
+"""Features from which the mean squared length of all is estimated."""
+
+
+CHECKS = 2 * 4 ** torch.arange(31)
+"""Counts at which a class is checked: 2, 8, 32 and so on."""
+
+
+@final
+@dataclass(frozen=True)
+class Part:
+    """Features in float64 (tokens, dim), their offsets from a reference point, |offset|², offsetsᵀ offsets, Σ h/|h|.
+
+    Only the product may be in float32: what is summed up of it is float64.
+    """
+
+    features: Tensor
+    offsets: Tensor
+    squares: Tensor
+    product: Tensor | None
+    directions: Tensor | None
+
+
+@final
+@dataclass(frozen=True)
+class Arrived:
+    """Labels (tokens,), the counts of their classes before and after the batch, and the classes due for a check.
+
+    A class is due whenever its count reaches one of `CHECKS`. `due` is in ascending order; `due_tokens` are the
+    tokens of each of these classes among the labels.
+    """
+
+    labels: Tensor
+    before: Tensor
+    after: Tensor
+    due: Tensor
+    due_tokens: Tensor
+
+
 @final
 @dataclass
-class Tally:
+class Accumulator:
     """Count and sum of every class; its squares Q about the reference point, or its scatter S where it is direct.
 
     `matrix`, if held, is Σ(h - r)(h - r)ᵀ over the tokens of shifted classes plus the scatter matrices of the direct;
@@ -52,20 +95,21 @@ class Tally:
     total: Tensor | None = None  # (dim, dim); None where some tokens were added without it
 
     def add(self, part: Part, arrived: Arrived) -> None:
-        """Add the tokens of a part, whose offsets are from this tally's reference point, and which are counted."""
+        """Add the tokens of a part, which are counted already; its offsets are from the reference point."""
         labels, due, due_tokens = arrived.labels, arrived.due, arrived.due_tokens
         is_direct = self.direct.index_select(0, labels)  # of each token's class
-        gains = []
-        if is_direct.any():
-            gains = self._gains_of_direct(part, arrived, is_direct)
+        squares, direct = part.squares, is_direct.nonzero().squeeze(1)
+        if len(direct):
+            classes, tokens = torch.unique(labels[direct], return_counts=True)
+            count_a, sum_a = self.counts[classes] - tokens, self.sums.index_select(0, classes)
+            squares = squares.masked_fill(is_direct, 0)
+            self.squares.index_add_(0, classes, self._gain(part, labels, direct, count_a, sum_a))
             is_shifted = ~self.direct.index_select(0, due)
             due, due_tokens = due[is_shifted], due_tokens[is_shifted]
         squares_before = self.squares.index_select(0, due)
 
-        add_rows(self.squares, labels, part.squares.masked_fill(is_direct, 0) if gains else part.squares)
+        add_rows(self.squares, labels, squares)
         add_rows(self.sums, labels, part.features)
-        for classes, gain in gains:
-            self.squares.index_add_(0, classes, gain)
         if len(due):
             self._check_share(part, labels, due, due_tokens, squares_before)
         if self.matrix is not None and part.product is not None:
@@ -115,47 +159,19 @@ class Tally:
         self.squares, self.matrix = self.scatter(), self.scatter_matrix()
         self.direct = self.counts > 0
 
-    def _gains_of_direct(self, part: Part, arrived: Arrived, is_direct: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Direct classes and what their scatter gains by the part, whose tokens are counted but not yet in the sums."""
-        gains, labels, tokens_of_class = [], arrived.labels, arrived.after - arrived.before
-        single = (is_direct & (tokens_of_class == 1)).nonzero().squeeze(1)
-        if len(single):
-            gains.append(self._gain_of_single(part, labels, single, arrived.before))
-        several = (is_direct & (tokens_of_class > 1)).nonzero().squeeze(1)
-        if len(several):
-            classes, tokens = torch.unique(labels[several], return_counts=True)
-            count_a = self.counts[classes] - tokens
-            sum_a = self.sums.index_select(0, classes)
-            gains.append((classes, self._gain(part, labels, several, count_a, sum_a)))
-        return gains
-
-    def _gain_of_single(
-        self, part: Part, labels: Tensor, chosen: Tensor, count_before: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Classes of the chosen tokens, each the only one of its class in the part (S_B = 0), and their gains."""
-        if self.matrix is None and 2 * len(chosen) > len(labels):  # cheaper for all tokens than for a selection
-            sum_a = self.sums.index_select(0, labels)
-            gain = self._between(count_before, sum_a, torch.ones_like(labels), part.features)
-            return labels[chosen], gain[chosen]
-        self._subtract_products(part, chosen)
-        classes = labels[chosen]
-        features = part.features.index_select(0, chosen)
-        sum_a = self.sums.index_select(0, classes)
-        return classes, self._between(count_before[chosen], sum_a, torch.ones_like(classes), features)
-
     def _gain(self, part: Part, labels: Tensor, chosen: Tensor, count_a: Tensor, sum_a: Tensor) -> Tensor:
         """What the scatter of the chosen tokens' classes, in ascending order, gains by these tokens.
 
         `count_a` and `sum_a` are those of the classes before the part; `sum_a` is overwritten.
         """
         features = part.features.index_select(0, chosen)
-        classes, place, count_b = torch.unique(labels[chosen], return_inverse=True, return_counts=True)
+        classes, index, count_b = torch.unique(labels[chosen], return_inverse=True, return_counts=True)
         sum_b = torch.zeros(len(classes), features.shape[1], dtype=torch.float64, device=features.device)
-        add_rows(sum_b, place, features)
+        add_rows(sum_b, index, features)
         mean_b = sum_b.div(count_b[:, None])
-        centred = features.sub_(mean_b.index_select(0, place))
+        centred = features.sub_(mean_b.index_select(0, index))
         scatter_b = torch.zeros(len(classes), dtype=torch.float64, device=features.device)
-        add_rows(scatter_b, place, squared_lengths(centred))
+        add_rows(scatter_b, index, squared_lengths(centred))
         self._subtract_products(part, chosen)
         if self.matrix is not None:
             self.matrix.addmm_(centred.T, centred)
@@ -198,8 +214,8 @@ class Tally:
         """Sums of the classes before the part, of which the chosen tokens are theirs: cheaper than to keep all sums."""
         sums = self.sums.index_select(0, classes)
         added = torch.zeros_like(sums)
-        place = torch.searchsorted(classes, labels.index_select(0, chosen))
-        add_rows(added, place, part.features.index_select(0, chosen))
+        index = torch.searchsorted(classes, labels.index_select(0, chosen))
+        add_rows(added, index, part.features.index_select(0, chosen))
         return sums.sub_(added)
 
     def _make_direct(self, classes: Tensor, counts: Tensor, sums: Tensor, squares: Tensor) -> None:
@@ -228,3 +244,81 @@ def _shifted(reference: Tensor | None, counts: Tensor, sums: Tensor, *, out: Ten
     if not reference.any():
         return sums
     return torch.addcmul(sums, counts.double()[:, None], reference, value=-1, out=out)
+
+
+@final
+class Arrivals:
+    """What the labels of one batch do to counts, found once for all moments that take the batch."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[tuple[int, int], Arrived] = {}
+
+    def count(self, counts: Tensor, labels: Tensor, key: tuple[int, int]) -> Arrived:
+        """Add the labels to the counts.
+
+        `key` says which labelling of the batch this is, and which part of it. An earlier result for the key is used
+        again only where labels and counts are those it was found for.
+        """
+        before, arrived = counts.index_select(0, labels), self._by_key.get(key)
+        if arrived is not None and torch.equal(arrived.labels, labels) and torch.equal(arrived.before, before):
+            counts.index_copy_(0, labels, arrived.after)
+            return arrived
+        add_rows(counts, labels, torch.ones_like(labels))
+        after = counts.index_select(0, labels)
+        # Between two of its checks, a class has the same number of CHECKS up to its count.
+        checked, reached = (torch.bucketize(count, CHECKS.to(count.device), right=True) for count in (before, after))
+        due, due_tokens = torch.unique(labels[reached > checked], return_counts=True)
+        self._by_key[key] = Arrived(labels, before, after, due, due_tokens)
+        return self._by_key[key]
+
+
+def add_rows(table: Tensor, index: Tensor, rows: Tensor) -> None:
+    """Add rows to those of a table, with the same bits each time."""
+    # On CUDA index_add_ adds in another order each time; index_put_ sorts first: equal streams, equal bits.
+    if table.is_cuda:
+        table.index_put_((index,), rows, accumulate=True)
+    else:
+        table.index_add_(0, index, rows)
+
+
+@final
+class Workspace:
+    """Memory for parts, reused for each part: faulting in new pages costs more than the arithmetic."""
+
+    def __init__(self, rows: int, dim: int, device: torch.device) -> None:
+        self.features, self.offsets = torch.empty(2, rows, dim, dtype=torch.float64, device=device)
+
+    def part(self, features: Tensor, reference: Tensor, *, product: torch.dtype | None, directions: bool) -> Part:
+        """The part made of these features, which are multiplied in `product`. The next call overwrites it."""
+        wide, offsets = self.features[: len(features)], self.offsets[: len(features)]
+        if features.dtype == torch.float64:
+            wide = features
+        else:
+            wide.copy_(features)
+        if reference.any():
+            torch.sub(wide, reference, out=offsets)
+        else:
+            offsets = wide
+        norms = torch.linalg.vector_norm(wide, dim=1) if directions else None
+        squares = norms.square() if norms is not None and offsets is wide else squared_lengths(offsets)
+        factors = features if offsets is wide and product != torch.float64 else offsets  # which need no conversion
+        return Part(
+            wide,
+            offsets,
+            squares,
+            None if product is None else gram_of(factors.to(product)),
+            None if norms is None else torch.mv(wide.T, norms.reciprocal()),
+        )
+
+
+def reference_point(features: Tensor) -> Tensor:
+    """The mean of the features, or the origin where the mean is short beside the features themselves."""
+    mean = features.mean(0, dtype=torch.promote_types(features.dtype, torch.float32)).double()
+    mean_square = features[:SAMPLE].double().square().sum(1).mean()
+    is_short = mean.square().sum() < mean_square / 2
+    return torch.zeros_like(mean) if is_short else mean
+
+
+def part_rows(dim: int, device: torch.device) -> int:
+    """Rows of a part."""
+    return max(1, PART_BYTES.get(device.type, PART_BYTES["cpu"]) // (8 * dim))
