@@ -6,6 +6,7 @@ contexts in turns. The text is a chain of 1,000 types with tokens as frequent as
 
 import statistics
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, final
 
@@ -17,14 +18,17 @@ from benchmarks.timing import Line, at_most, shown
 from collapselab.core.contexts import ContextGeometry, context_metrics
 from collapselab.corpus.blocks import Split
 from collapselab.corpus.markov import Chain, Settings
+from collapselab.measurement.batch import Batch
 from collapselab.measurement.classes import ClassNumbers
-from collapselab.measurement.cost import table_bytes
+from collapselab.measurement.collector import Collectors
+from collapselab.measurement.collectors import COLLECTORS
+from collapselab.measurement.collectors.contexts import ContextMoments
+from collapselab.measurement.collectors.moments import table_bytes
 from collapselab.measurement.find_contexts import Contexts, find_contexts
-from collapselab.measurement.forward_pass import Batch, ForwardPass
+from collapselab.measurement.forward_pass import ForwardPass
 from collapselab.measurement.model import MeasuredModel
 from collapselab.measurement.plan import MeasurePlan, MeasureRequest, SplitPlan
 from collapselab.measurement.sample import ByLayer, Sample
-from collapselab.measurement.sums import Sums
 from collapselab.records.options import Options, Running
 
 
@@ -37,12 +41,12 @@ def contexts(quick: bool) -> list[Line]:
     start = time.process_time()
     found = find_contexts(samples, options, model.classes)
     finding = time.process_time() - start
-    plain, more, sums = _times(model, samples, options, found, batches)
+    plain, more, collected = _times(model, samples, options, found, batches)
     whole = len(sample) / BATCH
     start = time.process_time()
     for n, some in found.items():
         _metrics(some, model.head.weight.shape[1])
-        assert sum(key.n == n for key in sums.contexts) == 1
+        assert f"last {n}" in collected.tables
     catalogue = time.process_time() - start
     added = finding + whole * (more - plain) + catalogue
     parts = f"finding {shown(finding)}, adding {shown(whole * (more - plain))}, metrics {shown(catalogue)}"
@@ -50,7 +54,7 @@ def contexts(quick: bool) -> list[Line]:
     line = at_most(
         "contexts 2 and 3: on top of measuring the last layer", 100 * added / (whole * plain), 15, "%", **times
     )
-    held = sum(_bytes(moments) for moments in sums.contexts.values())
+    held = sum(_bytes(moments) for moments in collected.tables.values())
     foretold = sum(table_bytes(some.rows, model.head.weight.shape[1]) for some in found.values())
     sizes = {"ours": f"{held / 1e6:,.1f} MB", "limit": f"formula {foretold / 1e6:,.1f} MB"}
     return [
@@ -61,24 +65,25 @@ def contexts(quick: bool) -> list[Line]:
 
 def _times(
     model: MeasuredModel, samples: ByLayer[Sample], options: Options, found: dict[int, Contexts], batches: int
-) -> tuple[float, float, Sums]:
-    """Median processor seconds of a batch without contexts and with them, and the sums of the latter."""
+) -> tuple[float, float, ContextMoments]:
+    """Median processor seconds of a batch without contexts and with them, and what the latter collected."""
     nowhere: Any = None  # a plan that is made by hand needs no corpus
     counts = samples.last.counts(model.classes)
     split = SplitPlan(samples, [], counts, ClassNumbers.every(model.classes))
-    request = MeasureRequest(nowhere, options, Running(quiet=True))
-    passes, sums = [], [Sums(), Sums()]
+    passes: list[ForwardPass] = []
     seconds: list[list[float]] = [[], []]
-    for some in ({}, found):
+    for some, asked in (({}, replace(options, contexts=None)), (found, options)):
+        request = MeasureRequest(nowhere, asked, Running(quiet=True))
         plan = MeasurePlan(request, model, {"train": split}, ByLayer(counts, counts), {}, BATCH, some)
-        passes.append(ForwardPass(plan, "train"))
+        passes.append(ForwardPass(plan, "train", Collectors.wanted(COLLECTORS, plan, "train")))
     with torch.no_grad():
         for number in range(batches):
             for which in (0, 1):
                 start = time.process_time()
-                Batch(passes[which], range(number * BATCH, (number + 1) * BATCH), sums[which]).run()
+                one = passes[which]
+                one.run_batch(Batch(one.plan, "train", range(number * BATCH, (number + 1) * BATCH)), one.collectors)
                 seconds[which].append(time.process_time() - start)
-    return statistics.median(seconds[0][1:]), statistics.median(seconds[1][1:]), sums[1]
+    return statistics.median(seconds[0][1:]), statistics.median(seconds[1][1:]), passes[1].collectors[ContextMoments]
 
 
 def _metrics(found: Contexts, dim: int) -> None:

@@ -1,4 +1,4 @@
-"""Write the tables of the documents from the catalogue, the records and the cost model.
+"""Write the tables of the documents from the catalogue and the records.
 
 `--check` only says if they are current.
 """
@@ -18,7 +18,7 @@ from reference import reference
 from collapselab.core.catalogue import CONTEXT_METRICS, METRICS
 from collapselab.corpus.token_kinds import KINDS
 from collapselab.declared import options_of
-from collapselab.measurement.cost import Cost, Job, Machine, measuring, pair_flops
+from collapselab.measurement.estimate import memory, sizes_of
 from collapselab.models.sizes import Architecture, transformer
 from collapselab.records.options import Options, Reading, Recipe, Running
 from collapselab.records.outcomes import ON, OUTCOMES
@@ -27,14 +27,6 @@ from collapselab.training.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 
-PEAKS = Machine(
-    flops=989e12, single=67e12, double=67e12, bandwidth=3.35e12, network=50e9, host_single=8e12, host_double=4e12
-)
-"""What the maker of an H100 SXM says of it, a network of 400 Gbit/s, and a server's processors."""
-SHARE = 0.4
-"""The share of each that is assumed to be reached."""
-DEVICE_BYTES = 80e9
-MACHINE = Machine(**{name: SHARE * peak for name, peak in vars(PEAKS).items()})
 TRAIN_TOKENS, VALIDATION_TOKENS, PROCESSES = 10**7, 10**6, 8
 
 
@@ -125,84 +117,31 @@ LADDER: dict[str, tuple[Architecture, dict[str, Any]]] = {
 """Published models, smallest first within a family, each with the settings of its config.json that give its size."""
 
 
-def machine_table() -> str:
-    """What the hours are made with."""
-    rates = {
-        "products in the model's precision": f"{MACHINE.flops / 1e12:,.0f} TFLOP/s",
-        "products in float32": f"{MACHINE.single / 1e12:,.0f} TFLOP/s",
-        "products in float64": f"{MACHINE.double / 1e12:,.0f} TFLOP/s",
-        "both on the host": f"{MACHINE.host_single / 1e12:,.1f} and {MACHINE.host_double / 1e12:,.1f} TFLOP/s",
-        "memory": f"{MACHINE.bandwidth / 1e12:,.1f} TB/s, {DEVICE_BYTES / 1e9:,.0f} GB",
-        "network": f"{MACHINE.network / 1e9:,.0f} GB/s",
-    }
-    return "\n".join(
-        ["| of one process | assumed |", "|---|---|", *(f"| {what} | {how} |" for what, how in rates.items())]
-    )
-
-
 def sizes_table() -> str:
-    """A row a model: what it is and what its moments are."""
+    """A row a model: what it is, and the memory of measuring it."""
     rows = [
-        "| model | parameters | depth × width | classes | weights | moments, last layer | moments, all layers |",
-        "|---|---|---|---|---|---|---|",
+        "| model | parameters | depth × width | classes | weights | last layer | all layers | all layers, sharded |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, (a, _) in LADDER.items():
-        last, every = (_cost(a, layers).memory for layers in _LAYERS)
-        sizes = (f"{a.parameters / 1e9:,.2f}·10⁹", f"{a.depth} × {a.width:,}", f"{a.vocabulary:,}")
-        rows.append(f"| {name} | {' | '.join((*sizes, _gb(last.model), _gb(last.moments), _gb(every.moments)))} |")
+        sizes = [
+            f"{a.parameters / 1e9:,.2f}·10⁹",
+            f"{a.depth} × {a.width:,}",
+            f"{a.vocabulary:,}",
+            _gb(2 * a.parameters),
+        ]
+        sizes += [_gb(_memory(a, "last")), _gb(_memory(a, "all")), _gb(_memory(a, "all", PROCESSES))]
+        rows.append(f"| {name} | {' | '.join(sizes)} |")
     return "\n".join(rows)
 
 
-def cost_table(layers: Literal["last", "all"], processes: int) -> str:
-    """A row a model: memory and time of measuring it."""
-    parts = ("forward", "collecting", "decisions", "catalogue", "network")
-    rows = [
-        f"| model | memory of a process | fits | on the host | received | {' | '.join(parts)} | time |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for name, (a, _) in LADDER.items():
-        cost = _cost(a, layers, processes)
-        seconds = cost.seconds(MACHINE)
-        cells = [_gb(cost.memory.peak), "yes" if cost.memory.peak <= DEVICE_BYTES else "no", _gb(cost.memory.host)]
-        cells += [_gb(cost.received), *(_time(seconds[part]) for part in parts), _time(sum(seconds.values()))]
-        rows.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(rows)
-
-
-def pairs_table() -> str:
-    """A row a number of classes: one sweep over their pairs, of the widest of the models with a large vocabulary."""
-    dim = LADDER["Gemma 3 27B"][0].width
-    rows = [f"| kept classes | operations, {dim:,} dimensions | on the device | on the host |", "|---|---|---|---|"]
-    for kept in (16384, 32768, 65536, 131072, 262144):
-        flops = pair_flops(kept, dim)
-        rows.append(
-            f"| {kept:,} | {_count(flops)} | {_time(flops / MACHINE.single)} | {_time(flops / MACHINE.host_single)} |"
-        )
-    return "\n".join(rows)
-
-
-_LAYERS: tuple[Literal["last"], Literal["all"]] = ("last", "all")
-
-
-def _cost(architecture: Architecture, layers: Literal["last", "all"], processes: int = 1) -> Cost:
+def _memory(architecture: Architecture, layers: Literal["last", "all"], processes: int = 1) -> float:
     options = Options(layers=layers, shard_classes=processes > 1)
-    return measuring(architecture, Job(TRAIN_TOKENS, VALIDATION_TOKENS, options, processes=processes, device="cuda"))
+    return memory(architecture, sizes_of(architecture, options, (TRAIN_TOKENS, VALIDATION_TOKENS), processes=processes))
 
 
 def _gb(size: float) -> str:
-    return "–" if not size else f"{size / 1e9:,.0f} GB" if size >= 1e10 else f"{size / 1e9:,.1f} GB"
-
-
-def _count(number: float) -> str:
-    mantissa, exponent = f"{number:.1e}".split("e+")
-    return f"{mantissa}·10{str(int(exponent)).translate(str.maketrans('0123456789', '⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
-
-
-def _time(seconds: float) -> str:
-    for size, unit in ((3600.0, "h"), (60.0, "min")):
-        if seconds >= size:
-            return f"{seconds / size:,.0f} {unit}" if seconds >= 10 * size else f"{seconds / size:,.1f} {unit}"
-    return "–" if not seconds else f"{seconds:,.0f} s" if seconds >= 1 else "< 1 s"
+    return f"{size / 1e9:,.0f} GB" if size >= 1e10 else f"{size / 1e9:,.1f} GB"
 
 
 def kinds_table() -> str:
@@ -270,14 +209,7 @@ TABLES: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "docs" / "tokens.md": {"kinds": kinds_table, "outcomes": outcomes_table},
     ROOT / "docs" / "interventions.md": {"interventions": interventions_table},
     ROOT / "docs" / "statistics.md": {"error rates": verdict_table, "coverage": interval_table},
-    ROOT / "docs" / "scale.md": {
-        "machine": machine_table,
-        "sizes": sizes_table,
-        "last layer": lambda: cost_table("last", 1),
-        "all layers": lambda: cost_table("all", 1),
-        "all layers, sharded": lambda: cost_table("all", PROCESSES),
-        "pairs": pairs_table,
-    },
+    ROOT / "docs" / "scale.md": {"sizes": sizes_table},
 }
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from collapselab import ClassMoments
 from collapselab.core.batch import IGNORED
 from collapselab.corpus.blocks import Corpus
-from collapselab.measurement import forward_pass, plan
+from collapselab.measurement import plan
 from collapselab.measurement.classes import ClassNumbers
 from collapselab.measurement.measure import measure
 from collapselab.measurement.sample import ByLayer
@@ -104,7 +104,7 @@ def test_the_tables_of_a_measurement_do_not_grow_with_the_vocabulary(
         made.append(classes)
         return real(classes, *args, **options)
 
-    monkeypatch.setattr(forward_pass.ClassMoments, "empty", empty)
+    monkeypatch.setattr(ClassMoments, "empty", empty)
     model = build_model(build_config("gpt-neo", width=8, depth=2, vocabulary=60_000, positions=32), seed=0)
     result = measure(model, corpus, layers="all", tokens=200, quiet=True)
     assert isinstance(result, Result)

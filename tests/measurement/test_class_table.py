@@ -13,12 +13,9 @@ import torch
 
 from collapselab.core.batch import IGNORED
 from collapselab.corpus.blocks import Corpus
-from collapselab.measurement.cost import Job, measuring
 from collapselab.measurement.measure import measure
-from collapselab.models.sizes import transformer
 from collapselab.models.taps import features, output_layer
 from collapselab.records.measurement import Result, write
-from collapselab.records.options import Options
 
 ROW_MEANS = {"cdnv": "cdnv", "cosine": "cosine_mean", "duality_cos": "duality_cos_mean"}
 
@@ -173,14 +170,3 @@ def test_a_vocabulary_of_262_144_classes_is_swept_in_megabytes() -> None:
     kilobytes, rows, found = map(int, done.stdout.split())
     assert (rows, found) == (262_144, 512)
     assert kilobytes < 300_000
-
-
-def test_the_memory_formula_counts_what_is_kept() -> None:
-    small = transformer(
-        width=16, depth=2, vocabulary=262_144, feed_forward=64, heads=1, block_vectors=80, last_vectors=32
-    )
-    plain = Job(10**6, 10**6, Options())
-    asked = Job(10**6, 10**6, Options(classes=True, outcomes="ece"))
-    more = measuring(small, asked).memory.validation - measuring(small, plain).memory.validation
-    columns, sums, by_class = 10 * 2 * 8 * 262_144, 20 * 8 * 262_144, 4 * 8 * 262_144
-    assert more == columns + sums + by_class + 2 * 5 * 2 * 10**6

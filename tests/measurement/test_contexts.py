@@ -26,12 +26,10 @@ from collapselab.errors import ConfigError
 from collapselab.measurement import find_contexts as finding
 from collapselab.measurement import forward_pass as walk
 from collapselab.measurement import resume as store
-from collapselab.measurement.cost import Job, measuring, table_bytes
 from collapselab.measurement.find_contexts import Contexts, context_keys, find_contexts
 from collapselab.measurement.measure import measure
 from collapselab.measurement.sample import ByLayer, Sample
 from collapselab.models.build import build_config, build_model
-from collapselab.models.sizes import transformer
 from collapselab.models.taps import features
 from collapselab.records.measurement import Result
 from collapselab.records.options import Options
@@ -450,24 +448,3 @@ def test_a_context_nobody_else_shares_is_told_apart_from_one_that_is_rare(corpus
     if not kept_by_loop(cells, 2):
         with pytest.raises(ConfigError, match="seen once|uses"):
             rare()
-
-
-# Memory ----------------------------------------------------------------------------------------------------------------
-
-
-def test_the_memory_of_tables_of_contexts_is_in_the_formula(small: nn.Module, chain: Corpus) -> None:
-    sizes = transformer(width=64, depth=3, vocabulary=1000, feed_forward=256, heads=4)
-    job = Job(10**5, 10**4, Options(layers="all", contexts="1,2"), kept=900, kept_validation=500)
-    with_cells = Job(**{**job.__dict__, "cells": (5000, 20000), "contexts": (300, 4000)})
-    plain, more = measuring(sizes, job).memory, measuring(sizes, with_cells).memory
-    tables = 4 * (table_bytes(5000, 64) + table_bytes(20000, 64))
-    assert more.training - plain.training == pytest.approx(tables)
-    assert more.catalogue >= tables
-    assert measuring(sizes, with_cells).state > measuring(sizes, job).state + tables
-    found = found_in(chain, 2)
-    moments = ClassMoments.empty(found.rows, 12)
-    held = sum(
-        t.numel() * t.element_size()
-        for t in (moments.counts, moments.sums, moments._state.squares, moments._state.direct)
-    )
-    assert table_bytes(found.rows, 12) == pytest.approx(held + 2 * 8 * 12)

@@ -1,6 +1,7 @@
 """Curvature while a model is measured: which tokens take part, and that nothing else matters."""
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,12 @@ from torch import nn
 
 import oracles
 from collapselab.core.batch import IGNORED
+from collapselab.core.output_curvature import CurvatureSums
 from collapselab.corpus.blocks import Corpus
-from collapselab.measurement import curvature
-from collapselab.measurement.curvature import Curvature, step_for
+from collapselab.measurement.collectors import curvature
+from collapselab.measurement.collectors.curvature import Curvature, step_for
 from collapselab.measurement.measure import measure
 from collapselab.measurement.sample import FEW_CURVED, MOST_CURVED, RUN, curved_tokens
-from collapselab.measurement.sums import Sums
 from collapselab.models.taps import features, output_layer
 from collapselab.records.measurement import Result
 
@@ -54,10 +55,10 @@ def test_every_token_counts_once(model: nn.Module, corpus: Corpus) -> None:
     with pytest.MonkeyPatch.context() as patch:
         original = curvature.OutputCurvature.sums
         patch.setattr(
-            curvature.OutputCurvature, "sums", lambda self, some: (seen.append(some), original(self, some))[1]
+            curvature.OutputCurvature, "sums", lambda self, some: (seen.append(some.detach()), original(self, some))[1]
         )
         measured(model, corpus)
-    everything = torch.cat(seen[:blocks]).numpy()
+    everything = torch.cat([some for some in seen if len(some)][:blocks]).numpy()
     truth = oracles.curvature(everything, head.weight.detach().numpy(), torch.zeros(len(head.weight)).numpy())
     assert row.value == pytest.approx(truth["curvature_relative"], rel=1e-9)
     assert result.row("curvature").value == pytest.approx(truth["curvature"], rel=1e-9)
@@ -113,10 +114,11 @@ def test_which_tokens_are_chosen_does_not_depend_on_batches(monkeypatch: pytest.
     class Layer:
         def sums(self, some: torch.Tensor) -> Any:
             chosen.extend(some[:, 0].tolist())
-            return Sums().curvature
+            return CurvatureSums()
 
     runs = Curvature.__new__(Curvature)
     runs.runs, runs.step, runs.layer = 3, 5, Layer()  # type: ignore[assignment]
+    runs.sums, runs.device = {}, torch.device("cpu")
     tokens = torch.arange(8 * 130.0)[:, None]
     labels = torch.zeros(8, 130, dtype=torch.int64)
     labels[3, 4:] = IGNORED
@@ -125,7 +127,9 @@ def test_which_tokens_are_chosen_does_not_depend_on_batches(monkeypatch: pytest.
         start = 0
         for size in cut:
             now = slice(start, start + size)
-            runs.add(Sums(), tokens[start * 130 : (start + size) * 130], labels[now], range(start, start + size))
+            last = SimpleNamespace(own=labels[now])
+            batch: Any = SimpleNamespace(labels=SimpleNamespace(last=last), blocks=range(start, start + size))
+            runs.update("last", tokens[start * 130 : (start + size) * 130], batch)
             start += size
         taken = list(range(0, 24, 5))
         expected = [b * 130 + p for b, r in (divmod(n, 3) for n in taken) for p in range(64 * r, min(64 * r + 64, 130))]

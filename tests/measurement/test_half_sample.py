@@ -16,10 +16,9 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.measurement import forward_pass as walk
 from collapselab.measurement import resume as store
 from collapselab.measurement.catalogue import needing
-from collapselab.measurement.half_sample import compare_halves, half_of
+from collapselab.measurement.collectors.half_sample import SamplePart, compare_halves, half_of
 from collapselab.measurement.measure import measure
 from collapselab.measurement.show import shown
-from collapselab.measurement.sums import SamplePart
 from collapselab.records.measurement import Result
 from collapselab.records.tables import Row
 

@@ -1,6 +1,7 @@
 """Intervals and reliability, from groups that were kept: known spreads, and no further forward pass."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,40 +9,43 @@ import torch
 from torch import Tensor, nn
 
 from collapselab.core.catalogue import METRICS, Need
-from collapselab.core.decisions import Decisions
-from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
 from collapselab.measurement import bootstrap
 from collapselab.measurement import forward_pass as walk
 from collapselab.measurement.bootstrap import Resamples, difference, reliability
+from collapselab.measurement.collector import Collectors
 from collapselab.measurement.measure import measure
-from collapselab.measurement.sums import LAST, Sums
 from collapselab.records.measurement import Key, Result
+from collapselab.records.tables import TABLES
+from measurement.toy_collector import TABLE, MeanLength
 
-CDNV = Key("train", "last", "all", "cdnv")
+CDNV, MEAN = (Key("train", "last", "all", metric) for metric in ("cdnv", "mean_length"))
 
 
 def groups_of(values: list[float]) -> list[Any]:
-    """Groups whose only class has these means."""
+    """Groups of one token each, with these lengths."""
+    model = SimpleNamespace(moments_device=torch.device("cpu"), run="", name="m", checkpoint=None)
+    plan: Any = SimpleNamespace(splits={"train": None}, model=model)
 
-    def group(value: float) -> Sums:
-        moments = ClassMoments.empty(1, 1)
-        moments.update(torch.tensor([[value]], dtype=torch.float64), torch.tensor([0]))
-        return Sums({LAST: moments})
+    def group(value: float) -> Collectors:
+        collector = MeanLength(plan, "train")
+        collector.add("last", torch.tensor([value, 1.0], dtype=torch.float64))
+        return Collectors([collector])
 
     return [lambda value=value: group(value) for value in values]
 
 
-def mean(sums: Sums) -> dict[Key, float]:
-    return {CDNV: float(sums.moments[LAST].means[0, 0])}
+@pytest.fixture(autouse=True)
+def toy_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TABLES, "lengths", TABLE)
 
 
 def test_the_interval_of_a_mean_is_that_of_the_normal_distribution() -> None:
     generator = torch.Generator().manual_seed(1)
     values = torch.randn(32, generator=generator, dtype=torch.float64)
     resamples = Resamples(500, 32, seed=0)
-    resamples.add(groups_of(values.tolist()), mean)
-    low, high = resamples.interval(CDNV, float(values.mean()))
+    resamples.add(groups_of(values.tolist()))
+    low, high = resamples.interval(MEAN, float(values.mean()))
     error = float(values.std(correction=0)) / 32**0.5  # of a mean of 32, by the central limit theorem
     assert low is not None
     assert high is not None
@@ -78,9 +82,9 @@ def test_every_resample_draws_as_many_groups_as_there_are_and_halves_part_them()
 
 def test_memory_bounds_how_many_resamples_are_merged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, bounded = (Resamples(9, 5, seed=0) for _ in range(2))
-    whole.add(groups_of([1, 2, 3, 4, 5]), mean)
+    whole.add(groups_of([1, 2, 3, 4, 5]))
     monkeypatch.setattr(bootstrap, "HELD_BYTES", 3 * 8)
-    bounded.add(groups_of([1, 2, 3, 4, 5]), mean)
+    bounded.add(groups_of([1, 2, 3, 4, 5]))
     assert bounded.values == whole.values
 
 
@@ -138,10 +142,3 @@ def test_a_measurement_with_intervals_runs_the_model_no_more_often(
     assert result.facts["half_difference"]["train/last/all/cdnv"] > 0
     assert set(result.facts["halves"]) == {"/".join(row.key[2:]) for row in result.rows}
     assert [path.name for path in tmp_path.iterdir()] == ["finished"]
-
-
-def test_merged_groups_hold_their_decisions_as_often_as_drawn() -> None:
-    one = Sums(decisions={LAST: Decisions.none(3)})
-    one.decisions[LAST].tokens += torch.tensor([1, 2, 3])
-    merged = Sums().merge(one, times=2).merge(one)
-    assert merged.decisions[LAST].tokens.tolist() == [3, 6, 9]

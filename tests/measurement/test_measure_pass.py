@@ -16,8 +16,8 @@ from collapselab.core.decisions import LinearClassifier
 from collapselab.core.score_matrix import TopTwo
 from collapselab.corpus.blocks import Corpus, Split
 from collapselab.measurement.catalogue import needing, of_the_head
+from collapselab.measurement.collectors.decisions import NearestCentres
 from collapselab.measurement.measure import measure
-from collapselab.measurement.nearest_centre import NearestCentres
 from collapselab.measurement.sample import Sample
 from collapselab.models.build import build_config, build_model
 from collapselab.records.measurement import Result

@@ -20,10 +20,10 @@ from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError
 from collapselab.measurement import forward_pass, resume
 from collapselab.measurement.catalogue import needing
+from collapselab.measurement.collectors.moments import handful, share_of_largest, spread_of
 from collapselab.measurement.measure import measure
 from collapselab.measurement.sample import Permutation, Sample
 from collapselab.measurement.show import shown
-from collapselab.measurement.sums import Spread
 from collapselab.models.build import build_config, build_model
 from collapselab.models.scores import split_scores
 from collapselab.models.taps import output_layer
@@ -311,24 +311,17 @@ def test_the_spread_is_that_of_the_definition_and_parts_add_up() -> None:
     features[[5, 700, 2900]] += 300
     squares = (features.double() - features.double().mean(0)).square().sum(1)
     ordered = squares.sort(descending=True).values
-    whole = Spread()
-    whole.add(squares)
-    assert whole.handful == 10
-    assert whole.share_of_handful() == pytest.approx(float(ordered[:10].sum() / squares.sum()), rel=0.02)
-    parts = [Spread() for _ in range(3)]
-    for part, some in zip(parts, torch.split(squares, 1000), strict=True):
-        part.add(some)
-    parts[0].merge(parts[1])
-    parts[0].merge(parts[2])
-    assert parts[0].features == whole.features == 3000
-    assert parts[0].share_of_handful() == pytest.approx(whole.share_of_handful(), rel=1e-12)
-    constant = Spread()
-    constant.add(torch.zeros(50, dtype=torch.float64))
-    assert constant.share_of_handful() == 0
-    unknown = Spread()
-    unknown.add(torch.tensor([1.0, torch.nan, torch.inf, 2.0], dtype=torch.float64))
-    assert unknown.features == 4
-    assert unknown.share_of_handful() == 0
+    assert handful(3000) == 10
+    counts, sums = spread_of(squares)
+    share = share_of_largest(counts, sums, 10)
+    assert share == pytest.approx(float(ordered[:10].sum() / squares.sum()), rel=0.02)
+    parts = [spread_of(some) for some in torch.split(squares, 1000)]
+    assert torch.equal(sum(part[0] for part in parts), counts)  # type: ignore[arg-type]
+    assert share_of_largest(counts, sum(part[1] for part in parts), 10) == pytest.approx(share, rel=1e-12)  # type: ignore[arg-type]
+    assert share_of_largest(*spread_of(torch.zeros(50, dtype=torch.float64)), 10) == 0
+    counts, sums = spread_of(torch.tensor([1.0, torch.nan, torch.inf, 2.0], dtype=torch.float64))
+    assert counts.sum() == 4
+    assert share_of_largest(counts, sums, 10) == 0
 
 
 def test_the_values_of_thirty_layers_are_whole_in_a_narrow_terminal(model: nn.Module, corpus: Corpus) -> None:

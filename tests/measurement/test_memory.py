@@ -8,7 +8,7 @@ from torch import nn
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
-from collapselab.measurement import forward_pass, memory
+from collapselab.measurement import estimate, forward_pass
 from collapselab.measurement.measure import measure
 from collapselab.records.measurement import Result
 
@@ -20,7 +20,7 @@ def test_a_measurement_that_does_not_fit_is_refused_before_the_model_runs(
 ) -> None:
     ran: list[Any] = []
     monkeypatch.setattr(forward_pass, "layer_features", lambda *args, **_: ran.append(args))
-    monkeypatch.setattr(memory, "free_host_bytes", lambda: 1_000_000)
+    monkeypatch.setattr(estimate, "free_host_bytes", lambda: 1_000_000)
     message = (
         r"GPTNeo.*: needs about [\d.]+ MB of memory beside the model, but 1.0 MB are free. Most of it is tables of \d+ "
         r"classes at all layers, each twice for the null. Change one of these: --layers last \([\d.]+ MB\), --no-null "
@@ -35,11 +35,11 @@ def test_a_measurement_that_does_not_fit_is_refused_before_the_model_runs(
 def test_force_measures_anyway_and_what_fits_is_measured(
     model: nn.Module, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "free_host_bytes", lambda: 1_000_000)
+    monkeypatch.setattr(estimate, "free_host_bytes", lambda: 1_000_000)
     with pytest.raises(ConfigError, match="at the last layer"):
         measure(model, corpus, **OPTIONS)
     forced = measure(model, corpus, force=True, **OPTIONS)
-    monkeypatch.setattr(memory, "free_host_bytes", lambda: 2_000_000_000)
+    monkeypatch.setattr(estimate, "free_host_bytes", lambda: 2_000_000_000)
     fits = measure(model, corpus, **OPTIONS)
     assert isinstance(forced, Result)
     assert forced.rows == fits.rows
@@ -48,7 +48,7 @@ def test_force_measures_anyway_and_what_fits_is_measured(
 def test_processes_of_one_machine_share_its_memory(
     model: nn.Module, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "free_host_bytes", lambda: 150_000_000)
+    monkeypatch.setattr(estimate, "free_host_bytes", lambda: 150_000_000)
     measure(model, corpus, **OPTIONS)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     with pytest.raises(ConfigError, match="are free"):
@@ -62,18 +62,18 @@ def test_free_memory_is_the_least_of_what_the_system_and_its_container_leave(
     files = [tmp_path / name for name in ("memory.max", "memory.current", "memory.stat")]
     for file, text in zip(files, ("max\n", "1000\n", "anon 5\n"), strict=True):
         file.write_text(text)
-    monkeypatch.setattr(memory, "MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(memory, "CGROUPS", [files])
-    assert memory.free_host_bytes() == 5_000_000 * 1024
+    monkeypatch.setattr(estimate, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(estimate, "CGROUPS", [files])
+    assert estimate.free_host_bytes() == 5_000_000 * 1024
     files[0].write_text("3000000\n")
     files[1].write_text("2500000\n")
     files[2].write_text("anon 5\ninactive_file 200000\nslab 7\n")
-    assert memory.free_host_bytes() == 700_000
+    assert estimate.free_host_bytes() == 700_000
     files[1].write_text("9000000\n")
-    assert memory.free_host_bytes() == 0
-    monkeypatch.setattr(memory, "MEMINFO", tmp_path / "nothing")
-    monkeypatch.setattr(memory, "CGROUPS", [[tmp_path / "nothing"] * 3])
-    assert memory.free_host_bytes() is None
+    assert estimate.free_host_bytes() == 0
+    monkeypatch.setattr(estimate, "MEMINFO", tmp_path / "nothing")
+    monkeypatch.setattr(estimate, "CGROUPS", [[tmp_path / "nothing"] * 3])
+    assert estimate.free_host_bytes() is None
 
 
 def test_classes_sharded_over_one_process_are_those_of_a_plain_measurement(model: nn.Module, corpus: Corpus) -> None:

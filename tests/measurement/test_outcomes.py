@@ -15,9 +15,9 @@ from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError
 from collapselab.measurement import further_scores
+from collapselab.measurement.collectors.scores import loss_derivatives
 from collapselab.measurement.measure import measure
 from collapselab.measurement.outcomes import calibration_error, macro_loss, rare_loss, slope
-from collapselab.measurement.temperature import loss_derivatives
 from collapselab.models.taps import OutputLayer, features, output_layer
 from collapselab.records.measurement import Result
 from collapselab.records.options import Options
@@ -126,7 +126,7 @@ def test_more_replaced_inputs_are_the_same_and_more(model: Any, corpus: Corpus) 
     original = further_scores.further_scores
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "collapselab.measurement.measure.further_scores", lambda plan: (plans.append(plan), original(plan))[1]
+            "collapselab.measurement.measure_model.further_scores", lambda plan: (plans.append(plan), original(plan))[1]
         )
         result = measured(model, corpus, outcomes="corruption_slope", seed=3)
     sample = plans[0].splits["validation"].samples.last

@@ -21,12 +21,13 @@ from collapselab.core.storage import load_tensors, save_tensors
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
 from collapselab.measurement.classes import ClassNumbers
+from collapselab.measurement.collector import LAST, Collectors
+from collapselab.measurement.collectors.decisions import NearestCentres
+from collapselab.measurement.collectors.push import Push
+from collapselab.measurement.collectors.scores import loss_derivatives
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.measure import measure
-from collapselab.measurement.push import Push
 from collapselab.measurement.show import shown
-from collapselab.measurement.sums import LAST, Sums
-from collapselab.measurement.temperature import loss_derivatives
 from collapselab.models.build import build_config, build_model
 from collapselab.models.taps import OutputLayer, features
 from collapselab.records.measurement import Result
@@ -107,12 +108,15 @@ def by_loops(
 
 def plan_of(weight: Tensor, counts: Tensor, alphas: tuple[float, ...]) -> Any:
     """What `Push` takes from a plan, for classes with these counts."""
-    model = SimpleNamespace(head=OutputLayer(weight), device=torch.device("cpu"), run=None, name="m", checkpoint=None)
+    cpu = torch.device("cpu")
+    model = SimpleNamespace(
+        head=OutputLayer(weight), device=cpu, moments_device=cpu, run=None, name="m", checkpoint=None
+    )
     split = SimpleNamespace(numbers=ClassNumbers.every(len(counts)))
     return SimpleNamespace(
         model=model,
         options=SimpleNamespace(alphas=alphas),
-        splits={"train": split},
+        splits={"train": split, "validation": split},
         counts=SimpleNamespace(last=counts),
         processes=Processes(),
     )
@@ -120,8 +124,10 @@ def plan_of(weight: Tensor, counts: Tensor, alphas: tuple[float, ...]) -> Any:
 
 def centres_of(moments: ClassMoments, weight: Tensor) -> Any:
     kept = (moments.counts > 0).nonzero().squeeze(1)
-    decider = SimpleNamespace(nearest=nearest_centre(moments, kept))
-    return SimpleNamespace(deciders={LAST: decider}, head=SimpleNamespace(last=output_classifier(weight, None, kept)))
+    centres = NearestCentres.__new__(NearestCentres)
+    centres.nearest = {LAST: nearest_centre(moments, kept)}
+    centres.head = SimpleNamespace(last=output_classifier(weight, None, kept))  # type: ignore[assignment]
+    return Collectors([centres])
 
 
 def made(monkeypatch: pytest.MonkeyPatch, weight: Tensor, x: Tensor, labels: Tensor, alphas: tuple[float, ...]) -> Push:
@@ -132,7 +138,7 @@ def made(monkeypatch: pytest.MonkeyPatch, weight: Tensor, x: Tensor, labels: Ten
         return x.to(self.dtype) - self.origin, self._places(labels)
 
     monkeypatch.setattr(Push, "_training_tokens", tokens)
-    return Push(plan_of(weight, moments.counts, alphas), centres_of(moments, weight))
+    return Push(plan_of(weight, moments.counts, alphas), "validation", centres_of(moments, weight))
 
 
 def test_every_number_is_that_of_the_definition_in_loops(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,12 +146,12 @@ def test_every_number_is_that_of_the_definition_in_loops(monkeypatch: pytest.Mon
     weight, x = torch.randn(7, 4, generator=generator), torch.randn(60, 4, generator=generator)
     labels = torch.randint(6, (60,), generator=generator)  # class 6 has no mean
     push = made(monkeypatch, weight, x, labels, (-0.3, 0.0, 0.25))
-    sums, new, their = Sums(), torch.randn(40, 4, generator=generator), torch.randint(6, (40,), generator=generator)
-    push.add(sums, new[:25], their[:25])
-    push.add(sums, new[25:], their[25:])
+    new, their = torch.randn(40, 4, generator=generator), torch.randint(6, (40,), generator=generator)
+    push.add("sums", push.scored(new[:25], their[:25]))
+    push.add("sums", push.scored(new[25:], their[25:]))
     means = torch.stack([x[labels == c].double().mean(0) for c in range(7)])
     log_priors = torch.bincount(labels, minlength=7).double().div(60).log()
-    found = {(one.head, one.alpha): one for one in push.rows(sums)}
+    found = {(one.head, one.alpha): one for one in push.values().tables["push"]}
     assert len(found) == 6
     for alpha in push.alphas:
         expected = by_loops(weight.double(), means, log_priors, push.tau, alpha, new.double(), their.tolist())
@@ -158,18 +164,18 @@ def test_every_number_is_that_of_the_definition_in_loops(monkeypatch: pytest.Mon
 def test_a_label_without_a_mean_is_scored_by_the_output_layer_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(0)
     weight, x = torch.randn(3, 4, generator=generator), torch.randn(20, 4, generator=generator)
-    push, sums = made(monkeypatch, weight, x, torch.arange(20) % 2, (0.0,)), Sums()
-    push.add(sums, x, torch.arange(20) % 3)
-    assert [one.tokens for one in push.rows(sums)] == [20, 14]
+    push = made(monkeypatch, weight, x, torch.arange(20) % 2, (0.0,))
+    push.add("sums", push.scored(x, torch.arange(20) % 3))
+    assert [one.tokens for one in push.values().tables["push"]] == [20, 14]
 
 
 def test_pushing_changes_nothing_where_classes_have_collapsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Features are their class means, and the model is sure of the class: they are where they would move to."""
     frame = torch.eye(5) - 1 / 5
     labels = torch.arange(5).repeat(4)
-    push, sums = made(monkeypatch, 60 * frame, frame[labels], labels, (-0.3, 0.0, 0.3)), Sums()
-    push.add(sums, frame[labels], labels)
-    rows = list(push.rows(sums))
+    push = made(monkeypatch, 60 * frame, frame[labels], labels, (-0.3, 0.0, 0.3))
+    push.add("sums", push.scored(frame[labels], labels))
+    rows = push.values().tables["push"]
     for one in rows:
         assert one.loss == pytest.approx(rows[1].loss if one.head == "own" else rows[4].loss, abs=1e-6)
         assert (one.accuracy, one.agreement) == (1, 1)
@@ -217,17 +223,14 @@ def test_sums_of_parts_and_from_disk_are_those_of_the_whole(monkeypatch: pytest.
     weight, x = torch.randn(3, 4, generator=generator), torch.randn(20, 4, generator=generator)
     labels = torch.arange(20) % 3
     push = made(monkeypatch, weight, x, labels, (0.0, 0.5))
-    first, second, whole = Sums(), Sums(), Sums()
-    push.add(first, x[:8], labels[:8])
-    push.add(second, x[8:], labels[8:])
-    push.add(whole, x[:8], labels[:8])
-    push.add(whole, x[8:], labels[8:])
-    save_tensors(tmp_path / "s.safetensors", first.tensors() | {"x": x}, kind="sums", facts=first.facts())
-    read = Sums.from_tensors(*load_tensors(tmp_path / "s.safetensors", kind="sums"))
-    merged = Sums().merge(read).merge(second).push
-    assert merged is not None
-    assert whole.push is not None
-    torch.testing.assert_close(merged, whole.push, rtol=1e-12, atol=0)
+    first, second = push.empty(), push.empty()
+    first.add("sums", push.scored(x[:8], labels[:8]))
+    second.add("sums", push.scored(x[8:], labels[8:]))
+    save_tensors(tmp_path / "s.safetensors", first.state(), kind="sums", facts={})
+    merged = push.empty()
+    merged.load(load_tensors(tmp_path / "s.safetensors", kind="sums")[0])
+    merged.merge(second, times=2)
+    torch.testing.assert_close(merged.sums["sums"], first.sums["sums"] + 2 * second.sums["sums"], rtol=1e-12, atol=0)
 
 
 def test_the_table_is_stored_shown_and_a_frame(result: Result, tmp_path: Path) -> None:

@@ -23,10 +23,16 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.errors import Interrupted
 from collapselab.measurement import forward_pass as walk
 from collapselab.measurement import resume as store
+from collapselab.measurement.collectors import COLLECTORS
+from collapselab.measurement.collectors import moments as tables
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.measure import measure
 from collapselab.models import load  # noqa: F401  imported before the fork
 from collapselab.models.build import build_config, build_model
+from collapselab.records.tables import TABLES
+
+sys.path.append(str(Path(__file__).parents[1]))
+from measurement.toy_collector import install
 
 
 def main(out: Path, corpus: Path, jobs: list[tuple[str, int, dict[str, Any]]]) -> None:
@@ -61,6 +67,8 @@ def one_process(out: Path, corpus: Path, name: str, rank: int, world: int, optio
     if die_at is not None:
         store.SAVE_SECONDS = 0.0 if number == signal.SIGKILL else 60.0
         die_after(die_at, rank, number)
+    if options.pop("toy", False):
+        install(COLLECTORS, TABLES)
     vocabulary, dtype = options.pop("vocabulary", 320), options.pop("dtype", "float64")
     config = build_config("gpt-neo", width=8, depth=1, vocabulary=vocabulary, positions=32)
     model = build_model(config, seed=0).to(getattr(torch, dtype))
@@ -75,13 +83,13 @@ def one_process(out: Path, corpus: Path, name: str, rank: int, world: int, optio
 def watch_moments() -> list[int]:
     """Sizes of the moments' tables as they are made while features are collected."""
     held: list[int] = [0]
-    real = walk.update_all
+    real = tables.update_all
 
     def update_all(features: Tensor, labels: list[tuple[ClassMoments, Tensor]], arrivals: Arrivals) -> Tensor:
         held.extend(moments.sums.numel() * 8 for moments, _ in labels)
         return real(features, labels, arrivals)
 
-    walk.update_all = update_all  # type: ignore[assignment]
+    tables.update_all = update_all  # type: ignore[assignment]
     return held
 
 

@@ -1,6 +1,6 @@
 """Model × corpus → Result: how far any causal language model has collapsed, in one pass over each split.
 
-    measure.py         `measure`: each model opened, then plan, pass, catalogue, pass, result
+    measure.py         `measure`: each model opened, then measured by measure_model.py: plan, pass, values, pass, result
     open_model.py      a name or a module → a loaded model (model.py) or its finished result; compare_tokenizers.py,
                        model_warnings.py: what to know about it;  model_corpus.py: text in its own tokens
     plan.py            what is known before the model runs: sample.py (blocks, positions, null labels), classes.py

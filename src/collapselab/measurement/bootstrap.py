@@ -8,26 +8,18 @@ shift, nor have losses: their interval is not moved.
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import final
 
 import torch
 
 from collapselab.core.catalogue import Need
-from collapselab.measurement.catalogue import (
-    ALL,
-    Measurements,
-    centre_loss_values,
-    curvature_values,
-    decision_values,
-    layer_values,
-    needing,
-)
+from collapselab.measurement.catalogue import ALL, needing
+from collapselab.measurement.collector import Collectors
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sample import HALVES, HELD_BYTES
-from collapselab.measurement.sums import LAST, Sums
 from collapselab.records.measurement import Key
 
 Numbers = dict[Key, float]
@@ -51,17 +43,19 @@ class Resamples:
         self.resamples = resamples
         self.values: list[Numbers] = [{} for _ in self.weights]
 
-    def add(self, groups: Sequence[Callable[[], Sums]], evaluate: Callable[[Sums], Numbers]) -> None:
+    def add(self, groups: Sequence[Callable[[], Collectors]]) -> None:
         """Merge the groups by every weighting, and keep the values of each."""
-        for indices in _at_once(groups[0](), len(self.weights)):
-            merged = [Sums() for _ in indices]
+        first = groups[0]()
+        for indices in _at_once(first, len(self.weights)):
+            merged = [first.empty() for _ in indices]
             for number, read in enumerate(groups):
-                group = _without_nulls(read())
-                for index, sums in zip(indices, merged, strict=True):
+                group = read()
+                for index, collectors in zip(indices, merged, strict=True):
                     if times := self.weights[index][number]:
-                        sums.merge(group, times=times)
-            for index, sums in zip(indices, merged, strict=True):
-                self.values[index] |= evaluate(sums)
+                        collectors.merge(group, times=times)
+            for index, collectors in zip(indices, merged, strict=True):
+                measured = collectors.values(resampled=True).measured
+                self.values[index] |= {key: found.value for key, found in measured.items() if found.value is not None}
 
     def interval(self, key: Key, value: float | None) -> tuple[float | None, float | None]:
         """The 95 % interval of the value; none where more than one resample in twenty has no value."""
@@ -88,33 +82,24 @@ class Resamples:
         return {metric: math.fsum(values) / len(values) for metric, values in sorted(halves.items()) if values}
 
 
-def resample(plan: MeasurePlan, resume: ResumeFolder) -> Resamples:
+def resample(plan: MeasurePlan, resume: ResumeFolder, collected: Mapping[Split, Collectors]) -> Resamples:
     """Both splits resampled, each by its own draws. Decisions keep the centres of the whole training split."""
-    options = plan.options
 
-    def evaluate(split: Split, sums: Sums) -> Numbers:
-        measured: Measurements = {}
-        for key, moments in sums.moments.items():
-            with_head = (split, key) == ("train", LAST)
-            measured |= layer_values(plan, moments, split, key.layer, with_head=with_head)
-        measured |= decision_values(plan, sums.decisions)
-        measured |= curvature_values(plan, split, sums.curvature)
-        if split == "validation":
-            measured |= centre_loss_values(plan, sums.centre_losses)
-        return {key: measurement.value for key, measurement in measured.items() if measurement.value is not None}
-
-    def read(split: Split, number: int) -> Sums:
-        sums = resume.read_group(split, number)
-        assert sums is not None, f"group {number} of {split} was written and is gone"
-        return sums
+    def read(split: Split, number: int) -> Collectors:
+        group = resume.read_group(split, number, collected[split].empty(resampled=True))
+        assert group is not None, f"group {number} of {split} was written and is gone"
+        for collector in group:
+            collector.drop_null()
+        return group
 
     def resample_split(split: Split, seed: int) -> Resamples:
         groups = [partial(read, split, number) for number in range(len(plan.splits[split].groups))]
-        resamples = Resamples(options.bootstrap, len(groups), seed)
-        resamples.add(groups, partial(evaluate, split))
+        resamples = Resamples(plan.options.bootstrap, len(groups), seed)
+        resamples.add(groups)
         return resamples
 
-    resamples, validation = resample_split("train", options.seed), resample_split("validation", options.seed + 1)
+    seed = plan.options.seed
+    resamples, validation = resample_split("train", seed), resample_split("validation", seed + 1)
     resamples.values = [train | other for train, other in zip(resamples.values, validation.values, strict=True)]
     return resamples
 
@@ -144,20 +129,9 @@ def reliability(halves: Sequence[Sequence[tuple[float, float]]]) -> float | None
     return 2 * r / (1 + r) if r > -1 else None
 
 
-def _at_once(group: Sums, weightings: int) -> Iterator[range]:
+def _at_once(group: Collectors, weightings: int) -> Iterator[range]:
     """Weightings that are merged side by side."""
-    size = sum(m.sums.numel() * 8 for m in group.moments.values())
+    size = sum(tensor.shape.numel() * tensor.dtype.itemsize for tensor in group.state().values())
     step = max(1, HELD_BYTES // max(size, 1))
     for start in range(0, weightings, step):
         yield range(start, min(start + step, weightings))
-
-
-def _without_nulls(group: Sums) -> Sums:
-    return Sums(
-        {key: m for key, m in group.moments.items() if not key.null},
-        {key: d for key, d in group.decisions.items() if not key.null},
-        group.scores,
-        group.batches,
-        curvature=group.curvature,
-        centre_losses=group.centre_losses,
-    )

@@ -1,54 +1,27 @@
 """`measure`: models × corpus → results, for any kind of model; what is measured already is not measured again.
 
 Read it from top to bottom: the arguments; each model with its corpus; the model opened, or its result found
-(`open_model.py`); then for one model (`measure_model`) plan, training pass, catalogue, validation pass with the nearest
-centres, result.
+(`open_model.py`); `measure_model.py` has the rest.
 """
 
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from torch import Tensor, nn
 
-from collapselab.core.contexts import Gap
 from collapselab.corpus.blocks import Corpus
 from collapselab.disk import check_writable
 from collapselab.errors import ConfigError, DiskError, Interrupted, UserError, did_you_mean
-from collapselab.measurement.bootstrap import resample
-from collapselab.measurement.catalogue import (
-    Values,
-    centre_loss_values,
-    curvature_values,
-    decision_values,
-    layer_values,
-    output_layer_values,
-    value_rows,
-    without_labels,
-)  # fmt: skip
-from collapselab.measurement.centre_loss import CentreLosses
-from collapselab.measurement.context_rows import ContextTables
 from collapselab.measurement.distributed import Processes
-from collapselab.measurement.forward_pass import ForwardPass
-from collapselab.measurement.further_scores import further_scores, named_corpora
-from collapselab.measurement.half_sample import halfway, own_part
+from collapselab.measurement.further_scores import named_corpora
+from collapselab.measurement.measure_model import measure_model
 from collapselab.measurement.model_corpus import Text, common_block, model_corpus, opened_texts
-from collapselab.measurement.nearest_centre import NearestCentres
-from collapselab.measurement.open_model import OpenedModel, open_model
-from collapselab.measurement.outcomes import outcome_facts
-from collapselab.measurement.plan import MeasurePlan, MeasureRequest, Split, make_plan
-from collapselab.measurement.push import Push
+from collapselab.measurement.open_model import open_model
+from collapselab.measurement.plan import MeasureRequest
 from collapselab.measurement.report_to import report_measurement
-from collapselab.measurement.result_facts import result_facts
-from collapselab.measurement.resume import ResumeFolder
-from collapselab.measurement.sums import LAST, Sums
-from collapselab.measurement.tables import MeasuredLayer, class_chunks, fill_tables
-from collapselab.measurement.temperature import fitted_scale
-from collapselab.measurement.token_scores import Observe
 from collapselab.messages import logger
 from collapselab.models.find import ModelSource, checkpoint_model, find_models
 from collapselab.models.function_model import Forward, FunctionModel
@@ -56,8 +29,8 @@ from collapselab.models.load import find_device
 from collapselab.models.spread import parsed_device_map
 from collapselab.records.measurement import Result, Results, check_suffix, write
 from collapselab.records.options import Options, Running
-from collapselab.records.result_folder import STATE, moments_identity, open_result_folder, out_folder
-from collapselab.records.run import Checkpoint, kept_layers, layer_moments
+from collapselab.records.result_folder import STATE, open_result_folder, out_folder
+from collapselab.records.run import Checkpoint
 from collapselab.trackers import check_tracker
 
 log = logger(__name__)
@@ -234,141 +207,3 @@ def _with_further(options: Options, named: dict[str, Corpus]) -> Options:
     """The options with the hashes of further corpora among them."""
     on = ",".join(f"{name}={corpus.hash}" for name, corpus in sorted(named.items()))
     return replace(options, on=on) if on else options
-
-
-def measure_model(opened: OpenedModel, request: MeasureRequest) -> Result:
-    """One model on one corpus, written where the same call finds it; the result in every process."""
-    result: Result | None = None
-    with _resume_folder(opened, request) as resume:
-        start, values = time.perf_counter(), Values()
-        plan = make_plan(request, opened.model, resume)
-
-        with resume.stoppable() if resume is not None else nullcontext():
-            own = ForwardPass(plan, "train", resume=resume, halfway=halfway(plan)).run()
-        trained = _add_values(plan, "train", own, values, opened.moments_file)
-        train_seconds = time.perf_counter() - start
-
-        centres = NearestCentres(plan, trained)
-        push = Push(plan, centres) if plan.options.push is not None else None
-        losses = CentreLosses(plan, centres)
-        scale = fitted_scale(plan) if plan.options.asks("loss_after_temperature") else None
-        observe = Observe(plan.options, plan.model.classes, scale)
-        with resume.stoppable() if resume is not None else nullcontext():
-            own = ForwardPass(
-                plan, "validation", resume=resume, centres=centres, push=push, centre_losses=losses, observe=observe
-            ).run()
-        matrix = centres.matrix
-        del centres, losses  # as large as the moments
-        validated = _add_values(plan, "validation", own, values)
-        further = further_scores(plan)
-        if plan.processes.first:
-            if push is not None:
-                values.tables["push"] = list(push.rows(validated))
-            if matrix is not None:
-                values.tables["deciders"] = list(matrix.rows(validated))
-            if plan.options.classes:
-                values.tables["classes"] = class_chunks(plan, values.classes, validated)
-            values.measured |= decision_values(plan, validated.decisions) | centre_loss_values(
-                plan, validated.centre_losses
-            )
-            if plan.options.null:
-                values.nulls |= decision_values(plan, validated.decisions, null=True)
-                values.nulls |= centre_loss_values(plan, validated.centre_losses, null=True)
-
-            resamples = resample(plan, resume) if plan.options.bootstrap and resume is not None else None
-            seconds = time.perf_counter() - start
-            sums: dict[Split, Sums] = {"train": trained, "validation": validated}
-            outcomes = outcome_facts(plan, sums, further, scale)
-            rows = value_rows(plan, values, None if resamples is None else resamples.interval)
-            facts = result_facts(plan, rows, sums, resamples, outcomes, {"train": train_seconds, "all": seconds})
-            result = Result(rows, facts, {name: table for name, table in values.tables.items() if table})
-    result = request.processes.broadcast(result)
-    assert result is not None, "the first process has made it"
-    if request.processes.first:
-        opened.finished.write(result)
-        if opened.resume is not None:
-            opened.resume.remove()
-    return result
-
-
-@contextmanager
-def _resume_folder(opened: OpenedModel, request: MeasureRequest) -> Iterator[ResumeFolder | None]:
-    """Where the sums of finished groups are kept: for continuing, or for the bootstrap alone; None for neither."""
-    processes = request.processes
-    if opened.resume is not None:
-        with opened.resume.lock(rank=processes.rank):
-            yield opened.resume
-    elif request.options.bootstrap:
-        with TemporaryDirectory() if processes.first else nullcontext("") as folder:  # for the groups of all processes
-            yield ResumeFolder(processes.broadcast(folder), temporary=True)
-    else:
-        yield None
-
-
-def _add_values(plan: MeasurePlan, split: Split, own: Sums, values: Values, moments_file: Path | None = None) -> Sums:
-    """Merge the sums of all processes, and add the catalogue of each layer to the values.
-
-    One layer after the other, so that at most one is in memory twice.
-    """
-    total = _merged(plan, split, own)
-    if plan.processes.first:
-        values.measured |= curvature_values(plan, split, total.curvature)
-        values.measured |= output_layer_values(plan) if split == "train" else {}
-    shards = plan.splits[split].shards
-    if moments_file is not None and plan.processes.first:
-        for file in kept_layers(moments_file).values():  # of an earlier measurement
-            file.unlink()
-    for key in list(own.moments):
-        moments = own.moments.pop(key)
-        total.moments[key] = moments if shards is not None else plan.processes.merge(moments)
-        whole = total.moments[key] if shards is None else shards.whole(moments)
-        if whole is not None and plan.processes.first:
-            is_last = (split, key) == ("train", LAST)
-            classes = values.classes if plan.options.classes and not key.null else None
-            measured = layer_values(plan, whole, split, key.layer, with_head=is_last, null=key.null, classes=classes)
-            if key.null:
-                values.nulls |= measured
-            else:
-                values.measured |= measured
-                fill_tables(values.tables, MeasuredLayer(plan, split, key.layer, whole))
-            if moments_file is not None and not key.null and (is_last or plan.options.classes):
-                file = moments_file if is_last else layer_moments(moments_file, key.layer)
-                about = moments_identity(plan.request.identity(plan.model), key.layer)
-                plan.splits[split].numbers.save(whole, file, about)
-    if plan.options.null:
-        free = without_labels()
-        values.nulls |= {key: value for key, value in values.measured.items() if key.metric in free}
-    _add_contexts(plan, own, total, values)
-    return total
-
-
-def _merged(plan: MeasurePlan, split: Split, own: Sums) -> Sums:
-    """The sums of all processes, without their moments."""
-    total = Sums()
-    for part in plan.processes.gather(
-        Sums(
-            decisions=own.decisions,
-            scores=own.scores,
-            spreads=own.spreads,
-            push=own.push,
-            deciders=own.deciders,
-            curvature=own.curvature,
-            centre_losses=own.centre_losses,
-            scored=own.scored,
-            gaps=own.gaps,
-        )
-    ):
-        total.merge(part)
-    if split == "train":
-        total.part = own.part if plan.processes.world == 1 else own_part(plan, own)
-    return total
-
-
-def _add_contexts(plan: MeasurePlan, own: Sums, total: Sums, values: Values) -> None:
-    """The tables of contexts; one layer and length after the other, so that at most one is in memory twice."""
-    tables = ContextTables(plan)
-    for key in list(own.contexts):
-        moments = plan.processes.merge(own.contexts.pop(key))
-        if plan.processes.first:
-            tables.add(key.layer, plan.contexts[key.n], moments, total.gaps.get(key.n, Gap()))
-    values.tables |= {name: rows for name, rows in tables.filled().items() if rows}

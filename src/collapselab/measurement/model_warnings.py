@@ -5,7 +5,6 @@ None of them makes a number wrong. Each says that it may be the number of someth
 
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, final
@@ -13,8 +12,8 @@ from typing import Any, final
 import torch
 from torch import nn
 
+from collapselab.measurement.collectors.moments import Moments, handful
 from collapselab.measurement.compare_tokenizers import Tokenizers
-from collapselab.measurement.sums import Spread
 from collapselab.models.function_model import FunctionModel
 from collapselab.models.taps import bare_model
 from collapselab.models.weight_files import StoredWeights, quantised_as
@@ -146,14 +145,14 @@ def loss_warnings(loss: float, classes: int) -> list[WarningFacts]:
     return [warning("loss", text)]
 
 
-def spread_warnings(spreads: Mapping[str, Spread]) -> list[WarningFacts]:
+def spread_warnings(moments: Moments) -> list[WarningFacts]:
     """That a handful of features carries more than half of a layer's sum of squares, for each layer where it does."""
     warnings = []
-    for layer, spread in spreads.items():
-        share = spread.share_of_handful()
+    for layer, features in moments.spread_layers.items():
+        share = moments.share_of_handful(layer)
         if share > RULED_SHARE:
             text = (
-                f"layer {layer}: {spread.handful:,} of {spread.features:,} features carry {share:.0%} of the squares; "
+                f"layer {layer}: {handful(features):,} of {features:,} features carry {share:.0%} of the squares; "
                 "its values say little about the others."
             )
             sinks = " If these are the first positions of blocks, leave out more with --skip-positions."

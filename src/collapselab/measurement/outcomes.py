@@ -1,14 +1,15 @@
 """Outcomes of a measurement, each by its name: a value, or the reason why there is none."""
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
+from collapselab.measurement.collector import Collectors
+from collapselab.measurement.collectors.scores import CLASS_LOSS, CLASS_TOKENS, SCALED_LOSS, TokenScores
 from collapselab.measurement.further_scores import FurtherScores
 from collapselab.measurement.plan import MeasurePlan, Split
-from collapselab.measurement.sums import Sums
-from collapselab.measurement.token_scores import TokenScores
 from collapselab.records.facts import OutcomeFacts, OutcomesFacts
 from collapselab.records.outcomes import ON
 
@@ -16,45 +17,47 @@ CONFIDENCES = 15
 """Bins of equal mass that the calibration error compares confidence and accuracy in."""
 
 
-def outcome_facts(
-    plan: MeasurePlan, sums: dict[Split, Sums], further: FurtherScores, scale: float | None
-) -> OutcomesFacts:
-    """What the options ask for; `sums` are those of all processes, `scale` is one over the temperature."""
+def outcome_facts(plan: MeasurePlan, collected: Mapping[Split, Collectors], further: FurtherScores) -> OutcomesFacts:
+    """What the options ask for."""
     facts: OutcomesFacts = {}
+    scale = collected["validation"][TokenScores].scale
     if plan.options.outcomes is not None or further.bits_per_byte:
-        facts["outcomes"] = _outcomes(plan, sums, further)
+        facts["outcomes"] = _outcomes(plan, collected, further)
     if scale is not None:
         facts["temperature"] = 1 / scale
     return facts
 
 
-def _outcomes(plan: MeasurePlan, sums: dict[Split, Sums], further: FurtherScores) -> dict[str, OutcomeFacts]:
-    scored, loss = sums["validation"].scored, sums["validation"].scores.loss
+def _outcomes(
+    plan: MeasurePlan, collected: Mapping[Split, Collectors], further: FurtherScores
+) -> dict[str, OutcomeFacts]:
+    scored = collected["validation"][TokenScores]
+    loss = scored.scores.loss
     counts = torch.zeros(plan.model.classes, dtype=torch.int64)
     numbers = plan.splits["train"].numbers
     counts[numbers.ids] = plan.counts.last.cpu()
     values: dict[str, float | None] = {}
     for name in plan.options.outcome_names:
         if name == "gap":
-            values[name] = loss - sums["train"].scores.loss
+            values[name] = loss - collected["train"][TokenScores].scores.loss
         elif name == "corruption_slope":
             values[name] = slope(
                 [0.0, *further.corrupted], [loss, *(scores.loss for scores in further.corrupted.values())]
             )
-        elif scored is not None:
-            values[name] = _of_tokens(name, scored, counts, tokens=sums["validation"].scores.tokens)
+        else:
+            values[name] = _of_tokens(name, scored, counts)
     values |= {f"{ON}{name}": value for name, value in further.bits_per_byte.items()}
     return {name: _fact(name, value) for name, value in values.items()}
 
 
-def _of_tokens(name: str, scored: TokenScores, counts: Tensor, *, tokens: int) -> float | None:
-    if name == "macro_loss":
-        return macro_loss(scored.tokens, scored.loss)
-    if name == "rare_loss":
-        return rare_loss(scored.tokens, scored.loss, counts)
+def _of_tokens(name: str, scored: TokenScores, counts: Tensor) -> float | None:
     if name == "ece":
         return calibration_error(scored.confidence, scored.right)
-    return float(scored.scaled_loss) / tokens if tokens else None
+    if name == "loss_after_temperature":
+        tokens = scored.scores.tokens
+        return float(scored.sums[SCALED_LOSS]) / tokens if tokens else None
+    tokens_of, loss_of = scored.sums[CLASS_TOKENS].cpu(), scored.sums[CLASS_LOSS].cpu()
+    return macro_loss(tokens_of, loss_of) if name == "macro_loss" else rare_loss(tokens_of, loss_of, counts)
 
 
 def macro_loss(tokens: Tensor, loss: Tensor) -> float | None:

@@ -1,5 +1,6 @@
 """What is asked of a measurement, and everything that follows from it before the model runs."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, final
@@ -10,12 +11,9 @@ from torch import Tensor
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
 from collapselab.measurement.classes import ClassNumbers, frequency_bins
-from collapselab.measurement.cost import Job
 from collapselab.measurement.distributed import ClassShards, Processes
 from collapselab.measurement.find_contexts import Contexts, find_contexts
-from collapselab.measurement.memory import check_memory
 from collapselab.measurement.model import MeasuredModel
-from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sample import GROUPS, ByLayer, PerClass, Sample
 from collapselab.messages import logger
 from collapselab.records.facts import Identity
@@ -97,6 +95,8 @@ class MeasurePlan:
     """Blocks of a batch."""
     contexts: dict[int, Contexts] = field(default_factory=dict)
     """Contexts of the training split by their length."""
+    moments_file: Path | None = None
+    """The file for the moments of the last layer; those of layers below are beside it, where classes are asked for."""
 
     @property
     def options(self) -> Options:
@@ -106,9 +106,23 @@ class MeasurePlan:
     def processes(self) -> Processes:
         return self.request.processes
 
+    def training_batches(self, *, most: int | None = None) -> Iterator[tuple[Tensor, Tensor, range]]:
+        """Features, next tokens and blocks of the beginning of the training sample, a batch at a time.
 
-def make_plan(request: MeasureRequest, model: MeasuredModel, resume: ResumeFolder | None = None) -> MeasurePlan:
-    """The plan; ConfigError, CorpusError or ModelError where the measurement is impossible or needs too much memory."""
+        With `most`, as many blocks as have so many tokens.
+        """
+        sample = self.splits["train"].samples.last
+        start = tokens = 0
+        while start < len(sample) and (most is None or tokens < most):
+            step = self.batch if most is None else min(self.batch, -(-(most - tokens) // sample.labels_per_block))
+            blocks = range(start, min(start + step, len(sample)))
+            features, labels = self.model.sampled_features(sample, blocks.start, blocks.stop)
+            yield features, labels, blocks
+            start, tokens = blocks.stop, tokens + len(labels)
+
+
+def make_plan(request: MeasureRequest, model: MeasuredModel, moments_file: Path | None = None) -> MeasurePlan:
+    """The plan; ConfigError, CorpusError or ModelError where the measurement is impossible."""
     options = request.options
     samples = {split: model.samples(request.corpus, split, options) for split in SPLITS}
     model.check_logits(samples["train"].last)
@@ -136,22 +150,18 @@ def make_plan(request: MeasureRequest, model: MeasuredModel, resume: ResumeFolde
         )
         for split in SPLITS
     }
-    contexts = find_contexts(samples["train"], options, model.classes)
     rows = numbers["train"].rows
     bins = frequency_bins(counts.last, options.bins, min_count=options.min_count)
+    largest_group = max(len(group) for split in SPLITS for group in groups[split])
     return MeasurePlan(
         request,
         model,
         splits,
-        ByLayer(
-            *(
-                rows(torch.where(mask, count, 0))
-                for mask, count in ((kept.last, counts.last), (kept.below, counts.below))
-            )
-        ),
+        ByLayer(rows(split_counts["train"]), rows(torch.where(kept.below, counts.below, 0))),
         {name: rows(mask) for name, mask in bins.items()},
-        _batch(request, model, splits, contexts, resume),
-        contexts,
+        model.batch(options, samples["train"].last.length, largest_group),
+        find_contexts(samples["train"], options, model.classes),
+        moments_file,
     )
 
 
@@ -188,38 +198,3 @@ def _kept(samples: ByLayer[Sample], options: Options) -> ByLayer[PerClass] | Non
 
 def _shards(request: MeasureRequest, numbers: ClassNumbers) -> ClassShards | None:
     return ClassShards(request.processes, numbers.classes) if request.options.shard_classes else None
-
-
-def _batch(
-    request: MeasureRequest,
-    model: MeasuredModel,
-    splits: dict[Split, SplitPlan],
-    contexts: dict[int, Contexts],
-    resume: ResumeFolder | None,
-) -> int:
-    """Blocks of a batch, once it is known that the measurement fits into memory; those it began with, if it resumes."""
-    train, validation = splits["train"], splits["validation"]
-    length = train.samples.last.length
-    largest_group = max(len(group) for split in splits.values() for group in split.groups)
-    batch = model.batch(request.options, length, largest_group)
-    job = Job(
-        train.samples.last.tokens,
-        validation.samples.last.tokens,
-        request.options,
-        block=length,
-        batch=batch,
-        processes=request.processes.world,
-        kept=train.numbers.classes,
-        kept_validation=validation.numbers.classes,
-        number_bytes=model.head.weight.element_size(),
-        device="cuda" if model.device.type == "cuda" else "cpu",
-        capped=model.head.softcap is not None,
-        saved=resume is not None,
-        cells=tuple(some.rows for some in contexts.values()),
-        contexts=tuple(some.table.contexts for some in contexts.values()),
-    )
-    if not request.running.force:
-        check_memory(model.model, job, model.device, name=model.name)
-    if resume is not None and request.processes.first:
-        batch = resume.batch(request.identity(model), batch)
-    return request.processes.broadcast(batch)

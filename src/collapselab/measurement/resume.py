@@ -15,13 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import final
 
-import torch
-
 from collapselab.core.storage import load_tensors, save_tensors
 from collapselab.disk import is_locked, locked, read_document, remove_folder, sweep, write_document
 from collapselab.errors import DamagedError, DiskError, Interrupted
+from collapselab.measurement.collector import Collectors
 from collapselab.measurement.distributed import Processes
-from collapselab.measurement.sums import Sums
 from collapselab.messages import logger
 from collapselab.signals import StopRequest, stop_requests
 
@@ -88,26 +86,26 @@ class ResumeFolder:
         write_document(path, plan)
         return batch
 
-    def write_group(self, split: str, group: int, sums: Sums) -> None:
-        """Write the sums of a finished group, and delete those that were saved on the way to it."""
-        self._write(self._finished(split, group), sums)
+    def write_group(self, split: str, group: int, collected: Collectors) -> None:
+        """Write the state of a finished group, and delete those that were saved on the way to it."""
+        self._write(self._finished(split, group), collected)
         self.together.gather(None)  # all have written before any deletes
         for part in self._parts(split, group):
             part.unlink(missing_ok=True)
 
-    def read_group(self, split: str, group: int, device: str | torch.device = "cpu") -> Sums | None:
-        """The sums of a finished group, None if it is not finished."""
-        sums = self._read(self._finished(split, group), device)
-        return sums if all(self.together.gather(sums is not None)) else None
+    def read_group(self, split: str, group: int, empty: Collectors) -> Collectors | None:
+        """The collectors of a finished group, None if it is not finished; `empty` ones are loaded."""
+        collected = self._read(self._finished(split, group), empty)
+        return collected if all(self.together.gather(collected is not None)) else None
 
-    def save_if_due(self, split: str, group: int, sums: Sums) -> None:
+    def save_if_due(self, split: str, group: int, collected: Collectors) -> None:
         """Save the unfinished group if the last saving is long enough ago; if a signal came, save and stop."""
         start = time.monotonic()
         requests = self.together.gather((start >= self._due, self._request.number))
         number = next((number for _, number in requests if number is not None), None)
         if not requests[0][0] and number is None:
             return
-        self._write(self._parts(split, group)[self._generation], sums)
+        self._write(self._parts(split, group)[self._generation], collected)
         if number is not None:
             raise self._stopped(number)
         self._generation = 1 - self._generation
@@ -120,16 +118,16 @@ class ResumeFolder:
             f"stopped by {name}. What is collected is in {self.folder}; the same command continues.", number
         )
 
-    def read_unfinished(self, split: str, group: int, device: str | torch.device = "cpu") -> Sums:
-        """The sums of the present group when they were last saved; empty ones if they never were."""
-        saved = [self._read(part, device) for part in self._parts(split, group)]
+    def read_unfinished(self, split: str, group: int, empty: Collectors) -> Collectors:
+        """The collectors of the present group when they were last saved; the empty ones if they never were."""
+        saved = [self._read(part, empty.empty()) for part in self._parts(split, group)]
         batches = {part.batches: number for number, part in enumerate(saved) if part is not None}
         common = set.intersection(*map(set, self.together.gather(list(batches))))
         if not common:
-            return Sums()
+            return empty
         latest = batches[max(common)]
         self._generation = 1 - latest  # the next saving does not overwrite it
-        return saved[latest] or Sums()
+        return saved[latest] or empty
 
     def remove(self) -> None:
         """Delete the folder: the measurement is finished."""
@@ -141,12 +139,15 @@ class ResumeFolder:
     def _parts(self, split: str, group: int) -> list[Path]:
         return [self.folder / f"{split}-{group:02}.part-{generation}.safetensors" for generation in (0, 1)]
 
-    def _write(self, path: Path, sums: Sums) -> None:
-        save_tensors(path, sums.tensors(), kind=KIND, facts=sums.facts())
+    def _write(self, path: Path, collected: Collectors) -> None:
+        save_tensors(path, collected.state(), kind=KIND, facts={"batches": collected.batches})
 
-    def _read(self, path: Path, device: str | torch.device) -> Sums | None:
+    def _read(self, path: Path, empty: Collectors) -> Collectors | None:
         try:
-            return Sums.from_tensors(*load_tensors(path, kind=KIND), device)
+            stored, facts = load_tensors(path, kind=KIND)
+            batches = facts["batches"]
+            assert isinstance(batches, int)
+            return empty.load(stored, batches=batches)
         except FileNotFoundError:
             return None
         except ValueError as error:

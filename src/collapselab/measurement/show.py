@@ -84,13 +84,13 @@ def sweep_table(results: Results) -> Table:
 
 def estimate_facts(estimate: Estimate) -> dict[str, float | str | dict[str, float]]:
     """What measuring a model takes, as plain data."""
-    cost, sizes = estimate.cost, estimate.architecture
+    sizes, measured = estimate.architecture, estimate.sizes
     return {
         "model": estimate.model, "parameters": sizes.parameters, "width": sizes.width, "depth": sizes.depth,
-        "vocabulary": sizes.vocabulary, "train_tokens": cost.job.train_tokens,
-        "validation_tokens": cost.job.validation_tokens, "classes": cost.job.kept or 0,
+        "vocabulary": sizes.vocabulary, "train_tokens": measured.tokens["train"],
+        "validation_tokens": measured.tokens["validation"], "classes": measured.classes["train"],
         "weight_bytes": estimate.weights, "memory_bytes": estimate.memory,
-        "operations": cost.operations.total, "state_bytes": cost.state, "seconds": estimate.seconds,
+        "operations": sum(estimate.operations.values()), "seconds": estimate.seconds,
     }  # fmt: skip
 
 
@@ -102,15 +102,15 @@ def estimate_table(estimates: list[Estimate]) -> RenderableType:
     for column in table.columns[1:-1]:
         column.justify = "right"
     for estimate in estimates:
-        job, seconds = estimate.cost.job, sum(estimate.seconds.values())
+        sizes, seconds = estimate.sizes, sum(estimate.seconds.values())
         most = max(estimate.seconds, key=estimate.seconds.__getitem__)
         table.add_row(
             escape(estimate.model), f"{estimate.architecture.parameters:,}",
-            f"{job.train_tokens + job.validation_tokens:,}", f"{job.kept or 0:,}",
-            _size(estimate.weights), _size(estimate.memory), f"{estimate.cost.operations.total:.3g}", _time(seconds),
+            f"{sum(sizes.tokens.values()):,}", f"{sizes.classes['train']:,}",
+            _size(estimate.weights), _size(estimate.memory), f"{sum(estimate.operations.values()):.3g}", _time(seconds),
             f"{most} ({estimate.seconds[most] / max(seconds, 1e-9):.0%})",
         )  # fmt: skip
-    note = "By the cost model, with products and copies timed on this machine now; loading is not included."
+    note = "Memory within about 30 %; the time is rough, by products timed on this machine now, without loading."
     return Group(table, Text(note, style="dim"))
 
 

@@ -1,4 +1,4 @@
-"""Which tokens of a pass the curvature of the loss is computed from, and their sums (`core/output_curvature.py`).
+"""The curvature of the loss in the output layer (`core/output_curvature.py`), on some tokens of each split.
 
 A token costs two products with the whole output layer, so of a large sample only some are used, fewer where that layer
 is large and the sample is small: blocks are cut into runs of tokens, and every n-th run of the sample is taken,
@@ -11,33 +11,55 @@ import math
 from collections.abc import Iterator
 from typing import final
 
+import torch
 from torch import Tensor
 
 from collapselab.core.batch import IGNORED
-from collapselab.core.output_curvature import OutputCurvature
+from collapselab.core.catalogue import Need
+from collapselab.core.output_curvature import CurvatureSums, OutputCurvature
+from collapselab.measurement.batch import Batch
+from collapselab.measurement.catalogue import counted_values
+from collapselab.measurement.collector import LAST, Collectors, Sizes, Summed, Values
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sample import RUN, curved_tokens
-from collapselab.measurement.sums import Sums
 
 
 @final
-class Curvature:
-    """The chosen runs of a split: `add` for each batch of its pass."""
+class Curvature(Summed):
+    """Sums over the chosen tokens: the curvature's terms, squared lengths, and how many there were."""
 
-    def __init__(self, plan: MeasurePlan, split: Split) -> None:
-        sample, head = plan.splits[split].samples.last, plan.model.head
+    name = "curvature"
+    resampled = True
+
+    def __init__(self, plan: MeasurePlan, split: Split, earlier: Collectors | None = None) -> None:
+        super().__init__(plan, split, earlier)
+        sample, head = self.split_plan.samples.last, plan.model.head
         self.runs = max(1, math.ceil(sample.labels_per_block / RUN))  # of a block
         tokens = len(sample) * sample.labels_per_block
         self.step = step_for(tokens, self.runs, curved_tokens(*head.weight.shape, sample=tokens))
         self.layer = OutputCurvature(head.weight, head.bias, scale=head.scale, softcap=head.softcap)
+        self.row_square = self.layer.sums(head.weight[:0]).row_square
 
-    def add(self, sums: Sums, features: Tensor, labels: Tensor, blocks: range) -> None:
-        """Add the chosen runs of these blocks: labels (blocks, positions), features (at least as many tokens, dim)."""
+    @classmethod
+    def bytes(cls, sizes: Sizes, split: Split) -> float:
+        """The logits of a run of tokens, twice where they are capped."""
+        return 4 * sizes.vocabulary * (2 * RUN + 1)
+
+    def update(self, layer: str, features: Tensor, batch: Batch) -> None:
+        if layer != LAST:
+            return
+        labels = batch.labels.last.own
         width = labels.shape[1]
-        for row, _, now in chosen_runs(blocks, width, runs=self.runs, step=self.step):
+        for row, _, now in chosen_runs(batch.blocks, width, runs=self.runs, step=self.step):
             used = (labels[row, now] != IGNORED).nonzero().squeeze(1).to(features.device)
             own = features[row * width + now.start : row * width + now.stop].index_select(0, used)
-            sums.curvature = sums.curvature.merge(self.layer.sums(own))
+            sums = self.layer.sums(own)
+            self.add("sums", torch.tensor([sums.total, sums.squares, sums.tokens], dtype=torch.float64))
+
+    def values(self, *, resampled: bool = False) -> Values:
+        total, squares, tokens = self.sums["sums"].tolist() if self.sums else (0.0, 0.0, 0)
+        sums = CurvatureSums(total, squares, int(tokens), self.row_square if tokens else math.nan)
+        return Values(counted_values(self.plan, Need.CURVATURE, split=self.split, curvature=sums))
 
 
 def chosen_runs(blocks: range, width: int, *, runs: int, step: int) -> Iterator[tuple[int, int, slice]]:

@@ -12,19 +12,22 @@ The means are those of the training pass; the validation pass scores its tokens 
 """
 
 from collections.abc import Iterator
-from typing import final
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
+from collapselab.core.batch import IGNORED
 from collapselab.core.centre_loss import fit_scale
 from collapselab.core.decisions import LinearClassifier
-from collapselab.measurement.nearest_centre import NearestCentres
-from collapselab.measurement.plan import MeasurePlan
-from collapselab.measurement.sums import LAST, Sums
-from collapselab.measurement.temperature import FITTED_TOKENS, loss_derivatives
+from collapselab.measurement.batch import Batch
+from collapselab.measurement.collector import LAST, Collectors, Sizes, Summed, Values
+from collapselab.measurement.collectors.decisions import NearestCentres
+from collapselab.measurement.collectors.scores import FITTED_TOKENS, loss_derivatives
+from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.models.scores import LogitSpace, in_chunks, in_dtype, losses_of
 from collapselab.models.taps import OutputLayer
+from collapselab.records.options import Options
 from collapselab.records.tables import PushRow
 
 HEADS = ("own", "centres")
@@ -39,15 +42,21 @@ WIDTH = BINS + 3 * CONFIDENCES
 
 
 @final
-class Push:
-    """Scores of pushed features: `add` for each batch of the validation pass, then `rows` of the sums."""
+class Push(Summed):
+    """Scores of pushed features (heads, alphas, sums)."""
 
-    def __init__(self, plan: MeasurePlan, centres: NearestCentres) -> None:
-        nearest = centres.deciders[LAST].nearest
+    name = "push"
+    option: ClassVar[str | None] = "push"
+
+    def __init__(self, plan: MeasurePlan, split: Split, earlier: Collectors | None = None) -> None:
+        super().__init__(plan, split, earlier)
+        assert earlier is not None
+        centres = earlier[NearestCentres]
+        nearest = centres.nearest[LAST]
         assert isinstance(nearest, LinearClassifier)
         assert nearest.classes is not None
         assert nearest.origin is not None
-        self.plan, self.alphas = plan, plan.options.alphas
+        self.alphas = plan.options.alphas
         self.choose_own, self.choose_nearest = centres.head.last, nearest
         device, dtype = plan.model.device, torch.promote_types(plan.model.head.weight.dtype, torch.float32)
         self.head, self.dtype, self.space = in_dtype(plan.model.head, dtype), dtype, LogitSpace()
@@ -66,11 +75,26 @@ class Push:
         self.tau = plan.processes.broadcast(self._fitted_tau() if plan.processes.first else 0.0)
         self.by_centres = OutputLayer(self.tau * self.means, self.log_priors - self.tau * self.halves)
 
+    @classmethod
+    def wanted(cls, options: Options, split: Split) -> bool:
+        return options.push is not None and split == "validation"
+
+    @classmethod
+    def bytes(cls, sizes: Sizes, split: Split) -> float:
+        """Class means in float32, the pushed features of a batch, and logits."""
+        logits = min(112 << 20, 4 * sizes.vocabulary * sizes.batch_tokens)
+        return 8 * sizes.rows("train") * sizes.width + 16 * sizes.batch_tokens * sizes.width + 2 * logits
+
     @torch.no_grad()
-    def add(self, sums: Sums, features: Tensor, labels: Tensor) -> None:
-        """Score a batch (tokens, dim) of validation features with its next tokens, for every α."""
-        if sums.push is None:
-            sums.push = torch.zeros(len(HEADS), len(self.alphas), WIDTH, dtype=torch.float64)
+    def update(self, layer: str, features: Tensor, batch: Batch) -> None:
+        """Score the validation features of a batch for every α."""
+        if layer == LAST:
+            own = batch.labels.last.own
+            self.add("sums", self.scored(batch.labels.last.sampled(features), own[own != IGNORED]))
+
+    def scored(self, features: Tensor, labels: Tensor) -> Tensor:
+        """The sums of features (tokens, dim) with their next tokens, for every α."""
+        sums = torch.zeros(len(HEADS), len(self.alphas), WIDTH, dtype=torch.float64)
         x = features.to(self.dtype)
         places = self._places(labels)
         has_mean = (places >= 0).nonzero().squeeze(1)
@@ -80,18 +104,22 @@ class Push:
             decided = pushed[has_mean.to(x.device)]
             own = self.choose_own.choices(decided).cpu()
             nearest = self.choose_nearest.choices(decided).cpu()
-            self._tally(sums.push[0, number], self.head, pushed, labels.to(x.device))
+            self._tally(sums[0, number], self.head, pushed, labels.to(x.device))
             right = places[has_mean].to(x.device)
-            best = self._tally(sums.push[1, number], self.by_centres, decided - self.origin, right)
-            for tally, agreed in ((sums.push[0, number], own == nearest), (sums.push[1, number], own == best)):
+            best = self._tally(sums[1, number], self.by_centres, decided - self.origin, right)
+            for tally, agreed in ((sums[0, number], own == nearest), (sums[1, number], own == best)):
                 tally[DECIDED] += len(agreed)
                 tally[AGREED] += int(agreed.sum())
+        return sums
 
-    def rows(self, sums: Sums) -> Iterator[PushRow]:
-        """The rows of the table `push`, from the sums of all processes."""
-        assert sums.push is not None
+    def values(self, *, resampled: bool = False) -> Values:
+        values = Values()
+        values.add_rows(self.name, list(self._rows()))
+        return values
+
+    def _rows(self) -> Iterator[PushRow]:
         model = self.plan.model
-        for head, tallies in zip(HEADS, sums.push, strict=True):
+        for head, tallies in zip(HEADS, self.sums["sums"], strict=True):
             for alpha, tally in zip(self.alphas, tallies, strict=True):
                 tokens, decided = int(tally[TOKENS]), int(tally[DECIDED])
                 yield PushRow(
@@ -149,17 +177,16 @@ class Push:
 
     def _training_tokens(self) -> tuple[Tensor, Tensor]:
         """Features less the origin, and the places of their next tokens, of the first blocks of the training sample."""
-        model, sample = self.plan.model, self.plan.splits["train"].samples.last
+        device = self.plan.model.device
         parts: list[Tensor] = []
         places: list[Tensor] = []
-        start = 0
-        while start < len(sample) and sum(map(len, places)) < FITTED_TOKENS:
-            states, labels = model.sampled_features(sample, start, start + self.plan.batch)
+        for states, labels, _ in self.plan.training_batches():
             places_in_batch = self._places(labels)
             has_mean = (places_in_batch >= 0).nonzero().squeeze(1)
-            parts.append(states[has_mean.to(model.device)].to(self.dtype) - self.origin)
-            places.append(places_in_batch[has_mean].to(model.device))
-            start += self.plan.batch
+            parts.append(states[has_mean.to(device)].to(self.dtype) - self.origin)
+            places.append(places_in_batch[has_mean].to(device))
+            if sum(map(len, places)) >= FITTED_TOKENS:
+                break
         return torch.cat(parts), torch.cat(places)
 
 

@@ -1,0 +1,166 @@
+"""Loss and accuracy of the model, and of validation what outcomes need of single tokens.
+
+Losses are also summed by class, and the largest probability of each token is kept, where the options ask for them. The
+temperature is that of the least cross-entropy on training tokens: Guo, Pleiss, Sun & Weinberger (2017),
+arXiv:1706.04599. The cross-entropy of softmax(s z) is convex in the scale s = 1/T.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar, Self, final
+
+import torch
+from torch import Tensor
+
+from collapselab.core.batch import IGNORED
+from collapselab.core.centre_loss import fit_scale
+from collapselab.core.score_matrix import TopTwo
+from collapselab.core.storage import Rows
+from collapselab.measurement.batch import Batch, Scored
+from collapselab.measurement.collector import LAST, Collectors, Sizes, Summed
+from collapselab.measurement.plan import MeasurePlan, Split
+from collapselab.models.scores import LogitSpace, ScoredChunk, Scorer, Scores, common_dtype, in_chunks, in_dtype
+from collapselab.models.taps import OutputLayer
+from collapselab.records.options import Options
+
+OF_CLASSES = ("macro_loss", "rare_loss")
+"""Outcomes that need the loss of each class."""
+
+FITTED_TOKENS = 4096
+"""Training tokens, at least, that a scale is fitted to: whole batches, the first of the sample."""
+
+TOTAL, CLASS_TOKENS, CLASS_LOSS, SCALED_LOSS = "total", "class_tokens", "class_loss", "scaled_loss"
+CONFIDENCE, RIGHT = "confidence", "right"
+
+
+@final
+class TokenScores(Summed):
+    """Sums of losses and hits, by class too; and for each token the largest probability, and whether it was right."""
+
+    name = "scores"
+    option: ClassVar[str | None] = "outcomes"
+
+    def __init__(self, plan: MeasurePlan, split: Split, earlier: Collectors | None = None) -> None:
+        super().__init__(plan, split, earlier)
+        options, validation = plan.options, split == "validation"
+        self.scorer = Scorer(plan.model.head)
+        self.by_class = validation and _by_class(options)
+        self.by_token = validation and options.asks("ece")
+        self.scale = fitted_scale(plan) if validation and options.asks("loss_after_temperature") else None
+        """One over the temperature."""
+        self.tokens: dict[str, list[Tensor]] = {CONFIDENCE: [], RIGHT: []}
+
+    @classmethod
+    def wanted(cls, options: Options, split: Split) -> bool:
+        return split == "validation" or options.train_loss or options.asks("gap")
+
+    @classmethod
+    def bytes(cls, sizes: Sizes, split: Split) -> float:
+        """Logits, the output layer in float32 unless it is, sums of classes, and 5 bytes a token, which are copied."""
+        validation = split == "validation"
+        logits = min(112 << 20, 4 * sizes.vocabulary * sizes.batch_tokens)
+        widened = 4 * sizes.vocabulary * sizes.width if sizes.number_bytes < 4 else 0
+        classes = 32 * sizes.vocabulary * (validation and _by_class(sizes.options))
+        return logits + widened + classes + 20 * sizes.tokens[split] * (validation and sizes.options.asks("ece"))
+
+    def update(self, layer: str, features: Tensor, batch: Batch) -> None:
+        if layer != LAST:
+            return
+        labels, chunks = batch.labels.last, list[ScoredChunk]()
+
+        def observe(chunk: ScoredChunk) -> None:
+            chunks.append(chunk)
+            self._add_tokens(chunk)  # now: the next chunk overwrites the probabilities
+
+        scored = labels.own[labels.own != IGNORED]
+        is_validation = self.split == "validation"
+        scores = self.scorer.scores(labels.sampled(features), scored, observe=observe if is_validation else None)
+        self.add(TOTAL, torch.tensor([scores.total_loss, scores.correct, scores.tokens], dtype=torch.float64))
+        if chunks:
+            best, gap, losses = (
+                torch.cat([getattr(chunk, name) for chunk in chunks]) for name in ("best", "gap", "losses")
+            )
+            batch.scored = Scored(TopTwo(best, gap), losses)
+
+    @property
+    def scores(self) -> Scores:
+        """Of all tokens."""
+        loss, correct, tokens = self.sums[TOTAL].tolist() if TOTAL in self.sums else (0.0, 0, 0)
+        return Scores(loss, int(correct), int(tokens))
+
+    @property
+    def confidence(self) -> Tensor:
+        """The largest probability at each token, float32 (tokens,)."""
+        return torch.cat([torch.zeros(0), *self.tokens[CONFIDENCE]])
+
+    @property
+    def right(self) -> Tensor:
+        """Whether it was that of the next token (tokens,)."""
+        return torch.cat([torch.zeros(0, dtype=torch.bool), *self.tokens[RIGHT]])
+
+    def empty(self) -> Self:
+        other = super().empty()
+        other.tokens = {CONFIDENCE: [], RIGHT: []}
+        return other
+
+    def merge(self, other: Self, *, times: int = 1) -> None:
+        Summed.merge(self, other, times=times)
+        for name, parts in other.tokens.items():
+            self.tokens[name] += parts * times
+
+    def state(self) -> Mapping[str, Tensor | Rows]:
+        return {**super().state(), CONFIDENCE: self.confidence, RIGHT: self.right}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        super().load({name: tensor for name, tensor in state.items() if name not in (CONFIDENCE, RIGHT)})
+        self.tokens = {name: [state[name].clone()] for name in (CONFIDENCE, RIGHT)}
+
+    def _add_tokens(self, chunk: ScoredChunk) -> None:
+        labels, losses = chunk.labels.to(self.device), chunk.losses.to(self.device).double()
+        if self.by_class:
+            zeros = torch.zeros(self.plan.model.classes, dtype=torch.float64, device=self.device)
+            self.add(CLASS_TOKENS, zeros.long().index_add_(0, labels, torch.ones_like(labels)))
+            self.add(CLASS_LOSS, zeros.index_add_(0, labels, losses))
+        if self.by_token:
+            largest = chunk.probabilities.gather(1, chunk.best[:, None]).squeeze(1)
+            self.tokens[CONFIDENCE].append(largest.float().cpu())
+            self.tokens[RIGHT].append((chunk.best == chunk.labels).cpu())
+        if self.scale is not None:
+            # softmax(s z) from p = softmax(z): p^s over its sum, so the loss is s · loss + log Σ p^s
+            total = chunk.probabilities.pow_(self.scale).sum(1).to(self.device).double().log_()
+            self.add(SCALED_LOSS, (self.scale * losses + total).sum())
+
+
+def _by_class(options: Options) -> bool:
+    return options.classes or any(map(options.asks, OF_CLASSES))
+
+
+@torch.no_grad()
+def fitted_scale(plan: MeasurePlan) -> float:
+    """One over the temperature, fitted in the first process and the same in all."""
+    if not plan.processes.first:
+        return plan.processes.broadcast(0.0)
+    parts: list[Tensor] = []
+    labels: list[Tensor] = []
+    for states, next_tokens, _ in plan.training_batches():
+        parts.append(states.to(common_dtype(states, plan.model.head.weight)))
+        labels.append(next_tokens.to(plan.model.device))
+        if sum(map(len, labels)) >= FITTED_TOKENS:
+            break
+    x, y = torch.cat(parts), torch.cat(labels)
+    head = in_dtype(plan.model.head, common_dtype(x, plan.model.head.weight))
+    return plan.processes.broadcast(fit_scale(lambda scale: loss_derivatives(head, x, y, scale), 1.0))
+
+
+def loss_derivatives(
+    head: OutputLayer, x: Tensor, labels: Tensor, scale: float, *, log_priors: Tensor | None = None
+) -> tuple[float, float]:
+    """Both derivatives of the mean cross-entropy of softmax(s z + log π) by s: E[E_p z − z_y], E[Var_p z]."""
+    slope = curvature = 0.0
+    for rows, scores in in_chunks(head, x, None, LogitSpace()):
+        scores -= scores.gather(1, labels[rows][:, None])  # differences keep more digits
+        scaled = scale * scores
+        chances = (scaled if log_priors is None else scaled + log_priors).softmax(1)
+        mean = (chances * scores).sum(1, keepdim=True)
+        slope += float(mean.double().sum())
+        curvature += float((chances * (scores - mean).square_()).double().sum())
+    return slope / len(x), curvature / len(x)

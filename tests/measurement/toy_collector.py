@@ -1,0 +1,62 @@
+"""A collector from outside: the mean length of each layer's features, as a value and as a row of a table of its own.
+
+Importing it changes nothing; `install` adds it to the collectors and its table to the tables.
+"""
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from collapselab.core.metrics import Measurement
+from collapselab.measurement.batch import Batch
+from collapselab.measurement.catalogue import ALL
+from collapselab.measurement.collector import Collector, Sizes, Summed, Values
+from collapselab.measurement.plan import Split
+from collapselab.records.measurement import Key
+from collapselab.records.table import Amount, Name, Table
+
+
+@dataclass(frozen=True)
+class Length:
+    run: Name
+    checkpoint: Name
+    split: Name
+    layer: Name
+    length: Amount
+
+
+TABLE: Table[Length] = Table(
+    name="lengths", about="One row for each layer.", key=("run", "checkpoint", "split", "layer"), row=Length
+)
+
+
+@final
+class MeanLength(Summed):
+    name = "lengths"
+    resampled = True
+
+    @classmethod
+    def bytes(cls, sizes: Sizes, split: Split) -> float:
+        return 16 * sizes.layers
+
+    def update(self, layer: str, features: Tensor, batch: Batch) -> None:
+        lengths = torch.linalg.vector_norm(batch.labels.of(layer).sampled(features), dim=1, dtype=torch.float64)
+        self.add(layer, torch.stack([lengths.sum(), torch.tensor(len(lengths)).double()]))
+
+    def values(self, *, resampled: bool = False) -> Values:
+        values, model = Values(), self.plan.model
+        for layer, sums in self.sums.items():
+            total, tokens = sums.tolist()
+            measured = Measurement("mean_length", total / tokens, None, 1, int(tokens), 0, 1, None, 1)
+            values.measured[Key(self.split, layer, ALL, "mean_length")] = measured
+            row = Length(model.run or model.name, model.checkpoint or "-", self.split, layer, total / tokens)
+            values.add_rows("lengths", [row])
+        return values
+
+
+def install(collectors: list[type[Collector]], tables: MutableMapping[str, Any]) -> None:
+    collectors.append(MeanLength)
+    tables["lengths"] = TABLE
