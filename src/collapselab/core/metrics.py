@@ -224,37 +224,7 @@ def vci(geometry: Geometry) -> float:
     return min(1.0, max(0.0, 1 - ratio(explained, rank, "the rank of the between-class covariance")))
 
 
-# Norms and simplex frames --------------------------------------------------------------------------------------------
-
-
-@metric
-def norm_cv(geometry: Geometry) -> float:
-    return variation(geometry.norms, "the norms")
-
-
-@metric
-def lognorm_cv(geometry: Geometry) -> float:
-    return variation(geometry.positive_norms.log(), "the log norms")
-
-
-@metric
-def lognorm_mean(geometry: Geometry) -> float:
-    return float(geometry.positive_norms.log().mean())
-
-
-@metric
-def head_norm_cv(geometry: Geometry) -> float:
-    return variation(geometry.head_norms, "the output rows' norms")
-
-
-@metric
-def etf_error(geometry: Geometry) -> float:
-    return _distance_from_simplex(geometry.eigenvalues, geometry.classes)
-
-
-@metric
-def head_etf_error(geometry: Geometry) -> float:
-    return _distance_from_simplex(geometry.head_eigenvalues, geometry.classes)
+# Simplex frames ------------------------------------------------------------------------------------------------------
 
 
 def _distance_from_simplex(eigenvalues: Tensor, classes: int) -> float:
@@ -276,21 +246,6 @@ def etf_floor(geometry: Geometry) -> float:
 
 
 # Class means and output layer ----------------------------------------------------------------------------------------
-
-
-@metric
-def duality_cos_mean(geometry: Geometry) -> float:
-    return float(geometry.duality_cosines.mean())
-
-
-@metric
-def duality_cos_std(geometry: Geometry) -> float:
-    return float(geometry.duality_cosines.std(correction=0))
-
-
-@metric
-def duality_cos_cv(geometry: Geometry) -> float:
-    return variation(geometry.duality_cosines, "the duality cosines")
 
 
 @metric
@@ -330,14 +285,8 @@ def head_sum(geometry: Geometry) -> float:
 # Decisions, losses and curvature -------------------------------------------------------------------------------------
 
 
-def _share(counted: Callable[[Decisions], Tensor], geometry: Geometry) -> Result:
-    decisions = geometry.decisions
-    return int(counted(decisions).sum()) / int(decisions.tokens.sum()), decisions.left_out
-
-
-FUNCTIONS["agreement"] = partial(_share, lambda decisions: decisions.agreed)
-FUNCTIONS["ncc_accuracy"] = partial(_share, lambda decisions: decisions.nearest_right)
-FUNCTIONS["model_accuracy"] = partial(_share, lambda decisions: decisions.head_right)
+def _share(decisions: Decisions, counts: Tensor) -> Result:
+    return int(counts.sum()) / int(decisions.tokens.sum()), decisions.left_out
 
 
 @metric
@@ -345,11 +294,6 @@ def ncc_loss(geometry: Geometry) -> Result:
     """The loss of predicting by the nearest centre, less the model's, on the same tokens."""
     sums = geometry.loss_by_centres
     return (sums.centres - sums.model) / sums.tokens, sums.left_out
-
-
-@metric
-def curvature(geometry: Geometry) -> float:
-    return geometry.curvature.total / geometry.curvature.tokens
 
 
 @metric
@@ -369,21 +313,6 @@ def _effective_number(values: Tensor) -> float:
 
 
 @metric
-def effective_rank(geometry: Geometry) -> float:
-    return _effective_number(geometry.eigenvalues.sqrt())
-
-
-@metric
-def effective_rank_share(geometry: Geometry) -> float:
-    return effective_rank(geometry) / min(geometry.classes - 1, geometry.dim)
-
-
-@metric
-def head_effective_rank(geometry: Geometry) -> float:
-    return _effective_number(geometry.output_row_eigenvalues.sqrt())
-
-
-@metric
 def participation(geometry: Geometry) -> float:
     covariance = geometry.total_covariance
     return ratio(float(covariance.trace()) ** 2, float(covariance.square().sum()), "the variance of the features")
@@ -394,21 +323,6 @@ def spectral_entropy(geometry: Geometry) -> float:
     if geometry.dim < 2:
         raise Missing(ReasonCode.FEW_DIMENSIONS, "1 dimension; at least 2 are needed.")
     return math.log(_effective_number(geometry.total_eigenvalues)) / math.log(geometry.dim)
-
-
-@metric
-def rankme(geometry: Geometry) -> float:
-    return _effective_number(geometry.uncentred_eigenvalues.sqrt())
-
-
-@metric
-def rankme_share(geometry: Geometry) -> float:
-    return rankme(geometry) / min(geometry.tokens, geometry.dim)
-
-
-@metric
-def rankme_covariance(geometry: Geometry) -> float:
-    return _effective_number(geometry.total_eigenvalues)
 
 
 FIRST_RANK, LAST_RANK, MIN_RANKS = 11, 100, 3
@@ -437,16 +351,6 @@ def alpha_req(geometry: Geometry) -> float:
 
 RIDGE = 0.01
 """Penalty of `frequency_r2`, a share of the mean eigenvalue: a fit exists with fewer classes than dimensions too."""
-
-
-@metric
-def norm_frequency_r(geometry: Geometry) -> float:
-    return _frequency_correlation(geometry, lambda: geometry.norms, "the norms")
-
-
-@metric
-def head_norm_frequency_r(geometry: Geometry) -> float:
-    return _frequency_correlation(geometry, geometry.head.lengths, "the output rows' norms")
 
 
 @metric
@@ -504,6 +408,33 @@ def dispersion(geometry: Geometry) -> float:
     geometry.at_least(2)
     n = geometry.tokens
     return max(0.0, 1 - (float(geometry.direction_sum.square().sum()) - n) / (n * (n - 1)))
+
+
+# Metrics of one line -------------------------------------------------------------------------------------------------
+
+FUNCTIONS |= {
+    "norm_cv": lambda g: variation(g.norms, "the norms"),
+    "lognorm_cv": lambda g: variation(g.positive_norms.log(), "the log norms"),
+    "lognorm_mean": lambda g: float(g.positive_norms.log().mean()),
+    "head_norm_cv": lambda g: variation(g.head_norms, "the output rows' norms"),
+    "etf_error": lambda g: _distance_from_simplex(g.eigenvalues, g.classes),
+    "head_etf_error": lambda g: _distance_from_simplex(g.head_eigenvalues, g.classes),
+    "duality_cos_mean": lambda g: float(g.duality_cosines.mean()),
+    "duality_cos_std": lambda g: float(g.duality_cosines.std(correction=0)),
+    "duality_cos_cv": lambda g: variation(g.duality_cosines, "the duality cosines"),
+    "agreement": lambda g: _share(g.decisions, g.decisions.agreed),
+    "ncc_accuracy": lambda g: _share(g.decisions, g.decisions.nearest_right),
+    "model_accuracy": lambda g: _share(g.decisions, g.decisions.head_right),
+    "curvature": lambda g: g.curvature.total / g.curvature.tokens,
+    "effective_rank": lambda g: _effective_number(g.eigenvalues.sqrt()),
+    "effective_rank_share": lambda g: _effective_number(g.eigenvalues.sqrt()) / min(g.classes - 1, g.dim),
+    "head_effective_rank": lambda g: _effective_number(g.output_row_eigenvalues.sqrt()),
+    "rankme": lambda g: _effective_number(g.uncentred_eigenvalues.sqrt()),
+    "rankme_share": lambda g: _effective_number(g.uncentred_eigenvalues.sqrt()) / min(g.tokens, g.dim),
+    "rankme_covariance": lambda g: _effective_number(g.total_eigenvalues),
+    "norm_frequency_r": lambda g: _frequency_correlation(g, lambda: g.norms, "the norms"),
+    "head_norm_frequency_r": lambda g: _frequency_correlation(g, g.head.lengths, "the output rows' norms"),
+}
 
 
 # Single classes ------------------------------------------------------------------------------------------------------
