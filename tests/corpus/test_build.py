@@ -345,7 +345,7 @@ def test_foreign_folders_are_named(copy: Path, tmp_path: Path) -> None:
     with pytest.raises(DamagedError, match=r"corpus\.json: a JSON list, where an object is needed"):
         Corpus(copy)
     (copy / "corpus.json").write_text("{}")
-    with pytest.raises(DamagedError, match=r"corpus\.json: not a CorpusRecord of this version; hash: field required"):
+    with pytest.raises(DamagedError, match=r"corpus\.json: damaged or edited; it has no checksum"):
         Corpus(copy)
     write_document(copy / "corpus.json", {"format": 99})
     with pytest.raises(DamagedError, match="format: input should be 1 or 2. Build the corpus again"):
@@ -569,3 +569,38 @@ def test_a_tokenizer_that_writes_no_marks_ends_documents_with_the_end_of_text(to
     assert len(corpus.train) == 3
     assert corpus.train.lengths is not None
     assert corpus.train.ids[1, :2].tolist() == [*corpus.tokenizer().encode("a"), corpus.record.end_of_text]
+
+
+def test_builds_of_one_corpus_at_once_wait_for_the_first(tmp_path: Path) -> None:
+    code = (
+        "import sys; from collapselab import Recipe, build_corpus\n"
+        "corpus = build_corpus('storyworld:stories=200,validation=40', sys.argv[1], Recipe('bpe:300', block=64))\n"
+        "print(corpus.hash)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "c")]
+    builds = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    ends = [(*build.communicate(timeout=300), build.returncode) for build in builds]
+    assert [status for _, _, status in ends] == [0, 0, 0], ends
+    assert len({shown for shown, _, _ in ends}) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
+def test_a_long_document_has_the_same_tokens_in_parts(
+    small: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = " ".join(["Once upon a time, Lily had 12 balls and it's fun!  She  ran.\n"] * 200)
+    backend = small.tokenizer().backend_tokenizer
+    whole = backend.encode(text, add_special_tokens=False).ids
+    for place in (module, tokenizer_module):
+        monkeypatch.setattr(place, "LONG_DOCUMENT", 100)
+    assert len(list(tokenizer_module.parts_of(text))) > 100
+    ((_, ids),) = module._encoded(source_of([text]).train, backend, lambda size: None)
+    assert ids == whole
+    assert "".join(tokenizer_module.parts_of("a" * 1001)) == "a" * 1001
+
+
+def test_a_tokenizer_is_trained_on_text_without_spaces_in_seconds(tmp_path: Path) -> None:
+    text = "".join("abcdefghij"[i * i * 7 // 5 % 10] for i in range(2_000_000))
+    start = time.perf_counter()
+    tokenizer_module.tokenizer_for("bpe:300", source_of([text]).train)
+    assert time.perf_counter() - start < 60

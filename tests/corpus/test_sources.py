@@ -1,3 +1,4 @@
+import codecs
 import errno
 import gzip
 import io
@@ -19,6 +20,7 @@ import zstandard
 
 from collapselab.corpus import sources
 from collapselab.corpus.build import Recipe, build_corpus
+from collapselab.corpus.readers import check_file, read_documents
 from collapselab.corpus.sources import Reading, open_source
 from collapselab.errors import CorpusError, DiskError
 
@@ -426,3 +428,39 @@ def test_wrong_settings_of_storyworld_are_refused(name: str) -> None:
 def test_storyworld_stands_alone(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="storyworld: .*a.txt"):
         open_source(["storyworld", str(text_file(tmp_path / "a.txt"))])
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv"])
+def test_a_byte_order_mark_is_no_text(tmp_path: Path, name: str) -> None:
+    content = {"a.txt": "Once.", "a.jsonl": '{"text": "Once."}', "a.csv": 'text\n"Once."\n'}[name]
+    (tmp_path / name).write_bytes(codecs.BOM_UTF8 + content.encode())
+    assert list(read_documents(tmp_path / name, Reading())) == ["Once."]
+
+
+def test_tables_are_read_by_their_text_column(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('id,text\n1,"Once, upon\na time."\n2,Then.\n')
+    (tmp_path / "a.tsv").write_text("id\tstory\n1\tOnce, upon\n")
+    assert list(read_documents(tmp_path / "a.csv", Reading())) == ["Once, upon\na time.", "Then."]
+    assert list(read_documents(tmp_path / "a.tsv", Reading(text_column="story"))) == ["Once, upon"]
+    with pytest.raises(CorpusError, match="no column 'text'. .*--text-column"):
+        list(read_documents(tmp_path / "a.tsv", Reading()))
+    (tmp_path / "a.csv").write_text('id,text\n1,"a",b\n')
+    with pytest.raises(CorpusError, match="line 2: 3 fields, but 2 columns"):
+        list(read_documents(tmp_path / "a.csv", Reading()))
+
+
+@pytest.mark.parametrize("encoding", ["utf-32-le", "utf-32-be"])
+def test_utf_32_is_called_by_its_name(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "a.txt").write_bytes("\ufeffOnce.".encode(encoding))
+    with pytest.raises(CorpusError, match="text in UTF-32"):
+        check_file(tmp_path / "a.txt")
+
+
+def test_validation_data_that_is_training_data_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.txt").write_text("Once upon a time.")
+    (tmp_path / "c.txt").write_text("Another.")
+    open_source([str(tmp_path / "a.txt")], validation=[str(tmp_path / "c.txt")])
+    assert not caplog.records
+    open_source([str(tmp_path / "a.txt")], validation=[str(tmp_path / "b.txt")])
+    assert "is training and validation data" in caplog.text

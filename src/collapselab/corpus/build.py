@@ -19,6 +19,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Literal, final
 
@@ -29,8 +30,17 @@ from tokenizers import Tokenizer
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.sources import Documents, Source, open_source
-from collapselab.corpus.tokenizer import SENTENCE, WORDS, FastTokenizer, end_of_text, tokenizer_for, tokenizer_hash
-from collapselab.disk import folder_written_whole, sha256
+from collapselab.corpus.tokenizer import (
+    LONG_DOCUMENT,
+    SENTENCE,
+    WORDS,
+    FastTokenizer,
+    end_of_text,
+    parts_of,
+    tokenizer_for,
+    tokenizer_hash,
+)
+from collapselab.disk import folder_written_whole, locked, sha256
 from collapselab.errors import CorpusError
 from collapselab.progress import Advance, progress
 from collapselab.records.corpus import (
@@ -88,8 +98,14 @@ def build_corpus(
     request: dict[str, JsonValue] = json.loads(json.dumps({"source": source.provenance, **asdict(recipe)}))
     if _is_built(out, request):
         return Corpus(out)
-    with folder_written_whole(out) as partial:
-        _write(source, recipe, request, partial, trust_code=trust_code)
+    lock = out.with_name(f".{out.name}.lock")
+    with locked(lock, wait=True):
+        try:
+            if not _is_built(out, request):  # by another process that had the lock
+                with folder_written_whole(out) as partial:
+                    _write(source, recipe, request, partial, trust_code=trust_code)
+        finally:
+            lock.unlink(missing_ok=True)
     return Corpus(out)
 
 
@@ -393,11 +409,28 @@ def _tokenise(source: Source, tokenizer: Tokenizer, recipe: Recipe, train: Packe
 
 
 def _encoded(documents: Documents, tokenizer: Tokenizer, advance: Advance) -> Iterator[tuple[str, list[int]]]:
+    is_cuttable = _can_be_cut(tokenizer)
     for batch in _batches(documents.open()):
-        encodings = tokenizer.encode_batch_fast(batch, add_special_tokens=False)
-        for document, encoding in zip(batch, encodings, strict=True):
-            yield document, encoding.ids
+        short = [document for document in batch if len(document) <= LONG_DOCUMENT or not is_cuttable]
+        encodings = iter(tokenizer.encode_batch_fast(short, add_special_tokens=False))
+        for document in batch:
+            if len(document) <= LONG_DOCUMENT or not is_cuttable:
+                yield document, next(encodings).ids
+                continue
+            # The library takes hundreds of bytes for each token of a text that it encodes at once.
+            parts = (
+                tokenizer.encode_batch_fast([part], add_special_tokens=False)[0].ids for part in parts_of(document)
+            )
+            yield document, list(chain.from_iterable(parts))
         advance(sum(map(documents.size, batch)))
+
+
+def _can_be_cut(tokenizer: Tokenizer) -> bool:
+    """Return whether a text that is cut before a space has the same tokens; some tokenizers add a space to it."""
+    cut = SENTENCE.index(" girl")
+    texts = (SENTENCE, SENTENCE[:cut], SENTENCE[cut:])
+    whole, first, second = (tokenizer.encode(text, add_special_tokens=False).ids for text in texts)
+    return bool(whole == first + second)
 
 
 def _batches(documents: Iterator[str]) -> Iterator[list[str]]:

@@ -1,9 +1,11 @@
-"""Read documents from files: text, JSON lines and Parquet, plain or compressed.
+"""Read documents from files: text, JSON lines, CSV and Parquet, plain or compressed.
 
 A file that can be read only in part is an error and never gives a shorter corpus. Only one document is in memory at a
 time, and its size is limited: a compressed file of a few kilobytes can contain a line of many gigabytes.
 """
 
+import codecs
+import csv
 import gzip
 import io
 import json
@@ -26,13 +28,14 @@ if TYPE_CHECKING:
 
 PARQUET_ROWS = 1024
 JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
+CSV = {".csv": ",", ".tsv": "\t"}
+"""Separators of tables, by suffix."""
 
 
 def read_documents(path: Path, reading: Reading) -> Iterator[str]:
     """Read the documents of a file in the format of its suffix. Documents of white space only are dropped."""
-    kind = _ending(path)
-    read = _read_parquet if kind == ".parquet" else _read_json if kind in JSON_ENDINGS else _read_text
-    return cleaned(read(path, reading))
+    readers = {".parquet": _read_parquet, **dict.fromkeys(JSON_ENDINGS, _read_json), **dict.fromkeys(CSV, _read_csv)}
+    return cleaned(readers.get(_ending(path), _read_text)(path, reading))
 
 
 def cleaned(documents: Iterator[str]) -> Iterator[str]:
@@ -103,6 +106,22 @@ def _read_text(path: Path, reading: Reading) -> Iterator[str]:
         document.write(line)
         document.write("\n")
     yield document.getvalue()
+
+
+def _read_csv(path: Path, reading: Reading) -> Iterator[str]:
+    csv.field_size_limit(reading.max_document)
+    lines = (f"{line}\n" for _, line, _ in _lines(path, reading))
+    rows = csv.reader(lines, delimiter=CSV[_ending(path)], strict=True)
+    try:
+        header = next(rows, [])
+        for row in filter(None, rows):
+            if len(row) != len(header):
+                raise CorpusError(f"{path}, line {rows.line_num:,}: {len(row)} fields, but {len(header)} columns.")
+            yield column_text(dict(zip(header, row, strict=True)), f"{path}, line {rows.line_num:,}", reading)
+    except csv.Error as error:
+        raise CorpusError(
+            f"{path}, line {rows.line_num:,}: not a table ({error}). Rename plain text to .txt."
+        ) from error
 
 
 def _read_json(path: Path, reading: Reading) -> Iterator[str]:
@@ -191,6 +210,8 @@ def _lines(path: Path, reading: Reading) -> Iterator[tuple[int, str, int]]:
     position = number = 0
     with _compression_errors(path), _opened(path) as file:
         while raw := file.readline(reading.max_document + 3):
+            if not number:
+                position = len(raw) - len(raw := raw.removeprefix(codecs.BOM_UTF8))
             number += 1
             if len(raw) > reading.max_document + 2:  # the line end is not part of the document
                 raise _too_long(f"{path}, line {number:,}", reading)
@@ -271,6 +292,8 @@ _KINDS: dict[bytes, tuple[str, str]] = {
     b"\x93NUMPY": ("a NumPy array", _OTHER),
     b"\x7fELF": ("a program", _OTHER),
     b"ARROW1\x00": ("an Arrow file", "Save it as Parquet."),
+    b"\xff\xfe\0\0": ("text in UTF-32", "Convert it to UTF-8: iconv -f UTF-32 -t UTF-8 FILE > NEW."),
+    b"\0\0\xfe\xff": ("text in UTF-32", "Convert it to UTF-8: iconv -f UTF-32 -t UTF-8 FILE > NEW."),
     b"\xff\xfe": ("text in UTF-16", "Convert it to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW."),
     b"\xfe\xff": ("text in UTF-16", "Convert it to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW."),
 }

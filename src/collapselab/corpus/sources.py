@@ -32,6 +32,9 @@ from collapselab.corpus.readers import (
 from collapselab.disk import disk_errors, sha256
 from collapselab.errors import CorpusError
 from collapselab.hub import hub_answers
+from collapselab.messages import logger
+
+log = logger(__name__)
 
 __all__ = ["END_OF_TEXT", "Documents", "Reading", "Source", "open_source"]
 
@@ -105,6 +108,8 @@ def open_source(
         given = _files(validation, reading)
         if source.words is not None:
             raise CorpusError(f"{names[0]}: defines its own tokens, so other files cannot be its validation split.")
+        if _file_hashes(source) & _file_hashes(given):
+            log.warning("%s: the same file is training and validation data; use held-out text.", validation[0])
         return Source(source.train, given.train, {**source.provenance, "validation": given.provenance["files"]})
     is_splittable = source.provenance["kind"] == "files" and reading.separator is not None
     return _split_one_text(source, validation_share) if is_splittable else source
@@ -237,6 +242,11 @@ def _files(names: list[str], reading: Reading) -> Source:
         lambda text: len(text.encode()) + 1,
     )
     return Source(documents, None, provenance)
+
+
+def _file_hashes(source: Source) -> set[JsonValue]:
+    files = source.provenance.get("files")
+    return {file["sha256"] for file in files if isinstance(file, dict)} if isinstance(files, list) else set()
 
 
 def _splits_of_folder(names: list[str]) -> tuple[list[str], list[str]] | None:

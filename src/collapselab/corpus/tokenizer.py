@@ -41,6 +41,12 @@ WORDS = "words"
 """Name of the tokenizer of a source that defines its own tokens."""
 CHARACTERS = "characters"
 """Name of the tokenizer whose tokens are the characters of the training documents."""
+LONG_DOCUMENT = 1 << 18
+"""Characters of a document above which it is encoded in parts, since the library takes hundreds of bytes a token."""
+MAX_WORD = 1024
+LONG_WORD = re.compile(rf"\S{{{MAX_WORD + 1}}}|\s{{{MAX_WORD + 1}}}")
+LONG_PARTS = re.compile(rf".{{1,{MAX_WORD}}}", re.DOTALL)
+"""The training text of a document with a longer word is cut into parts of MAX_WORD characters."""
 UNKNOWN, MAX_CHARACTERS = "<unk>", 4096
 TOKENIZER_FILES = ("*token*", "vocab*", "merges.txt", "*.model", "tekken.json")
 
@@ -220,7 +226,9 @@ def _train_bpe(name: str, documents: Documents) -> "FastTokenizer":
                 if stopped.is_set():
                     return
                 advance(documents.size(document))
-                yield document
+                # The library's time is quadratic in the length of a word, so a longer one is cut.
+                for part in parts_of(document):
+                    yield from LONG_PARTS.findall(part) if LONG_WORD.search(part) else (part,)
 
         # Signals are not handled while the library trains in the main thread, so it trains in another one.
         with ThreadPoolExecutor(max_workers=1) as pool:
@@ -230,6 +238,21 @@ def _train_bpe(name: str, documents: Documents) -> "FastTokenizer":
             finally:
                 stopped.set()
     return _fast(tokenizer, **_END_OF_TEXT_SETTINGS)
+
+
+def parts_of(document: str) -> Iterator[str]:
+    """Cut a document before a single space between letters, or else anywhere, into parts of limited length."""
+    start = 0
+    while len(document) - start > LONG_DOCUMENT:
+        end = start + LONG_DOCUMENT
+        while end > start and not (
+            document[end] == " " and document[end - 1].isalpha() and document[end + 1 : end + 2].isalpha()
+        ):
+            end -= 1
+        end = end if end > start else start + LONG_DOCUMENT
+        yield document[start:end]
+        start = end
+    yield document[start:]
 
 
 def _word_tokenizer(words: Sequence[str]) -> "FastTokenizer":

@@ -21,7 +21,9 @@ HEIGHT = 0.8
 """Of a panel, as a share of its height on the page."""
 TITLE, BELOW = 27, 40
 """Letters that fit on a line of a panel's title, and of the note below it."""
-FORMATS = ("svg", "pdf")
+PDF_TRIES = 40
+REFERENCES = re.compile(rb"(?:^ +/\w+ \d+ 0 R\n){2,}", re.MULTILINE)
+FONTS = re.compile(rb"/Subtype /Type0\n  /BaseFont /(\S+)")
 PADDING = {"left": 18, "right": 12, "top": 6, "bottom": 6}
 """Room for labels at the edges: a reader's font may be wider than the one they were measured with."""
 
@@ -32,19 +34,15 @@ def write_figures(
     """Write every figure that has panels, each file whole or not at all."""
     import vl_convert
 
-    makers = {
-        "svg": lambda spec: _renumbered(vl_convert.vegalite_to_svg(spec)).encode(),
-        "pdf": vl_convert.vegalite_to_pdf,
-    }
     written = []
     for figure in figures:
         if not figure.panels or figure.axes:
             continue
-        spec = composed(figure, tables, keys)
-        for kind in FORMATS:
+        svg = _renumbered(vl_convert.vegalite_to_svg(composed(figure, tables, keys)))
+        for kind, content in (("svg", svg.encode()), ("pdf", _pdf(svg))):
             path = Path(folder) / f"{figure.key}.{kind}"
             with written_whole(path) as temporary:
-                temporary.write_bytes(makers[kind](spec))
+                temporary.write_bytes(content)
             written.append(path)
     return written
 
@@ -53,6 +51,20 @@ def _renumbered(svg: str) -> str:
     """Clips numbered from 0: the library goes on counting, so that a file would depend on those drawn before it."""
     numbers: dict[str, str] = {}
     return re.sub(r"\bclip\d+\b", lambda clip: numbers.setdefault(clip[0], f"clip{len(numbers)}"), svg)
+
+
+def _pdf(svg: str) -> bytes:
+    """Convert to PDF, with the same bytes every time: the library writes fonts and references in a random order."""
+    import vl_convert
+
+    pdf = b""
+    for _ in range(PDF_TRIES):  # two fonts are in the wrong order in every second file
+        pdf = REFERENCES.sub(
+            lambda found: b"".join(sorted(found[0].splitlines(keepends=True))), vl_convert.svg_to_pdf(svg)
+        )
+        if (fonts := FONTS.findall(pdf)) == sorted(fonts):
+            break
+    return pdf
 
 
 def composed(figure: Figure, tables: Mapping[str, Columns], keys: Keys) -> Spec:
