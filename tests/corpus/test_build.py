@@ -348,7 +348,7 @@ def test_foreign_folders_are_named(copy: Path, tmp_path: Path) -> None:
     with pytest.raises(DamagedError, match=r"corpus\.json: damaged or edited; it has no checksum"):
         Corpus(copy)
     write_document(copy / "corpus.json", {"format": 99})
-    with pytest.raises(DamagedError, match="format: input should be 1 or 2. Build the corpus again"):
+    with pytest.raises(DamagedError, match="format: Input should be 1 or 2. Build the corpus again"):
         Corpus(copy)
 
 

@@ -287,9 +287,10 @@ class Packer:
         self.documents += 1
         self.characters += characters
         self.tokens += len(ids)
-        row = [*self.special.before, *ids, *self.special.after]
-        self._ids += row
+        for part in (self.special.before, ids, self.special.after):  # without a copy of a long document
+            self._ids += part
         if recipe.packing == "document":
+            row = [*self.special.before, *ids, *self.special.after]
             if len(row) < 2:  # there is no next token to predict
                 self.dropped += len(row)
             else:
