@@ -63,6 +63,7 @@ test-newest:
 check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python tests/structure.py
 	$(BIN)/mypy
 	$(BIN)/python docs/generate.py --check
 

@@ -1,11 +1,11 @@
 """Tensors in, numbers out. Knows no model, no corpus, and of files only how tensors are stored.
 
-features, labels ─ batch ─▶ moments (tally, parts) ─┬─▶ decisions ─┐
+features, labels ─ batch ─▶ moments (accumulator) ──┬─▶ decisions ─┐
                                                     └─▶ geometry ◀─┘ (pairs) ─▶ metrics
 
 catalogue.py           METRICS and CONTEXT_METRICS, read from metrics.toml; imports no torch
-batch.py, parts.py     a batch of features and labels, checked; its parts;  arrivals.py: counts of its labels
-tally.py, moments.py   the update formulas of count, sum and scatter; ClassMoments, merged, saved and loaded
+batch.py               a batch of features and labels, checked
+accumulator.py         the update formulas of count, sum and scatter;  moments.py: ClassMoments, merged, saved, loaded
 decisions.py           NearestCentre: the output layer's choice and the nearest mean;  centre_loss.py: its loss
 output_curvature.py    OutputCurvature: how the loss curves in the output layer, from some tokens
 pairs.py               statistics over all pairs of classes, through points, pair_sums and pair_sweep.py
