@@ -1,10 +1,10 @@
-"""Simulations of diagnosis.csv: single runs with a signature, and runs that only look like it by chance."""
+"""Simulations of diagnosis.csv: cells that are over-fitted, and cells that only look like it by chance."""
 
 from functools import partial
 
 import numpy as np
 
-from collapselab.analysis.diagnosis import DIRECTIONS, TIGHTNESS, diagnose
+from collapselab.analysis.diagnosis import TIGHTNESS, diagnose
 from collapselab.analysis.models import combine
 from collapselab.records.tables import Row, Run
 from simulations.entry import Claim, answers
@@ -17,17 +17,6 @@ NOISE = 0.01
 def _says(runs: list[Run], rows: list[Row], signature: str, run: str) -> bool:
     found = {finding.run: finding.found for finding in diagnose(combine(runs, rows)) if finding.signature == signature}
     return found[run] is True
-
-
-def _under_fitted(rng: np.random.Generator, planted: bool) -> bool:
-    """Every NC1 metric is a tenth below its null, or at it; both are known to 3 %."""
-    run = run_of("one", val_loss=2.0)
-    truth = 1.0 if planted else 0.9
-    rows = [
-        value_of(run, metric, truth * (1 + 0.03 * rng.standard_normal()), null=1 + 0.03 * rng.standard_normal())
-        for metric in TIGHTNESS
-    ]
-    return _says([run], rows, "under-fitted", "one")
 
 
 def _over_fitted(rng: np.random.Generator, planted: bool, *, seeds: int, checkpoints: int = 6) -> bool:
@@ -55,28 +44,11 @@ def _said_over_fitted(losses: Floats) -> bool:
     return _says(runs, [value_of(run, TIGHTNESS[0], 0.3, null=1.0) for run in runs], "over-fitted", "s0")
 
 
-def _dimension_collapse(rng: np.random.Generator, planted: bool) -> bool:
-    """One run beside five others of its cell."""
-    runs = [
-        run_of(f"{i}", seed=i, val_loss=2 * (1 + NOISE * rng.standard_normal() + 0.05 * (planted and i == 0)))
-        for i in range(6)
-    ]
-    rows = [
-        value_of(run, metric, (0.25 if planted and i == 0 else 1) * (1 + 0.2 * rng.standard_normal()))
-        for i, run in enumerate(runs) for metric in DIRECTIONS
-    ]  # fmt: skip
-    return _says(runs, rows, "dimension collapse", "0")
-
-
 def _signature(name: str) -> frozenset[str]:
     return answers("diagnosis", name)
 
 
 VERDICTS = {
-    "under-fitted": Claim(
-        "a run is under-fitted", "every NC1 metric is a tenth below its null, both known to 3 %", "each is at its null",
-        _under_fitted, _signature("under-fitted"),
-    ),
     **{
         f"over-fitted, {seeds} seeds": Claim(
             "the runs of a cell are over-fitted" if seeds == 5 else "…", f"{seeds} seeds, a flat loss, noise of 1 %",
@@ -88,11 +60,5 @@ VERDICTS = {
     "over-fitted, correlated noise": Claim(
         "…", "8 seeds, 12 checkpoints whose noise is autocorrelated by 0.8", "3 % a checkpoint in the second half",
         _over_fitted_correlated, _signature("over-fitted"), tables=400,
-    ),
-    "dimension collapse": Claim(
-        "the dimensions of a run have collapsed",
-        "runs differ by chance: 1 % in the loss, 20 % in `participation` and `rankme`",
-        "a quarter of the directions, a loss worse by 5 %", _dimension_collapse, _signature("dimension collapse"),
-        tables=400,
     ),
 }  # fmt: skip

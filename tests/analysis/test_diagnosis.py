@@ -20,15 +20,6 @@ def checkpoints(name: str, *losses: float, **given: Any) -> list[Run]:
     ]
 
 
-def test_no_tighter_than_shuffled_labels_is_under_fitted() -> None:
-    runs = [run_of("a", val_loss=3.0), run_of("b", val_loss=2.0)]
-    rows = [row_of(runs[0], "cdnv_log", 1.2, null=1.1), row_of(runs[1], "cdnv_log", 0.3, null=1.1)]
-    found = findings(runs, rows)
-    assert found["a", "under-fitted"].found is True
-    assert found["b", "under-fitted"].found is False
-    assert "cdnv_log 1.2 (null 1.1)" in found["a", "under-fitted"].evidence
-
-
 def of_seeds(rises: Sequence[float], *, value: float = 0.3) -> Finding:
     """What is said of over-fitting where the loss of each seed rises so from epoch 2 of 4 to the end."""
     runs = [
@@ -81,47 +72,13 @@ def test_a_risen_loss_with_loose_classes_is_not_called_over_fitted() -> None:
 
 
 def test_what_was_not_measured_is_unknown() -> None:
-    found = findings([run_of("a", val_loss=1.0)], [row_of(run_of("a"), "cdnv_log", 0.3)])
+    runs = [run for seed in range(5) for run in checkpoints(f"{seed}", 5.0, 1.0, 2.0, seed=seed)]
+    found = findings(runs, [row_of(run, "cdnv_log", 0.3) for run in runs])
     assert {finding.found for finding in found.values()} == {None}
-    assert found["a", "under-fitted"].evidence == "no NC1 metric with a null beside it."
+    assert found["0", "over-fitted"].evidence.endswith("no NC1 metric with a null beside it.")
 
 
 def test_an_initialisation_alone_is_no_patient() -> None:
     run = run_of("a", checkpoint="0", epoch=0.0, val_loss=8.0)
     other = run_of("b", val_loss=2.0)
     assert {name for name, _ in findings([run, other], [row_of(run, "cdnv_log", 1.0, null=1.0)])} == {"b"}
-
-
-def test_few_directions_and_a_worse_loss_beside_its_cell_are_dimension_collapse() -> None:
-    losses = {"a": 2.0, "b": 2.02, "c": 1.98, "flat": 3.0, "odd": 2.0}
-    runs = [run_of(name, val_loss=loss, seed=seed) for seed, (name, loss) in enumerate(losses.items())]
-    ranks = {"a": 20.0, "b": 21.0, "c": 19.0, "flat": 4.0, "odd": 4.0}
-    found = findings(runs, [row_of(run, "participation", ranks[run["run"]]) for run in runs])
-    assert found["flat", "dimension collapse"].found is True
-    assert "participation 4, 0.21 times the median of 4 other seeds" in found["flat", "dimension collapse"].evidence
-    assert found["odd", "dimension collapse"].found is False, "its loss is no worse"
-    assert found["a", "dimension collapse"].found is False
-    few = findings(runs[:3], [row_of(run, "participation", 1.0) for run in runs[:3]])
-    assert few["a", "dimension collapse"].found is None
-    none = findings(runs, [row_of(run, "cdnv_log", 1.0) for run in runs])
-    assert none["flat", "dimension collapse"].found is None
-
-
-def test_dimensions_are_compared_with_the_control_and_never_with_other_arms() -> None:
-    """Arm `b` has a quarter of the directions of arm `a`, and more than its own control."""
-    given = {"": (20.0, 2.0), "within:+0.1": (100.0, 1.8), "flat:+0.1": (25.0, 2.2)}
-    runs = [
-        run_of(f"{arm}{seed}", seed=seed, val_loss=loss, intervene=arm)
-        for arm, (_, loss) in given.items() for seed in range(5)
-    ]  # fmt: skip
-    rows = [row_of(run, "participation", given[str(run.get("intervene"))][0]) for run in runs]
-    found = findings(runs, rows)
-    assert {found[run["run"], "dimension collapse"].found for run in runs} == {False}
-    assert "1.25 times the control's" in found["flat:+0.10", "dimension collapse"].evidence
-    rows = [row_of(run, "participation", 4.0 if run["run"] == "flat:+0.10" else 20.0) for run in runs]
-    yes = [key for key, finding in findings(runs, rows).items() if finding.found is True]
-    assert yes == [("flat:+0.10", "dimension collapse")]
-    luck = {seed: 0.4 * (-1) ** seed for seed in range(5)}
-    for run in runs:
-        run["val_loss"] += luck[run["seed"]] if run["run"].startswith("flat") else 0.0
-    assert not [key for key, finding in findings(runs, rows).items() if finding.found is True], "the arm is not worse"

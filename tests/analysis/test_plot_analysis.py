@@ -1,14 +1,14 @@
 """An analysis as a notebook shows it: sentences, one line, charts."""
 
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
 from analysis.planted import row_of, run_of
 from collapselab.analysis.analyze import analyze
-from collapselab.analysis.plot_analysis import DRAWN, VERDICTS, analysis_html, plot
-from collapselab.analysis.stored import Analysis
-from collapselab.analysis.verdict import RELATION, Verdict
+from collapselab.analysis.effects import Effect
+from collapselab.analysis.stored import COLOURS, DRAWN, Analysis
+from collapselab.analysis.verdict import RELATION, Role, Verdict
 from collapselab.analysis.words import Sentence
 from collapselab.records.tables import RESULTS, RUNS
 
@@ -29,12 +29,12 @@ def test_correlations_are_drawn_with_their_intervals_and_verdicts(analysis: Anal
     relation = next(one for one in analysis.relations if one.metric == "agreement" and one.r is not None)
     assert row["estimate"] == pytest.approx(relation.r)
     assert row["low"] <= row["estimate"] <= row["high"]
-    assert row["judged"] in VERDICTS
+    assert row["judged"] in COLOURS
     assert "val_loss" in chart["title"]
 
 
 def test_every_verdict_has_a_colour() -> None:
-    assert VERDICTS.keys() == {*RELATION, Verdict.DESCRIPTION, Verdict.TOO_FEW}
+    assert COLOURS.keys() == {*RELATION, Verdict.DESCRIPTION, Verdict.TOO_FEW}
 
 
 @pytest.mark.parametrize(("table", "words"), [("trends", "not a table that can be drawn"), ("effects", "no row of it")])
@@ -44,28 +44,27 @@ def test_what_cannot_be_drawn_says_why(analysis: Analysis, table: str, words: st
 
 
 def test_drawn_columns_are_columns(analysis: Analysis) -> None:
-    for table, drawn in DRAWN.items():
+    for table, (value, _, line, panel) in DRAWN.items():
         columns = analysis.frames[table].columns
-        assert {drawn.value, drawn.line, drawn.panel, "verdict", "low", "high"} <= set(columns)
+        assert {value, line, panel, "verdict", "low", "high"} <= set(columns)
 
 
-def test_effects_are_those_on_the_outcome() -> None:
-    import pandas as pd
-
+def test_effects_are_those_on_the_outcome(analysis: Analysis) -> None:
     rows = [
-        {"effect": 0.1, "label": arm, "metric": metric, "low": 0.0, "high": 0.2, "verdict": None, "role": role}
+        Effect(arm, None, False, metric, effect=0.1, low=0.0, high=0.2, label=arm, role=role)
         for arm in ("a", "b")
-        for metric, role in (("val_loss", "outcome"), ("cdnv", "target"))
+        for metric, role in (("val_loss", Role.OUTCOME), ("cdnv", Role.TARGET))
     ]
-    (values,) = plot("effects", {"effects": pd.DataFrame(rows)}, "val_loss").to_dict()["datasets"].values()
+    chart = replace(analysis, tables={**analysis.tables, "effects": rows}).plot("effects")
+    (values,) = chart.to_dict()["datasets"].values()
     assert [(one["line"], one["panel"], one["judged"]) for one in values] == [
         ("a", "val_loss", "none"),
         ("b", "val_loss", "none"),
     ]
 
 
-def test_sentences_are_escaped_and_one_line_is_short(analysis: Analysis, tmp_path: Path) -> None:
-    shown = analysis_html("<b>", [Sentence("<i>", "relate", "a < b & c")], {"relate": 1})
+def test_sentences_are_escaped_and_one_line_is_short(analysis: Analysis) -> None:
+    shown = replace(analysis, sentences=[Sentence("<i>", "relate", "a < b & c")])._repr_html_()
     assert "<i><i>" not in shown
     assert "a &lt; b &amp; c" in shown
     assert analysis.sentences[0].text in analysis._repr_html_()

@@ -138,10 +138,10 @@ def test_a_write_that_is_interrupted_leaves_nothing_that_fits(folder: Path, monk
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"permutations": 98}, "permutations: 98; a test needs 99 to 10,000,000"),
-        ({"permutations": 10**20}, "a test needs 99 to"),
-        ({"seed": -1}, "seed: -1 is below 0"),
-        ({"seed": 1.5}, "seed: 1.5 is not a whole number"),
+        ({"permutations": 98}, "permutations must be a whole number from 99 to 10,000,000, got 98"),
+        ({"permutations": 10**20}, "permutations must be a whole number"),
+        ({"seed": -1}, "seed must be a whole number from 0 to inf, got -1"),
+        ({"seed": 1.5}, "seed must be a whole number from 0 to inf, got 1.5"),
     ],
 )
 def test_a_request_that_cannot_be_met_is_refused(change: dict[str, int], message: str) -> None:

@@ -1,29 +1,22 @@
-"""Descriptions of training: when half of a metric's change was done, and signatures of single runs with their evidence.
+"""Training curves: when half of a metric's change was done, and which cells are over-fitted.
 
 *Half times* (`phases.csv`): the change is that from the first checkpoint after initialisation to the last, on the
 metric's own scale. The time is interpolated linearly in the logarithm of training tokens between neighbouring
 checkpoints, so checkpoints should be spaced in the logarithm (`checkpoints: log:12`). No test says which of two metrics
 came first.
 
-*Signatures* (`diagnosis.csv`) are described against the run's own control or cell, never against other arms:
-
-- *under-fitted*: after training the features are no tighter around their classes than with shuffled labels.
-- *over-fitted*: they are tighter, but the validation loss has risen from half of the training to its end, tested over
-  the seeds of the cell. The two checkpoints are fixed beforehand; a single run cannot be judged.
-- *dimension collapse*: features vary in fewer than half the directions of the run's control (of other runs of its cell
-  where it has none), and validation is worse, tested over the pairs of its arm.
-
-What was not measured is said to be unknown, never taken for health.
+*Over-fitting* (`diagnosis.csv`): features are tighter around their classes than with shuffled labels, but validation
+loss has risen from half of the training to its end, tested over the seeds of the cell. The two checkpoints are fixed
+beforehand; a single run cannot be judged. What was not measured is said to be unknown, never taken for health.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 import pandas as pd
 
-from collapselab.analysis.arms import comparisons
 from collapselab.analysis.models import Floats, Models
 from collapselab.analysis.paired import mean_of, sign_flip_p
 from collapselab.analysis.regime import Regime
@@ -38,17 +31,12 @@ OF_CONTEXTS = ("context_within", "context_cka", "support_cka")
 """Metrics of contexts that have half times: how far back the model looks, and the structure of what follows it."""
 IN_WORDS = ("val_loss", "agreement")
 
-SIGNATURES = ("under-fitted", "over-fitted", "dimension collapse")
+SIGNATURES = ("over-fitted",)
 TIGHTNESS = ("cdnv_log", "cdnv_k2", "directional_cdnv")
-DIRECTIONS = ("participation", "rankme")
-LARGE = 0.5
-"""A number of directions under this share of the reference's has collapsed."""
 RISE = 0.01
 """Relative: a validation loss that has risen by less is not called risen."""
 MIN_SEEDS = 5
 """Seeds of a cell for over-fitting: with fewer no one-sided sign-flip test can be below the level."""
-MIN_OTHERS = 3
-"""Other runs of a cell whose median is a reference."""
 ROOM = 110
 """Characters of the names of runs in a sentence; where they are longer the table has them."""
 
@@ -153,49 +141,53 @@ def _time_words(row: Phase) -> str:
 @final
 @dataclass(frozen=True)
 class Finding:
-    """One signature of one run at its last checkpoint; a row of `diagnosis.csv`."""
+    """Whether one run is over-fitted at its last checkpoint; a row of `diagnosis.csv`."""
 
     run: str
     """Name of the run."""
     checkpoint: str
     """Its last one."""
     signature: str
-    """`under-fitted`, `over-fitted` or `dimension collapse`."""
+    """`over-fitted`."""
     found: bool | None
     """Whether the run has it: `True` or `False`; empty where that cannot be judged."""
     evidence: str
     """The numbers behind it, or what is missing."""
 
 
-Answer = tuple[bool | None, str]
-"""Whether a run has a signature, and the evidence."""
-
-
 def diagnose(models: Models) -> list[Finding]:
-    """A finding for every signature of every run that was trained."""
-    controls: dict[Hashable, tuple[int, pd.DataFrame]] = {
-        treated: (control, comparison.pairs)
-        for comparison in comparisons(models)
-        for treated, control in comparison.pairs[["treated", "control"]].itertuples(index=False)
-    }
+    """A finding for every run that was trained."""
     findings = []
     for run, checkpoints in models.trained.groupby("run", sort=False):
         ordered = checkpoints.sort_values("epoch")
-        last = ordered.iloc[-1]
-        tight, evidence = _tight(models, last)
-        answers: list[Answer] = [
-            (None if tight is None else not tight, evidence),
-            _over_fitted(models, ordered, tight, evidence),
-            _dimension_collapse(models, last, controls.get(last.name)),
-        ]
-        findings += [
-            Finding(str(run), str(last["checkpoint"]), signature, *answer)
-            for signature, answer in zip(SIGNATURES, answers, strict=True)
-        ]
+        last = str(ordered["checkpoint"].iloc[-1])
+        findings += [Finding(str(run), last, signature, *_over_fitted(models, ordered)) for signature in SIGNATURES]
     return findings
 
 
-def _tight(models: Models, last: pd.Series) -> Answer:
+def _over_fitted(models: Models, ordered: pd.DataFrame) -> tuple[bool | None, str]:
+    """Whether the loss rises over the seeds of a cell, from the checkpoint nearest to half of the training to the last.
+
+    Both checkpoints follow from the schedule alone: the best of several noisy losses is below the last one by chance.
+    """
+    last = ordered.iloc[-1]
+    earlier = ordered[ordered["epoch"] < last["epoch"]]
+    if earlier.empty:
+        return None, "fewer than two checkpoints with a known epoch."
+    half = earlier.loc[(earlier["epoch"] - last["epoch"] / 2).abs().idxmin()]
+    of_cell = models.trained[~models.repeats & models.trained["cell"].isin([half["cell"], last["cell"]])]
+    losses = of_cell.pivot_table(index="run", columns="cell", values="val_loss")
+    before, after = (losses.get(checkpoint["cell"], pd.Series(dtype=float)) for checkpoint in (half, last))
+    rises: Floats = (after / before - 1).dropna().to_numpy()
+    if len(rises) < MIN_SEEDS:
+        return None, f"{many(len(rises), 'seed')} with a validation loss at both checkpoints; {MIN_SEEDS} are needed."
+    p = float(sign_flip_p(rises[None], permutations=9999, seed=0)[0]) / 2
+    tight, evidence = _tight(models, last)
+    text = f"val_loss {rises.mean():+.1%} from epoch {half['epoch']:g} to {last['epoch']:g} ({len(rises)} seeds)"
+    return tight if rises.mean() > RISE and p < LEVEL else False, f"{text}; {evidence}"
+
+
+def _tight(models: Models, last: pd.Series) -> tuple[bool | None, str]:
     """Whether most NC1 metrics with a null are below it."""
     pairs = {
         metric: (last[metric], last[f"{metric} null"])
@@ -209,76 +201,13 @@ def _tight(models: Models, last: pd.Series) -> Answer:
     return bool(below > len(pairs) / 2), f"{below} of {len(pairs)} NC1 metrics below their null: {text}."
 
 
-def _over_fitted(models: Models, ordered: pd.DataFrame, tight: bool | None, evidence: str) -> Answer:
-    """Whether the loss rises over the seeds of a cell, from the checkpoint nearest to half of the training to the last.
-
-    Both checkpoints follow from the schedule alone: the best of several noisy losses is below the last one by chance.
-    """
-    last = ordered.iloc[-1]
-    earlier = ordered[ordered["epoch"] < last["epoch"]]
-    if earlier.empty:
-        return None, "fewer than two checkpoints with a known epoch."
-    half = earlier.loc[(earlier["epoch"] - last["epoch"] / 2).abs().idxmin()]
-    of_cell = models.trained[~models.repeats & models.trained["cell"].isin([half["cell"], last["cell"]])]
-    losses = of_cell.pivot_table(index="run", columns="cell", values="val_loss")
-    before, after = (losses.get(checkpoint["cell"], pd.Series(dtype=float)) for checkpoint in (half, last))
-    rises = (after / before - 1).dropna().to_numpy()
-    if len(rises) < MIN_SEEDS:
-        return None, f"{many(len(rises), 'seed')} with a validation loss at both checkpoints; {MIN_SEEDS} are needed."
-    text = f"val_loss {rises.mean():+.1%} from epoch {half['epoch']:g} to {last['epoch']:g} ({len(rises)} seeds)"
-    return tight if _rises(rises) else False, f"{text}; {evidence}"
-
-
-def _rises(relative: Floats) -> bool:
-    """Whether losses of several seeds rise: by more than `RISE` on average, and by a one-sided sign-flip test."""
-    return bool(relative.mean() > RISE) and float(sign_flip_p(relative[None], permutations=9999, seed=0)[0]) / 2 < LEVEL
-
-
-def _dimension_collapse(models: Models, last: pd.Series, paired: tuple[int, pd.DataFrame] | None) -> Answer:
-    """Against the run's control; `paired` has its place and the pairs of the arm, over which the loss is tested: one
-    run of many is always worse than its control by chance."""
-    trained = models.trained
-    if paired is not None:
-        control, pairs = paired
-        collapsed, text = _collapsed(models, last, trained.iloc[control], "the control's")
-        losses = trained["val_loss"].to_numpy(dtype=float)
-        relative = losses[pairs["treated"]] / losses[pairs["control"]] - 1
-        relative = relative[~np.isnan(relative)]
-        if collapsed and len(relative) < MIN_SEEDS:
-            return None, f"{text} {many(len(relative), 'pair')} of its arm; {MIN_SEEDS} are needed."
-        return collapsed and _rises(relative), text
-    others = trained[(trained["cell"] == last["cell"]) & ~models.repeats & (trained["run"] != last["run"])]
-    if others["run"].nunique() < MIN_OTHERS:
-        return None, f"no control, and fewer than {MIN_OTHERS} other runs of its cell."
-    median = others[[*models.metrics, "val_loss"]].median()
-    return _collapsed(models, last, median, f"the median of {others['run'].nunique()} other seeds")
-
-
-def _collapsed(models: Models, last: pd.Series, reference: pd.Series, name: str) -> Answer:
-    """Whether a number of directions is far below that of the reference, and the validation loss worse."""
-    measured = [metric for metric in DIRECTIONS if metric in models.metrics and not pd.isna(last[metric])]
-    ratios = {metric: last[metric] / reference[metric] for metric in measured if reference[metric] > 0}
-    if not ratios or pd.isna([last["val_loss"], reference["val_loss"]]).any():
-        return None, f"none of {', '.join(DIRECTIONS)} was measured here and in the reference, or no val_loss."
-    worse = bool(last["val_loss"] > reference["val_loss"] * (1 + RISE))
-    text = ", ".join(f"{metric} {last[metric]:.3g}, {ratio:.2f} times {name}" for metric, ratio in ratios.items())
-    text += f"; val_loss {last['val_loss']:.4g} against {reference['val_loss']:.4g}."
-    return worse and bool(min(ratios.values()) < LARGE), text
-
-
 def of_findings(models: Models, findings: Sequence[Finding]) -> Iterable[Sentence]:
-    """How many runs have each signature, and which; then those of which no run says anything."""
-    silent = []
+    """How many runs are over-fitted, and which; or that none can be judged."""
     for signature in dict.fromkeys(finding.signature for finding in findings):
-        answers = [finding for finding in findings if finding.signature == signature]
-        known = [finding for finding in answers if finding.found is not None]
-        runs = [finding.run for finding in known if finding.found]
-        if not known:
-            silent.append(signature)
-            continue
-        names = f" ({', '.join(runs)})" if runs and len(", ".join(runs)) <= ROOM else ""
-        unknown = f"; {len(answers) - len(known)} more cannot be judged" if len(answers) > len(known) else ""
-        text = f"{signature}: {len(runs)} of {many(len(known), 'run')}{names}{unknown}."
-        yield Sentence("diagnosis", "diagnosis", text)
-    if silent:
-        yield Sentence("diagnosis", "diagnosis", f"No run can be judged for: {', '.join(silent)}.")
+        known = [finding for finding in findings if finding.signature == signature and finding.found is not None]
+        runs = ", ".join(finding.run for finding in known if finding.found)
+        unknown = sum(finding.signature == signature for finding in findings) - len(known)
+        text = f"{signature}: {sum(bool(finding.found) for finding in known)} of {many(len(known), 'run')}"
+        text += f" ({runs})" if runs and len(runs) <= ROOM else ""
+        text += f"; {unknown} more cannot be judged" if unknown else ""
+        yield Sentence("diagnosis", "diagnosis", f"{text if known else f'No run can be judged for: {signature}'}.")

@@ -5,11 +5,14 @@ version of the program. An analysis of which any of that has changed is never sh
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
+from html import escape
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final, get_type_hints
 
@@ -17,7 +20,6 @@ from pydantic import JsonValue
 
 from collapselab import __version__
 from collapselab.analysis.arms import registered_in
-from collapselab.analysis.models import BETTER
 from collapselab.analysis.regime import Regime
 from collapselab.analysis.statements import STATEMENTS
 from collapselab.analysis.verdict import TableRow
@@ -47,6 +49,20 @@ SCORES = "scores"
 SUMMARY = "summary.json"
 PERMUTATIONS = (99, 10_000_000)
 """Fewer could not reach 0.05 after any correction; more would take days."""
+DRAWN = {
+    "relate": ("r", "correlation with the outcome", "metric", "subset"),
+    "effects": ("effect", "outcome minus that of the control", "label", "metric"),
+}
+"""Tables that can be drawn: the column of estimates, its title, the column of lines, and that of panels."""
+COLOURS = {
+    "as predicted": "#00694e",
+    "opposite direction": "#a83c00",
+    "no direction predicted": "#7a5b00",
+    "not shown": "#59636e",
+    "description": "#0b61a4",
+    "too few runs": "#9aa4ae",
+}
+"""Colours that colour-blind readers can distinguish, by the code of the verdict."""
 
 
 @final
@@ -59,17 +75,12 @@ class Request:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("permutations", "seed"):
+        for name, least, most in (("permutations", *PERMUTATIONS), ("seed", 0, math.inf)):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise ConfigError(f"{name}: {shown(value)} is not a whole number.")
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+                raise ConfigError(f"{name} must be a whole number from {least:,} to {most:,}, got {shown(value)}.")
         if not isinstance(self.outcome, str):
-            raise ConfigError(f"outcome: {shown(self.outcome)} is not one. It is one of {', '.join(BETTER)}.")
-        least, most = PERMUTATIONS
-        if not least <= self.permutations <= most:
-            raise ConfigError(f"permutations: {shown(self.permutations)}; a test needs {least} to {most:,}.")
-        if self.seed < 0:
-            raise ConfigError(f"seed: {shown(self.seed)} is below 0.")
+            raise ConfigError(f"outcome must be a name such as val_loss, got {shown(self.outcome)}.")
 
 
 class SummaryRecord(Record):
@@ -153,21 +164,44 @@ class Analysis:
     def plot(self, table: str = "relate") -> "alt.FacetChart":
         """The table `relate` (correlations) or `effects` (of arms) as a chart.
 
-        Each metric with its 95 % interval, coloured by the verdict.
+        Each metric with its 95 % interval, coloured by the verdict. KeyError for a table that cannot be drawn.
         """
-        from collapselab.analysis.plot_analysis import plot
+        import altair as alt
 
-        return plot(table, self.frames, self.outcome)
+        if table not in DRAWN:
+            raise KeyError(f"{table}: not a table that can be drawn. There are {', '.join(DRAWN)}.")
+        value, title, line, panel = DRAWN[table]
+        rows = self.frames[table]
+        rows = rows[rows[value].notna() & (rows["role"].eq("outcome") if table == "effects" else True)]
+        if rows.empty:
+            raise KeyError(f"{table}: no row of it has a number. The sentences say why: analysis.sentences.")
+        shown = rows[[value, panel, line, "low", "high"]].set_axis(["estimate", "panel", "line", "low", "high"], axis=1)
+        shown = shown.assign(judged=[str(code) if isinstance(code, str) else "none" for code in rows["verdict"]])
+        shown = shown.drop_duplicates(["panel", "line"], keep="last")  # a metric on two scales is judged on the last
+        others = sorted(set(shown["judged"]) - COLOURS.keys())
+        scale = alt.Scale(domain=[*COLOURS, *others], range=[*COLOURS.values(), *["#7d8790"] * len(others)])
+        base = alt.Chart(shown).encode(
+            y=alt.Y("line:N", sort=list(dict.fromkeys(shown["line"])), title=None),
+            color=alt.Color("judged:N", scale=scale, title="verdict"),
+        )
+        intervals = base.mark_rule().encode(x=alt.X("low:Q", title=title), x2="high:Q")
+        tooltip = ["line:N", "estimate:Q", "low:Q", "high:Q", "judged:N"]
+        points = base.mark_point(filled=True, size=45).encode(x=alt.X("estimate:Q"), tooltip=tooltip)
+        layered = alt.layer(intervals, points).properties(width=320, height=alt.Step(16))
+        panels: alt.FacetChart = layered.facet(column=alt.Column("panel:N", title=None))
+        return panels.properties(title=f"{table}: {self.outcome}")
 
     def __repr__(self) -> str:
         return f"Analysis({str(self.directory)!r}: {self.outcome}, {self.models:,} models; {len(self.tables)} tables)"
 
     def _repr_html_(self) -> str:
         """In a notebook: the sentences of the summary by topic, escaped, and the size of every table."""
-        from collapselab.analysis.plot_analysis import analysis_html
-
-        counts = {name: len(rows) for name, rows in self.tables.items()}
-        return analysis_html(f"{self.directory}: {self.outcome}, {self.models:,} models", self.sentences, counts)
+        parts = [f"<p><b>{escape(f'{self.directory}: {self.outcome}, {self.models:,} models')}</b></p>"]
+        for topic, of_topic in groupby(self.sentences, key=lambda sentence: sentence.topic):
+            items = "".join(f"<li>{escape(sentence.text)}</li>" for sentence in of_topic)
+            parts.append(f"<p><i>{escape(topic)}</i></p><ul>{items}</ul>")
+        tables = ", ".join(f"{name} ({len(rows):,})" for name, rows in self.tables.items())
+        return "".join([*parts, f"<p>tables: {tables}</p>"])
 
     @property
     def relations(self) -> "Sequence[Relation]":
@@ -229,9 +263,10 @@ class Analysis:
 
 def read_analysis(directory: Path, tables: StoredTables) -> Analysis | None:
     """The analysis of these tables that is in the folder; None where there is none, or where anything has changed."""
-    folder = directory / "analysis"
+    folder, summary = directory / "analysis", _last_summary(directory)
+    if summary is None:
+        return None
     try:
-        summary = SummaryRecord.parsed(read_document(folder / SUMMARY), folder / SUMMARY)
         contents = {f"{name}.csv": read_bytes(folder / f"{name}.csv") for name in STATEMENTS}
     except (FileNotFoundError, DamagedError, RunError):
         return None
@@ -251,12 +286,8 @@ def read_analysis(directory: Path, tables: StoredTables) -> Analysis | None:
 
 def score_sentences(directory: Path, scores: bytes | None) -> list[Sentence]:
     """What the last analysis said of joining these scores: the names that matched nothing are kept nowhere else."""
-    path = directory / "analysis" / SUMMARY
-    try:
-        summary = SummaryRecord.parsed(read_document(path), path)
-    except (FileNotFoundError, DamagedError, RunError):
-        return []
-    if scores is None or summary.scores != scores_hash(scores):
+    summary = _last_summary(directory)
+    if summary is None or scores is None or summary.scores != scores_hash(scores):
         return []
     return [Sentence(**sentence) for sentence in summary.sentences if sentence["topic"] == SCORES]
 
@@ -266,11 +297,11 @@ def stored_scores(directory: Path) -> bytes | None:
 
     DamagedError where they are not those that the last analysis had: nothing else says what they were.
     """
-    path = directory / "analysis" / STORED
+    path, summary = directory / "analysis" / STORED, _last_summary(directory)
     if not path.is_file():
         return None
-    content, analysed = read_bytes(path), _analysed_scores(directory)
-    if analysed is not None and analysed != scores_hash(content):
+    content = read_bytes(path)
+    if summary is not None and summary.scores not in (None, scores_hash(content)):
         raise DamagedError(
             f"{path}: not the scores that were analysed last. Run `collapselab analyze {directory} --scores FILE` "
             "again; or delete it, to go on without scores."
@@ -278,10 +309,11 @@ def stored_scores(directory: Path) -> bytes | None:
     return content
 
 
-def _analysed_scores(directory: Path) -> str | None:
+def _last_summary(directory: Path) -> SummaryRecord | None:
+    path = directory / "analysis" / SUMMARY
     try:
-        return SummaryRecord.read(directory / "analysis" / SUMMARY).scores
-    except (FileNotFoundError, DamagedError):
+        return SummaryRecord.parsed(read_document(path), path)
+    except (FileNotFoundError, DamagedError, RunError):
         return None
 
 
@@ -292,6 +324,7 @@ def scores_hash(stored: bytes | None) -> str | None:
 def last_request(directory: Path, *, outcome: str = "val_loss") -> Request:
     """What the analysis in the folder was asked for, by this version or an earlier one; else this outcome."""
     path = directory / "analysis" / SUMMARY
+    again = "Run `collapselab analyze` again, with the options that you want."
     try:
         summary = read_document(path, unchecked=True)
         request: Callable[..., Request] = Request  # which checks the types of its values itself
@@ -299,13 +332,10 @@ def last_request(directory: Path, *, outcome: str = "val_loss") -> Request:
     except FileNotFoundError:
         return Request(outcome)
     except KeyError as error:
-        raise DamagedError(f"{path}: no {error.args[0]} in it. {_AGAIN}") from error
+        raise DamagedError(f"{path}: no {error.args[0]} in it. {again}") from error
     except (DamagedError, ConfigError) as error:
         where = "" if isinstance(error, DamagedError) else f"{path}: "
-        raise DamagedError(f"{where}{error} {_AGAIN}") from error
-
-
-_AGAIN = "Run `collapselab analyze` again, with the options that you want."
+        raise DamagedError(f"{where}{error} {again}") from error
 
 
 @cache
