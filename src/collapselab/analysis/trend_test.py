@@ -67,8 +67,7 @@ def permute_levels(units: Sequence[Sequence[Group]], *, families: Places, permut
         orders = np.array(list(all_orders(range(levels))))
     else:
         orders = np.argsort(np.random.default_rng(seed).random((permutations, levels)), axis=1)
-    in_order = np.arange(levels)[None]
-    changes = np.round(np.array([_rhos(unit, in_order)[0] for unit in units]), 12)
+    in_order, changes = np.arange(levels)[None], mean_correlations(units, levels)
     # No metric can have a smaller p than one that follows the levels in every group; it is missing where this one is.
     ideal = [[Group(g.places, np.where(np.isnan(g.values), np.nan, g.places[:, None])) for g in unit] for unit in units]
     smallest, _ = _p_values(_total(ideal, in_order)[0], _total(ideal, orders), families, complete=complete)
@@ -93,16 +92,9 @@ def one_way(rises: int, falls: int) -> bool:
     return min(rises, falls) == 0 or float(binomtest(rises, rises + falls).pvalue) < LEVEL
 
 
-def rhos(axis: Floats, values: Floats) -> Floats:
-    """Spearman's of every column of values; 0 where they are all the same, NaN where fewer than two are known."""
-    correlations = np.full(values.shape[1], np.nan)
-    for metrics, known in _by_known(values):
-        if len(np.unique(axis[known])) < 2:
-            continue
-        of_axis, of_values = rankdata(axis[known]), rankdata(values[np.ix_(known, metrics)], axis=0)
-        for metric, ranks in zip(metrics, of_values.T, strict=True):
-            correlations[metric] = np.corrcoef(of_axis, ranks)[0, 1] if np.ptp(ranks) else 0.0
-    return correlations
+def mean_correlations(units: Sequence[Sequence[Group]], levels: int) -> Floats:
+    """(units, metrics): the mean rank correlation of a unit's groups with the axis; NaN where it has none."""
+    return np.round(np.array([_rhos(unit, np.arange(levels)[None])[0] for unit in units]), 12)
 
 
 def _total(units: Sequence[Sequence[Group]], orders: Places) -> Floats:

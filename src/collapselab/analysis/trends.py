@@ -24,9 +24,9 @@ from collapselab.analysis.trend_test import (
     Places,
     Tested,
     flip_signs,
+    mean_correlations,
     one_way,
     permute_levels,
-    rhos,
 )
 from collapselab.analysis.verdict import (
     FALLS,
@@ -158,44 +158,24 @@ def _along(models: Models, axis: str, *, permutations: int, seed: int) -> Iterat
     units: dict[tuple[object, ...], list[pd.DataFrame]] = {}
     for group in groups:
         units.setdefault(tuple(str(group[column].iloc[0]) for column in UNITS[axis]), []).append(group)
-    effects = np.array([_mean([_ends(group, axis, measured) for group in unit]) for unit in units.values()])
+    ends = [pd.DataFrame([_ends(group.sort_values(axis)[measured]) for group in unit]) for unit in units.values()]
+    effects = np.array([of_unit.mean() for of_unit in ends])
+    ranked = [
+        [Group(np.searchsorted(levels, group[axis]), group[measured].to_numpy(dtype=float)) for group in unit]
+        for unit in units.values()
+    ]
     if axis in PERMUTED:
-        test = permute_levels(
-            [_groups_of(unit, axis, measured, levels) for unit in units.values()],
-            families=_families(blanks), permutations=permutations, seed=seed,
-        )  # fmt: skip
+        test = permute_levels(ranked, families=_families(blanks), permutations=permutations, seed=seed)
     else:
-        changes = np.array([_mean([_rhos(group, axis, measured) for group in unit]) for unit in units.values()])
+        changes = mean_correlations(ranked, len(levels))
         test = flip_signs(changes, families=_families(blanks), permutations=permutations, seed=seed)
     for place, blank in enumerate(blanks):
         yield _counted(blank, test, place, effects[:, place], median_rho=True)
 
 
-def _groups_of(unit: list[pd.DataFrame], axis: str, measured: list[str], levels: list[float]) -> list[Group]:
-    return [
-        Group(np.searchsorted(levels, group[axis].to_numpy()), group[measured].to_numpy(dtype=float)) for group in unit
-    ]
-
-
-def _rhos(group: pd.DataFrame, axis: str, measured: list[str]) -> Floats:
-    return rhos(group[axis].to_numpy(), group[measured].to_numpy(dtype=float))
-
-
-def _ends(group: pd.DataFrame, axis: str, measured: list[str]) -> Floats:
-    """The difference of every metric between the last level of a group at which it is known and the first."""
-    values = group[measured].to_numpy(dtype=float)[np.argsort(group[axis].to_numpy())]
-    known = ~np.isnan(values)
-    first, last = known.argmax(0), len(values) - 1 - known[::-1].argmax(0)
-    metrics = np.arange(values.shape[1])
-    return np.asarray(values[last, metrics] - values[first, metrics])
-
-
-def _mean(rows: list[Floats]) -> Floats:
-    """The mean of each column over the rows that have it; NaN where none has."""
-    stacked = np.array(rows)
-    known = ~np.isnan(stacked)
-    count = known.sum(0)
-    return np.asarray(np.where(known, stacked, 0).sum(0) / np.where(count > 0, count, np.nan))
+def _ends(values: pd.DataFrame) -> "pd.Series[float]":
+    """The difference of every metric between the last level at which it is known and the first."""
+    return values.ffill().iloc[-1] - values.bfill().iloc[0]
 
 
 def _families(rows: list[Trend]) -> Places:
@@ -242,33 +222,27 @@ def _measured(models: Models) -> list[str]:
 
 
 def _paired(models: Models, column: str, *, permutations: int, seed: int) -> Iterator[Trend]:
-    difference, others, levels = _differences(models, column)
-    measured = _measured(models)
-    for _, pairs in difference.groupby(others, dropna=False) if others else [((), difference)]:
-        regime = Regime.of(others, pairs.iloc[0][others].tolist()) if others else None
-        blanks = [_blank(models, column, regime, metric, levels) for metric in measured]
-        changes = pairs.groupby(list(PAIR_UNITS), dropna=False)[measured].median().to_numpy(dtype=float)
-        if not len(changes):
-            continue
-        test = flip_signs(changes, families=_families(blanks), permutations=permutations, seed=seed)
-        for place, blank in enumerate(blanks):
-            yield _counted(blank, test, place, changes[:, place], median_rho=False)
-
-
-def _differences(models: Models, column: str) -> tuple[pd.DataFrame, list[str], list[float]]:
     """What the strongest level makes of the weakest in each architecture, at the end of a run; checkpoints before it
     are the same runs again."""
     finished = models.trained[models.trained["last"]]
     frame = finished.assign(**{column: pd.to_numeric(finished[column], errors="coerce")})
     levels = sorted(frame[column].dropna().unique())
-    others = [name for name in models.varying if name != column]
-    keys, measured = [*ARCHITECTURE, *others], _measured(models)
     if len(levels) < 2:
-        return frame.iloc[:0], others, levels
+        return
+    others, measured = [name for name in models.varying if name != column], _measured(models)
     weak, strong = (
-        frame[frame[column] == level].groupby(keys, dropna=False)[measured].mean() for level in (levels[0], levels[-1])
+        frame[frame[column] == level].groupby([*ARCHITECTURE, *others], dropna=False)[measured].mean()
+        for level in (levels[0], levels[-1])
     )
-    return (strong - weak.reindex(strong.index)).reset_index(), others, levels
+    difference = (strong - weak.reindex(strong.index)).reset_index()
+    for _, pairs in difference.groupby(others, dropna=False) if others else [((), difference)]:
+        regime = Regime.of(others, pairs.iloc[0][others].tolist()) if others else None
+        blanks = [_blank(models, column, regime, metric, levels) for metric in measured]
+        changes = pairs.groupby(list(PAIR_UNITS), dropna=False)[measured].median().to_numpy(dtype=float)
+        if len(changes):
+            test = flip_signs(changes, families=_families(blanks), permutations=permutations, seed=seed)
+            for place, blank in enumerate(blanks):
+                yield _counted(blank, test, place, changes[:, place], median_rho=False)
 
 
 def _counted(row: Trend, test: Tested, place: int, effects: Floats, *, median_rho: bool) -> Trend:
@@ -303,10 +277,6 @@ def _counted(row: Trend, test: Tested, place: int, effects: Floats, *, median_rh
     return replace(counted, **judge(estimate, RELATION))
 
 
-def _units(row: Trend) -> str:
-    return many(row.groups, UNIT_NAMES.get(row.axis, "width"))
-
-
 def sentences(models: Models, rows: Sequence[Trend]) -> Iterable[Sentence]:
     """For every axis and regulariser what is shown, then what is not, then what has no verdict."""
     for axis, where in dict.fromkeys((row.axis, row.where) for row in rows):
@@ -315,19 +285,19 @@ def sentences(models: Models, rows: Sequence[Trend]) -> Iterable[Sentence]:
 
 
 def _words(rows: Sequence[Trend]) -> Iterable[str]:
-    """The outcome with the first direction that is shown, then a sentence for each other answer."""
-    if not rows:
-        return
-    start, again = _axis_words(rows)
-    outcome = "".join(f"{words}; " for row in rows if row.of_outcome and (words := _outcome_words(row)))
-    if outcome and not any(row.verdict in ALONG for row in rows if not row.of_outcome):
-        yield f"{start}: {outcome[:-2]}."
-        start = again
+    """A sentence for the outcome where it is shown to change, and one for each other answer."""
+    start, again = _axis_words(rows) if rows else ("", "")
+    better = {Verdict.AS_PREDICTED: "better", Verdict.OPPOSITE: "worse"}
+    for row in rows:
+        if row.of_outcome and row.verdict in better:
+            effect = f"{row.metric}{_effect(row)}{unit_of(row.metric)}"
+            yield f"{start}: {effect} ({better[row.verdict]}, {_largest_p([row])})."
+            start = again
     for code, words in ALONG.items():
         if chosen := [row for row in rows if row.verdict is code and not row.of_outcome]:
-            begin, p = f"{start}: {outcome}{words}: ", f" ({_largest_p(chosen)})"
+            begin, p = f"{start}: {words}: ", f" ({_largest_p(chosen)})"
             yield f"{begin}{_names(chosen, rows, len(begin) + len(p))}{p}."
-            start, outcome = again, ""
+            start = again
     if rest := [row for row in rows if row.verdict is Verdict.NOT_SHOWN]:
         begin = f"{start}: not shown for "
         yield f"{start}: nothing is shown." if rest == rows else f"{begin}{_names(rest, rows, len(begin))}."
@@ -352,20 +322,20 @@ def _names(chosen: Sequence[Trend], rows: Sequence[Trend], used: int) -> str:
 
 
 def _largest_p(rows: Sequence[Trend]) -> str:
-    largest = max(row.p_corrected or 0.0 for row in rows)
-    return f"p {largest:.2g}" if len(rows) == 1 else f"p ≤ {largest:.2g}"
+    return f"p {'≤ ' if len(rows) > 1 else ''}{max(row.p_corrected or 0.0 for row in rows):.2g}"
 
 
 def _axis_words(rows: Sequence[Trend]) -> tuple[str, str]:
     """The axis with its levels and units, and in fewer words where it is named again."""
     row = max(rows, key=lambda row: row.groups)
+    units = many(row.groups, UNIT_NAMES.get(row.axis, "width"))
     levels = [f"{level:.3g}" if level < 100 else f"{level:g}" for level in map(float, row.levels.split())]
     if row.axis not in AXES:
         where = f" ({regime_words(row.where)})" if row.where else ""
         again = f"{row.axis} {levels[-1]} against {levels[0]}{where}"
-        return f"{again}, in {_units(row)}", again
+        return f"{again}, in {units}", again
     span = ", ".join(levels) if len(levels) <= LEVELS else f"{levels[0]} to {levels[-1]}"
-    return f"{AXIS_NAMES[row.axis]} ({span}; {_units(row)})", AXIS_NAMES[row.axis]
+    return f"{AXIS_NAMES[row.axis]} ({span}; {units})", AXIS_NAMES[row.axis]
 
 
 def _effect(row: Trend) -> str:
@@ -373,11 +343,3 @@ def _effect(row: Trend) -> str:
     if row.verdict in (Verdict.TOO_FEW, Verdict.NOT_SHOWN) or row.median_effect is None:
         return ""
     return f" {row.median_effect:+.2g}"
-
-
-def _outcome_words(row: Trend) -> str:
-    better = {Verdict.AS_PREDICTED: "better", Verdict.OPPOSITE: "worse"}
-    if row.verdict not in better:
-        return ""
-    unit = unit_of(row.metric)
-    return f"{row.metric}{_effect(row)}{unit} ({better[row.verdict]}, {_largest_p([row])})"
