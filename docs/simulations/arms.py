@@ -28,6 +28,8 @@ MOVES: Floats = np.array([-0.3, 0.3, -0.4, 0.25, -0.15])
 """What each of them does to `cdnv_log`: that for which it is made."""
 DOSES = ("within:-0.3", "within:-0.1", "within:+0.1", "within:+0.3")
 SHAM = ("within:+0.1", "within:+0.1:sham")
+CURVE = 20
+"""Checkpoints of a run with evaluated training losses."""
 
 
 @cache
@@ -165,6 +167,20 @@ def _effect_covers(rng: np.random.Generator) -> bool:
     return low <= 0.03 <= high
 
 
+def _equal_loss_covers(rng: np.random.Generator, *, slower: float) -> bool:
+    """An arm that needs more steps to the same losses and changes nothing else; losses are evaluated at checkpoints."""
+    models = _template(ARMS[:1], CURVE)
+    steps = np.arange(1, CURVE + 1) * np.array([1.0, 1 - slower])[:, None]
+    luck = LUCK["val_loss"] * (rng.standard_normal((SEEDS, 1, 1)) + rng.standard_normal((SEEDS, 2, 1)))
+    train = 2 + 3 * steps**-0.4 + luck + 0.002 * rng.standard_normal((SEEDS, 2, CURVE))
+    val = train + 0.05 + 0.004 * rng.standard_normal((SEEDS, 2, 1))
+    frame = models.frame.assign(train_loss=train.ravel(), val_loss=val.ravel())
+    row = effects(replace(models, frame=frame), REGISTERED, permutations=99, seed=0)[0]
+    assert row.equal_loss_low is not None
+    assert row.equal_loss_high is not None
+    return row.equal_loss_low <= 0 <= row.equal_loss_high
+
+
 VERDICTS = {
     "helps": Claim(
         "an arm helps or harms, any of five", "no arm does anything", "one arm adds 0.03 nats", _helps_or_harms,
@@ -218,4 +234,11 @@ VERDICTS = {
 
 INTERVALS = {
     "effect": Interval("effect of an arm", "8 pairs, an effect of 0.03 nats", _effect_covers, tables=400),
+    **{
+        f"equal loss, {100 * slower:g} % slower": Interval(
+            "effect at equal training loss", f"8 pairs, no effect, an arm that is {100 * slower:g} % slower",
+            partial(_equal_loss_covers, slower=slower), tables=400,
+        )
+        for slower in (0.05, 0.15)
+    },
 }  # fmt: skip

@@ -18,6 +18,7 @@ from simulations.tables import PAPER, Floats, run_of, table_of
 WIDTHS, DEPTHS = (64, 128, 256, 512, 768, 1024), (1, 2, 4, 8, 12)
 FIVE = ((1.0, 0.0), (1.0, 0.1), (3.0, 0.0), (10.0, 0.0), (10.0, 0.1))
 LENGTHS = (1.0, 2.0, 3.0, 5.0, 10.0)
+ORDERS, ORDER_CHECKPOINTS = 8, 6
 SHAPE = (1 + len(PAPER), len(WIDTHS), len(DEPTHS))
 PERMUTATIONS = 499
 Claims = Callable[[np.random.Generator, bool], bool]
@@ -56,6 +57,26 @@ def _along_checkpoints(rng: np.random.Generator, planted: bool) -> bool:
     """Checkpoints that wander from one to the next."""
     steps = rng.standard_normal((*SHAPE, 4)) + planted
     return _claimed(_models(np.cumsum(steps, axis=-1), checkpoints=(1, 2, 3, 4)), "epoch", rng)
+
+
+def _along_shared_checkpoints(rng: np.random.Generator, planted: bool) -> bool:
+    """Eight data orders with four models each; a third of every step is common to the runs of one order."""
+    models, shape = _orders(), (1 + len(PAPER), ORDERS, len(WIDTHS), ORDER_CHECKPOINTS)
+    common, own = rng.standard_normal((*shape[:2], 1, shape[3])), rng.standard_normal(shape)
+    values = np.cumsum(np.sqrt(1 / 3) * common + np.sqrt(2 / 3) * own + planted, axis=-1)
+    columns = dict(zip(("val_loss", *PAPER), values.reshape(len(values), -1), strict=True))
+    return _claimed(replace(models, frame=models.frame.assign(**columns)), "epoch", rng)
+
+
+@cache
+def _orders() -> Models:
+    return table_of(
+        [
+            run_of(f"{seed}-{width}", seed=seed, width=width, epoch=float(at), epochs=float(ORDER_CHECKPOINTS))
+            for seed in range(ORDERS) for width in WIDTHS for at in range(1, 1 + ORDER_CHECKPOINTS)
+        ],
+        PAPER,
+    )  # fmt: skip
 
 
 def _under_decay(rng: np.random.Generator, planted: bool) -> bool:
@@ -116,6 +137,10 @@ VERDICTS = {
     ),
     "checkpoints": Claim(
         "… along checkpoints", "checkpoints wander", "", _along_checkpoints, GIVES,
+    ),
+    "checkpoints of shared orders": Claim(
+        "… along checkpoints", "8 data orders, a third of each step common to the runs of one order",
+        "each step is 1 standard deviation up", _along_shared_checkpoints, GIVES, tables=400,
     ),
     "regulariser": Claim(
         "… under a regulariser", "half of the variance of its effect is shared within a width",

@@ -9,7 +9,7 @@ direction.
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 from scipy.linalg import orth
@@ -158,12 +158,20 @@ def relate_subset(models: Models, subset: Subset, *, permutations: int, seed: in
         p=_judged_p,
         with_verdict=lambda row, corrected: _with_verdict(models, row, corrected),
     )
-    return [
-        _without_one(models, subset, variable, row, permutations=permutations, seed=seed)
+    without = [
+        (number, row, _without_one(models, subset, models.variables[number], permutations=permutations, seed=seed))
+        for number, row in enumerate(rows)
         if row.verdict in SHOWN
-        else row
-        for variable, row in zip(models.variables, rows, strict=True)
     ]
+    tested = judged(
+        without,
+        family=lambda each: each[1].family,
+        p=lambda each: each[2].p,
+        with_verdict=lambda each, corrected: (each[0], each[1], each[2]._replace(p=corrected.holm)),
+    )
+    for number, row, weakest in tested:
+        rows[number] = _resting_on(row, weakest)
+    return rows
 
 
 def _judged_p(row: Relation) -> float | None:
@@ -185,16 +193,20 @@ def _with_verdict(models: Models, row: Relation, corrected: Corrected) -> Relati
     return replace(row, **judge(Estimate(row.r or 0.0, corrected.holm, models.expected(row.metric)), RELATION))
 
 
-def _without_one(
-    models: Models, subset: Subset, variable: Variable, row: Relation, *, permutations: int, seed: int
-) -> Relation:
-    """The row with the run without which |r| is smallest, if r rests on it; not shown, if all of it does.
+@final
+class _Weakest(NamedTuple):
+    """The correlation without the run without which it is weakest."""
 
-    The family was corrected for with all runs, so the test without the run is at 5 % by itself.
-    """
+    run: str
+    r: float
+    p: float
+    """1 where the sign changes. Corrected over the metrics that are shown: one broken run can show all of them."""
+
+
+def _without_one(models: Models, subset: Subset, variable: Variable, *, permutations: int, seed: int) -> _Weakest:
     x, y = variable.values, models.trained[models.outcome].to_numpy(dtype=float)
     chosen = subset.only(~np.isnan(x[subset.members] + y[subset.members]))
-    places, r = np.arange(len(chosen.members)), row.r or 0.0
+    places, r = np.arange(len(chosen.members)), correlation(x[chosen.members, None], y[chosen.members], chosen.cells)[0]
     others = [chosen.only(places != place) for place in places]
     with np.errstate(invalid="ignore"):
         correlations = [correlation(x[rest.members, None], y[rest.members], rest.cells)[0] for rest in others]
@@ -204,13 +216,18 @@ def _without_one(
     if along[place] > 0:
         sides = x[rest.members, None], y[rest.members]
         p = permutation_test(*sides, rest.cells, permutations=permutations, seed=seed, factors=rest.factors).p[0]
-    if p < LEVEL and along[place] >= abs(r) / 2:
+    return _Weakest(str(models.trained["run"].iloc[chosen.members[place]]), float(along[place] * np.sign(r)), float(p))
+
+
+def _resting_on(row: Relation, weakest: _Weakest) -> Relation:
+    """The row with its influential run, if r rests on it; not shown, if all of it does."""
+    r = row.r or 0.0
+    if weakest.p < LEVEL and weakest.r * np.sign(r) >= abs(r) / 2:
         return row
-    run, r_without = str(models.trained["run"].iloc[chosen.members[place]]), float(along[place] * np.sign(r))
-    row = replace(row, influential=run, r_without=r_without)
-    if p < LEVEL:
+    row = replace(row, influential=weakest.run, r_without=weakest.r)
+    if weakest.p < LEVEL:
         return row
-    why = f"it rests on one run: without {run} r is {r_without:+.2f}, p {p:.2g}."
+    why = f"it rests on one run: without {weakest.run} r is {weakest.r:+.2f}, p {weakest.p:.2g}."
     return replace(row, **Reason(Cause.TOO_FEW, why, Verdict.NOT_SHOWN).columns)
 
 
