@@ -3,6 +3,10 @@
 import inspect
 import subprocess
 import sys
+import tarfile
+from pathlib import Path
+
+import pytest
 
 LISTING = """
 import sys
@@ -66,3 +70,19 @@ def test_public_names_are_imported_when_they_are_used() -> None:
     modules, shown = imported("import collapselab; print(sorted(collapselab.METRICS)[:2], collapselab.measure)")
     assert "torch" in modules
     assert "agreement" in shown
+
+
+COMMANDS = ["metrics", "suite list", "suite status {suite}"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_only_reads_imports_no_torch(command: str, tmp_path: Path) -> None:
+    with tarfile.open(Path(__file__).parent / "fixtures" / "version-0.1.0.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    suite = next(tmp_path.rglob("suite.json")).parent
+    for path in suite.glob("*/measure/*.json"):  # measurements of another version are read whole
+        path.unlink()
+    words = ["collapselab", *command.format(suite=suite).split()]
+    modules, _ = imported(HELP.replace('["collapselab", "--help"]', repr(words)))
+    assert "collapselab.cli.suite" in modules
+    assert not modules & {"torch", "transformers", "pandas", "pyarrow", "scipy", "altair", "datasets"}

@@ -1,7 +1,10 @@
 """A launcher from outside is one class and one entry: `suite run`, `suite status` and `suite cancel` find it by name."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ from typer.testing import CliRunner, Result
 from collapselab.cli.suite import app
 from collapselab.errors import ConfigError
 from collapselab.records.tables import RESULTS, RUNS
+from collapselab.suite import launchers
 from collapselab.suite import run as suites
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.job import LaunchRequest, perform
@@ -116,9 +120,9 @@ def test_a_launcher_with_a_queue_is_asked_by_run_status_and_cancel(
 def test_an_unknown_launcher_is_refused_with_the_nearest_before_anything_is_made(recipe: Path) -> None:
     result = invoked("run", recipe, "--launcher", "slrum", "--out", recipe.parent / "suite")
     assert isinstance(result.exception, ConfigError)
-    assert str(result.exception) == "launcher: 'slrum' is not one. Did you mean slurm? There are local, slurm."
+    assert str(result.exception) == "launcher: 'slrum' is not one. Did you mean slurm? There are local, slurm, ray."
     assert not (recipe.parent / "suite").exists()
-    with pytest.raises(ConfigError, match="'' is not one. There are local, slurm"):
+    with pytest.raises(ConfigError, match="'' is not one. There are local, slurm, ray"):
         find_launcher("")
 
 
@@ -128,3 +132,26 @@ def test_a_dry_run_of_a_launcher_without_a_script_says_what_to_do(recipe: Path) 
     assert "the launcher local submits no script. `collapselab suite plan` shows what would run" in str(
         result.exception
     )
+
+
+def test_an_entry_point_of_another_package_is_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = EntryPoint("toy", f"{__name__}:InProcess", launchers.GROUP)
+    monkeypatch.setattr(launchers, "entry_points", lambda group: [entry] if group == launchers.GROUP else [])
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[InProcess.__module__])
+    assert type(find_launcher("toy")).__name__ == "InProcess"
+    assert list(launchers.launchers()) == ["local", "slurm", "ray", "toy"]
+
+
+def test_two_workers_on_one_folder_share_the_runs(tmp_path: Path, tiny: dict[str, Any]) -> None:
+    """As a Kubernetes job starts them: the same command twice, at once."""
+    recipe = written(
+        tmp_path / "shared.yaml", tiny, base=tiny["base"] | {"width": 8, "steps": 100}, grid={"seed": [0, 1, 2, 3]}
+    )
+    command = [sys.executable, "-m", "collapselab", "suite", "run", str(recipe), "--out", str(tmp_path / "suite")]
+    workers = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(2)]
+    assert [worker.wait(240) for worker in workers] == [0, 0]
+    assert len(RUNS.read(tmp_path / "suite" / "runs.csv")) == 8
+    for log in (tmp_path / "suite").glob("*/log.jsonl"):
+        steps = [json.loads(line)["step"] for line in log.read_text().splitlines() if "loss" in json.loads(line)]
+        assert len(steps) == len(set(steps)), "no run was trained twice"
+    assert len(list((tmp_path / "suite").glob("*/log.jsonl"))) == 4

@@ -161,15 +161,15 @@ class SuiteFolder:
     def forget_failure(self, name: str) -> None:
         (self.path / "failed" / f"{name}.json").unlink(missing_ok=True)
 
-    def jobs(self) -> dict[str, str]:
+    def jobs(self, launcher: str = "slurm") -> dict[str, str]:
         """The id of the last job of each run on a cluster."""
         remedy = "Delete it once no job of this suite is in the queue."
-        record = JobsRecord.find(self.path / "slurm" / "jobs.json", remedy=remedy)
+        record = JobsRecord.find(self.path / launcher / "jobs.json", remedy=remedy)
         return {} if record is None else record.jobs
 
-    def record_jobs(self, jobs: dict[str, str]) -> None:
+    def record_jobs(self, jobs: dict[str, str], launcher: str = "slurm") -> None:
         """Keep the id of each run's job."""
-        JobsRecord(jobs=jobs).write(self.path / "slurm" / "jobs.json")
+        JobsRecord(jobs=jobs).write(self.path / launcher / "jobs.json")
 
 
 def default_folder(suite: Suite) -> Path:

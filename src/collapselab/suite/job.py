@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -167,6 +168,24 @@ def threads_each(jobs: int) -> int:
         raise ConfigError(f"OMP_NUM_THREADS must be a whole number ≥ 1, got {text[:80]!r}. Correct it, or unset it.")
     most = int(text) if text else processors()
     return max(1, min(most, processors()) // jobs)
+
+
+@contextmanager
+def output_to(path: Path) -> Iterator[None]:
+    """Append everything that this process prints to the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        before = [os.dup(number) for number in (1, 2)]
+        try:
+            for number in (1, 2):
+                os.dup2(file.fileno(), number)
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for number, old in zip((1, 2), before, strict=True):
+                os.dup2(old, number)
+                os.close(old)
 
 
 def _is_damaged(folder: SuiteFolder, run: str, checkpoint: str) -> bool:

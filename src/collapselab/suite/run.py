@@ -14,7 +14,7 @@ from collapselab.errors import ConfigError, RunError
 from collapselab.suite.corpora import build_corpora, corpus_facts
 from collapselab.suite.folder import SuiteFolder, open_suite
 from collapselab.suite.job import LaunchRequest, StartMethod
-from collapselab.suite.launchers import LAUNCHERS, find_launcher
+from collapselab.suite.launchers import find_launcher, launchers
 from collapselab.suite.plan import MODELS_FOLDER, AnyEntry, SuitePlan, plan_suite
 from collapselab.suite.recipe import Suite
 from collapselab.suite.status import State, Watch, run_state
@@ -113,12 +113,12 @@ def status(suite: Suite, folder: SuiteFolder, *, jobs: dict[str, str] | None = N
 
 def job_states(folder: SuiteFolder) -> dict[str, str]:
     """The suite's jobs in the queues of all launchers: run → id and state."""
-    return {run: state for make in LAUNCHERS.values() for run, state in make().states(folder).items()}
+    return {run: state for make in launchers().values() for run, state in make().states(folder).items()}
 
 
 def cancel(folder: SuiteFolder) -> int:
     """Cancel the suite's jobs in the queues of all launchers; how many there were."""
-    return sum(make().cancel(folder) for make in LAUNCHERS.values())
+    return sum(make().cancel(folder) for make in launchers().values())
 
 
 @final

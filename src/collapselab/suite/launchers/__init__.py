@@ -2,23 +2,29 @@
 
 local.py     processes of this machine, side by side; waits for them
 slurm.py     an array of jobs on a SLURM cluster; submits and returns
+ray.py       tasks of a Ray cluster; submits and returns
 
 suite/run.py prepares the folder, finds the runs that are missing and calls `submit`. A launcher brings each run to
 `perform` of suite/job.py, in whatever process it starts; the results go into the folder, never through the launcher.
 `suite status` and `suite cancel` ask every launcher, since a folder may have jobs of several.
 
-To add one: a class with the methods of `Launcher`, and LAUNCHERS["name"] = that class.
+To add one: a class with the methods of `Launcher`, named by an entry point of the group `collapselab.launchers`.
 """
 
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from typing import Protocol
 
 from collapselab.errors import ConfigError, did_you_mean
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.job import LaunchRequest
 from collapselab.suite.launchers.local import LocalLauncher
+from collapselab.suite.launchers.ray import RayLauncher
 from collapselab.suite.launchers.slurm import SlurmLauncher
 from collapselab.suite.plan import AnyEntry
+
+GROUP = "collapselab.launchers"
+"""The entry points of launchers in other packages."""
 
 
 class Launcher(Protocol):
@@ -47,13 +53,23 @@ class Launcher(Protocol):
         """Cancel the jobs of the suite in its queue; how many there were."""
 
 
-LAUNCHERS: dict[str, Callable[[], Launcher]] = {"local": LocalLauncher, "slurm": SlurmLauncher}
-"""Every launcher by its name, the default first."""
+LAUNCHERS: dict[str, Callable[[], Launcher]] = {
+    "local": LocalLauncher,
+    "slurm": SlurmLauncher,
+    "ray": RayLauncher,
+}
+"""Launchers of this package by their names, the default first."""
+
+
+def launchers() -> dict[str, Callable[[], Launcher]]:
+    """Return every launcher by its name, those of other packages among them."""
+    return LAUNCHERS | {entry.name: entry.load() for entry in entry_points(group=GROUP)}
 
 
 def find_launcher(name: str) -> Launcher:
-    """The launcher of this name; ConfigError with the nearest name where there is none."""
-    if name not in LAUNCHERS:
-        hint = f"{did_you_mean(name, LAUNCHERS)} There are {', '.join(LAUNCHERS)}.".lstrip()
+    """Return the launcher of this name; ConfigError with the nearest name where there is none."""
+    known = launchers()
+    if name not in known:
+        hint = f"{did_you_mean(name, known)} There are {', '.join(known)}.".lstrip()
         raise ConfigError(f"launcher: {name!r} is not one. {hint}")
-    return LAUNCHERS[name]()
+    return known[name]()

@@ -12,7 +12,6 @@ import gc
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 import time
 from collections import Counter, deque
@@ -21,7 +20,6 @@ from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkContext, ForkServerContext
-from pathlib import Path
 from typing import final
 
 from collapselab.disk import disk_errors
@@ -29,7 +27,7 @@ from collapselab.errors import ConfigError, Interrupted, RunError
 from collapselab.records.options import Options
 from collapselab.signals import STOPPING, StopRequest, interruptible, stop_requests
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.job import LaunchRequest, RunOutcome, perform, reason, record_failure, threads_each
+from collapselab.suite.job import LaunchRequest, RunOutcome, output_to, perform, reason, record_failure, threads_each
 from collapselab.suite.plan import AnyEntry
 
 MAX_TRIES = 3
@@ -286,7 +284,7 @@ def work(pipe: Connection, path: str, threads: int, device: str, retry: bool, re
             entry, options = task
             log = folder.log(entry.name)
             try:
-                with disk_errors(log), _output_to(log):
+                with disk_errors(log), output_to(log):
                     outcome = perform(folder, entry, options, device=device, retry=retry, report_to=report_to)
             except Exception as error:  # noqa: BLE001  such as a full disk: the parent process shows the reason
                 outcome = RunOutcome(entry.name, "stopped", reason(error))
@@ -297,21 +295,3 @@ def _stop_without_parent(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(PARENT_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-@contextmanager
-def _output_to(path: Path) -> Iterator[None]:
-    """Append everything that this process prints to the file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        before = [os.dup(number) for number in (1, 2)]
-        try:
-            for number in (1, 2):
-                os.dup2(file.fileno(), number)
-            yield
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            for number, old in zip((1, 2), before, strict=True):
-                os.dup2(old, number)
-                os.close(old)
