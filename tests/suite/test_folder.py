@@ -48,9 +48,7 @@ def files(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("runs.csv", "holds tables that no suite made, as those of `collapselab import`"),
-        ("run.json", "holds a run, not a suite"),
-        ("corpus.json", "holds a corpus, not a suite"),
+        ("run.json", "no suite was run here"),
         ("letter.txt", "no suite was run here"),
     ],
 )

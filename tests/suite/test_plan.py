@@ -115,30 +115,27 @@ def test_the_size_of_a_corpus_is_guessed_before_it_is_built(tmp_path: Path) -> N
         assert facts.validation_blocks == pytest.approx(facts.blocks / 5, rel=0.01)
 
 
-def test_time_is_found_from_two_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a machine that takes 10 ms a step and 1 ns an operation, that is what comes out."""
+def test_time_is_found_from_the_largest_model_that_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that takes 1 ns an operation, that is what comes out."""
     timed: list[int] = []
 
     def step_seconds(one: Entry, _: str) -> float:
         timed.append(one.settings.width)
-        return 0.01 + 1e-9 * planning._timed_flops(one)
+        return 1e-9 * planning._timed_flops(one)
 
     monkeypatch.setattr(planning, "_step_seconds", step_seconds)
     found = planned("base: {depth: 1}\ngrid: {width: [8, 16, 64, 4096]}").entries
     measured = pace(found)
-    assert timed == [8, 64], "the largest would take too long"
-    assert measured.step_seconds == pytest.approx(0.01)
+    assert timed == [64], "the largest would take too long"
     assert measured.flops_per_second == pytest.approx(1e9)
     options, one = Options(tokens=1000), found[0]
-    training = one.planned.steps * (0.01 + 1e-9 * one.step_flops)
     each = planning.CHECKPOINT_SECONDS + 1e-9 * one.measure_flops(options)
-    assert measured.seconds(one, options) == pytest.approx(training + 2 * each)
+    assert measured.seconds(one, options) == pytest.approx(1e-9 * one.flops + 2 * each)
 
 
 def test_a_few_steps_are_really_timed() -> None:
     found = pace(planned("base: {depth: 1, batch: 2}\ngrid: {width: [8, 64]}").entries, device="cpu")
     assert isinstance(found, Pace)
-    assert 0 <= found.step_seconds < 10
     assert found.flops_per_second > 1e6
 
 

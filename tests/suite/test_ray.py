@@ -50,7 +50,7 @@ def test_a_killed_node_and_a_driver_that_left_end_with_the_tables_of_a_local_sui
     changes = {
         "resources": {"cpus": 1, "memory": 0.5},
         "grid": {"width": [8, 12]},
-        "base": tiny["base"] | {"steps": 3000},
+        "base": tiny["base"] | {"steps": 1000},
     }
     suite, folder = opened(tmp_path, tiny, **changes)
     nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]

@@ -29,14 +29,6 @@ from collapselab.suite.recipe import Suite, is_shipped, load_suite, suite_from
 from collapselab.suite.sections import DataSpec
 from collapselab.training.settings import resolved
 
-CONTENTS = {
-    "run.json": "a run, not a suite",
-    "corpus.json": "a corpus, not a suite",
-    "config.json": "a model, not a suite",
-    "runs.csv": "tables that no suite made, as those of `collapselab import`",
-}
-"""What a folder without suite.json is, by a file in it."""
-
 
 @final
 class SuiteFolder:
@@ -94,10 +86,7 @@ class SuiteFolder:
         """suite.json; RunError that says what the folder is instead where there is none."""
         record = self.record()
         if record is None:
-            contents = next((words for name, words in CONTENTS.items() if (self.path / name).exists()), None)
-            what = (
-                f"holds {contents}" if contents else "no suite was run here" if self.path.is_dir() else "no such folder"
-            )
+            what = "no suite was run here" if self.path.is_dir() else "no such folder"
             raise RunError(
                 f"{self.path}: {what}; it has no suite.json. Start a suite: collapselab suite run SUITE --out FOLDER"
             )

@@ -6,8 +6,7 @@ recipe. The last 8 digits are its identity; the words before them are for people
 A recipe with `models:` trains nothing. Each of its models is an entry with the name, lock, log and failure of a run, so
 that every launcher performs it; its result is a file in the suite's folder `models`, as `measure --out` writes it.
 
-`pace` predicts how long the runs take on this machine, from timing a few steps of a small and of a large model. A step
-takes a fixed time and one that grows with its operations: two points give both.
+`pace` predicts how long the runs take on this machine, from timing a few steps of one of the models.
 """
 
 import hashlib
@@ -299,8 +298,8 @@ STEPS = 5
 STEP_TOKENS = 4096
 """Most tokens of a timed step: enough to be typical, few enough to be fast."""
 
-LARGE_STEP_SECONDS = 3.0
-"""Most seconds for the timed step of the large model, as predicted from the small one."""
+MAX_TIMED_FLOPS = 1e11
+"""Of a timed step: a few seconds on a laptop."""
 
 CHECKPOINT_SECONDS = 1.5
 """Loading, counting and writing at each measured checkpoint."""
@@ -309,32 +308,22 @@ CHECKPOINT_SECONDS = 1.5
 @final
 @dataclass(frozen=True)
 class Pace:
-    """The speed of this machine: a fixed time for each step, and floating-point operations per second."""
+    """The speed of this machine in training, in floating-point operations per second."""
 
-    step_seconds: float
     flops_per_second: float
 
     def seconds(self, entry: Entry, options: Options) -> float:
         """About how long it takes to train a run and to measure every checkpoint."""
-        training = entry.planned.steps * self.step_seconds + entry.flops / self.flops_per_second
-        measuring = CHECKPOINT_SECONDS + entry.measure_flops(options) / self.flops_per_second
-        return training + len(entry.checkpoints) * measuring
+        checkpoints = len(entry.checkpoints)
+        flops = entry.flops + checkpoints * entry.measure_flops(options)
+        return flops / self.flops_per_second + checkpoints * CHECKPOINT_SECONDS
 
 
 def pace(entries: list[Entry], *, device: str = "auto") -> Pace:
-    """Time the smallest model of a plan, and the largest that does not take long."""
+    """Time the largest model of a plan that does not take long, or else the smallest."""
     ordered = sorted(entries, key=_timed_flops)
-    small = ordered[0]
-    small_flops, small_seconds = _timed_flops(small), _step_seconds(small, device)
-    large = [
-        one for one in ordered if _timed_flops(one) / small_flops * small_seconds <= LARGE_STEP_SECONDS or one is small
-    ][-1]
-    if _timed_flops(large) < 1.5 * small_flops:
-        return Pace(0.0, small_flops / small_seconds)
-    more_flops, more_seconds = _timed_flops(large) - small_flops, _step_seconds(large, device) - small_seconds
-    if more_seconds <= 0:
-        return Pace(small_seconds, float("inf"))
-    return Pace(max(0.0, small_seconds - small_flops * more_seconds / more_flops), more_flops / more_seconds)
+    timed = next((entry for entry in reversed(ordered) if _timed_flops(entry) <= MAX_TIMED_FLOPS), ordered[0])
+    return Pace(_timed_flops(timed) / _step_seconds(timed, device))
 
 
 def _sequences(entry: Entry) -> int:
