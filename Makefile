@@ -5,7 +5,7 @@ STAMP  := .venv/.installed
 AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo)
 INSTALL := $(AS_ROOT) sh -c 'apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "$$@"' install
 
-.PHONY: setup demo test test-effects test-browser test-slurm test-notebooks test-lowest test-newest check format bench docs \
+.PHONY: setup demo test test-effects test-browser test-slurm test-ray test-notebooks test-lowest test-newest check format bench docs \
 	results notebooks release clean
 
 setup: $(STAMP)
@@ -37,6 +37,11 @@ test-browser: setup
 test-slurm: setup
 	@command -v slurmctld >/dev/null && command -v munged >/dev/null || $(INSTALL) slurm-wlm munge
 	COLLAPSELAB_SLURM=1 $(BIN)/python -m pytest -k on_a_real_slurm tests/suite/test_slurm.py $(ARGS)
+
+# Suites on a real Ray cluster of two nodes
+test-ray: setup
+	$(BIN)/python -m pip install --quiet -e '.[ray]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray tests/suite/test_ray.py $(ARGS)
 
 # The notebooks of the documentation, from the first cell to the last
 test-notebooks: setup

@@ -68,19 +68,6 @@ def test_a_killed_node_and_a_driver_that_left_end_with_the_tables_of_a_local_sui
     assert tables(folder) == tables(local)
 
 
-def test_cancelled_runs_are_saved_and_leave_the_queue(tmp_path: Path, tiny: dict[str, Any], cluster: Any) -> None:
-    changes = {"resources": {"cpus": 1, "memory": 0.5}, "grid": {"width": [8, 12]}}
-    suite, folder = opened(tmp_path, tiny, **changes, base=tiny["base"] | {"steps": 10**6})
-    cluster.add_node(num_cpus=1)
-    assert len(suites.run(suite, folder, launcher="ray").jobs) == 2
-    until(lambda: any(state.step > 5 for state in suites.status(suite, folder)))
-    assert sorted(state.split()[1] for state in suites.job_states(folder).values()) == ["PENDING", "RUNNING"]
-    assert suites.cancel(folder) == 2
-    until(lambda: suites.job_states(folder) == {})
-    assert {state.stage for state in suites.status(suite, folder)} <= {"stopped", "queued"}
-    assert list(folder.path.glob("*/state/*.safetensors")), "the run was saved"
-
-
 def test_without_a_cluster_it_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray", reason="returns with the extra ray")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
