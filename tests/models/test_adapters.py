@@ -14,10 +14,9 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
 from collapselab.errors import ModelError
-from collapselab.models.check_logits import check_logits
 from collapselab.models.find import AdaptedModel, LocalModel, find_models
 from collapselab.models.load import load_model, model_hash
-from collapselab.models.taps import features, output_layer
+from collapselab.models.taps import check_logits, features, output_layer
 from models.families import FAMILIES, VOCABULARY, model_of
 
 pytestmark = pytest.mark.filterwarnings(

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from collapselab.errors import ModelError
-from collapselab.models.check_logits import check_logits, logit_difference
 from collapselab.models.load import model_hash
-from collapselab.models.taps import features, layer_features, output_layer
+from collapselab.models.taps import check_logits, features, layer_features, logit_difference, output_layer
 from models.families import DEPTH, FAMILIES, VOCABULARY, model_of
 
 

@@ -12,8 +12,7 @@ from huggingface_hub import constants
 from collapselab import hub
 from collapselab.errors import ModelError
 from collapselab.models import find
-from collapselab.models.find import HubModel, find_models, place_of
-from collapselab.models.patterns import step_order
+from collapselab.models.find import HubModel, find_models, place_of, step_order
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

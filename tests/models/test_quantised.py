@@ -12,10 +12,9 @@ from transformers import LlamaConfig, LlamaForCausalLM  # here: their import ask
 
 from collapselab.errors import ConfigError, ModelError
 from collapselab.models import weight_files
-from collapselab.models.check_logits import check_logits
 from collapselab.models.find import find_models
 from collapselab.models.load import load_model
-from collapselab.models.taps import features, output_layer
+from collapselab.models.taps import check_logits, features, output_layer
 from collapselab.records.options import Options
 from models.families import VOCABULARY
 

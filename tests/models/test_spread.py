@@ -14,11 +14,10 @@ from collapselab import measure
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError, ModelError
-from collapselab.models.check_logits import check_logits
 from collapselab.models.find import find_models
 from collapselab.models.load import load_model, model_hash
 from collapselab.models.spread import check_whole, parsed_device_map
-from collapselab.models.taps import features, layer_features, output_layer
+from collapselab.models.taps import check_logits, features, layer_features, output_layer
 from collapselab.records.measurement import Result
 from models.families import VOCABULARY, model_of
 

@@ -11,10 +11,9 @@ from collapselab.core.batch import IGNORED
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError, CorpusError, ModelError
 from collapselab.measurement.sample import ByLayer, Sample
-from collapselab.models.check_logits import check_logits
 from collapselab.models.function_model import FunctionModel
 from collapselab.models.scores import mask_inputs
-from collapselab.models.taps import OutputLayer, features, output_layer
+from collapselab.models.taps import OutputLayer, check_logits, features, output_layer
 from collapselab.records.facts import ModelFacts, WarningFacts
 from collapselab.records.options import Options
 

@@ -14,7 +14,7 @@ from typing import Literal, final
 from collapselab.core.geometry import Similarity, class_mean_similarity
 from collapselab.core.moments import ClassMoments
 from collapselab.errors import ConfigError, RunError
-from collapselab.models.patterns import step_order
+from collapselab.models.find import step_order
 from collapselab.records.measurement import Result
 from collapselab.records.result_folder import (
     StoredResult,

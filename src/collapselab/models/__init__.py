@@ -2,14 +2,13 @@
 
     families.py       FAMILIES: configurations by name, width and depth
     build.py          `build_model`: a family, or any config.json resized → a model, its weights from a seed
-    find.py           a name → run checkpoints, folders, GGUF files, models of the hub, and where their files are;
-                      patterns.py: names that match several;  adapters.py: base+adapter
+    find.py           a name or pattern → run checkpoints, folders, GGUF files, models of the hub, and their files;
+                      adapters.py: base+adapter
     weight_files.py   names, formats and sizes of weights on disk (safetensors, pickles, GGUF); rounded weights
     load.py           `load_model`: strictly, every weight in its place; `model_hash`, `find_device`.  spread.py: over
                       several devices;  function_model.py: any function as a model
     fused_kernels.py  slow parts of library models replaced by PyTorch's kernels
-    taps.py           the features of every token and the output layer, of any model
-    check_logits.py   whether these two give the model's own logits
+    taps.py           the features of every token and the output layer, of any model; whether these two give its logits
     scores.py         loss and accuracy of next tokens, without a matrix of tokens × vocabulary
     sizes.py          parameters and operations of a model, for estimates of cost
 

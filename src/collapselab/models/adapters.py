@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from torch import Tensor, nn
 
 from collapselab.errors import ModelError
-from collapselab.models.patterns import first_of
+from collapselab.models.weight_files import first_of
 from collapselab.records.table import shown
 
 CONFIG = "adapter_config.json"

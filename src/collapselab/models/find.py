@@ -5,22 +5,26 @@
     models/llama  tiny.gguf     a folder or file   LocalModel
     owner/model@revision        the hub            HubModel
     base+adapter  adapter       an adapter         AdaptedModel, on the base that is named or that it names
-    owner/model@step*  out/*    a pattern          every model that matches, in order of step (patterns.py)
+    owner/model@step*  out/*    a pattern          every model that matches, in order of step
 
 `find_models` is the one place that reads such a name; from there on a model is one of these objects. All that can be
 refused by the files alone is refused here, before the library is loaded, which takes seconds.
 """
 
+import re
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from glob import glob
 from pathlib import Path
 from typing import final
 
 from collapselab.errors import ModelError, RunError
-from collapselab.hub import Pretrained, cached_folder, download_command, hub_answers, hub_id, in_gguf
+from collapselab.hub import Pretrained, cached_folder, download_command, hub_answers, hub_id, hub_revisions, in_gguf
 from collapselab.models.adapters import CONFIG, adapter_settings, described
-from collapselab.models.patterns import Match, first_of, is_pattern, matches
-from collapselab.models.weight_files import StoredWeights, stored_weights
+from collapselab.models.weight_files import StoredWeights, first_of, stored_weights
 from collapselab.records.run import Checkpoint, RunFolder, checkpoint_at
 
 
@@ -155,15 +159,17 @@ def weights_on_disk(source: ModelSource, place: Pretrained) -> StoredWeights | N
 
 def check_no_adapter(source: ModelSource, place: Pretrained) -> None:
     """ModelError if there is an adapter beside the weights: the library would add it without a word."""
-    config = Path(place.path) / "adapter_config.json"
+    config: Path | None = Path(place.path) / CONFIG
     if not place.is_local:
         from transformers.utils.peft_utils import find_adapter_config_file
 
-        adapter = find_adapter_config_file(place.path, revision=place.revision)
-        if adapter is not None:
-            _refuse_adapter(Path(adapter), name=source.name)
-    elif place.gguf_file is None and config.is_file():
-        _refuse_adapter(config, name=source.name)
+        found = find_adapter_config_file(place.path, revision=place.revision)
+        config = None if found is None else Path(found)
+    if config is not None and place.gguf_file is None and config.is_file():
+        raise ModelError(
+            f"{source.name}: {described(config.parent)} beside a whole model. Move the two apart, and name the model, "
+            "or BASE+ADAPTER for both."
+        )
 
 
 def _models_of(name: str) -> list[ModelSource]:
@@ -172,8 +178,8 @@ def _models_of(name: str) -> list[ModelSource]:
         return _models_in(name, path)
     if "+" in name and not path.exists():
         return [_adapted(name)]
-    if is_pattern(name) and not path.exists():
-        return [source for match in matches(name, is_model) for source in _matched(match)]
+    if re.search(r"[*?\[]", name) and not path.exists():
+        return _matching(name)
     if path.is_file():
         if path.suffix == ".gguf":
             return [ModelSource(name, LocalModel(path))]
@@ -210,8 +216,9 @@ def _named_base(folder: Path) -> LocalModel | HubModel:
     if not isinstance(base, str) or not base:
         raise ModelError(f"{folder}: {described(folder)}. Name its base: BASE+{folder}.")
     for place in (Path(base), folder / base, folder.parent / base):
-        if _holds_model(place):
-            return LocalModel(place)
+        with suppress(OSError):  # a name that no file can have
+            if (place / "config.json").is_file():
+                return LocalModel(place)
     known = hub_id(base)
     if known is None:
         raise ModelError(
@@ -221,17 +228,57 @@ def _named_base(folder: Path) -> LocalModel | HubModel:
     return HubModel(known[0], revision if isinstance(revision, str) else known[1])
 
 
-def _holds_model(place: Path) -> bool:
+def _matching(pattern: str) -> list[ModelSource]:
+    """Return what a pattern matches: folders and files here that are models, or else revisions on the hub."""
+    here = sorted(glob(pattern, recursive=True), key=step_order)
+    names = [name for name in here if is_model(Path(name))]
+    if names:
+        return [source for name in names for source in _models_of(name)]
+    identity, at, revision = pattern.partition("@")
+    known = hub_id(identity) if at and revision else None
+    if here or known is None:
+        what = f"matches {first_of(here)}, none of which is a model" if here else "matches no folder or file here"
+        raise ModelError(
+            f"{pattern}: {what}. A model is a folder with a config.json, a .gguf file or a run; on the hub only a "
+            "revision can be a pattern (owner/model@step*)."
+        )
+    return _matching_revisions(identity, revision)
+
+
+def _matching_revisions(identity: str, pattern: str) -> list[ModelSource]:
     try:
-        return (place / "config.json").is_file()
-    except OSError:  # a name that no file can have
-        return False
+        revisions = hub_revisions(identity)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ModelError(f"{identity}: the hub does not list its revisions: {reason}") from error
+    commits, is_cached = revisions.commits, revisions.from_cache
+    matching = sorted((name for name in commits if fnmatchcase(name, pattern)), key=step_order)
+    if not matching and is_cached and not commits:
+        raise ModelError(
+            f"{identity}@{pattern}: no such folder here, none of its revisions in the hub's cache, and the hub "
+            "cannot be reached. Fetch them where there is a network, or name folders by a pattern."
+        )
+    if not matching:
+        names = sorted(commits, key=step_order)
+        where = "in the hub's cache, as the hub cannot be reached" if is_cached else "on the hub"
+        raise ModelError(
+            f"{identity}@{pattern}: matches no revision. {len(names):,} are {where}: {first_of(names) or 'none'}."
+        )
+    if is_cached:
+        many = f"{len(matching):,} revision{'' if len(matching) == 1 else 's'}"
+        print(f"{identity}: the hub cannot be reached; {many} in its cache match.", file=sys.stderr)
+    return [ModelSource(f"{identity}@{name}", HubModel(identity, name, commits[name], is_cached)) for name in matching]
 
 
-def _matched(match: Match) -> list[ModelSource]:
-    if match.identity is None:
-        return _models_of(match.name)
-    return [ModelSource(match.name, HubModel(match.identity, match.revision, match.commit, match.is_cached))]
+def step_order(name: str) -> list[tuple[int, float, str]]:
+    """Return what names are sorted by: their parts, of which digits count as a number, so step2 is before step10.
+
+    A folder that is named by a number with decimals, as checkpoints of runs are by their epoch, counts as that number;
+    elsewhere a point is none, so that v1.9 is before v1.10.
+    """
+    parts = re.findall(r"(?:(?<=/)|^)[0-9]+\.[0-9]+(?=/|$)|[0-9]+|[^0-9]+", name)
+    numbers = [(float(part) if "." in part else int(part)) if part[0] in "0123456789" else None for part in parts]
+    return [(1, 0, part) if number is None else (0, number, "") for part, number in zip(parts, numbers, strict=True)]
 
 
 def _models_in(name: str, path: Path) -> list[ModelSource]:
@@ -268,11 +315,3 @@ def _check_folder(path: Path) -> None:
     names = sorted(file.name for file in path.iterdir()) if path.is_dir() else []
     content = f"only {first_of(names)}" if names else "nothing: it is empty"
     raise ModelError(f"{path}: not a model; it has no config.json, and holds {content}.")
-
-
-def _refuse_adapter(config: Path, *, name: str) -> None:
-    """ModelError that says of which model this is an adapter: beside a whole model it is not clear what is meant."""
-    raise ModelError(
-        f"{name}: {described(config.parent)} beside a whole model. Move the two apart, and name the model, or "
-        "BASE+ADAPTER for both."
-    )

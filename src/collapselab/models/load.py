@@ -23,10 +23,9 @@ from collapselab.errors import ConfigError, ModelError
 from collapselab.hub import Pretrained
 from collapselab.models.adapters import with_adapter
 from collapselab.models.find import ModelSource, check_no_adapter, place_of, weights_on_disk
-from collapselab.models.patterns import first_of
 from collapselab.models.sizes import check_sizes
 from collapselab.models.spread import DeviceMap, check_tied, stored_tensor
-from collapselab.models.weight_files import LoadIn, check_enough, check_packages, quantised_as, rounding
+from collapselab.models.weight_files import LoadIn, check_enough, check_packages, first_of, quantised_as, rounding
 from collapselab.records.run import verify_copy
 
 if TYPE_CHECKING:

@@ -9,7 +9,9 @@ read by experiment as well: unit vectors are sent through it, and what they beco
 
 What the model does to the logits afterwards (scaling, soft-capping) is not read from the configuration, where every
 architecture calls it by another name, but found by experiment: a ramp of known numbers is sent through in place of the
-logits, and what comes out is explained as scale and cap, or refused.
+logits, and what comes out is explained as scale and cap, or refused. Adapters, hooks and replaced methods can still
+make the logits something else without an error, so `check_logits` compares them on tokens of the corpus before anything is
+measured.
 """
 
 import math
@@ -28,6 +30,12 @@ from collapselab.models.spread import check_whole, device_of
 
 UNITS_AT_ONCE = 64
 """Unit vectors sent through an output layer at once: each becomes as many numbers as there are classes."""
+
+ROUNDINGS = 4
+"""Roundings of a logit, in units of eps: product, bias, scale and cap round by half a unit each, on both sides."""
+
+SUM_ROUNDINGS = 16
+"""How far two orders of summing one product may differ, in units of float32, which all kernels sum in at least."""
 
 
 @dataclass(frozen=True)
@@ -301,3 +309,72 @@ def _found_by_experiment(model: nn.Module, vocabulary: int) -> tuple[float, floa
             "It cannot be measured."
         )
     return float(f"{scale:.7g}"), softcap  # float32 shows no more digits
+
+
+@final
+@dataclass(frozen=True)
+class LogitDifference:
+    """The largest difference between the logits of the tapped layer and the model's own, and what rounding allows."""
+
+    largest: float
+    allowed: float
+    spread: float
+    """Standard deviation of the model's logits."""
+    block: int
+    position: int
+    token: int
+    """The class whose logit differs most."""
+
+
+def check_logits(model: nn.Module, head: OutputLayer, input_ids: Tensor, *, name: str) -> None:
+    """ModelError if the layer and the tapped features do not give the model's own logits for these tokens."""
+    difference = logit_difference(model, head, input_ids)
+    if difference is None or difference.largest <= difference.allowed:
+        return
+    relative = difference.largest / difference.spread if difference.spread else math.inf
+    raise ModelError(
+        f"{name}: its own logits differ from those of its features and output layer by up to {difference.largest:.4g}, "
+        f"which is {relative:.3g} times the standard deviation of its logits (class {difference.token:,} at position "
+        f"{difference.position} of block {difference.block}; rounding explains {difference.allowed:.2g}). "
+        "Something beside a linear layer, a scale and a soft cap makes its logits. Merge its adapter, or remove "
+        "the hook or replaced method."
+    )
+
+
+@torch.no_grad()
+def logit_difference(model: nn.Module, head: OutputLayer, input_ids: Tensor) -> LogitDifference | None:
+    """Return the largest difference over all given tokens; None where no token has finite features."""
+    bare = bare_model(model)
+    hidden, own = features_and_logits(bare, input_ids)
+    usable = hidden.isfinite().all(-1)
+    if not usable.any():
+        return None
+    expected, hidden, own = head.logits(hidden.to(head.weight.dtype))[usable], hidden[usable], own[usable]
+    if own.shape != expected.shape:
+        raise ModelError(
+            f"{name_of(bare)}: gives {own.shape[-1]:,} logits a token, but its output layer has {expected.shape[-1]:,} "
+            "classes. It cannot be measured."
+        )
+    wide = torch.promote_types(own.dtype, torch.float32)
+    apart = (own.to(wide) - expected.to(wide)).abs()
+    apart[own == expected] = 0  # infinities that are equal
+    apart = apart.nan_to_num(nan=math.inf, posinf=math.inf)
+    row, token = divmod(int(apart.argmax()), apart.shape[1])
+    block, position = usable.nonzero()[row].tolist()
+    spread = float(own[own.isfinite()].to(wide).std())
+    return LogitDifference(float(apart.max()), _allowed(head, hidden, own), spread, block, position, token)
+
+
+def _allowed(head: OutputLayer, hidden: Tensor, own: Tensor) -> float:
+    """Return what rounding explains, with eps that of the least precise format of features, weight and logits.
+
+        4 eps · max |logit|  +  16 eps(float32) · scale · max |h| · max |w|
+
+    The first term is the rounding of results. The second is that of sums: no product exceeds |h| |w|, and kernels add
+    in float32 at least. Scale and cap are determined in float32, so float64 is not held to more.
+    """
+    single = torch.finfo(torch.float32).eps
+    eps = max(single, *(torch.finfo(tensor.dtype).eps for tensor in (hidden, head.weight, own)))
+    largest = float(own[own.isfinite()].abs().max()) if own.isfinite().any() else 0.0
+    reach = float(hidden.float().norm(dim=1).max() * head.weight.float().norm(dim=1).max())
+    return ROUNDINGS * eps * largest + SUM_ROUNDINGS * single * abs(head.scale) * reach

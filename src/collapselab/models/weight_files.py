@@ -9,7 +9,7 @@ import importlib.util
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -184,6 +184,12 @@ def check_enough(
             f"{name}: its configuration asks for {needed:,} parameters ({needed * 4 / 1e9:,.1f} GB in float32), but "
             f"the disk holds {stored.weights:,}. The configuration belongs to another model."
         )
+
+
+def first_of(names: Sequence[str]) -> str:
+    """Return the first four names, and how many more there are."""
+    more = f" and {len(names) - 4:,} more" if len(names) > 4 else ""
+    return ", ".join(names[:4]) + more
 
 
 def _weight_files(folder: Path) -> list[Path]:

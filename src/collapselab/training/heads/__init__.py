@@ -56,47 +56,36 @@ def _from(module: str, name: str, words: str) -> "Function":
 
 
 HEADS: "dict[str, Function]" = {
-    "learned": _from("rows", "learned", "As it is built: trained with the rest."),
+    "learned": _from("rows", "learned", "Trained with the rest."),
     "frozen-init": _from("rows", "as_initialised", "The rows that the library initialises."),
     "frozen-sphere": _from("rows", "on_the_sphere", "Directions that are independent and uniform."),
     "frozen-code": _from("rows", "spread", "Directions that are far from each other."),
-    "frozen-etf": _from(
-        "rows",
-        "simplex_frame",
-        "The simplex frame: every two directions have the cosine -1 / (K - 1); it exists for K ≤ D + 1.",
-    ),
+    "frozen-etf": _from("rows", "simplex_frame", "The simplex frame, which exists for K ≤ D + 1."),
     "frozen-donor": _from("donor", "as_given", "The donor's rows."),
     "frozen-donor-permuted": _from(
-        "donor", "permuted", "The donor's rows, each for another token of about the same frequency."
+        "donor", "permuted", "The donor's rows, each for another token of similar frequency."
     ),
     "class-means": _from(
-        "normalised",
-        "class_means",
-        "Rows that are the directions of class means, from a table that follows the features.",
+        "normalised", "class_means", "Directions of class means, from a table that follows the features."
     ),
-    "sphere": _from(
-        "normalised", "sphere", "Rows of one length about their mean, which is learned, and features of one length."
-    ),
-    "centred": _from(
-        "normalised",
-        "centred",
-        "Learned rows whose mean is subtracted after every update; no prediction changes, as all logits shift alike.",
-    ),
+    "sphere": _from("normalised", "sphere", "Rows of one length about their mean, and features of one length."),
+    "centred": _from("normalised", "centred", "Learned rows whose mean is subtracted after every update."),
 }
+
+_FROZEN = "frozen heads: arXiv:1801.04540"
+_STAY = "head_* stay what they are; duality_cos_mean and agreement, against"
 
 ABOUT: dict[str, About] = {
     "learned": About("⟨h, w_c⟩, w_c learned", "–"),
-    "frozen-init": About("⟨h, w_c⟩, w_c as initialised", "frozen heads: arXiv:1801.04540"),
+    "frozen-init": About("⟨h, w_c⟩, w_c as initialised", _FROZEN),
     "frozen-sphere": About(
-        "⟨h, w_c⟩, w_c independent and uniform, ‖w_c‖ = 1",
-        "frozen heads: arXiv:1801.04540",
-        must_move="head_* stay what they are; duality_cos_mean and agreement, against frozen-init",
+        "⟨h, w_c⟩, w_c independent and uniform, ‖w_c‖ = 1", _FROZEN, must_move=f"{_STAY} frozen-init"
     ),
     "frozen-code": About(
         "⟨h, w_c⟩, ‖w_c‖ = 1, least mean of −log‖w_i − w_j‖ over pairs",
         "energy: MHE, arXiv:1805.09298",
         cost="once, 100·512·K·D",
-        must_move="head_* stay what they are; duality_cos_mean and agreement, against frozen-sphere",
+        must_move=f"{_STAY} frozen-sphere",
     ),
     "frozen-etf": About(
         "⟨h, w_c⟩, ‖w_c‖ = 1, ⟨w_i, w_j⟩ = −1/(K − 1)",
