@@ -107,7 +107,6 @@ class Scorer:
     """
 
     def __init__(self, head: OutputLayer, *, ignore_index: int = IGNORED, chunk: int | None = None) -> None:
-        check_options(0.0, head.softcap, chunk)
         self.ignore_index, self.chunk, self._space = ignore_index, chunk, LogitSpace()
         self._head, self._widened = head, head
 
@@ -118,7 +117,6 @@ class Scorer:
         `observe` is called with each chunk of them.
         """
         head = self._head
-        check_shapes(features, head.weight, head.bias, labels)
         features, labels = used_tokens(features, labels, vocab=len(head.weight), ignore_index=self.ignore_index)
         dtype = common_dtype(features, head.weight)
         if self._widened.weight.dtype != dtype:
@@ -258,26 +256,3 @@ def used_tokens(features: Tensor, labels: Tensor, *, vocab: int, ignore_index: i
         return features, labels
     used = (~ignored).nonzero().squeeze(1)
     return features.index_select(0, used), labels.index_select(0, used)
-
-
-def check_shapes(features: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> None:
-    shape = tuple(features.shape)
-    if features.ndim != 2 or weight.ndim != 2 or features.shape[1] != weight.shape[1]:
-        problem = f"features of shape {shape} and output layer of shape {tuple(weight.shape)}"
-        raise ValueError(f"{problem}; (tokens, dim) and (vocab, dim) are needed.")
-    if labels.shape != features.shape[:1]:
-        problem = f"features of shape {shape} but labels of shape {tuple(labels.shape)}"
-        raise ValueError(f"{problem}; each feature needs its next token.")
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise ValueError(f"labels are {labels.dtype}; integers are needed.")
-    if bias is not None and bias.shape != weight.shape[:1]:
-        raise ValueError(f"output bias of shape {tuple(bias.shape)}; ({len(weight)},), one a class, is needed.")
-
-
-def check_options(label_smoothing: float, softcap: float | None, chunk: int | None) -> None:
-    if not 0 <= label_smoothing <= 1:
-        raise ValueError(f"label_smoothing is {label_smoothing}; a share from 0 to 1 is needed.")
-    if softcap is not None and not softcap > 0:
-        raise ValueError(f"softcap is {softcap}; a positive bound is needed, or None for none.")
-    if chunk is not None and chunk < 1:
-        raise ValueError(f"chunk is {chunk}; at least 1 token is needed at once.")

@@ -10,8 +10,8 @@ read by experiment as well: unit vectors are sent through it, and what they beco
 What the model does to the logits afterwards (scaling, soft-capping) is not read from the configuration, where every
 architecture calls it by another name, but found by experiment: a ramp of known numbers is sent through in place of the
 logits, and what comes out is explained as scale and cap, or refused. Adapters, hooks and replaced methods can still
-make the logits something else without an error, so `check_logits` compares them on tokens of the corpus before anything is
-measured.
+make the logits something else without an error, so `check_logits` compares them on tokens of the corpus before
+anything is measured.
 """
 
 import math

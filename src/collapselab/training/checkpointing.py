@@ -4,7 +4,7 @@ import math
 import signal
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, NoReturn, final
 
@@ -105,8 +105,8 @@ class Checkpointing(TrainerCallback):
     ) -> None:
         """The last moment before the update: a loss or gradient that is not finite goes no further."""
         assert self.trainer.step_loss is not None
-        loss, stop = _reduce_step(float(self.trainer.step_loss), self.request.number is not None, args)
-        self.stop = stop
+        loss, stopped = _summed([float(self.trainer.step_loss), self.request.number is not None], args)
+        loss, self.stop = loss / args.world_size, stopped > 0
         compared = self.trainer.step_objective.end_step()
         self._check_finite("loss", loss, state.global_step)
         for penalty in compared:
@@ -227,7 +227,10 @@ class Checkpointing(TrainerCallback):
             world=args.world_size,
             stop=lambda: self.request.number is not None,
         )
-        return _reduce_scores(mine, self.request.number is not None, args)
+        loss, correct, tokens, stopped = _summed(
+            [mine.total_loss, mine.correct, mine.tokens, self.request.number is not None], args
+        )
+        return Scores(loss, int(correct), int(tokens)), stopped > 0
 
     def _save(self, step: int) -> None:
         if self.writes:
@@ -302,20 +305,10 @@ def restore(trainer: LanguageTrainer, tensors: Mapping[str, torch.Tensor], step:
     scheduler.last_epoch, scheduler._step_count, scheduler._last_lr = step, step + 1, rates
 
 
-def _reduce_step(loss: float, stop: bool, args: TrainingArguments) -> tuple[float, bool]:
-    """The mean loss of all processes, and whether any of them was asked to stop."""
+def _summed(numbers: Sequence[float], args: TrainingArguments) -> list[float]:
+    """Return the sums of numbers over all processes."""
     if args.world_size == 1:
-        return loss, stop
-    values = torch.tensor([loss, float(stop)], dtype=torch.float64, device=args.device)
+        return list(numbers)
+    values = torch.tensor(numbers, dtype=torch.float64, device=args.device)
     dist.all_reduce(values)
-    return float(values[0]) / args.world_size, bool(values[1])
-
-
-def _reduce_scores(scores: Scores, stop: bool, args: TrainingArguments) -> tuple[Scores, bool]:
-    """The scores of all processes, and whether any of them was asked to stop."""
-    if args.world_size == 1:
-        return scores, stop
-    values = [scores.total_loss, scores.correct, scores.tokens, stop]
-    sums = torch.tensor(values, dtype=torch.float64, device=args.device)
-    dist.all_reduce(sums)
-    return Scores(float(sums[0]), int(sums[1]), int(sums[2])), bool(sums[3])
+    return [float(value) for value in values]

@@ -18,8 +18,6 @@ from torch import Tensor
 from collapselab.core.batch import IGNORED
 from collapselab.models.scores import (
     LogitSpace,
-    check_options,
-    check_shapes,
     common_dtype,
     in_chunks,
     in_dtype,
@@ -54,8 +52,6 @@ def next_token_loss(
     smoothing, and the gradient is as with it: what a log compares between trainings. A loss that is not finite is
     returned as it is. There is no second derivative.
     """
-    check_shapes(features, weight, bias, labels)
-    check_options(label_smoothing, softcap, chunk)
     features, labels = used_tokens(features, labels, vocab=len(weight), ignore_index=ignore_index)
     if not len(labels):
         raise ValueError(f"no label is left that is not {ignore_index}; a mean needs at least one. Skip this batch.")

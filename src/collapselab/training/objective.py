@@ -94,12 +94,12 @@ class Objective:
     def end_step(self) -> list[Compared]:
         """What the step was for each of its interventions, after its last part has gone backward."""
         places = {term_sums.place for term_sums in self.sums}
-        of_loss = {place: self.of_loss.norm(place, self._total, self.head.weight) for place in sorted(places)}
+        of_loss = {place: self.of_loss.norm(place, self.total, self.head.weight) for place in sorted(places)}
         compared = []
         for term_sums in self.sums:
             of_penalty, value = (
-                term_sums.norm(self._total, self.head.weight),
-                term_sums.mean_value(self._total, self.head.weight),
+                term_sums.norm(self.total, self.head.weight),
+                term_sums.mean_value(self.total, self.head.weight),
             )
             compared.append(term_sums.term.end_step(of_loss[term_sums.place], of_penalty, value))
         self.sums, self.of_loss = [], LossSums()
@@ -143,7 +143,7 @@ class Objective:
 
     def _gradients(self, term_sums: TermSums, tokens: Tokens, inputs: Tensor, places: Tensor | None) -> Gradients:
         """Those of a penalty; of a graph, or those that it gives itself, which are of the tokens at `places` alone."""
-        penalty, weight = term_sums.term.penalty(tokens, self._total), tokens.head.weight
+        penalty, weight = term_sums.term.penalty(tokens, self.total), tokens.head.weight
         if penalty is None:
             return Gradients(None, None)
         if isinstance(penalty, Penalty):
@@ -190,7 +190,8 @@ class Objective:
                 gradient.add_to(total, share * term_sums.term.factor)
         return total
 
-    def _total(self, tensor: Tensor) -> Tensor:
+    def total(self, tensor: Tensor) -> Tensor:
+        """Return the sum of a tensor over all processes."""
         if self.processes > 1:
             tensor = tensor.clone()
             dist.all_reduce(tensor)

@@ -3,6 +3,7 @@
 import math
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from transformers import PreTrainedConfig, TrainerCallback, TrainerControl, Trai
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.disk import disk_errors
-from collapselab.errors import ConfigError, CorpusError, DamagedError
+from collapselab.errors import ConfigError, CorpusError, DamagedError, RunError
 from collapselab.models.build import architecture, build_model
 from collapselab.models.load import find_device
 from collapselab.progress import progress
@@ -105,7 +106,10 @@ def train(
                         advance=advance,
                     )
                     trainer.add_callback(checkpointing)
-                    with stop_requests() as checkpointing.request:
+                    with (
+                        stop_requests() as checkpointing.request,
+                        one_message_for_a_lost_process(folder, args.world_size),
+                    ):
                         trainer.train()
             if args.process_index == 0:
                 folder.drop_states()
@@ -218,6 +222,19 @@ def _lock_by_first_process(folder: RunFolder, args: TrainingArguments) -> Iterat
     else:
         with folder.locked():
             yield
+
+
+@contextmanager
+def one_message_for_a_lost_process(folder: RunFolder, processes: int) -> Iterator[None]:
+    """Turn what the backend raises when another process of a `torchrun` has ended into a RunError."""
+    try:
+        yield
+    except RuntimeError as error:
+        if processes == 1 or not re.search("gloo|nccl|by peer", str(error), re.IGNORECASE):
+            raise
+        raise RunError(
+            f"{folder.name}: another process of this training has ended. The same command continues."
+        ) from error
 
 
 def _decide_by_first_process(decide: Callable[[], Decision], args: TrainingArguments) -> Decision:

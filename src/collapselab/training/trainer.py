@@ -117,7 +117,7 @@ class LanguageTrainer(Trainer):
             groups.append({"params": params, "weight_decay": decay, "vocabulary": vocabulary})
         self.optimizer = OPTIMIZERS[self.settings.optimizer](groups, self.settings)
         if (head := self.head_updates) is not None:
-            self.optimizer.register_step_post_hook(lambda *_: head.after_step(self._total))
+            self.optimizer.register_step_post_hook(lambda *_: head.after_step(self.step_objective.total))
         return self.optimizer
 
     def floating_point_ops(self, inputs: dict[str, Tensor]) -> int:
@@ -127,13 +127,6 @@ class LanguageTrainer(Trainer):
         norm: Tensor | float = super()._get_grad_norm(model, grad_norm=grad_norm)  # type: ignore[no-untyped-call]
         self.grad_norm = float(norm)
         return norm
-
-    def _total(self, tensor: Tensor) -> Tensor:
-        """The sum of a tensor over all processes."""
-        if self.args.world_size > 1:
-            tensor = tensor.clone()
-            torch.distributed.all_reduce(tensor)
-        return tensor
 
     def _add_up_tied_gradients(self) -> None:
         """Let an embedding that is the output layer too add its rows to that layer's gradient.
@@ -153,7 +146,7 @@ class LanguageTrainer(Trainer):
         training = split_features(
             self.bare, self.split, device=args.device, rank=args.process_index, world=args.world_size
         )
-        return self.head_updates.of_checkpoint(training, self._total)
+        return self.head_updates.of_checkpoint(training, self.step_objective.total)
 
     def tokens_after(self, step: int) -> int:
         """Labels that the first steps have trained on, of all processes."""
