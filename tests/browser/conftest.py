@@ -9,6 +9,7 @@ import pytest
 
 from collapselab.analysis.analyze import analyze
 from collapselab.report.report import report
+from report.measured import measure_models, result_of
 from report.suites import write_suite
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -60,6 +61,21 @@ def one_depth_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )  # fmt: skip
     analyze(folder, permutations=99)
     return report(folder).page
+
+
+@pytest.fixture(scope="session")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return measure_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="session")
+def model_page(results: Path) -> Path:
+    return report(result_of(results, 16)).page
+
+
+@pytest.fixture(scope="session")
+def models_page(results: Path) -> Path:
+    return report(results).page
 
 
 @pytest.fixture(scope="session")

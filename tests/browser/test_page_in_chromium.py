@@ -22,9 +22,14 @@ const walk = (item, found) => {
 for (const [key, view] of collapselab.views) if (key.startsWith(arguments[0])) { const found = new Set(); walk(view.scenegraph().root, found); marked[key] = [...found].sort((a, b) => a - b); }
 return marked;
 """
+UNFOLD = """
+for (const tabs of document.querySelectorAll(".tabs")) tabs.classList.remove("tabbed");
+document.querySelectorAll("details").forEach(details => details.open = true);
+"""
 DRAWN = {
     True: "return document.documentElement.dataset.drawn === 'all'",
-    False: "return [...document.querySelectorAll('#figure-collapse [data-panel]')].every(p => p.dataset.state === 'drawn')",
+    False: "const places = document.querySelectorAll('#figure-collapse [data-panel], #figure-layers > .panels [data-panel]');"
+    "return [...places].filter(p => p.offsetParent).every(p => p.dataset.state === 'drawn') && !!window.collapselab",
 }
 CONTRAST = """
 const parse = colour => { const [r, g, b, a = 1] = colour.match(/[\\d.]+/g).map(Number); return { r, g, b, a }; };
@@ -44,8 +49,10 @@ return bad;
 """
 
 
-def opened(chromium: Any, page: Path, *, width: int = 1280, dark: bool = False, whole: bool = False) -> Any:
-    """The page when its first figure has been drawn; `whole`, when all have been that are not folded away."""
+def opened(
+    chromium: Any, page: Path, *, width: int = 1280, dark: bool = False, whole: bool = False, tab: str = "relations"
+) -> Any:
+    """The page at a tab when its first figure has been drawn; `whole`, when all have been that are not folded away."""
     chromium.get("about:blank")
     chromium.get_log("browser")
     chromium.get_log("performance")
@@ -55,7 +62,7 @@ def opened(chromium: Any, page: Path, *, width: int = 1280, dark: bool = False, 
     wishes = {"prefers-color-scheme": "dark" if dark else "light", "prefers-reduced-motion": "reduce"}
     features = [{"name": name, "value": value} for name, value in wishes.items()]
     chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    chromium.get(page.as_uri())
+    chromium.get(f"{page.as_uri()}#{tab}")
     until(lambda: chromium.execute_script(DRAWN[whole]), "all figures drawn" if whole else "the first figure drawn")
     return chromium
 
@@ -133,13 +140,14 @@ def test_nothing_is_asked_for_and_nothing_is_complained_about(chromium: Any, pag
     assert [entry["message"] for entry in chromium.get_log("browser")] == []
     messages = [json.loads(entry["message"])["message"] for entry in chromium.get_log("performance")]
     asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-    assert page.as_uri() in asked
-    assert [url for url in asked if not url.startswith(("data:", "blob:", "about:")) and url != page.as_uri()] == []
+    foreign = [url for url in asked if not url.startswith(("data:", "blob:", "about:", page.as_uri()))]
+    assert page.as_uri() in {url.partition("#")[0] for url in asked}
+    assert foreign == []
 
 
 def test_every_figure_is_drawn(chromium: Any, page: Path) -> None:
     opened(chromium, page, whole=True)
-    chromium.execute_script("document.querySelectorAll('details').forEach(details => details.open = true)")
+    chromium.execute_script(UNFOLD)
     states = "return [...document.querySelectorAll('[data-panel]')].map(place => [place.dataset.panel, place.dataset.state, place.querySelectorAll('svg path, svg line').length])"
     until(lambda: all(state == "drawn" for _, state, _ in chromium.execute_script(states)), "folded figures drawn")
     drawn = chromium.execute_script(states)
@@ -183,9 +191,11 @@ def test_brushing_one_panel_marks_the_same_models_in_every_panel(chromium: Any, 
     assert len({tuple(found) for found in marked.values()}) == 1
     some = next(iter(marked.values()))
     assert 0 < len(some) < len(next(iter(everything.values())))
+    chromium.execute_script("document.querySelector('.bar [href=\"#training\"]').click()")
     until(
-        lambda: chromium.execute_script(MARKED, "training")["training-agreement"] == some, "the same along training too"
+        lambda: chromium.execute_script(MARKED, "training").get("training-agreement") == some, "the same along training"
     )
+    chromium.execute_script("document.querySelector('.bar [href=\"#relations\"]').click()")
     assert f"{len(some)} marked" in chromium.find_element("css selector", ".filters output").text
 
 
@@ -226,7 +236,7 @@ def test_models_are_marked_by_name_without_a_mouse(chromium: Any, page: Path) ->
     until(lambda: len(chromium.execute_script(MARKED, "collapse")["collapse-agreement"]) == 1, "one model marked")
     marked = chromium.execute_script(MARKED, "collapse")
     names = chromium.execute_script(
-        "return arguments[0].map(id => collapselab.models[id].run)", marked["collapse-agreement"]
+        "return arguments[0].map(id => collapselab.models[id].name)", marked["collapse-agreement"]
     )
     assert names == ["12x1024-wd0.1-s0"]
 
@@ -240,7 +250,7 @@ def column(chromium: Any, name: str) -> list[str]:
 
 
 def test_the_table_sorts_and_searches(chromium: Any, page: Path) -> None:
-    opened(chromium, page)
+    opened(chromium, page, tab="runs")
     head = next(b for b in chromium.find_elements("css selector", "#tables th button") if b.text == "val_loss")
     click(chromium, head)
     rising = [float(text) for text in column(chromium, "val_loss")]
@@ -257,7 +267,7 @@ def test_the_table_sorts_and_searches(chromium: Any, page: Path) -> None:
 def test_a_saved_table_is_the_one_on_disk(chromium: Any, page: Path, suite: Path, tmp_path: Path) -> None:
     from selenium.webdriver.support.select import Select
 
-    opened(chromium, page)
+    opened(chromium, page, tab="runs")
     chromium.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
     Select(chromium.find_element("css selector", "#tables [name=table]")).select_by_visible_text("relate.csv")
     until(lambda: "p_permutation" in chromium.find_element("css selector", "#tables thead").text, "the table opened")
@@ -266,17 +276,20 @@ def test_a_saved_table_is_the_one_on_disk(chromium: Any, page: Path, suite: Path
     assert (tmp_path / "relate.csv").read_bytes() == (suite / "analysis" / "relate.csv").read_bytes()
 
 
-@pytest.mark.parametrize("which", ["page", "hostile_page"])
+@pytest.mark.parametrize("which", ["page", "hostile_page", "model_page", "models_page"])
 def test_a_phone_needs_no_sideways_scrolling(chromium: Any, which: str, request: pytest.FixtureRequest) -> None:
     opened(chromium, request.getfixturevalue(which), width=390, whole=True)
-    chromium.execute_script("document.querySelectorAll('details').forEach(details => details.open = true)")
+    chromium.execute_script(UNFOLD)
     settle(chromium)
     assert chromium.execute_script("return document.documentElement.scrollWidth") <= 390
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_all_text_stands_out_enough_to_be_read(chromium: Any, page: Path, dark: bool) -> None:
-    opened(chromium, page, dark=dark, whole=True)
+@pytest.mark.parametrize("which", ["page", "model_page", "models_page"])
+def test_all_text_stands_out_enough_to_be_read(
+    chromium: Any, which: str, dark: bool, request: pytest.FixtureRequest
+) -> None:
+    opened(chromium, request.getfixturevalue(which), dark=dark, whole=True)
     assert chromium.execute_script(CONTRAST) == []
 
 
@@ -286,6 +299,7 @@ def test_light_and_dark_can_be_changed_by_keyboard(chromium: Any, page: Path) ->
     opened(chromium, page)
     ground = "return getComputedStyle(document.body).backgroundColor"
     before = chromium.execute_script(ground)
+    chromium.execute_script("document.querySelector('.skip').focus()")
     for _ in range(12):
         ActionChains(chromium).send_keys(Keys.TAB).perform()
         if chromium.switch_to.active_element.get_attribute("id") == "theme":
@@ -330,10 +344,12 @@ def test_it_prints_light_whole_and_within_the_paper(chromium: Any, page: Path) -
       getComputedStyle(document.documentElement).getPropertyValue("--paper").trim(), style(".filters").display,
       style(".fit").display, style(".strip .row").gridTemplateColumns.split(" ").length,
       document.documentElement.scrollWidth,
-      [...document.querySelectorAll("section > .figure [data-panel]")].filter(place => !place.querySelector("svg")).length,
+      [...document.querySelectorAll("#relations > .figure [data-panel]")].filter(place => !place.querySelector("svg")).length,
     ]""")
     chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
-    assert found == ["#ffffff", "none", "inline", 4, 700, 0]
+    assert found[:3] == ["#ffffff", "none", "inline"]
+    assert found[3] >= 2, "verdicts stand side by side"
+    assert found[4:] == [700, 0]
 
 
 def test_one_depth_is_drawn_without_a_complaint(chromium: Any, one_depth_page: Path) -> None:
@@ -389,15 +405,83 @@ def test_hovering_tells_a_model_s_numbers(chromium: Any, one_depth_page: Path) -
     assert facts["parameters"] == f"{model['parameters']:,}"
 
 
+PLACES = "return [...collapselab.views.keys()].filter(key => key.startsWith('width_lines')).length === 7"
+
+
 def test_what_is_out_of_sight_follows_a_filter_too(chromium: Any, page: Path) -> None:
-    """Heat maps of another regime are drawn wherever the reader is."""
+    """Lines of another regime are drawn wherever the reader is."""
     opened(chromium, page, whole=True)
+    chromium.execute_script(UNFOLD)
+    until(lambda: chromium.execute_script(PLACES), "folded lines drawn")
     chromium.execute_script("scrollTo(0, 0)")
     other = chromium.execute_script(
         "const list = document.getElementById('regime'); list.selectedIndex = list.selectedIndex ? 0 : 1;"
         "list.dispatchEvent(new Event('change')); return list.value"
     )
-    heats = "return [...collapselab.views].filter(([key]) => key.startsWith('scale')).map(([, view]) => view.signal('where'))"
-    until(lambda: other in chromium.execute_script(heats), "a heat map is of the other regime")
-    until(lambda: set(chromium.execute_script(heats)) == {other}, "every heat map is of the other regime")
+    heats = "return [...collapselab.views].filter(([key]) => key.startsWith('width_lines')).map(([, view]) => view.signal('where'))"
+    until(lambda: other in chromium.execute_script(heats), "a panel is of the other regime")
+    until(lambda: set(chromium.execute_script(heats)) == {other}, "every panel is of the other regime")
     assert set(chromium.execute_script(heats)) == {other}
+
+
+def test_tabs_show_one_section_at_a_time_and_the_address_names_it(chromium: Any, page: Path) -> None:
+    opened(chromium, page, tab="training")
+    shown = "return [...document.querySelectorAll('.tab')].filter(tab => tab.offsetParent).map(tab => tab.id)"
+    assert chromium.execute_script(shown) == ["training"]
+    click(chromium, chromium.find_element("css selector", ".bar [href='#relations']"))
+    assert chromium.execute_script(shown) == ["relations"]
+    assert chromium.current_url.endswith("#relations")
+    assert chromium.find_element("css selector", "#answer .headline").is_displayed()
+
+
+def test_a_suite_s_page_is_short_until_it_is_unfolded(chromium: Any, page: Path) -> None:
+    opened(chromium, page, whole=True)
+    for tab in chromium.execute_script("return [...document.querySelectorAll('.tab')].map(tab => tab.id)"):
+        chromium.execute_script("document.querySelector(`.bar [href='#${arguments[0]}']`).click()", tab)
+        settle(chromium)
+        words, height = chromium.execute_script(
+            "return [document.body.innerText.split(/\\s+/).length, document.documentElement.scrollHeight]"
+        )
+        assert words <= 2500, tab
+        assert height <= 8 * 900, tab
+
+
+def test_the_profile_of_one_model_is_three_screens(chromium: Any, model_page: Path) -> None:
+    opened(chromium, model_page, whole=True)
+    assert chromium.execute_script("return document.documentElement.scrollHeight") <= 3.2 * 900
+    assert len(chromium.find_elements("css selector", ".profile .fill")) == 7
+    assert [entry["message"] for entry in chromium.get_log("browser")] == []
+
+
+def test_a_token_that_is_searched_is_listed_and_marked(chromium: Any, model_page: Path) -> None:
+    opened(chromium, model_page, whole=True)
+    chromium.execute_script(UNFOLD)
+    until(lambda: chromium.execute_script("return collapselab.views.has('token_frequency-cdnv')"), "panels drawn")
+    chromium.find_element("css selector", ".token-search [name=find]").send_keys("a")
+    settle(chromium)
+    listed = chromium.find_elements("css selector", ".token-search tbody button")
+    assert listed
+    assert all("a" in token.text.lower() for token in listed if token.text)
+    found = "return collapselab.views.get('token_frequency-cdnv').data('tokens found').length"
+    until(lambda: chromium.execute_script(found) > 0, "tokens marked")
+
+
+def test_models_are_sorted_searched_and_drawn_on_other_axes(chromium: Any, models_page: Path) -> None:
+    opened(chromium, models_page, tab="models", whole=True)
+    names = "return [...document.querySelectorAll('#overview tbody tr')].map(row => row.cells[0].textContent)"
+    assert chromium.execute_script(names) == ["neo-16", "neo-32"]
+    head = next(b for b in chromium.find_elements("css selector", "#overview th button") if b.text == "width")
+    click(chromium, head)
+    click(chromium, head)
+    assert chromium.execute_script(names) == ["neo-32", "neo-16"]
+    signal = "return collapselab.views.get('explore-axes').signal(arguments[0])"
+    chromium.execute_script(
+        "const list = document.querySelector('.axes [name=x]'); list.value = 'parameters';"
+        "list.dispatchEvent(new Event('change', {bubbles: true}))"
+    )
+    until(lambda: chromium.execute_script(signal, "xname") == "parameters", "the other axis")
+    chromium.find_element("css selector", "#overview [name=search]").send_keys("neo-32")
+    settle(chromium)
+    assert chromium.execute_script(names) == ["neo-32"]
+    until(lambda: len(chosen(chromium)) == 1, "the model that was searched is marked in the scatter")
+    assert [entry["message"] for entry in chromium.get_log("browser")] == []

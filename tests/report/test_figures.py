@@ -69,7 +69,6 @@ def test_every_regime_has_its_panel_of_loss_against_scale(shown: Contents) -> No
     panels = shown.figures["loss_and_scale"].panels
     assert [panel.heading for panel in panels] == shown.keys.trainings
     assert len(panels) > 1
-    assert len(shown.figures["loss_and_scale"].cards) == len(panels), "a card each"
 
 
 def test_a_dot_is_what_the_regulariser_makes_of_one_architecture(shown: Contents) -> None:
@@ -191,8 +190,7 @@ def test_no_two_layers_of_a_file_share_a_name(shown: Contents, monkeypatch: pyte
 
     monkeypatch.setattr(export, "bare_spec", named)
     figure = shown.figures["collapse"]
-    cards = export.composed(figure, shown.tables, shown.keys)["concat"]
-    units = [unit for card in cards for unit in card.get("vconcat", [card])]
+    units = export.composed(figure, shown.tables, shown.keys)["concat"]
     names = [layer["name"] for unit in units for layer in unit.get("layer", [unit]) if "name" in layer]
     assert len(names) >= len(units) > 3
     assert len(set(names)) == len(names)

@@ -69,14 +69,14 @@ def _pdf(svg: str) -> bytes:
 
 def composed(figure: Figure, tables: Mapping[str, Columns], keys: Keys) -> Spec:
     """The figure as one Vega-Lite specification with its data."""
-    cards = [[_unit(panel, alone=len(figure.cards) == 1) for panel in card] for card in figure.cards]
+    units = [_unit(panel, alone=len(figure.panels) == 1) for panel in figure.panels]
     view = 1
-    for unit in (unit for units in cards for unit in units):
+    for unit in units:
         view = number_views(unit, view)
     used = {panel.table for panel in figure.panels} | set(figure.tables)
-    links = [param for units in cards for unit in units for param in unit.pop("params", [])]
+    links = [param for unit in units for param in unit.pop("params", [])]
     spec = {
-        "concat": [units[0] if len(units) == 1 else {"vconcat": units, "spacing": 10} for units in cards],
+        "concat": units,
         "columns": COLUMNS,
         "spacing": {"row": 22, "column": 14},
         "params": list({param["name"]: param for param in links if param["name"] != "brush"}.values()),

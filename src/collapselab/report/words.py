@@ -18,9 +18,9 @@ VERDICT_WORDS = {
     Verdict.AS_PREDICTED: "yes",
     Verdict.OPPOSITE: Verdict.OPPOSITE.value,
     Verdict.NO_DIRECTION: "related",
-    Verdict.NOT_SHOWN: "not shown",
+    Verdict.NOT_SHOWN: "no evidence",
     Verdict.TOO_FEW: Verdict.TOO_FEW.value,
-    Verdict.DESCRIPTION: "described",
+    Verdict.DESCRIPTION: "descriptive",
 }
 """A verdict in the fewest words, below a question."""
 IN_PART, NO_ANSWER = "in part", "no answer"
@@ -29,9 +29,9 @@ TEST_WORDS = {
     Verdict.AS_PREDICTED: f"shown, {PREDICTED}",
     Verdict.OPPOSITE: f"shown, {OPPOSITE}",
     Verdict.NO_DIRECTION: "shown, no direction predicted",
-    Verdict.NOT_SHOWN: "not shown",
+    Verdict.NOT_SHOWN: "no evidence",
     Verdict.TOO_FEW: Verdict.TOO_FEW.value,
-    Verdict.DESCRIPTION: "described, not tested",
+    Verdict.DESCRIPTION: "descriptive, not tested",
 }
 """A verdict in a legend."""
 
@@ -120,17 +120,8 @@ def regime_name(regime: Regime) -> str:
     return regime_words(regime, setting_name)
 
 
-def trend_words(rows: Sequence[Trend]) -> str:
-    """What the trends of one metric along one axis say, in full, for an alternative text."""
-    return " ".join(
-        f"With {setting_name(row.axis)}{f' ({regime_name(row.where)})' if row.where else ''}: rises in {row.rises} of "
-        f"{row.groups}, falls in {row.falls}; {_note(row, meaning=True, several=False)}."
-        for row in rows
-    )
-
-
 def trend_note(rows: Sequence[Trend], *, meaning: bool = True) -> str:
-    """The same in a few words for a panel: what is shown, where; nothing is added up over regimes."""
+    """What the trends of one metric along one axis say, where; nothing is added up over regimes."""
     return "; ".join(_note(row, meaning=meaning, several=len(rows) > 1) for row in rows)
 
 

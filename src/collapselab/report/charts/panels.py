@@ -111,17 +111,6 @@ class Figure:
     axis: tuple[str, str] = ("", "")
     """The columns that are across and up at first."""
 
-    @property
-    def cards(self) -> list[list[Panel]]:
-        """The panels by their heading: one without belongs to the panel before it."""
-        cards: list[list[Panel]] = []
-        for panel in self.panels:
-            if panel.heading or not cards:
-                cards.append([panel])
-            else:
-                cards[-1].append(panel)
-        return cards
-
 
 def width_colour(keys: Keys) -> alt.Color:
     return alt.Color("wide:N", title="width", scale=width_scale(keys))

@@ -10,7 +10,7 @@ from collapselab.report.charts.axes import if_logarithmic, log_ticks, value_axis
 from collapselab.report.charts.panels import Figure, Panel, colour_legend, depth_size, extent, model_colour, tooltip
 from collapselab.report.data import ReportData
 from collapselab.report.view import Columns, Keys, Line, View, columns, in_order, label
-from collapselab.report.words import metric_name, outcome_column, outcome_name, regime_name, trend_note, trend_words
+from collapselab.report.words import metric_name, outcome_column, outcome_name, regime_name, trend_note
 
 ALL = "all models"
 """The one regime where no setting but the checkpoint varies."""
@@ -82,7 +82,7 @@ def _lines(data: ReportData, keys: Keys, metric: str, table: Columns, regime: st
     dots = dots.encode(x=x, y=y, size=depth_size(keys), tooltip=hover)
     chart = alt.layer(lines, dots).add_params(alt.param(name="where", value=regime))
     rows = data.trends("width", metric)
-    words = f"{metric_name(metric)} ({metric}) against width: values {extent(data, metric)}. {trend_words(rows)}"
+    words = f"{metric_name(metric)} ({metric}) against width: values {extent(data, metric)}. {trend_note(rows)}"
     return Panel(f"width_lines-{metric}", chart, TABLE, words.strip(), metric, note=trend_note(rows))
 
 

@@ -42,7 +42,6 @@ from collapselab.report.words import (
     regime_name,
     setting_name,
     trend_note,
-    trend_words,
 )
 
 DECADES = 100
@@ -109,7 +108,7 @@ def _along(data: ReportData, metric: str) -> str:
     at = {epoch: frame.loc[frame["epoch"] == epoch, metric].median() for epoch in (first, last)}
     return (
         f"{metric_name(metric)} ({metric}) along training of {frame['run'].nunique():,} runs: median {at[first]:.3g} "
-        f"at epoch {first:g}, {at[last]:.3g} at epoch {last:g}. {trend_words(data.trends('epoch', metric))}"
+        f"at epoch {first:g}, {at[last]:.3g} at epoch {last:g}. {trend_note(data.trends('epoch', metric))}"
     )
 
 
@@ -188,7 +187,7 @@ def _differences(data: ReportData, keys: Keys, metric: str, column: str, trainin
     dots = pairs.mark_point(filled=True, opacity=0.75).encode(
         x=x, y=y, color=width_colour(keys), size=depth_size(keys), shape=shape, tooltip=hover
     )
-    words = f"Difference of {name} under {setting_name(column)}. {trend_words(data.trends(column, metric))}"
+    words = f"Difference of {name} under {setting_name(column)}. {trend_note(data.trends(column, metric))}"
     return Panel(
         f"regularisation-{key}", alt.layer(level, dots), "pairs", words, metric,
         note=trend_note(data.trends(column, metric)),
