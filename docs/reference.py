@@ -13,7 +13,10 @@ PUBLIC = {
         "ClassMoments", "NearestCentre", "Decisions", "collapse_metrics", "Measurement", "METRICS",
     ],
     "Text": ["open_source", "Recipe", "build_corpus", "Corpus"],
-    "One model": ["Settings", "train", "sample", "CollapseCallback", "INTERVENTIONS", "HEADS", "OPTIMIZERS"],
+    "One model": [
+        "Settings", "train", "sample", "CollapseCallback", "CollapseMonitor", "CollapseMetric", "INTERVENTIONS",
+        "HEADS", "OPTIMIZERS",
+    ],
     "What a model is like": [
         "measure", "measure_plan", "Options", "Running", "load_results", "Result", "Results", "Row", "token_table",
         "TokenTable", "similarity", "compare",

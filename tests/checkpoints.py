@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from collapselab.disk import sha256
+from collapselab.disk import sha256, write_document
 from collapselab.records.run import CheckpointRecord
 
 
@@ -17,4 +17,4 @@ def save_checkpoint(model: Any, run: Path, name: str) -> None:
         perplexity=None, seconds=0.0, files=files,
     )  # fmt: skip
     known.write(folder / "training.json")
-    (run / "run.json").write_text("{}")
+    write_document(run / "run.json", {})

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from collapselab.training.generate import sample as sample
     from collapselab.training.heads import HEADS as HEADS
     from collapselab.training.interventions import INTERVENTIONS as INTERVENTIONS
+    from collapselab.training.lightning import CollapseMonitor as CollapseMonitor
+    from collapselab.training.metric import CollapseMetric as CollapseMetric
     from collapselab.training.optimizers import OPTIMIZERS as OPTIMIZERS
     from collapselab.training.settings import Settings as Settings
     from collapselab.training.train import train as train
@@ -65,6 +67,8 @@ _HOMES = {
     "Analysis": "analysis.stored",
     "ClassMoments": "core.moments",
     "CollapseCallback": "training.callback",
+    "CollapseMetric": "training.metric",
+    "CollapseMonitor": "training.lightning",
     "Corpus": "corpus.blocks",
     "NearestCentre": "core.decisions",
     "Decisions": "core.decisions",

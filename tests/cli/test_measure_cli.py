@@ -18,6 +18,7 @@ from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError
 from collapselab.measurement.show import sweep_table
 from collapselab.models.build import build_config, build_model
+from collapselab.records.profile import HEADLINES
 from collapselab.records.result_folder import load_results
 from collapselab.records.tables import RESULTS
 
@@ -45,7 +46,9 @@ def invoked(place: Path, *words: str | Path, columns: int = 200) -> Result:
     arguments = [str(word) for word in words]
     env = {"COLUMNS": str(columns), "XDG_CACHE_HOME": str(place / "cache")}
     try:
-        return CliRunner().invoke(app, [*arguments, "--corpus", str(place / "corpus"), "--tokens", "200"], env=env)
+        return CliRunner().invoke(
+            app, ["--full", *arguments, "--corpus", str(place / "corpus"), "--tokens", "200"], env=env
+        )
     finally:
         torch.set_num_threads(threads)
 
@@ -169,3 +172,16 @@ def test_a_plan_loads_no_weight_and_says_what_it_takes(place: Path) -> None:
         assert facts[0]["operations"] > 0
     finally:
         (place / "one" / "weights").rename(place / "one" / "model.safetensors")
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_first_answer_has_a_line_for_each_property_and_fits(place: Path, columns: int) -> None:
+    env = {"COLUMNS": str(columns), "XDG_CACHE_HOME": str(place / "cache")}
+    words = [str(place / "one"), "--corpus", str(place / "corpus"), "--tokens", "200", "--layers", "all"]
+    result = CliRunner().invoke(app, words, env=env)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert max(map(len, lines)) <= columns
+    for headline in HEADLINES:
+        assert sum(line.startswith(headline.code) and headline.metric in line for line in lines) == 1
+    assert "bits per byte" in result.stdout

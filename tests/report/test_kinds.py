@@ -8,9 +8,9 @@ import pytest
 from collapselab import load_results
 from collapselab.core.catalogue import METRICS
 from collapselab.records.measurement import Result
+from collapselab.records.profile import HEADLINES, profile
 from collapselab.records.tables import Row
 from collapselab.report.data import Kind, load_report_data
-from collapselab.report.profile import HEADLINES, profile
 from collapselab.report.report import report
 from collapselab.suite.collect_models import collect_models
 from report.measured import measure_models, result_of

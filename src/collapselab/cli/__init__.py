@@ -9,7 +9,7 @@ import io
 import json
 import os
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -23,6 +23,9 @@ from collapselab.cli import analyze, corpus, demo, measure, share, similarity, s
 from collapselab.cli.options import PREFIX, EnvironmentGroup, JsonOption, take_from_environment
 from collapselab.errors import Interrupted, UserError
 from collapselab.signals import interruptible
+
+if TYPE_CHECKING:
+    from collapselab.core.catalogue import Metric
 
 START, MODELS, SUITES = "Start here", "One model", "Many models, and what they say"
 
@@ -92,8 +95,7 @@ app = typer.Typer(
 
     Everything at once, in minutes: `collapselab demo`
 
-    Any model of yours: `collapselab corpus build my.txt --tokenizer MODEL --out corpus`, and then
-    `collapselab measure MODEL --corpus corpus`
+    Any model of yours: `collapselab measure MODEL --data tinystories`
     """,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -174,22 +176,56 @@ def root(
 
 
 @app.command(rich_help_panel=START)
-def metrics(as_json: JsonOption = False) -> None:
-    """List the catalogue: every metric, what it shows and where it moves as a model collapses.
+def metrics(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One metric, which is then explained.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the catalogue: every metric and where it moves as a model collapses; or explain one of them.
 
-    Example: `collapselab metrics --json | jq '.[].id'`
+    Example: `collapselab metrics agreement`, `collapselab metrics --json | jq '.[].id'`
     """
     from collapselab.core.catalogue import METRICS
+    from collapselab.errors import ConfigError, did_you_mean
 
+    if name is not None and name not in METRICS:
+        hint = did_you_mean(name, METRICS, otherwise="`collapselab metrics` lists them.")
+        raise ConfigError(f"{name} is not a metric. {hint}")
+    chosen = list(METRICS.values()) if name is None else [METRICS[name]]
     if as_json:
-        keys = ("id", "property", "formula", "direction", "ideal_text", "in_paper", "version", "reference")
-        print(
-            json.dumps([{key: getattr(metric, key) for key in keys} for metric in METRICS.values()], ensure_ascii=False)
-        )
+        keys = ("id", "property", "formula", "direction", "ideal_text", "in_paper", "version", "reference", "meaning")
+        print(json.dumps([{key: getattr(metric, key) for key in keys} for metric in chosen], ensure_ascii=False))
         return
-    table = Table("metric", "property", "definition", "toward collapse", "ideal", box=None, header_style="bold")
-    for metric in METRICS.values():
-        star = "★" if metric.in_paper else ""
-        ideal = metric.ideal_text.strip("`")
-        table.add_row(metric.id + star, metric.property, metric.formula, metric.direction or "–", ideal)
-    Console().print(table)
+    console = Console()
+    if name is not None:
+        console.print(_explained(chosen[0]))
+        return
+    is_wide = console.width >= 120
+    table = Table("metric", "property", *(["definition"] if is_wide else []), "toward collapse", "ideal", box=None)
+    table.columns[0].no_wrap = True
+    for metric in chosen:
+        cells = [metric.id + ("★" if metric.in_paper else ""), metric.property]
+        cells += [metric.formula] if is_wide else []
+        table.add_row(*cells, metric.direction or "–", metric.ideal_text.strip("`"))
+    console.print(table)
+    console.print("★: in the paper's Table 1. Explain one: collapselab metrics NAME", style="dim", highlight=False)
+
+
+def _explained(metric: "Metric") -> Table:
+    """What a reader needs to know of one metric, part by part."""
+    parts = {
+        "meaning": metric.meaning,
+        "formula": metric.formula,
+        "range": metric.range,
+        "toward collapse": f"{metric.direction or 'no prediction'}; ideal {metric.ideal_text.strip('`')}",
+        "pitfalls": metric.pitfalls,
+        "elsewhere": metric.variants,
+        "paper": metric.reference,
+    }
+    table = Table(box=None, show_header=False, title=f"{metric.id}: {metric.name} ({metric.property})")
+    table.title_justify = "left"
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for part, text in parts.items():
+        if text:
+            table.add_row(part, Text(text))
+    return table

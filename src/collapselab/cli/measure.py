@@ -53,6 +53,9 @@ def measure(
             metavar="FILE", help="A YAML file with options, as in `tokens: 2e6`.", callback=read_config, is_eager=True
         ),
     ] = None,
+    full: Annotated[
+        bool, panel("Output")("--full", help="Print every number of every layer and bin, each with its null.")
+    ] = False,
     as_json: JsonOption = False,
     **settings: Any,
 ) -> None:
@@ -80,7 +83,7 @@ def measure(
     from collapselab.measurement.distributed import Processes
     from collapselab.measurement.estimate import measure_plan
     from collapselab.measurement.measure import measure as measured
-    from collapselab.measurement.show import shown, sweep_table
+    from collapselab.measurement.show import brief, shown, sweep_table
     from collapselab.records.measurement import Results
     from collapselab.records.result_folder import out_folder
     from collapselab.suite.status import wide_console
@@ -102,7 +105,8 @@ def measure(
     elif out_folder(out) is not None and isinstance(results, Results):
         wide_console().print(sweep_table(results))
     else:
-        Console().print(shown(results))
+        console = Console()
+        console.print(shown(results) if full else brief(results, console.width))
     if isinstance(results, Results) and results.failures:
         raise typer.Exit(1)
 

@@ -2,13 +2,14 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
+from rich.console import Console, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from collapselab.cli.options import JsonOption
 
@@ -64,8 +65,8 @@ def compare(
         return
     for warning in comparison.warnings:
         print(f"collapselab: {warning}", file=sys.stderr)
-    if comparison.differing[:top]:
-        Console().print(_difference_table(comparison.differing[:top]))
+    for part in _difference_tables(_by_interest(comparison.differing)[:top]):
+        Console().print(part)
     same = len(comparison.rows) - len(comparison.differing)
     print(f"{len(comparison.rows):,} numbers compared, {same:,} of them equal to the last bit.")
     if comparison.unmatched:
@@ -74,15 +75,34 @@ def compare(
         )
 
 
-def _difference_table(rows: "list[Difference]") -> Table:
-    table = Table(
-        "model", "split", "layer", "bin", "metric", "mine", "theirs", "differ by", box=None, header_style="bold"
-    )
+def _by_interest(rows: "list[Difference]") -> "list[Difference]":
+    """Headline metrics first, then the largest differences; numbers that change sign, mostly ratios, last."""
+    from collapselab.records.profile import HEADLINES
+
+    headlines = [headline.metric for headline in HEADLINES]
+
+    def rank(row: "Difference") -> tuple[bool, int]:
+        changes_sign = row.mine is not None and row.theirs is not None and row.mine * row.theirs < 0
+        is_headline = row.metric in headlines and (row.split, row.layer, row.bin) == ("train", "last", "all")
+        return changes_sign, headlines.index(row.metric) if is_headline else len(headlines)
+
+    return sorted(rows, key=rank)  # stable: they come with the largest difference first
+
+
+def _difference_tables(rows: "list[Difference]") -> "Iterator[RenderableType]":
+    """A table for each model, split, layer and bin, so that names fit on a narrow terminal."""
+    groups: dict[str, list[Difference]] = {}
     for row in rows:
-        numbers = ("–" if value is None else f"{value:.6g}" for value in (row.mine, row.theirs))
-        share = "–" if row.relative is None else f"{100 * row.relative:.3g} %"
-        table.add_row(escape(row.model), row.split, row.layer, row.bin, row.metric, *numbers, share)
-    return table
+        place = f"{row.model}: {row.split}, layer {row.layer}{'' if row.bin == 'all' else f', bin {row.bin}'}"
+        groups.setdefault(place, []).append(row)
+    for title, of_group in groups.items():
+        yield Text(title, style="bold")
+        table = Table("metric", "mine", "theirs", "differ by", box=None, header_style="dim")
+        table.columns[0].no_wrap = True
+        for row in of_group:
+            numbers = ("–" if value is None else f"{value:.6g}" for value in (row.mine, row.theirs))
+            table.add_row(row.metric, *numbers, "–" if row.relative is None else f"{100 * row.relative:.3g} %")
+        yield table
 
 
 def _is_one_model(path: Path) -> bool:

@@ -72,7 +72,7 @@ def opened_texts(
     """Return the corpora, or the text that one is made of for each model; ConfigError unless one of them is given."""
     corpora = [] if corpus is None else [corpus] if isinstance(corpus, str | Path | Corpus) else list(corpus)
     if data is not None and not corpora:
-        name = tokenizer if tokenizer is None or isinstance(tokenizer, str | Path) else _saved_tokenizer(tokenizer)
+        name = tokenizer if tokenizer is None or isinstance(tokenizer, str | Path) else saved_tokenizer(tokenizer)
         limit = running.max_tokens or options.tokens
         return [Data(open_data(data), running.block, limit, running.chat, None if name is None else str(name))]
     if not corpora or data is not None:
@@ -99,7 +99,7 @@ def open_data(text: Text) -> Source:
     return source_of_texts(rows)
 
 
-def _saved_tokenizer(tokenizer: Any) -> str:
+def saved_tokenizer(tokenizer: Any) -> str:
     """Save a tokenizer object to the cache, under the hash of what it does, and return the folder."""
     folder = user_cache("tokenizers") / tokenizer_hash(tokenizer)
     if not folder.is_dir():

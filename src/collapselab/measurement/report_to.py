@@ -1,5 +1,6 @@
 """A measurement in a tracker: its numbers as curves, its rows as a table, and a page that can be opened alone."""
 
+from collections.abc import Collection
 from html import escape
 from pathlib import Path
 
@@ -29,11 +30,11 @@ def report_measurement(report_to: str, result: Result, checkpoint: Checkpoint | 
         tracker.page(f"{PREFIX}-{step}.html", _page(result))
 
 
-def logged(result: Result) -> dict[str, float]:
-    """The values of a result under the names they are logged by; those without a value are left out."""
+def logged(result: Result, only: Collection[str] | None = None) -> dict[str, float]:
+    """Return the values of a result, or of `only` these metrics, under the names they are logged by."""
     values: dict[str, float] = {}
     for row in result.rows:
-        if row.split == "train" and row.bin == "all" and row.value is not None:
+        if row.split == "train" and row.bin == "all" and row.value is not None and (only is None or row.metric in only):
             name = row.metric if row.layer == "last" else f"layer{row.layer}/{row.metric}"
             values[f"{PREFIX}/{name}"] = row.value
             if row.null is not None:

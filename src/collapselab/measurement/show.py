@@ -1,10 +1,11 @@
 """Results as tables that a person can read: one model by property, or several side by side."""
 
 from collections.abc import Iterator, Mapping
+from io import StringIO
 from pathlib import PurePath
 from typing import Literal
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -16,11 +17,18 @@ from collapselab.measurement.null_words import null_words
 from collapselab.measurement.show_tables import ARROWS, further_tables, number, whole_names
 from collapselab.records.facts import SplitFacts
 from collapselab.records.measurement import Key, Result, Results
+from collapselab.records.profile import Bar, profile
 from collapselab.records.suite import DEFAULT_METRICS
 from collapselab.records.tables import Row
 
 MOST_COLUMNS = 5
 """Of a table of layers or bins: what a terminal of 80 columns has room for."""
+WIDE, BAR, SPARKS = 118, 12, "▁▂▃▄▅▆▇█"
+"""Columns of a terminal that has room for a sentence beside each bar, and the length of the bar."""
+NEXT = (
+    "Next: --full prints every number; --classes --out r.json, then collapselab tokens r.json: which tokens; "
+    "collapselab report r.json: a page."
+)
 CHANGING = "†"
 """The mark of a value that twice the tokens would change too much."""
 
@@ -31,6 +39,95 @@ def shown(measured: Result | Results) -> RenderableType:
         return _model(measured, None)
     tables = [_model(result, measured.initial(result)) for result in measured]
     return Group(*tables, side_by_side(measured)) if len(measured) > 1 else Group(*tables)
+
+
+def brief(measured: Result | Results, width: int = 120) -> RenderableType:
+    """The first answer: seven lines for one model, a row each for several."""
+    return _summary(measured, width) if isinstance(measured, Result) else sweep_table(measured)
+
+
+def summary_text(result: Result) -> str:
+    """The seven lines as plain text."""
+    console = Console(width=120, file=StringIO(), color_system=None)
+    console.print(_summary(result, 120))
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def _summary(result: Result, width: int) -> RenderableType:
+    facts, bars = result.facts, profile(result.rows)
+    tokens = " + ".join(f"{split['tokens']:,}" for split in facts["splits"].values())
+    text = facts.get("text") or PurePath(facts["corpus"]).name
+    parts: list[RenderableType] = [Text.assemble((result.title, "bold"), f"  on {text}: {tokens} tokens")]
+    scores = facts["splits"]["validation"]
+    if (loss := scores.get("loss")) is not None:
+        accuracy, bits = scores.get("accuracy"), scores.get("bits_per_byte")
+        words = [f"validation loss {loss:.3f}", "" if accuracy is None else f"accuracy {accuracy:.1%}"]
+        parts.append(Text(" · ".join(filter(None, [*words, "" if bits is None else f"{bits:.3f} bits per byte"]))))
+    layers = {bar.headline.code: _sparkline(result, bar) for bar in bars}
+    by_layer = ["by layer"] if any(layers.values()) else []
+    is_wide = width >= WIDE
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for name in ("", "", "", "shuffled → collapsed", *by_layer, *(["what it means"] if is_wide else [])):
+        table.add_column(name, no_wrap=name != "what it means")
+    for bar in bars:
+        cells: list[Text | str] = [
+            Text(bar.headline.code, style="bold"),
+            bar.headline.metric,
+            _short_number(bar.value),
+            _drawn_bar(bar),
+        ]
+        table.add_row(*cells, *([layers[bar.headline.code]] if by_layer else []), *([bar.sentence] if is_wide else []))
+    parts += [Text(""), table, Text("")]
+    if not is_wide:
+        parts += [Text(f"{bar.headline.code}: {bar.sentence}", style="dim") for bar in bars]
+    parts += [Text(line) for line in _verdict(bars)]
+    half = facts.get("half_sample")
+    names = {bar.headline.metric for bar in bars}
+    if half is not None and (changing := [name for name in half["changing"] if name in names]):
+        parts.append(Text(f"! More tokens would still change {', '.join(changing)} (--tokens).", style="yellow"))
+    parts += [Text(f"! {warning['text']}", style="yellow") for warning in facts.get("warnings", [])]
+    return Group(*parts, Text(NEXT, style="dim"))
+
+
+def _verdict(bars: list[Bar]) -> Iterator[str]:
+    """How many properties are nearer to a collapsed model than to shuffled labels, and where metrics disagree."""
+    judged = [bar for bar in bars if bar.share is not None]
+    far = [bar.headline.code for bar in judged if bar.share is not None and bar.share > 0.5]
+    if judged:
+        named = f": {', '.join(far)}" if far else "; this model has not collapsed"
+        yield f"More than half of the way to collapse: {len(far)} of {len(judged)} properties{named}."
+    for bar in bars:
+        if bar.low is not None and bar.high is not None:
+            yield f"The metrics of {bar.headline.code} disagree: {bar.low:.0%} to {bar.high:.0%} of the way."
+
+
+def _short_number(value: float) -> str:
+    return f"{value:.2f}" if abs(value) < 100 else f"{value:,.0f}"
+
+
+def _drawn_bar(bar: Bar) -> Text:
+    """The way from the null to the ideal, and how much of it the value has gone."""
+    if bar.share is None or bar.null is None:
+        return Text("no null was measured", style="dim")
+    filled = round(BAR * bar.share)
+    ends = (f"{_short_number(bar.null):>6} ", f" {bar.headline.ideal:g}")
+    return Text.assemble(ends[0], ("━" * filled, "bold cyan"), ("─" * (BAR - filled), "dim"), ends[1])
+
+
+def _sparkline(result: Result, bar: Bar) -> str:
+    """The metric over layers, the last one at the end; empty where they were not measured."""
+    rows = [
+        row for row in result.rows if _is_plain(row) and row.metric == bar.headline.metric and row.value is not None
+    ]
+    below = sorted((row for row in rows if row.layer.isdigit()), key=lambda row: int(row.layer))
+    near = [-abs(row.value - bar.headline.ideal) for row in below if row.value is not None]
+    if not near:
+        return ""
+    near.append(-abs(bar.value - bar.headline.ideal))
+    low, high = min(near), max(near)
+    steps = [round((value - low) / ((high - low) or 1) * (len(SPARKS) - 1)) for value in near]
+    return "".join(SPARKS[step] for step in steps)
 
 
 def side_by_side(results: Results) -> Table:

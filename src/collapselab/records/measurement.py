@@ -140,6 +140,12 @@ class Result:
         shown: Path = import_module("collapselab.report.report").show(self)  # a later layer than this one
         return shown
 
+    @property
+    def summary(self) -> str:
+        """Seven lines: the headline metric of each property, between its null and its ideal, and what it means."""
+        text: str = import_module("collapselab.measurement.show").summary_text(self)  # a later layer than this one
+        return text
+
     def __repr__(self) -> str:
         """Short: a list of thousands of rows helps nobody."""
         return f"Result({self.name!r}: {len(self.rows):,} rows; tables {', '.join(self.tables)})"

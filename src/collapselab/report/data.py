@@ -27,9 +27,9 @@ from collapselab.analysis.subsets import ALL
 from collapselab.analysis.trends import Trend
 from collapselab.core.catalogue import Transform
 from collapselab.errors import RunError
+from collapselab.records.profile import HEADLINES
 from collapselab.records.scores import with_scores
 from collapselab.records.tables import HASHES, Row, Run, StoredTables, read_tables, required_files
-from collapselab.report.profile import HEADLINES
 from collapselab.report.words import setting_name
 from collapselab.suite.collect_models import collect_models
 

@@ -27,6 +27,7 @@ from collapselab.analysis.stored import program_version
 from collapselab.disk import checksum_of, written_whole
 from collapselab.errors import ConfigError
 from collapselab.records.measurement import Result
+from collapselab.records.profile import profile
 from collapselab.report import answer, provenance, words
 from collapselab.report.charts import style
 from collapselab.report.charts.panels import Figure, Panel, depth_areas, drawn_config, drawn_panel
@@ -35,7 +36,6 @@ from collapselab.report.export import write_figures
 from collapselab.report.figures import FIGURES, SECTIONS, FigureEntry
 from collapselab.report.figures.fixed_scale import VERDICT_COLOURS, VERDICT_SHAPES
 from collapselab.report.figures.relations import has_others
-from collapselab.report.profile import profile
 from collapselab.report.view import Columns, Keys, View, filters, keys, models_table, overview
 
 PLACED = {"diagnosis"}

@@ -12,11 +12,11 @@ from typing import final
 import numpy as np
 import pandas as pd
 
+from collapselab.records.profile import HEADLINES
 from collapselab.records.table import Cell
 from collapselab.records.tables import Run
 from collapselab.report.charts.style import CATEGORIES, SHAPES
 from collapselab.report.data import ReportData
-from collapselab.report.profile import HEADLINES
 from collapselab.report.words import outcome_column, outcome_name, regime_name
 
 Line = dict[str, Cell]

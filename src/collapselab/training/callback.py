@@ -8,8 +8,9 @@ that was added with trainer.add_callback alone finds its Trainer among its calle
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import torch
 from torch import nn
@@ -18,42 +19,47 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
 from collapselab.measurement.measure import measure
+from collapselab.measurement.model_corpus import Data, Text, model_corpus, opened_texts, saved_tokenizer
 from collapselab.measurement.report_to import PREFIX, logged
 from collapselab.messages import logger
 from collapselab.records.measurement import Result
-from collapselab.records.options import Options
+from collapselab.records.options import Options, Running
+from collapselab.records.profile import HEADLINE_METRICS
 
 log = logger(__name__)
+
+WATCHED_TOKENS = 50_000
+"""Tokens of each split that are measured every time."""
 
 
 @final
 class CollapseCallback(TrainerCallback):
-    """Measures the catalogue on a fixed sample every `every` steps, and logs it as collapse/<metric>.
+    """Measure collapse on a fixed sample every `every` steps, and log seven headline metrics as collapse/<metric>.
 
-    `tokens` of each split of the corpus are measured, the same ones every time: first when training begins, then every
-    `every` steps, then at the end. The training itself stays bit-identical: random state, mode and gradients are left
-    as they were. `seconds` is what all of it cost so far; it is logged too, as collapse/seconds.
+    50,000 tokens of each split are measured, or `tokens`, the same ones every time: first when training begins, then
+    every `every` steps, then at the end. The training itself stays bit-identical: random state, mode and gradients are
+    left as they were. `seconds` is what all of it cost so far; it is logged too, as collapse/seconds.
     """
 
     def __init__(
         self,
-        corpus: str | Path | Corpus,
-        every: int,
+        corpus: str | Path | Corpus | None = None,
+        every: int = 500,
         *,
-        tokens: int = 50_000,
-        layers: Literal["last", "all"] = "last",
-        null: bool = False,
-        min_count: int = 1,
-        seed: int = 0,
-        batch: int | Literal["auto"] = "auto",
+        data: Text | None = None,
+        tokenizer: object = None,
+        metrics: Literal["headlines", "all"] = "headlines",
+        **options: Any,
     ) -> None:
+        """`data` are texts (or what `measure` takes) in place of a corpus, for the Trainer's tokenizer or `tokenizer`.
+
+        `metrics="all"` logs the whole catalogue. `options` are those of `Options`.
+        """
         if every < 1:
-            raise ConfigError(f"every is {every}; a whole number of steps from 1 on is needed.")
-        self.corpus = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
-        self.every = every
-        self.options = Options(
-            tokens=tokens, layers=layers, null=null, min_count=min_count, seed=seed, batch=batch
-        )  # fmt: skip
+            raise ConfigError(f"every must be ≥ 1, got {every}.")
+        self.options = Options(**{"tokens": WATCHED_TOKENS, "null": False, **options})
+        self.text = opened_texts(corpus, data, self.options, Running(quiet=True), tokenizer=tokenizer)[0]
+        self.every, self.only = every, HEADLINE_METRICS if metrics == "headlines" else None
         self.results: dict[int, Result] = {}
         """What was measured, by step."""
         self.seconds = 0.0
@@ -73,11 +79,14 @@ class CollapseCallback(TrainerCallback):
         control: TrainerControl,
         *,
         model: nn.Module | None = None,
+        processing_class: object = None,
         **_: object,
     ) -> None:
         self._began = time.perf_counter()
         assert model is not None, "the library passes it"
         check_not_sharded(model, what="CollapseCallback")
+        if isinstance(self.text, Data) and self.text.tokenizer is None and processing_class is not None:
+            self.text = replace(self.text, tokenizer=saved_tokenizer(processing_class))
         self._measure(state, control, model)
 
     def on_step_end(
@@ -113,10 +122,11 @@ class CollapseCallback(TrainerCallback):
         if step in self.results or not state.is_world_process_zero:
             return
         start = time.perf_counter()
-        self.results[step] = result = measure_in_training(model, self.corpus, self.options)
+        self.text = model_corpus(model, self.text, Running(quiet=True))  # built once
+        self.results[step] = result = measure_in_training(model, self.text, self.options)
         self.seconds += time.perf_counter() - start
         due = control.should_log  # logging would take it that the Trainer's own log of this step is done
-        (self._trainer or _trainer_on_the_stack()).log({**logged(result), f"{PREFIX}/seconds": self.seconds})
+        (self._trainer or _trainer_on_the_stack()).log({**logged(result, self.only), f"{PREFIX}/seconds": self.seconds})
         control.should_log = due
 
 

@@ -12,10 +12,12 @@ from torch import nn
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
+from collapselab.measurement.model_corpus import Text, model_corpus, opened_texts
 from collapselab.measurement.report_to import PREFIX, logged
 from collapselab.records.measurement import Result
-from collapselab.records.options import Options
-from collapselab.training.callback import check_not_sharded, measure_in_training
+from collapselab.records.options import Options, Running
+from collapselab.records.profile import HEADLINE_METRICS
+from collapselab.training.callback import WATCHED_TOKENS, check_not_sharded, measure_in_training
 
 try:
     from lightning.pytorch import Callback
@@ -27,7 +29,7 @@ except ImportError:
 
 
 class CollapseMonitor(Callback):
-    """Measures the catalogue on a fixed sample every `every` steps, and logs it as collapse/<metric>.
+    """Measure collapse on a fixed sample every `every` steps, and log seven headline metrics as collapse/<metric>.
 
     `model` finds the causal language model inside the LightningModule; without it the module itself is taken. The
     first process measures; the training itself stays as it was: random state, mode and gradients are restored.
@@ -35,20 +37,21 @@ class CollapseMonitor(Callback):
 
     def __init__(
         self,
-        corpus: str | Path | Corpus,
-        every: int,
+        corpus: str | Path | Corpus | None = None,
+        every: int = 500,
         *,
+        data: Text | None = None,
+        tokenizer: object = None,
         model: Callable[[Any], nn.Module] = lambda module: module,
-        tokens: int = 50_000,
-        layers: Literal["last", "all"] = "last",
-        null: bool = False,
-        seed: int = 0,
+        metrics: Literal["headlines", "all"] = "headlines",
+        **options: Any,
     ) -> None:
         if every < 1:
-            raise ConfigError(f"every is {every}; a whole number of steps from 1 on is needed.")
-        self.corpus = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
+            raise ConfigError(f"every must be ≥ 1, got {every}.")
         self.every, self.model = every, model
-        self.options = Options(tokens=tokens, layers=layers, null=null, seed=seed)
+        self.options = Options(**{"tokens": WATCHED_TOKENS, "null": False, **options})
+        self.text = opened_texts(corpus, data, self.options, Running(quiet=True), tokenizer=tokenizer)[0]
+        self.only = HEADLINE_METRICS if metrics == "headlines" else None
         self.results: dict[int, Result] = {}
         """What was measured, by step."""
         self.seconds = 0.0
@@ -71,7 +74,9 @@ class CollapseMonitor(Callback):
         if step in self.results or not trainer.is_global_zero:
             return
         start = time.perf_counter()
-        self.results[step] = result = measure_in_training(self.model(module), self.corpus, self.options)
+        model = self.model(module)
+        self.text = model_corpus(model, self.text, Running(quiet=True))  # built once
+        self.results[step] = result = measure_in_training(model, self.text, self.options)
         self.seconds += time.perf_counter() - start
         for logger in trainer.loggers:
-            logger.log_metrics({**logged(result), f"{PREFIX}/seconds": self.seconds}, step=step)
+            logger.log_metrics({**logged(result, self.only), f"{PREFIX}/seconds": self.seconds}, step=step)

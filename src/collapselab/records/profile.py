@@ -22,17 +22,17 @@ class Headline:
 
 
 HEADLINES = (
-    Headline("NC1", "within_share", 0, "{percent} of the features’ variance is within classes (next tokens), not "
-             "between them.", ("vci",)),
-    Headline("NC2 norms", "norm_cv", 0, "The lengths of the class means differ by {percent} of their mean."),
-    Headline("NC2 angles", "cosine_error", 0, "Cosines of class means are {value} away from those of a simplex."),
-    Headline("GNC2", "logdist_std", 0, "Log distances between class means vary by {value}; evenly spread means vary "
-             "least."),
-    Headline("NC3", "duality_cos_mean", 1, "A class mean and its row of the output layer have a cosine of {value}."),
+    Headline("NC1", "within_share", 0, "{percent} of the variance is within classes (next tokens).", ("vci",)),
+    Headline("NC2 norms", "norm_cv", 0, "Lengths of class means differ by {percent} of their mean."),
+    Headline("NC2 angles", "cosine_error", 0, "Cosines of class means are {value} from a simplex’s."),
+    Headline("GNC2", "logdist_std", 0, "Log distances between class means vary by {value}."),
+    Headline("NC3", "duality_cos_mean", 1, "A class mean and its output row have a cosine of {value}."),
     Headline("UNC3", "duality_cos_std", 0, "That cosine varies by {value} from class to class."),
-    Headline("NC4", "agreement", 1, "The nearest class mean makes the same choice as the model for {percent} of "
-             "tokens."),
-)  # fmt: skip
+    Headline("NC4", "agreement", 1, "The nearest class mean decides {percent} of tokens like the model."),
+)
+
+
+HEADLINE_METRICS = tuple(headline.metric for headline in HEADLINES)
 
 
 @final
