@@ -12,6 +12,7 @@ from collapselab.core.catalogue import METRICS
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError, CorpusError
 from collapselab.measurement.measure import measure
+from collapselab.records.profile import HEADLINE_METRICS
 from collapselab.training.callback import CollapseCallback
 
 
@@ -39,7 +40,10 @@ def corpus(corpus_folder: Path) -> Corpus:
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_it_logs_what_measure_finds_at_every_interval(kind: str, corpus: Corpus, tmp_path: Path) -> None:
-    watched, callback = trainer(tmp_path, corpus, kind), CollapseCallback(corpus, every=2, tokens=600, null=True)
+    watched, callback = (
+        trainer(tmp_path, corpus, kind),
+        CollapseCallback(corpus, every=2, tokens=600, null=True, metrics="all"),
+    )
     watched.add_callback(callback)
     initial = measure(watched.model, corpus, tokens=600, quiet=True)
     watched.train()
@@ -82,7 +86,7 @@ def test_mode_and_gradients_are_left_as_they_were(corpus: Corpus, tmp_path: Path
 
     watched, look = trainer(tmp_path, corpus), Look()
     look.seen = []
-    watched.add_callback(CollapseCallback(corpus, every=1, tokens=300))
+    watched.add_callback(CollapseCallback(corpus, every=1, tokens=300, metrics="all"))
     watched.add_callback(look)
     watched.train()
     assert look.seen == [True] * 6
@@ -98,20 +102,32 @@ def test_it_appears_in_tensorboard(corpus: Corpus, tmp_path: Path, monkeypatch: 
         report_to="tensorboard", disable_tqdm=True,
     )  # fmt: skip
     watched = Trainer(model=model(), args=args, train_dataset=blocks)
-    watched.add_callback(CollapseCallback(corpus, every=1, tokens=300))
+    watched.add_callback(CollapseCallback(corpus, every=1, tokens=300, metrics="all"))
     watched.train()
     found = EventAccumulator(str(tmp_path / "board")).Reload()
     assert [event.step for event in found.Scalars("train/collapse/duality_cos_mean")] == [0, 1, 2]
 
 
+def test_texts_are_enough_and_seven_curves_are_logged(corpus: Corpus, tmp_path: Path) -> None:
+    texts = [f"Story {number}: Tom saw a big dog and ran home to his mother." for number in range(60)]
+    watched = trainer(tmp_path, corpus, "gpt2")
+    callback = CollapseCallback(data=texts, tokenizer=corpus.tokenizer(), every=100, tokens=300).attach(watched)
+    watched.train()
+    logs = [entry for entry in watched.state.log_history if "collapse/agreement" in entry]
+    assert len(logs) == len(callback.results) == 2
+    curves = {name for name in logs[0] if name.startswith("collapse/") and not name.startswith("collapse/val_")}
+    assert curves - {"collapse/seconds"} <= {f"collapse/{metric}" for metric in HEADLINE_METRICS}
+    assert len(curves) > 5
+
+
 def test_what_cannot_be_watched_is_refused(corpus: Corpus, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="every is 0"):
+    with pytest.raises(ConfigError, match="every must be ≥ 1, got 0"):
         CollapseCallback(corpus, every=0)
     with pytest.raises(CorpusError, match="no such folder"):
         CollapseCallback(tmp_path / "nothing", every=1)
     small = trainer(tmp_path, corpus)
     small.model = model(vocabulary=200)
-    small.add_callback(CollapseCallback(corpus, every=1, tokens=300))
+    small.add_callback(CollapseCallback(corpus, every=1, tokens=300, metrics="all"))
     with pytest.raises(CorpusError, match="knows only 200 tokens"):
         small.train()
 
@@ -121,7 +137,7 @@ def test_the_trainer_is_handed_over(corpus: Corpus, tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(module, "_trainer_on_the_stack", lambda: pytest.fail("it was handed over"))
     watched = trainer(tmp_path, corpus)
-    attached = CollapseCallback(corpus, every=3, tokens=300).attach(watched)
+    attached = CollapseCallback(corpus, every=3, tokens=300, metrics="all").attach(watched)
     watched.train()
     logs = [entry["step"] for entry in watched.state.log_history if "collapse/cdnv" in entry]
     assert logs == list(attached.results) == [0, 3, 6]
@@ -142,7 +158,7 @@ def test_weights_that_are_spread_over_processes_are_refused_by_name(kind: str, c
     else:
         head: Any = watched.model.get_output_embeddings()  # type: ignore[operator]
         head.register_parameter("part", type("DTensor", (torch.nn.Parameter,), {})(torch.ones(1)))
-    CollapseCallback(corpus, every=3, tokens=300).attach(watched)
+    CollapseCallback(corpus, every=3, tokens=300, metrics="all").attach(watched)
     with pytest.raises(ConfigError, match=rf"CollapseCallback: the model is trained with .*{kind}.*over processes"):
         watched.train()
 
@@ -178,7 +194,7 @@ def test_a_trainer_of_lightning_logs_the_same(corpus: Corpus, tmp_path: Path) ->
 
     blocks = torch.stack([corpus.train[i] for i in range(24)])
     data = torch.utils.data.DataLoader(blocks, batch_size=4)  # type: ignore[arg-type]
-    monitor = CollapseMonitor(corpus, every=3, tokens=300, model=lambda module: module.model)
+    monitor = CollapseMonitor(corpus, every=3, tokens=300, metrics="all", model=lambda module: module.model)
     module = Module()
     initial = measure(module.model, corpus, tokens=300, null=False, quiet=True)
     fitted = lightning.Trainer(

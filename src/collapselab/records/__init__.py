@@ -2,7 +2,7 @@
 
     corpus.py         corpus.json
     run.py            RunFolder and Checkpoint: where a run's files are; run.json, training.json, log.jsonl
-    options.py        Options: what decides the numbers of a measurement
+    options.py        the options of measurements and corpora;  profile.py: the headline values of one result
     measurement.py    Result, Results: rows and facts of finished measurements, written, read and shown in a notebook
     facts.py          Facts: every fact of a result, with its type and its meaning
     result_folder.py  a folder of results, one file for each model; `load_results`: those of any folder

@@ -1,9 +1,9 @@
 """Tables in, things to look at out: a page of one model, of several, or of a suite, and its figures as files.
 
 data.py reads tables and their analysis, or results; view.py makes the tables that figures draw, and `View`, all that a
-figure is given. charts/ is how we draw, figures/ what we draw: each figure is one entry of `FIGURES`. records/profile.py has
-the bars of one model, answer.py the verdicts on a suite, provenance.py where the runs come from, words.py the words of
-all. report.py is the call, and puts them into web/ as one HTML file; export.py writes the figures as SVG and PDF.
+figure is given. charts/ is how we draw, figures/ what we draw: each figure is one entry of `FIGURES`. answer.py has the
+verdicts on a suite, provenance.py where the runs come from, words.py the words of all. report.py is the call, and puts
+them into web/ as one HTML file; export.py writes the figures as SVG and PDF.
 publish.py makes a folder for the hub of a suite's results, cards.py the card of it, or of a model.
 """
 
