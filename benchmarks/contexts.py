@@ -19,7 +19,6 @@ from collapselab.core.contexts import ContextGeometry, context_metrics
 from collapselab.corpus.blocks import Split
 from collapselab.corpus.markov import Chain, Settings
 from collapselab.measurement.batch import Batch
-from collapselab.measurement.classes import ClassNumbers
 from collapselab.measurement.collector import Collectors
 from collapselab.measurement.collectors import COLLECTORS
 from collapselab.measurement.collectors.contexts import ContextMoments
@@ -28,7 +27,7 @@ from collapselab.measurement.find_contexts import Contexts, find_contexts
 from collapselab.measurement.forward_pass import ForwardPass
 from collapselab.measurement.model import MeasuredModel
 from collapselab.measurement.plan import MeasurePlan, MeasureRequest, SplitPlan
-from collapselab.measurement.sample import ByLayer, Sample
+from collapselab.measurement.sample import ByLayer, ClassNumbers, Sample
 from collapselab.records.options import Options, Running
 
 

@@ -20,7 +20,6 @@ from benchmarks.timing import STEADY, Line, at_most, in_turns, in_two_processes,
 from collapselab.core.threads import threads
 from collapselab.corpus.blocks import Split
 from collapselab.measurement.batch import Batch
-from collapselab.measurement.classes import ClassNumbers
 from collapselab.measurement.collector import Collectors
 from collapselab.measurement.collectors import COLLECTORS
 from collapselab.measurement.estimate import memory as estimated_memory
@@ -30,7 +29,7 @@ from collapselab.measurement.measure_model import measure_model
 from collapselab.measurement.model import TOKENS_AT_ONCE, MeasuredModel
 from collapselab.measurement.open_model import FinishedResult, OpenedModel
 from collapselab.measurement.plan import MeasurePlan, MeasureRequest, SplitPlan
-from collapselab.measurement.sample import ByLayer, Sample
+from collapselab.measurement.sample import ByLayer, ClassNumbers, Sample
 from collapselab.models.sizes import architecture_of
 from collapselab.records.options import Options, Running
 

@@ -12,9 +12,8 @@ from collapselab import ClassMoments
 from collapselab.core.batch import IGNORED
 from collapselab.corpus.blocks import Corpus
 from collapselab.measurement import plan
-from collapselab.measurement.classes import ClassNumbers
 from collapselab.measurement.measure import measure
-from collapselab.measurement.sample import ByLayer
+from collapselab.measurement.sample import ByLayer, ClassNumbers
 from collapselab.models.build import build_config, build_model
 from collapselab.records.measurement import Result
 

@@ -20,13 +20,13 @@ from collapselab.core.moments import ClassMoments
 from collapselab.core.storage import load_tensors, save_tensors
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
-from collapselab.measurement.classes import ClassNumbers
 from collapselab.measurement.collector import LAST, Collectors
 from collapselab.measurement.collectors.decisions import NearestCentres
 from collapselab.measurement.collectors.push import Push
 from collapselab.measurement.collectors.scores import loss_derivatives
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.measure import measure
+from collapselab.measurement.sample import ClassNumbers
 from collapselab.measurement.show import shown
 from collapselab.models.build import build_config, build_model
 from collapselab.models.taps import OutputLayer, features

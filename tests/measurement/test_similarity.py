@@ -17,7 +17,7 @@ from collapselab.core.moments import ClassMoments
 from collapselab.disk import user_cache
 from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.measurement import similarity as module
-from collapselab.measurement.classes import ClassNumbers
+from collapselab.measurement.sample import ClassNumbers
 from collapselab.measurement.similarity import similarity
 from collapselab.models.build import build_config, build_model
 from collapselab.records.measurement import Result

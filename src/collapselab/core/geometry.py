@@ -27,7 +27,7 @@ class Geometry:
 
     def __init__(
         self,
-        moments: ClassMoments,
+        moments: ClassMoments | Tensor,
         *,
         weight: Tensor | None = None,
         bias: Tensor | None = None,
@@ -41,37 +41,47 @@ class Geometry:
         tile: int = 1024,
         progress: Progress | None = None,
     ) -> None:
-        """`classes` masks those that may be kept; with `rows`, `pairs` has the values of single classes.
+        """For metrics of decisions, losses and the output layer, the counts of all classes do as `moments`.
+
+        `classes` masks those that may be kept; with `rows`, `pairs` has the values of single classes.
 
         `output_layer` has all rows of the output layer, where `weight` has only those of the classes of the moments.
         """
         if min_count < 1:
             raise ValueError(f"min_count must be ≥ 1, got {min_count}.")
+        counts = moments if isinstance(moments, Tensor) else moments.counts
+        self._moments = None if isinstance(moments, Tensor) else moments
         if weight is not None:
-            check_head(weight, bias, moments.classes, moments.dim)
+            check_head(weight, bias, len(counts), self.moments.dim)
         elif bias is not None:
             raise ValueError("an output bias without an output layer; give weight too.")
-        if decisions is not None and (len(decisions.tokens), decisions.min_count) != (moments.classes, min_count):
+        if decisions is not None and (len(decisions.tokens), decisions.min_count) != (len(counts), min_count):
             raise ValueError(
                 f"decisions over {len(decisions.tokens):,} classes with min_count {decisions.min_count}, but moments "
-                f"of {moments.classes:,} classes with min_count {min_count}; they must be the same."
+                f"of {len(counts):,} classes with min_count {min_count}; they must be the same."
             )
-        if classes is not None and (classes.dtype != torch.bool or classes.shape != moments.counts.shape):
+        if classes is not None and (classes.dtype != torch.bool or classes.shape != counts.shape):
             what = f"{classes.dtype} of shape {tuple(classes.shape)}"
-            raise ValueError(f"classes must be a mask over {moments.classes:,} classes, got {what}.")
-        self.moments, self.weight, self.decided, self.curvature_sums = moments, weight, decisions, curvature
+            raise ValueError(f"classes must be a mask over {len(counts):,} classes, got {what}.")
+        self.weight, self.decided, self.curvature_sums = weight, decisions, curvature
         self.centre_loss, self.output_layer = centre_loss, weight if output_layer is None else output_layer
         self.min_count, self.rows, self.tile, self.progress = min_count, rows, tile, progress
-        kept = moments.counts >= min_count
+        kept = counts >= min_count
         if classes is not None:
             kept &= classes.to(kept.device)
             self.decided = None if decisions is None else decisions.of(classes)
         self.variance_along_pairs = True
         """Whether `pairs` has the variance between two class means, for one more product; only if it exists."""
         self.kept = kept.nonzero().squeeze(1)
-        self.classes, self.dim = len(self.kept), moments.dim
-        self.counts = moments.counts[self.kept]
+        self.classes, self.dim = len(self.kept), 1 if self._moments is None else self._moments.dim
+        self.counts = counts[self.kept]
         self.tokens = int(self.counts.sum())
+
+    @property
+    def moments(self) -> ClassMoments:
+        if self._moments is None:
+            raise ValueError("only the counts of classes were given, but a metric needs class means.")
+        return self._moments
 
     def at_least(self, classes: int) -> None:
         if self.classes < classes:

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from collapselab.core.catalogue import METRICS, Need, ReasonCode
 from collapselab.core.geometry import Geometry
 from collapselab.core.metrics import Measurement, metrics_of
@@ -47,9 +45,8 @@ def counted_values(
     plan: MeasurePlan, need: Need, *, split: Split = "train", layer: str = "last", bin: str = ALL, **given: Any
 ) -> dict[Key, Measurement]:
     """The metrics that need no more than what is given, and the counts of classes."""
-    counts = plan.counts.of(layer)
-    moments = ClassMoments(counts, torch.zeros(len(counts), 1).double(), torch.zeros(len(counts)).double())
-    measured = metrics_of(Geometry(moments, min_count=plan.options.min_count, **given), only=needing(need))
+    geometry = Geometry(plan.counts.of(layer), min_count=plan.options.min_count, **given)
+    measured = metrics_of(geometry, only=needing(need))
     return {Key(split, layer, bin, id): value for id, value in measured.items()}
 
 

@@ -10,11 +10,10 @@ from torch import Tensor
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
-from collapselab.measurement.classes import ClassNumbers, frequency_bins
 from collapselab.measurement.distributed import ClassShards, Processes
 from collapselab.measurement.find_contexts import Contexts, find_contexts
 from collapselab.measurement.model import MeasuredModel
-from collapselab.measurement.sample import GROUPS, ByLayer, PerClass, Sample
+from collapselab.measurement.sample import GROUPS, ByLayer, ClassNumbers, PerClass, Sample, frequency_bins
 from collapselab.messages import logger
 from collapselab.records.facts import Identity
 from collapselab.records.options import Options, Running
