@@ -117,6 +117,13 @@ def test_json_is_one_document_with_rows_and_facts(place: Path) -> None:
     assert {"model_hash", "corpus_hash", "dtype"} <= set(facts)
 
 
+def test_the_same_command_shows_the_same_document(place: Path) -> None:
+    words = ("--json", "--no-null", "--classes", "--layers", "all")
+    first, again = (json.loads(invoked(place, place / "two", *words).stdout) for _ in range(2))
+    assert len(first["tables"]["classes"]) == 1
+    assert first == again
+
+
 def test_rows_are_written_as_csv_json_or_parquet(place: Path, tmp_path: Path) -> None:
     for suffix in ("csv", "json", "parquet"):
         assert invoked(place, place / "one", "--out", tmp_path / f"rows.{suffix}").exit_code == 0

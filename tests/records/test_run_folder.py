@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from collapselab.errors import DamagedError, RunError
+from collapselab.errors import DamagedError, DiskError, RunError
 from collapselab.models.build import build_config, build_model
 from collapselab.records.run import (
     BuiltModel,
@@ -217,3 +217,12 @@ def test_a_run_that_is_a_link_has_its_own_name(folder: RunFolder, tmp_path: Path
     found = checkpoint_at(tmp_path / "checkpoint")
     assert found is not None
     assert (found.run.name, found.name) == ("run", "0")
+
+
+def test_a_folder_in_place_of_its_record_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run" / "run.json").mkdir(parents=True)
+    (tmp_path / "run" / "checkpoints" / "0").mkdir(parents=True)
+    found = checkpoint_at(tmp_path / "run" / "checkpoints" / "0")
+    assert found is not None
+    with pytest.raises(DiskError, match=r"run\.json: cannot be read"):
+        found.run.record()

@@ -16,7 +16,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from itertools import chain
@@ -281,16 +281,15 @@ class Packer:
         self._ids: list[int] = []  # ids that are not counted yet, and not in a block yet unless they are in _rows
         self._rows: list[list[int]] = []  # blocks of `document` packing, without padding
 
-    def add(self, ids: list[int], *, characters: int) -> None:
-        """Add one document."""
+    def add(self, ids: Iterable[list[int]], *, characters: int) -> None:
+        """Add one document, whose ids come in parts so that those of a long one need not be in memory at once."""
         recipe, block = self.recipe, self.recipe.block
         self.documents += 1
         self.characters += characters
-        self.tokens += len(ids)
-        for part in (self.special.before, ids, self.special.after):  # without a copy of a long document
-            self._ids += part
         if recipe.packing == "document":
-            row = [*self.special.before, *ids, *self.special.after]
+            row = [*self.special.before, *chain.from_iterable(ids), *self.special.after]
+            self.tokens += len(row) - len(self.special.before) - len(self.special.after)
+            self._ids += row
             if len(row) < 2:  # there is no next token to predict
                 self.dropped += len(row)
             else:
@@ -298,8 +297,16 @@ class Packer:
                 self.dropped += max(0, len(row) - block)
                 self.lengths.append(min(len(row), block))
                 self._rows.append(row[:block])
-        elif recipe.packing == "paper" and self.documents % GROUP == 0:
-            self._write(drop_rest=True)
+        else:
+            self._ids += self.special.before
+            for part in ids:
+                self.tokens += len(part)
+                self._ids += part
+                if len(self._ids) >= max(BUFFERED_TOKENS, block):
+                    self._write(drop_rest=False)
+            self._ids += self.special.after
+            if recipe.packing == "paper" and self.documents % GROUP == 0:
+                self._write(drop_rest=True)
         if max(len(self._ids), len(self._rows) * block) >= max(BUFFERED_TOKENS, block):
             self._write(drop_rest=False)
 
@@ -409,20 +416,20 @@ def _tokenise(source: Source, tokenizer: Tokenizer, recipe: Recipe, train: Packe
                 break
 
 
-def _encoded(documents: Documents, tokenizer: Tokenizer, advance: Advance) -> Iterator[tuple[str, list[int]]]:
+def _encoded(documents: Documents, tokenizer: Tokenizer, advance: Advance) -> Iterator[tuple[str, Iterable[list[int]]]]:
     is_cuttable = _can_be_cut(tokenizer)
     for batch in _batches(documents.open()):
         short = [document for document in batch if len(document) <= LONG_DOCUMENT or not is_cuttable]
         encodings = iter(tokenizer.encode_batch_fast(short, add_special_tokens=False))
         for document in batch:
             if len(document) <= LONG_DOCUMENT or not is_cuttable:
-                yield document, next(encodings).ids
+                yield document, [next(encodings).ids]
                 continue
             # The library takes hundreds of bytes for each token of a text that it encodes at once.
             parts = (
                 tokenizer.encode_batch_fast([part], add_special_tokens=False)[0].ids for part in parts_of(document)
             )
-            yield document, list(chain.from_iterable(parts))
+            yield document, parts
         advance(sum(map(documents.size, batch)))
 
 
