@@ -369,14 +369,11 @@ def _alignment(g: ContextGeometry, ideal: Tensor, what: str) -> Found:
     kernel, chosen = g.kernel, g.table.chosen
     if not bool(ideal.any()):
         raise Missing(ReasonCode.COINCIDENT, f"all contexts have the same {what}.")
-    other = exchanged_among(g.table, chosen)
+    # The permutation of the null, of these contexts alone.
+    all_chosen = len(chosen) == g.table.contexts
+    other = g.table.other if all_chosen else exchanged(g.table.uses[chosen], seed=g.table.seed)
     null = float((kernel * ideal[other][:, other]).sum())
     return Found(float((kernel * ideal).sum()), null, len(chosen), int(g.table.uses[chosen].sum()))
-
-
-def exchanged_among(table: ContextTable, chosen: Tensor) -> Tensor:
-    """The permutation of the null, of these contexts alone."""
-    return table.other if len(chosen) == table.contexts else exchanged(table.uses[chosen], seed=table.seed)
 
 
 @metric

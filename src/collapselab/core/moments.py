@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Self, final
+from typing import Any, NamedTuple, Self, final
 
 import torch
 from torch import Tensor
@@ -202,24 +202,22 @@ class ClassMoments:
         self._check_mergeable(other)
         if not times:
             return self
-        self._state.make_direct()
-        if self._state.reference is None and other._state.reference is not None:
-            self._state.reference = other._state.reference.to(self.device, copy=True)
-        if self._state.total is not None and other.tokens:
-            total = None if (point := self._state.reference) is None else other.second_about(point.to(other.device))
-            self._state.total = None if total is None else self._state.total.add_(total.to(self.device), alpha=times)
-        counts, scatter, pooled = other.counts, other.scatter, other.pooled
+        state = self._state
+        state.make_direct()
+        if state.reference is None and other._state.reference is not None:
+            state.reference = other._state.reference.to(self.device, copy=True)
+        if state.total is not None and other.tokens:
+            total = None if state.reference is None else other.second_about(state.reference.to(other.device))
+            state.total = None if total is None else state.total.add_(total.to(self.device), alpha=times)
+        counts, scatter, pooled, directions = other.counts, other.scatter, other.pooled, other.directions
         for classes in torch.split(counts.nonzero().squeeze(1), part_rows(self.dim, self.device)):
             theirs = (tensor[classes].to(self.device) * times for tensor in (counts, other.sums, scatter))
-            self._state.join(classes.to(self.device), *theirs)
-        if self._state.matrix is not None and pooled is not None:
-            self._state.matrix.add_(pooled.to(self.device), alpha=times)
-        if self._state.directions is not None and other.tokens:
-            theirs_directions = other.directions
-            if theirs_directions is None:
-                self._state.directions = None
-            else:
-                self._state.directions.add_(theirs_directions.to(self.device), alpha=times)
+            state.join(classes.to(self.device), *theirs)
+        if state.matrix is not None and pooled is not None:
+            state.matrix.add_(pooled.to(self.device), alpha=times)
+        if state.directions is not None and other.tokens:
+            added = None if directions is None else state.directions.add_(directions.to(self.device), alpha=times)
+            state.directions = added
         self.tokens += times * other.tokens
         self.unit = max(self.unit, other.unit)
         return self
@@ -247,21 +245,17 @@ class ClassMoments:
 
     @classmethod
     def from_tensors(
-        cls, tensors: Mapping[str, Tensor], facts: Mapping[str, object], device: str | torch.device = "cpu"
+        cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], device: str | torch.device = "cpu"
     ) -> Self:
         """The moments whose `tensors` and `facts` these are, bit for bit."""
-        classes, dim, shuffle, unit = (facts[name] for name in ("classes", "dim", "shuffle", "unit"))
-        assert isinstance(classes, int)
-        assert isinstance(dim, int)
-        assert isinstance(shuffle, int | None)
-        assert isinstance(unit, float)
-        accumulator, seen = _empty_accumulator(classes, dim, device), tensors["seen"].to(device)
+        accumulator = _empty_accumulator(facts["classes"], facts["dim"], device)
+        seen = tensors["seen"].to(device)
         for name, field in _BY_CLASS.items():
             getattr(accumulator, field)[seen] = tensors[name].to(device)
         for name, field in _WHOLE.items():
             setattr(accumulator, field, tensors[name].to(device, copy=True) if name in tensors else None)
         moments = cls.__new__(cls)
-        moments._set(accumulator, shuffle=shuffle, unit=unit)
+        moments._set(accumulator, shuffle=facts["shuffle"], unit=facts["unit"])
         return moments
 
     def _check_mergeable(self, other: "ClassMoments") -> None:
