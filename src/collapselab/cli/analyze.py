@@ -143,19 +143,25 @@ def analyze(
 
 
 def report(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A suite that has run, or a folder that `collect` or `import` made.")
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="X",
+            help="A suite, a folder that `collect` or `import` made, a folder of results, or a result in a file.",
+        ),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="The page, or a folder for it.", show_default="DIR/report.html")
+        Path | None, typer.Option(help="The page, or a folder for it.", show_default="X/report.html")
     ] = None,
     beside: Annotated[Path | None, typer.Option(help="Another such folder to set beside it.")] = None,
     figures: Annotated[Path | None, typer.Option(help="A folder that gets every figure as SVG and PDF.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn the tables of a suite into one HTML page that answers at a glance and lets you dig.
+    """Make one HTML page that fits what it is given: one model, several models, or a suite.
 
     The page is one file that needs no network. What has not been analysed yet, or has changed since, is analysed first.
+
+    One model: `collapselab report r.json`
 
     A suite of yours: `collapselab report runs/tiny`
 
@@ -164,7 +170,7 @@ def report(
     """
     from collapselab.report.report import report as write_report
 
-    written = write_report(directory, out=out, beside=beside, figures=figures)
+    written = write_report(source, out=out, beside=beside, figures=figures)
     if as_json:
         print(json.dumps(written.to_json(), ensure_ascii=False))
         return

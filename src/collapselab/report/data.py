@@ -185,7 +185,13 @@ def load_report_data(source: str | Path) -> ReportData:
         return _of_tables(source)
     with TemporaryDirectory() as folder:
         collected = Path(folder) / source.resolve().stem
-        collect_models([source], collected)
+        try:
+            collect_models([source], collected)
+        except RunError as error:
+            raise RunError(
+                f"{source}: no results. Report a suite, a folder that `collapselab collect` or `import` made, a folder "
+                "of results (`measure --out DIR/`), or a result in a file."
+            ) from error
         return _of_tables(collected)
 
 
