@@ -7,14 +7,16 @@ and every number that follows from the files is compared with them.
 import hashlib
 import json
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, JsonValue
 
 from collapselab.errors import CorpusError
 from collapselab.record import Part, Record
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 CORPUS = "corpus.json"
 HASHED = ("train.bin", "validation.bin", "counts.npy", "tokenizer/tokenizer.json")
@@ -147,10 +149,10 @@ def read_corpus_record(folder: Path) -> CorpusRecord:
 
 
 def check_counts(
-    path: Path, record: CorpusRecord, counts: NDArray[np.int64], lengths: NDArray[np.int32] | None
+    path: Path, record: CorpusRecord, counts: "NDArray[np.int64]", lengths: "NDArray[np.int32] | None"
 ) -> None:
     """CorpusError where the numbers of corpus.json are not those of counts.npy and lengths.npy."""
-    if counts.shape != (2, 2, record.vocabulary) or counts.dtype != np.int64:
+    if counts.shape != (2, 2, record.vocabulary) or counts.dtype.name != "int64":
         raise CorpusError(
             f"{path / 'counts.npy'}: {counts.dtype} numbers of shape {counts.shape}, not int64 of (2, 2, "
             f"{record.vocabulary}). Build the corpus again."
@@ -185,7 +187,7 @@ def _check_record(path: Path, record: CorpusRecord) -> None:
         )
     for name in SPLITS:
         numbers = record.numbers(name)
-        width, size = np.dtype(numbers.id_type).itemsize, record.files[f"{name}.bin"].bytes
+        width, size = int(numbers.id_type.removeprefix("uint")) // 8, record.files[f"{name}.bin"].bytes
         if numbers.blocks * record.block * width != size:
             raise CorpusError(
                 f"{path}: damaged or edited; {name} has {numbers.blocks:,} blocks of {record.block:,} ids of {width} "
@@ -193,9 +195,9 @@ def _check_record(path: Path, record: CorpusRecord) -> None:
             )
 
 
-def _check_lengths(path: Path, record: CorpusRecord, lengths: NDArray[np.int32]) -> None:
+def _check_lengths(path: Path, record: CorpusRecord, lengths: "NDArray[np.int32]") -> None:
     blocks = record.splits.train.blocks + record.splits.validation.blocks
-    good = lengths.shape == (blocks,) and lengths.dtype == np.int32
+    good = lengths.shape == (blocks,) and lengths.dtype.name == "int32"
     if not good or bool((lengths < 2).any() or (lengths > record.block).any()):
         raise CorpusError(
             f"{path / LENGTHS}: {lengths.dtype} numbers of shape {lengths.shape}; {blocks:,} int32 from 2 to "
