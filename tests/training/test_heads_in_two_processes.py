@@ -19,7 +19,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "class-means": {"head": "class-means", "tied": False},
     "sphere": {"head": "sphere", "tied": False},
     "centred": {"head": "centred", "tied": False},
-    "centre": {"intervene": ["centre:+0.1"], "tied": False},
 }
 
 
