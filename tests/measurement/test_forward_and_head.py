@@ -89,6 +89,11 @@ def test_what_is_measured_is_known_again_by_what_it_computes(
             ModelError,
             "The head seems to be dim × vocabulary: pass head.T",
         ),
+        (
+            {"forward": lambda ids: torch.ones(*ids.shape, 320), "head": torch.ones(320, 12)},
+            ModelError,
+            "These are logits",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(given: dict[str, Any], error: Any, message: str, corpus: Corpus) -> None:

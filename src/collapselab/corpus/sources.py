@@ -30,7 +30,7 @@ from collapselab.corpus.readers import (
     read_documents,
 )
 from collapselab.disk import disk_errors, sha256
-from collapselab.errors import CorpusError
+from collapselab.errors import CorpusError, did_you_mean
 from collapselab.hub import hub_answers
 from collapselab.messages import logger
 
@@ -274,7 +274,8 @@ def _expanded(name: str) -> list[Path]:
             return files
         if not path.exists():
             known = ", ".join([*SOURCES, *ALIASES])
-            raise CorpusError(f"{name}: no such file. A source is a file, a folder, or one of {known}.")
+            hint = did_you_mean(name, [source.partition(":")[0] for source in (*SOURCES, *ALIASES)])
+            raise CorpusError(f"{name}: no such file. A source is a file, a folder, or one of {known}. {hint}".rstrip())
         if not path.is_file():
             raise CorpusError(f"{name}: neither a file nor a folder. Save its output to a file first.")
         if not path.stat().st_size:

@@ -13,7 +13,6 @@ from rich.text import Text
 from collapselab.core.catalogue import METRICS
 from collapselab.measurement.bootstrap import reliability
 from collapselab.measurement.estimate import Estimate
-from collapselab.measurement.null_words import null_words
 from collapselab.measurement.show_tables import ARROWS, further_tables, number, whole_names
 from collapselab.records.facts import SplitFacts
 from collapselab.records.measurement import Key, Result, Results
@@ -226,8 +225,6 @@ def _model(result: Result, initial: Result | None) -> RenderableType:
     last = [row for row in result.rows if row.layer == "last" and row.bin == "all"]
     parts.append(_catalogue([row for row in last if row.split == "train"], result, initial))
     parts += [Text(line, style="yellow") for line in _changing(result)]
-    if (words := null_words(result)) is not None:
-        parts += [Text(""), Text(words)]
     validated = [row for row in last if row.split == "validation"]
     by_layer = [row for row in result.rows if row.layer != "last" and _is_plain(row)]
     by_count = [row for row in result.rows if row.layer == "last" and row.bin != "all"]

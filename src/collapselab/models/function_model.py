@@ -62,7 +62,9 @@ class FunctionModel(nn.Module):
         if not isinstance(made, Tensor) or tuple(made.shape) != wanted:
             result = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
             rows = isinstance(made, Tensor) and made.ndim == 3 and made.shape[-1] == len(weight)
-            hint = " The head seems to be dim × vocabulary: pass head.T." if rows else ""
+            is_logits = len(weight) > weight.shape[1]  # a vocabulary is larger than a feature
+            hint = " These are logits: return the features that enter the head." if is_logits else ""
+            hint = (hint or " The head seems to be dim × vocabulary: pass head.T.") if rows else ""
             raise ModelError(
                 f"forward: gives {result} for token ids {tuple(input_ids.shape)}; {wanted} is needed.{hint}"
             )

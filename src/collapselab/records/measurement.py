@@ -108,7 +108,7 @@ class Result:
         for row in self.rows:
             if (row.split, row.layer, row.bin, row.metric) == key:
                 return row
-        raise KeyError(" / ".join(key))
+        raise KeyError(f"{' / '.join(key)}: no such row. {did_you_mean(metric, {row.metric for row in self.rows})}")
 
     def to_frame(self) -> "pd.DataFrame":
         """The rows as a pandas table with the columns of results.csv."""
