@@ -840,6 +840,105 @@ def readme_trained() -> Numbers:
     return numbers[2], numbers[5], numbers[7]
 
 
+def core_arm(suite: str, name: str) -> pd.DataFrame:
+    return last(suite, intervene=name)
+
+
+def core_effect(suite: str, name: str, column: str = "val_loss") -> Interval:
+    return interval(differences(core_arm(suite, name), core_arm(suite, "none"), column))
+
+
+def includes_zero_core(suite: str, name: str) -> Interval:
+    return includes_zero(core_effect(suite, name))
+
+
+def core_losses(suite: str) -> Numbers:
+    names = ("within:+0.1", "isotropy:+0.1")
+    return *(number for name in names for number in includes_zero_core(suite, name)), len(core_arm(suite, "none"))
+
+
+def core_spread(suite: str) -> Numbers:
+    return core_arm(suite, "none")["val_loss"].std(), arm("none")["val_loss"].std()
+
+
+def core_speed(suite: str) -> Numbers:
+    means = last(suite).drop(columns="checkpoint").groupby("intervene").mean(numeric_only=True)
+    effects = (means - means.loc["none"]).drop(index="none")
+    return core_arm(suite, "none")["epoch"].iloc[0], len(effects), r(effects["train_loss"], effects["val_loss"])
+
+
+LOSSES = (
+    "The effects of TinyStories are not shown here: `within:+0.1` changes the validation loss by {:+.3f} nats "
+    "[{:+.3f}, {:+.3f}] and `isotropy:+0.1` by {:+.3f} [{:+.3f}, {:+.3f}] ({} pairs)."
+)
+SPREAD = (
+    "Seeds of the control have a standard deviation of {:.3f} nats here and {:.3f} on TinyStories, so effects of a "
+    "tenth of a nat cannot be seen."
+)
+SPEED = (
+    "This is learning speed: the runs end at {:.3f} of an epoch, and over the {} arms the changes of training and "
+    "validation loss agree (r {:.4f})."
+)
+
+
+@claim("imdb.md", LOSSES)
+def imdb_losses() -> Numbers:
+    return core_losses("imdb")
+
+
+@claim(
+    "imdb.md",
+    "`uniform_means:+0.1` lowers the validation loss by {:.3f} nats [{:.3f}, {:.3f}], by more than on TinyStories "
+    "({:.3f} [{:.3f}, {:.3f}]).",
+)
+def imdb_uniform() -> Numbers:
+    return *down(core_effect("imdb", "uniform_means:+0.1")), *down(effect("uniform_means:+0.1"))
+
+
+@claim(
+    "imdb.md",
+    "`within:+0.1` moves `cdnv_k2` away from collapse (by a factor of {:.2f} [{:.2f}, {:.2f}]) and `cdnv_log` toward it "
+    "(by {:.3f} [{:.3f}, {:.3f}]), as on TinyStories.",
+)
+def imdb_nc1() -> Numbers:
+    factor = ratio(core_arm("imdb", "within:+0.1"), core_arm("imdb", "none"), "cdnv_k2")
+    return *factor, *down(core_effect("imdb", "within:+0.1", "cdnv_log"))
+
+
+@claim("imdb.md", SPREAD)
+def imdb_spread() -> Numbers:
+    return core_spread("imdb")
+
+
+@claim("imdb.md", SPEED)
+def imdb_speed() -> Numbers:
+    return core_speed("imdb")
+
+
+@claim("code.md", LOSSES)
+def code_losses() -> Numbers:
+    return core_losses("code")
+
+
+@claim(
+    "code.md",
+    "With `uniform_means:+0.1` the loss is {:.3f} nats [{:.3f}, {:.3f}] lower, and it is lower in {} of {} seeds.",
+)
+def code_uniform() -> Numbers:
+    changes = differences(core_arm("code", "uniform_means:+0.1"), core_arm("code", "none"), "val_loss")
+    return *down(interval(changes)), int((changes < 0).sum()), len(changes)
+
+
+@claim("code.md", SPREAD)
+def code_spread() -> Numbers:
+    return core_spread("code")
+
+
+@claim("code.md", SPEED)
+def code_speed() -> Numbers:
+    return core_speed("code")
+
+
 def nc1_directions() -> list[str]:
     """Rows of the table in index.md: how each NC1 metric moves in a contrast, if it does so in every pair."""
     first, end = ({**PLAIN, "checkpoint": epoch} for epoch in (3, 12))

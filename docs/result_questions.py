@@ -93,6 +93,14 @@ QUESTIONS = {
         metrics=(*NC1, *OTHERS, "logdist_uncentred_std", "participation"),
         outcomes=("train_loss", "gap", "loss_after_temperature", "val_accuracy", "clipped"),
     ),
+    "imdb": Question(
+        "Interventions on film reviews", ("intervene",), ("effects",), ("models", "properties", "as a cause"),
+        outcomes=("train_loss", "gap", "loss_after_temperature", "val_accuracy", "clipped"),
+    ),
+    "code": Question(
+        "Interventions on Python code", ("intervene",), ("effects",), ("models", "properties", "as a cause"),
+        outcomes=("train_loss", "gap", "loss_after_temperature", "val_accuracy", "clipped"),
+    ),
 }  # fmt: skip
 """By the name of the recipe in recipes/ and of the page."""
 
