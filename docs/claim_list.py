@@ -897,8 +897,8 @@ def imdb_uniform() -> Numbers:
 
 @claim(
     "imdb.md",
-    "`within:+0.1` moves `cdnv_k2` away from collapse (by a factor of {:.2f} [{:.2f}, {:.2f}]) and `cdnv_log` toward it "
-    "(by {:.3f} [{:.3f}, {:.3f}]), as on TinyStories.",
+    "`within:+0.1` moves `cdnv_k2` away from collapse (by a factor of {:.2f} [{:.2f}, {:.2f}]) and `cdnv_log` toward "
+    "it (by {:.3f} [{:.3f}, {:.3f}]), as on TinyStories.",
 )
 def imdb_nc1() -> Numbers:
     factor = ratio(core_arm("imdb", "within:+0.1"), core_arm("imdb", "none"), "cdnv_k2")

@@ -37,9 +37,17 @@ def layer(module: str) -> str:
 
 
 def imported(text: str) -> set[str]:
-    """Return the names of our modules, and of what is taken from them, that a text imports anywhere."""
+    """Return the names of our modules, and of what is taken from them, that a text imports when it runs."""
     names = set()
-    for node in ast.walk(ast.parse(text)):
+    tree = ast.parse(text)
+    for_types = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for statement in node.body
+        for part in ast.walk(statement)
+    }
+    for node in (node for node in ast.walk(tree) if id(node) not in for_types):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

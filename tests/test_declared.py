@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from collapselab.cli.options import generated
 from collapselab.declared import Shown, declared, options_of
 from collapselab.errors import ConfigError
-from collapselab.measurement.measure import parsed_settings
+from collapselab.measurement.plan import parsed_settings
 from collapselab.records.options import Options, Reading, Recipe, Running
 from collapselab.training.settings import Settings
 

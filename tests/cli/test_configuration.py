@@ -11,7 +11,7 @@ from collapselab import cli
 from collapselab.cli.options import take_from_environment
 from collapselab.errors import ConfigError
 from collapselab.measurement import measure as measuring
-from collapselab.measurement.measure import parsed_settings
+from collapselab.measurement.plan import parsed_settings
 from collapselab.messages import is_quiet, set_verbosity
 from collapselab.records.measurement import Results
 from collapselab.records.options import Options

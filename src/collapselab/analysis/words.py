@@ -421,7 +421,7 @@ def about_speed(models: Models, margin: float | None) -> str | None:
             f". Over {many(together.arms, 'arm')} Δval_loss is {together.slope:.3f} Δ{together.column} "
             f"(r {together.r:.4f})"
         )
-    return f"This suite is about learning speed, not about generalisation: {reason}."
+    return f"This suite is about learning speed: {reason}."
 
 
 def _further_words(rows: Sequence[Effect]) -> Iterable[str]:

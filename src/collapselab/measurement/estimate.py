@@ -20,7 +20,7 @@ from collapselab.measurement.collector import Sizes
 from collapselab.measurement.collectors import COLLECTORS
 from collapselab.measurement.model import TOKENS_AT_ONCE, context_of
 from collapselab.measurement.model_corpus import LONGEST_BLOCK, Data, Text, opened_texts
-from collapselab.measurement.plan import SPLITS, MeasurePlan
+from collapselab.measurement.plan import SPLITS, MeasurePlan, default_tokens, parsed_settings
 from collapselab.measurement.sample import HALVES
 from collapselab.models.find import ModelSource, find_models, place_of
 from collapselab.models.load import causal_config, find_device, outline
@@ -108,8 +108,6 @@ def measure_plan(
     >>> first.architecture.width, last.memory < 1e9
     (16, True)
     """
-    from collapselab.measurement.measure import default_tokens, parsed_settings  # which imports this module
-
     options, running, by_default = parsed_settings(options, settings)
     names = [str(name) for name in ([model] if isinstance(model, str | Path) else model)]
     if by_default:

@@ -6,7 +6,7 @@ Read it from top to bottom: the arguments; each model with its corpus; the model
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,17 @@ from torch import Tensor, nn
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.disk import check_writable
-from collapselab.errors import ConfigError, DiskError, Interrupted, UserError, did_you_mean
+from collapselab.errors import ConfigError, DiskError, Interrupted, UserError
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.further_scores import named_corpora
 from collapselab.measurement.measure_model import measure_model
 from collapselab.measurement.model_corpus import Text, common_block, model_corpus, opened_texts
 from collapselab.measurement.open_model import open_model
-from collapselab.measurement.plan import MeasureRequest
+from collapselab.measurement.plan import MeasureRequest, default_tokens, parsed_settings
 from collapselab.measurement.report_to import report_measurement
 from collapselab.messages import logger
 from collapselab.models.find import ModelSource, checkpoint_model, find_models
 from collapselab.models.function_model import Forward, FunctionModel
-from collapselab.models.load import find_device
-from collapselab.models.spread import parsed_device_map
 from collapselab.records.measurement import Result, Results, check_suffix, write
 from collapselab.records.options import Options, Running
 from collapselab.records.result_folder import STATE, open_result_folder, out_folder
@@ -34,9 +32,6 @@ from collapselab.records.run import Checkpoint
 from collapselab.trackers import check_tracker
 
 log = logger(__name__)
-
-CPU_TOKENS, ACCELERATOR_TOKENS = 200_000, 2_000_000
-"""Tokens of each split that are measured unless `tokens` says otherwise."""
 
 Model = str | Path | Checkpoint | nn.Module
 Corpora = str | Path | Corpus | Sequence[str | Path | Corpus]
@@ -132,20 +127,6 @@ def measure(
     return measured
 
 
-def parsed_settings(options: Options | None, settings: dict[str, Any]) -> tuple[Options, Running, bool]:
-    """The two classes of options that the keyword arguments belong to, and whether the sample is the default one."""
-    names = {field.name for field in fields(Running)}
-    running = Running(**{name: value for name, value in settings.items() if name in names})
-    running = replace(running, device_map=parsed_device_map(running.device_map))
-    rest = {name: value for name, value in settings.items() if name not in names}
-    if unknown := [name for name in rest if name not in {field.name for field in fields(Options)}]:
-        hint = did_you_mean(unknown[0], [*names, *(field.name for field in fields(Options))])
-        raise ConfigError(f"measure: {unknown[0]} is not an option. {hint}".rstrip())
-    if options is not None and rest:
-        raise ConfigError(f"measure: options and {next(iter(rest))} are both given. Set it in options.")
-    return options or Options(**rest), running, options is None and rest.get("tokens") is None
-
-
 def _function_or_model(
     model: Model | Sequence[str | Path] | None, forward: Forward | None, head: Tensor | None, bias: Tensor | None
 ) -> Model | Sequence[str | Path]:
@@ -186,14 +167,6 @@ def _name_of(source: ModelSource | nn.Module) -> str:
 def _warn(text: str, running: Running, processes: Processes) -> None:
     if processes.first and not running.quiet:
         log.warning("%s", text)
-
-
-def default_tokens(sources: Sequence[ModelSource | nn.Module], device: str) -> int:
-    """How many tokens are measured where nothing is said: fewer on a CPU."""
-    loaded = next((source for source in sources if isinstance(source, nn.Module)), None)
-    first = None if loaded is None else next(loaded.parameters(), None)
-    kind = find_device(device).type if first is None else first.device.type
-    return CPU_TOKENS if kind == "cpu" else ACCELERATOR_TOKENS
 
 
 def _all_of_a_small_corpus(options: Options, corpus: Corpus) -> Options:

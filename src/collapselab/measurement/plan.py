@@ -1,20 +1,23 @@
 """What is asked of a measurement, and everything that follows from it before the model runs."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from collapselab.corpus.blocks import Corpus
-from collapselab.errors import ConfigError
+from collapselab.errors import ConfigError, did_you_mean
 from collapselab.measurement.distributed import ClassShards, Processes
 from collapselab.measurement.find_contexts import Contexts, find_contexts
 from collapselab.measurement.model import MeasuredModel
 from collapselab.measurement.sample import GROUPS, ByLayer, ClassNumbers, PerClass, Sample, frequency_bins
 from collapselab.messages import logger
+from collapselab.models.find import ModelSource
+from collapselab.models.load import find_device
+from collapselab.models.spread import parsed_device_map
 from collapselab.records.facts import Identity
 from collapselab.records.options import Options, Running
 from collapselab.records.result_folder import out_folder
@@ -23,6 +26,9 @@ log = logger(__name__)
 
 Split = Literal["train", "validation"]
 SPLITS: tuple[Split, ...] = ("train", "validation")
+
+CPU_TOKENS, ACCELERATOR_TOKENS = 200_000, 2_000_000
+"""Tokens of each split that are measured unless `tokens` says otherwise."""
 
 
 @final
@@ -197,3 +203,25 @@ def _kept(samples: ByLayer[Sample], options: Options) -> ByLayer[PerClass] | Non
 
 def _shards(request: MeasureRequest, numbers: ClassNumbers) -> ClassShards | None:
     return ClassShards(request.processes, numbers.classes) if request.options.shard_classes else None
+
+
+def parsed_settings(options: Options | None, settings: dict[str, Any]) -> tuple[Options, Running, bool]:
+    """The two classes of options that the keyword arguments belong to, and whether the sample is the default one."""
+    names = {field.name for field in fields(Running)}
+    running = Running(**{name: value for name, value in settings.items() if name in names})
+    running = replace(running, device_map=parsed_device_map(running.device_map))
+    rest = {name: value for name, value in settings.items() if name not in names}
+    if unknown := [name for name in rest if name not in {field.name for field in fields(Options)}]:
+        hint = did_you_mean(unknown[0], [*names, *(field.name for field in fields(Options))])
+        raise ConfigError(f"measure: {unknown[0]} is not an option. {hint}".rstrip())
+    if options is not None and rest:
+        raise ConfigError(f"measure: options and {next(iter(rest))} are both given. Set it in options.")
+    return options or Options(**rest), running, options is None and rest.get("tokens") is None
+
+
+def default_tokens(sources: Sequence[ModelSource | nn.Module], device: str) -> int:
+    """How many tokens are measured where nothing is said: fewer on a CPU."""
+    loaded = next((source for source in sources if isinstance(source, nn.Module)), None)
+    first = None if loaded is None else next(loaded.parameters(), None)
+    kind = find_device(device).type if first is None else first.device.type
+    return CPU_TOKENS if kind == "cpu" else ACCELERATOR_TOKENS
