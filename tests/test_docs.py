@@ -43,8 +43,10 @@ def test_what_can_be_added_has_its_entry_and_a_test_that_adds_a_toy() -> None:
         added = (ROOT / "tests" / test).read_text(encoding="utf-8")
         for name, file in re.findall(r"`([A-Z]+)` in `([^`]+)`", entries):
             module = "collapselab." + file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-            assert isinstance(getattr(importlib.import_module(module), name), dict), f"{name} in {file}"
-            assert f"setitem({name}, " in added, f"{test} adds nothing to {name}"
+            registry = getattr(importlib.import_module(module), name)
+            assert isinstance(registry, dict | list), f"{name} in {file}"
+            way = f"setitem({name}, " if isinstance(registry, dict) else f"{name}"
+            assert way in added, f"{test} adds nothing to {name}"
 
 
 def python_blocks() -> list[tuple[str, str]]:
