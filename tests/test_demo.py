@@ -197,7 +197,7 @@ def test_a_run_without_an_initial_checkpoint_has_no_initial_numbers(tmp_path: Pa
 
 
 def test_no_process_at_all_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="jobs is 0"):
+    with pytest.raises(ConfigError, match="jobs must be"):
         run_demo(tmp_path / "out", suite=written(tmp_path), jobs=0)
 
 

@@ -436,4 +436,5 @@ def test_the_short_summary_answers_first_and_has_ten_sentences_at_most() -> None
         "arm 2 helps.",
         "With width: falls.",
         "Beyond scale: no verdict; 1 architecture.",
+        "With width: no verdict; too few.",
     ]

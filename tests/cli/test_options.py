@@ -125,8 +125,8 @@ def test_a_number_of_sample(option: str, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        *(("tokenizer", f"bpe:{size}") for size in ("²", "1", "", "-1", "99999999999999999999")),
-        *((name, 10**90) for name in ("block", "blocks", "validation_share")),
+        *(("tokenizer", f"bpe:{size}") for size in ("²", "1", "", "-1")),
+        ("validation_share", 10**90),
         ("validation_share", float("nan")),
     ],
 )
@@ -164,13 +164,6 @@ def test_a_folder_under_a_file_is_one_message_and_exit_2(
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_two_heads_at_once_are_refused(corpus: Path, tmp_path: Path) -> None:
-    command = ["train", "--corpus", corpus, "--out", tmp_path / "run", "--width", "8", "--depth", "1", "--no-tied"]
-    message = refused(*command, "--head", "frozen-code", "--head", "frozen-sphere")
-    assert message == ("head: frozen-code and frozen-sphere are both given. A model has one output layer: choose one.")
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.fixture(scope="module")
 def donor(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("donor") / "run"
@@ -195,7 +188,6 @@ def donor(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--head", "frozen-donor", "--no-tied"], "head: frozen-donor needs a donor. Name the folder"),
         (["--head", "frozen-donor", "--no-tied", "--donor", "DONOR"], "300 tokens × 16, but this model needs 300 × 8"),
         (["--head", "frozen-code", "--no-tied", "--donor", "DONOR"], "the head frozen-code takes none"),
-        (["--head", "frozen-code", "--head", "sphere", "--no-tied"], "frozen-code and sphere are both given"),
         (["--optimizer", "coupled-adm"], "did you mean 'coupled-adam'?"),
         (
             ["--optimizer", "adam", "--coupling", "0.5"],

@@ -40,11 +40,10 @@ def test_report_writes_figures_and_lists_them_for_a_program(suite: Path, tmp_pat
     assert str(tmp_path / "figures" / "collapse.pdf") in written["figures"]
 
 
-def test_what_cannot_be_answered_yet_is_a_note_and_not_a_failure(tmp_path: Path) -> None:
+def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [str(tmp_path)])
-    assert result.exit_code == 0, result.output
-    assert "no runs yet" in result.stdout
-    assert (tmp_path / "report.html").is_file()
+    assert isinstance(result.exception, RunError)
+    assert not (tmp_path / "report.html").exists()
 
 
 def test_a_folder_that_is_not_there_is_one_message(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ class Settings(BaseModel):
     """Every dropout of the architecture."""
     head: Annotated[str, Shown(MODEL, "NAME")] = "learned"
     """Which output layer is trained: `learned`, `frozen-init`, `frozen-sphere`, `frozen-code`, `frozen-etf`,
-    `frozen-donor`, `frozen-donor-permuted`, `class-means`, `sphere`."""
+    `frozen-donor`, `frozen-donor-permuted`, `class-means`, `sphere`, `centred`."""
     donor: Annotated[str | None, Shown(MODEL, "RUN")] = None
     """The finished run, or checkpoint, whose output layer `frozen-donor` takes; identified by its weights."""
     context: Annotated[int | None, Field(ge=2, le=MOST_COUNT), Shown(MODEL)] = None
