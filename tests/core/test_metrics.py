@@ -505,7 +505,7 @@ def test_measurements_say_what_they_rest_on() -> None:
     [
         ({"weight": torch.zeros(3, 3)}, r"output layer of shape \(3, 3\); \(4, 3\), classes × dim, is needed"),
         ({"bias": torch.zeros(4)}, "an output bias without an output layer"),
-        ({"min_count": 0}, "min_count is 0; a class needs at least 1 sample"),
+        ({"min_count": 0}, "min_count must be"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments: dict[str, object], message: str) -> None:
@@ -520,7 +520,7 @@ def test_decisions_over_other_classes_are_refused() -> None:
     decisions = NearestCentre(moments, weight=world.weight, min_count=2).decide(
         world.validation, world.validation_labels
     )
-    with pytest.raises(ValueError, match="with min_count 2 beside moments of 14 classes with min_count 1"):
+    with pytest.raises(ValueError, match="with min_count 2, but moments of 14 classes with min_count 1"):
         collapse_metrics(moments, weight=world.weight, decisions=decisions)
 
 
@@ -552,7 +552,7 @@ def test_only_the_metrics_asked_for_are_computed() -> None:
     assert list(collapse_metrics(moments, only=["norm_cv", "cdnv"])) == ["cdnv", "norm_cv"]
     with pytest.raises(ValueError, match="cdvn is not a metric of the catalogue"):
         collapse_metrics(moments, only=["cdvn"])
-    with pytest.raises(ValueError, match=r"classes are torch.int64 of shape \(3,\); a mask over 14 classes is needed"):
+    with pytest.raises(ValueError, match=r"classes must be a mask over 14 classes"):
         collapse_metrics(moments, classes=torch.tensor([1, 2, 3]))
 
 

@@ -108,15 +108,10 @@ def test_one_text_is_split_and_this_is_said(tmp_path: Path) -> None:
 
 def test_the_largest_document_can_be_set(tmp_path: Path) -> None:
     (tmp_path / "my.txt").write_text("x" * 2000)
-    for size, message in (("0.001", "0.001 MB"), ("nan", "--max-document: nan"), ("0", "--max-document: 0")):  # fmt: skip
-        arguments = ["corpus", "build", str(tmp_path / "my.txt"), "--max-document", size, "--out", str(tmp_path / "c")]
-        with pytest.raises(CorpusError, match=message):
-            CliRunner().invoke(app, arguments, catch_exceptions=False)
-
-
-def test_the_help_builds_a_corpus_with_the_tokenizer_of_the_model() -> None:
-    shown = " ".join(CliRunner().invoke(app, ["--help"]).stdout.split())
-    assert "corpus build my.txt --tokenizer MODEL --out corpus" in shown
+    arguments = ["corpus", "build", str(tmp_path / "my.txt"), "--max-document", "1000", "--out", str(tmp_path / "c")]
+    with pytest.raises(CorpusError, match="0.001 MB"):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert not (tmp_path / "c").exists()
 
 
 def test_build_says_where_to_look(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from torch import nn
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.tokenizer import tokenizer_hash
+from collapselab.disk import write_document
 from collapselab.errors import CorpusError, ModelError
 from collapselab.measurement.measure import measure
 from collapselab.measurement.show import shown
@@ -156,7 +157,7 @@ def test_a_checkpoint_of_a_run_has_its_corpuss_tokenizer_whatever_class_it_opens
     checkpoint = tmp_path / "run" / "checkpoints" / "1"
     llama(tied=False).save_pretrained(checkpoint)
     shutil.copytree(corpus.path / "tokenizer", checkpoint, dirs_exist_ok=True)
-    (tmp_path / "run" / "run.json").write_text("{}")
+    write_document(tmp_path / "run" / "run.json", {})
     monkeypatch.setattr("collapselab.measurement.open_model.verify_checkpoint", lambda _: None)
     assert corpus.record.tokenizer_hash == tokenizer_hash(corpus.tokenizer())
     monkeypatch.setattr("collapselab.measurement.compare_tokenizers.load_tokenizer", None)  # its files are compared
@@ -248,7 +249,7 @@ def test_a_chat_template_is_a_warning_unless_the_model_is_of_a_run(
     assert codes(measured(saved, corpus)) == ["chat"]
     checkpoint = saved.parent / "run" / "checkpoints" / "1"
     shutil.copytree(saved, checkpoint)
-    (saved.parent / "run" / "run.json").write_text("{}")
+    write_document(saved.parent / "run" / "run.json", {})
     assert codes(measured(checkpoint, corpus)) == []
 
 
