@@ -94,6 +94,15 @@ def options_of(cls: type) -> Iterator[DeclaredOption]:
         yield DeclaredOption(name, field.annotation, default, help, shown, is_parsed)
 
 
+BOUNDS = {
+    "greater_than_equal": "≥ {ge:g}",
+    "greater_than": "> {gt:g}",
+    "less_than_equal": "≤ {le:g}",
+    "less_than": "< {lt:g}",
+}
+"""Pydantic's types of errors about bounds, in the words of a message."""
+
+
 def _message(problem: "ErrorDetails", known: list[str]) -> str:
     name = str(problem["loc"][0])[:MAX_SHOWN] if problem["loc"] else ""
     if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
@@ -102,4 +111,6 @@ def _message(problem: "ErrorDetails", known: list[str]) -> str:
         return f"{name} is missing; it has no default."
     reason, value = problem["msg"].removeprefix("Value error, "), repr(problem["input"])
     value = value if len(value) <= MAX_SHOWN else f"{value[:MAX_SHOWN]} … ({len(value):,} characters)"
+    if problem["type"] in BOUNDS:
+        return f"{name} must be {BOUNDS[problem['type']].format(**problem['ctx'])}, got {value}."
     return f"{name}: {value} is not valid: {reason[0].lower()}{reason[1:]}." if name else reason

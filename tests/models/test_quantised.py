@@ -103,7 +103,7 @@ def test_a_kind_whose_package_is_missing_says_which(
 
 
 def test_other_numbers_of_bits_are_refused() -> None:
-    with pytest.raises(ConfigError, match="load_in is '2bit'; it is 4bit or 8bit"):
+    with pytest.raises(ConfigError, match="load_in"):
         Options(load_in="2bit")  # type: ignore[arg-type]
     assert "load_in" not in Options().facts(), "measurements of earlier versions stay valid"
     assert Options(load_in="4bit").facts()["load_in"] == "4bit"

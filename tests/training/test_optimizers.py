@@ -212,7 +212,7 @@ def test_a_stopped_training_goes_on_to_the_same_bits(
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"coupling": 1.5}, "coupling: 1.5 is not valid: input should be less than or equal to 1"),
+        ({"coupling": 1.5}, "coupling must be ≤ 1, got 1.5"),
         (
             {"coupling": 0.5, "optimizer": "sgd"},
             "coupling: 0.5 is a share of the decay of adamw or coupled-adam; sgd has",
