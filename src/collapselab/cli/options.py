@@ -4,6 +4,7 @@ What the command line or the environment says comes before what the file says.
 """
 
 import os
+import re
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import MISSING
@@ -140,9 +141,21 @@ def _parameter(option: DeclaredOption) -> Parameter:
         metavar=shown.metavar,
         rich_help_panel=shown.panel,
         show_default=default is not None,
+        autocompletion=_names_in(option.help) if option.name in COMPLETED else None,
     )
     kind = kind | None if default is None else kind
     return Parameter(option.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
+
+
+COMPLETED = ("head", "optimizer")
+"""Options whose help lists their values in backticks, which the shell is offered."""
+
+
+def _names_in(help: str) -> Callable[[str], list[str]]:
+    def names(incomplete: str) -> list[str]:
+        return [name for name in re.findall(r"`([a-z-]+)`", help) if name.startswith(incomplete)]
+
+    return names
 
 
 def _cli_type(option: DeclaredOption) -> Any:
