@@ -317,7 +317,7 @@ def test_every_control_can_be_reached_by_keyboard_and_has_a_name(chromium: Any, 
     assert nameless == []
 
 
-def test_hovering_tells_a_hostile_name_as_text(chromium: Any, hostile_page: Path) -> None:
+def test_a_hostile_name_is_text_in_tables_and_bubbles(chromium: Any, hostile_page: Path) -> None:
     from selenium.webdriver import ActionChains
 
     opened(chromium, hostile_page)
@@ -325,7 +325,8 @@ def test_hovering_tells_a_hostile_name_as_text(chromium: Any, hostile_page: Path
     chromium.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", point)
     ActionChains(chromium).move_to_element(point).perform()
     bubble = chromium.find_element("css selector", ".bubble")
-    until(lambda: HOSTILE in bubble.text, "the bubble names the run")
+    until(lambda: "×32" in bubble.text, "the bubble names the run by its label")
+    assert HOSTILE in chromium.execute_script("return document.querySelector('main').textContent")
     assert chromium.execute_script("return document.querySelectorAll('img').length") == 0
     assert [entry["message"] for entry in chromium.get_log("browser")] == []
 

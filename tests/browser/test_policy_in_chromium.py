@@ -33,7 +33,7 @@ def test_figures_are_drawn_under_a_policy_that_runs_nothing_else(chromium: Any, 
         "return document.querySelectorAll('[data-state=drawn] svg .mark-symbol path').length"
     )
     assert drawn > 0, "Vega's expressions were computed, without eval"
-    assert HOSTILE in chromium.execute_script("return document.body.innerText")
+    assert HOSTILE in chromium.execute_script("return document.body.textContent")
     ran, refused = chromium.execute_async_script(FOREIGN)
     assert ran == []
     assert {"script-src-elem", "script-src-attr", "img-src", "connect-src"} <= set(refused)
