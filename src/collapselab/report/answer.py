@@ -159,7 +159,8 @@ def _fixed_words(data: ReportData, lines: list[Line]) -> Iterable[str]:
         yield f"among seeds of one size, none of {len(lines)} does after the correction over families of tests"
     else:
         opposite = f", and {_named(lines, Mark.AGAINST)} the opposite way" if kinds[Mark.AGAINST] else ""
-        yield f"among seeds of one size, {_named(lines, Mark.WITH)} of {len(lines)} does{opposite}"
+        verb = "do" if kinds[Mark.WITH] > 1 else "does"
+        yield f"among seeds of one size, {_named(lines, Mark.WITH)} of {len(lines)} {verb}{opposite}"
 
 
 def _named(lines: list[Line], kind: Mark) -> str:
