@@ -77,9 +77,9 @@ def test_a_model_that_is_not_causal_or_not_of_language_is_refused(corpus: Corpus
 
 OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "layers": ({"layers": "first"}, "layers: 'first'"),
-    "bins": ({"bins": -1}, "bins: "),
-    "tokens": ({"tokens": 0}, "tokens: "),
-    "min_count": ({"min_count": 0}, "min_count: "),
+    "bins": ({"bins": -1}, "bins must be"),
+    "tokens": ({"tokens": 0}, "tokens must be"),
+    "min_count": ({"min_count": 0}, "min_count must be"),
     "batch": ({"batch": 0}, "batch: "),
     "one resample": ({"bootstrap": 1}, "bootstrap is 1; an interval needs at least 2 resamples"),
     "dtype": ({"dtype": "int8"}, "dtype: 'int8'"),
@@ -165,16 +165,16 @@ def refused(words: list[str | Path], monkeypatch: pytest.MonkeyPatch, capsys: py
 
 
 WORDS: dict[str, tuple[list[str], str]] = {
-    "tokens 0": (["--tokens", "0"], "tokens: "),
-    "tokens -1": (["--tokens", "-1"], "tokens: "),
+    "tokens 0": (["--tokens", "0"], "tokens must be"),
+    "tokens -1": (["--tokens", "-1"], "tokens must be"),
     "tokens 1.5": (["--tokens", "1.5"], "tokens: '1.5'"),
     "tokens nan": (["--tokens", "nan"], "tokens: 'nan'"),
-    "seed of 20 digits": (["--seed", "12345678901234567890"], "seed: "),
-    "seed -1": (["--seed", "-1"], "seed: "),
+    "seed of 20 digits": (["--seed", "12345678901234567890"], "seed must be"),
+    "seed -1": (["--seed", "-1"], "seed must be"),
     "batch ²": (["--batch", "²"], "batch: '²'"),
     "batch 0": (["--batch", "0"], "batch: "),
-    "bins": (["--bins", "1000000000"], "bins: "),
-    "bootstrap": (["--bootstrap", "1000000000"], "bootstrap: "),
+    "bins": (["--bins", "1000000000"], "bins must be"),
+    "bootstrap": (["--bootstrap", "1000000000"], "bootstrap must be"),
     "out x.txt": (["--out", "x.txt"], "x.txt: ends with '.txt'; .csv, .json, .parquet can be written"),
 }
 
