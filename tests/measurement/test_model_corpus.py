@@ -202,8 +202,8 @@ def test_a_model_without_a_tokenizer_is_refused_before_anything_is_built(
         ({"data": ["a text", 3]}, "text 1 is int"),
         ({"data": [{"story": "x"}]}, "row 0 has no text in a column 'text'"),
         ({"data": "nowhere.txt"}, "no such file"),
-        ({"data": STORIES, "max_tokens": -1}, "max_tokens: -1"),
-        ({"data": STORIES, "block": 1}, "block: 1"),
+        ({"data": STORIES, "max_tokens": -1}, "max_tokens must be"),
+        ({"data": STORIES, "block": 1}, "block must be"),
     ],
 )
 def test_what_cannot_be_is_refused(given: dict[str, Any], message: str, corpus: Corpus, tmp_path: Path) -> None:

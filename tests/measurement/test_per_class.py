@@ -90,7 +90,7 @@ def test_neither_batches_nor_the_option_s_absence_change_anything_else(model: to
     assert one.facts["splits"]["validation"]["loss"] == pytest.approx(plain.facts["splits"]["validation"]["loss"])  # type: ignore[union-attr]
     assert "per_class" not in Options().facts()
     assert Options(per_class=9).min_count == 9
-    with pytest.raises(ConfigError, match="per_class: 0"):
+    with pytest.raises(ConfigError, match="per_class must be"):
         Options(per_class=0)
     with pytest.raises(ConfigError, match="no class of the training split has that many samples"):
         measure(model, corpus, per_class=10**6, quiet=True)
