@@ -31,7 +31,7 @@ T = TypeVar("T")
 @final
 @dataclass(frozen=True)
 class Shown:
-    """How the command line shows an option: its panel, and the placeholder of its value."""
+    """How the command line shows an option: its help panel and the placeholder for its value."""
 
     panel: str | None = None
     metavar: str | None = None

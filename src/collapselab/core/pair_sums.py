@@ -55,7 +55,7 @@ class PairStatistics:
     directional: Summary | None = None
     """Of the variance within classes along the line between two class means, over their distance to the fourth."""
     rows: PairRows | None = None
-    """What each point has over its own pairs, where that was asked for."""
+    """Statistics of each point over its pairs, if requested."""
 
     def values(self) -> list[float]:
         """Return every mean and standard deviation there is."""

@@ -41,7 +41,7 @@ def shown(measured: Result | Results) -> RenderableType:
 
 
 def brief(measured: Result | Results, width: int = 120) -> RenderableType:
-    """The first answer: seven lines for one model, a row each for several."""
+    """Return the summary: seven lines for one model, one row per model for several."""
     return _summary(measured, width) if isinstance(measured, Result) else sweep_table(measured)
 
 

@@ -206,7 +206,7 @@ def _absence(cells: Mapping[str, str], columns: Sequence[str]) -> str | None:
 
 
 def _number(cells: Mapping[str, str], column: str) -> float:
-    """Return the number in a cell; NaN where it is empty."""
+    """Return the number in a cell, or NaN if the cell is empty."""
     try:
         return float(cells[column] or "nan")
     except ValueError as error:

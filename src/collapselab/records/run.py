@@ -91,7 +91,7 @@ class StateFacts(TypedDict, total=False):
     recent: list[float]
     """Losses of the last steps."""
     unlogged: list[float]
-    """Losses of the steps since the last line of the log."""
+    """Losses of the steps since the last log line."""
     unlogged_clipped: int
     """Of these steps, how many had their gradient clipped."""
     clipped_steps: int | None

@@ -141,7 +141,7 @@ class Sections(BaseModel):
     question: str = Field(pattern=r"\S")
     """What the suite asks, in a sentence."""
     corpus: str | CorpusSpec | None = None
-    """A folder, or a source from which the suite builds it."""
+    """A corpus folder, or a text source from which the suite builds the corpus."""
     corpora: dict[CorpusName, str | CorpusSpec] | None = None
     """Several corpora by name; a run chooses one with the setting `corpus`."""
     base: Section = {}

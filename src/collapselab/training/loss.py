@@ -137,7 +137,7 @@ def _to_gradient(chances: Tensor, labels: Tensor, label_smoothing: float, capped
 def _multiply_out(
     grads: list[Tensor | None], rows: slice, of_logits: Tensor, features: Tensor, weight: Tensor, *, factor: float
 ) -> None:
-    """Add a chunk's share to the gradients; the first chunk finds them empty, with anything in them."""
+    """Add a chunk's share to the gradients. The first chunk overwrites them: their memory is uninitialised."""
     of_features, of_weight, of_bias = grads
     before = 0.0 if rows.start == 0 else 1.0
     if of_features is not None:

@@ -253,7 +253,7 @@ class Worker:
         self.wait()
 
     def stop(self, *, kill: bool = False) -> None:
-        """Ask it to stop, or end it. Safe in a signal's handler: it takes no lock, and a dead process is no error."""
+        """Stop the process, gently or by force. Safe in a signal handler: takes no lock and ignores dead processes."""
         (self._process.kill if kill else self._process.terminate)()
 
 
