@@ -46,12 +46,11 @@ SUITES = {
     "contexts": "contexts",
     "measuring tables": "measure",
     "measuring memory": "measure",
-    "cost": "cost",
     "planning": "suite",
     "overhead": "suite",
 }
 """Benchmarks by name, each with the module that has it in its `ALL`."""
-LONG = ("contexts", "measuring tables", "measuring memory", "cost")
+LONG = ("contexts", "measuring tables", "measuring memory")
 """Those that say nothing in a few seconds: run quickly only where they are asked for."""
 
 

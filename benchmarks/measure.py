@@ -22,15 +22,13 @@ from collapselab.corpus.blocks import Split
 from collapselab.measurement.batch import Batch
 from collapselab.measurement.collector import Collectors
 from collapselab.measurement.collectors import COLLECTORS
-from collapselab.measurement.estimate import memory as estimated_memory
-from collapselab.measurement.estimate import sizes_of
 from collapselab.measurement.forward_pass import ForwardPass
 from collapselab.measurement.measure_model import measure_model
+from collapselab.measurement.memory import needed_bytes
 from collapselab.measurement.model import TOKENS_AT_ONCE, MeasuredModel
 from collapselab.measurement.open_model import FinishedResult, OpenedModel
-from collapselab.measurement.plan import MeasurePlan, MeasureRequest, SplitPlan
+from collapselab.measurement.plan import MeasurePlan, MeasureRequest, SplitPlan, make_plan
 from collapselab.measurement.sample import ByLayer, ClassNumbers, Sample
-from collapselab.models.sizes import architecture_of
 from collapselab.records.options import Options, Running
 
 VOCABULARY, WIDTH, DEPTH, BLOCK = 50257, 256, 4, 512
@@ -143,15 +141,10 @@ def memory_in_process(vocabulary: int, blocks: int, layers: str) -> dict[str, fl
         features(model.model, torch.zeros(16, 128, dtype=torch.int64))
     request = MeasureRequest(corpus, options, Running(quiet=True))
     request.identity(model)  # hashing the weights is not part of the formula
-    before = peak_bytes()
-    result = measure_model(OpenedModel(model, FinishedResult(None, request)), request)
-    assert result is not None
-    kept, kept_validation = (result.row("cdnv", split=split).classes for split in ("train", "validation"))
-    architecture = architecture_of(model.model)
-    tokens, classes = (blocks * 127, blocks * 127), (kept or 0, kept_validation or 0)
-    sizes = sizes_of(architecture, options, tokens, classes, block=128, batch=16, number_bytes=4)
-    forward = 16 * 128 * (4 * WIDTH + 3 * architecture.feed_forward) * 4  # its memory was there before
-    return {"peak": peak_bytes() - before, "formula": estimated_memory(architecture, sizes) - forward}
+    plan, before = make_plan(request, model), peak_bytes()
+    measure_model(OpenedModel(model, FinishedResult(None, request)), request)
+    forward = 16 * plan.batch_tokens * WIDTH * 4  # its memory was there before
+    return {"peak": peak_bytes() - before, "formula": needed_bytes(plan) - forward}
 
 
 @final

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import MISSING
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
 
 from error_rates import interval_table, verdict_table
 from file_tables import FILE_TABLES
@@ -18,16 +17,12 @@ from reference import reference
 from collapselab.core.catalogue import CONTEXT_METRICS, METRICS
 from collapselab.corpus.token_kinds import KINDS
 from collapselab.declared import options_of
-from collapselab.measurement.estimate import memory, sizes_of
-from collapselab.models.sizes import Architecture, transformer
 from collapselab.records.options import Options, Reading, Recipe, Running
 from collapselab.records.outcomes import ON, OUTCOMES
 from collapselab.training.interventions import INTERVENTIONS
 from collapselab.training.settings import Settings
 
 ROOT = Path(__file__).parents[1]
-
-TRAIN_TOKENS, VALIDATION_TOKENS, PROCESSES = 10**7, 10**6, 8
 
 
 def short_table() -> str:
@@ -58,90 +53,6 @@ def full_table() -> str:
         )
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
-
-
-def _config(model_type: str, width: int, depth: int, vocabulary: int, feed_forward: int, **more: Any) -> dict[str, Any]:
-    sizes = {"hidden_size": width, "num_hidden_layers": depth, "vocab_size": vocabulary}
-    config = {"model_type": model_type, **sizes, "intermediate_size": feed_forward, "num_attention_heads": 16, **more}
-    if model_type == "gpt_neo":
-        pattern = [[["global", "local"], depth // 2]]
-        return {**config, "num_layers": depth, "num_heads": 16, "attention_types": pattern}
-    return config
-
-
-def _heads(queries: int, keys_and_values: int, size: int) -> dict[str, int]:
-    return {"num_attention_heads": queries, "num_key_value_heads": keys_and_values, "head_dim": size}
-
-
-VECTORS = {"gpt_neo": (10, 2), "gpt_neox": (13, 2), "llama": (2, 1), "gemma2": (4, 1), "gemma3_text": (4, 1)}
-"""Numbers in norms and biases, in widths: of a block, and after the last."""
-
-
-def _architecture(config: dict[str, Any]) -> Architecture:
-    kind, width = config["model_type"], config["hidden_size"]
-    in_block, after = VECTORS[kind]
-    head_norms = 2 * config["head_dim"] if kind == "gemma3_text" else 0
-    return transformer(
-        width=width,
-        depth=config["num_hidden_layers"],
-        vocabulary=config["vocab_size"],
-        feed_forward=config["intermediate_size"],
-        heads=config["num_attention_heads"],
-        head_size=config.get("head_dim"),
-        key_value_heads=config.get("num_key_value_heads"),
-        gated=kind in ("llama", "gemma2", "gemma3_text"),
-        tied=kind not in ("gpt_neox", "llama"),
-        local=config["num_hidden_layers"] // 2 if kind == "gpt_neo" else 0,
-        window=256 if kind == "gpt_neo" else 0,
-        positions=2048 if kind == "gpt_neo" else 0,
-        block_vectors=in_block * width + head_norms,
-        last_vectors=after * width,
-    )
-
-
-LADDER: dict[str, tuple[Architecture, dict[str, Any]]] = {
-    name: (_architecture(config), config)
-    for name, config in {
-        "GPT-Neo 12 × 1024": _config("gpt_neo", 1024, 12, 50257, 4096),
-        "Pythia 160M": _config("gpt_neox", 768, 12, 50304, 3072, num_attention_heads=12),
-        "Pythia 1.4B": _config("gpt_neox", 2048, 24, 50304, 8192),
-        "Pythia 12B": _config("gpt_neox", 5120, 36, 50688, 20480, num_attention_heads=40),
-        "Llama 3 8B": _config("llama", 4096, 32, 128256, 14336, **_heads(32, 8, 128)),
-        "Llama 3 70B": _config("llama", 8192, 80, 128256, 28672, **_heads(64, 8, 128)),
-        "Llama 3.1 405B": _config("llama", 16384, 126, 128256, 53248, **_heads(128, 8, 128)),
-        "Gemma 2 9B": _config("gemma2", 3584, 42, 256000, 14336, **_heads(16, 8, 256)),
-        "Gemma 2 27B": _config("gemma2", 4608, 46, 256000, 36864, **_heads(32, 16, 128)),
-        "Gemma 3 27B": _config("gemma3_text", 5376, 62, 262208, 21504, **_heads(32, 16, 128)),
-    }.items()
-}
-"""Published models, smallest first within a family, each with the settings of its config.json that give its size."""
-
-
-def sizes_table() -> str:
-    """A row a model: what it is, and the memory of measuring it."""
-    rows = [
-        "| model | parameters | depth × width | classes | weights | last layer | all layers | all layers, sharded |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for name, (a, _) in LADDER.items():
-        sizes = [
-            f"{a.parameters / 1e9:,.2f}·10⁹",
-            f"{a.depth} × {a.width:,}",
-            f"{a.vocabulary:,}",
-            _gb(2 * a.parameters),
-        ]
-        sizes += [_gb(_memory(a, "last")), _gb(_memory(a, "all")), _gb(_memory(a, "all", PROCESSES))]
-        rows.append(f"| {name} | {' | '.join(sizes)} |")
-    return "\n".join(rows)
-
-
-def _memory(architecture: Architecture, layers: Literal["last", "all"], processes: int = 1) -> float:
-    options = Options(layers=layers, shard_classes=processes > 1)
-    return memory(architecture, sizes_of(architecture, options, (TRAIN_TOKENS, VALIDATION_TOKENS), processes=processes))
-
-
-def _gb(size: float) -> str:
-    return f"{size / 1e9:,.0f} GB" if size >= 1e10 else f"{size / 1e9:,.1f} GB"
 
 
 def kinds_table() -> str:
@@ -209,7 +120,6 @@ TABLES: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "docs" / "tokens.md": {"kinds": kinds_table, "outcomes": outcomes_table},
     ROOT / "docs" / "interventions.md": {"interventions": interventions_table},
     ROOT / "docs" / "statistics.md": {"error rates": verdict_table, "coverage": interval_table},
-    ROOT / "docs" / "scale.md": {"sizes": sizes_table},
 }
 
 

@@ -18,7 +18,7 @@ PUBLIC = {
         "HEADS", "OPTIMIZERS",
     ],
     "What a model is like": [
-        "measure", "measure_plan", "Options", "Running", "load_results", "Result", "Results", "Row", "token_table",
+        "measure", "Options", "Running", "load_results", "Result", "Results", "Row", "token_table",
         "TokenTable", "similarity", "compare",
     ],
     "Many models": [

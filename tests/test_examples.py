@@ -37,7 +37,7 @@ COMMANDS = {
     "train": ["train", "Settings"],
     "interventions": ["INTERVENTIONS", "HEADS", "OPTIMIZERS"],
     "sample": ["sample"],
-    "measure": ["measure", "measure_plan", "Options"],
+    "measure": ["measure", "Options"],
     "tokens": ["token_table", "TokenTable", "load_results"],
     "similarity": ["similarity"],
     "suite list": ["shipped_recipes", "load_suite"],

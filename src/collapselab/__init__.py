@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collapselab.corpus.sources import open_source as open_source
     from collapselab.demo import run_demo as run_demo
     from collapselab.measurement.compare_results import compare as compare
-    from collapselab.measurement.estimate import measure_plan as measure_plan
     from collapselab.measurement.measure import measure as measure
     from collapselab.measurement.similarity import similarity as similarity
     from collapselab.records.measurement import Result as Result
@@ -93,7 +92,6 @@ _HOMES = {
     "load_results": "records.result_folder",
     "load_suite": "suite.recipe",
     "measure": "measurement.measure",
-    "measure_plan": "measurement.estimate",
     "model_card": "report.cards",
     "open_source": "corpus.sources",
     "publish": "report.publish",

@@ -115,7 +115,6 @@ BASES: dict[str, tuple[list[str], list[str]]] = {
     "measure": (["measure"], ["model", "--corpus", "corpus", "--tokens", "200"]),
     "measure --data": (["measure"], ["model", "--data", "text.txt", "--tokens", "200", "--block", "16"]),
     "measure several": (["measure"], ["mod*", "run", "--corpus", "corpus", "--tokens", "200", "--out", "swept"]),
-    "measure --plan": (["measure"], ["model", "--corpus", "corpus", "--plan"]),
     "tokens": (["tokens"], ["r.json", "--min-count", "1"]),
     "similarity": (["similarity"], ["run", "run"]),
     "compare": (["compare"], ["r.json", "results"]),

@@ -166,21 +166,6 @@ def test_a_batch_that_is_no_number_is_refused(place: Path) -> None:
     assert "batch: 'many' is not valid" in str(result.exception)
 
 
-def test_a_plan_loads_no_weight_and_says_what_it_takes(place: Path) -> None:
-    (place / "one" / "model.safetensors").rename(place / "one" / "weights")
-    try:
-        table = invoked(place, place / "one", "--plan")
-        assert table.exit_code == 0
-        for word in ("parameters", "memory", "FLOPs", "time", "MB"):
-            assert word in table.stdout
-        facts = json.loads(invoked(place, place / "one", "--plan", "--json").stdout)
-        assert facts[0]["parameters"] > 100
-        assert facts[0]["memory_bytes"] > facts[0]["weight_bytes"] > 0
-        assert facts[0]["operations"] > 0
-    finally:
-        (place / "one" / "weights").rename(place / "one" / "model.safetensors")
-
-
 @pytest.mark.parametrize("columns", [80, 120])
 def test_the_first_answer_has_a_line_for_each_property_and_fits(place: Path, columns: int) -> None:
     env = {"COLUMNS": str(columns), "XDG_CACHE_HOME": str(place / "cache")}

@@ -13,8 +13,8 @@ from torch import Tensor
 from collapselab.core.metrics import Measurement
 from collapselab.measurement.batch import Batch
 from collapselab.measurement.catalogue import ALL
-from collapselab.measurement.collector import Collector, Sizes, Summed, Values
-from collapselab.measurement.plan import Split
+from collapselab.measurement.collector import Collector, Summed, Values
+from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.records.measurement import Key
 from collapselab.records.table import Amount, Name, Table
 
@@ -39,8 +39,8 @@ class MeanLength(Summed):
     resampled = True
 
     @classmethod
-    def bytes(cls, sizes: Sizes, split: Split) -> float:
-        return 16 * sizes.layers
+    def bytes(cls, plan: MeasurePlan, split: Split) -> float:
+        return 16 * len(plan.layers)
 
     def update(self, layer: str, features: Tensor, batch: Batch) -> None:
         lengths = torch.linalg.vector_norm(batch.labels.of(layer).sampled(features), dim=1, dtype=torch.float64)

@@ -1,17 +1,13 @@
 """`collapselab measure`: how far a causal language model has collapsed."""
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from collapselab.cli.options import JsonOption, generated, panel, read_config
 from collapselab.records.options import DATA, RUNNING, Options, Running
-
-if TYPE_CHECKING:
-    from collapselab.measurement.estimate import Estimate
 
 data_option, running_option = panel(DATA), panel(RUNNING)
 
@@ -44,9 +40,6 @@ def measure(
     split: Annotated[str | None, data_option(help="Of a data set of the hub. [default: train and validation]")] = None,
     revision: Annotated[str | None, data_option(help="Of a data set of the hub.")] = None,
     text_column: Annotated[str, data_option(help="Column of JSON lines, Parquet and data sets.")] = "text",
-    plan: Annotated[
-        bool, running_option("--plan", help="Print memory, operations and time, and stop before anything is loaded.")
-    ] = False,
     config: Annotated[
         Path | None,
         running_option(
@@ -70,8 +63,6 @@ def measure(
     Every revision of the hub that matches, one file each: `collapselab measure 'EleutherAI/pythia-160m@step*' --data
     hf:roneneldan/TinyStories --tokens 2e6 --out pythia/`
 
-    What it would take: `collapselab measure meta-llama/Llama-3.1-8B --corpus corpora/mine --tokens 2e6 --plan`
-
     How far back it looks: `collapselab measure MODEL --corpus DIR --contexts 1,2,3,4,8`
 
     Two processes: `torchrun --nproc-per-node 2 -m collapselab measure MODEL --corpus DIR`
@@ -81,7 +72,6 @@ def measure(
     from collapselab.corpus.sources import Reading, open_source
     from collapselab.disk import user_cache
     from collapselab.measurement.distributed import Processes
-    from collapselab.measurement.estimate import measure_plan
     from collapselab.measurement.measure import measure as measured
     from collapselab.measurement.show import brief, shown, sweep_table
     from collapselab.records.measurement import Results
@@ -91,9 +81,6 @@ def measure(
     settings = {name: value for name, value in settings.items() if value is not None}
     source = open_source(data, reading=Reading(text_column, split=split, revision=revision)) if data else None
     out = settings.get("out")
-    if plan:
-        _print_plan(measure_plan(model, corpus, data=source, tokenizer=tokenizer, **settings), as_json)
-        return
     processes = Processes.joined()
     if out_folder(out) is None:
         settings.setdefault("state", user_cache("measure"))
@@ -109,13 +96,3 @@ def measure(
         console.print(shown(results) if full else brief(results, console.width))
     if isinstance(results, Results) and results.failures:
         raise typer.Exit(1)
-
-
-def _print_plan(estimates: "list[Estimate]", as_json: bool) -> None:
-    from collapselab.measurement.show import estimate_facts, estimate_table
-    from collapselab.suite.status import wide_console
-
-    if as_json:
-        print(json.dumps([estimate_facts(estimate) for estimate in estimates]))
-    else:
-        wide_console().print(estimate_table(estimates))

@@ -7,7 +7,7 @@
     sample.py          which blocks, positions and classes;  find_contexts.py: which contexts
     catalogue.py       values → rows;  class_table.py, outcomes.py, further_scores.py, result_facts.py: what else
     resume.py          collectors on disk;  distributed.py: processes and shards;  bootstrap.py: resampled collectors
-    estimate.py        what a measurement takes, and whether it fits
+    memory.py          what a measurement needs, and whether it fits
 
 The other modules open texts and models, print results and compare them.
 """

@@ -21,7 +21,6 @@ from collapselab.measurement.batch import Batch
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.records.measurement import Key
-from collapselab.records.options import Options
 from collapselab.records.tables import TABLES, RowsByTable
 
 LAST, NULL = "last", " null"
@@ -56,46 +55,6 @@ class Values:
             self.tables[name] = [*self.tables.get(name, []), *rows]
 
 
-@final
-@dataclass(frozen=True)
-class Sizes:
-    """The sizes that decide what a measurement takes, known before the model runs, or before there is a model."""
-
-    options: Options
-    width: int
-    layers: int
-    """Layers that are measured."""
-    vocabulary: int
-    classes: dict[Split, int]
-    """Classes that have a row, at most all of the vocabulary."""
-    tokens: dict[Split, int]
-    block: int = 2048
-    batch: int = 4
-    processes: int = 1
-    number_bytes: int = 2
-    """Of a weight or a feature: 2 in half precision, 4 in float32."""
-    cells: tuple[int, ...] = ()
-    """Rows of the tables of contexts, one for each length."""
-
-    @property
-    def shards(self) -> int:
-        """Processes that classes are spread over."""
-        return self.processes if self.options.shard_classes else 1
-
-    @property
-    def batch_tokens(self) -> int:
-        """Features of a batch that a process receives: with sharded classes those of all processes."""
-        return self.batch * self.block * self.shards
-
-    @property
-    def labellings(self) -> int:
-        return 2 if self.options.null else 1
-
-    def rows(self, split: Split) -> float:
-        """Classes of a split that a process has a row for."""
-        return self.classes[split] / self.shards
-
-
 class Collector(Protocol):
     """Collects one kind of thing from the features of every layer, for some blocks of a split."""
 
@@ -110,10 +69,10 @@ class Collector(Protocol):
         """`earlier` are the collectors of this pass that get a layer before this one."""
 
     @classmethod
-    def wanted(cls, options: Options, split: Split) -> bool: ...
+    def wanted(cls, plan: MeasurePlan, split: Split) -> bool: ...
 
     @classmethod
-    def bytes(cls, sizes: Sizes, split: Split) -> float:
+    def bytes(cls, plan: MeasurePlan, split: Split) -> float:
         """Peak memory of its state, and of what it makes from it; within about 30 %."""
         ...
 
@@ -158,11 +117,11 @@ class Summed:
         self.tables: dict[str, ClassMoments] = {}
 
     @classmethod
-    def wanted(cls, options: Options, split: Split) -> bool:
+    def wanted(cls, plan: MeasurePlan, split: Split) -> bool:
         return True
 
     @classmethod
-    def bytes(cls, sizes: Sizes, split: Split) -> float:
+    def bytes(cls, plan: MeasurePlan, split: Split) -> float:
         return 0
 
     def add(self, name: str, value: Tensor) -> None:
@@ -265,7 +224,7 @@ class Collectors:
         """Those of these kinds that the options ask for."""
         made = cls(trained=trained)
         for kind in kinds:
-            if kind.wanted(plan.options, split):
+            if kind.wanted(plan, split):
                 made.collectors.append(kind(plan, split, made))
         return made
 

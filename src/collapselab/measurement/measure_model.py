@@ -11,9 +11,9 @@ from collapselab.measurement.catalogue import value_rows
 from collapselab.measurement.class_table import class_chunks
 from collapselab.measurement.collector import Collectors, Values
 from collapselab.measurement.collectors import COLLECTORS
-from collapselab.measurement.estimate import check_memory
 from collapselab.measurement.forward_pass import ForwardPass
 from collapselab.measurement.further_scores import further_scores
+from collapselab.measurement.memory import check_memory
 from collapselab.measurement.open_model import OpenedModel
 from collapselab.measurement.outcomes import outcome_facts
 from collapselab.measurement.plan import SPLITS, MeasurePlan, MeasureRequest, Split, make_plan

@@ -18,6 +18,7 @@ from collapselab.messages import logger
 from collapselab.models.find import ModelSource
 from collapselab.models.load import find_device
 from collapselab.models.spread import parsed_device_map
+from collapselab.models.taps import layer_names
 from collapselab.records.facts import Identity
 from collapselab.records.options import Options, Running
 from collapselab.records.result_folder import out_folder
@@ -83,6 +84,11 @@ class SplitPlan:
     kept: ByLayer[PerClass] | None = None
     """Which samples are kept, where every class has the same number; None where all are."""
 
+    @property
+    def rows(self) -> int:
+        """Rows of this process's tables."""
+        return self.numbers.classes if self.shards is None else self.shards.classes
+
 
 @final
 @dataclass(frozen=True)
@@ -110,6 +116,27 @@ class MeasurePlan:
     @property
     def processes(self) -> Processes:
         return self.request.processes
+
+    @property
+    def width(self) -> int:
+        """Dimension of the features."""
+        return self.model.head.weight.shape[1]
+
+    @property
+    def layers(self) -> list[str]:
+        """The layers that are measured."""
+        return layer_names(self.model.model) if self.options.layers == "all" else ["last"]
+
+    @property
+    def tables(self) -> int:
+        """Tables of class moments: one for each layer, two with the null."""
+        return len(self.layers) * (2 if self.options.null else 1)
+
+    @property
+    def batch_tokens(self) -> int:
+        """Features of a batch that a process receives: with sharded classes those of all processes."""
+        shards = self.processes.world if self.options.shard_classes else 1
+        return self.batch * self.splits["train"].samples.last.length * shards
 
     def training_batches(self, *, most: int | None = None) -> Iterator[tuple[Tensor, Tensor, range]]:
         """Features, next tokens and blocks of the beginning of the training sample, a batch at a time.

@@ -12,7 +12,6 @@ from rich.text import Text
 
 from collapselab.core.catalogue import METRICS
 from collapselab.measurement.bootstrap import reliability
-from collapselab.measurement.estimate import Estimate
 from collapselab.measurement.show_tables import ARROWS, further_tables, number, whole_names
 from collapselab.records.facts import SplitFacts
 from collapselab.records.measurement import Key, Result, Results
@@ -176,48 +175,6 @@ def sweep_table(results: Results) -> Table:
         own = (number(values[place]) for values in losses.values())
         table.add_row(escape(_short(result) if are_told_apart else result.name), *corpus, *own, *cells)
     return table
-
-
-def estimate_facts(estimate: Estimate) -> dict[str, float | str | dict[str, float]]:
-    """What measuring a model takes, as plain data."""
-    sizes, measured = estimate.architecture, estimate.sizes
-    return {
-        "model": estimate.model, "parameters": sizes.parameters, "width": sizes.width, "depth": sizes.depth,
-        "vocabulary": sizes.vocabulary, "train_tokens": measured.tokens["train"],
-        "validation_tokens": measured.tokens["validation"], "classes": measured.classes["train"],
-        "weight_bytes": estimate.weights, "memory_bytes": estimate.memory,
-        "operations": sum(estimate.operations.values()), "seconds": estimate.seconds,
-    }  # fmt: skip
-
-
-def estimate_table(estimates: list[Estimate]) -> RenderableType:
-    """A line for each model: sizes, memory, operations, time; and what takes most of the time."""
-    names = ("model", "parameters", "tokens", "classes", "weights", "memory", "FLOPs", "time", "most of it")
-    table = Table(*names, box=None, header_style="bold")
-    table.columns[0].no_wrap = True
-    for column in table.columns[1:-1]:
-        column.justify = "right"
-    for estimate in estimates:
-        sizes, seconds = estimate.sizes, sum(estimate.seconds.values())
-        most = max(estimate.seconds, key=estimate.seconds.__getitem__)
-        table.add_row(
-            escape(estimate.model), f"{estimate.architecture.parameters:,}",
-            f"{sum(sizes.tokens.values()):,}", f"{sizes.classes['train']:,}",
-            _size(estimate.weights), _size(estimate.memory), f"{sum(estimate.operations.values()):.3g}", _time(seconds),
-            f"{most} ({estimate.seconds[most] / max(seconds, 1e-9):.0%})",
-        )  # fmt: skip
-    note = "Memory within about 30 %; the time is rough, by products timed on this machine now, without loading."
-    return Group(table, Text(note, style="dim"))
-
-
-def _size(size: float) -> str:
-    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
-
-
-def _time(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:,.0f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"
 
 
 def _model(result: Result, initial: Result | None) -> RenderableType:

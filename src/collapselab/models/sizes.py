@@ -64,40 +64,6 @@ class Architecture:
         return TRAINING * tokens * self.forward_flops(block, output_layer=True)
 
 
-def transformer(
-    *,
-    width: int,
-    depth: int,
-    vocabulary: int,
-    feed_forward: int,
-    heads: int,
-    head_size: int | None = None,
-    key_value_heads: int | None = None,
-    gated: bool = False,
-    tied: bool = True,
-    local: int = 0,
-    window: int = 0,
-    positions: int = 0,
-    block_vectors: int = 0,
-    last_vectors: int = 0,
-) -> Architecture:
-    """The architecture that a config.json describes.
-
-        matrices of a block     2 · width · heads · head_size        queries and output
-                              + 2 · width · key_value_heads · head_size
-                              + (3 if gated else 2) · width · feed_forward
-
-    `local` of the layers attend window by window. `positions` are learned ones; `block_vectors` the numbers in a
-    block's norms and biases, `last_vectors` those after.
-    """
-    head_size = head_size or width // heads
-    attention, read = heads * head_size, (key_value_heads or heads) * head_size
-    matrices = depth * width * (2 * attention + 2 * read + (3 if gated else 2) * feed_forward)
-    embeddings = (1 if tied else 2) * vocabulary * width + positions * width
-    parameters = embeddings + matrices + depth * block_vectors + last_vectors
-    return Architecture(parameters, matrices, width, depth, vocabulary, attention, feed_forward, tied, local, window)
-
-
 def architecture_of(model: nn.Module) -> Architecture:
     """That of a model of the library; one on the meta device will do."""
     bare: Any = model

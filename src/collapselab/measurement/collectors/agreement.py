@@ -14,7 +14,6 @@ from collapselab.measurement.collectors.decisions import NearestCentres
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.models.taps import last_norm, layer_names
-from collapselab.records.options import Options
 from collapselab.records.tables import DeciderRow
 
 TOKEN, HEAD = "token", "head"
@@ -50,8 +49,8 @@ class AgreementMatrix(Summed):
         self.names += [f"lens {layer}" for layer in self.blocks]
 
     @classmethod
-    def wanted(cls, options: Options, split: Split) -> bool:
-        return options.deciders and split == "validation"
+    def wanted(cls, plan: MeasurePlan, split: Split) -> bool:
+        return plan.options.deciders and split == "validation"
 
     @torch.no_grad()
     def update(self, layer: str, features: Tensor, batch: Batch) -> None:

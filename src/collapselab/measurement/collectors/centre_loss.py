@@ -16,13 +16,12 @@ from collapselab.core.centre_loss import CentreLoss, CentreScores
 from collapselab.core.decisions import LinearClassifier, Observer
 from collapselab.measurement.batch import Batch
 from collapselab.measurement.catalogue import counted_values
-from collapselab.measurement.collector import LAST, NULL, Collectors, Measurements, Sizes, Summed, Values
+from collapselab.measurement.collector import LAST, NULL, Collectors, Measurements, Summed, Values
 from collapselab.measurement.collectors.decisions import NearestCentres
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sample import fitted_tokens
 from collapselab.models.scores import common_dtype
-from collapselab.records.options import Options
 
 
 @final
@@ -50,13 +49,14 @@ class CentreLosses(Summed):
                 self.scores[name].scale = scale
 
     @classmethod
-    def wanted(cls, options: Options, split: Split) -> bool:
+    def wanted(cls, plan: MeasurePlan, split: Split) -> bool:
         return split == "validation"
 
     @classmethod
-    def bytes(cls, sizes: Sizes, split: Split) -> float:
+    def bytes(cls, plan: MeasurePlan, split: Split) -> float:
         """Scores of some tokens by all centres, and the features of a batch in float64 and float32."""
-        return min(4 << 20, 16 * sizes.batch_tokens * sizes.classes["train"]) + 12 * sizes.batch_tokens * sizes.width
+        tokens = plan.batch_tokens
+        return min(4 << 20, 16 * tokens * plan.splits["train"].numbers.classes) + 12 * tokens * plan.width
 
     def update(self, layer: str, features: Tensor, batch: Batch) -> None:
         if layer != LAST or batch.scored is None:

@@ -28,7 +28,7 @@ from collapselab.core.contexts import (
 from collapselab.core.moments import ClassMoments, update_all
 from collapselab.corpus.hashing import uniform
 from collapselab.measurement.batch import Batch
-from collapselab.measurement.collector import LAST, Collectors, Sizes, Summed, Values
+from collapselab.measurement.collector import LAST, Collectors, Summed, Values
 from collapselab.measurement.collectors.curvature import chosen_runs, step_for
 from collapselab.measurement.collectors.moments import table_bytes
 from collapselab.measurement.find_contexts import PART_TOKEN_BYTES, PART_TOKENS, Contexts
@@ -36,7 +36,6 @@ from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sample import MOST_CURVED, RUN, fitted_tokens
 from collapselab.models.scores import LogitSpace, in_chunks, in_dtype
 from collapselab.models.taps import OutputLayer
-from collapselab.records.options import Options
 from collapselab.records.table import Chunk
 from collapselab.records.tables import TOKEN_CONTEXTS, ContextRow
 
@@ -69,17 +68,17 @@ class ContextMoments(Summed):
         self.arrivals: dict[str, Arrivals] = {}
 
     @classmethod
-    def wanted(cls, options: Options, split: Split) -> bool:
-        return options.contexts is not None and split == "train"
+    def wanted(cls, plan: MeasurePlan, split: Split) -> bool:
+        return plan.options.contexts is not None and split == "train"
 
     @classmethod
-    def bytes(cls, sizes: Sizes, split: Split) -> float:
+    def bytes(cls, plan: MeasurePlan, split: Split) -> float:
         """All tables, twice with a bootstrap; and contexts as they are counted, or the means of the largest table."""
-        largest = max(sizes.cells, default=0)
-        tables = sizes.layers * sum(table_bytes(rows, sizes.width) for rows in sizes.cells)
-        finding = min(PART_TOKENS, sizes.tokens[split]) * PART_TOKEN_BYTES
-        means = 16 * sizes.width * largest + 32 * min(largest, MAX_KERNEL) ** 2
-        return (2 if sizes.options.bootstrap else 1) * tables + max(finding, means)
+        cells, layers = [some.rows for some in plan.contexts.values()], len(plan.layers)
+        tables = layers * sum(table_bytes(rows, plan.width) for rows in cells)
+        finding = min(PART_TOKENS, plan.splits[split].samples.last.tokens) * PART_TOKEN_BYTES
+        means = 16 * plan.width * max(cells) + 32 * min(max(cells), MAX_KERNEL) ** 2
+        return (2 if plan.options.bootstrap else 1) * tables + max(finding, means)
 
     def update(self, layer: str, features: Tensor, batch: Batch) -> None:
         if batch is not self.batch:

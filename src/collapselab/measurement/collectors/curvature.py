@@ -19,7 +19,7 @@ from collapselab.core.catalogue import Need
 from collapselab.core.output_curvature import CurvatureSums, OutputCurvature
 from collapselab.measurement.batch import Batch
 from collapselab.measurement.catalogue import counted_values
-from collapselab.measurement.collector import LAST, Collectors, Sizes, Summed, Values
+from collapselab.measurement.collector import LAST, Collectors, Summed, Values
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sample import RUN, curved_tokens
 
@@ -41,9 +41,9 @@ class Curvature(Summed):
         self.row_square = self.layer.sums(head.weight[:0]).row_square
 
     @classmethod
-    def bytes(cls, sizes: Sizes, split: Split) -> float:
+    def bytes(cls, plan: MeasurePlan, split: Split) -> float:
         """The logits of a run of tokens, twice where they are capped."""
-        return 4 * sizes.vocabulary * (2 * RUN + 1)
+        return 4 * plan.model.classes * (2 * RUN + 1)
 
     def update(self, layer: str, features: Tensor, batch: Batch) -> None:
         if layer != LAST:

@@ -19,13 +19,12 @@ from collapselab.core.decisions import (
 from collapselab.core.moments import ClassMoments
 from collapselab.measurement.batch import Batch
 from collapselab.measurement.catalogue import ALL, counted_values
-from collapselab.measurement.collector import LAST, NULL, Collectors, Sizes, Summed, Values
+from collapselab.measurement.collector import LAST, NULL, Collectors, Summed, Values
 from collapselab.measurement.collectors.moments import Moments
 from collapselab.measurement.distributed import Processes, ShardedCentres
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sample import ByLayer
 from collapselab.models.taps import OutputLayer
-from collapselab.records.options import Options
 
 LEFT_OUT = "left out, "
 """The beginning of the names of the numbers of tokens whose class has no centre."""
@@ -65,17 +64,17 @@ class NearestCentres(Summed):
         """What is shown the scores that nearest centres are chosen with."""
 
     @classmethod
-    def wanted(cls, options: Options, split: Split) -> bool:
+    def wanted(cls, plan: MeasurePlan, split: Split) -> bool:
         return split == "validation"
 
     @classmethod
-    def bytes(cls, sizes: Sizes, split: Split) -> float:
+    def bytes(cls, plan: MeasurePlan, split: Split) -> float:
         """Centres in float64 and float32, output rows as they are and in float32, scores of a batch, and counts."""
-        classes, tables = sizes.rows("train"), sizes.layers * sizes.labellings
-        centres = 12 * tables * classes * sizes.width
-        head = (sizes.number_bytes + 4) * sizes.classes["train"] * sizes.width
-        scores = 4 * sizes.batch_tokens * min(2048, sizes.classes["train"])
-        return centres + head + 20 * sizes.batch_tokens * sizes.width + scores + 64 * tables * classes
+        train, width = plan.splits["train"], plan.width
+        classes = train.numbers.classes
+        head = (plan.model.head.weight.element_size() + 4) * classes * width
+        scores = plan.batch_tokens * (20 * width + 4 * min(2048, classes))
+        return plan.tables * train.rows * (12 * width + 64) + head + scores
 
     def update(self, layer: str, features: Tensor, batch: Batch) -> None:
         for name in (layer, layer + NULL):

@@ -26,7 +26,6 @@ from collapselab.measurement.collector import LAST, Collectors, Summed
 from collapselab.measurement.collectors.moments import layer_values
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.records.facts import HalfSampleFacts
-from collapselab.records.options import Options
 from collapselab.records.tables import Row
 
 LARGE_CHANGE = 0.05
@@ -59,8 +58,8 @@ class HalfSample(Summed):
         self.blocks = own if several else whole
 
     @classmethod
-    def wanted(cls, options: Options, split: Split) -> bool:
-        return split == "train" and not options.bootstrap
+    def wanted(cls, plan: MeasurePlan, split: Split) -> bool:
+        return split == "train" and not plan.options.bootstrap
 
     def update(self, layer: str, features: Tensor, batch: Batch) -> None:
         blocks = self.blocks

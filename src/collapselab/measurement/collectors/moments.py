@@ -19,7 +19,7 @@ from collapselab.measurement.catalogue import (
     with_reason,
     without_labels,
 )  # fmt: skip
-from collapselab.measurement.collector import LAST, NULL, Collectors, Measurements, Sizes, Summed, Values
+from collapselab.measurement.collector import LAST, NULL, Collectors, Measurements, Summed, Values
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.records.measurement import Key
 from collapselab.records.result_folder import moments_identity
@@ -51,15 +51,14 @@ class Moments(Summed):
         """What each class has by itself, by layer, where the table `classes` was asked for."""
 
     @classmethod
-    def bytes(cls, sizes: Sizes, split: Split) -> float:
+    def bytes(cls, plan: MeasurePlan, split: Split) -> float:
         """All tables, twice with a bootstrap; two buffers for a batch; and for training the metrics of one table."""
-        matrices = sizes.labellings + sizes.layers - 1
-        tables = sizes.layers * sizes.labellings * table_bytes(sizes.rows(split), sizes.width)
-        tables += 8 * matrices * sizes.width**2
-        catalogue = 16 * sizes.classes[split] * sizes.width + 80 * sizes.width**2 if split == "train" else 0
-        buffers = 2 * min(PART_BYTES["cpu"], 8 * sizes.batch_tokens * sizes.width)
-        columns = 80 * sizes.layers * sizes.classes[split] * sizes.options.classes
-        return (2 if sizes.options.bootstrap else 1) * tables + catalogue + columns + buffers
+        width, classes = plan.width, plan.splits[split].numbers.classes
+        tables = plan.tables * (table_bytes(plan.splits[split].rows, width) + 8 * width**2)
+        catalogue = 16 * classes * width + 80 * width**2 if split == "train" else 0
+        buffers = 2 * min(PART_BYTES["cpu"], 8 * plan.batch_tokens * width)
+        columns = 80 * len(plan.layers) * classes * plan.options.classes
+        return (2 if plan.options.bootstrap else 1) * tables + catalogue + columns + buffers
 
     def update(self, layer: str, features: Tensor, batch: Batch) -> None:
         labels, last, classes = batch.labels.of(layer), layer == LAST, self._classes()

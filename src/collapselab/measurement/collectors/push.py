@@ -21,13 +21,12 @@ from collapselab.core.batch import IGNORED
 from collapselab.core.centre_loss import fit_scale
 from collapselab.core.decisions import LinearClassifier
 from collapselab.measurement.batch import Batch
-from collapselab.measurement.collector import LAST, Collectors, Sizes, Summed, Values
+from collapselab.measurement.collector import LAST, Collectors, Summed, Values
 from collapselab.measurement.collectors.decisions import NearestCentres
 from collapselab.measurement.collectors.scores import FITTED_TOKENS, loss_derivatives
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.models.scores import LogitSpace, in_chunks, in_dtype, losses_of
 from collapselab.models.taps import OutputLayer
-from collapselab.records.options import Options
 from collapselab.records.tables import PushRow
 
 HEADS = ("own", "centres")
@@ -76,14 +75,14 @@ class Push(Summed):
         self.by_centres = OutputLayer(self.tau * self.means, self.log_priors - self.tau * self.halves)
 
     @classmethod
-    def wanted(cls, options: Options, split: Split) -> bool:
-        return options.push is not None and split == "validation"
+    def wanted(cls, plan: MeasurePlan, split: Split) -> bool:
+        return plan.options.push is not None and split == "validation"
 
     @classmethod
-    def bytes(cls, sizes: Sizes, split: Split) -> float:
+    def bytes(cls, plan: MeasurePlan, split: Split) -> float:
         """Class means in float32, the pushed features of a batch, and logits."""
-        logits = min(112 << 20, 4 * sizes.vocabulary * sizes.batch_tokens)
-        return 8 * sizes.rows("train") * sizes.width + 16 * sizes.batch_tokens * sizes.width + 2 * logits
+        logits = min(112 << 20, 4 * plan.model.classes * plan.batch_tokens)
+        return 8 * (plan.splits["train"].rows + 2 * plan.batch_tokens) * plan.width + 2 * logits
 
     @torch.no_grad()
     def update(self, layer: str, features: Tensor, batch: Batch) -> None:

@@ -16,7 +16,7 @@ from collapselab.core.centre_loss import fit_scale
 from collapselab.core.score_matrix import TopTwo
 from collapselab.core.storage import Rows
 from collapselab.measurement.batch import Batch, Scored
-from collapselab.measurement.collector import LAST, Collectors, Sizes, Summed
+from collapselab.measurement.collector import LAST, Collectors, Summed
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.models.scores import LogitSpace, ScoredChunk, Scorer, Scores, common_dtype, in_chunks, in_dtype
 from collapselab.models.taps import OutputLayer
@@ -50,17 +50,19 @@ class TokenScores(Summed):
         self.tokens: dict[str, list[Tensor]] = {CONFIDENCE: [], RIGHT: []}
 
     @classmethod
-    def wanted(cls, options: Options, split: Split) -> bool:
-        return split == "validation" or options.train_loss or options.asks("gap")
+    def wanted(cls, plan: MeasurePlan, split: Split) -> bool:
+        return split == "validation" or plan.options.train_loss or plan.options.asks("gap")
 
     @classmethod
-    def bytes(cls, sizes: Sizes, split: Split) -> float:
+    def bytes(cls, plan: MeasurePlan, split: Split) -> float:
         """Logits, the output layer in float32 unless it is, sums of classes, and 5 bytes a token, which are copied."""
-        validation = split == "validation"
-        logits = min(112 << 20, 4 * sizes.vocabulary * sizes.batch_tokens)
-        widened = 4 * sizes.vocabulary * sizes.width if sizes.number_bytes < 4 else 0
-        classes = 32 * sizes.vocabulary * (validation and _by_class(sizes.options))
-        return logits + widened + classes + 20 * sizes.tokens[split] * (validation and sizes.options.asks("ece"))
+        vocabulary, options = plan.model.classes, plan.options
+        logits = min(112 << 20, 4 * vocabulary * plan.batch_tokens)
+        widened = 4 * vocabulary * plan.width if plan.model.head.weight.element_size() < 4 else 0
+        if split == "train":
+            return logits + widened
+        tokens = 20 * plan.splits[split].samples.last.tokens if options.asks("ece") else 0
+        return logits + widened + tokens + (32 * vocabulary if _by_class(options) else 0)
 
     def update(self, layer: str, features: Tensor, batch: Batch) -> None:
         if layer != LAST:
