@@ -16,6 +16,7 @@ from collapselab.measurement.show_tables import ARROWS, further_tables, number, 
 from collapselab.records.facts import SplitFacts
 from collapselab.records.measurement import Key, Result, Results
 from collapselab.records.profile import Bar, profile
+from collapselab.records.references import compare_with_references
 from collapselab.records.suite import DEFAULT_METRICS
 from collapselab.records.tables import Row
 
@@ -65,8 +66,10 @@ def _summary(result: Result, width: int) -> RenderableType:
     layers = {bar.headline.code: _sparkline(result, bar) for bar in bars}
     by_layer = ["by layer"] if any(layers.values()) else []
     is_wide = width >= WIDE
+    comparison = compare_with_references(result.rows, f"{text} {facts.get('text_hash', '')}", facts.get("parameters"))
+    beside = [comparison.heading] if comparison.cells else []
     table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("", "", "", "shuffled → collapsed", *by_layer, *(["what it means"] if is_wide else [])):
+    for name in ("", "", "", "shuffled → collapsed", *beside, *by_layer, *(["what it means"] if is_wide else [])):
         table.add_column(name, no_wrap=name != "what it means")
     for bar in bars:
         cells: list[Text | str] = [
@@ -75,11 +78,14 @@ def _summary(result: Result, width: int) -> RenderableType:
             _short_number(bar.value),
             _drawn_bar(bar),
         ]
+        if comparison.cells:
+            cells.append(Text(comparison.cells.get(bar.headline.metric, "–"), justify="right"))
         table.add_row(*cells, *([layers[bar.headline.code]] if by_layer else []), *([bar.sentence] if is_wide else []))
     parts += [Text(""), table, Text("")]
     if not is_wide:
         parts += [Text(f"{bar.headline.code}: {bar.sentence}", style="dim") for bar in bars]
     parts += [Text(line) for line in _verdict(bars)]
+    parts.append(Text(comparison.sentence))
     half = facts.get("half_sample")
     names = {bar.headline.metric for bar in bars}
     if half is not None and (changing := [name for name in half["changing"] if name in names]):

@@ -10,6 +10,7 @@ from typing import final
 
 from collapselab.analysis.diagnosis import Finding
 from collapselab.errors import DamagedError, DiskError
+from collapselab.records.references import Comparison, compare_with_references
 from collapselab.records.run import RunRecord
 from collapselab.report.data import ReportData
 
@@ -125,6 +126,12 @@ def model_facts(data: ReportData) -> list[str]:
         "{:.3f} bits per byte": run.get("bits_per_byte"),
     }
     return [words.format(value) for words, value in known.items() if value is not None]
+
+
+def comparison(data: ReportData) -> Comparison:
+    """Where one model stands among the reference models."""
+    run = data.runs[0]
+    return compare_with_references(data.rows, str(run.get("corpus")), run["parameters"])
 
 
 def next_steps(data: ReportData, missing: Collection[str]) -> list[tuple[str, str]]:

@@ -192,7 +192,7 @@ def render(shown: Contents) -> str:
         profile=profile(data.rows),
         facts=provenance.model_facts(data) if data.kind is Kind.MODEL else [],
         next_steps=provenance.next_steps(data, missing) if data.kind is Kind.MODEL else [],
-        references={},
+        comparison_with=provenance.comparison(data) if data.kind is Kind.MODEL else None,
         saved=list(saved_tables(shown)),
         drawn=[name for name, table in shown.tables.items() if table],
         provenance=provenance.provenance(data),
