@@ -62,7 +62,7 @@ test-lowest:
 test-newest:
 	test -x .venv-newest/bin/python || $(PYTHON) -m venv .venv-newest
 	.venv-newest/bin/python -m pip install --quiet --upgrade '$(TORCH)' \
-		'.[hub,gguf,slurm,tensorboard,trackio,mlflow,wandb]' hypothesis pytest scikit-learn
+		'.[hub,gguf,slurm,tensorboard,trackio,wandb]' hypothesis pytest scikit-learn
 	OMP_NUM_THREADS=1 .venv-newest/bin/python -m pytest -p no:anyio $(OTHERS) tests/test_real_trackers.py $(ARGS)
 
 check: setup

@@ -5,14 +5,12 @@ import sqlite3
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from collapselab.trackers import PROJECT, TrackedRun, tracked
 
 STEPS = (0, 5)
-TABLE: tuple[list[str], list[list[Any]]] = (["metric", "value", "why"], [["cdnv", 0.5, None], ["vci", None, "no head"]])
 
 
 @pytest.fixture(autouse=True)
@@ -28,24 +26,6 @@ def report(name: str, folder: Path) -> None:
             assert tracker is not None
             tracker.settings({"width": 8, "head": "learned", "steps": None})
             tracker.scalars({"collapse/cdnv": 0.5 + step}, step)
-            tracker.table("collapse/results", *TABLE, step)
-            tracker.page("page.html", "<p>page</p>")
-
-
-def test_mlflow_has_one_run_with_both_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mlflow = pytest.importorskip("mlflow", reason="runs where mlflow is installed: make test-newest")
-    monkeypatch.chdir(tmp_path)
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
-    report("mlflow", tmp_path)
-    client = mlflow.MlflowClient()
-    experiment = client.get_experiment_by_name(PROJECT)
-    (run,) = client.search_runs([experiment.experiment_id])
-    history = client.get_metric_history(run.info.run_id, "collapse/cdnv")
-    assert [(one.step, one.value) for one in history] == [(0, 0.5), (5, 5.5)]
-    assert run.info.run_name == "a"
-    assert run.data.params == {"width": "8", "head": "learned", "steps": "None"}
-    files = [file.path for folder in ("", "collapse") for file in client.list_artifacts(run.info.run_id, folder)]
-    assert files == ["collapse", "page.html", "collapse/results-0.json", "collapse/results-5.json"]
 
 
 def test_wandb_keeps_one_identity_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,8 +38,6 @@ def test_wandb_keeps_one_identity_offline(tmp_path: Path, monkeypatch: pytest.Mo
     identity = TrackedRun("a", tmp_path / "run").identity
     assert written
     assert all(folder.name.endswith(identity) for folder in written)
-    assert [(folder / "files" / "page.html").read_text() for folder in written] == ["<p>page</p>"] * len(written)
-    assert not any((folder / "files" / "page.html").is_symlink() for folder in written)
 
 
 def test_trackio_has_one_run_with_both_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,9 +51,5 @@ def test_trackio_has_one_run_with_both_steps(tmp_path: Path, monkeypatch: pytest
     store = sqlite3.connect(tmp_path / "trackio" / f"{PROJECT}.db")
     lines = [(step, json.loads(text)) for step, text in store.execute("select step, metrics from metrics order by id")]
     assert [(step, line["collapse/cdnv"]) for step, line in lines if "collapse/cdnv" in line] == [(0, 0.5), (5, 5.5)]
-    (table, _) = (line["collapse/results"]["_value"] for _, line in lines if "collapse/results" in line)
-    assert [row["why"] for row in table] == [None, "no head"]
     (config,) = (json.loads(text) for (text,) in store.execute("select config from configs"))
     assert (config["width"], config["head"]) == (8, "learned")
-    pages = [name for (name,) in store.execute("select name from artifacts")]
-    assert pages == [f"{runs[0].name}-page"], "two runs of a project have two pages"

@@ -1,4 +1,4 @@
-"""A measurement in a tracker: its curves, its table without empty columns, and its page."""
+"""A measurement in a tracker: its curves."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from collapselab.records.measurement import Result
 from records.test_tables import ROW
 
 
-def test_a_model_that_is_no_run_has_curves_a_table_and_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_is_no_run_has_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     monkeypatch.chdir(tmp_path)
@@ -23,11 +23,3 @@ def test_a_model_that_is_no_run_has_curves_a_table_and_a_page(tmp_path: Path, mo
     logged = EventAccumulator(str(folder)).Reload()
     assert logged.Scalars("collapse/cdnv")[0].value == 0.25
     assert logged.Scalars("collapse/val_loss")[0].value == 2.5
-    (text,) = logged.Tensors("collapse/results/text_summary")[0].tensor_proto.string_val
-    header = text.decode().splitlines()[0]
-    assert "| metric |" in header
-    assert "| why |" in header
-    assert "low" not in header
-    page = (folder / "collapse-0.html").read_text("utf-8")
-    assert page.startswith("<!doctype html>")
-    assert "cdnv" in page

@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 from typer.models import OptionInfo
 
 from collapselab.declared import DeclaredOption, options_of
+from collapselab.trackers import TRACKERS
 
 SUITES = Path(__file__).parents[1] / "suite" / "recipes"
 LAUNCHER_FILES = Path(__file__).parents[1] / "suite" / "launchers"
@@ -169,14 +170,12 @@ def _cli_type(option: DeclaredOption) -> Any:
     return kind if is_plain and len(kinds) == 1 and not (option.is_parsed and kind is int) else str
 
 
-TRACKER_NAMES = ("tensorboard", "wandb", "trackio", "mlflow")
-"""Those of `collapselab.trackers`, which a help text need not import."""
-TRACKER_HELP = f"Where to follow it: {', '.join(f'`{name}`' for name in TRACKER_NAMES)}."
+TRACKER_HELP = f"Where to follow it: {', '.join(f'`{name}`' for name in TRACKERS)}."
 
 
 def tracker_names(incomplete: str) -> list[str]:
     """The trackers that begin so."""
-    return [name for name in TRACKER_NAMES if name.startswith(incomplete)]
+    return [name for name in TRACKERS if name.startswith(incomplete)]
 
 
 def panel(title: str) -> Callable[..., OptionInfo]:

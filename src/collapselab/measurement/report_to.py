@@ -1,7 +1,6 @@
-"""A measurement in a tracker: its numbers as curves, its rows as a table, and a page that can be opened alone."""
+"""A measurement in a tracker: its numbers as curves."""
 
 from collections.abc import Collection
-from html import escape
 from pathlib import Path
 
 from collapselab.records.measurement import Result
@@ -11,8 +10,6 @@ from collapselab.trackers import NONE, TrackedRun, tracked
 PREFIX = "collapse"
 FOLDER = "tracked"
 """Where models that are no runs have their folder, in the present one."""
-
-COLUMNS = ("split", "layer", "bin", "metric", "value", "null", "low", "high", "classes", "tokens", "why")
 
 
 def report_measurement(report_to: str, result: Result, checkpoint: Checkpoint | None) -> None:
@@ -24,10 +21,6 @@ def report_measurement(report_to: str, result: Result, checkpoint: Checkpoint | 
     with tracked(report_to, _run_of(result, checkpoint)) as tracker:
         assert tracker is not None
         tracker.scalars(logged(result), step)
-        columns = [name for name in COLUMNS if any(getattr(row, name) is not None for row in result.rows)]
-        rows = [[getattr(row, column) for column in columns] for row in result.rows]
-        tracker.table(f"{PREFIX}/results", columns, rows, step)
-        tracker.page(f"{PREFIX}-{step}.html", _page(result))
 
 
 def logged(result: Result, only: Collection[str] | None = None) -> dict[str, float]:
@@ -49,10 +42,3 @@ def _run_of(result: Result, checkpoint: Checkpoint | None) -> TrackedRun:
         return TrackedRun(checkpoint.run.name, checkpoint.run.path)
     name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in result.name).strip(".-")
     return TrackedRun(result.name, Path(FOLDER) / (name or "model"))
-
-
-def _page(result: Result) -> str:
-    """What a notebook shows of the result, as a page of its own."""
-    style = "body{font:14px system-ui;margin:2em}td,th{padding:.2em .8em;text-align:right}"
-    head = f"<!doctype html><meta charset=utf-8><title>{escape(result.title)}</title><style>{style}</style>"
-    return f"{head}{result._repr_html_()}"

@@ -222,7 +222,7 @@ class Running:
     """Write rows to a file: `.csv`, `.json` or `.parquet`. Or a folder, which gets a file for each result as soon as it
     is finished; see `collapselab collect`."""
     report_to: Annotated[str, Shown(RUNNING, "TRACKER")] = "none"
-    """Log the results to a tracker of accelerate, such as `tensorboard`, `wandb`, `trackio` or `mlflow`."""
+    """Log the results to a tracker: `tensorboard`, `wandb` or `trackio`."""
     device: Annotated[str, Shown(RUNNING)] = "auto"
     """`auto`, `cpu`, `cuda` or `cuda:1`."""
     device_map: Annotated[Any, Shown(RUNNING, "auto|FILE")] = None

@@ -33,7 +33,7 @@ from collapselab.records.run import (
     identity,
 )
 from collapselab.signals import stop_requests
-from collapselab.trackers import NONE, Cell, TrackedRun, Tracker, check_tracker, tracked
+from collapselab.trackers import NONE, TrackedRun, Tracker, check_tracker, tracked
 from collapselab.training.checkpointing import Checkpointing
 from collapselab.training.heads import check_head, make_head
 from collapselab.training.settings import Plan, Settings, model_config, plan, resolved, settings_from
@@ -256,7 +256,7 @@ class TrackedTraining(TrainerCallback):
 
     def __init__(self, tracker: Tracker, settings: Settings) -> None:
         self.tracker = tracker
-        tracker.settings({name: _cell(value) for name, value in settings.model_dump().items()})
+        tracker.settings(settings.model_dump())
 
     def on_log(
         self,
@@ -270,7 +270,3 @@ class TrackedTraining(TrainerCallback):
         finite = {f"train/{name}": float(value) for name, value in numbers.items() if math.isfinite(value)}
         if finite:
             self.tracker.scalars(finite, state.global_step)
-
-
-def _cell(value: object) -> Cell:
-    return value if value is None or isinstance(value, str | int | float) else ", ".join(map(str, value))  # type: ignore[call-overload]
