@@ -13,7 +13,7 @@ from typing_extensions import TypedDict, get_original_bases
 
 from collapselab.analysis.statements import STATEMENTS
 from collapselab.analysis.stored import SummaryRecord
-from collapselab.record import Record
+from collapselab.disk import Record
 from collapselab.records.corpus import CorpusRecord
 from collapselab.records.facts import Facts
 from collapselab.records.outcomes import BEST_LOSS, OUTCOMES, SUITE_OUTCOMES

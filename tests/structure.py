@@ -14,7 +14,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src"
 
 ORDER = (
-    "errors", "declared", "messages", "progress", "disk", "record", "signals", "hub", "trackers", "core", "records", "corpus", "models",
+    "errors", "declared", "messages", "disk", "hub", "trackers", "core", "records", "corpus", "models",
     "measurement", "training", "suite", "analysis", "report", "demo", "cli",
 )  # fmt: skip
 """Packages and top-level modules: each imports only from those before it."""

@@ -115,7 +115,7 @@ def test_help_lists_every_command_in_the_order_of_the_work() -> None:
     group: Any = typer.main.get_command(cli.app)
     listed = group.list_commands(None)
     assert sorted(listed) == sorted(group.commands)
-    assert listed.index("corpus") < listed.index("train") < listed.index("measure") < listed.index("analyze")
+    assert listed.index("train") < listed.index("measure") < listed.index("analyze")
     assert listed[0] == "demo"
 
 
@@ -144,14 +144,6 @@ def test_the_names_of_suites_that_the_shell_is_offered_are_those_that_are_shippe
     from collapselab.suite.recipe import shipped_recipes
 
     assert suite_names("") == list(shipped_recipes())
-
-
-def test_the_launchers_that_the_shell_is_offered_are_those_that_there_are() -> None:
-    from collapselab.cli.options import launcher_names
-    from collapselab.suite.launchers import LAUNCHERS
-
-    assert launcher_names("") == sorted(LAUNCHERS)
-    assert launcher_names("sl") == ["slurm"]
 
 
 COMPLETING = """

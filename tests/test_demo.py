@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 import webbrowser
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from analysis.planted import run_of
 from collapselab import cli
 from collapselab import demo as stage
-from collapselab.demo import Demo, default_jobs, has_desktop, headline_table, run_demo, show_page
+from collapselab.demo import Demo, run_demo
 from collapselab.disk import read_document
 from collapselab.errors import ConfigError
-from collapselab.records.tables import RESULTS, RUNS
-from collapselab.report.data import load_report_data
-from report.suites import write_suite
 
 MINIATURE: dict[str, Any] = {
     "question": "Does it work?",
@@ -89,24 +84,6 @@ def test_killed_and_started_again_it_ends_with_a_page_and_no_failure(finished: t
     assert len(made.sentences) >= 3
 
 
-def test_the_table_has_the_numbers_of_every_model_before_and_after_training(finished: tuple[Path, Demo]) -> None:
-    _, made = finished
-    runs = {(run["run"], run["epoch"] == 0): run for run in RUNS.read(made.folder / "runs.csv")}
-    rows = {
-        (row.run, row.metric, row.checkpoint): row
-        for row in RESULTS.read(made.folder / "results.csv")
-        if row.split == "train"
-    }
-    assert [line.width for line in made.table] == [8, 12]
-    for line in made.table:
-        first, last = runs[line.run, True], runs[line.run, False]
-        assert (line.val_loss.initial, line.val_loss.trained) == (first["val_loss"], last["val_loss"])
-        assert list(line.metrics) == ["cdnv_k2", "cosine_std", "duality_cos_mean", "agreement"]
-        for metric, change in line.metrics.items():
-            before, after = (rows[line.run, metric, run["checkpoint"]] for run in (first, last))
-            assert (change.initial, change.trained, change.null) == (before.value, after.value, after.null)
-
-
 def test_repeated_it_does_nothing_again_and_says_the_same(
     finished: tuple[Path, Demo], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,8 +120,6 @@ def test_the_command_ends_with_the_path_of_the_page(
     lines = result.stdout.splitlines()
     assert lines[-1] == str(made.page.resolve())
     assert max(map(len, lines[:-1])) <= 80
-    for text in ("8 × 1", "12 × 1", "shuffled", "agreement ↑ 1: agreement with the nearest centre (NC4)"):
-        assert text in result.stdout
     assert " ".join(made.sentences[0].split()) in " ".join(result.stdout.split())
     assert "[1/4]" in result.stderr
     assert "[1/4]" not in result.stdout
@@ -152,11 +127,11 @@ def test_the_command_ends_with_the_path_of_the_page(
 
 def test_json_is_one_document_and_opens_nothing(finished: tuple[Path, Demo], monkeypatch: pytest.MonkeyPatch) -> None:
     recipe, made = finished
-    monkeypatch.setattr(stage, "show_page", lambda _: pytest.fail("a program asked, not a person"))
+    monkeypatch.setattr(webbrowser, "open", lambda _: pytest.fail("a program asked, not a person"))
     result = invoked(monkeypatch, recipe, "--out", made.folder, "--json")
     document = json.loads(result.stdout)
     assert document == json.loads(json.dumps(made.to_json()))
-    assert set(document) == {"folder", "page", "table", "sentences", "failures"}
+    assert set(document) == {"folder", "page", "sentences", "failures"}
     assert Path(document["page"]).is_file()
 
 
@@ -174,80 +149,18 @@ def test_a_run_that_fails_is_listed_and_the_page_is_made_of_the_others(
     assert Path(result.stdout.splitlines()[-1]).is_file()
 
 
-def test_where_nothing_came_out_the_reason_stands_in_place_of_the_table(tmp_path: Path) -> None:
-    RUNS.write(tmp_path / "runs.csv", [run_of("a", epoch=None, val_loss=None, why="training failed: loss is nan.")])
-    RESULTS.write(tmp_path / "results.csv", [])
-    story = load_report_data(tmp_path)
-    assert headline_table(story) == []
-    assert stage._sentences(story) == [
-        "None of the 1 models has a validation loss; the reasons are below with the runs."
-    ]
-
-
-def test_a_run_without_an_initial_checkpoint_has_no_initial_numbers(tmp_path: Path) -> None:
-    folder = write_suite(tmp_path / "suite", widths=(32, 64), depths=(1,), decays=(0.0,), seeds=1, inside=False)
-    story = load_report_data(folder)
-    assert story.models is not None
-    frame = story.models.frame
-    kept = frame[(frame["epoch"] != 0) | (frame["width"] != 32)]
-    small, large = headline_table(replace(story, models=replace(story.models, frame=kept)))
-    assert small.val_loss.initial is small.metrics["agreement"].initial is None
-    assert small.val_loss.trained is not None
-    assert large.val_loss.initial == 6.9
-
-
 def test_no_process_at_all_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="jobs must be"):
         run_demo(tmp_path / "out", suite=written(tmp_path), jobs=0)
 
 
-def test_two_processes_at_most_unless_more_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
-    assert default_jobs() == 2
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3}, raising=False)
-    assert default_jobs() == 1
-
-
-@pytest.mark.parametrize(
-    ("environ", "platform", "expected"),
-    [
-        ({}, "linux", False),
-        ({"DISPLAY": ":0"}, "linux", True),
-        ({"WAYLAND_DISPLAY": "wayland-0"}, "linux", True),
-        ({"DISPLAY": ":10", "SSH_CONNECTION": "a b"}, "linux", True),
-        ({"SSH_CONNECTION": "a b"}, "linux", False),
-        ({"DISPLAY": ":0", "CI": "true"}, "linux", False),
-        ({}, "darwin", True),
-        ({"SSH_TTY": "/dev/ttys1"}, "darwin", False),
-        ({"CI": "1"}, "darwin", False),
-        ({}, "win32", True),
-    ],
-)
-def test_a_desktop_is_a_screen_with_somebody_before_it(environ: dict[str, str], platform: str, expected: bool) -> None:
-    assert has_desktop(environ, platform) is expected
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-@pytest.mark.parametrize("desktop", [True, False])
-def test_the_page_is_shown_on_a_desktop_by_a_terminal_alone(
-    terminal: bool, desktop: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_page_is_not_opened_where_output_is_no_terminal(
+    finished: tuple[Path, Demo], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened: list[str] = []
-    monkeypatch.setattr(webbrowser, "open", lambda address: bool(opened.append(address)) or True)
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
-    monkeypatch.setattr(stage, "has_desktop", lambda: desktop)
-    assert show_page(tmp_path / "a page.html") is (terminal and desktop)
-    assert opened == ([(tmp_path / "a page.html").as_uri()] if terminal and desktop else [])
-
-
-def test_no_open_shows_nothing(finished: tuple[Path, Demo], monkeypatch: pytest.MonkeyPatch) -> None:
     recipe, made = finished
-    shown: list[Path] = []
-    monkeypatch.setattr(stage, "show_page", shown.append)
-    assert invoked(monkeypatch, recipe, "--out", made.folder, "--no-open").exit_code == 0
-    assert shown == []
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(webbrowser, "open", lambda _: pytest.fail("nobody looks"))
     assert invoked(monkeypatch, recipe, "--out", made.folder).exit_code == 0
-    assert shown == [made.page]
 
 
 def test_stopped_between_its_stages_it_says_so_and_ends_with_the_signal(

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from collapselab import disk
 from collapselab.disk import (
@@ -23,7 +21,6 @@ from collapselab.disk import (
     folder_written_whole,
     is_locked,
     locked,
-    parsed_object,
     read_document,
     sweep,
     write_document,
@@ -126,17 +123,8 @@ def test_every_flipped_bit_of_a_document_is_found_or_changes_nothing(tmp_path: P
     assert refused > 6 * len(good)
 
 
-@given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
-def test_whatever_bytes_a_file_holds_it_is_a_document_or_damaged(raw: bytes) -> None:
-    try:
-        found: object = parsed_object(raw, "a.json")
-    except DamagedError as error:
-        found = str(error)
-    assert isinstance(found, dict) or str(found).startswith("a.json: ")
-
-
 @pytest.mark.parametrize(
-    "text", ["", "null", "[1]", "{" * 5000, "[" * 100_000, '{"a": ' + "9" * 5000 + "}", '{"a": \x00}', "{}extra"]
+    "text", ["", "ÿ", "null", "[1]", "{" * 5000, "[" * 100_000, '{"a": ' + "9" * 5000 + "}", '{"a": \x00}', "{}extra"]
 )
 def test_odd_documents_are_damaged_ones(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.json").write_text(text)
@@ -161,22 +149,6 @@ def test_only_the_first_format_may_lack_a_checksum(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(measured))
     assert read_document(tmp_path / "a.json", unchecked=True) == measured
     (tmp_path / "a.json").write_text(json.dumps({"format": 2, "a": 1}))
-    with pytest.raises(DamagedError, match="has no checksum"):
-        read_document(tmp_path / "a.json", unchecked=True)
-
-
-@pytest.mark.parametrize(
-    "later",
-    [
-        {"format": 1, "name": "a", "scale": "full", "recipe": {}, "primary": None},
-        {"format": 1, "checkpoint": "0", "val_loss": 0.1, "files": {}},
-        {"format": 1, "facts": {"versions": {"collapselab": "0.1.0"}}, "rows": []},
-        {"facts": {"versions": {"collapselab": "0.2.0"}}, "rows": []},
-        {"format": 1},
-    ],
-)
-def test_a_later_document_does_not_pass_for_one_of_the_first_version(tmp_path: Path, later: dict[str, Any]) -> None:
-    (tmp_path / "a.json").write_text(json.dumps(later))
     with pytest.raises(DamagedError, match="has no checksum"):
         read_document(tmp_path / "a.json", unchecked=True)
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from collapselab.messages import is_quiet, logger, set_verbosity
-from collapselab.progress import progress
+from collapselab.messages import is_quiet, logger, progress, set_verbosity
 
 
 @pytest.fixture(autouse=True)

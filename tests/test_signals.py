@@ -6,8 +6,7 @@ import threading
 
 import pytest
 
-from collapselab.errors import Interrupted
-from collapselab.signals import STOPPING, interruptible, stop_requests
+from collapselab.errors import STOPPING, Interrupted, interruptible, stop_requests
 
 
 @pytest.mark.parametrize("number", STOPPING)

@@ -3,12 +3,22 @@
 A file is written under a temporary name beside its own, which it takes when it is finished. The temporary name holds
 the machine and the process: whoever writes in that folder next removes what a killed process has left behind, and
 nothing else. A JSON document holds a checksum of its contents, so that an edited or damaged value is an error and
-never another number.
+never another number. A record is such a document with named, typed fields:
+
+    class Note(Record):
+        text: str
+
+    Note(text="seen").write(path)
+    Note.read(path).text
+
+A field added later needs a default: records of earlier versions then open as they are. Fields that this version does
+not know are ignored; a field of another type, a missing one or a changed checksum is a DamagedError.
 """
 
 import errno
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -16,24 +26,20 @@ import socket
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated, ClassVar, Literal, Self
 
 from filelock import FileLock, Timeout
+from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, ValidationError
 
 from collapselab.errors import Busy, DamagedError, DiskError, RunError
 from collapselab.messages import logger
 
-if TYPE_CHECKING:
-    from pydantic import JsonValue
-
 log = logger(__name__)
 
 CHECKSUM = "checksum"
-DOCUMENT_BYTES = 1 << 30
-"""A JSON document larger than this is not one of ours."""
 
 FOREIGN_SECONDS = 24 * 3600
 """After this long, what a process of another machine was writing is taken for left behind."""
@@ -181,24 +187,28 @@ def with_checksum(document: Mapping[str, object]) -> dict[str, object]:
     return {**document, CHECKSUM: checksum_of(document)}
 
 
-def read_document(path: str | Path, *, unchecked: bool = False) -> "dict[str, JsonValue]":
+def read_document(path: str | Path, *, unchecked: bool = False) -> dict[str, JsonValue]:
     """The document that `write_document` wrote; FileNotFoundError if there is none, DamagedError if it was changed.
 
     `unchecked` also reads a document of version 0.1.0, which wrote no checksums, and notes that it is unverified.
     """
     path = Path(path)
     with disk_errors(path, reading=True):
-        if path.stat().st_size > DOCUMENT_BYTES:
-            raise DamagedError(f"{path}: {path.stat().st_size:,} bytes, more than a document of ours ever has.")
         raw = path.read_bytes()
-    return verified(parsed_object(raw, path), path, unchecked=unchecked)
+    try:
+        document = json.loads(raw.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{path}: not a JSON document.") from error
+    if not isinstance(document, dict):
+        raise DamagedError(f"{path}: a JSON {type(document).__name__}, where an object is needed.")
+    return verified(document, path, unchecked=unchecked)
 
 
-def verified(document: "dict[str, JsonValue]", path: str | Path, *, unchecked: bool = False) -> "dict[str, JsonValue]":
+def verified(document: dict[str, JsonValue], path: str | Path, *, unchecked: bool = False) -> dict[str, JsonValue]:
     """A document, or a part of one that has a checksum of its own, without it; DamagedError if it does not fit."""
     document = dict(document)
     expected = document.pop(CHECKSUM, None)
-    if expected is None and unchecked and _is_of_first_version(document):
+    if expected is None and unchecked and document.get("format", 1) == 1:
         _note_unverified(str(Path(path).parent))
         return document
     try:
@@ -211,36 +221,6 @@ def verified(document: "dict[str, JsonValue]", path: str | Path, *, unchecked: b
     return document
 
 
-FIRST_VERSION = tuple(
-    frozenset(keys.split())
-    for keys in (
-        "format hash settings corpus plan model provenance",
-        "format hash request block vocabulary end_of_text boundary splits files versions",
-        "format name scale recipe",
-        "checkpoint step epoch tokens train_loss val_loss val_accuracy perplexity seconds sha256",
-        "run stage checkpoint why when settings corpus parameters epochs",
-        "directory outcome models permutations seed sentences",
-        "facts rows",
-        "results failures",
-    )
-)
-"""The keys of the documents of version 0.1.0, the only ones without a checksum."""
-
-
-def _is_of_first_version(document: "dict[str, JsonValue]") -> bool:
-    """Return whether keys and version are those of a document of 0.1.0: a later one cannot pass by losing its checksum.
-
-    That version wrote no `format` into some documents, and the jobs of a suite as names alone.
-    """
-    if document.get("format", 1) != 1:
-        return False
-    described = [document.get(key, {}) for key in ("facts", "provenance")]
-    versions = [part.get("versions", {}) for part in (document, *described) if isinstance(part, dict)]
-    of_program = [part.get("collapselab", "0.1.0") for part in versions if isinstance(part, dict)]
-    is_jobs = bool(document) and all(isinstance(job, str) for job in document.values())
-    return (frozenset(document) in FIRST_VERSION or is_jobs) and all(version == "0.1.0" for version in of_program)
-
-
 @cache
 def _note_unverified(folder: str) -> None:
     log.warning("%s: records of version 0.1.0, which have no checksums; unverified.", folder)
@@ -250,17 +230,6 @@ def checksum_of(document: Mapping[str, object]) -> str:
     """sha256 of a JSON document's contents, however they are laid out in the file."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def parsed_object(raw: bytes, where: str | Path) -> "dict[str, JsonValue]":
-    """A JSON object, strictly read: DamagedError for anything else, however odd."""
-    try:
-        document = json.loads(raw.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise DamagedError(f"{where}: not a JSON document ({_short(error)}).") from error
-    if not isinstance(document, dict):
-        raise DamagedError(f"{where}: a JSON {type(document).__name__}, where an object is needed.")
-    return document
 
 
 @contextmanager
@@ -324,34 +293,15 @@ def locked(path: str | Path, *, wait: bool = False, busy: str = "another process
 
 
 def is_locked(path: str | Path) -> bool:
-    """Whether a process holds the lock of a file.
-
-    Where the system has shared locks, one is asked for: two that ask at once do not take each other for the holder, and
-    a file that may only be read will do.
-    """
-    try:
-        with Path(path).open() as file:
-            return _is_flocked(file.fileno())
-    except FileNotFoundError:
+    """Whether a process holds the lock of a file."""
+    if not Path(path).exists():
         return False
-    except (ImportError, OSError):  # no such locks here, or not on this file system
-        pass
     try:
         FileLock(path).acquire(blocking=False).lock.release()
     except Timeout:
         return True
     except OSError:  # may not be written, and so is no lock of ours
         return False
-    return False
-
-
-def _is_flocked(file: int) -> bool:
-    import fcntl  # not on Windows
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
     return False
 
 
@@ -370,28 +320,73 @@ def _flush(file: Path, mode: int) -> None:
 
 
 def _is_left_behind(path: Path, host: str | None, process: int) -> bool:
+    import psutil
+
     if host not in (None, _HOST):
-        try:
+        with suppress(OSError):
             return time.time() - path.stat().st_mtime > FOREIGN_SECONDS
-        except OSError:
-            return False
-    return process != os.getpid() and not _is_running(process)
-
-
-def _is_running(process: int) -> bool:
-    if os.name != "posix":  # there os.kill with signal 0 ends the process
-        import psutil
-
-        return bool(psutil.pid_exists(process))
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
         return False
-    except (PermissionError, OverflowError):  # of another user; not a process of ours
-        return True
-    return True
+    return not psutil.pid_exists(process)
 
 
-def _short(error: BaseException) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 200 else f"{text[:200]} …"
+def _finite_or_none(value: object) -> object:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+FiniteOrNone = Annotated[float | None, BeforeValidator(_finite_or_none)]
+"""A number, or None where there is none; what is not finite (the perplexity of a huge loss) is None."""
+
+
+class Part(BaseModel):
+    """Base of what a record is made of: named, typed fields."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class Record(Part):
+    """Base of every document that a folder of ours holds. `format` 1 was written without a checksum."""
+
+    compact: ClassVar[bool] = False
+
+    format: Literal[1, 2] = 2
+
+    def write(self, path: str | Path) -> None:
+        """Write the record, whole or not at all."""
+        write_document(path, self.model_dump(mode="json") | {"format": 2}, compact=self.compact)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """The record in a file; FileNotFoundError if there is none, DamagedError if it is not one, or was changed."""
+        return cls.parsed(read_document(path, unchecked=True), path)
+
+    @classmethod
+    def find(cls, path: str | Path, *, remedy: str = "") -> Self | None:
+        """The record in a file, None where there is none; DamagedError with the remedy if it was changed."""
+        try:
+            return cls.read(path)
+        except FileNotFoundError:
+            return None
+        except DamagedError as error:
+            raise DamagedError(f"{error} {remedy}".rstrip()) from error
+
+    @classmethod
+    def parsed(cls, document: dict[str, JsonValue], where: str | Path) -> Self:
+        """The record that a document holds."""
+        try:
+            return cls.model_validate(cls.upgraded({"format": 1} | document))
+        except ValidationError as error:
+            raise DamagedError(f"{where}: not a {cls.__name__} of this version; {first_error(error)}.") from error
+
+    @classmethod
+    def upgraded(cls, document: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        """The document in the present form; a record whose form has changed says how."""
+        return document
+
+
+def first_error(error: ValueError) -> str:
+    """Return the first problem that a validation found, after the name of its field."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False)[0]
+    field, problem = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    return f"{field}: {problem}" if field else problem

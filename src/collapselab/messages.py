@@ -1,16 +1,28 @@
-"""What the package says while it works: `logging`, under the names of its modules, shown on stderr.
+"""What the package says while it works: `logging`, under the names of its modules, and progress, shown on stderr.
 
     logging.getLogger("collapselab").setLevel(logging.WARNING)      # as `collapselab --quiet`
     logging.getLogger("collapselab").setLevel(logging.DEBUG)        # as `collapselab -v`
 
 An application that handles logs itself removes the handler, `logging.getLogger("collapselab").handlers.clear()`, and
 sets `propagate`.
+
+On a terminal, progress is one line that moves. Elsewhere, as in a log file, it is a plain line a minute.
 """
 
 import logging
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from rich.progress import Task
 
 PACKAGE = "collapselab"
+PLAIN_SECONDS = 60.0
+_hidden: ContextVar[bool] = ContextVar("hidden", default=False)
 
 
 class _ToStderr(logging.Handler):
@@ -51,3 +63,59 @@ def set_verbosity(*, quiet: bool = False, verbose: bool = False) -> None:
 def is_quiet() -> bool:
     """Whether progress should not be shown."""
     return logger(PACKAGE).getEffectiveLevel() > logging.INFO
+
+
+class Advance(Protocol):
+    """Called with how much more has been done, and with what else the line should say."""
+
+    def __call__(self, amount: float, /, *, note: str = "") -> None: ...
+
+
+@contextmanager
+def progress(what: str, *, total: float | None = None, unit: str, quiet: bool = False) -> Iterator[Advance]:
+    """A bar on stderr while the block runs; call what it gives with every step's amount. `quiet` shows nothing."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    quiet = quiet or _hidden.get() or is_quiet()
+    columns = (
+        TextColumn("{task.description}", markup=False),  # users' text, such as a file's name
+        TextColumn("{task.fields[note]}", markup=False),
+        BarColumn(bar_width=30),
+        TextColumn("{task.percentage:>3.0f}%") if total else TextColumn("{task.completed:,.0f}"),
+        TextColumn("{task.fields[rate]}", style="cyan"),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    plain = not console.is_terminal and not quiet
+    with Progress(*columns, console=console, speed_estimate_period=30, disable=quiet) as display:
+        number = display.add_task(what, total=total, note="", rate="")
+        (task,), printed = display.tasks, time.monotonic()
+
+        def advance(amount: float, /, *, note: str = "") -> None:
+            nonlocal printed
+            rate = f"{task.speed:,.0f} {unit}/s" if task.speed else ""  # over the last half minute
+            display.update(number, advance=amount, note=note, rate=rate)
+            if plain and time.monotonic() - printed >= PLAIN_SECONDS:
+                printed = time.monotonic()
+                print(_plain_line(task), file=sys.stderr, flush=True)
+
+        yield advance
+        if total:
+            display.update(number, completed=total)
+
+
+@contextmanager
+def hidden_progress(hide: bool) -> Iterator[None]:
+    """No bars inside the block where `hide` is set, for whoever promises silence and calls stages that show some."""
+    token = _hidden.set(hide or _hidden.get())
+    try:
+        yield
+    finally:
+        _hidden.reset(token)
+
+
+def _plain_line(task: "Task") -> str:
+    share = f"{task.percentage:.0f}%" if task.total else f"{task.completed:,.0f}"
+    left = f"{task.time_remaining:,.0f} s left" if task.time_remaining else ""
+    return "  ".join(part for part in (task.description, task.fields["note"], share, task.fields["rate"], left) if part)

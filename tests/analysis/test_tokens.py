@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from collapselab.analysis import tokens
 from collapselab.cli import app
-from collapselab.cli.tokens import safe
+from collapselab.cli.results import safe
 from collapselab.core.geometry import Geometry
 from collapselab.core.metrics import class_rows
 from collapselab.core.moments import ClassMoments

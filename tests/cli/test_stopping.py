@@ -18,9 +18,8 @@ import yaml
 from typer.testing import CliRunner
 
 from collapselab import cli
-from collapselab.errors import Interrupted
+from collapselab.errors import Interrupted, interruptible
 from collapselab.records.run import RunFolder
-from collapselab.signals import interruptible
 from report.suites import write_suite
 
 STANDING_STILL = """

@@ -20,8 +20,7 @@ from transformers import PreTrainedTokenizerFast
 from collapselab.corpus import tokenizer as tokenizer_module
 from collapselab.corpus.sources import END_OF_TEXT, Documents, open_source
 from collapselab.corpus.tokenizer import load_tokenizer, tokenizer_for, tokenizer_hash
-from collapselab.errors import CorpusError, Interrupted
-from collapselab.signals import interruptible
+from collapselab.errors import CorpusError, Interrupted, interruptible
 
 SOURCE = Path(__file__).parents[2] / "src"
 LOADER = "AutoTokenizer"

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from collapselab.disk import first_error
 from collapselab.errors import RunError
-from collapselab.record import first_error
 from collapselab.records.tables import RESULTS, RUNS, Row
 
 ROW = Row(

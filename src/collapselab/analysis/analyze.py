@@ -29,7 +29,7 @@ from collapselab.analysis.words import REVERSAL, Sentence, many
 from collapselab.core.catalogue import METRICS
 from collapselab.disk import write_bytes
 from collapselab.errors import RunError
-from collapselab.progress import progress
+from collapselab.messages import progress
 from collapselab.records.scores import STORED, JoinedScores, join_scores, read_scores, scores_bytes, with_scores
 from collapselab.records.tables import RowsByTable, StoredTables, read_tables, required_files
 

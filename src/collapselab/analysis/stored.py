@@ -24,9 +24,8 @@ from collapselab.analysis.regime import Regime
 from collapselab.analysis.statements import STATEMENTS
 from collapselab.analysis.verdict import TableRow
 from collapselab.analysis.words import Sentence
-from collapselab.disk import read_bytes, read_document, write_bytes
+from collapselab.disk import Record, read_bytes, read_document, write_bytes
 from collapselab.errors import ConfigError, DamagedError, RunError
-from collapselab.record import Record
 from collapselab.records.scores import STORED
 from collapselab.records.table import Cell, parse_table, shown, table_bytes
 from collapselab.records.tables import RowsByTable, StoredTables

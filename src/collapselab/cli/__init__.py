@@ -4,25 +4,21 @@ Data goes to stdout, progress and messages to stderr. Exit 0: done; 1: some fail
 change something; 128 + n: stopped by signal n, with everything saved.
 """
 
-import inspect
 import io
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.padding import Padding
-from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from collapselab import __version__
-from collapselab.cli import analyze, corpus, demo, measure, share, similarity, suite, tokens, train
-from collapselab.cli.options import PREFIX, EnvironmentGroup, JsonOption, take_from_environment
-from collapselab.errors import Interrupted, UserError
-from collapselab.signals import interruptible
+from collapselab.cli import analyze, corpus, measure, results, suite, train
+from collapselab.cli.options import Commands, JsonOption
+from collapselab.errors import Interrupted, UserError, interruptible
 
 if TYPE_CHECKING:
     from collapselab.core.catalogue import Metric
@@ -30,67 +26,10 @@ if TYPE_CHECKING:
 START, MODELS, SUITES = "Start here", "One model", "Many models, and what they say"
 
 
-class InOrder(EnvironmentGroup):
-    """Lists the commands in the order in which one comes to need them, groups among them.
-
-    The help is printed here, in typer's look: typer would import a Markdown parser and a syntax highlighter for it,
-    which takes as long as all the rest.
-    """
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        take_from_environment(self, PREFIX)
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        order = [
-            "demo",
-            "metrics",
-            "corpus",
-            "train",
-            "interventions",
-            "sample",
-            "measure",
-            "tokens",
-            "similarity",
-            "suite",
-            "collect",
-            "import",
-            "analyze",
-            "report",
-            "publish",
-            "compare",
-        ]
-        return sorted(super().list_commands(ctx), key=order.index)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        console, paragraphs = Console(), inspect.cleandoc(self.help or "").split("\n\n")
-        console.print(Padding(Text(self.get_usage(ctx), style="bold"), 1))
-        for paragraph in paragraphs:
-            console.print(Padding(_with_code(paragraph), (0, 1, 1, 1)))
-        options: Any = self.get_params(ctx)
-        commands: Any = self.commands
-        panels = {"Options": [(", ".join(option.opts), option.help) for option in options]}
-        for name in self.list_commands(ctx):
-            panel = panels.setdefault(commands[name].rich_help_panel, [])
-            panel.append((name, commands[name].help.split("\n\n")[0]))
-        for title, rows in panels.items():
-            table = Table(box=None, show_header=False, expand=True, padding=(0, 1), pad_edge=False)
-            table.add_column(style="bold cyan", no_wrap=True)
-            table.add_column(ratio=1)
-            for name, text in rows:
-                table.add_row(name, _with_code(text))
-            console.print(Panel(table, title=title, title_align="left", border_style="dim"))
-
-
-def _with_code(text: str) -> Text:
-    """A paragraph with `code` in another colour."""
-    parts = " ".join(text.split()).split("`")
-    return Text.assemble(*((part, "bold cyan" if number % 2 else "") for number, part in enumerate(parts)))
-
-
 app = typer.Typer(
     name="collapselab",
-    cls=InOrder,
+    cls=Commands,
+    context_settings={"auto_envvar_prefix": "COLLAPSELAB"},
     help="""A laboratory for neural collapse in causal language models.
 
     Everything at once, in minutes: `collapselab demo`
@@ -101,21 +40,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-app.command(rich_help_panel=START)(demo.demo)
+app.command(rich_help_panel=START)(suite.demo)
 app.add_typer(corpus.app, name="corpus", rich_help_panel=MODELS)
 app.command(rich_help_panel=MODELS)(train.train)
 app.command(rich_help_panel=MODELS)(train.interventions)
 app.command(rich_help_panel=MODELS)(train.sample)
 app.command(rich_help_panel=MODELS)(measure.measure)
-app.command(rich_help_panel=MODELS)(tokens.tokens)
-app.command(rich_help_panel=MODELS)(similarity.similarity)
+app.command(rich_help_panel=MODELS)(results.tokens)
+app.command(rich_help_panel=MODELS)(results.similarity)
 app.add_typer(suite.app, name="suite", rich_help_panel=SUITES)
 app.command(rich_help_panel=SUITES)(analyze.collect)
 app.command("import", rich_help_panel=SUITES)(analyze.import_published)
 app.command(rich_help_panel=SUITES)(analyze.analyze)
 app.command(rich_help_panel=SUITES)(analyze.report)
-app.command(rich_help_panel=SUITES)(share.publish)
-app.command(rich_help_panel=SUITES)(share.compare)
+app.command(rich_help_panel=SUITES)(results.publish)
+app.command(rich_help_panel=SUITES)(results.compare)
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from collapselab.cli.options import EnvironmentGroup, JsonOption, generated, panel
+from collapselab.cli.options import Commands, JsonOption, generated, panel
 from collapselab.declared import options_of
 from collapselab.errors import DiskError
 from collapselab.records.options import READING, SPLITS, Reading, Recipe
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 HELP = {option.name: option.help for option in options_of(Recipe)}
 
-app = typer.Typer(
-    cls=EnvironmentGroup, help="Turn text into blocks of tokens, and see what is in them.", no_args_is_help=True
-)
+app = typer.Typer(cls=Commands, help="Turn text into blocks of tokens, and see what is in them.", no_args_is_help=True)
 
 
 @app.command()

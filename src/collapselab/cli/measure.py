@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from collapselab.cli.options import JsonOption, generated, panel, read_config
+from collapselab.cli.options import JsonOption, generated, panel
 from collapselab.records.options import DATA, RUNNING, Options, Running
 
 data_option, running_option = panel(DATA), panel(RUNNING)
@@ -40,12 +40,6 @@ def measure(
     split: Annotated[str | None, data_option(help="Of a data set of the hub. [default: train and validation]")] = None,
     revision: Annotated[str | None, data_option(help="Of a data set of the hub.")] = None,
     text_column: Annotated[str, data_option(help="Column of JSON lines, Parquet and data sets.")] = "text",
-    config: Annotated[
-        Path | None,
-        running_option(
-            metavar="FILE", help="A YAML file with options, as in `tokens: 2e6`.", callback=read_config, is_eager=True
-        ),
-    ] = None,
     full: Annotated[
         bool, panel("Output")("--full", help="Print every number of every layer and bin, each with its null.")
     ] = False,

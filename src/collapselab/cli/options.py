@@ -1,11 +1,7 @@
-"""Options that several commands share, what the shell offers for them, and `--config FILE`: options from a YAML file.
+"""Options that several commands share, those that are made from declared ones, and what the shell offers for them."""
 
-What the command line or the environment says comes before what the file says.
-"""
-
-import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from copy import copy
 from dataclasses import MISSING
 from functools import partial
@@ -22,72 +18,41 @@ from collapselab.declared import DeclaredOption, options_of
 from collapselab.trackers import TRACKERS
 
 SUITES = Path(__file__).parents[1] / "suite" / "recipes"
-LAUNCHER_FILES = Path(__file__).parents[1] / "suite" / "launchers"
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="One JSON document instead of a table.", rich_help_panel="Output")
 ]
-
+DEVICE_HELP = "`auto`, `cpu`, `cuda` or `cuda:1`."
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 VAR_KEYWORD = Parameter.VAR_KEYWORD
 
-PREFIX = "COLLAPSELAB"
-VERBOSITY = ("quiet", "verbose")
 
+class Commands(TyperGroup):
+    """Commands whose options can be set in the environment too, and that take `--quiet` and `--verbose` after them."""
 
-class EnvironmentGroup(TyperGroup):
-    """Takes every option from the environment too: `suite run --jobs` from COLLAPSELAB_SUITE_RUN_JOBS.
-
-    The names are not in the help texts, where they would take more room than the options themselves.
-    """
-
-    prefix = PREFIX
+    def get_params(self, ctx: Any) -> Any:
+        return _without_variables(super().get_params(ctx))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         command = super().get_command(ctx, cmd_name)
-        if command is not None:
-            prefix = f"{self.prefix}_{cmd_name.upper().replace('-', '_')}"
-            if isinstance(command, EnvironmentGroup):
-                command.prefix = prefix
-            else:
-                _take_verbosity(command, self if ctx is None else ctx.find_root().command)
-            take_from_environment(command, prefix)
+        if command is None or isinstance(command, Commands):
+            return command
+        _without_variables(command.params)
+        taken = {name for parameter in command.params for name in parameter.opts}
+        for parameter in [] if ctx is None else ctx.find_root().command.params:
+            if parameter.name in ("quiet", "verbose") and not taken.intersection(parameter.opts):
+                option: Any = copy(parameter)
+                option.expose_value, option.hidden, option.callback = False, True, _set_verbosity
+                command.params.append(option)
         return command
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that is called; a variable that begins with its name and is no option of it is refused."""
-        name, command, rest = super().resolve_command(ctx, args)
-        if command is not None and not hasattr(command, "commands"):
-            _refuse_unknown_variables(command, f"{self.prefix}_{str(name).upper().replace('-', '_')}_")
-        return name, command, rest
 
-
-def _refuse_unknown_variables(command: Any, prefix: str) -> None:
-    known = {parameter.envvar for parameter in command.params if parameter.param_type_name == "option"}
-    for name in sorted(name for name in os.environ if name.startswith(prefix) and name not in known):
-        from collapselab.errors import ConfigError, did_you_mean
-
-        hint = did_you_mean(name, known)
-        raise ConfigError(f"{name}: is in the environment, and not an option of {command.name}. {hint}".rstrip())
-
-
-def take_from_environment(command: Any, prefix: str) -> None:
-    """Name the environment variable of each option of a command."""
-    for parameter in command.params:
-        if parameter.param_type_name == "option" and parameter.name not in ("help", "version"):
-            parameter.envvar = f"{prefix}_{long_name(parameter).upper().replace('-', '_')}"
-            parameter.show_envvar = False
-
-
-def _take_verbosity(command: Any, root: Any) -> None:
-    """Let `--quiet` and `--verbose` be written after the command too, where most people write them."""
-    known = {name for parameter in command.params for name in parameter.opts}
-    for parameter in root.params:
-        if parameter.name in VERBOSITY and not known.intersection(parameter.opts):
-            option = copy(parameter)
-            option.expose_value, option.hidden, option.callback = False, True, _set_verbosity
-            command.params.append(option)
+def _without_variables(parameters: Any) -> Any:
+    """Hide the names of environment variables in the help: they would take more room than the options themselves."""
+    for parameter in parameters:
+        parameter.show_envvar = False
+    return parameters
 
 
 def _set_verbosity(_: typer.Context, option: Any, value: bool) -> None:
@@ -97,12 +62,7 @@ def _set_verbosity(_: typer.Context, option: Any, value: bool) -> None:
         set_verbosity(quiet=option.name == "quiet", verbose=option.name == "verbose")
 
 
-def long_name(option: Any) -> str:
-    """The name of an option as it is written, without the dashes."""
-    return str(max(option.opts, key=len)).lstrip("-")
-
-
-def generated(*classes: type, leave_out: Iterable[str] = ()) -> Callable[[Command], Command]:
+def generated(*classes: type) -> Callable[[Command], Command]:
     """Give a command an option for every field of these classes, which it gets as keyword arguments.
 
     Those without a panel come first, with the command's own: the help shows them as the ones that matter most.
@@ -112,8 +72,8 @@ def generated(*classes: type, leave_out: Iterable[str] = ()) -> Callable[[Comman
         own = [
             entry for entry in signature(command, eval_str=True).parameters.values() if entry.kind is not VAR_KEYWORD
         ]
+        named = {entry.name for entry in own}
         options = [option for cls in classes for option in options_of(cls)]
-        named = {entry.name for entry in own}.union(leave_out)
         made = [_parameter(option) for option in options if not option.shown.hidden and option.name not in named]
         by_panel = [*(entry for entry in own if not _panel(entry)), *made, *(entry for entry in own if _panel(entry))]
         keywords = (entry.replace(kind=Parameter.KEYWORD_ONLY) for entry in by_panel)
@@ -142,21 +102,19 @@ def _parameter(option: DeclaredOption) -> Parameter:
         metavar=shown.metavar,
         rich_help_panel=shown.panel,
         show_default=default is not None,
-        autocompletion=_names_in(option.help) if option.name in COMPLETED else None,
+        autocompletion=names_in(option.help) if option.name in COMPLETED else None,
     )
     kind = kind | None if default is None else kind
     return Parameter(option.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
 
 
-COMPLETED = ("head", "optimizer")
+COMPLETED = ("head", "optimizer", "report_to")
 """Options whose help lists their values in backticks, which the shell is offered."""
 
 
-def _names_in(help: str) -> Callable[[str], list[str]]:
-    def names(incomplete: str) -> list[str]:
-        return [name for name in re.findall(r"`([a-z-]+)`", help) if name.startswith(incomplete)]
-
-    return names
+def names_in(help: str) -> Callable[[str], list[str]]:
+    """Offer the shell the names that a help text has in backticks."""
+    return lambda incomplete: [name for name in re.findall(r"`([a-z-]+)`", help) if name.startswith(incomplete)]
 
 
 def _cli_type(option: DeclaredOption) -> Any:
@@ -173,11 +131,6 @@ def _cli_type(option: DeclaredOption) -> Any:
 TRACKER_HELP = f"Where to follow it: {', '.join(f'`{name}`' for name in TRACKERS)}."
 
 
-def tracker_names(incomplete: str) -> list[str]:
-    """The trackers that begin so."""
-    return [name for name in TRACKERS if name.startswith(incomplete)]
-
-
 def panel(title: str) -> Callable[..., OptionInfo]:
     """`typer.Option` for the options that the help shows in one panel."""
     return partial(typer.Option, rich_help_panel=title)
@@ -189,62 +142,3 @@ def suite_names(incomplete: str) -> list[str]:
     Where none does, the shell offers files and folders, which a suite can be too.
     """
     return sorted(recipe.stem for recipe in SUITES.glob("*.yaml") if recipe.stem.startswith(incomplete))
-
-
-def launcher_names(incomplete: str) -> list[str]:
-    """The launchers that begin so, by the names of their files too."""
-    names = (path.stem for path in LAUNCHER_FILES.glob("*.py") if path.stem != "__init__")
-    return sorted(name for name in names if name.startswith(incomplete))
-
-
-def read_config(context: typer.Context, file: Path | None) -> Path | None:
-    """The callback of `--config`: the file's values become the defaults of the command's options."""
-    if file is not None and not context.resilient_parsing:
-        context.default_map = {**(context.default_map or {}), **_values(context, file)}
-    return file
-
-
-def _values(context: typer.Context, file: Path) -> dict[str, Any]:
-    """The values of a file by the name of the parameter; ConfigError with the line of what is not an option."""
-    from collapselab.errors import ConfigError
-    from collapselab.suite.recipe_text import Written, read_yaml
-
-    command: Any = context.command
-    names = {_option_name(parameter): parameter for parameter in command.params if parameter.name != "config"}
-    if not file.is_file():
-        raise ConfigError(f"{file}: no such file. A file with options is needed, as in `tokens: 2e6`.")
-    try:
-        document, lines = read_yaml(file.read_text("utf-8"), str(file))
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file}: not text ({error}).") from error
-    written = Written(str(file), lines)
-    given = written.mapping((), document)
-    given = {name.replace("_", "-"): value for name, value in given.items()}
-    written.lines = {(str(path[0]).replace("_", "-"), *path[1:]): line for path, line in lines.items() if path}
-    written.mapping((), given, tuple(names), f"an option of {context.info_name}")
-    return {
-        names[name].name: _texts(
-            written, name, value, several=names[name].multiple if _is_option(names[name]) else True
-        )
-        for name, value in given.items()
-        if value is not None
-    }
-
-
-def _texts(written: Any, name: str, value: Any, *, several: bool) -> str | list[str]:
-    """The value as the command line would have it: text, or several where the option can be repeated."""
-    values = value if isinstance(value, list) else [value]
-    if not all(isinstance(value, str | int | float) for value in values):
-        written.fail((name,), "a value is needed, or a list of values.")
-    if isinstance(value, list) and not several:
-        written.fail((name,), "it takes one value, not a list.")
-    texts = [str(value).lower() if isinstance(value, bool) else str(value) for value in values]
-    return texts if several else texts[0]
-
-
-def _option_name(parameter: Any) -> str:
-    return long_name(parameter) if _is_option(parameter) else str(parameter.name).replace("_", "-")
-
-
-def _is_option(parameter: Any) -> bool:
-    return bool(parameter.param_type_name == "option")

@@ -1,8 +1,10 @@
-"""`collapselab suite`: plan, run and follow many models, and collect their tables."""
+"""`collapselab suite`: plan, run and follow many models, and collect their tables; `collapselab demo`."""
 
 import json
+import os
 import sys
 import time
+import webbrowser
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -14,19 +16,18 @@ from rich.table import Table
 
 from collapselab.cli.options import (
     TRACKER_HELP,
-    EnvironmentGroup,
+    Commands,
     JsonOption,
-    launcher_names,
+    names_in,
     panel,
     suite_names,
-    tracker_names,
 )
 
 if TYPE_CHECKING:
     from collapselab.suite.status import State
 
 app = typer.Typer(
-    cls=EnvironmentGroup,
+    cls=Commands,
     help="Plan, run and follow many models: one recipe, one folder, one table.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -49,6 +50,7 @@ ScaleOption = Annotated[
 OutOption = Annotated[
     Path | None, typer.Option(help="The suite's folder. [default: suites/NAME, suites/NAME-small]", show_default=False)
 ]
+LAUNCHER_HELP = "`local`: this machine. `slurm`: a cluster. `ray`: a Ray cluster."
 AllOption = Annotated[bool, typer.Option("--all", help="List every run.")]
 
 
@@ -142,7 +144,7 @@ def run(
     jobs: Annotated[int, where_option(help="Processes side by side; they share the processors.")] = 1,
     launcher: Annotated[
         str,
-        where_option(metavar="NAME", help="`local`: this machine. `slurm`: a cluster.", autocompletion=launcher_names),
+        where_option(metavar="NAME", help=LAUNCHER_HELP, autocompletion=names_in(LAUNCHER_HELP)),
     ] = "local",
     device: Annotated[str, where_option(help="`auto`, `cpu`, `cuda` or `cuda:1`.")] = "auto",
     retry_failed: Annotated[bool, again_option("--retry-failed", help="Try failed runs again.")] = False,
@@ -150,7 +152,7 @@ def run(
         bool, again_option("--accept-change", help="Continue in the same folder although the recipe has changed.")
     ] = False,
     report_to: Annotated[
-        str, where_option(metavar="TRACKER", help=TRACKER_HELP, autocompletion=tracker_names)
+        str, where_option(metavar="TRACKER", help=TRACKER_HELP, autocompletion=names_in(TRACKER_HELP))
     ] = "none",
     dry_run: Annotated[
         bool, where_option("--dry-run", help="Show the script that the launcher would submit. Submit nothing.")
@@ -283,6 +285,45 @@ def cancel(suite: SuiteArgument, scale: ScaleOption = None, out: OutOption = Non
 
     _, folder = open_suite(suite, scale=scale, out=out)
     print(f"{folder.path}: {suites.cancel(folder):,} jobs cancelled.")
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option(help="The folder that gets everything. [default: demo, where you are]", show_default=False)
+    ] = Path("demo"),
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes side by side. [default: one a processor, at most 2]")
+    ] = None,
+    open_page: Annotated[
+        bool, typer.Option("--open/--no-open", help="Show the page in a browser, if there is a desktop.")
+    ] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Do everything once, small and offline, in about four minutes: stories, 26 models, their collapse, a page.
+
+    Interrupted, the same command continues; finished, it says again what came out.
+
+    Example: `collapselab demo --out demo`
+    """
+    print(f"{out}: gets everything; about four minutes on two idle cores.", file=sys.stderr, flush=True)
+    from collapselab.demo import run_demo
+    from collapselab.suite.folder import as_argument
+
+    made = run_demo(out, jobs=jobs)
+    if as_json:
+        print(json.dumps(made.to_json(), ensure_ascii=False))
+    else:
+        for sentence in made.sentences:
+            Console().print(escape(sentence), end="\n\n", highlight=False)
+        print(made.page.resolve(), flush=True)
+        desktop = sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+        if open_page and desktop and sys.stdout.isatty():
+            webbrowser.open(made.page.resolve().as_uri())
+    if made.failures:
+        again = f"collapselab suite run {as_argument(made.folder)} --retry-failed"
+        print(f"{len(made.failures):,} failed:", *made.failures, sep="\n  ", file=sys.stderr)
+        print(f"Try again: {again}, and then the same command.", file=sys.stderr)
+        raise typer.Exit(1)
 
 
 def _report_refused(refused: list[str]) -> None:

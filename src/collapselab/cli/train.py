@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from collapselab.cli.options import TRACKER_HELP, JsonOption, generated, panel, tracker_names
+from collapselab.cli.options import TRACKER_HELP, JsonOption, generated, names_in, panel
 from collapselab.training.optimizers import About
 from collapselab.training.settings import Settings, settings_from
 
@@ -30,7 +30,7 @@ def train(
     save_minutes: Annotated[float, running_option(help="How much work a crash may cost.")] = 10.0,
     log_every: Annotated[int | None, running_option(help="Steps a log line. [default: at most 2,000 lines]")] = None,
     report_to: Annotated[
-        str, running_option(metavar="TRACKER", help=TRACKER_HELP, autocompletion=tracker_names)
+        str, running_option(metavar="TRACKER", help=TRACKER_HELP, autocompletion=names_in(TRACKER_HELP))
     ] = "none",
     as_json: JsonOption = False,
     **settings: Any,

@@ -42,7 +42,7 @@ from collapselab.corpus.tokenizer import (
 )
 from collapselab.disk import folder_written_whole, locked, sha256
 from collapselab.errors import CorpusError
-from collapselab.progress import Advance, progress
+from collapselab.messages import Advance, progress
 from collapselab.records.corpus import (
     CORPUS,
     LENGTHS,

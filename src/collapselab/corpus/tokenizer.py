@@ -20,7 +20,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from collapselab.corpus.sources import END_OF_TEXT, Documents
 from collapselab.errors import CorpusError, UserError
 from collapselab.hub import Pretrained, cached_folder, download_command, hub_answers, hub_id, in_gguf
-from collapselab.progress import progress
+from collapselab.messages import progress
 
 SENTENCE = "Once upon a time, there was a little girl named Lily."
 

@@ -13,9 +13,9 @@ from collapselab.measurement.batch import Batch
 from collapselab.measurement.collector import Collectors
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.resume import ResumeFolder
+from collapselab.messages import progress
 from collapselab.models.scores import mask_inputs
 from collapselab.models.taps import features, layer_features
-from collapselab.progress import progress
 
 
 @final

@@ -27,9 +27,8 @@ from collapselab.errors import ConfigError, CorpusError, DamagedError, UserError
 from collapselab.hub import Pretrained
 from collapselab.measurement.compare_tokenizers import tokenizer_name
 from collapselab.measurement.model import context_of
-from collapselab.messages import logger
+from collapselab.messages import hidden_progress, logger
 from collapselab.models.find import LocalModel, ModelSource, place_of
-from collapselab.progress import hidden_progress
 from collapselab.records.corpus import CORPUS
 from collapselab.records.options import Options, Role, Running
 

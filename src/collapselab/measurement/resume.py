@@ -17,11 +17,10 @@ from typing import final
 
 from collapselab.core.storage import load_tensors, save_tensors
 from collapselab.disk import is_locked, locked, read_document, remove_folder, sweep, write_document
-from collapselab.errors import DamagedError, DiskError, Interrupted
+from collapselab.errors import DamagedError, DiskError, Interrupted, StopRequest, stop_requests
 from collapselab.measurement.collector import Collectors
 from collapselab.measurement.distributed import Processes
 from collapselab.messages import logger
-from collapselab.signals import StopRequest, stop_requests
 
 log = logger(__name__)
 

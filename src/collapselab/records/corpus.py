@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
+from collapselab.disk import Part, Record
 from collapselab.errors import CorpusError
-from collapselab.record import Part, Record
 
 if TYPE_CHECKING:
     import numpy as np

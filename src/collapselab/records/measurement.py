@@ -15,9 +15,16 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict  # that of typing only from Python 3.12 on
 
 from collapselab.core.catalogue import FIRST, METRICS
-from collapselab.disk import document_text, read_document, sha256, with_checksum, write_document, written_whole
+from collapselab.disk import (
+    document_text,
+    first_error,
+    read_document,
+    sha256,
+    with_checksum,
+    write_document,
+    written_whole,
+)
 from collapselab.errors import ConfigError, DamagedError, did_you_mean
-from collapselab.record import first_error
 from collapselab.records.facts import Facts
 from collapselab.records.table import ColumnTable, StoredChunk, shown
 from collapselab.records.tables import RESULTS, TABLES, Row, RowsByTable, bin_start

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import cast, final
 
 from collapselab.core.catalogue import METRICS
-from collapselab.disk import read_bytes, sha256
+from collapselab.disk import first_error, read_bytes, sha256
 from collapselab.errors import RunError
-from collapselab.record import first_error
 from collapselab.records.table import parse_table, require_columns, shown
 from collapselab.records.tables import RUNS, Row, Run, write_tables
 

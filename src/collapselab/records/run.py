@@ -26,10 +26,9 @@ from typing import TYPE_CHECKING, TypedDict, cast, final
 
 from pydantic import Field, JsonValue
 
-from collapselab.disk import folder_written_whole, locked, sha256, sweep, written_whole
+from collapselab.disk import FiniteOrNone, Part, Record, folder_written_whole, locked, sha256, sweep, written_whole
 from collapselab.errors import DamagedError, RunError
 from collapselab.messages import logger
-from collapselab.record import FiniteOrNone, Part, Record
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue, Strict
 
+from collapselab.disk import Part, Record
 from collapselab.errors import DamagedError
-from collapselab.record import Part, Record
 
 Name = Annotated[str, Field(min_length=1, max_length=1000)]
 

@@ -33,9 +33,8 @@ from typing import (
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from collapselab.disk import read_bytes, write_bytes
+from collapselab.disk import first_error, read_bytes, write_bytes
 from collapselab.errors import DamagedError, RunError, did_you_mean
-from collapselab.record import first_error
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,11 +19,19 @@ from pathlib import Path
 from typing import Literal, final
 
 from collapselab.disk import disk_errors
-from collapselab.errors import Busy, ConfigError, DamagedError, DiskError, Interrupted, RunError, UserError
+from collapselab.errors import (
+    Busy,
+    ConfigError,
+    DamagedError,
+    DiskError,
+    Interrupted,
+    RunError,
+    UserError,
+    stop_requests,
+)
 from collapselab.messages import logger
 from collapselab.records.options import Options
 from collapselab.records.run import Checkpoint, RunFolder
-from collapselab.signals import stop_requests
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.plan import AnyEntry, Entry, ModelEntry
 from collapselab.suite.recipe import Suite

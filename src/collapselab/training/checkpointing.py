@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from collapselab.corpus.blocks import Corpus, Split
-from collapselab.errors import Interrupted, RunError
-from collapselab.messages import logger
+from collapselab.errors import Interrupted, RunError, StopRequest
+from collapselab.messages import Advance, logger
 from collapselab.models.scores import Scores, split_scores
-from collapselab.progress import Advance
 from collapselab.records.run import CheckpointRecord, RunFolder, StateFacts, StepEntry
-from collapselab.signals import StopRequest
 from collapselab.training.interventions.dose import sham_notes
 from collapselab.training.settings import Plan
 from collapselab.training.trainer import LanguageTrainer, seed_step

@@ -18,10 +18,10 @@ from transformers import PreTrainedConfig, TrainerCallback, TrainerControl, Trai
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.disk import disk_errors
-from collapselab.errors import ConfigError, CorpusError, DamagedError, RunError
+from collapselab.errors import ConfigError, CorpusError, DamagedError, RunError, stop_requests
+from collapselab.messages import progress
 from collapselab.models.build import architecture, build_model
 from collapselab.models.load import find_device
-from collapselab.progress import progress
 from collapselab.records.run import (
     BuiltModel,
     CheckpointRecord,
@@ -32,7 +32,6 @@ from collapselab.records.run import (
     TrainedOn,
     identity,
 )
-from collapselab.signals import stop_requests
 from collapselab.trackers import NONE, TrackedRun, Tracker, check_tracker, tracked
 from collapselab.training.checkpointing import Checkpointing
 from collapselab.training.heads import check_head, make_head

@@ -23,9 +23,8 @@ from multiprocessing.context import ForkContext, ForkServerContext
 from typing import final
 
 from collapselab.disk import disk_errors
-from collapselab.errors import ConfigError, Interrupted, RunError
+from collapselab.errors import STOPPING, ConfigError, Interrupted, RunError, StopRequest, interruptible, stop_requests
 from collapselab.records.options import Options
-from collapselab.signals import STOPPING, StopRequest, interruptible, stop_requests
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.job import LaunchRequest, RunOutcome, output_to, perform, reason, record_failure, threads_each
 from collapselab.suite.plan import AnyEntry

@@ -16,9 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-from collapselab.errors import ConfigError, Interrupted, RunError
+from collapselab.errors import ConfigError, Interrupted, RunError, interruptible
 from collapselab.records.options import Options
-from collapselab.signals import interruptible
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.job import LaunchRequest, perform, threads_each, torchrun, train_and_measure
 from collapselab.suite.plan import AnyEntry

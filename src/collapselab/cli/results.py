@@ -1,0 +1,341 @@
+"""What stored results say: `collapselab tokens`, `similarity` and `compare`; for others, `publish`."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from collapselab.cli.options import JsonOption, panel
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from collapselab.analysis.tokens import TokenTable
+    from collapselab.measurement.compare_results import Difference
+    from collapselab.measurement.similarity import Similarities
+    from collapselab.records.result_folder import StoredResult
+
+Tables = dict[str, "pd.DataFrame"]
+"""What is shown, by its title."""
+
+COLUMNS = ("count", "cdnv", "duality_cos", "agreement", "loss")
+"""Numbers that a table shows, the one that it is sorted by among them."""
+LONGEST = 20
+"""Characters of a token that a table shows."""
+
+which_option = panel("Which classes")
+
+
+def tokens(
+    result: Annotated[
+        str,
+        typer.Argument(
+            metavar="RESULT",
+            help="What was measured with `--classes`: the `.json` of `measure --out`, a run, a checkpoint or a model.",
+        ),
+    ],
+    sort: Annotated[
+        str, typer.Option(metavar="METRIC", help="A number of each class, as in `cdnv` or `loss`.")
+    ] = "cdnv",
+    top: Annotated[int, typer.Option(help="Tokens at each end of the order.", min=1, max=10_000)] = 10,
+    match: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="Only tokens in which this is found, as in `'^ [A-Z]'`.")
+    ] = None,
+    like: Annotated[
+        str | None, typer.Option(metavar="TOKEN", help='The classes nearest to this one, as in `" Lily"`; or `#ID`.')
+    ] = None,
+    bins: Annotated[
+        int | None, typer.Option(metavar="N", help="Medians over N ranges of how often tokens occur.")
+    ] = None,
+    compare: Annotated[
+        str | None,
+        typer.Option(metavar="OTHER", help="Another RESULT of the same vocabulary: what moved most from RESULT to it."),
+    ] = None,
+    layer: Annotated[str, which_option(help="`last`, or the number of a block.")] = "last",
+    split: Annotated[Literal["train", "validation"], which_option(help="Where class means come from.")] = "train",
+    min_count: Annotated[int, which_option(help="Leave out classes with fewer samples.", min=1)] = 10,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which tokens have collapsed, and which have not.
+
+    `collapselab measure MODEL --corpus DIR --classes --out r.json`, and then `collapselab tokens r.json`
+
+    Names: `collapselab tokens r.json --match '^ [A-Z]' --top 20`, and one: `collapselab tokens r.json --like " Lily"`
+
+    From initialisation to the end: `collapselab tokens runs/a/checkpoints/0 --compare runs/a/checkpoints/1`
+    """
+    from collapselab.analysis import tokens as classes
+
+    stored = _one_result(result)
+    table = classes.token_table(stored.result, split=split, layer=layer, min_count=min_count)
+    metric = table.metric(sort)
+    notes = [f"{table.left_out:,} classes with fewer than {min_count} samples are left out."] if table.left_out else []
+    if like is not None:
+        shown = _nearest(stored, table, like, top, notes, split=split, layer=layer)
+    elif bins is not None:
+        medians = table.bins(bins, match=match)
+        shown = {
+            "medians by count": medians[["low", "high", *dict.fromkeys(("classes", metric, *COLUMNS[1:], "norm"))]]
+        }
+    elif compare is not None:
+        other = classes.token_table(_one_result(compare).result, split=split, layer=layer, min_count=min_count)
+        shown = _moved(table, other, metric, match, top, notes)
+    else:
+        columns = ["text", "kind", *dict.fromkeys((metric, *COLUMNS)), "nearest_text"]
+        low, high = table.ends(metric, top, match=match)
+        shown = {f"smallest {metric}": low[columns], f"largest {metric}": high[columns]}
+    if as_json:
+        lists = {title: json.loads(frame.to_json(orient="records")) for title, frame in shown.items()}
+        print(json.dumps({"model": table.name, "tables": lists, "notes": notes}, ensure_ascii=True))
+        return
+    console = Console()
+    console.print(Text(f"{safe(table.name, quotes=False)}: {classes.SORTABLE[metric]}", style="bold"))
+    for title, frame in shown.items():
+        console.print(_drawn(title, frame, metric))
+    for note in notes:
+        console.print(Text(note, style="dim"))
+
+
+def _nearest(
+    stored: "StoredResult", table: "TokenTable", text: str, top: int, notes: list[str], *, split: str, layer: str
+) -> Tables:
+    from collapselab.analysis import tokens as classes
+
+    token = table.find(text)
+    moments = classes.stored_moments(stored, split=split, layer=layer)
+    if moments is None:
+        kept = "are kept of the training split at the last layer alone" if (split, layer) != ("train", "last") else ""
+        kept = kept or "of this measurement are no longer kept"
+        notes.append(f"Class means {kept}: shown are the nearest class, and those whose nearest it is.")
+    own, kind = (str(table.frame.loc[token, name]) for name in ("text", "kind"))
+    near = table.neighbours(token, top=top, moments=moments)
+    columns = ["text", "kind", "count", "distance", "cosine", "same_kind", "cdnv"]
+    return {f"nearest to {safe(own)} ({kind})": near[columns]}
+
+
+def _moved(
+    table: "TokenTable", other: "TokenTable", metric: str, match: str | None, top: int, notes: list[str]
+) -> Tables:
+    from collapselab.analysis import tokens as classes
+
+    other.metric(metric)
+    moved = table.compared(other, metric)
+    matched = table.matching(match).index
+    moved = moved[moved.index.isin(matched)]
+    unit = "after - before" if metric in classes.SIGNED else "natural logarithm of after / before"
+    notes.append(f"change: {unit}; median {moved['change'].median():.3g} over {len(moved):,} classes.")
+    columns = ["text", "kind", "count", "before", "after", "change"]
+    return {f"{metric}: {table.name} → {other.name}": moved.head(top)[columns]}
+
+
+def safe(text: object, *, quotes: bool = True) -> str:
+    """A token as a terminal can show it: every sign that is not printable is escaped, and a long one is cut."""
+    whole = repr(str(text))
+    whole = whole if len(whole) <= LONGEST or not quotes else f"{whole[: LONGEST - 1]}…"
+    return whole if quotes else whole[1:-1]
+
+
+def _one_result(path: str) -> "StoredResult":
+    """The measurement of that name that has classes; of a run the last checkpoint that has."""
+    from collapselab.errors import ConfigError
+    from collapselab.records.result_folder import find_results
+
+    results = find_results(Path(path))
+    runs = list(dict.fromkeys(stored.result.facts["run"] for stored in results))
+    if len(runs) > 1:
+        raise ConfigError(f"{path}: measurements of {len(runs):,} models ({', '.join(runs)}). Name one of them.")
+    with_classes = [stored for stored in results if "classes" in stored.result.tables]
+    return (with_classes or results)[-1]
+
+
+def _drawn(title: str, frame: "pd.DataFrame", metric: str) -> Table:
+    table = Table(title=Text(title), title_justify="left", title_style="bold cyan", box=None, header_style="bold")
+    names = {"text": "token", "nearest_text": "nearest", "same_kind": "same kind"}
+    for name in frame.columns:
+        is_text = name in ("text", "kind", "nearest_text", "same_kind")
+        style = "bold" if name == "text" else "green" if name == metric else ""
+        table.add_column(names.get(name, name), justify="left" if is_text else "right", style=style, no_wrap=is_text)
+    for row in frame.itertuples(index=False):
+        table.add_row(*(Text(_cell(name, value)) for name, value in zip(frame.columns, row, strict=True)))
+    if frame.empty:
+        table.add_row(Text("none"))
+    return table
+
+
+def _cell(name: str, value: Any) -> str:
+    import pandas as pd
+
+    if name in ("text", "nearest_text"):
+        return safe(value) if value else "–"
+    if name == "same_kind":
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if pd.isna(value):
+        return "–"
+    return f"{int(value):,}" if float(value).is_integer() and name not in ("agreement", "loss") else f"{value:.4g}"
+
+
+def similarity(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="A B…",
+            help="Measured runs and checkpoints; models and results measured with `--classes`; files of class moments.",
+        ),
+    ],
+    layers: Annotated[
+        Literal["last", "all"], typer.Option(help="`all`: every layer of them, measured with `--layers all --classes`.")
+    ] = "last",
+    min_count: Annotated[int, typer.Option(help="Compare classes with at least this number of samples in both.")] = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """How alike the class means of measurements of one vocabulary are: 1 where a rotation turns one into the other.
+
+    The linear CKA of the means of all classes that both have, from what `measure` has kept: no model runs.
+
+    Checkpoints of a run, each with each: `collapselab similarity runs/02x0128`
+
+    Two seeds: `collapselab similarity runs/a/checkpoints/1 runs/b/checkpoints/1`
+
+    Layers of two checkpoints: `collapselab measure runs/a --layers all --classes`, and then
+    `collapselab similarity runs/a/checkpoints/0 runs/a/checkpoints/1 --layers all`
+
+    A sweep: `collapselab measure 'out/checkpoint-*' --corpus DIR --classes --out sweep/`, and then
+    `collapselab similarity sweep`
+    """
+    from collapselab.measurement.similarity import similarity as compared
+
+    similarities = compared(names, layers=layers, min_count=min_count)
+    if as_json:
+        print(similarities.to_json())
+        return
+    Console().print(_similarity_table(similarities))
+    for (i, j), pair in similarities.pairs.items():
+        if pair.why is not None:
+            print(f"{similarities.names[i]} and {similarities.names[j]}: {pair.why}")
+
+
+def _similarity_table(similarities: "Similarities") -> Table:
+    """Every measurement beside every other, by its number."""
+    table = Table("CKA of class means", box=None, header_style="bold")
+    for number in range(len(similarities.names)):
+        table.add_column(str(number + 1), justify="right", no_wrap=True)
+    for i, name in enumerate(similarities.names):
+        values = [1.0 if i == j else similarities.at(i, j).value for j in range(len(similarities.names))]
+        table.add_row(Text(f"{i + 1} {name}"), *("–" if value is None else f"{value:.3f}" for value in values))
+    return table
+
+
+def compare(
+    mine: Annotated[str, typer.Argument(metavar="MINE", help="A measurement, a run, a suite, or a published folder.")],
+    theirs: Annotated[str, typer.Argument(metavar="THEIRS", help="Another.")],
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Compare although corpus, versions or options differ.")
+    ] = False,
+    top: Annotated[
+        int, typer.Option(help="Rows that are shown of those that differ, the largest difference first.")
+    ] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Set two measurements side by side, after checking corpus, metric versions and options.
+
+    Example: `collapselab compare suites/scale published/measurements.json`
+    """
+    from collapselab.measurement.compare_results import compare as compared
+    from collapselab.records.result_folder import load_results
+
+    comparison = compared(load_results(mine), load_results(theirs), anyway=anyway)
+    if as_json:
+        print(comparison.to_json())
+        return
+    for warning in comparison.warnings:
+        print(f"collapselab: {warning}", file=sys.stderr)
+    for part in _difference_tables(_by_interest(comparison.differing)[:top]):
+        Console().print(part)
+    same = len(comparison.rows) - len(comparison.differing)
+    print(f"{len(comparison.rows):,} numbers compared, {same:,} of them equal to the last bit.")
+    if comparison.unmatched:
+        print(
+            f"{len(comparison.unmatched):,} models are in one of the two alone: {', '.join(comparison.unmatched[:6])}."
+        )
+
+
+def _by_interest(rows: "list[Difference]") -> "list[Difference]":
+    """Headline metrics first, then the largest differences; numbers that change sign, mostly ratios, last."""
+    from collapselab.records.profile import HEADLINES
+
+    headlines = [headline.metric for headline in HEADLINES]
+
+    def rank(row: "Difference") -> tuple[bool, int]:
+        changes_sign = row.mine is not None and row.theirs is not None and row.mine * row.theirs < 0
+        is_headline = row.metric in headlines and (row.split, row.layer, row.bin) == ("train", "last", "all")
+        return changes_sign, headlines.index(row.metric) if is_headline else len(headlines)
+
+    return sorted(rows, key=rank)  # stable: they come with the largest difference first
+
+
+def _difference_tables(rows: "list[Difference]") -> "Iterator[RenderableType]":
+    """A table for each model, split, layer and bin, so that names fit on a narrow terminal."""
+    groups: dict[str, list[Difference]] = {}
+    for row in rows:
+        place = f"{row.model}: {row.split}, layer {row.layer}{'' if row.bin == 'all' else f', bin {row.bin}'}"
+        groups.setdefault(place, []).append(row)
+    for title, of_group in groups.items():
+        yield Text(title, style="bold")
+        table = Table("metric", "mine", "theirs", "differ by", box=None, header_style="dim")
+        table.columns[0].no_wrap = True
+        for row in of_group:
+            numbers = ("–" if value is None else f"{value:.6g}" for value in (row.mine, row.theirs))
+            table.add_row(row.metric, *numbers, "–" if row.relative is None else f"{100 * row.relative:.3g} %")
+        yield table
+
+
+def publish(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR|RESULT", help="A suite that has run; or one measured model, for its card.")
+    ],
+    to: Annotated[str, typer.Option(metavar="hf:USER/NAME", help="Where it goes on the hub.")],
+    out: Annotated[Path | None, typer.Option(help="The folder to make. [default: DIR/published]")] = None,
+    license: Annotated[str, typer.Option(help="Of the numbers, for the card.")] = "mit",
+    upload: Annotated[bool, typer.Option("--upload", help="Upload it; else it is only made, to be looked at.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a dataset with a card of a suite's results, and upload it if asked; or the card's section of one model.
+
+    Nothing leaves the machine without `--upload`.
+
+    See what it would be: `collapselab publish suites/scale --to hf:me/scale`
+
+    For a model's card: `collapselab publish result.json --to hf:me/my-model`
+    """
+    from collapselab.records.result_folder import load_results
+
+    is_suite = (directory / "results.csv").is_file()
+    results = [] if is_suite else load_results(directory)
+    if is_suite or len({result.facts["run"] for result in results}) > 1:
+        from collapselab.report.publish import publish as make
+
+        made = make(directory, to=to, out=out, license=license, upload=upload)
+        where = f"uploaded to {made.address}" if made.address else f"not uploaded. Upload it to {made.target}: --upload"
+        text = f"{made.folder}: {len(made.files):,} files, README.md among them.\n{where}."
+        print(json.dumps(made.to_json(), ensure_ascii=False) if as_json else text)
+        return
+    import yaml  # type: ignore[import-untyped]
+
+    from collapselab.report.cards import model_card
+    from collapselab.report.publish import checked_target
+
+    card = model_card(results[-1], name=checked_target(to).split("/")[1])
+    if as_json:
+        print(json.dumps({"section": card.section, "model-index": card.index}, ensure_ascii=False))
+        return
+    print(yaml.safe_dump({"model-index": card.index}, sort_keys=False, allow_unicode=True))
+    print(card.section)
+    print("For the model's README.md: the first part between its --- lines, the second below.", file=sys.stderr)
