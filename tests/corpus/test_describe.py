@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from collapselab.cli import app
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
-from collapselab.corpus.describe import COLOURS, description, draw, kind_of
+from collapselab.corpus.describe import COLOURS, description, draw
 from collapselab.corpus.sources import open_source
 from collapselab.errors import CorpusError, DiskError
 
@@ -20,18 +20,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return build_corpus(
         open_source(["storyworld:stories=200,validation=40"]), path, Recipe(tokenizer="bpe:800", block=64)
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        (" the", "lower-case word"), ("é", "lower-case word"), (" Lily", "capitalised word"), ("ONE", "capitalised word"),
-        (".", "punctuation"), (' "', "punctuation"), (" $", "punctuation"), ("\n", "other"), ("42", "other"),
-        ("\N{REPLACEMENT CHARACTER}", "other"), ("don't", "other"), ("<|endoftext|>", "other"),
-    ],
-)  # fmt: skip
-def test_tokens_are_of_four_kinds(text: str, kind: str) -> None:
-    assert kind_of(text) == kind
 
 
 def test_the_description_counts_what_is_there(corpus: Corpus) -> None:

@@ -1,10 +1,5 @@
-"""Description of a corpus for `collapselab corpus show`: its numbers, its largest classes and its token frequencies.
+"""Description of a corpus for `collapselab corpus show`: its numbers, its largest classes and its token frequencies."""
 
-Tokens have four kinds, as in the token analysis of Linguistic Collapse: lower-case words, capitalised words,
-punctuation and other (digits, pieces of words in mixed case, bytes).
-"""
-
-import unicodedata
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NotRequired, TypedDict
@@ -14,14 +9,15 @@ from pydantic import JsonValue
 
 from collapselab.corpus.blocks import Corpus, Split, log_spaced_ranks
 from collapselab.corpus.markov import Chain, read_chain
+from collapselab.corpus.token_kinds import KINDS, TokenKind, token_kinds
 from collapselab.disk import written_whole
 from collapselab.records.corpus import MARKOV, SPLITS, SplitRecord
 
 if TYPE_CHECKING:
     import altair as alt
 
-KINDS = ["lower-case word", "capitalised word", "punctuation", "other"]
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#999999"]  # Okabe and Ito's palette, safe for colour-blind readers
+# Okabe and Ito's palette, safe for colour-blind readers, in the order of KINDS.
+COLOURS = ["#0072B2", "#56B4E9", "#CC79A7", "#009E73", "#F0E442", "#E69F00", "#D55E00", "#999999"]
 LARGEST = 12
 """Classes in the list of the largest ones."""
 BEGINS = {
@@ -75,25 +71,9 @@ class Description(TypedDict):
     """Only for a markov source."""
 
 
-def kind_of(text: str) -> str:
-    """Return the kind of a token with this text. White space around it does not count."""
-    word = text.strip()
-    if word.isalpha() and word.islower():
-        return KINDS[0]
-    if word.isalpha() and word[0].isupper():
-        return KINDS[1]
-    if (
-        word
-        and all(unicodedata.category(character)[0] in "PS" for character in word)
-        and "\N{REPLACEMENT CHARACTER}" not in word
-    ):
-        return KINDS[2]
-    return KINDS[3]
-
-
 def description(corpus: Corpus) -> Description:
     """Return the numbers of both splits, the largest classes, and the counts of each kind of token."""
-    texts = corpus.token_texts()
+    tokens = token_kinds(corpus)
     result: Description = {
         "path": str(corpus.path),
         "hash": corpus.hash,
@@ -104,8 +84,8 @@ def description(corpus: Corpus) -> Description:
         "source": corpus.record.request.source,
         "tokenizer": corpus.record.request.tokenizer,
         "splits": {name: _numbers(corpus.splits[name], corpus.record.numbers(name)) for name in SPLITS},
-        "largest_classes": _largest(corpus.train, texts),
-        "kinds": _kind_counts(corpus.train, [kind_of(text) for text in texts]),
+        "largest_classes": _largest(corpus.train, tokens),
+        "kinds": _kind_counts(corpus.train, tokens),
     }
     if MARKOV in corpus.record.files:
         chain = read_chain(corpus.path)
@@ -129,19 +109,19 @@ def _numbers(split: Split, record: SplitRecord) -> dict[str, int]:
     }
 
 
-def _largest(split: Split, texts: list[str]) -> list[LargeClass]:
-    counts, tokens = split.counts.sort(descending=True, stable=True)
+def _largest(split: Split, tokens: list[TokenKind]) -> list[LargeClass]:
+    counts, classes = split.counts.sort(descending=True, stable=True)
     total = int(split.counts.sum())
     return [
-        {"token": int(token), "text": texts[int(token)], "count": int(count), "share": int(count) / total}
-        for count, token in zip(counts[:LARGEST], tokens[:LARGEST], strict=True)
+        {"token": int(label), "text": tokens[int(label)].text, "count": int(count), "share": int(count) / total}
+        for count, label in zip(counts[:LARGEST], classes[:LARGEST], strict=True)
         if count
     ]
 
 
-def _kind_counts(split: Split, kinds: list[str]) -> dict[str, dict[str, int]]:
+def _kind_counts(split: Split, tokens: list[TokenKind]) -> dict[str, dict[str, int]]:
     counts = split.token_counts
-    members = {kind: torch.tensor([token_kind == kind for token_kind in kinds]) for kind in KINDS}
+    members = {kind: torch.tensor([token.kind == kind for token in tokens]) for kind in KINDS}
     return {
         kind: {"types": int((counts[member] > 0).sum()), "tokens": int(counts[member].sum())}
         for kind, member in members.items()
@@ -155,12 +135,11 @@ def draw(corpus: Corpus, path: str | Path) -> None:
     """
     import altair as alt
 
-    texts = corpus.token_texts()
-    kinds = [kind_of(text) for text in texts]
-    scale = alt.Scale(domain=KINDS, range=COLOURS)
+    tokens = token_kinds(corpus)
+    scale = alt.Scale(domain=list(KINDS), range=COLOURS)
     colour = alt.Color("kind:N", scale=scale, title=None, legend=alt.Legend(orient="top"))
     ranks = (
-        alt.Chart(alt.InlineData(values=_ranked(corpus.train, texts, kinds)))
+        alt.Chart(alt.InlineData(values=_ranked(corpus.train, tokens)))
         .mark_point(filled=True, size=18, opacity=0.8)
         .encode(
             x=alt.X("rank:Q", scale=alt.Scale(type="log", nice=False), title="rank of the token"),
@@ -170,7 +149,7 @@ def draw(corpus: Corpus, path: str | Path) -> None:
         .properties(width=420, height=300, title="How often tokens occur")
     )
     shares = (
-        alt.Chart(alt.InlineData(values=_bars(_kind_counts(corpus.train, kinds))))
+        alt.Chart(alt.InlineData(values=_bars(_kind_counts(corpus.train, tokens))))
         .mark_bar()
         .encode(
             x=alt.X("share:Q", axis=alt.Axis(format="%"), title="share", stack="zero", scale=alt.Scale(domain=[0, 1])),
@@ -220,13 +199,13 @@ def _chain_panels(chain: Chain) -> "alt.HConcatChart":
     return alt.hconcat(contexts, entropies)
 
 
-def _ranked(split: Split, texts: list[str], kinds: list[str]) -> list[dict[str, JsonValue]]:
-    counts, tokens = split.token_counts.sort(descending=True, stable=True)
+def _ranked(split: Split, tokens: list[TokenKind]) -> list[dict[str, JsonValue]]:
+    counts, classes = split.token_counts.sort(descending=True, stable=True)
     total = int((counts > 0).sum())
     rows: list[dict[str, JsonValue]] = []
     for rank in log_spaced_ranks(total, POINTS):
-        token = int(tokens[rank - 1])
-        rows.append({"rank": rank, "count": int(counts[rank - 1]), "kind": kinds[token], "text": texts[token]})
+        token = tokens[int(classes[rank - 1])]
+        rows.append({"rank": rank, "count": int(counts[rank - 1]), "kind": token.kind, "text": token.text})
     frequent_first = [kind for kind, _ in Counter(row["kind"] for row in rows).most_common()]
     return sorted(rows, key=lambda row: frequent_first.index(row["kind"]))  # rare kinds are drawn on top
 
