@@ -110,6 +110,8 @@ def compare_with_references(rows: Iterable[Row], text: str, parameters: int | No
         f"For comparison: {nearest.model} with {_short(nearest.parameters)} parameters and {nearest.classes:,} classes "
         f"on {nearest.tokens:,} tokens of {nearest.text}."
     )
+    if _ratio(nearest.classes, first.classes) > MAX_CLASSES_RATIO:
+        sentence += f" The result has {first.classes:,} classes, and that difference alone moves the metrics."
     return Comparison(sentence, nearest.model[:MAX_HEADING], cells)
 
 
