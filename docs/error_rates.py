@@ -95,23 +95,23 @@ def stored() -> Counts:
 def verdict_table() -> str:
     """A row a verdict: its rate of false claims with the 95 % interval of the simulation, and its power."""
     rows = [
-        "| verdict | where there is nothing to find | given there | where something is planted | found |",
+        "|verdict|nothing to find in|given, %|planted|found, %|",
         "|---|---|---|---|---|",
     ]
     counts = stored()
     for name, entry in VERDICTS.items():
         wrong, right = (counts.get(name, {}).get(kind) for kind in ("null", "planted"))
-        power = f"{entry.planted} | {_rate(right)}" if entry.planted else "– | –"
-        rows.append(f"| {entry.says} | {entry.null} | {_rate(wrong)} | {power} |")
+        power = f"{entry.planted}|{_rate(right)}" if entry.planted else "–|–"
+        rows.append(f"|{entry.says}|{entry.null}|{_rate(wrong)}|{power}|")
     return "\n".join(rows)
 
 
 def interval_table() -> str:
     """A row an interval: how often it covers the truth."""
-    rows = ["| 95 % interval | tables | covers |", "|---|---|---|"]
+    rows = ["|95 % interval|tables|covers, %|", "|---|---|---|"]
     counts = stored()
     for name, entry in INTERVALS.items():
-        rows.append(f"| {entry.of} | {entry.tables_are} | {_rate(counts.get(name, {}).get('covered'))} |")
+        rows.append(f"|{entry.of}|{entry.tables_are}|{_rate(counts.get(name, {}).get('covered'))}|")
     return "\n".join(rows)
 
 
@@ -120,7 +120,7 @@ def _rate(counts: tuple[int, int] | None) -> str:
         return "not yet counted"
     count, tables = counts
     low, high = binomtest(count, tables).proportion_ci(method="wilson")
-    return f"{100 * count / tables:.1f} % [{100 * low:.1f}, {100 * high:.1f}] of {tables:,}"
+    return f"{100 * count / tables:.1f} [{100 * low:.1f}, {100 * high:.1f}] of {tables:,}"
 
 
 def main(arguments: list[str] | None = None) -> int:

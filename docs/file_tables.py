@@ -7,23 +7,26 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from typing_extensions import TypedDict, get_original_bases
 
 from collapselab.analysis.statements import STATEMENTS
 from collapselab.analysis.stored import SummaryRecord
-from collapselab.disk import Record
 from collapselab.records.corpus import CorpusRecord
 from collapselab.records.facts import Facts
-from collapselab.records.outcomes import BEST_LOSS, OUTCOMES, SUITE_OUTCOMES
+from collapselab.records.outcomes import BEST_LOSS, SUITE_OUTCOMES
 from collapselab.records.run import CheckpointRecord, RunRecord, StepEntry
 from collapselab.records.suite import FailureRecord, SuiteRecord
 from collapselab.records.tables import TABLES, TablesRecord
 from collapselab.suite.collect import NOT_COLUMNS
 from collapselab.training.settings import Settings
 
-CHECKSUM = "sha256 of all other keys"
+SHARED = (
+    "run", "checkpoint", "split", "layer", "version", "low", "high", "slope_low", "slope_high", "why", "why_code",
+    "outcome", "transform", "missing", "goes", "arm", "dose", "sham", "where", "registered",
+)  # fmt: skip
+"""Columns that mean the same in every table of results or of the analysis: the page tells them once."""
 
 
 def meanings(kind: Callable[..., object]) -> dict[str, str]:
@@ -48,35 +51,30 @@ def facts(kind: type = Facts) -> dict[str, str]:
 
 
 def keys(kind: type) -> Callable[[], str]:
-    """The table of a JSON document, made when it is called."""
-    own = {"format": "version of this layout"} if issubclass(kind, Record) else {}
-
-    def table() -> str:
-        return _table("key", own | meanings(kind) | {"checksum": CHECKSUM})
-
-    return table
+    """The table of a JSON document, made when it is called; the page tells `format` and `checksum` once."""
+    return lambda: _table("key", {name: text for name, text in meanings(kind).items() if name != "format"})
 
 
 def columns(name: str) -> Callable[[], str]:
     """The table of the columns of a table of results."""
-    return lambda: _table("column", meanings(TABLES[name].row))
+    return lambda: _table("column", meanings(TABLES[name].row), shared=SHARED)
 
 
 def statement_columns(name: str) -> Callable[[], str]:
     """The table of the columns of a table of the analysis."""
-    return lambda: _table("column", meanings(STATEMENTS[name].row))
-
-
-BEST_LOSS_MEANING = "the lowest validation loss among the checkpoints of the run up to this one"
+    return lambda: _table("column", meanings(STATEMENTS[name].row), shared=SHARED)
 
 
 def setting_columns() -> str:
     """The columns that runs.csv has beside those of every table."""
-    settings = {name: text for name, text in meanings(Settings).items() if name not in NOT_COLUMNS}
-    outcomes = {name: OUTCOMES[name].meaning for name in ("gap", *SUITE_OUTCOMES.split())}
-    return _table(
-        "column", settings | {"corpus": "its folder's name and hash", BEST_LOSS: BEST_LOSS_MEANING} | outcomes
-    )
+    settings = [name for name in meanings(Settings) if name not in NOT_COLUMNS]
+    outcomes = [BEST_LOSS, "gap", *SUITE_OUTCOMES.split()]
+    rows = {
+        _names(settings): "the [options of `train`](configuration.md#options-of-train)",
+        "`corpus`": "its folder's name and hash",
+        _names(outcomes): "[outcomes](tokens.md#other-outcomes)",
+    }
+    return "\n".join(["column | meaning", "---|---", *(f"{names} | {text}" for names, text in rows.items())])
 
 
 FILE_TABLES: dict[str, Callable[[], str]] = {
@@ -95,9 +93,15 @@ FILE_TABLES: dict[str, Callable[[], str]] = {
 }
 
 
-def _table(what: str, rows: dict[str, str]) -> str:
-    lines = (f"| `{name}` | {text.replace('|', chr(92) + '|')} |" for name, text in rows.items())
-    return "\n".join((f"| {what} | meaning |", "|---|---|", *lines))
+def _table(what: str, rows: dict[str, str], shared: tuple[str, ...] = ()) -> str:
+    told = [name for name in rows if name in shared]
+    lines = [f"{_names(told)} | [shared](#shared-columns)"] if told else []
+    lines += [f"`{name}` | {text.replace('|', chr(92) + '|')}" for name, text in rows.items() if name not in told]
+    return "\n".join((f"{what} | meaning", "---|---", *lines))
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _cell(text: str) -> str:

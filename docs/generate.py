@@ -3,6 +3,7 @@
 `--check` only says if they are current.
 """
 
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import MISSING
@@ -37,10 +38,7 @@ def short_table() -> str:
 
 def full_table() -> str:
     """A row a metric: everything the catalogue says of it."""
-    rows = [
-        "| id | property | definition | toward collapse | ideal | version | reference |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    rows = ["| id | property | definition | toward collapse | ideal | reference |", "|---|---|---|---|---|---|"]
     for m in METRICS.values():
         cells = (
             f"`{m.id}`{' ★' if m.in_paper else ''}",
@@ -48,11 +46,15 @@ def full_table() -> str:
             m.formula.replace("|", "\\|"),
             m.direction or "–",
             m.ideal_text,
-            str(m.version),
-            m.reference,
+            _reference(m.reference),
         )
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
+
+
+def _reference(text: str) -> str:
+    """The number of the arXiv paper alone, with its link, where the reference has one."""
+    return re.sub(r"^.*arXiv:(\d+\.\d+).*$", r"[\1](https://arxiv.org/abs/\1)", text)
 
 
 def kinds_table() -> str:
@@ -62,15 +64,14 @@ def kinds_table() -> str:
 
 def contexts_table() -> str:
     """A row a metric of contexts."""
-    rows = ["| id | definition | toward collapse | ideal | version | reference |", "|---|---|---|---|---|---|"]
+    rows = ["| id | definition | toward collapse | ideal | reference |", "|---|---|---|---|---|"]
     for m in CONTEXT_METRICS.values():
         cells = (
             f"`{m.id}`",
             m.formula.replace("|", "\\|"),
             m.direction or "–",
             m.ideal_text,
-            str(m.version),
-            m.reference,
+            _reference(m.reference),
         )
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
@@ -84,12 +85,12 @@ def outcomes_table() -> str:
 
 
 def interventions_table() -> str:
-    """A row an intervention: everything the catalogue says of it."""
-    rows = ["| dose | what it does | penalty R | must move | cost of a step | source |", "|---|---|---|---|---|---|"]
+    """A row an intervention: what it does, its penalty, the metric that it must move, and its source."""
+    rows = ["| dose | what it does | penalty R | must move | source |", "|---|---|---|---|---|"]
     for one in INTERVENTIONS.values():
         dose = f"`{one.name}:±…`" if one.signs == "both" else f"`{one.name}:…`"
         moves = one.must_move.replace(one.primary, f"`{one.primary}`") if one.primary else one.must_move
-        cells = (dose, one.words, one.formula.replace("|", "\\|"), moves, one.cost, one.source)
+        cells = (dose, one.words, one.formula.replace("|", "\\|"), moves, one.source)
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
@@ -101,7 +102,8 @@ def options_table(*classes: type) -> str:
         if not option.shown.hidden:
             is_flag = isinstance(option.default, bool) or option.default in (None, (), MISSING)
             default = "–" if is_flag else f"`{option.default}`"
-            rows.append(f"| `{option.flag}` | {default} | {option.help.replace('|', chr(92) + '|')} |")
+            cells = (f"`{option.flag}`", default, option.help)
+            rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(rows)
 
 

@@ -30,7 +30,6 @@ from collapselab.report.export import write_figures
 from collapselab.report.report import contents
 
 FIGURES = HERE / "figures"
-MOST_SENTENCES = 20
 BEGIN, END = "<!-- made by docs/make_results.py -->", "<!-- end of what is made -->"
 
 
@@ -38,7 +37,6 @@ def made(name: str, question: Question, folder: Path) -> tuple[str, dict[str, by
     """What stands between the marks of a page, and its figures by the name of the file."""
     facts = unpack(name, folder)
     analysis, tables = analyze(folder), read_tables(folder)
-    shown = [sentence.text for topic in question.topics for sentence in analysis.sentences if sentence.topic == topic]
     drawn = contents(load_report_data(folder))
     wanted = [figure for key, figure in drawn.figures.items() if key in question.figures]
     write_figures(folder / "figures", wanted, drawn.tables, drawn.keys)
@@ -50,15 +48,13 @@ def made(name: str, question: Question, folder: Path) -> tuple[str, dict[str, by
     hours = f"{facts['training_seconds'] / 3600:.1f} hours of training on one core"
     versions = ", ".join(f"{package} {version}" for package, version in facts["versions"].items())
     parts = [
-        f"{facts['runs']} runs, {hours}; {versions}. Recipe: [{name}.yaml](recipes/{name}.yaml). Tables: "
+        f"{facts['runs']} runs, {hours}; {versions}. [Recipe](recipes/{name}.yaml); tables: "
         f"{', '.join(f'[{one}](tables/{name}/{one}.csv.gz)' for one in packed_tables(facts))}.",
         table(question, tables.runs, [asdict(row) for row in tables.rows]),
         *([contexts_table(question, tables)] if question.contexts else []),
         *([published_table(analysis, question.published)] if question.published else []),
         *(f"![{name}: {figure.removeprefix(f'{name}-').removesuffix('.svg')}](figures/{figure})" for figure in figures),
-        "What `collapselab analyze` says (*helps* and *harms* are about the validation loss that was reached):",
-        "\n".join(f"- {text}" for text in shown[:MOST_SENTENCES]),
-        *([f"{len(shown) - MOST_SENTENCES} more are in `summary.json`."] if len(shown) > MOST_SENTENCES else []),
+        *([effects_table(analysis)] if question.effects else []),
     ]
     return "\n\n".join(parts), figures
 
@@ -70,12 +66,12 @@ def table(question: Question, runs: Sequence[Mapping[str, object]], rows: Sequen
     names = [name for name in question.metrics if name in values]
     header = [*by, "runs", "validation loss", *(name.replace("_", " ") for name in question.outcomes)]
     header += [f"`{name}`" for name in names]
-    lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
+    lines = _head(header)
     groups = values.groupby(by, sort=True, dropna=False) if by else [((), values)]
     for key, group in groups:
         settings = [_setting(column, value) for column, value in zip(by, key, strict=True)]
         cells = [f"{_cell(group[name])}{_null(group, name)}" for name in ("val_loss", *question.outcomes, *names)]
-        lines.append(f"| {' | '.join([*settings, str(len(group)), *cells])} |")
+        lines += _rows([[*settings, str(len(group)), *cells]])
     return "\n".join(lines)
 
 
@@ -90,31 +86,56 @@ def contexts_table(question: Question, tables: StoredTables) -> str:
     names = {name: f"`{name}`" for name in question.contexts if name in values}
     names = {**{name: name.replace("_", " ") for name in counts}, **names}
     header = [*question.by, "n", *names.values()]
-    lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
+    lines = _head(header)
     for key, group in values.groupby([*question.by, "n"], sort=True):
         settings = [_setting(column, value) for column, value in zip(question.by, key, strict=False)]
-        lines.append(f"| {' | '.join([*settings, str(key[-1]), *(_cell(group[name]) for name in names)])} |")
+        lines += _rows([[*settings, str(key[-1]), *(_cell(group[name]) for name in names)]])
     return "\n".join(lines)
 
 
 def published_table(analysis: Analysis, subset: str) -> str:
-    """Each metric of the paper's Table 1: its correlation with the loss in a subset, here and as published."""
-    lines = [
-        f"| metric | r, {subset} | 95 % | p after correction | verdict | r of the {PUBLISHED_MODELS[subset]} |",
-        "|---|---|---|---|---|---|",
-    ]
+    """A row for each metric of the paper's Table 1: its correlation with the loss here and as published."""
+    lines = _head(["metric", f"r, {subset}", "95 %", "p (Holm)", "verdict", f"r of the {PUBLISHED_MODELS[subset]}"])
     for metric, published in PUBLISHED[subset].items():
         for row in analysis.relations:
             if (row.subset, row.metric, row.transform) == (subset, metric, METRICS[metric].transform):
                 low, high = _signed(row.low), _signed(row.high)
                 p = "–" if row.p_holm is None else f"{row.p_holm:.2g}"
                 cells = (f"`{metric}`", _signed(row.r), f"{low} to {high}", p, row.verdict, _signed(published))
-                lines.append(f"| {' | '.join(cells)} |")
+                lines += _rows([cells])
     return "\n".join(lines)
 
 
-def _signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.2f}".replace("-", "−")
+def effects_table(analysis: Analysis) -> str:
+    """A row for each arm: its effect on the outcome in pairs, and the verdict."""
+    rows = [row for row in analysis.effects if row.role == "outcome" and not row.sham and row.effect is not None]
+    header = ["arm", f"change of `{analysis.outcome}`", "p (Holm)", "in its sham", "verdict"]
+    lines = _rows(
+        [
+            (
+                f"`{row.label}`",
+                f"{_signed(row.effect, 3)} [{_signed(row.low, 3)}, {_signed(row.high, 3)}]",
+                "–" if row.p_holm is None else f"{row.p_holm:.2g}",
+                _signed(row.sham_effect, 3),
+                f"{row.verdict}{'; its NC metrics disagree' if row.movement == 'in conflict' else ''}",
+            )
+            for row in sorted(rows, key=lambda row: row.effect or 0)
+        ]
+    )
+    told = "Effects as `collapselab analyze` judges them; *helps* and *harms* are about this loss only:"
+    return "\n".join([told, "", *_head(header), *lines])
+
+
+def _head(names: Sequence[str]) -> list[str]:
+    return [f"|{'|'.join(names)}|", "|---" * len(names) + "|"]
+
+
+def _rows(rows: Sequence[Sequence[str]]) -> list[str]:
+    return [f"|{'|'.join(cells)}|" for cells in rows]
+
+
+def _signed(value: float | None, digits: int = 2) -> str:
+    return "–" if value is None else f"{value:+.{digits}f}".replace("-", "−")
 
 
 def _values(question: Question, runs: pd.DataFrame, results: pd.DataFrame) -> pd.DataFrame:
@@ -151,7 +172,7 @@ def _cell(values: "pd.Series[float]") -> str:
         return f"{mean:,.0f}"  # a count
     deviation = 0.0 if deviation < 1e-9 * abs(mean) else deviation  # the same number, but for rounding
     digits = 3 if not deviation else max(0, 1 - math.floor(math.log10(deviation)))
-    spread = f" ± {deviation:.{digits}f}" if deviation else ""
+    spread = f"±{deviation:.{digits}f}" if deviation else ""
     return f"{mean:.{digits}f}{spread}".replace("-", "−")
 
 

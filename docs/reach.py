@@ -70,7 +70,7 @@ def table(values: pd.DataFrame) -> str:
     """The table in Markdown."""
     shown = {name: digits for name, digits in COLUMNS[table_name(values)].items() if name in values}
     names = ["arm", "seeds", "validation loss", *(f"`{name}`" for name in shown), "reaches its property"]
-    rows = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    rows = [f"|{'|'.join(names)}|", "|---" * len(names) + "|"]
     control = values[values["arm"] == "none"].set_index("seed")
     for arm in sorted(values["arm"].unique(), key=_order):
         runs, (primary, _) = values[values["arm"] == arm].set_index("seed"), _must_move(arm)
@@ -79,7 +79,7 @@ def table(values: pd.DataFrame) -> str:
             f"**{_cell(runs[name], d)}**" if name == primary else _cell(runs[name], d) for name, d in shown.items()
         ]
         named = arm if arm == "none" else f"`{arm}`"
-        rows.append(f"| {' | '.join([named, str(len(runs)), *cells, reached(arm, values, control)])} |")
+        rows.append(f"|{'|'.join([named, str(len(runs)), *cells, reached(arm, values, control)])}|")
     return "\n".join(rows)
 
 
@@ -151,7 +151,7 @@ def _place(value: str) -> tuple[float, ...]:
 def _cell(values: "pd.Series[float]", digits: int) -> str:
     if not values.count():
         return "–"
-    spread = f" ± {values.std():.{digits}f}" if values.count() > 1 else ""
+    spread = f"±{values.std():.{digits}f}" if values.count() > 1 else ""
     return f"{values.mean():.{digits}f}{spread}".replace("-", "−")
 
 

@@ -1,4 +1,4 @@
-"""The reference of the Python interface: signature and docstring of every public name, in the order of work."""
+"""The reference of the Python interface: call, summary and example of every public name, in the order of work."""
 
 import doctest
 import inspect
@@ -38,6 +38,12 @@ CONSTANTS = {
 """Public names that are dicts, and what is in them."""
 
 
+RECEIVED = ("ClassMoments", "Decisions", "Measurement", "Result", "Results", "Row", "TokenTable", "Suite", "Analysis")
+"""Classes whose objects the package makes, so that nobody calls them."""
+CONFIGURED = ("Settings", "Options", "Running", "Recipe")
+"""Classes whose fields are the options of a command."""
+
+
 def public_object(name: str) -> Any:
     """What the name stands for; the function, where a package of the same name can be called too."""
     found = getattr(collapselab, name)
@@ -63,28 +69,40 @@ def _entry(name: str) -> str:
     if name in CONSTANTS:
         return f"### {name}\n\n{CONSTANTS[name]}"
     found = public_object(name)
-    parts = [f"### {name}", f"```text\n{_signature(name, found)}\n```", _markdown(inspect.getdoc(found) or "")]
-    if inspect.isclass(found):
-        parts += [line for line in [_methods(found)] if line]
-    return "\n\n".join(parts)
+    paragraphs = re.split(r"\n\n+", inspect.getdoc(found) or "")
+    lines = [f"`{_signature(name, found)}`", paragraphs[0]] if name not in RECEIVED else [paragraphs[0]]
+    examples = [f"```pycon\n{_without_imports(block)}\n```" for block in paragraphs if block.lstrip().startswith(">>>")]
+    lines += examples or [
+        f"```text\n{inspect.cleandoc(block)}\n```" for block in paragraphs if block.startswith("    ")
+    ]
+    members = [f"`{member}`" for member in _members(found)] if inspect.isclass(found) else []
+    lines += [f"Members: {', '.join(members)}."] if members else []
+    return "\n\n".join([f"### {name}", *lines])
+
+
+def _without_imports(block: str) -> str:
+    return "\n".join(
+        line for line in block.splitlines() if not re.match(r">>> (import torch$|from collapselab )", line)
+    )
 
 
 def _signature(name: str, found: Any) -> str:
-    """The call, a line for each argument where it is long; types as the source writes them."""
+    """The call; where settings are the fields of a class, `configuration.md` has them."""
     try:
         signature = inspect.signature(found)
     except ValueError:
-        return name
+        return f"{name}(…)"
+    if name in CONFIGURED:
+        return f"{name}(*, …)"
     parts: list[str] = []
     for parameter in signature.parameters.values():
-        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in parts and not any(p[0] == "*" for p in parts):
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in parts:
             parts.append("*")
-        text = "" if parameter.kind is not parameter.VAR_POSITIONAL else "*"
-        text = "**" if parameter.kind is parameter.VAR_KEYWORD else text
+        text = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+        text = "*" if parameter.kind is parameter.VAR_POSITIONAL else text
         default = "" if parameter.default is parameter.empty else f"={_value(parameter.default)}"
         parts.append(f"{text}{parameter.name}{default}")
-    one_line = f"{name}({', '.join(parts)})"
-    return one_line if len(one_line) <= 100 else f"{name}(\n    " + ",\n    ".join(parts) + ",\n)"
+    return f"{name}({', '.join(parts)})"
 
 
 def _value(default: object) -> str:
@@ -92,31 +110,12 @@ def _value(default: object) -> str:
     return "…" if "<" in text or " object at " in text else text
 
 
-def _methods(kind: type) -> str:
-    """Public methods and properties with the first sentence of their docstring."""
-    lines = []
+def _members(kind: type) -> list[str]:
+    """Public methods and properties that the class itself documents; those of a framework's base class are its own."""
+    names = []
     for name, member in vars(kind).items():
-        own = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
-        text = inspect.getdoc(own) if callable(own) else None
-        if name.startswith(("_", "model_")) or not text:
-            continue
-        call = "" if isinstance(member, property) else "()"
-        lines.append(f"- `{name}{call}`: {_cell(text.split(chr(10) * 2)[0])}")
-    return "\n".join(lines)
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
-
-
-def _markdown(text: str) -> str:
-    """A docstring as Markdown: examples as Python, indented formulas and trees as they are."""
-    blocks = []
-    for block in re.split(r"\n\n+", text):
-        if block.lstrip().startswith(">>>"):
-            blocks.append(f"```pycon\n{block}\n```")
-        elif block.startswith("    "):
-            blocks.append(f"```text\n{inspect.cleandoc(block)}\n```")
-        else:
-            blocks.append(block)
-    return "\n\n".join(blocks)
+        is_property = isinstance(member, property)
+        own = member.fget if is_property else getattr(member, "__func__", member)
+        if callable(own) and inspect.getdoc(own) and not name.startswith(("_", "model_", "on_")):
+            names.append(name if is_property else f"{name}()")
+    return names

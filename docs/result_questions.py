@@ -15,16 +15,17 @@ OTHERS = ("logdist_std", "duality_cos_mean", "duality_cos_std", "agreement")
 @dataclass(frozen=True)
 class Question:
     """One page: its table has a row for each combination of `by`, the mean over seeds of `metrics` at the last
-    checkpoint (or at each, with `checkpoints`); `figures` are those of `report`, `topics` those of the summary."""
+    checkpoint (or at each, with `checkpoints`); `figures` are those of `report`."""
 
     title: str
     by: tuple[str, ...]
     figures: tuple[str, ...]
-    topics: tuple[str, ...]
     metrics: tuple[str, ...] = (*NC1, *OTHERS)
     """Of the training split; with ` (validation)` after it, of the other."""
     outcomes: tuple[str, ...] = ()
     """Columns of runs.csv that the table has beside the validation loss."""
+    effects: bool = False
+    """Whether the page has a table of the arms' effects on the outcome."""
     checkpoints: bool = False
     null: bool = False
     published: str = ""
@@ -35,33 +36,32 @@ class Question:
 
 QUESTIONS = {
     "initialisation": Question(
-        "Initialisation and early training", ("tokens",), ("training", "layers", "bins"), ("models",),
+        "Initialisation and early training", ("tokens",), ("training", "layers", "bins"),
         metrics=(*NC1, *OTHERS, "ncc_accuracy"), checkpoints=True, null=True,
     ),
     "scale": Question(
         "Width and depth", ("width", "depth"), ("collapse", "width_lines", "loss_and_scale"),
-        ("models", "across models"),
         metrics=(*NC1, "logdist_uncentred_cv", "duality_cos_mean", "duality_cos_cv", "agreement", "lognorm_mean"),
         published=ALL,
     ),
     "training": Question(
         "Regularisation and training length", ("weight_decay", "dropout", "label_smoothing", "epoch"),
-        ("regularisation", "training"), ("models",), checkpoints=True,
+        ("regularisation", "training"), checkpoints=True,
     ),
     "overfitting": Question(
         "Training past the best validation loss", ("weight_decay", "dropout", "label_smoothing", "epoch"),
-        ("training", "regularisation"), ("models",),
+        ("training", "regularisation"),
         metrics=(*NC1, *OTHERS, "ncc_accuracy", "cdnv_k2 (validation)", "cdnv_log (validation)"),
         outcomes=("train_loss_running", "gap", "val_accuracy"), checkpoints=True,
     ),
     "seeds": Question(
-        "Seeds at fixed scale", (), ("forest", "seeds"), ("models", "scale held fixed"),
+        "Seeds at fixed scale", (), ("forest", "seeds"),
         metrics=(*NC1, "logdist_uncentred_cv", "duality_cos_mean", "duality_cos_cv", "agreement"), published=WITHIN,
     ),
-    "text": Question("Five texts", ("corpus",), (), ("models",), null=True),  # losses of several texts share no axis
-    "real": Question("Real models", ("run",), ("atlas_layers",), ("models",), null=True),
+    "text": Question("Five texts", ("corpus",), (), null=True),  # losses of several texts share no axis
+    "real": Question("Real models", ("run",), ("atlas_layers",), null=True),
     "contexts": Question(
-        "Variance within tokens and contexts", ("corpus", "epoch"), ("how_far_back",), ("models",),
+        "Variance within tokens and contexts", ("corpus", "epoch"), ("how_far_back",),
         metrics=(*NC1, "agreement"),
         contexts=(
             "context_within", "token_within_context", "token_between_contexts", "in_support_slope", "in_support_r2",
@@ -69,36 +69,36 @@ QUESTIONS = {
         ),
         checkpoints=True,
     ),
-    "families": Question("Architectures and tied embeddings", ("family", "tied"), ("collapse",), ("models",)),
+    "families": Question("Architectures and tied embeddings", ("family", "tied"), ("collapse",)),
     "coupling": Question(
-        "Coupled weight decay", ("tied", "optimizer", "coupling"), ("manipulation", "effects"),
-        ("models", "as a cause"), outcomes=("clipped",),
+        "Coupled weight decay", ("tied", "optimizer", "coupling"), ("manipulation", "effects"), effects=True,
+        outcomes=("clipped",),
     ),
     "longer": Question(
-        "Interventions, five times as long", ("intervene", "tokens"), ("effects",), ("models", "as a cause"),
+        "Interventions, five times as long", ("intervene", "tokens"), ("effects",), effects=True,
         checkpoints=True,
     ),
     "cause": Question(
-        "Interventions", ("intervene",), ("manipulation", "effects", "attribution", "shams"),
-        ("models", "as a cause"), metrics=(*NC1, *OTHERS, "participation"),
+        "Interventions", ("intervene",), ("manipulation", "effects", "attribution", "shams"), effects=True,
+        metrics=(*NC1, *OTHERS, "participation"),
     ),
     "separable-pilot": Question(
-        "NC1 and GNC2 apart: first pilot", ("intervene",), (), ("models", "as a cause"), outcomes=("clipped",),
+        "NC1 and GNC2 apart: first pilot", ("intervene",), (), effects=True, outcomes=("clipped",),
     ),
     "separable-pilot-2": Question(
-        "NC1 and GNC2 apart: second pilot", ("intervene",), (), ("models", "as a cause"), outcomes=("clipped",),
+        "NC1 and GNC2 apart: second pilot", ("intervene",), (), effects=True, outcomes=("clipped",),
     ),
     "separable": Question(
-        "NC1 and GNC2 apart", ("intervene",), ("manipulation", "effects"), ("models", "properties", "as a cause"),
+        "NC1 and GNC2 apart", ("intervene",), ("manipulation", "effects"), effects=True,
         metrics=(*NC1, *OTHERS, "logdist_uncentred_std", "participation"),
         outcomes=("train_loss", "gap", "loss_after_temperature", "val_accuracy", "clipped"),
     ),
     "imdb": Question(
-        "Interventions on film reviews", ("intervene",), ("effects",), ("models", "properties", "as a cause"),
+        "Interventions on film reviews", ("intervene",), ("effects",), effects=True,
         outcomes=("train_loss", "gap", "loss_after_temperature", "val_accuracy", "clipped"),
     ),
     "code": Question(
-        "Interventions on Python code", ("intervene",), ("effects",), ("models", "properties", "as a cause"),
+        "Interventions on Python code", ("intervene",), ("effects",), effects=True,
         outcomes=("train_loss", "gap", "loss_after_temperature", "val_accuracy", "clipped"),
     ),
 }  # fmt: skip

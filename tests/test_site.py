@@ -181,7 +181,8 @@ def section(title: str) -> str:
 
 def listed(text: str) -> list[str]:
     """The names in the first column of the tables in a text."""
-    return re.findall(r"^\| `([^`]+)` \|", text, flags=re.M)
+    cells = re.findall(r"^((?:`[^`]+`(?:, )?)+) \|", text, flags=re.M)
+    return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
 
 
 TABLES = {
@@ -201,7 +202,7 @@ TABLES = {
 
 @pytest.mark.parametrize("table", TABLES)
 def test_the_columns_of_every_table_are_told(table: str) -> None:
-    assert listed(section(table)) == list(TABLES[table])
+    assert sorted(listed(section(table))) == sorted(TABLES[table])
 
 
 @pytest.fixture(scope="module")
@@ -258,7 +259,8 @@ def test_the_keys_of_every_document_are_told(suite: Path) -> None:
         ),
     }
     for title, found in documents.items():
-        assert [key for key in listed(section(title)) if key not in WHEN_ASKED] == found, title
+        told = [key for key in listed(section(title)) if key not in WHEN_ASKED]
+        assert told == [key for key in found if key not in ("format", "checksum")], title
 
 
 NOT_WRITTEN_HERE = {
@@ -267,6 +269,8 @@ NOT_WRITTEN_HERE = {
     "<run>/measure/<epoch>.layer-<n>.safetensors",  # of measurements with `--layers all --classes`
     "<run>/state/<step>.safetensors",  # of a training that was stopped
     "<suite>/classes.parquet",  # of measurements with `--classes`
+    "<suite>/contexts.csv",  # of measurements with `--contexts`
+    "<suite>/token_contexts.parquet",  # the same, with `--classes`
     "<suite>/push.csv",  # of measurements with `--push`
     "<suite>/deciders.csv",  # of measurements with `--deciders`
     "<suite>/analysis/scores.csv",  # of an analysis with `--scores`
