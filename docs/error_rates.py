@@ -129,7 +129,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description="How often each verdict of the analysis is wrong, and how often right."
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(entries)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(entries)}".replace("%", "%%"))
     parser.add_argument("--tables", type=int, help="tables of each entry, in place of its full size")
     parser.add_argument("--again", action="store_true", help="forget what was counted of these entries")
     given = parser.parse_args(arguments)

@@ -6,8 +6,9 @@ checkpoints, so checkpoints should be spaced in the logarithm (`checkpoints: log
 came first.
 
 *Over-fitting* (`diagnosis.csv`): features are tighter around their classes than with shuffled labels, but validation
-loss has risen from half of the training to its end, tested over the seeds of the cell. The two checkpoints are fixed
-beforehand; a single run cannot be judged. What was not measured is said to be unknown, never taken for health.
+loss has risen from half of the training to its end, tested over the seeds of the cell and by more than the noise of
+single checkpoints explains. The two checkpoints are fixed beforehand; a single run cannot be judged. What was not
+measured is said to be unknown, never taken for health.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,7 @@ from typing import final
 
 import numpy as np
 import pandas as pd
+from scipy.stats import t
 
 from collapselab.analysis.models import Floats, Models
 from collapselab.analysis.paired import mean_of, sign_flip_p
@@ -175,16 +177,32 @@ def _over_fitted(models: Models, ordered: pd.DataFrame) -> tuple[bool | None, st
     if earlier.empty:
         return None, "fewer than two checkpoints with a known epoch."
     half = earlier.loc[(earlier["epoch"] - last["epoch"] / 2).abs().idxmin()]
-    of_cell = models.trained[~models.repeats & models.trained["cell"].isin([half["cell"], last["cell"]])]
-    losses = of_cell.pivot_table(index="run", columns="cell", values="val_loss")
-    before, after = (losses.get(checkpoint["cell"], pd.Series(dtype=float)) for checkpoint in (half, last))
-    rises: Floats = (after / before - 1).dropna().to_numpy()
+    curve = ordered[ordered["epoch"] >= last["epoch"] / 4]
+    of_cell = models.trained[~models.repeats & models.trained["cell"].isin(curve["cell"])]
+    losses = of_cell.pivot_table(index="run", columns="cell", values="val_loss").reindex(columns=curve["cell"])
+    rises: Floats = (losses[last["cell"]] / losses[half["cell"]] - 1).dropna().to_numpy()
     if len(rises) < MIN_SEEDS:
         return None, f"{many(len(rises), 'seed')} with a validation loss at both checkpoints; {MIN_SEEDS} are needed."
+    mean_curve = losses.mean().dropna().to_numpy()
+    if len(mean_curve) < MIN_CHECKPOINTS:
+        return None, f"fewer than {MIN_CHECKPOINTS} checkpoints after the first quarter of the training."
     p = float(sign_flip_p(rises[None], permutations=9999, seed=0)[0]) / 2
+    risen = rises.mean() > max(RISE, _shared_noise(mean_curve)) and p < LEVEL
     tight, evidence = _tight(models, last)
     text = f"val_loss {rises.mean():+.1%} from epoch {half['epoch']:g} to {last['epoch']:g} ({len(rises)} seeds)"
-    return tight if rises.mean() > RISE and p < LEVEL else False, f"{text}; {evidence}"
+    return tight if risen else False, f"{text}; {evidence}"
+
+
+def _shared_noise(curve: Floats) -> float:
+    """Return the relative rise that noise which all seeds share explains in 95 % of flat curves.
+
+    Seeds that share the order of data share the noise of a checkpoint, so a test over seeds cannot see it. Its size
+    comes from the second differences of the mean curve, whose variance is six times that of the noise if the curve is
+    smooth. Neighbours overlap; each counts for 0.6 degrees of freedom.
+    """
+    differences = np.diff(curve, 2)
+    noise = np.sqrt((differences**2).mean() / 6) / curve.mean()
+    return float(t.ppf(1 - LEVEL, max(1.0, 0.6 * len(differences))) * np.sqrt(2) * noise)
 
 
 def _tight(models: Models, last: pd.Series) -> tuple[bool | None, str]:
