@@ -2,6 +2,7 @@ import errno
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -239,6 +240,20 @@ def test_a_tokenizer_that_encodes_nothing_is_refused(tmp_path: Path) -> None:
     empty.save_pretrained(tmp_path / "t")
     with pytest.raises(CorpusError, match="0 tokens.*incomplete"):
         tokenizer_module.tokenizer_for(str(tmp_path / "t"), source_of(["x"]).train)
+
+
+def test_a_tokenizer_whose_regular_expression_backtracks_without_end_is_refused(tokenizer: str, tmp_path: Path) -> None:
+    folder = tmp_path / "backtracking"
+    shutil.copytree(tokenizer, folder)
+    record = json.loads((folder / "tokenizer.json").read_text())
+    record["pre_tokenizer"] = {
+        "type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False,
+    }  # fmt: skip
+    (folder / "tokenizer.json").write_text(json.dumps(record))
+    (tmp_path / "text.txt").write_text("a" * 60 + "b\n")
+    with pytest.raises(CorpusError, match="failed on this text"):
+        build_corpus(open_source([str(tmp_path / "text.txt")]), tmp_path / "c", Recipe(tokenizer=str(folder), block=8))
+    assert not (tmp_path / "c").exists()
 
 
 def test_a_folder_without_a_tokenizer_is_named(tmp_path: Path) -> None:

@@ -420,17 +420,26 @@ def _encoded(documents: Documents, tokenizer: Tokenizer, advance: Advance) -> It
     is_cuttable = _can_be_cut(tokenizer)
     for batch in _batches(documents.open()):
         short = [document for document in batch if len(document) <= LONG_DOCUMENT or not is_cuttable]
-        encodings = iter(tokenizer.encode_batch_fast(short, add_special_tokens=False))
+        encodings = iter(_token_ids(tokenizer, short))
         for document in batch:
             if len(document) <= LONG_DOCUMENT or not is_cuttable:
-                yield document, [next(encodings).ids]
+                yield document, [next(encodings)]
                 continue
             # The library takes hundreds of bytes for each token of a text that it encodes at once.
-            parts = (
-                tokenizer.encode_batch_fast([part], add_special_tokens=False)[0].ids for part in parts_of(document)
-            )
-            yield document, parts
+            yield document, (_token_ids(tokenizer, [part])[0] for part in parts_of(document))
         advance(sum(map(documents.size, batch)))
+
+
+def _token_ids(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
+    try:
+        return [encoding.ids for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+    except BaseException as error:  # a panic of the Rust library is not an Exception
+        if type(error).__name__ != "PanicException":
+            raise
+        raise CorpusError(
+            f"the tokenizer failed on this text: {error}. The regular expression by which it splits words may need too "
+            "many steps."
+        ) from None
 
 
 def _can_be_cut(tokenizer: Tokenizer) -> bool:
