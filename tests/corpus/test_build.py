@@ -250,9 +250,9 @@ def test_a_tokenizer_whose_regular_expression_backtracks_without_end_is_refused(
         "type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False,
     }  # fmt: skip
     (folder / "tokenizer.json").write_text(json.dumps(record))
-    (tmp_path / "text.txt").write_text("a" * 60 + "b\n")
+    texts = ["a" * 60 + "b"] * 20
     with pytest.raises(CorpusError, match="failed on this text"):
-        build_corpus(open_source([str(tmp_path / "text.txt")]), tmp_path / "c", Recipe(tokenizer=str(folder), block=8))
+        build_corpus(source_of(texts, texts), tmp_path / "c", Recipe(tokenizer=str(folder), block=8))
     assert not (tmp_path / "c").exists()
 
 
