@@ -1,16 +1,13 @@
 """The numbers in the findings of README.md and docs/results, recomputed from the packed tables.
 
-A claim is a sentence with a placeholder for each number and a function that returns these numbers. The bold sentences
-of docs/results/*.md and the numbered findings of README.md are claims, listed in `claim_list.py`;
-`tests/test_claims.py` compares them with the pages.
+Findings are the bold sentences of docs/results/*.md and the numbered items of README.md. `claim_list.py` has a function
+for each that returns its numbers; `tests/test_claims.py` compares them with the pages.
 """
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import final
 
 import numpy as np
 import pandas as pd
@@ -26,28 +23,51 @@ Interval = tuple[float, float, float]
 """Mean, lower and upper end of the 95 % interval."""
 
 
-@final
-@dataclass(frozen=True)
-class Claim:
-    """One finding: `text` has a placeholder for each number that `numbers` returns, in order."""
+CLAIMS: list[tuple[str, Callable[[], Numbers]]] = []
+"""Of each finding its page and the function that returns its numbers, in the order of the page."""
 
-    page: str
-    text: str
-    numbers: Callable[[], Numbers]
+NUMBER = re.compile(r"(?<![\w.])[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]\d+)?(?![\w])")
+WORDS = "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twice|half|third|quarter|double"
 
-    def rendered(self) -> str:
-        """The sentence as the tables give it, with a typographic minus sign."""
-        numbers = iter(self.numbers())
-        sentence = re.sub(r"\{:?([^}]*)\}", lambda match: format(next(numbers), match[1]).replace("-", "−"), self.text)
-        if next(numbers, None) is not None:
-            raise ValueError(f"more numbers than placeholders: {self.text}")
-        return one_line(sentence)
 
-    def written_numbers(self) -> list[str]:
-        """Numbers that stand in the text itself, which nothing would recompute; names and code are not numbers."""
-        literal = re.sub(r"`[^`]*`|\]\([^)]*\)|\{[^}]*\}|\bG?U?NC\d\b|SmolLM2|stories260K", "", self.text)
-        words = "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twice|half|third|quarter|double"
-        return re.findall(rf"\d+|\b(?:{words})\b", literal, flags=re.IGNORECASE)
+def claim(page: str) -> Callable[[Callable[[], Numbers]], Callable[[], Numbers]]:
+    """Register the decorated function as the source of the numbers in the next finding of a page."""
+
+    def register(numbers: Callable[[], Numbers]) -> Callable[[], Numbers]:
+        CLAIMS.append((page, numbers))
+        return numbers
+
+    return register
+
+
+def mismatches(page: str) -> list[str]:
+    """What differs between the findings of a page and the tables; a finding without numbers of its own is one, too."""
+    findings, sources = stated(page), [numbers for name, numbers in CLAIMS if name == page]
+    found = [] if len(findings) == len(sources) else [f"{len(findings)} findings, {len(sources)} claims"]
+    for finding, numbers in zip(findings, sources, strict=False):
+        found += [f"{numbers.__name__}: {text}" for text in compared(finding, numbers())]
+    return found
+
+
+def compared(finding: str, numbers: Numbers) -> list[str]:
+    """Where a sentence differs from the numbers that it should have, each rounded and signed as the sentence has it."""
+    plain = re.sub(r"`[^`]*`|\]\([^)]*\)", "", finding).replace("−", "-")
+    written = NUMBER.findall(plain)
+    names = [name for name in numbers if isinstance(name, str) and not name.isdecimal()]
+    given = [float(number) for number in numbers if number not in names]
+    found = [f"{name} is not there" for name in names if name not in finding]
+    found += [f"{word} is a number in words" for word in re.findall(rf"\b(?:{WORDS})\b", plain, re.IGNORECASE)]
+    if len(written) != len(given):
+        return [*found, f"{len(written)} numbers in place of {len(given)}: {', '.join(map(str, given))}"]
+    pairs = [(text, _as_written(number, text)) for number, text in zip(given, written, strict=True)]
+    return [*found, *(f"{text} should be {right}" for text, right in pairs if text != right)]
+
+
+def _as_written(number: float, text: str) -> str:
+    """The number with the sign, digits and commas of this text."""
+    mantissa, exponent, _ = text.partition("e")
+    digits, kind = len(mantissa.partition(".")[2]), "e" if exponent else "f"
+    return format(number, f"{'+' if text[0] == '+' else ''}{',' if abs(number) >= 1000 else ''}.{digits}{kind}")
 
 
 def one_line(text: str) -> str:
@@ -62,19 +82,6 @@ def stated(page: str) -> list[str]:
         return [one_line(item) for item in items]
     written = (ROOT / "docs" / "results" / page).read_text("utf-8").partition(BEGIN)[0]
     return [one_line(bold) for bold in re.findall(r"\*\*(.+?)\*\*", written, flags=re.DOTALL)]
-
-
-CLAIMS: list[Claim] = []
-
-
-def claim(page: str, text: str) -> Callable[[Callable[[], Numbers]], Callable[[], Numbers]]:
-    """Register the decorated function as the source of the numbers in a sentence of a page."""
-
-    def register(numbers: Callable[[], Numbers]) -> Callable[[], Numbers]:
-        CLAIMS.append(Claim(page, text, numbers))
-        return numbers
-
-    return register
 
 
 # Tables

@@ -95,7 +95,7 @@ def stored() -> Counts:
 def verdict_table() -> str:
     """A row a verdict: its rate of false claims with the 95 % interval of the simulation, and its power."""
     rows = [
-        "|verdict|nothing to find in|given, %|planted|found, %|",
+        "|verdict|where nothing is to be found|given, %|planted|found, %|",
         "|---|---|---|---|---|",
     ]
     counts = stored()
@@ -120,7 +120,7 @@ def _rate(counts: tuple[int, int] | None) -> str:
         return "not yet counted"
     count, tables = counts
     low, high = binomtest(count, tables).proportion_ci(method="wilson")
-    return f"{100 * count / tables:.1f} [{100 * low:.1f}, {100 * high:.1f}] of {tables:,}"
+    return f"{100 * count / tables:.1f} ({100 * low:.1f}–{100 * high:.1f})"
 
 
 def main(arguments: list[str] | None = None) -> int:

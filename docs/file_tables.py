@@ -23,7 +23,7 @@ from collapselab.suite.collect import NOT_COLUMNS
 from collapselab.training.settings import Settings
 
 SHARED = (
-    "run", "checkpoint", "split", "layer", "version", "low", "high", "slope_low", "slope_high", "why", "why_code",
+    "run", "checkpoint", "split", "layer", "metric", "version", "low", "high", "slope_low", "slope_high", "why", "why_code",
     "outcome", "transform", "missing", "goes", "arm", "dose", "sham", "where", "registered",
 )  # fmt: skip
 """Columns that mean the same in every table of results or of the analysis: the page tells them once."""
@@ -62,7 +62,7 @@ def columns(name: str) -> Callable[[], str]:
 
 def statement_columns(name: str) -> Callable[[], str]:
     """The table of the columns of a table of the analysis."""
-    return lambda: _table("column", meanings(STATEMENTS[name].row), shared=SHARED)
+    return lambda: _table("column", meanings(STATEMENTS[name].row), shared=(*SHARED, "family"))
 
 
 def setting_columns() -> str:
@@ -74,7 +74,7 @@ def setting_columns() -> str:
         "`corpus`": "its folder's name and hash",
         _names(outcomes): "[outcomes](tokens.md#other-outcomes)",
     }
-    return "\n".join(["column | meaning", "---|---", *(f"{names} | {text}" for names, text in rows.items())])
+    return "\n".join(["column|meaning", "---|---", *(f"{names}|{text}" for names, text in rows.items())])
 
 
 FILE_TABLES: dict[str, Callable[[], str]] = {
@@ -95,9 +95,9 @@ FILE_TABLES: dict[str, Callable[[], str]] = {
 
 def _table(what: str, rows: dict[str, str], shared: tuple[str, ...] = ()) -> str:
     told = [name for name in rows if name in shared]
-    lines = [f"{_names(told)} | [shared](#shared-columns)"] if told else []
-    lines += [f"`{name}` | {text.replace('|', chr(92) + '|')}" for name, text in rows.items() if name not in told]
-    return "\n".join((f"{what} | meaning", "---|---", *lines))
+    lines = [f"{_names(told)}|[shared](#shared-columns)"] if told else []
+    lines += [f"`{name}`|{text.replace('|', chr(92) + '|')}" for name, text in rows.items() if name not in told]
+    return "\n".join((f"{what}|meaning", "---|---", *lines))
 
 
 def _names(names: Iterable[str]) -> str:
@@ -105,8 +105,11 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    """The sentence as a cell: on one line, without its full stop, its first word small."""
+    """The first clause as a cell, without what the page says once; all of it where it names values."""
     line = re.sub(r"\s+", " ", text).strip().rstrip(".")
+    line = re.sub(r"(?:; e|\. E)mpty where [^;]*$", "", line)  # the page says that missing is empty
+    clause = re.split(r"; |\. (?=[A-Z])", line)[0]
+    line = clause if "`" not in clause and len(clause.split()) > 3 else line
     first = line.split(" ")[0]
     is_name = first.endswith("'s") or not (first[1:].islower() or len(first) == 1)
     return line if is_name else line[0].lower() + line[1:]

@@ -15,7 +15,7 @@ from file_tables import FILE_TABLES
 from notebooks.run import NAMES, page
 from reference import reference
 
-from collapselab.core.catalogue import CONTEXT_METRICS, METRICS
+from collapselab.core.catalogue import CONTEXT_METRICS, METRICS, ContextMetric, Metric
 from collapselab.corpus.token_kinds import KINDS
 from collapselab.declared import options_of
 from collapselab.records.options import Options, Reading, Recipe, Running
@@ -28,28 +28,35 @@ ROOT = Path(__file__).parents[1]
 
 def short_table() -> str:
     """A row a property: which metrics tell of it."""
-    rows = ["| property | metrics (★: in the paper's Table 1) |", "|---|---|"]
+    rows = ["|property|metrics (★: in the paper's Table 1)|", "|---|---|"]
     properties = dict.fromkeys(metric.property for metric in METRICS.values())
     for name in properties:
         ids = [f"`{m.id}`{' ★' if m.in_paper else ''}" for m in METRICS.values() if m.property == name]
-        rows.append(f"| {name} | {', '.join(ids)} |")
+        rows.append(f"|{name}|{', '.join(ids)}|")
     return "\n".join(rows)
 
 
 def full_table() -> str:
     """A row a metric: everything the catalogue says of it."""
-    rows = ["| id | property | definition | toward collapse | ideal | reference |", "|---|---|---|---|---|---|"]
+    rows = ["|id|property|definition|collapse|reference|", "|---|---|---|---|---|"]
     for m in METRICS.values():
         cells = (
             f"`{m.id}`{' ★' if m.in_paper else ''}",
             m.property,
             m.formula.replace("|", "\\|"),
-            m.direction or "–",
-            m.ideal_text,
+            _ideal(m),
             _reference(m.reference),
         )
-        rows.append(f"| {' | '.join(cells)} |")
+        rows.append(f"|{'|'.join(cells)}|")
     return "\n".join(rows)
+
+
+ARROWS = {"falls": "↓", "rises": "↑", "approaches": "→", None: ""}
+
+
+def _ideal(metric: Metric | ContextMetric) -> str:
+    """Which way collapse moves a metric, and its value in a collapsed model."""
+    return f"{ARROWS[metric.direction]} {metric.ideal_text}".strip()
 
 
 def _reference(text: str) -> str:
@@ -59,51 +66,50 @@ def _reference(text: str) -> str:
 
 def kinds_table() -> str:
     """A row a kind of token."""
-    return "\n".join(["| kind | what it is |", "|---|---|", *(f"| {name} | {text} |" for name, text in KINDS.items())])
+    return "\n".join(["|kind|what it is|", "|---|---|", *(f"|{name}|{text}|" for name, text in KINDS.items())])
 
 
 def contexts_table() -> str:
     """A row a metric of contexts."""
-    rows = ["| id | definition | toward collapse | ideal | reference |", "|---|---|---|---|---|"]
+    rows = ["|id|definition|collapse|reference|", "|---|---|---|---|"]
     for m in CONTEXT_METRICS.values():
         cells = (
             f"`{m.id}`",
             m.formula.replace("|", "\\|"),
-            m.direction or "–",
-            m.ideal_text,
+            _ideal(m),
             _reference(m.reference),
         )
-        rows.append(f"| {' | '.join(cells)} |")
+        rows.append(f"|{'|'.join(cells)}|")
     return "\n".join(rows)
 
 
 def outcomes_table() -> str:
     """A row an outcome."""
-    rows = (f"| `{name}` | {'low' if one.better < 0 else 'high'} | {one.meaning} |" for name, one in OUTCOMES.items())
-    further = f"| `{ON}NAME` | low | loss on the corpus NAME of `--on`, in bits per byte of its validation text |"
-    return "\n".join(["| outcome | a good model's is | what it is |", "|---|---|---|", *rows, further])
+    rows = (f"|`{name}`|{'low' if one.better < 0 else 'high'}|{one.meaning}|" for name, one in OUTCOMES.items())
+    further = f"|`{ON}NAME`|low|loss on the corpus NAME of `--on`, in bits per byte of its validation text|"
+    return "\n".join(["|outcome|good is|what it is|", "|---|---|---|", *rows, further])
 
 
 def interventions_table() -> str:
     """A row an intervention: what it does, its penalty, the metric that it must move, and its source."""
-    rows = ["| dose | what it does | penalty R | must move | source |", "|---|---|---|---|---|"]
+    rows = ["|dose|what it does|penalty R|must move|source|", "|---|---|---|---|---|"]
     for one in INTERVENTIONS.values():
         dose = f"`{one.name}:±…`" if one.signs == "both" else f"`{one.name}:…`"
         moves = one.must_move.replace(one.primary, f"`{one.primary}`") if one.primary else one.must_move
         cells = (dose, one.words, one.formula.replace("|", "\\|"), moves, one.source)
-        rows.append(f"| {' | '.join(cells)} |")
+        rows.append(f"|{'|'.join(cells)}|")
     return "\n".join(rows)
 
 
 def options_table(*classes: type) -> str:
     """Return a row for each option of a command, from its declaration."""
-    rows = ["| option | default | what it does |", "|---|---|---|"]
+    rows = ["|option|default|what it does|", "|---|---|---|"]
     for option in (option for cls in classes for option in options_of(cls)):
         if not option.shown.hidden:
             is_flag = isinstance(option.default, bool) or option.default in (None, (), MISSING)
             default = "–" if is_flag else f"`{option.default}`"
             cells = (f"`{option.flag}`", default, option.help)
-            rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+            rows.append(f"|{'|'.join(cell.replace('|', chr(92) + '|') for cell in cells)}|")
     return "\n".join(rows)
 
 

@@ -181,7 +181,7 @@ def section(title: str) -> str:
 
 def listed(text: str) -> list[str]:
     """The names in the first column of the tables in a text."""
-    cells = re.findall(r"^((?:`[^`]+`(?:, )?)+) \|", text, flags=re.M)
+    cells = re.findall(r"^((?:`[^`]+`(?:, )?)+) ?\|", text, flags=re.M)
     return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
 
 

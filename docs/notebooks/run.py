@@ -13,6 +13,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from typing import Any
 
 HERE = Path(__file__).parent
 NAMES = ("measure", "suite", "intervention")
+ROWS = 6
+"""Rows of a table that the page shows; the notebook has all."""
 IMAGES = HERE.parent / "images" / "notebooks"
 
 Cell = dict[str, Any]
@@ -121,11 +124,19 @@ def page(name: str) -> str:
             if "image/svg+xml" in data:
                 parts.append(f"![{_title(source)}](images/notebooks/{name}-{number}.svg)")
             elif "text/html" in data:
-                parts.append(f'<div class="shown">\n{"".join(data["text/html"])}\n</div>')
+                parts.append(f'<div class="shown">{_shortened("".join(data["text/html"]))}</div>')
             else:
                 text = "".join(output.get("text") or data.get("text/plain", []))
                 parts.append(f"```text\n{text.rstrip()}\n```")
     return "\n\n".join(parts)
+
+
+def _shortened(html: str) -> str:
+    """HTML without style, with the first rows of each table."""
+    html = re.sub(r"<style.*?</style>", "", html, flags=re.DOTALL)
+    html = re.sub(r">\s+<", "><", html)
+    rows = re.compile(rf"(<tbody>(?:<tr>.*?</tr>){{{ROWS}}})(<tr>.*?)(</tbody>)", re.DOTALL)
+    return rows.sub(r'\1<tr><td colspan="99">…</td></tr>\3', html).strip()
 
 
 def _title(source: str) -> str:

@@ -207,7 +207,7 @@ VERDICTS = {
         _helps_skewed, answers("effects", Verdict.HELPS, Verdict.HARMS), tables=400,
     ),
     "helps, spikes": Claim(
-        "…", "one run in eight of an arm is 0.1 nats worse, mean 0", "one adds 0.08 nats", _helps_spikes,
+        "…", "one run in eight 0.1 nats worse, mean 0", "one adds 0.08 nats", _helps_spikes,
         answers("effects", Verdict.HELPS, Verdict.HARMS), tables=400,
     ),
     "equivalent, skewed": Claim(

@@ -86,12 +86,12 @@ VERDICTS = {
         "…", "every arm has an effect of its own", "one line through 0", _own_effects, ATTRIBUTED, tables=600
     ),
     "attributed, one intervention": Claim(
-        "…", "one intervention in three doses acts by itself", "one line through 0, interventions of equal strength",
+        "…", "one intervention in three doses acts by itself", "one line through 0, equal strengths",
         _one_intervention, ATTRIBUTED, tables=600,
     ),
     "attributed, nothing": Claim("…", "no arm has an effect", "one line through 0", _nothing, ATTRIBUTED, tables=600),
     "not alone": Claim(
-        "not these properties alone", "all arms on one plane", "each arm has an effect of its own beside it",
+        "not these properties alone", "all arms on one plane", "each arm also has its own effect",
         _off_the_plane, answers("attribution", Verdict.NOT_ALONE), tables=600,
     ),
 }  # fmt: skip

@@ -62,7 +62,7 @@ VERDICTS = {
     ),
     "property in conflict": Claim(
         "metrics of one property disagree", "six of eight metrics move, two do not",
-        "six move by 3 standard deviations, two as far the other way", _conflict,
+        "six move by 3 sd, two the other way", _conflict,
         answers("properties", Verdict.IN_CONFLICT), tables=600,
     ),
 }  # fmt: skip

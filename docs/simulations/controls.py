@@ -159,23 +159,23 @@ def _published(rng: np.random.Generator, planted: bool) -> bool:
 
 VERDICTS = {
     "joint": Claim(
-        "a metric of the seven says something beyond a smooth function of scale, in every specification",
-        "30 architectures × 7 regimes: each metric a cubic function of scale by regime and chance; the loss bends",
+        "a metric of the seven is shown beyond scale",
+        "30 architectures × 7 regimes: metrics are cubic in scale; the loss bends",
         f"the same, {EFFECT} of the loss' chance in one", _joint, JOINTLY, tables=400,
     ),
     "joint, rough": Claim(
-        "… where scale is rough", "metrics and loss are functions of scale that no polynomial follows, and chance",
+        "… where scale is rough", "metrics and loss are no polynomials of scale",
         "", _rough, JOINTLY, tables=400,
     ),
     "joint, published": Claim(
         "… of the published models",
-        "the real loss; each metric its own smooth part, and what that leaves of it from another architecture",
+        "the real loss; residuals of metrics exchanged between architectures",
         f"the same, with {STRONG} of what the loss has beyond scale in one", _published, JOINTLY, tables=400,
         needs=PUBLISHED,
     ),
     "joint, published, rough": Claim(
         "… of the published models, where scale is rough",
-        "the real loss; each metric a function of scale that no polynomial follows, and chance", "",
+        "the real loss; metrics are no polynomials of scale", "",
         _rough_published, JOINTLY, tables=400, needs=PUBLISHED,
     ),
     "joint, few architectures": Claim(

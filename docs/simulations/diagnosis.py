@@ -66,7 +66,7 @@ VERDICTS = {
         for seeds in (5, 8)
     },
     "over-fitted, correlated noise": Claim(
-        "…", "8 seeds, 12 checkpoints whose noise is autocorrelated by 0.8", "3 % a checkpoint in the second half",
+        "…", "8 seeds, 12 checkpoints, autocorrelation 0.8", "3 % a checkpoint in the second half",
         _over_fitted_correlated, _signature("over-fitted"), tables=400,
     ),
     "over-fitted, shared noise": Claim(

@@ -118,10 +118,10 @@ ANY = answers("page", "false claim")
 VERDICTS = {
     "page of arms": Claim(
         "a page makes a false claim about the outcome",
-        "the arms and shams of the suite `cause`, 8 seeds; arms move metrics and no loss", "", _cause, ANY, tables=100,
+        "the suite `cause`; arms move metrics but not the loss", "", _cause, ANY, tables=100,
     ),
     "page of a grid": Claim(
-        "…", "120 runs with 9 checkpoints; metrics and loss are smooth in size and tokens, nothing beyond", "", _grid,
+        "…", "120 runs; metrics and loss are smooth in size and tokens", "", _grid,
         ANY, tables=50,
     ),
 }  # fmt: skip

@@ -167,7 +167,7 @@ def _across(rng: np.random.Generator) -> bool:
 
 VERDICTS = {
     "seeds": Claim(
-        "a metric of the seven is shown among seeds of one cell", "21 seeds, no metric related to the loss",
+        "a metric of the seven is shown among seeds", "21 seeds, no metric related to the loss",
         f"the same, r {PLANTED} for one", partial(_claims, cells=1, each=21), RELATED,
     ),
     "seeds of several cells": Claim(
@@ -175,19 +175,19 @@ VERDICTS = {
         f"the same, r {PLANTED} for one", partial(_claims, cells=4, each=6), RELATED,
     ),
     "seeds shared by cells": Claim(
-        "… among seeds that all cells share", "4 cells of the same 9 seeds, which have half of the variance in common",
+        "… among seeds that all cells share", "4 cells of the same 9 seeds, half of the variance in common",
         f"the same, r {PLANTED} for one", partial(_claims, cells=4, each=9, shared=0.5), RELATED, tables=600,
     ),
     "seeds crossed with data orders": Claim(
-        "… among seeds crossed with data seeds", "4 seeds by 5 data seeds, which have 0.6 of the variance",
+        "… among seeds crossed with data seeds", "4 seeds × 5 data seeds, with 0.6 of the variance",
         "the same, r 0.9 for one", partial(_two_factors, design="crossed"), RELATED, tables=400,
     ),
     "runs of few initialisations": Claim(
-        "… among runs of few initialisations", "7 seeds with 3 data orders each; the seed has 0.6 of the variance",
+        "… among runs of few initialisations", "7 seeds × 3 data orders; seeds have 0.6 of the variance",
         "the same, r 0.9 for one", partial(_two_factors, design="forked"), RELATED, tables=400,
     ),
     "one broken run": Claim(
-        "… where one run is broken", "21 seeds, one of them far away in the loss and in every metric",
+        "… where one run is broken", "21 seeds, one far away in loss and metrics",
         f"no run is broken, r {PLANTED} for one", _one_broken, RELATED, tables=400,
     ),
     "further metrics": Claim(
@@ -195,8 +195,8 @@ VERDICTS = {
         f"the same, r {PLANTED} for one", partial(_claims, cells=1, each=21, metrics=FURTHER), RELATED, tables=600,
     ),
     "score": Claim(
-        "… with a score of one's own, which is better where it is higher",
-        "21 seeds, right answers to 50 questions, no metric related to them", f"the same, r about {PLANTED} for one",
+        "… with a score, higher is better",
+        "21 seeds, 50 questions, no metric related", f"the same, r about {PLANTED} for one",
         _accuracy, RELATED, tables=600,
     ),
     "reversal": Claim(

@@ -80,7 +80,7 @@ def _orders() -> Models:
 
 
 def _under_decay(rng: np.random.Generator, planted: bool) -> bool:
-    """Thirty pairs under weak and strong decay; half of the variance of its effect is shared within a width."""
+    """Thirty pairs under weak and strong decay; half of its variance shared within a width."""
     shared = rng.standard_normal((*SHAPE[:2], 1)) + rng.standard_normal(SHAPE)
     difference = np.stack([np.zeros_like(shared), shared / 2**0.5 + 3 * planted], axis=-1)
     values = 3 * rng.standard_normal((*SHAPE, 1)) + difference
@@ -116,7 +116,7 @@ def _claimed(models: Models, axis: str, rng: np.random.Generator) -> bool:
 
 
 GIVES = answers("trends", *SHOWN)
-LEVEL = "1 standard deviation of architectures a level"
+LEVEL = "1 sd of architectures a level"
 VERDICTS = {
     "width": Claim(
         "a metric or the outcome has a trend with width", "architectures differ, each in all its regimes alike", LEVEL,
@@ -139,11 +139,11 @@ VERDICTS = {
         "… along checkpoints", "checkpoints wander", "", _along_checkpoints, GIVES,
     ),
     "checkpoints of shared orders": Claim(
-        "… along checkpoints", "8 data orders, a third of each step common to the runs of one order",
+        "… along checkpoints", "8 data orders, a third of each step shared within one",
         "each step is 1 standard deviation up", _along_shared_checkpoints, GIVES, tables=400,
     ),
     "regulariser": Claim(
-        "… under a regulariser", "half of the variance of its effect is shared within a width",
+        "… under a regulariser", "half of its variance shared within a width",
         "3 standard deviations", _under_decay, GIVES,
     ),
 }  # fmt: skip

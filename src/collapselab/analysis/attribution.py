@@ -70,7 +70,7 @@ class Attributed:
     r: float | None = None
     """Of two metrics: correlation of their effects over the arms."""
     conditional_f: float | None = None
-    """How far the arms move this metric beyond what the other metric of the set explains, over its error."""
+    """How far the arms move this metric beyond what the other one explains."""
     slope: float | None = None
     """Outcome per unit of the metric, the other one fixed: inverse-variance weighted, through 0."""
     low: float | None = None
@@ -92,7 +92,7 @@ class Attributed:
     verdict: Verdict = Verdict.TOO_FEW
     """`attributed`, `not these properties alone`, `cannot be attributed`, `undecided` or `too few runs`."""
     conflict: bool = False
-    """Whether the metrics of its property disagree for one of the arms: then the row is about this metric alone."""
+    """Whether the metrics of its property disagree for one of the arms."""
     registered: bool = False
     """Whether metrics and outcome were registered before the first run."""
     why: str | None = None

@@ -59,7 +59,7 @@ class Phase:
     unit: str
     """Of the times: `tokens`, or `epochs` where tokens are not known."""
     half_time: float
-    """When half of the change was done: mean over seeds of the logarithm of the time, as a time."""
+    """When half of the change was done: geometric mean over seeds."""
     low: float | None
     """Lower end of its 95 % interval by Student's t over seeds; empty for a single seed."""
     high: float | None

@@ -83,7 +83,7 @@ class Effect:
     metric: str
     """Id in the catalogue, or the outcome."""
     n: int = 0
-    """Pairs: seeds in which arm and control are both known. Cells that share a seed are averaged first."""
+    """Pairs: seeds in which arm and control are both known."""
     effect: float | None = None
     """Mean of arm minus control."""
     low: float | None = None
@@ -95,10 +95,9 @@ class Effect:
     p: float | None = None
     """Two-sided, by flipping signs: exact up to 12 pairs."""
     p_holm: float | None = None
-    """Corrected by steps, as Holm does, with the joint sign patterns of the seeds: of the outcome over all arms, of a
-    metric over the metrics of its role in this arm."""
+    """Corrected by steps: of the outcome over arms, of a metric over those of its role in this arm."""
     reached: bool | None = None
-    """Whether the arm moved what it is for; of the outcome: all of its targets. Empty where there is none."""
+    """Whether the arm moved what it is for."""
     verdict: Verdict | None = None
     """Of outcomes alone."""
     where: Regime | None = None
@@ -120,13 +119,13 @@ class Effect:
     far: str | None = None
     """Seeds whose difference is far from the others, with robust standard deviations."""
     cells: int = 1
-    """Cells (architecture and regime) that are averaged."""
+    """Cells that are averaged."""
     cell_low: float | None = None
     """Where there are several: the smallest effect in a cell."""
     cell_high: float | None = None
     """The largest."""
     lost: int = 0
-    """Of the outcome: seeds that are left out because the arm's run diverged, failed or lacks the outcome."""
+    """Of the outcome: seeds left out because the arm's run has none."""
     lost_controls: int = 0
     """Seeds that are left out because the control's did."""
     label: str = ""
@@ -136,11 +135,11 @@ class Effect:
     higher: int = 0
     """Pairs in which it is above."""
     skewed: bool = False
-    """Of outcomes: whether the differences are skewed or have spikes; the interval is then that of the bootstrap-t."""
+    """Whether the differences are skewed; the interval is then that of the bootstrap-t."""
     movement: Verdict | None = None
-    """Of the outcome: what the metrics of the arm's property say together, as in `properties.csv`."""
+    """What the metrics of the arm's property say together."""
     passed: bool | None = None
-    """Of the outcome: whether the arm passed its manipulation check; empty where its metric has no direction."""
+    """Whether the arm passed its manipulation check."""
     clipped: float | None = None
     """Of the outcome: share of clipped steps, arm minus control."""
     equal_loss: float | None = None

@@ -88,8 +88,7 @@ class Relation:
     transform: str = "raw"
     """`raw` or `log`; a metric that the catalogue has as `log` is judged there, and its raw row describes."""
     family: str = "exploration"
-    """`paper`: its seven metrics; within cells they are the one confirmatory family. `exploration`: all others of
-    tokens. `contexts`: metrics of contexts."""
+    """`paper`: its seven metrics. `exploration`: all others of tokens. `contexts`: metrics of contexts."""
     cells: int = 1
     """Cells whose means were subtracted; 1 for none."""
     architectures: int = 1
@@ -99,8 +98,7 @@ class Relation:
     goes: Direction | None = None
     """`with`: more collapse, better outcome, by the sign of r alone; `against`; empty where none is predicted."""
     verdict: Verdict = Verdict.TOO_FEW
-    """`as predicted`, `opposite direction`, `no direction predicted`, `not shown`; `too few runs`: no test was made;
-    `description`: not judged."""
+    """`as predicted`, `opposite direction`, `no direction predicted`, `not shown`, `too few runs` or `description`."""
     detectable_r: float | None = None
     """Within cells: the smallest |r| found with 80 % power at 5 %."""
     detectable_r_corrected: float | None = None
@@ -110,18 +108,15 @@ class Relation:
     why_code: Cause | None = None
     """`not a test`, `too few`, `no variation`, `missing` or `no fit`."""
     slope: float | None = None
-    """Change of the outcome with one standard deviation of the metric among these models (within cells, where the
-    subset says so)."""
+    """Change of the outcome with one standard deviation of the metric."""
     slope_low: float | None = None
     """Lower end of its 95 % interval."""
     slope_high: float | None = None
     """Upper end."""
     shared_seeds: int | None = None
-    """Within cells: seeds that several cells or runs share, which are permuted in all of them at once; empty where none
-    is."""
+    """Seeds that several cells share, which are permuted in all of them at once."""
     influential: str | None = None
-    """Of what a test shows: the run without which |r| is smallest, where it is then less than half, or not significant
-    at 5 %, in which case the verdict is `not shown`."""
+    """The run without which a shown |r| is less than half or not significant."""
     r_without: float | None = None
     """r without that run."""
 

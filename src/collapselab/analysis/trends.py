@@ -88,8 +88,7 @@ class Trend:
     outcome: str
     """Of the analysis."""
     groups: int = 0
-    """Units: depths for the axis width, widths for depth and for regularisers, architectures for the length of
-    training, orders of the training data for checkpoints."""
+    """Units: depths for width, widths for depth and regularisers, architectures for epochs, data orders for epoch."""
     levels: str = ""
     """Of the axis."""
     rises: int = 0
@@ -107,8 +106,7 @@ class Trend:
     median_effect: float | None = None
     """The middle difference between the last level and the first, over units."""
     p: float | None = None
-    """Of permuting the levels in one order for all units; along checkpoints and of pairs, of flipping the signs of
-    units."""
+    """Of permuting levels in one order for all units, or of flipping the signs of units."""
     p_corrected: float | None = None
     """By Westfall and Young, along the axis, within the family."""
     verdict: Verdict = Verdict.TOO_FEW

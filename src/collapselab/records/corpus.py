@@ -73,8 +73,7 @@ class CorpusRecord(Record):
     """All of corpus.json."""
 
     hash: str
-    """Identity of the contents: over block length and checksums of ids, counts, lengths, a markov source
-    and `tokenizer.json`."""
+    """Identity of the contents: block length and checksums of ids, counts, lengths, chain and `tokenizer.json`."""
     request: RequestRecord
     """Source and every option that it was built with; the same request opens it, another is refused."""
     block: int = Field(ge=2)
@@ -90,8 +89,7 @@ class CorpusRecord(Record):
     tokenizer_hash: str | None = None
     """Of what the tokenizer does, to compare with a model's."""
     splits: SplitRecords
-    """Of each split: documents, characters, tokens, types, types seen once, blocks, tokens dropped, classes, type of
-    the ids, samples, documents cut."""
+    """Of each split: documents, characters, tokens, types, blocks, tokens dropped, classes, samples, documents cut."""
     files: dict[str, FileRecord]
     """Bytes and SHA-256 of each file."""
     versions: dict[str, str] = Field(default_factory=dict)

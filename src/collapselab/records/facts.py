@@ -173,15 +173,13 @@ class PassFacts(Identity, ModelFacts):
     """What the passes over the splits gave beside the rows, and how they were run."""
 
     splits: dict[str, SplitFacts]
-    """Of each: blocks, tokens, blocks cut to the context, tokens at layers below the last where these are fewer,
-    classes, classes seen once, tokens a class; of validation also the tokens that NC4 leaves out; loss, accuracy
-    and perplexity where they were computed."""
+    """Of each: blocks, tokens, blocks cut, classes, classes seen once, tokens a class, loss, accuracy, perplexity."""
     half_sample: NotRequired[HalfSampleFacts | None]
-    """The values of about half the sample, and the metrics that still change with the number of tokens."""
+    """Values of about half the sample, and metrics that still change with the number of tokens."""
     text: NotRequired[str]
     """What that text is called."""
     text_hash: NotRequired[str]
-    """Of the text that the corpus was made of: the same for corpora of several tokenizers."""
+    """Of the text that the corpus was made of."""
     block: NotRequired[int]
     """Tokens of a block, as far as the model reads it."""
     classes: int

@@ -115,7 +115,7 @@ class StepEntry(TypedDict, total=False):
     grad_norm: float | None
     """Of the step, before clipping."""
     clipped: float
-    """Share of the steps since the last line whose gradient was longer than `clip`, and was shortened to it."""
+    """Share of clipped steps since the last line."""
     tokens_per_second: float
     """Since the last line."""
     seconds: float
@@ -137,11 +137,11 @@ class RunRecord(Record):
     hash: str
     """Identity of the run: 8 digits over settings and corpus hash."""
     settings: dict[str, JsonValue]
-    """Those that identify the run: every setting of the first version, and later ones that are not at their default."""
+    """Those that identify the run."""
     corpus: TrainedOn
     """Its path, hash, vocabulary and block length."""
     plan: PlannedRun
-    """What the settings come to: batch, blocks, steps, warm-up, tokens, and the step of each checkpoint."""
+    """Batch, blocks, steps, warm-up, tokens, and the step of each checkpoint."""
     model: BuiltModel
     """Number of parameters, and the library's configuration."""
     provenance: Provenance
@@ -165,7 +165,7 @@ class CheckpointRecord(Record):
     tokens: int
     """Labels trained on."""
     train_loss: FiniteOrNone
-    """Mean loss on a fixed sample of training blocks, evaluated at this checkpoint; None before version 0.2.0."""
+    """Mean loss on a fixed sample of training blocks; None before version 0.2.0."""
     train_tokens: int | None = None
     """Labels in that sample."""
     train_loss_running: FiniteOrNone = None
@@ -179,9 +179,9 @@ class CheckpointRecord(Record):
     seconds: float
     """Time of training so far, over all sittings."""
     clipped: FiniteOrNone = None
-    """Share of the steps so far whose gradient was longer than `clip`, and was shortened to it."""
+    """Share of clipped steps so far."""
     files: dict[str, str] = Field(default_factory=dict)
-    """SHA-256 of every other file of its folder; `train`, `measure`, `sample` and `suite run` verify them."""
+    """SHA-256 of every other file of its folder."""
 
     @classmethod
     def upgraded(cls, document: dict[str, JsonValue]) -> dict[str, JsonValue]:

@@ -93,7 +93,7 @@ class FailureRecord(Record):
     when: str
     """UTC."""
     settings: dict[str, JsonValue]
-    """Those that identify the run: every setting of the first version, and later ones that are not at their default."""
+    """Those that identify the run."""
     corpus: CorpusOfRun
     """Its path and hash."""
     parameters: int = Field(ge=0, lt=2**63)

@@ -178,8 +178,7 @@ class DeciderRow:
     checkpoint: Name
     """Its name."""
     first: Name
-    """`token` for the next token, `head` for the output layer, `nearest L` for the nearest centre of layer L, `lens
-    L` for the logit lens of block L."""
+    """`token` (the next token), `head` (the output layer), `nearest L` or `lens L` of layer L."""
     second: Name
     """The other, of the same names."""
     tokens: Count
@@ -260,9 +259,9 @@ class ContextRow:
     tokens: Count
     """Tokens behind the value."""
     coverage: Amount | None
-    """Good-Turing estimate of the probability that a further successor of these contexts was seen."""
+    """Good-Turing estimate of the probability that a further successor was seen."""
     left_out: Count
-    """Contexts that took no part: too few uses, too low a coverage, or not of use here."""
+    """Contexts that took no part."""
     version: Count
     """Of the metric; it rises when the number would change."""
     why: Name | None
