@@ -23,8 +23,8 @@ from collapselab.suite.collect import NOT_COLUMNS
 from collapselab.training.settings import Settings
 
 SHARED = (
-    "run", "checkpoint", "split", "layer", "metric", "version", "low", "high", "slope_low", "slope_high", "why", "why_code",
-    "outcome", "transform", "missing", "goes", "arm", "dose", "sham", "where", "registered",
+    "run", "checkpoint", "split", "layer", "metric", "version", "low", "high", "slope_low", "slope_high", "why",
+    "why_code", "outcome", "transform", "missing", "goes", "arm", "dose", "sham", "where", "registered",
 )  # fmt: skip
 """Columns that mean the same in every table of results or of the analysis: the page tells them once."""
 
