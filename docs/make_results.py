@@ -21,8 +21,7 @@ import pandas as pd
 from result_questions import PUBLISHED, PUBLISHED_MODELS, QUESTIONS, Question
 from result_tables import HERE, pack, packed_tables, unpack
 
-from collapselab.analysis.analyze import analyze
-from collapselab.analysis.stored import Analysis
+from collapselab.analysis.analyze import Analysis, analyze
 from collapselab.core.catalogue import METRICS
 from collapselab.records.tables import StoredTables, read_tables
 from collapselab.report.data import load_report_data
@@ -97,7 +96,7 @@ def published_table(analysis: Analysis, subset: str) -> str:
     """A row for each metric of the paper's Table 1: its correlation with the loss here and as published."""
     lines = _head(["metric", f"r, {subset}", "95 %", "p (Holm)", "verdict", f"r of the {PUBLISHED_MODELS[subset]}"])
     for metric, published in PUBLISHED[subset].items():
-        for row in analysis.relations:
+        for row in analysis.tables["relate"]:
             if (row.subset, row.metric, row.transform) == (subset, metric, METRICS[metric].transform):
                 low, high = _signed(row.low), _signed(row.high)
                 p = "–" if row.p_holm is None else f"{row.p_holm:.2g}"

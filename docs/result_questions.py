@@ -59,7 +59,7 @@ QUESTIONS = {
         metrics=(*NC1, "logdist_uncentred_cv", "duality_cos_mean", "duality_cos_cv", "agreement"), published=WITHIN,
     ),
     "text": Question("Five texts", ("corpus",), (), null=True),  # losses of several texts share no axis
-    "real": Question("Real models", ("run",), ("atlas_layers",), null=True),
+    "real": Question("Real models", ("run",), ("layers",), null=True),
     "contexts": Question(
         "Variance within tokens and contexts", ("corpus", "epoch"), ("how_far_back",),
         metrics=(*NC1, "agreement"),

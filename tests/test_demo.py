@@ -101,7 +101,7 @@ def test_what_an_older_program_made_of_the_tables_is_made_again(
     folder = shutil.copytree(made.folder, tmp_path / "out")
     tables = times(folder)[str(folder / "runs.csv")]
     program = read_document(folder / "analysis" / "summary.json")["program"]
-    for module in ("analysis.stored", "report.report"):
+    for module in ("analysis.analyze", "report.report"):
         monkeypatch.setattr(f"collapselab.{module}.program_version", lambda: "0.0.0+older")
     drawn: list[Path] = []
     monkeypatch.setattr(stage, "report", lambda folder: (drawn.append(folder), made)[1])

@@ -1,7 +1,7 @@
 """The public names: type checkers read this file, and `__init__.py` finds here where a name is."""
 
+from collapselab.analysis.analyze import Analysis as Analysis
 from collapselab.analysis.analyze import analyze as analyze
-from collapselab.analysis.stored import Analysis as Analysis
 from collapselab.analysis.tokens import TokenTable as TokenTable
 from collapselab.analysis.tokens import token_table as token_table
 from collapselab.core.catalogue import METRICS as METRICS
@@ -25,7 +25,7 @@ from collapselab.records.options import Running as Running
 from collapselab.records.published import import_published as import_published
 from collapselab.records.result_folder import load_results as load_results
 from collapselab.records.tables import Row as Row
-from collapselab.report.cards import model_card as model_card
+from collapselab.report.publish import model_card as model_card
 from collapselab.report.publish import publish as publish
 from collapselab.report.report import report as report
 from collapselab.suite.collect import collect_suite as collect_suite

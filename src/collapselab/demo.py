@@ -10,7 +10,7 @@ from typing import final
 
 from pydantic import JsonValue
 
-from collapselab.analysis.stored import read_analysis
+from collapselab.analysis.analyze import read_analysis
 from collapselab.messages import logger
 from collapselab.records.tables import read_tables
 from collapselab.report.answer import headline, opening

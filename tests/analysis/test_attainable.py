@@ -1,6 +1,5 @@
 """No p and no verdict from too few models, whatever their numbers look like."""
 
-import importlib
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -9,21 +8,19 @@ import numpy as np
 import pytest
 
 from analysis.planted import row_of, run_of, table
-from collapselab.analysis import families
-from collapselab.analysis.analyze import analyze
+from collapselab.analysis.analyze import Analysis, analyze
 from collapselab.analysis.controls import controls
-from collapselab.analysis.families import (
+from collapselab.analysis.models import RELATED, Models
+from collapselab.analysis.relate import relate
+from collapselab.analysis.subsets import ALL, WITHIN
+from collapselab.analysis.verdict import (
     FAMILY_SIZES,
     LEVEL,
+    Cause,
+    Verdict,
     smallest_permutation_p,
     why_no_permutation,
 )
-from collapselab.analysis.models import Models
-from collapselab.analysis.relate import relate
-from collapselab.analysis.related import RELATED
-from collapselab.analysis.stored import Analysis
-from collapselab.analysis.subsets import ALL, WITHIN
-from collapselab.analysis.verdict import Cause, Verdict
 from collapselab.core.catalogue import METRICS
 from collapselab.records.tables import RESULTS, RUNS, Run
 
@@ -62,10 +59,10 @@ def analysed(folder: Path, rng: np.random.Generator, kind: str, models: int) -> 
 def test_three_to_five_models_never_give_a_p_or_a_verdict(tmp_path: Path, kind: str, models: int) -> None:
     """Every metric follows the loss almost exactly: the strongest relation there can be."""
     analysis = analysed(tmp_path, np.random.default_rng(models), kind, models)
-    rows = [*analysis.relations, *analysis.controls, *analysis.trends]
+    rows = [*analysis.tables["relate"], *analysis.tables["controls"], *analysis.tables["trends"]]
     assert len(rows) > 100
     for row in rows:
-        p = [getattr(row, name, None) for name in ("p", "p_clustered", "p_permutation", "p_sign", "p_holm", "p_bh")]
+        p = [getattr(row, name, None) for name in ("p", "p_clustered", "p_permutation", "p_sign", "p_holm")]
         assert p == [None] * 6, row
         assert row.verdict in (Verdict.TOO_FEW, Verdict.DESCRIPTION)
         assert row.why, row
@@ -133,7 +130,7 @@ def test_the_fewest_are_what_their_argument_says() -> None:
 
 
 def test_a_longer_catalogue_changes_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ninety toy metrics, and the modules that count the catalogue as they are imported are imported again."""
+    """Ninety toy metrics."""
     runs = [run_of(f"{i}", seed=i, val_loss=1.0 + i**2) for i in range(7)]
     values = {name: [0.9 - 0.1 * i for i in range(7)] for name in ("agreement", "norm_cv")}
     before = relate(table(runs, values), permutations=999)
@@ -141,7 +138,6 @@ def test_a_longer_catalogue_changes_no_verdict(monkeypatch: pytest.MonkeyPatch) 
         toy = replace(METRICS["norm_cv"], id=f"toy_{number}", in_paper=False)
         monkeypatch.setitem(METRICS, toy.id, toy)
         monkeypatch.setitem(RELATED, toy.id, replace(RELATED["norm_cv"], name=toy.id))
-    importlib.reload(families)
     assert relate(table(runs, values), permutations=999) == before
     rng = np.random.default_rng(0)
     measured = relate(table(runs, {**values, "toy_0": rng.random(7)}), permutations=999)

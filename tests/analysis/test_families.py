@@ -4,8 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from collapselab.analysis.families import EFFECTS, FIXED_SCALE, Family, error_words, family_p, surviving
-from collapselab.analysis.verdict import Role
+from collapselab.analysis.verdict import EFFECTS, FIXED_SCALE, Family, Role, error_words, family_p, surviving
 
 
 def relation(p: float | None, family: str = "paper", subset: str = "within cells") -> SimpleNamespace:

@@ -3,12 +3,12 @@ import pytest
 import statsmodels.api as sm  # type: ignore[import-untyped]
 from scipy import stats
 from scipy.linalg import orth
+from scipy.stats import t as student
 
 from collapselab.analysis.resampling import (
     clustered_interval,
     clustered_slope_interval,
     fisher_interval,
-    jackknife_error,
     left_out,
     slope_interval,
 )
@@ -54,7 +54,9 @@ def test_the_error_of_clusters_of_one_is_the_jackknife_of_statsmodels() -> None:
     slopes = left_out(x - x.mean(), y - y.mean(), ones, np.arange(15)).slopes
     fit = sm.OLS(y, sm.add_constant(x)).fit()
     theirs = fit.get_robustcov_results("HC3").bse[1]
-    assert jackknife_error(fit.params[1], slopes) == pytest.approx(theirs * np.sqrt(14 / 15), rel=1e-9)
+    low, high = clustered_slope_interval(fit.params[1], slopes)
+    error = (high - low) / 2 / student.isf(0.025, 14)
+    assert error == pytest.approx(theirs * np.sqrt(14 / 15), rel=1e-9)
 
 
 def test_too_few_have_no_interval() -> None:

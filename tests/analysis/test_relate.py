@@ -80,7 +80,6 @@ def test_numbers_of_one_subset_are_those_of_scipy() -> None:
     row = row_of(relate(table(runs, {"agreement": x}), permutations=99), "agreement")
     assert row.r == pytest.approx(stats.pearsonr(x, y).statistic, rel=1e-12)
     assert row.r2 == pytest.approx(stats.pearsonr(x, y).statistic ** 2, rel=1e-12)
-    assert row.rho == pytest.approx(stats.spearmanr(x, y).statistic, rel=1e-12)
 
 
 def test_a_metric_that_spans_decades_is_judged_on_its_logarithm_and_described_as_it_is() -> None:
@@ -176,8 +175,6 @@ def test_the_corrections_are_within_a_family() -> None:
         assert len(rows) == size
         by_hand = np.maximum.accumulate([min(1, (row.p_permutation or 0) * (size - i)) for i, row in enumerate(rows)])
         assert [row.p_holm for row in rows] == pytest.approx(list(by_hand))
-        ps = [row.p_permutation or 0 for row in rows]
-        assert [row.p_bh for row in rows] == pytest.approx(list(stats.false_discovery_control(ps)))
 
 
 def test_the_interval_follows_what_is_independent() -> None:

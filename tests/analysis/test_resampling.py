@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from collapselab.analysis.relate import correlation, rank_correlation
+from collapselab.analysis.relate import correlation
 from collapselab.analysis.resampling import (
     Codes,
     Floats,
@@ -26,7 +26,6 @@ def permutation_p(x: Floats, y: Floats, cells: Codes, *, permutations: int, seed
 
 def test_in_one_cell_the_correlations_are_those_of_scipy() -> None:
     assert_allclose(correlation(X, Y, ONE_CELL), [stats.pearsonr(x, Y).statistic for x in X.T], rtol=1e-12)
-    assert_allclose(rank_correlation(X, Y, ONE_CELL), [stats.spearmanr(x, Y).statistic for x in X.T], rtol=1e-12)
 
 
 def test_a_correlation_within_cells_by_hand() -> None:
@@ -35,7 +34,6 @@ def test_a_correlation_within_cells_by_hand() -> None:
     x, y = np.array([[1.0], [2.0], [3.0], [10.0], [14.0], [9.0]]), np.array([0.0, 3.0, 0.0, 900.0, 0.0, 5.0])
     cells = np.array([0, 0, 0, 1, 1, 2])
     assert_allclose(correlation(x, y, cells), -1 / 3, rtol=1e-12)
-    assert_allclose(rank_correlation(x, y, cells), -1 / 3, rtol=1e-12)
 
 
 def test_a_cell_of_large_spread_counts_as_much_as_the_others() -> None:
@@ -121,7 +119,7 @@ def test_shared_seeds_change_places_in_all_cells_at_once() -> None:
 def test_the_claimed_power_is_the_power_there_is() -> None:
     """Pairs with the smallest correlation that is claimed to be found in 80 %: found in 80 %, by this test itself."""
     for n, cells in ((21, np.zeros(21, dtype=np.intp)), (24, np.repeat(np.arange(4), 6))):
-        r = detectable(n, cells=cells.max() + 1)
+        r = detectable(n - 2 * cells.max())
         found = 0
         for _ in range(600):
             x = RNG.standard_normal((n, 1))

@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from analysis.planted import row_of, run_of
-from collapselab.analysis.analyze import analyze
-from collapselab.analysis.models import Models
-from collapselab.analysis.regime import Regime
+from collapselab.analysis.analyze import Analysis, analyze, read_analysis
+from collapselab.analysis.models import Models, Regime
 from collapselab.analysis.statements import STATEMENTS, Given, Statement
-from collapselab.analysis.stored import Analysis, read_analysis
 from collapselab.analysis.verdict import Verdict
 from collapselab.analysis.words import Sentence
 from collapselab.records.tables import read_tables, write_tables
@@ -93,6 +91,6 @@ def test_an_analysis_without_it_is_made_again(folder: Path, monkeypatch: pytest.
 
 def test_frames_have_the_numbers_of_the_rows(analysis: Analysis) -> None:
     frame = analysis.frames["relate"]
-    assert len(frame) == len(analysis.relations) > 0
-    assert frame["r"].dropna().tolist() == [row.r for row in analysis.relations if row.r is not None]
+    assert len(frame) == len(analysis.tables["relate"]) > 0
+    assert frame["r"].dropna().tolist() == [row.r for row in analysis.tables["relate"] if row.r is not None]
     assert set(frame["verdict"]) <= set(Verdict)

@@ -2,16 +2,14 @@
 
 import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from analysis.planted import row_of, run_of
-from collapselab.analysis.analyze import analyze, current_analysis
+from collapselab.analysis.analyze import Analysis, Request, analyze, current_analysis, program_version, read_analysis
 from collapselab.analysis.statements import STATEMENTS
-from collapselab.analysis.stored import Analysis, Request, program_version, read_analysis
 from collapselab.disk import read_document, sha256
 from collapselab.errors import ConfigError, DamagedError
 from collapselab.records.tables import RESULTS, RUNS, read_tables, write_tables
@@ -53,7 +51,7 @@ def test_what_fits_is_read_and_not_made_again(folder: Path, monkeypatch: pytest.
     assert made is not None
     monkeypatch.setattr("collapselab.analysis.analyze.combine", None)
     assert current(folder) == made
-    assert made.relations
+    assert made.tables["relate"]
 
 
 @pytest.mark.parametrize("age", [0, 2_000_000_000])
@@ -63,7 +61,7 @@ def test_tables_that_changed_are_analysed_again_however_old_the_files_look(folde
     for name in ("runs.csv", "results.csv"):
         os.utime(folder / name, (age, age))  # the point of the test: times say nothing
     after = current(folder)
-    assert after.relations != before.relations
+    assert after.tables["relate"] != before.tables["relate"]
     assert after.sources == read_tables(folder).hashes
     assert {name: getattr(after, name) for name in REQUEST} == REQUEST
     assert after == analyze(folder, **REQUEST)
@@ -82,7 +80,7 @@ def test_an_edited_table_of_the_analysis_is_made_again(folder: Path, name: str) 
 
 
 def test_another_program_analyses_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("collapselab.analysis.stored.program_version", lambda: "9.9.9+other")
+    monkeypatch.setattr("collapselab.analysis.analyze.program_version", lambda: "9.9.9+other")
     assert read_analysis(folder, read_tables(folder)) is None
     current(folder)
     assert read_document(summary(folder))["program"] == "9.9.9+other"
@@ -129,7 +127,7 @@ def test_a_write_that_is_interrupted_leaves_nothing_that_fits(folder: Path, monk
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("collapselab.analysis.stored.SummaryRecord.write", die)
+    monkeypatch.setattr("collapselab.analysis.analyze.SummaryRecord.write", die)
     with pytest.raises(KeyboardInterrupt):
         analyze(folder, permutations=99)
     assert read_analysis(folder, read_tables(folder)) is None
@@ -138,15 +136,15 @@ def test_a_write_that_is_interrupted_leaves_nothing_that_fits(folder: Path, monk
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"permutations": 98}, "permutations must be a whole number from 99 to 10,000,000, got 98"),
-        ({"permutations": 10**20}, "permutations must be a whole number"),
-        ({"seed": -1}, "seed must be a whole number from 0 to inf, got -1"),
-        ({"seed": 1.5}, "seed must be a whole number from 0 to inf, got 1.5"),
+        ({"permutations": 98}, "permutations: Input should be greater than or equal to 99"),
+        ({"permutations": 10**20}, "permutations: Input should be less than or equal"),
+        ({"seed": -1}, "seed: Input should be greater than or equal to 0"),
+        ({"seed": 1.5}, "seed: Input should be a valid integer"),
     ],
 )
 def test_a_request_that_cannot_be_met_is_refused(change: dict[str, int], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Request(**change)
+        Request.of(**change)
 
 
 def test_a_seed_of_twenty_digits_is_a_seed(folder: Path) -> None:
@@ -162,5 +160,5 @@ def test_tables_of_ones_own_are_analysed_and_followed(tmp_path: Path) -> None:
     RESULTS.write(tmp_path / "results.csv", [row_of(run, "agreement", run["seed"] / 9) for run in runs])
     first = analyze(tmp_path, permutations=99)
     RESULTS.write(tmp_path / "results.csv", [row_of(run, "agreement", (run["seed"] / 9) ** 2) for run in runs])
-    assert current(tmp_path).relations != first.relations
-    assert asdict(Request()) == {"outcome": "val_loss", "permutations": 10_000, "seed": 0}
+    assert current(tmp_path).tables["relate"] != first.tables["relate"]
+    assert dict(Request()) == {"outcome": "val_loss", "permutations": 10_000, "seed": 0}

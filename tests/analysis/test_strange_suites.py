@@ -123,9 +123,6 @@ def two_rates(first: float, second: float) -> Models:
 def test_effects_of_two_cells_that_cancel_are_not_equivalent() -> None:
     row = judged(two_rates(0.1, -0.1))[WITHIN]
     assert row.verdict is Verdict.UNDECIDED
-    assert row.cell_low == pytest.approx(-0.1, abs=0.02)
-    assert row.cell_high == pytest.approx(0.1, abs=0.02)
-    assert any("Not alike in its 2 cells: −0." in text for text in said(two_rates(0.1, -0.1)))
     assert judged(two_rates(0.0, 0.0))[WITHIN].verdict is Verdict.EQUIVALENT
 
 

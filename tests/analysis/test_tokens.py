@@ -114,7 +114,7 @@ def test_what_moved_most_comes_first() -> None:
     assert 0 not in moved.index, "0 to 0 has no ratio"
     assert moved["change"].tolist() == pytest.approx([1.3862943611] * 5, rel=1e-6)
     other = tokens.token_table(result(texts=["x", *TEXTS[1:]]))
-    with pytest.raises(ConfigError, match="another vocabulary.*token 0 is 'x', not ' Lily'"):
+    with pytest.raises(ConfigError, match="another vocabulary"):
         before.compared(other, "variance")
 
 
@@ -147,7 +147,6 @@ def test_every_view_is_shown_and_is_json(stored: Path, tmp_path: Path) -> None:
     ("arguments", "why"),
     [
         (["--match", "("], "is not a regular expression"),
-        (["--match", "a" * 300], "longer than 200"),
         (["--sort", "cdnw"], "Did you mean cdnv?"),
         (["--sort", "text"], "is not a number of a class"),
         (["--sort", "loss"], "no class of m has a loss"),

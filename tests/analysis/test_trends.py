@@ -8,10 +8,9 @@ import pytest
 from scipy.stats import rankdata, spearmanr
 
 from analysis.planted import run_of, table
-from collapselab.analysis import trend_test
+from collapselab.analysis import trends as trends_module
 from collapselab.analysis.models import Models
-from collapselab.analysis.trend_test import Group, permute_levels
-from collapselab.analysis.trends import Trend, trends
+from collapselab.analysis.trends import Group, Trend, permute_levels, trends
 from collapselab.analysis.verdict import Cause, Verdict
 
 
@@ -86,7 +85,7 @@ def test_p_is_the_share_of_the_orders_of_the_levels_one_for_all_units(models: Mo
 
 def test_drawn_orders_give_the_p_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     complete = row_of(trends(grid(widths=5)), "width", "cdnv").p
-    monkeypatch.setattr(trend_test, "MAX_ORDERS", 1)
+    monkeypatch.setattr(trends_module, "MAX_ORDERS", 1)
     drawn = row_of(trends(grid(widths=5), permutations=4_999), "width", "cdnv").p
     assert complete is not None
     assert drawn == pytest.approx(complete, abs=4 * (complete / 4_999) ** 0.5)

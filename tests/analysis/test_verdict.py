@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from analysis.planted import run_of, table
 from collapselab import METRICS
-from collapselab.analysis.regime import NUMBERS, Regime
+from collapselab.analysis.models import NUMBERS, Regime
 from collapselab.analysis.relate import relate
 from collapselab.analysis.verdict import (
     ATTRIBUTION,
@@ -21,7 +21,7 @@ from collapselab.analysis.verdict import (
     judge,
     too_few,
 )
-from collapselab.analysis.words import ALONG, SHOWN, relation_words
+from collapselab.analysis.words import ALONG, SHOWN
 from collapselab.report.words import TEST_WORDS, VERDICT_WORDS
 
 
@@ -68,8 +68,6 @@ def test_every_verdict_has_words_of_its_own_in_every_place() -> None:
     for words, codes in ((ALONG, set(SHOWN)), (VERDICT_WORDS, given), (TEST_WORDS, given)):
         assert set(words) == codes
         assert len(set(words.values())) == len(codes) > 2
-    for better in (-1, 1):
-        assert len({relation_words(code, outcome="val_loss", better=better) for code in given}) == len(given)
 
 
 def test_a_reason_has_a_code_beside_its_text() -> None:
@@ -107,7 +105,6 @@ def test_a_regime_knows_its_numbers_and_drops_a_setting() -> None:
     assert str(regime) == "epochs=10 epoch=6 dropout=0.0"
     assert (regime.number("epoch"), regime.number("dropout"), regime.number("lr")) == (6.0, None, None)
     assert str(regime.without("epoch")) == "epochs=10 dropout=0.0"
-    assert str(regime.with_number("epoch", 7.0)) == "epochs=10 epoch=7 dropout=0.0"
     assert str(Regime()) == "the only one"
 
 

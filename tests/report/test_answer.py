@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from collapselab.analysis.analyze import analyze
-from collapselab.analysis.regime import Regime
+from collapselab.analysis.models import Regime
 from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.analysis.verdict import Direction, Verdict
 from collapselab.core.catalogue import METRICS
@@ -46,7 +46,7 @@ def test_a_verdict_is_yes_only_where_the_table_shows_it(data: ReportData) -> Non
 
 def test_what_is_not_shown_is_not_called_yes_whatever_its_sign(data: ReportData) -> None:
     assert data.analysis is not None
-    weak = [replace(row, verdict=Verdict.NOT_SHOWN, goes=Direction.WITH) for row in data.analysis.relations]
+    weak = [replace(row, verdict=Verdict.NOT_SHOWN, goes=Direction.WITH) for row in data.analysis.tables["relate"]]
     weak_data = with_table(data, "relate", weak)
     lines = verdicts(weak_data)
     assert {line.cells["fixed"].kind for line in lines} == {"unshown"}
@@ -58,7 +58,7 @@ def test_a_property_comes_with_scale_only_if_every_axis_shows_it(data: ReportDat
     assert data.analysis is not None
     rows = [
         replace(row, verdict=Verdict.AS_PREDICTED if row.axis == "width" else Verdict.NOT_SHOWN)
-        for row in data.analysis.trends
+        for row in data.analysis.tables["trends"]
     ]  # fmt: skip
     lines = verdicts(with_table(data, "trends", rows))
     assert {line.cells["scale"].kind for line in lines} == {"mixed"}
@@ -66,8 +66,12 @@ def test_a_property_comes_with_scale_only_if_every_axis_shows_it(data: ReportDat
 
 def test_the_evidence_of_scale_counts_the_groups_that_move_toward_collapse(data: ReportData) -> None:
     assert data.analysis is not None
-    judged = with_table(data, "trends", [replace(row, verdict=Verdict.NOT_SHOWN) for row in data.analysis.trends])
-    rows = [row for row in data.analysis.trends if row.metric == "lognorm_cv" and row.axis in ("width", "depth")]
+    judged = with_table(
+        data, "trends", [replace(row, verdict=Verdict.NOT_SHOWN) for row in data.analysis.tables["trends"]]
+    )
+    rows = [
+        row for row in data.analysis.tables["trends"] if row.metric == "lognorm_cv" and row.axis in ("width", "depth")
+    ]
     told = next(line.cells["scale"].evidence for line in verdicts(judged) if line.metric == "lognorm_cv")
     assert told.startswith("toward collapse in ")
     assert all(f"{row.falls} of {row.groups} by {row.axis}" in told for row in rows)
@@ -78,7 +82,7 @@ def test_rows_are_ordered_by_evidence_and_what_has_none_is_told_once(data: Repor
     first = verdicts(data)[-1].metric
     relations = [
         replace(row, verdict=Verdict.AS_PREDICTED if row.metric == first else Verdict.TOO_FEW, why="too few seeds.")
-        if row.subset == WITHIN else row for row in data.analysis.relations
+        if row.subset == WITHIN else row for row in data.analysis.tables["relate"]
     ]  # fmt: skip
     told = answer(with_table(data, "relate", relations))
     assert told.lines[0].metric == first
@@ -98,7 +102,7 @@ def test_runs_have_short_labels_of_their_own(data: ReportData) -> None:
 
 def test_a_note_says_what_is_shown_and_adds_nothing_up(data: ReportData) -> None:
     assert data.analysis is not None
-    first = replace(data.analysis.trends[0], rises=9, falls=1, groups=10)
+    first = replace(data.analysis.tables["trends"][0], rises=9, falls=1, groups=10)
     shown, unshown, untold = (
         replace(first, verdict=code, where=Regime.read(f"epochs={i}"))
         for i, code in enumerate((Verdict.AS_PREDICTED, Verdict.NOT_SHOWN, Verdict.TOO_FEW))

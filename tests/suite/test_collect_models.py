@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 import torch
 
@@ -113,16 +112,14 @@ def test_the_page_of_an_atlas_draws_every_figure_of_it(place: Path, tmp_path: Pa
     page = written.page.read_text()
     assert 'id="overview"' in page
     shown = contents(load_report_data(tmp_path / "atlas"))
-    for key in ("explore", "atlas_training", "atlas_layers"):
+    for key in ("explore", "training", "layers"):
         figure = shown.figures[key]
         assert figure.panels, f"{key}: {figure.missing}"
         for panel in figure.panels:
             assert shown.tables[panel.table], panel.key
-    training = shown.tables["atlas_training"]
-    assert set(training["along"]) == {"share of the last step"}
-    assert max(training["x"]) == 1  # type: ignore[type-var]
-    layers = shown.tables["atlas_layers"]
-    assert sorted(set(layers["x"])) == [pytest.approx(1 / 3, abs=1e-6), pytest.approx(2 / 3, abs=1e-6), 1]
+    assert "along training of 2 runs" in shown.figures["training"].panels[0].numbers
+    assert "at step" in shown.figures["training"].panels[0].numbers
+    assert set(shown.tables["layers cdnv_k2"]["place"]) == {1, 2, 3}
 
 
 def test_a_mix_of_corpora_is_refused_unless_it_is_asked_for(place: Path, tmp_path: Path) -> None:
@@ -145,9 +142,7 @@ def test_a_mix_of_corpora_is_refused_unless_it_is_asked_for(place: Path, tmp_pat
     from collapselab.report.report import contents
 
     analyze(tmp_path / "atlas", permutations=99)
-    panels = contents(load_report_data(tmp_path / "atlas")).figures["atlas_layers"].panels
-    assert {panel.table for panel in panels} == {"atlas_layers 1", "atlas_layers 2"}, "each corpus has its own axes"
-    assert all(panel.note.startswith("on storyworld") for panel in panels)
+    assert set(contents(load_report_data(tmp_path / "atlas")).tables["layers cdnv_k2"]["run"]) == runs
 
 
 def test_a_mix_of_options_is_refused_unless_it_is_asked_for(place: Path, tmp_path: Path) -> None:
@@ -222,8 +217,8 @@ def test_a_table_of_facts_says_what_names_do_not(place: Path, tmp_path: Path) ->
     from collapselab.report.report import contents
 
     analyze(tmp_path / "atlas", permutations=99)
-    training = contents(load_report_data(tmp_path / "atlas")).tables["atlas_training"]
-    assert set(training["along"]) == {"training tokens"}
+    training = contents(load_report_data(tmp_path / "atlas")).figures["training"]
+    assert "at training tokens" in training.panels[0].numbers
 
 
 @pytest.mark.parametrize(
@@ -275,11 +270,3 @@ def test_runs_of_ours_join_models_of_others(place: Path, tmp_path: Path) -> None
     collect_models([tmp_path / "others"], tmp_path / "elsewhere")
     known = [(row["step"], row["seed"], row["tokens"]) for row in rows_of(tmp_path / "elsewhere").values()]
     assert known == [(0, 3, 0), (6, 3, 6 * 8 * 31)], "results know their training where the run is gone"
-
-
-def test_the_axis_of_one_models_training_says_what_it_counts() -> None:
-    from collapselab.report.figures import models
-
-    known = pd.DataFrame({"run": ["a", "a"], "tokens": [None, None], "step": [1, 10], "progress": [1.0, 10.0]})
-    assert models._along(known)[1] == "training step"
-    assert models._along(known.assign(step=None, progress=[0.1, 1.0]))[1] == "epoch", "a checkpoint of an own run"

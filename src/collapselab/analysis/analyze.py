@@ -1,37 +1,44 @@
-"""analyze: from the two tables of a suite to statements about them.
+"""analyze: from the tables of a suite to statements about them, and how they are kept.
 
 `<directory>/analysis/` gets a table for every entry of `STATEMENTS`, and `summary.json`: what the tables allow to say,
 in sentences, and what it was made from. A sentence is no stronger than the rows it is made from. What a corrected test
 shows is called shown, and nothing else. What is not shown is not called absent: the power is beside it. Where there are
 too few models for a test, the sentence says so and how many are needed. Relations across models are called
 descriptions, since scale and training differ too.
+
+The summary is written last and holds the sha256 of the tables that were analysed, of each table that came out, and the
+version of the program. An analysis of which any of that has changed is never shown: it is made again.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
+import hashlib
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from html import escape
+from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, final, get_type_hints
 
+from pydantic import Field, JsonValue, ValidationError
+
+from collapselab import __version__
 from collapselab.analysis.arms import registered_in
-from collapselab.analysis.families import error_words
-from collapselab.analysis.models import Models, combine, default_outcome, is_comparable
-from collapselab.analysis.statements import STATEMENTS, Given
-from collapselab.analysis.stored import (
-    SCORES,
-    Analysis,
-    Request,
-    last_request,
-    read_analysis,
-    score_sentences,
-    scores_hash,
-    stored_scores,
-)
+from collapselab.analysis.models import Models, Regime, combine, default_outcome, is_comparable
+from collapselab.analysis.statements import STATEMENTS, Given, TableRow
+from collapselab.analysis.verdict import error_words
 from collapselab.analysis.words import REVERSAL, Sentence, many
 from collapselab.core.catalogue import METRICS
-from collapselab.disk import write_bytes
-from collapselab.errors import RunError
+from collapselab.disk import Part, Record, first_error, read_bytes, read_document, write_bytes
+from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.messages import progress
 from collapselab.records.scores import STORED, JoinedScores, join_scores, read_scores, scores_bytes, with_scores
+from collapselab.records.table import Cell, parse_table, table_bytes
 from collapselab.records.tables import RowsByTable, StoredTables, read_tables, required_files
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from _typeshed import DataclassInstance
+
+SUMMARY = "summary.json"
 
 
 def analyze(
@@ -41,7 +48,7 @@ def analyze(
     permutations: int = 10_000,
     seed: int = 0,
     scores: str | Path | None = None,
-) -> Analysis:
+) -> "Analysis":
     """Relate every metric of `directory` to the outcome, in scale and apart from scale, and write what was found.
 
     >>> from collapselab import analyze
@@ -61,35 +68,51 @@ def analyze(
                 "`collapselab import` made."
             )
     tables = read_tables(directory)
-    request = Request(outcome or default_outcome(tables.runs), permutations, seed)
+    request = Request.of(outcome=outcome or default_outcome(tables.runs), permutations=permutations, seed=seed)
     joined = None if scores is None else join_scores(read_scores(scores), tables.runs)
     return _analyze(directory, tables, request, joined)
 
 
-def current_analysis(directory: str | Path, tables: StoredTables) -> Analysis:
+def current_analysis(directory: str | Path, tables: StoredTables) -> "Analysis":
     """The analysis of these tables: the one in the folder if it fits them, else a new one with the same request."""
     directory, outcome = Path(directory), default_outcome(tables.runs)
     analysis = read_analysis(directory, tables)
     if analysis is not None:
         return analysis
-    request = last_request(directory, outcome=outcome)
+    request = _last_request(directory, outcome)
     if not is_comparable(request.outcome, tables.runs):  # models of another tokenizer have joined
-        request = replace(request, outcome=outcome)
+        request = request.model_copy(update={"outcome": outcome})
     return _analyze(directory, tables, request)
 
 
-def _analyze(directory: Path, tables: StoredTables, request: Request, joined: JoinedScores | None = None) -> Analysis:
+class Request(Part):
+    """What an analysis is asked for."""
+
+    outcome: str = "val_loss"
+    permutations: int = Field(10_000, ge=99, le=10_000_000)
+    """Fewer could not reach 0.05 after any correction; more would take days."""
+    seed: int = Field(0, ge=0)
+
+    @classmethod
+    def of(cls, **values: Any) -> "Request":
+        """The request with these values; ConfigError names the first that cannot be met."""
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise ConfigError(f"{first_error(error)}.") from error
+
+
+def _analyze(directory: Path, tables: StoredTables, request: Request, joined: JoinedScores | None = None) -> "Analysis":
     stored = stored_scores(directory) if joined is None else scores_bytes(joined)
     models = combine(with_scores(tables.runs, stored), tables.rows, tables.contexts, outcome=request.outcome)
     registered = registered_in(directory)
     rows: RowsByTable = {}
     sentences = [Sentence("models", "runs", _models_words(models))]
-    sentences += (
-        score_sentences(directory, stored)
-        if joined is None
-        else [Sentence(SCORES, "runs", text) for text in joined.report()]
-    )
-    sentences += [Sentence("versions", "results", text) for text in _version_words(tables)]
+    sentences += [Sentence("scores", "runs", text) for text in (joined.report() if joined else ())]
+    for metric, version in sorted({(row.metric, row.version) for row in tables.rows}):
+        if metric in METRICS and version != METRICS[metric].version:
+            text = f"version {version} of its definition; today's is version {METRICS[metric].version}"
+            sentences.append(Sentence("versions", "results", f"{metric} follows {text}."))
     with progress("analysing", total=len(STATEMENTS), unit="tables") as advance:
         for name, statement in STATEMENTS.items():
             rows[name] = statement.rows(Given(models, request.permutations, request.seed, rows, registered))
@@ -98,20 +121,13 @@ def _analyze(directory: Path, tables: StoredTables, request: Request, joined: Jo
     if words := error_words(rows):
         sentences.append(Sentence("error rates", "summary", words))
     sentences.sort(key=lambda sentence: sentence.topic != REVERSAL)  # stable: all others stay in their order
-    asked = (request.outcome, request.permutations, request.seed)
-    hashes = (tables.hashes, registered.hash, scores_hash(stored))
-    analysis = Analysis(directory, *asked, len(models.known), rows, sentences, *hashes)
+    hashes = (tables.hashes, registered.hash, _scores_hash(stored))
+    analysis = Analysis(directory, **dict(request), models=len(models.known), tables=rows, sentences=sentences,
+                        sources=hashes[0], registered=hashes[1], scores=hashes[2])  # fmt: skip
     if joined is not None:
         write_bytes(directory / "analysis" / STORED, scores_bytes(joined))
     analysis.write(directory / "analysis")
     return analysis
-
-
-def _version_words(tables: StoredTables) -> Iterator[str]:
-    """Metrics whose values follow an earlier definition than today's, which is the one that the words describe."""
-    for metric, version in sorted({(row.metric, row.version) for row in tables.rows}):
-        if metric in METRICS and version != METRICS[metric].version:
-            yield f"{metric} follows version {version} of its definition; today's is version {METRICS[metric].version}."
 
 
 def _models_words(models: Models) -> str:
@@ -126,3 +142,223 @@ def _models_words(models: Models) -> str:
     missing = int(frame[[*models.metrics, models.outcome]].isna().sum().sum())
     text += f"; {many(missing, 'value')} missing and left out of what needs them" if missing else ""
     return f"{text}; {many(failed, 'run')} failed, and what is unfinished is not counted." if failed else f"{text}."
+
+
+class SummaryRecord(Record):
+    """summary.json: the request, hashes of what was analysed and of what was written, and the sentences."""
+
+    program: str
+    """Version of collapselab, and a hash of its source."""
+    files: dict[str, str]
+    """The sha256 of each table beside it."""
+    directory: str
+    """What was analysed."""
+    outcome: str
+    """What the metrics are related to."""
+    models: int
+    """How many trained checkpoints."""
+    permutations: int
+    """Of each test."""
+    seed: int
+    """Of permutations and resamples."""
+    tables: dict[str, str]
+    """The sha256 of the tables that were analysed."""
+    sentences: list[dict[str, str]]
+    """Each has a `topic`, the `table` it comes from, and a `text`."""
+    registered: str | None = None
+    """Hash of what was registered before the first run, as in suite.json; empty where nothing was."""
+    scores: str | None = None
+    """The sha256 of scores.csv, the scores that the user brought; empty where there are none."""
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Analysis:
+    """All that `analyze` found; `to_json()` is the whole of it, `frames` has each table as a DataFrame.
+
+    >>> from collapselab import analyze
+    >>> analysis = analyze("suites/tiny", permutations=99)
+    >>> repr(analysis).partition(",")[0]
+    "Analysis('suites/tiny': val_loss"
+    >>> len(analysis.sentences) > 1
+    True
+    >>> analysis.frames["relate"].columns[:3].tolist()
+    ['subset', 'metric', 'outcome']
+
+    In a notebook it is its sentences.
+    """
+
+    directory: Path
+    outcome: str
+    permutations: int
+    seed: int
+    models: int
+    tables: RowsByTable
+    """The rows of each table by its name: `relate`, `controls`, …"""
+    sentences: list[Sentence]
+    sources: dict[str, str]
+    """sha256 of `runs.csv` and `results.csv`."""
+    registered: str | None = None
+    """Hash of what was registered before the first run."""
+    scores: str | None = None
+    """sha256 of the user's own scores."""
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """The summary and every table, ready for `json.dumps`."""
+        return self.summary | {name: [{**_cells(row)} for row in rows] for name, rows in self.tables.items()}
+
+    @property
+    def summary(self) -> dict[str, JsonValue]:
+        """What `summary.json` says: the request, the tables that were analysed, and the sentences."""
+        return self._record({}).model_dump(exclude={"format", "program", "files"})
+
+    @property
+    def frames(self) -> dict[str, "pd.DataFrame"]:
+        """Every table as a DataFrame, by its name."""
+        import pandas as pd
+
+        return {
+            name: pd.DataFrame([_cells(row) for row in rows], columns=_columns(STATEMENTS[name].row))
+            for name, rows in self.tables.items()
+        }
+
+    def __repr__(self) -> str:
+        return f"Analysis({str(self.directory)!r}: {self.outcome}, {self.models:,} models; {len(self.tables)} tables)"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the sentences of the summary by topic, escaped, and the size of every table."""
+        parts = [f"<p><b>{escape(f'{self.directory}: {self.outcome}, {self.models:,} models')}</b></p>"]
+        for topic, of_topic in groupby(self.sentences, key=lambda sentence: sentence.topic):
+            items = "".join(f"<li>{escape(sentence.text)}</li>" for sentence in of_topic)
+            parts.append(f"<p><i>{escape(topic)}</i></p><ul>{items}</ul>")
+        tables = ", ".join(f"{name} ({len(rows):,})" for name, rows in self.tables.items())
+        return "".join([*parts, f"<p>tables: {tables}</p>"])
+
+    def contents(self) -> dict[str, bytes]:
+        """The bytes of each table's file, by its name."""
+        return {
+            f"{name}.csv": table_bytes(_columns(STATEMENTS[name].row), (_cells(row).values() for row in rows))
+            for name, rows in self.tables.items()
+        }
+
+    def write(self, folder: Path) -> None:
+        """Write the tables, and then the summary: what an interrupted write leaves behind does not fit the summary."""
+        contents = self.contents()
+        for name, content in contents.items():
+            write_bytes(folder / name, content)
+        self._record(contents).write(folder / SUMMARY)
+
+    def _record(self, contents: dict[str, bytes]) -> SummaryRecord:
+        same = ("outcome", "models", "permutations", "seed", "registered", "scores")
+        return SummaryRecord(
+            program=program_version(), files=_hashes(contents), directory=str(self.directory), tables=self.sources,
+            sentences=[asdict(row) for row in self.sentences], **{name: getattr(self, name) for name in same},
+        )  # fmt: skip
+
+
+def read_analysis(directory: Path, tables: StoredTables) -> Analysis | None:
+    """The analysis of these tables that is in the folder; None where there is none, or where anything has changed."""
+    folder, summary = directory / "analysis", _last_summary(directory)
+    if summary is None:
+        return None
+    try:
+        contents = {f"{name}.csv": read_bytes(folder / f"{name}.csv") for name in STATEMENTS}
+    except (FileNotFoundError, DamagedError, RunError):
+        return None
+    scores = _scores_hash(stored_scores(directory))
+    made_from = (program_version(), tables.hashes, _hashes(contents), registered_in(directory).hash, scores)
+    if (summary.program, summary.tables, summary.files, summary.registered, summary.scores) != made_from:
+        return None
+    rows: RowsByTable = {
+        name: _parsed(contents[f"{name}.csv"], folder / f"{name}.csv", statement.row)
+        for name, statement in STATEMENTS.items()
+    }
+    sentences = [Sentence(**sentence) for sentence in summary.sentences]
+    request = (summary.outcome, summary.permutations, summary.seed)
+    hashes = (tables.hashes, summary.registered, summary.scores)
+    return Analysis(directory, *request, summary.models, rows, sentences, *hashes)
+
+
+def stored_scores(directory: Path) -> bytes | None:
+    """The scores that the user brought to an analysis of this folder; None where there are none.
+
+    DamagedError where they are not those that the last analysis had: nothing else says what they were.
+    """
+    path, summary = directory / "analysis" / STORED, _last_summary(directory)
+    if not path.is_file():
+        return None
+    content = read_bytes(path)
+    if summary is not None and summary.scores not in (None, _scores_hash(content)):
+        raise DamagedError(
+            f"{path}: not the scores that were analysed last. Run `collapselab analyze {directory} --scores FILE` "
+            "again; or delete it, to go on without scores."
+        )
+    return content
+
+
+def _last_summary(directory: Path) -> SummaryRecord | None:
+    path = directory / "analysis" / SUMMARY
+    try:
+        return SummaryRecord.parsed(read_document(path), path)
+    except (FileNotFoundError, DamagedError, RunError):
+        return None
+
+
+def _last_request(directory: Path, outcome: str) -> Request:
+    """What the analysis in the folder was asked for, by this version or an earlier one; else this outcome."""
+    path = directory / "analysis" / SUMMARY
+    try:
+        summary = read_document(path, unchecked=True)
+        return Request.of(**{name: summary.get(name) for name in Request.model_fields})
+    except FileNotFoundError:
+        return Request(outcome=outcome)
+    except (DamagedError, ConfigError) as error:
+        where = "" if isinstance(error, DamagedError) else f"{path}: "
+        again = "Run `collapselab analyze` again, with the options that you want."
+        raise DamagedError(f"{where}{error} {again}") from error
+
+
+def _scores_hash(stored: bytes | None) -> str | None:
+    return None if stored is None else hashlib.sha256(stored).hexdigest()
+
+
+@cache
+def program_version() -> str:
+    """The version of collapselab, and a hash of its source: both change what an analysis or a page holds."""
+    digest, package = hashlib.sha256(), Path(__file__).parents[1]
+    for path in sorted(package.rglob("*")):
+        if path.is_file() and path.suffix != ".pyc":
+            digest.update(path.relative_to(package).as_posix().encode() + b"\0")
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return f"{__version__}+{digest.hexdigest()[:12]}"
+
+
+def _hashes(contents: dict[str, bytes]) -> dict[str, str]:
+    return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+
+
+def _columns(kind: "type[DataclassInstance]") -> list[str]:
+    return [field.name for field in fields(kind)]
+
+
+def _cells(row: "DataclassInstance") -> dict[str, Cell]:
+    """A row by its columns, as it is written."""
+    values = ((field.name, getattr(row, field.name)) for field in fields(row))
+    return {name: str(value) if isinstance(value, Regime) else value for name, value in values}
+
+
+def _parsed(content: bytes, path: Path, kind: type[TableRow]) -> list[TableRow]:
+    """The rows of one of the tables, as what they were before they were written."""
+    hints, (header, lines) = get_type_hints(kind), parse_table(content, path)
+    return [
+        kind(**{name: _value(text, hints[name]) for name, text in zip(header, line, strict=True)}) for _, line in lines
+    ]
+
+
+def _value(text: str, hint: Any) -> Any:
+    kinds = [kind for kind in getattr(hint, "__args__", (hint,)) if kind is not type(None)]
+    if hint is not kinds[0] and not text:
+        return None
+    if kinds[0] is bool:
+        return text == "True"
+    return Regime.read(text) if kinds[0] is Regime else kinds[0](text)

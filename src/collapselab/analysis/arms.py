@@ -11,8 +11,9 @@ arm did not break. So the lost ones are counted, by arm: what they would have sh
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -21,9 +22,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, Models, further_settings
-from collapselab.analysis.regime import Regime
-from collapselab.analysis.related import RELATED
+from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, RELATED, Models, Regime, further_settings
 from collapselab.errors import ConfigError
 from collapselab.records.suite import Primary, registered_primary
 from collapselab.records.table import Cell
@@ -38,7 +37,9 @@ SHAM_OF = {"frozen-code": "frozen-sphere", "frozen-etf": "frozen-sphere", "froze
 """What a head is compared with beside the learned one: the same with rows that say nothing."""
 
 
-FURTHER = ("gap", "best_val_loss", "loss_after_temperature", "val_accuracy", "train_loss", "train_loss_running")
+FURTHER = (
+    "gap", "best_val_loss", "loss_after_temperature", "val_accuracy", "train_loss", "train_loss_running", "clipped",
+)  # fmt: skip
 """Columns of runs.csv that are compared in every suite beside the outcome of the analysis."""
 NEEDS_CONTROL = ("intervene", "head", "donor", "optimizer", "coupling")
 """Settings without a control that are named. Whether matrices are tied is a property of many models, and not an arm."""
@@ -111,7 +112,7 @@ class Comparison:
 
     arm: Arm
     pairs: pd.DataFrame
-    """One row a pair: the places of `treated` and `control` in the frame of models, `unit`, `cell` and `width`."""
+    """One row a pair: the places of `treated` and `control` in the frame of models, `unit` and `cell`."""
     treated: pd.DataFrame
     control: pd.DataFrame
     """The values of each pair: a column for every metric, and the outcome."""
@@ -155,8 +156,8 @@ def _order(item: tuple[Arm, object]) -> tuple[str, str, bool, float]:
 def _comparison(frame: pd.DataFrame, arm: Arm, pairs: list[tuple[object, object]], columns: list[str]) -> Comparison:
     treated, control = ([pair[side] for pair in pairs] for side in (0, 1))
     controls, units = frame.loc[control], units_of(frame.loc[control])
-    of_pairs = {"cell": controls["cell"].to_numpy(), "width": controls["width"].to_numpy(dtype=float)}
-    table = pd.DataFrame({"treated": treated, "control": control, "unit": units, **of_pairs})
+    cells = controls["cell"].to_numpy()
+    table = pd.DataFrame({"treated": treated, "control": control, "unit": units, "cell": cells})
     values = [frame.loc[side, columns].astype(float).reset_index(drop=True) for side in (treated, control)]
     return Comparison(arm, table, *values)
 
@@ -168,21 +169,13 @@ def units_of(frame: pd.DataFrame) -> list[str]:
 
 
 @final
-@dataclass
-class Lost:
-    """Seeds of an arm in which one of arm and control has no outcome."""
-
-    treated: set[str] = field(default_factory=set)
-    control: set[str] = field(default_factory=set)
-
-
-@final
 @dataclass(frozen=True)
 class Unpaired:
     """Runs that are in no pair."""
 
-    lost: dict[Arm, Lost]
-    alone: dict[str, int]
+    lost: dict[Arm, tuple[set[str], set[str]]]
+    """Seeds in which the arm has no outcome, and those in which its control has none."""
+    alone: Counter[str]
     """Arms without a control, as they are set, and the number of their runs."""
 
 
@@ -193,18 +186,13 @@ def unpaired(models: Models) -> Unpaired:
     ended = np.isclose(frame["epoch"], frame["epochs"], rtol=0.01, atol=0)
     unknown = set(frame.index[frame[models.outcome].isna() | (failed & ~ended)])
     units = dict(zip(frame.index, units_of(frame), strict=True))
-    lost: dict[Arm, Lost] = {}
-    alone: dict[str, int] = {}
+    runs = Unpaired({}, Counter())
     for treated, control, arm in _matched(frame, at_one_epoch=False):
-        if arm is None:
-            continue
-        if control is None:
-            alone[arm.label] = alone.get(arm.label, 0) + 1
-        elif treated in unknown and control not in unknown:
-            lost.setdefault(arm, Lost()).treated.add(units[treated])
-        elif control in unknown and treated not in unknown:
-            lost.setdefault(arm, Lost()).control.add(units[treated])
-    return Unpaired(lost, alone)
+        if arm is not None and control is None:
+            runs.alone[arm.label] += 1
+        elif arm is not None and (treated in unknown) != (control in unknown):
+            runs.lost.setdefault(arm, (set(), set()))[control in unknown].add(units[treated])
+    return runs
 
 
 def _matched(frame: pd.DataFrame, *, at_one_epoch: bool = True) -> Iterator[tuple[Any, Any, Arm | None]]:
@@ -283,47 +271,36 @@ def _arm_of(removed: Mapping[str, str], control: Mapping[str, str], varying: set
     others = {name: value for name, value in control.items() if name in varying and value != DEFAULTS[name]}
     where = Regime.of(others, others.values()) if others else None
     parts = list(_parts(removed, untied=control["tied"] == "False" or "tied" in removed))
+    if len(parts) == 1:
+        return replace(parts[0], where=where, targets=() if parts[0].sham else parts[0].targets)
     sham = any(part.sham for part in parts)
     targets = () if sham else tuple(target for part in parts for target in part.targets)
-    if len(parts) == 1:
-        return Arm(where, parts[0].name, parts[0].dose, sham, targets)
-    return Arm(where, " + ".join(Arm(None, *part[:3], ()).label for part in parts), None, sham, targets)
+    return Arm(where, " + ".join(part.label for part in parts), None, sham, targets)
 
 
-class _Part(NamedTuple):
-    name: str
-    dose: float | None
-    sham: bool
-    targets: tuple[Target, ...]
-
-
-def _parts(removed: Mapping[str, str], *, untied: bool) -> Iterator[_Part]:
+def _parts(removed: Mapping[str, str], *, untied: bool) -> Iterator[Arm]:
     """The settings of an arm one by one."""
     of_optimizer = (Target("head_sum", -1),) if untied else ()
     doses = _doses(removed.get("intervene", ""))
     if doses is None:
-        yield _Part(removed["intervene"], None, ":sham" in removed["intervene"], ())
+        yield Arm(None, removed["intervene"], None, ":sham" in removed["intervene"], ())
     for dose in doses or ():
         window = "" if dose.window == (0.0, 1.0) else f"@{dose.window[0]:g}-{dose.window[1]:g}"
-        yield _Part(dose.name + window, dose.dose, dose.sham, _target_of(dose))
+        intervention, targets = INTERVENTIONS[dose.name], tuple[Target, ...]()
+        if intervention.primary is not None:
+            sign = {"rises": 1, "falls": -1, "": 0}[intervention.plus]
+            targets = (Target(intervention.primary, sign if dose.dose > 0 else -sign),)
+        yield Arm(None, dose.name + window, dose.dose, dose.sham, targets)
     if "head" in removed:
         target = HEAD_TARGETS.get(removed["head"])
-        yield _Part(removed["head"], None, removed["head"] in SHAM_HEADS, (target,) if target else ())
+        yield Arm(None, removed["head"], None, removed["head"] in SHAM_HEADS, (target,) if target else ())
     if "optimizer" in removed:
         decayed = removed["optimizer"] in ("adam", "coupled-adam")
-        yield _Part(removed["optimizer"], None, False, of_optimizer if decayed else ())
+        yield Arm(None, removed["optimizer"], None, False, of_optimizer if decayed else ())
     if "coupling" in removed:
-        yield _Part("coupling", float(removed["coupling"]), False, of_optimizer)
+        yield Arm(None, "coupling", float(removed["coupling"]), False, of_optimizer)
     if "tied" in removed and "head" not in removed:
-        yield _Part("untied", None, False, ())
-
-
-def _target_of(dose: Dose) -> tuple[Target, ...]:
-    intervention = INTERVENTIONS[dose.name]
-    if intervention.primary is None:
-        return ()
-    sign = {"rises": 1, "falls": -1, "": 0}[intervention.plus]
-    return (Target(intervention.primary, sign if dose.dose > 0 else -sign),)
+        yield Arm(None, "untied", None, False, ())
 
 
 @final

@@ -27,10 +27,9 @@ from scipy.stats import t
 
 from collapselab.analysis.arms import Comparison, Registered, comparisons
 from collapselab.analysis.effects import Effect
-from collapselab.analysis.models import Floats, Models
+from collapselab.analysis.models import RELATED, Floats, Models
 from collapselab.analysis.paired import MIN_PAIRS, sign_patterns
 from collapselab.analysis.properties import PropertyRow
-from collapselab.analysis.related import RELATED
 from collapselab.analysis.resampling import TIE
 from collapselab.analysis.verdict import (
     ATTRIBUTION,
@@ -126,31 +125,26 @@ def attribution(
         return []
     measured = candidates(models, registered)
     conflicts = {row.property for row in properties if row.arm and row.verdict is Verdict.IN_CONFLICT}
-    moved = any(
-        row.role is Role.OUTCOME and not row.sham and row.verdict in (Verdict.HELPS, Verdict.HARMS)
-        for row in effects
-        if row.metric == models.outcome
-    )
+    of_arms = [row for row in effects if row.role is Role.OUTCOME and not row.sham and row.metric == models.outcome]
+    moved = any(row.verdict in (Verdict.HELPS, Verdict.HARMS) for row in of_arms)
     rows: list[Attributed] = []
-    for count in range(1, MAX_METRICS + 1):
-        for metrics in combinations(measured, count):
-            if len({RELATED[metric].property for metric in metrics}) < count:
-                continue
+    for metrics in [sets for count in range(1, MAX_METRICS + 1) for sets in combinations(measured, count)]:
+        if len({RELATED[metric].property for metric in metrics}) == len(metrics):
             points = points_of(compared, metrics, models.outcome)
             blank = [_blank(points, metrics, metric, conflicts) for metric in metrics]
-            reason = _why_not(points, moved)
-            if reason is not None:
+            blank = [replace(row, registered=registered.covers(models.outcome)) for row in blank]
+            if (reason := _why_not(points, moved)) is not None:
                 rows += [replace(row, **reason.columns) for row in blank]
             else:
                 rows += judge_set(blank, points, permutations=permutations, seed=seed)
-    return [replace(row, registered=registered.covers(models.outcome)) for row in rows]
+    return rows
 
 
 def candidates(models: Models, registered: Registered) -> list[str]:
     """The registered metrics that were measured, and the paper's metrics of their properties that have a direction."""
     chosen = [metric for metric in registered.primary.metrics if metric in models.metrics]
     about = {RELATED[metric].property for metric in chosen}
-    paper = [metric for metric in models.metrics if RELATED[metric].in_paper and models.toward[metric].sign]
+    paper = [metric for metric in models.metrics if RELATED[metric].in_paper and models.toward[metric]]
     return chosen + [metric for metric in paper if RELATED[metric].property in about and metric not in chosen]
 
 
@@ -260,10 +254,15 @@ def scatter(points: Points, fitted: Floats, *, permutations: int, seed: int) -> 
     return observed, as_large / len(signs) if exact else (1 + as_large) / (1 + len(signs))
 
 
-def _fitted(rows: Sequence[Attributed], points: Points, *, permutations: int, seed: int) -> list[Attributed]:
-    fitted, p = slope_p(points)
-    strengths = conditional_f(points)
+def judge_set(rows: Sequence[Attributed], points: Points, *, permutations: int, seed: int) -> list[Attributed]:
+    """The rows of one set, a metric each, with their numbers and verdicts: the checks in their order."""
+    (fitted, p), strengths = slope_p(points), conditional_f(points)
     q, q_p = scatter(points, fitted, permutations=permutations, seed=seed)
+    reason = None
+    if strengths.min() < MIN_F:
+        reason = Reason(None, None, Verdict.INSEPARABLE)
+    elif q_p < LEVEL:
+        reason = Reason(None, None, Verdict.NOT_ALONE)
     names = list(dict.fromkeys(points.interventions))
     left_out = {name: slope_p(points.without(name)) for name in names}
     made = []
@@ -277,32 +276,17 @@ def _fitted(rows: Sequence[Attributed], points: Points, *, permutations: int, se
         made.append(replace(
             row, slope=float(fitted[i]), low=float(fitted[i]) - half, high=float(fitted[i]) + half, p=float(p[i]),
             p_holm=p_holm, leave_one_p=worst, leave_one=name, q=q, q_p=q_p, conditional_f=float(strengths[i]),
+            **judge(Estimate(p=max(p_holm, worst), reason=reason), ATTRIBUTION),
         ))  # fmt: skip
     return made
 
 
-def judge_set(rows: Sequence[Attributed], points: Points, *, permutations: int, seed: int) -> list[Attributed]:
-    """The rows of one set, a metric each, with their numbers and verdicts: the checks in their order."""
-    rows = _fitted(rows, points, permutations=permutations, seed=seed)
-    reason = None
-    if min(row.conditional_f or 0.0 for row in rows) < MIN_F:
-        reason = Reason(None, None, Verdict.INSEPARABLE)
-    elif (rows[0].q_p or 0.0) < LEVEL:
-        reason = Reason(None, None, Verdict.NOT_ALONE)
-    return [
-        replace(row, **judge(Estimate(p=max(row.p_holm or 0.0, row.leave_one_p or 0.0), reason=reason), ATTRIBUTION))
-        for row in rows
-    ]
-
-
 def sentences(models: Models, rows: Sequence[Attributed]) -> Iterable[Sentence]:
     """What the smallest sets allow to say: an attribution, that none is enough, or why nothing can be said."""
-    return (Sentence("as a cause", "attribution", text) for text in _words(models, rows))
+    return (Sentence("as a cause", "attribution", text) for text in (_words(models, rows) if rows else ()))
 
 
 def _words(models: Models, rows: Sequence[Attributed]) -> Iterable[str]:
-    if not rows:
-        return
     tested = [row for row in rows if row.verdict is not Verdict.TOO_FEW]
     names = ", ".join(dict.fromkeys(row.metric for row in rows))
     if not tested:
@@ -310,9 +294,7 @@ def _words(models: Models, rows: Sequence[Attributed]) -> Iterable[str]:
         return
     attributed = [row for row in tested if row.verdict is Verdict.ATTRIBUTED]
     fewest = min((len(row.metrics.split()) for row in attributed), default=0)
-    for row in attributed:
-        if len(row.metrics.split()) == fewest:
-            yield _attributed_words(models, row)
+    yield from (_attributed_words(models, row) for row in attributed if len(row.metrics.split()) == fewest)
     sets = {row.metrics: row for row in tested}
     if all(row.verdict is Verdict.NOT_ALONE for row in sets.values()):
         size = max(len(metrics.split()) for metrics in sets)

@@ -24,25 +24,26 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import orth
 
-from collapselab.analysis.families import FAMILY_SIZES, MIN_FREEDOM, why_no_permutation
-from collapselab.analysis.models import NOT_TESTED, Floats, Models, Variable
-from collapselab.analysis.related import RELATED
+from collapselab.analysis.models import NOT_TESTED, RELATED, Floats, Models, Variable
 from collapselab.analysis.resampling import TIE, jointly
 from collapselab.analysis.subsets import codes_of, count_of, exchangeable
 from collapselab.analysis.verdict import (
+    FAMILY_SIZES,
     LEVEL,
+    MIN_FREEDOM,
     RELATION,
     Cause,
     Direction,
     Estimate,
     Reason,
     Verdict,
+    corrections,
     direction_of,
     judge,
-    judged,
     too_few,
+    why_no_permutation,
 )
-from collapselab.analysis.words import NOT_MEASURED, SHOWN, Sentence, listed, metric_label
+from collapselab.analysis.words import NOT_MEASURED, SHOWN, Sentence, by_reason, listed, metric_label
 
 MIN_MODELS = 4
 DEGREE = 4
@@ -89,16 +90,12 @@ def controls(models: Models, *, permutations: int = MAX_PERMUTATIONS, seed: int 
     """The joint test of every metric on the scale of the catalogue, corrected within its family."""
     universes: dict[bytes, Multiverse | Reason] = {}
     chosen = [variable for variable in models.variables if variable.transform == RELATED[variable.metric].transform]
-    return judged(
-        [_joint(models, variable, universes, permutations=permutations, seed=seed) for variable in chosen],
-        family=lambda row: row.family,
-        p=lambda row: row.p,
-        with_verdict=lambda row, corrected: replace(
-            row,
-            p_holm=corrected.holm,
-            **judge(Estimate(row.partial_r or 0.0, corrected.holm, models.expected(row.metric)), RELATION),
-        ),
-    )
+    rows = [_joint(models, variable, universes, permutations=permutations, seed=seed) for variable in chosen]
+    for place, corrected in corrections((row.family, row.p) for row in rows).items():
+        row = rows[place]
+        estimate = Estimate(row.partial_r or 0.0, corrected.holm, models.expected(row.metric))
+        rows[place] = replace(row, p_holm=corrected.holm, **judge(estimate, RELATION))
+    return rows
 
 
 def _joint(
@@ -112,7 +109,10 @@ def _joint(
     )  # fmt: skip
     if reason := variable.why_description or _why_no_test(variable, variable.values[known], outcome[known]):
         return replace(row, **reason.columns)
-    cells = cells_of(models, variable.values)
+    # One row for every architecture and regime, seeds averaged.
+    columns = ["family", "architecture", "regime", "width", "depth", "parameters", "train_loss"]
+    frame = models.trained[columns].assign(x=variable.values, y=outcome).dropna(subset=["x", "y"])
+    cells = frame.groupby(columns[:3], dropna=False, sort=False).mean().reset_index()
     key = pd.util.hash_pandas_object(cells[["architecture", "regime"]]).to_numpy().tobytes()
     if key not in universes:
         universes[key] = why_no_joint_test(cells) or Multiverse(cells, permutations=permutations, seed=seed)
@@ -133,13 +133,6 @@ def _why_no_test(variable: Variable, x: Floats, y: Floats) -> Reason | None:
         if np.ptp(values) <= 1e-12 * np.abs(values).max():
             return Reason(Cause.NO_VARIATION, f"{name} is the same in all {len(values)} models.")
     return None
-
-
-def cells_of(models: Models, values: Floats) -> pd.DataFrame:
-    """One row for every architecture and regime, seeds averaged, with the metric as `x` and the outcome as `y`."""
-    columns = ["family", "architecture", "regime", "width", "depth", "parameters", "train_loss"]
-    frame = models.trained[columns].assign(x=values, y=models.trained[models.outcome]).dropna(subset=["x", "y"])
-    return frame.groupby(columns[:3], dropna=False, sort=False).mean().reset_index()
 
 
 def why_no_joint_test(frame: pd.DataFrame) -> Reason | None:
@@ -174,7 +167,11 @@ class Multiverse:
     def __init__(self, frame: pd.DataFrame, *, permutations: int, seed: int) -> None:
         self.smooth = orth(smooth_function(frame))
         bases = [orth(np.concatenate([self.smooth, *columns], axis=1)) for columns in _specifications(frame)]
-        self.bases = _distinct([self.smooth, *(b for b in bases if len(frame) - b.shape[1] >= MIN_FREEDOM)])
+        self.bases = [self.smooth]
+        for basis in (basis for basis in bases if len(frame) - basis.shape[1] >= MIN_FREEDOM):
+            spans = [other for other in self.bases if other.shape == basis.shape]  # the same would count twice
+            if not any(np.allclose(((basis.T @ other) ** 2).sum(), basis.shape[1], rtol=1e-6) for other in spans):
+                self.bases.append(basis)
         self.neighbours = _neighbours(frame)
         blocks = exchangeable(codes_of(frame["regime"]), codes_of(frame["architecture"]))
         rng = np.random.default_rng(seed)
@@ -213,7 +210,8 @@ class Multiverse:
 
 def smooth_function(frame: pd.DataFrame) -> Floats:
     """The columns of a polynomial in log width and log depth, another in every regime, and a level for each family."""
-    axes = [_standard_log(frame[name].to_numpy(dtype=float)) for name in ("width", "depth")]
+    logs = np.log(frame[["width", "depth"]].to_numpy(dtype=float))
+    axes = ((logs - logs.mean(0)) / np.where(np.ptp(logs, axis=0) > 0, logs.std(0), 1.0)).T
     levels = [min(DEGREE, len(np.unique(axis)) - 1) for axis in axes]
     powers = [(i, j) for i in range(levels[0] + 1) for j in range(levels[1] + 1) if i + j <= DEGREE]
     polynomial = np.stack([axes[0] ** i * axes[1] ** j for i, j in powers], axis=1)
@@ -241,16 +239,6 @@ def _dummies(labels: pd.Series) -> Floats:
     return pd.get_dummies(labels, dtype=float, dummy_na=bool(labels.isna().any())).to_numpy()
 
 
-def _distinct(bases: Sequence[Floats]) -> list[Floats]:
-    """Without those that span the same: they would count one specification twice."""
-    kept: list[Floats] = []
-    for basis in bases:
-        spans = [other for other in kept if other.shape == basis.shape]
-        if not any(np.allclose(((basis.T @ other) ** 2).sum(), basis.shape[1], rtol=1e-6) for other in spans):
-            kept.append(basis)
-    return kept
-
-
 def _neighbours(frame: pd.DataFrame) -> Floats:
     """1 for cells of one family and regime that are nearest in the order of widths and depths; 0 for all others."""
     ranks = [np.unique(frame[name], return_inverse=True)[1] for name in ("width", "depth")]
@@ -269,11 +257,6 @@ def _p_of(as_large: int, permutations: int) -> float:
     return (1 + as_large) / (1 + permutations)
 
 
-def _standard_log(values: Floats) -> Floats:
-    logs = np.log(values)
-    return np.asarray((logs - logs.mean()) / (logs.std() if np.ptp(logs) > 0 else 1.0))
-
-
 def _partial(x: Floats, left_y: Floats, basis: Floats) -> Floats:
     """Correlation of every row of x with y beyond the basis; 0 where the basis leaves nothing of it."""
     x = np.atleast_2d(x)
@@ -286,26 +269,19 @@ def _partial(x: Floats, left_y: Floats, basis: Floats) -> Floats:
 def sentences(models: Models, rows: Sequence[Control]) -> Iterable[Sentence]:
     """What the joint test shows of the paper's metrics, and what has no answer."""
     paper = [row for row in rows if row.family == "paper"]
-    return (Sentence("controls", "controls", text) for text in _words(models, paper))
-
-
-def _words(models: Models, rows: Sequence[Control]) -> Iterable[str]:
-    if not rows:
-        yield f"Beyond scale and training: no answer; {NOT_MEASURED}"
-    for row in rows:
-        if row.verdict in SHOWN:
-            yield (
-                f"{metric_label(row)}: partial r {row.partial_r:+.2f} with {models.outcome} where weakest, beyond a "
-                f"smooth function of scale in every specification, {SHOWN[row.verdict]} "
-                f"(Holm p {row.p_holm:.2g})."
-            )
-    if rest := [row for row in rows if row.verdict is Verdict.NOT_SHOWN]:
+    texts = [
+        f"{metric_label(row)}: partial r {row.partial_r:+.2f} with {models.outcome} where weakest, beyond a smooth "
+        f"function of scale in every specification, {SHOWN[row.verdict]} (Holm p {row.p_holm:.2g})."
+        for row in paper
+        if row.verdict in SHOWN
+    ]
+    if rest := [row for row in paper if row.verdict is Verdict.NOT_SHOWN]:
         names = listed([f"{metric_label(row)} {row.partial_r:+.2f}" for row in rest], room=125)
-        yield f"Not shown beyond a smooth function of scale (partial r where it is weakest): {names}."
-    untold: dict[str, list[Control]] = {}
-    for row in rows:
-        if row.verdict is Verdict.TOO_FEW and row.why:
-            untold.setdefault(row.why, []).append(row)
+        texts.append(f"Not shown beyond a smooth function of scale (partial r where it is weakest): {names}.")
+    untold = by_reason((row.why, metric_label(row)) for row in paper if row.verdict is Verdict.TOO_FEW and row.why)
     for why, of_metrics in untold.items():
-        names = "" if len(untold) == 1 and not rest else f" for {listed([*map(metric_label, of_metrics)], room=50)}"
-        yield f"Beyond a smooth function of scale{names}: no verdict; {why}"
+        names = "" if len(untold) == 1 and not rest else f" for {listed(of_metrics, room=50)}"
+        texts.append(f"Beyond a smooth function of scale{names}: no verdict; {why}")
+    if not paper:
+        texts.append(f"Beyond scale and training: no answer; {NOT_MEASURED}")
+    return [Sentence("controls", "controls", text) for text in texts]

@@ -1,9 +1,8 @@
 """Dose and response: does the outcome, or an arm's metric, rise or fall with the signed dose?
 
 The doses of an arm with its control as dose 0, in every seed that has all of them. Page's test ranks the doses within
-each seed, so that a seed's own level plays no part; its p comes from flipping the signs of seeds. The fit is isotonic:
-the nearest values that only rise, or only fall, whichever is nearer. Page's test alone calls a trend where both sides
-of the control harm, one more than the other; so neither side may go against the trend.
+each seed, so that a seed's own level plays no part; its p comes from flipping the signs of seeds. Page's test alone
+calls a trend where both sides of the control harm, one more than the other; so neither side may go against the trend.
 """
 
 from collections.abc import Sequence
@@ -14,18 +13,9 @@ import numpy as np
 import pandas as pd
 
 from collapselab.analysis.arms import Comparison, comparisons
-from collapselab.analysis.models import Floats, Models
+from collapselab.analysis.models import Floats, Models, Regime
 from collapselab.analysis.paired import MIN_PAIRS, mean_of, sign_flip_p
-from collapselab.analysis.regime import Regime
-from collapselab.analysis.verdict import (
-    FALLS,
-    LEVEL,
-    RISES,
-    Cause,
-    Corrected,
-    judged,
-    too_few,
-)
+from collapselab.analysis.verdict import FALLS, LEVEL, RISES, Cause, corrections, too_few
 
 MIN_DOSES = 3
 """The control is one of them."""
@@ -52,8 +42,6 @@ class Response:
     """Lower end of its 95 % interval."""
     high: float | None
     """Upper end."""
-    fitted: float
-    """The isotonic fit at this dose, 0 at the control."""
     p: float | None = None
     """Of Page's statistic over all doses of the arm, by flipping the signs of seeds; the same in all of its rows."""
     p_holm: float | None = None
@@ -86,18 +74,12 @@ def doses(models: Models) -> list[Response]:
         for metric in dict.fromkeys([models.outcome, *(target.metric for target in group[0].arm.targets)])
         if metric in group[0].treated
     ]
-    tested = judged(
-        [rows for rows in made if rows],
-        family=lambda rows: rows[0].metric == models.outcome,
-        p=lambda rows: rows[0].p,
-        with_verdict=_with_trend,
-    )
-    return [row for rows in tested for row in rows]
-
-
-def _with_trend(rows: list[Response], corrected: Corrected) -> list[Response]:
-    trend = direction(rows) if corrected.holm < LEVEL and not goes_against(rows) else None
-    return [replace(row, p_holm=corrected.holm, trend=trend) for row in rows]
+    made = [rows for rows in made if rows]
+    for place, corrected in corrections((rows[0].metric == models.outcome, rows[0].p) for rows in made).items():
+        rows = made[place]
+        trend = direction(rows) if corrected.holm < LEVEL and not goes_against(rows) else None
+        made[place] = [replace(row, p_holm=corrected.holm, trend=trend) for row in rows]
+    return [row for rows in made for row in rows]
 
 
 def _responses(group: Sequence[Comparison], metric: str) -> list[Response]:
@@ -111,29 +93,16 @@ def _responses(group: Sequence[Comparison], metric: str) -> list[Response]:
     if effects.empty:
         return []
     arm, values = group[0].arm, effects.to_numpy(dtype=float)
-    fitted = _isotonic(values)
-    levels = [float(str(dose)) for dose in effects.columns]
     rows = []
-    for i, dose in enumerate(levels):
+    for i, dose in enumerate(float(str(dose)) for dose in effects.columns):
         estimate = mean_of(values[:, i])
         interval = (estimate.low, estimate.high) if dose else (None, None)
-        fit = float(fitted[i] - fitted[levels.index(0.0)])
-        rows.append(Response(arm.name, metric, dose, estimate.n, estimate.mean, *interval, fit, where=arm.where))
+        rows.append(Response(arm.name, metric, dose, estimate.n, estimate.mean, *interval, where=arm.where))
     if len(values) < MIN_PAIRS:
         reason = too_few(len(values), "seeds with every dose", MIN_PAIRS)
         return [replace(row, why=reason.text, why_code=reason.code) for row in rows]
     p = _page_p(values)
     return [replace(row, p=p) for row in rows]
-
-
-def _isotonic(values: Floats) -> Floats:
-    """The nearest means that only rise, or only fall."""
-    from scipy.optimize import isotonic_regression
-
-    means = values.mean(0)
-    fits = [isotonic_regression(means, increasing=rising).x for rising in (True, False)]
-    fitted: Floats = min(fits, key=lambda fit: float(((fit - means) ** 2).sum()))
-    return fitted
 
 
 def _page_p(values: Floats) -> float:
@@ -150,13 +119,14 @@ def _page_p(values: Floats) -> float:
 
 
 def goes_against(rows: Sequence[Response]) -> bool:
-    """Whether the mean effect of the negative or of the positive doses is opposite to the trend of the fit."""
+    """Whether the mean effect of the negative or of the positive doses is opposite to the trend."""
     sign = 1 if direction(rows) == RISES else -1
     sides = ([row.effect * side for row in rows if row.dose * side > 0] for side in (-1, 1))
     return any(sign * sum(side) < 0 for side in sides)
 
 
 def direction(rows: Sequence[Response]) -> str:
-    """Where the fit of these doses of one arm goes."""
+    """Where the effects go with the rank of the dose, on the whole."""
     ordered = sorted(rows, key=lambda row: row.dose)
-    return RISES if ordered[-1].fitted >= ordered[0].fitted else FALLS
+    middle = (len(rows) - 1) / 2
+    return RISES if sum((rank - middle) * row.effect for rank, row in enumerate(ordered)) >= 0 else FALLS

@@ -1,12 +1,10 @@
 """Effects: what every arm does to the metrics and to the outcome, in pairs that differ in the arm alone.
 
 First the manipulation check. An arm *reached* its property where the metric that it must move has moved by at least two
-standard deviations of the paired differences in the right direction, by a quarter of that metric's range over widths
-where the suite has several, and by more than under the sham. Of an arm that did not reach its property nothing is said
-about the outcome.
+standard deviations of the paired differences in the right direction, and by more than under the sham. Of an arm that
+did not reach its property nothing is said about the outcome.
 
-An arm *passes* the check if, in addition, the metrics of the property move as designed and none the other way, and its
-sham does not do the same (properties.py). Only then may a sentence name the property.
+What the metrics of its property say together is beside it (`movement`, from properties.py).
 
 Then the verdict on the outcome, which needs a corrected test: helps or harms by flipping signs, equivalent by two
 one-sided tests within the smallest effect of interest. What is neither is undecided, and never called equivalent. So
@@ -16,7 +14,7 @@ nothing is called equivalent.
 """
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import NamedTuple, final
 
@@ -29,13 +27,12 @@ from collapselab.analysis.arms import (
     Arm,
     ArmKey,
     Comparison,
-    Lost,
     Registered,
     Target,
     comparisons,
     unpaired,
 )
-from collapselab.analysis.models import Models, better
+from collapselab.analysis.models import RELATED, Models, Regime, better
 from collapselab.analysis.paired import (
     MIN_PAIRS,
     bootstrap_t,
@@ -48,14 +45,10 @@ from collapselab.analysis.paired import (
     step_down_p,
 )
 from collapselab.analysis.properties import PropertyRow, arm_key
-from collapselab.analysis.regime import Regime
-from collapselab.analysis.related import RELATED
-from collapselab.analysis.verdict import EFFECT, Cause, Estimate, Reason, Role, Verdict, judge, judged, too_few
+from collapselab.analysis.verdict import EFFECT, Cause, Estimate, Reason, Role, Verdict, corrections, judge, too_few
 
 SDS = 2.0
 """Paired standard deviations by which the metric of an arm's property must move."""
-SHARE_OF_RANGE = 0.25
-"""The share of that metric's range over widths by which it must."""
 MIN_TO_REACH = 3
 """Pairs: two that do nothing are by chance that far apart once in nine times, three once in 27."""
 MIN_POOLED_ARMS = 4
@@ -110,8 +103,6 @@ class Effect:
     """Of the differences."""
     sham_effect: float | None = None
     """The same of its sham, where there is one."""
-    share_of_range: float | None = None
-    """|effect| over the metric's range over widths, where the suite has several."""
     margin: float | None = None
     """The smallest effect of interest, of the outcome."""
     p_equivalence: float | None = None
@@ -120,10 +111,6 @@ class Effect:
     """Seeds whose difference is far from the others, with robust standard deviations."""
     cells: int = 1
     """Cells that are averaged."""
-    cell_low: float | None = None
-    """Where there are several: the smallest effect in a cell."""
-    cell_high: float | None = None
-    """The largest."""
     lost: int = 0
     """Of the outcome: seeds left out because the arm's run has none."""
     lost_controls: int = 0
@@ -138,8 +125,6 @@ class Effect:
     """Whether the differences are skewed; the interval is then that of the bootstrap-t."""
     movement: Verdict | None = None
     """What the metrics of the arm's property say together."""
-    passed: bool | None = None
-    """Whether the arm passed its manipulation check."""
     clipped: float | None = None
     """Of the outcome: share of clipped steps, arm minus control."""
     equal_loss: float | None = None
@@ -170,7 +155,7 @@ class _Suite(NamedTuple):
     further: Sequence[str]
     """Outcomes that are tested beside the main one."""
     margin: float | None
-    lost: Mapping[Arm, Lost]
+    lost: Mapping[Arm, tuple[Sized, Sized]]
     movements: Mapping[tuple[ArmKey, str], Verdict]
     """What the metrics of a property say together, by arm and property."""
     skewed: bool
@@ -182,25 +167,15 @@ def effects(
 ) -> list[Effect]:
     """A row for every arm and metric, and for the outcome first; none where the table has no arm with a control."""
     compared = comparisons(models)
-    suite = _Suite(
-        models,
-        registered,
-        compared,
-        further_outcomes(models, registered),
-        smallest_effect(models, registered, compared),
-        unpaired(models).lost,
-        {(arm_key(row), row.property): row.verdict for row in properties if row.arm is not None},
-        _is_skewed_together(compared, models.outcome),
-    )
+    named = dict.fromkeys((*registered.primary.outcomes, "gap"))
+    further = [name for name in named if name in models.trained and name != models.outcome]
+    margin = smallest_effect(models, registered, compared)
+    movements = {(arm_key(row), row.property): row.verdict for row in properties if row.arm is not None}
+    skewed = _is_skewed_together(compared, models.outcome)
+    suite = _Suite(models, registered, compared, further, margin, unpaired(models).lost, movements, skewed)
     pairs = [(row, comparison) for comparison in compared for row in _rows(suite, comparison)]
     pairs = _with_equivalence(_with_p(pairs, permutations=permutations, seed=seed))
     return [_judged(row, checked=not arm.arm.targets or row.reached is not None) for row, arm in pairs]
-
-
-def further_outcomes(models: Models, registered: Registered) -> list[str]:
-    """Outcomes that are tested beside the main one: those that were registered, and the gap."""
-    named = dict.fromkeys((*registered.primary.outcomes, "gap"))
-    return [name for name in named if name in models.trained and name != models.outcome]
 
 
 def smallest_effect(models: Models, registered: Registered, compared: Sequence[Comparison]) -> float | None:
@@ -251,14 +226,12 @@ def _rows(suite: _Suite, comparison: Comparison) -> Iterator[Effect]:
     sham, targets = sham_of(comparison, suite.compared), {target.metric: target for target in comparison.arm.targets}
     further = [name for name in suite.further if name in comparison.treated]
     metrics = [str(column) for column in comparison.treated if column not in (suite.models.outcome, *FURTHER)]
+    rows = [_row(suite, comparison, column, sham) for column in (*further, *metrics)]
     reached: dict[str, bool | None] = dict.fromkeys(targets)
-    rows = []
-    for column in (*further, *metrics):
-        row = _row(suite, comparison, column, sham)
-        if column in targets:
-            reached[column] = _reached(row, comparison, targets[column], sham)
-            row = replace(row, role=Role.TARGET, reached=reached[column])
-        rows.append(row)
+    for i, row in enumerate(rows):
+        if row.metric in targets:
+            reached[row.metric] = _reached(row, comparison, targets[row.metric], sham)
+            rows[i] = replace(row, role=Role.TARGET, reached=reached[row.metric])
     yield _outcome_row(suite, comparison, sham, reached)
     yield from rows
 
@@ -281,35 +254,21 @@ def _row(suite: _Suite, comparison: Comparison, column: str, sham: Comparison | 
         return replace(row, why="no pair in which both values are known.", why_code=Cause.MISSING)
     values = differences.to_numpy(dtype=float)
     estimate = mean_of(values)
-    low, high = estimate.low, estimate.high
-    skewed = False
+    low, high, skewed = estimate.low, estimate.high, False
     if role in OUTCOMES and estimate.n >= MIN_PAIRS and np.ptp(values) > 0:
         skewed = is_skewed(values) or (suite.skewed and role is Role.OUTCOME)
-    if skewed:
-        low, high = bootstrap_t(values)
+        low, high = bootstrap_t(values) if skewed else (low, high)
     moved = None if sham is None else sham.differences[column].mean()
-    span, of_cells = _range_over_widths(comparison, column), [cell.mean() for cell in comparison.by_cell(column)]
     far = far_from_the_rest(values, [str(unit) for unit in differences.index])
     reason = too_few(estimate.n, "pairs", MIN_PAIRS) if estimate.n < MIN_PAIRS else Reason(None, None)
     return replace(
-        row,
-        n=estimate.n,
-        effect=estimate.mean,
-        low=low,
-        high=high,
+        row, n=estimate.n, effect=estimate.mean, low=low, high=high, median=float(np.median(values)),
         effect_in_sd=estimate.mean / estimate.sd if estimate.sd else None,
-        median=float(np.median(values)),
         sham_effect=None if moved is None or np.isnan(moved) else float(moved),
-        share_of_range=abs(estimate.mean) / span if span else None,
-        cell_low=float(min(of_cells)) if len(of_cells) > 1 else None,
-        cell_high=float(max(of_cells)) if len(of_cells) > 1 else None,
         far=", ".join(f"seed {name.split()[0]} ({score:+.1f})" for name, score in far) or None,
-        lower=int((values < 0).sum()),
-        higher=int((values > 0).sum()),
-        skewed=skewed,
-        why=reason.text,
-        why_code=reason.code,
-    )
+        lower=int((values < 0).sum()), higher=int((values > 0).sum()), skewed=skewed,
+        why=reason.text, why_code=reason.code,
+    )  # fmt: skip
 
 
 def _outcome_row(
@@ -323,40 +282,19 @@ def _outcome_row(
     elif unknown and row.why is None:
         text = f"whether it reached its property is not known: {', '.join(unknown)} was not measured in enough pairs."
         row = replace(row, why=text, why_code=Cause.MISSING)
-    row = replace(_with_check(suite, row, comparison, sham), clipped=_clipped(models, comparison))
+    directed = [metric for metric in reached if models.toward.get(metric)]
+    movements = [suite.movements.get((row.key, RELATED[metric].property)) for metric in directed]
     if len(equal := equal_loss_differences(models, comparison)) > 1:
-        mean = mean_of(equal)
-        row = replace(
-            row, equal_loss=mean.mean, equal_loss_low=mean.low, equal_loss_high=mean.high, equal_loss_n=mean.n
-        )
-    lost = suite.lost.get(comparison.arm, Lost())
-    return replace(row, lost=len(lost.treated), lost_controls=len(lost.control))
-
-
-def _with_check(suite: _Suite, row: Effect, comparison: Comparison, sham: Comparison | None) -> Effect:
-    """The row with what the metrics of the arm's property say together, and whether that is as designed."""
-    for target in comparison.arm.targets:
-        toward = suite.models.toward[target.metric].sign if target.metric in suite.models.toward else 0
-        about = RELATED[target.metric].property
-        movement = suite.movements.get((row.key, about))
-        if not toward or movement is None:
-            continue
-        sign = target.sign * toward
-        designed = {1: {Verdict.TOWARD}, -1: {Verdict.AWAY}, 0: {Verdict.TOWARD, Verdict.AWAY}}[sign]
-        of_sham = None if sham is None else suite.movements.get((sham.arm.key, about))
-        passed = movement in designed and of_sham not in designed and row.passed is not False
-        row = replace(row, movement=row.movement or movement, passed=passed)
-    return row
-
-
-def _clipped(models: Models, comparison: Comparison) -> float | None:
-    """Mean difference of the shares of clipped steps; None where they are not known."""
-    if "clipped" not in models.trained:
-        return None
-    shares = pd.to_numeric(models.trained["clipped"]).astype(float)
-    sides = [shares.loc[comparison.pairs[side]].to_numpy() for side in ("treated", "control")]
-    mean = float(np.mean(sides[0] - sides[1]))
-    return None if np.isnan(mean) else mean
+        at = mean_of(equal)
+        row = replace(row, equal_loss=at.mean, equal_loss_low=at.low, equal_loss_high=at.high, equal_loss_n=at.n)
+    clipped = np.nan
+    if "clipped" in comparison.treated:
+        clipped = float((comparison.treated["clipped"] - comparison.control["clipped"]).mean(skipna=False))
+    lost, lost_controls = suite.lost.get(comparison.arm, ((), ()))
+    return replace(
+        row, movement=next(filter(None, movements), None), clipped=None if np.isnan(clipped) else clipped,
+        lost=len(lost), lost_controls=len(lost_controls),
+    )  # fmt: skip
 
 
 def sham_of(comparison: Comparison, compared: Sequence[Comparison]) -> Comparison | None:
@@ -364,8 +302,7 @@ def sham_of(comparison: Comparison, compared: Sequence[Comparison]) -> Compariso
     arm = comparison.arm
     if arm.sham:
         return None
-    name = SHAM_OF.get(arm.name)
-    if name is not None:
+    if (name := SHAM_OF.get(arm.name)) is not None:
         return next((other for other in compared if other.arm.of == (arm.where, name)), None)
     shams = [other for other in compared if other.arm.of == arm.of and other.arm.sham]
     dose = arm.dose or 0.0
@@ -373,29 +310,18 @@ def sham_of(comparison: Comparison, compared: Sequence[Comparison]) -> Compariso
 
 
 def _reached(row: Effect, comparison: Comparison, target: Target, sham: Comparison | None) -> bool | None:
-    """Whether the metric moved: two standard deviations, the right way, a quarter of its range, more than the sham."""
+    """Whether the metric moved: two standard deviations, the right way, more than under the sham."""
     differences = comparison.differences[target.metric].dropna()
     if len(differences) < MIN_TO_REACH or row.effect is None:
         return None
     sign = target.sign or (1 if row.effect > 0 else -1)
     if sign * row.effect <= 0 or (row.effect_in_sd is not None and abs(row.effect_in_sd) < SDS):
         return False
-    if row.share_of_range is not None and row.share_of_range < SHARE_OF_RANGE:
-        return False
     if sham is None:
         return True
     beyond = (sign * (differences - sham.differences[target.metric])).dropna().to_numpy()
     low = mean_of(beyond).low if len(beyond) else None
     return low is not None and low > 0
-
-
-def _range_over_widths(comparison: Comparison, column: str) -> float | None:
-    """The range of the controls' means over widths; None where all have one width."""
-    widths = comparison.pairs["width"].to_numpy()
-    if len(np.unique(widths)) < 2:
-        return None
-    means = comparison.control[column].groupby(widths).mean().dropna()
-    return float(np.ptp(means)) if len(means) > 1 else None
 
 
 def _family(row: Effect) -> Hashable:
@@ -418,10 +344,7 @@ def _with_p(
         columns = [pairs[i][1].differences[pairs[i][0].metric] for i in places]
         table = pd.concat(columns, axis=1).to_numpy(dtype=float).T
         corrected = step_down_p(table, permutations=permutations, seed=seed)
-        known, single = ~np.isnan(table), np.ones(len(table))
-        for mask in np.unique(known, axis=0):  # rows that have the same pairs are flipped at once
-            rows = (known == mask).all(axis=1)
-            single[rows] = sign_flip_p(table[np.ix_(rows, mask)], permutations=permutations, seed=seed)
+        single = sign_flip_p(table, permutations=permutations, seed=seed)
         for i, p, p_holm in zip(places, single, corrected, strict=True):
             row, comparison = pairs[i]
             tested[i] = replace(row, p=float(p), p_holm=float(max(p, p_holm))), comparison
@@ -430,19 +353,16 @@ def _with_p(
 
 def _with_equivalence(pairs: Sequence[tuple[Effect, Comparison]]) -> list[tuple[Effect, Comparison]]:
     """The rows of outcomes with the p of equivalence, corrected over the same families as the other tests."""
-
-    def p_of(pair: tuple[Effect, Comparison]) -> float | None:
-        row, comparison = pair
-        if row.margin is None or row.n < MIN_PAIRS or row.role not in OUTCOMES:
-            return None
-        return 1.0 if row.skewed else equivalent_in_every_cell(comparison, row.metric, row.margin)
-
-    return judged(
-        pairs,
-        family=lambda pair: _family(pair[0]),
-        p=p_of,
-        with_verdict=lambda pair, corrected: (replace(pair[0], p_equivalence=corrected.holm), pair[1]),
-    )
+    tests: list[tuple[Hashable, float | None]] = []
+    for row, comparison in pairs:
+        p = None
+        if row.margin is not None and row.n >= MIN_PAIRS and row.role in OUTCOMES:
+            p = 1.0 if row.skewed else equivalent_in_every_cell(comparison, row.metric, row.margin)
+        tests.append((_family(row), p))
+    tested = list(pairs)
+    for place, corrected in corrections(tests).items():
+        tested[place] = replace(pairs[place][0], p_equivalence=corrected.holm), pairs[place][1]
+    return tested
 
 
 def equivalent_in_every_cell(comparison: Comparison, column: str, margin: float) -> float:
@@ -465,14 +385,12 @@ def _judged(row: Effect, *, checked: bool) -> Effect:
     # A run that diverged could undo a claim: an arm that helps must not have lost runs, one that harms no controls.
     either = row.lost + row.lost_controls
     lost = {Verdict.HELPS: row.lost, Verdict.HARMS: row.lost_controls, Verdict.EQUIVALENT: either}
-    doubts = {verdict: _why_lost(row, count) for verdict, count in lost.items() if count}
+    doubts = {}
+    for verdict, count in lost.items():
+        whose = "runs" if count == row.lost else "controls" if count == row.lost_controls else "runs and controls"
+        text = f"{count} of its {whose} {'has' if count == 1 else 'have'} no {row.metric}; the other pairs alone do not"
+        if count:
+            doubts[verdict] = Reason(Cause.MISSING, f"{text} decide.", Verdict.UNDECIDED)
     change = row.median if row.skewed and row.median else row.effect or 0.0
     estimate = Estimate(change, row.p_holm, better(row.metric), row.p_equivalence, reason, doubts)
     return replace(row, **judge(estimate, EFFECT))
-
-
-def _why_lost(row: Effect, lost: int) -> Reason:
-    whose = "runs" if lost == row.lost else "controls" if lost == row.lost_controls else "runs and controls"
-    have = "has" if lost == 1 else "have"
-    text = f"{lost} of its {whose} {have} no {row.metric}; the other pairs alone do not decide."
-    return Reason(Cause.MISSING, text, Verdict.UNDECIDED)

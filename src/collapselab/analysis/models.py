@@ -6,30 +6,22 @@ from the architecture, as the batch size does in the paper, is no part of it. A 
 cell differ in nothing but their seed.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, final
+from typing import Literal, NamedTuple, final
+from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from collapselab.analysis.regime import Regime
-from collapselab.analysis.related import RELATED, Family, Toward, toward
 from collapselab.analysis.verdict import Cause, Reason, Verdict
-from collapselab.core.catalogue import METRICS, Transform
+from collapselab.core.catalogue import CONTEXT_METRICS, METRICS, Direction, Ideal, Transform, ideal_at
 from collapselab.errors import ConfigError, RunError, did_you_mean
-from collapselab.records.outcomes import (
-    BITS_PER_BYTE,
-    COST,
-    ON,
-    OUTCOMES,
-    SCORE,
-    ContextColumn,
-    context_columns,
-    direction,
-)
+from collapselab.records import outcomes
+from collapselab.records.outcomes import BITS_PER_BYTE, COST, ON, SCORE, ContextColumn, context_columns
 from collapselab.records.table import Cell
 from collapselab.records.tables import RUNS, ContextRow, Row, Run
 
@@ -47,6 +39,118 @@ NOT_TESTED = {
     },
 }
 ARCHITECTURE = ("family", "depth", "width")
+Family = Literal["paper", "exploration", "contexts"]
+"""Metrics that are corrected together: the paper's seven, for the main tests; all others of tokens; contexts. Where
+contexts were measured, the corrections of the others stay as they were."""
+CONTEXTS = "contexts"
+"""The property that metrics of contexts are about."""
+
+
+@final
+@dataclass(frozen=True)
+class Related:
+    """What the analysis has to know of a metric of tokens, or of a metric of contexts at one length."""
+
+    name: str
+    property: str
+    family: Family
+    direction: Direction | None
+    transform: Transform
+    ideal: Ideal = None
+    parts: tuple[str, str] | None = None
+    in_paper: bool = False
+
+
+RELATED: dict[str, Related] = {
+    name: Related(
+        name, metric.property, "paper" if metric.in_paper else "exploration",
+        metric.direction, metric.transform, metric.ideal, metric.parts, metric.in_paper,
+    )
+    for name, metric in METRICS.items()
+}  # fmt: skip
+"""Every metric by its name: first those of tokens in the order of the catalogue, then those of contexts."""
+for _name, _key in context_columns().items():
+    _metric = CONTEXT_METRICS[_key.metric]
+    RELATED[_name] = Related(_name, CONTEXTS, "contexts", _metric.direction, _metric.transform, _metric.least)
+
+
+def toward(metric: Related, values: Floats, ideals: Floats) -> int:
+    """Where a metric of models with these values and ideals moves as they collapse: -1 or 1; 0 where that is not known.
+
+    The catalogue says so for most metrics. Two kinds need the values. One that *approaches* its ideal falls if all
+    models are above it and rises if all are below. One that falls to 0 and yet has negative values is a ratio whose
+    denominator changed its sign: it has no direction here.
+    """
+    if metric.direction == "approaches":
+        above = (values - ideals)[~np.isnan(values - ideals)]
+        return 0 if not len(above) else -1 if (above > 0).all() else int((above < 0).all())
+    if metric.direction == "falls" and metric.ideal == 0 and (values[~np.isnan(values)] < 0).any():
+        return 0
+    return {"falls": -1, "rises": 1, None: 0}[metric.direction]
+
+
+NUMBERS = ("epochs", "epoch", "weight_decay", "lr", "step")
+"""Settings that are numbers in every table of runs; all others are text."""
+UNKNOWN = "?"
+ONLY = "the only one"
+"""How a regime is written where no setting varies."""
+
+
+@final
+class Setting(NamedTuple):
+    """One setting and its value: a number for `NUMBERS`, text for all others, None where it is not known."""
+
+    name: str
+    value: float | str | None
+
+
+@final
+class Regime(NamedTuple):
+    """The settings of a regime, in the order of the table's columns."""
+
+    settings: tuple[Setting, ...] = ()
+
+    @classmethod
+    def of(cls, names: Iterable[str], values: Iterable[Cell]) -> "Regime":
+        """The regime of these columns of one model; numbers keep six digits, as many as are written."""
+        return cls(tuple(Setting(name, _setting_value(name, value)) for name, value in zip(names, values, strict=True)))
+
+    @classmethod
+    def read(cls, text: str) -> "Regime":
+        """The regime that `str` wrote."""
+        if text in ("", ONLY):
+            return cls()
+        pairs = (part.partition("=")[::2] for part in text.split(" "))
+        return cls.of(*zip(*((unquote(name), unquote(value)) for name, value in pairs), strict=True))
+
+    def __str__(self) -> str:
+        values = (UNKNOWN if v is None else f"{v:g}" if isinstance(v, float) else _quoted(v) for _, v in self.settings)
+        names = (_quoted(name) for name, _ in self.settings)
+        return " ".join(f"{name}={value}" for name, value in zip(names, values, strict=True)) or ONLY
+
+    def number(self, name: str) -> float | None:
+        """The value of a setting that is a number; None where it is not known, or does not vary."""
+        value = dict(self.settings).get(name)
+        return value if isinstance(value, float) else None
+
+    def without(self, name: str) -> "Regime":
+        """All but this setting."""
+        return Regime(tuple(setting for setting in self.settings if setting.name != name))
+
+
+def _setting_value(name: str, value: Cell) -> float | str | None:
+    if value is None or value == UNKNOWN or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if name in NUMBERS:
+        return float(f"{float(value):g}")
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _quoted(text: str) -> str:
+    """Text in which no space and no equals sign is left, so that it can be read again."""
+    for character in "% =":
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text
 
 
 @final
@@ -144,7 +248,7 @@ class Models:
         return variables
 
     @cached_property
-    def toward(self) -> dict[str, Toward]:
+    def toward(self) -> dict[str, int]:
         """Where each metric moves as these models collapse."""
         return {
             metric: toward(RELATED[metric], self.frame[metric].to_numpy(), self.frame[f"{metric} ideal"].to_numpy())
@@ -153,7 +257,7 @@ class Models:
 
     def expected(self, metric: str) -> int:
         """The sign of r where more collapse correlates with a better outcome; 0 where no direction is predicted."""
-        return self.toward[metric].sign * self.better
+        return self.toward[metric] * self.better
 
 
 class NothingToRelate(RunError):
@@ -177,26 +281,19 @@ def combine(
     frame = pd.DataFrame(runs)
     if frame.empty:
         raise NothingToRelate("runs.csv: no models in it.")
-    if outcome not in frame and outcome.startswith((SCORE, COST)):
-        there = [name for name in map(str, frame) if name.startswith((SCORE, COST))]
-        known = f"They are {', '.join(there[:8])}." if there else "Give them: analyze DIR --scores FILE."
-        raise NothingToRelate(f"scores: no model has a {outcome}. {known}")
-    if outcome not in frame:
-        if outcome == BITS_PER_BYTE:
-            raise NothingToRelate(
-                "runs.csv: no model has bits_per_byte. Measure them on one text (collapselab measure … --data), and "
-                "collect these."
-            )
-        how = f"--on DIR, the folder {outcome.removeprefix(ON)}" if outcome.startswith(ON) else f"--outcomes {outcome}"
-        raise NothingToRelate(f"runs.csv: no model has a {outcome}. Measure with {how}, and collect again.")
-    if frame[outcome].isna().all():
-        raise NothingToRelate(f"runs.csv: no model has a {outcome}; nothing to relate the metrics to.")
-    rows = [row for row in rows if (row.split, row.layer, row.bin) == ("train", "last", "all")]
-    _check_rows(frame, rows)
-    of_contexts = _context_numbers(contexts, outcome)
-    _check_places(frame, of_contexts, "contexts.csv")
-    numbers = [*(_Number(row.run, row.checkpoint, row.metric, row.value, row.null, row.classes) for row in rows)]
-    numbers += of_contexts
+    if outcome not in frame or frame[outcome].isna().all():
+        scores = [name for name in map(str, frame) if name.startswith((SCORE, COST))]
+        there = f" There are {', '.join(scores[:8])}." if scores else ""
+        raise NothingToRelate(
+            f"runs.csv: no model has a {outcome}.{there} Measure it (--outcomes, --on or --data) and collect again, or "
+            "give it (analyze DIR --scores FILE)."
+        )
+    numbers = [*_of_tokens(rows), *_of_contexts(contexts, outcome)]
+    known = set(zip(frame["run"], frame["checkpoint"], strict=True))
+    for number in numbers:
+        if (number.run, number.checkpoint) not in known:
+            file = "results.csv" if number.metric in METRICS else "contexts.csv"
+            raise RunError(f"{file}: run {number.run}, checkpoint {number.checkpoint} is not in runs.csv.")
     measured = {number.metric for number in numbers}
     metrics = tuple(metric for metric in RELATED if metric in measured)
     labelled = _labelled(frame).drop(columns=[metric for metric in metrics if metric in frame])
@@ -214,7 +311,16 @@ class _Number(NamedTuple):
     classes: int | None = None
 
 
-def _context_numbers(rows: Iterable[ContextRow], outcome: str) -> list[_Number]:
+def _of_tokens(rows: Iterable[Row]) -> list[_Number]:
+    rows = [row for row in rows if (row.split, row.layer, row.bin) == ("train", "last", "all")]
+    for row in rows:
+        if row.metric not in METRICS:
+            hint = did_you_mean(row.metric, METRICS, otherwise="See `collapselab metrics`.")
+            raise RunError(f"results.csv: {row.metric!r} is not a metric of the catalogue. {hint}")
+    return [_Number(row.run, row.checkpoint, row.metric, row.value, row.null, row.classes) for row in rows]
+
+
+def _of_contexts(rows: Iterable[ContextRow], outcome: str) -> list[_Number]:
     named = [(row, ContextColumn(row.metric, row.n).name) for row in rows if row.layer == "last"]
     for row, name in named:
         if name not in RELATED:
@@ -224,37 +330,25 @@ def _context_numbers(rows: Iterable[ContextRow], outcome: str) -> list[_Number]:
 
 def better(outcome: str) -> int:
     """-1 where a good model has a low outcome, 1 where it has a high one; ConfigError if it is none."""
-    known = BETTER.get(outcome) or direction(outcome)
+    known = BETTER.get(outcome) or outcomes.direction(outcome)
     if known is None:
-        names = [*BETTER, *OUTCOMES, BITS_PER_BYTE]
+        names = [*BETTER, *outcomes.OUTCOMES, BITS_PER_BYTE]
         further = f"{ON}NAME, {SCORE}NAME or {COST}NAME"
         hint = did_you_mean(outcome, names, otherwise=f"It is one of {', '.join(names)}, {further}.")
         raise ConfigError(f"outcome: {outcome!r} is not one. {hint}")
     return known
 
 
-def _check_rows(frame: pd.DataFrame, rows: list[Row]) -> None:
-    for row in rows:
-        if row.metric not in METRICS:
-            hint = did_you_mean(row.metric, METRICS, otherwise="See `collapselab metrics`.")
-            raise RunError(f"results.csv: {row.metric!r} is not a metric of the catalogue. {hint}")
-    _check_places(frame, rows, "results.csv")
-
-
-def _check_places(frame: pd.DataFrame, rows: Sequence[Row] | Sequence[_Number], file: str) -> None:
-    known = set(zip(frame["run"], frame["checkpoint"], strict=True))
-    for row in rows:
-        if (row.run, row.checkpoint) not in known:
-            raise RunError(f"{file}: run {row.run}, checkpoint {row.checkpoint} is not in runs.csv.")
-
-
 def _labelled(frame: pd.DataFrame) -> pd.DataFrame:
     frame = frame.copy()
-    for column in ("width", "depth", "epochs", "epoch", "weight_decay", "lr", "parameters", "tokens", *BETTER):
+    numbers = ("width", "depth", "epochs", "epoch", "weight_decay", "lr", "parameters", "tokens", *BETTER)
+    for column in [name for name in map(str, frame) if name in numbers or outcomes.direction(name) is not None]:
         frame[column] = pd.to_numeric(frame[column]).astype(float)
-    for column in [name for name in map(str, frame) if direction(name) is not None]:
-        frame[column] = pd.to_numeric(frame[column]).astype(float)
-    progress = _progress(frame)
+    # How far a checkpoint is along its run: the step where that is known, as of models of the hub, else the epoch.
+    progress: pd.Series = frame["epoch"]
+    if "step" in frame:
+        frame["step"] = pd.to_numeric(frame["step"]).astype(float)
+        progress = frame["step"].fillna(progress)
     latest = progress.groupby(frame["run"]).transform("max")
     frame["last"] = (progress == latest) | latest.isna()
     # A run ends with a whole step: where the batch does not divide the corpus, an epoch is 0.99997 of one.
@@ -266,12 +360,6 @@ def _labelled(frame: pd.DataFrame) -> pd.DataFrame:
     frame["regime"] = [str(Regime.of(varying, values)) for values in row_tuples(frame, varying)]
     frame["cell"] = frame["architecture"] + " " + frame["regime"]
     return frame
-
-
-def _progress(frame: pd.DataFrame) -> pd.Series:
-    """How far a checkpoint is along its run: the step where that is known, as of models of the hub, else the epoch."""
-    epoch: pd.Series = frame["epoch"]
-    return pd.to_numeric(frame["step"]).astype(float).fillna(epoch) if "step" in frame else epoch
 
 
 def default_outcome(runs: Iterable[Run]) -> str:
@@ -298,7 +386,7 @@ def further_settings(frame: pd.DataFrame) -> list[str]:
     """The settings beside those that every table of runs has a column for; outcomes are none."""
     made = {*RUNS.columns, *RELATED, "architecture", "regime", "cell", "last"}
     names = [name for name in map(str, frame) if name not in made and not name.endswith((" null", " ideal"))]
-    return [name for name in names if direction(name) is None]
+    return [name for name in names if outcomes.direction(name) is None]
 
 
 def seed_columns(frame: pd.DataFrame) -> list[str]:
@@ -336,15 +424,7 @@ def _with_metrics(frame: pd.DataFrame, numbers: list[_Number], metrics: tuple[st
         of_metric = results.xs(metric, level="metric").reindex(keys)
         columns[metric] = of_metric["value"].to_numpy(dtype=float)
         columns[f"{metric} null"] = of_metric["null"].to_numpy(dtype=float)
-        columns[f"{metric} ideal"] = np.array([
-            _ideal(metric, classes, width)
-            for classes, width in zip(of_metric["classes"].astype(float), frame["width"], strict=True)
-        ])  # fmt: skip
+        sizes = zip(of_metric["classes"].astype(float), frame["width"], strict=True)
+        ideals = [None if np.isnan(size).any() else ideal_at(RELATED[metric].ideal, *map(int, size)) for size in sizes]
+        columns[f"{metric} ideal"] = np.array(ideals, dtype=float)
     return pd.concat([frame, pd.DataFrame(columns, index=frame.index)], axis=1)
-
-
-def _ideal(metric: str, classes: float, width: float) -> float:
-    if np.isnan(classes) or np.isnan(width):
-        return np.nan
-    ideal = RELATED[metric].ideal_at(classes=int(classes), dim=int(width))
-    return np.nan if ideal is None else ideal

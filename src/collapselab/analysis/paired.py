@@ -14,7 +14,6 @@ from typing import NamedTuple, final
 
 import numpy as np
 import pandas as pd
-from scipy.stats import permutation_test
 
 from collapselab.analysis.arms import Comparison
 from collapselab.analysis.models import Floats, Models
@@ -61,19 +60,8 @@ def mean_of(differences: Floats) -> Mean:
 
 
 def sign_flip_p(differences: Floats, *, permutations: int, seed: int) -> Floats:
-    """Two-sided p of each row of (rows, pairs): that the mean is 0, by flipping signs."""
-    exact = differences.shape[1] <= MAX_EXACT
-    result = permutation_test(
-        (differences,),
-        lambda values, axis: np.mean(values, axis=axis),
-        permutation_type="samples",
-        n_resamples=2 ** differences.shape[1] if exact else permutations,
-        vectorized=True,
-        axis=1,
-        rng=np.random.default_rng(seed),
-    )
-    p: Floats = np.minimum(np.atleast_1d(result.pvalue), 1.0)
-    return p
+    """Two-sided p of each row of (rows, pairs): that the mean is 0, by flipping signs; NaN where a pair is missing."""
+    return np.array([step_down_p(row[None], permutations=permutations, seed=seed)[0] for row in differences])
 
 
 def step_down_p(differences: Floats, *, permutations: int, seed: int) -> Floats:
@@ -164,20 +152,11 @@ def gap_stays(compared: Sequence[Comparison], margin: float | None) -> bool:
     return all(len(gap) >= MIN_FOR_GAP and equivalence_p(gap, margin) < LEVEL for gap in gaps)
 
 
-@final
-class Proportion(NamedTuple):
-    """How the changes of both losses belong together over the arms."""
+def proportion_of_losses(compared: Sequence[Comparison]) -> str | None:
+    """How the changes of both losses belong together over the arms, in words; None with fewer than three.
 
-    arms: int
-    column: str
-    """The training loss: evaluated, else the running one."""
-    slope: float
-    """Through 0: change of the validation loss per change of the training loss."""
-    r: float
-
-
-def proportion_of_losses(compared: Sequence[Comparison]) -> Proportion | None:
-    """The slope and correlation of both losses over the arms; None with fewer than three."""
+    The slope is that through 0: change of the validation loss per change of the training loss, evaluated or running.
+    """
     column = next((name for name in ("train_loss", "train_loss_running") if name in compared[0].treated), None)
     if column is None or "val_loss" not in compared[0].treated or len(compared) < MIN_ARMS:
         return None
@@ -185,7 +164,8 @@ def proportion_of_losses(compared: Sequence[Comparison]) -> Proportion | None:
     train, val = means[~np.isnan(means).any(1)].T
     if len(train) < MIN_ARMS or np.ptp(train) == 0 or np.ptp(val) == 0:
         return None
-    return Proportion(len(train), column, float(train @ val / (train @ train)), float(np.corrcoef(train, val)[0, 1]))
+    slope, r = train @ val / (train @ train), np.corrcoef(train, val)[0, 1]
+    return f"Over {len(train)} arms Δval_loss is {slope:.3f} Δ{column} (r {r:.4f})"
 
 
 def equal_loss_differences(models: Models, comparison: Comparison) -> Floats:

@@ -11,15 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
-import numpy as np
 import pandas as pd
 
 from collapselab.analysis.arms import ArmKey, Comparison, comparisons
-from collapselab.analysis.models import Floats, Models
+from collapselab.analysis.models import CONTEXTS, RELATED, Models, Regime
 from collapselab.analysis.paired import MIN_PAIRS, step_down_p
-from collapselab.analysis.regime import Regime
 from collapselab.analysis.relate import Relation
-from collapselab.analysis.related import CONTEXTS, RELATED
 from collapselab.analysis.subsets import WITHIN
 from collapselab.analysis.trends import Trend
 from collapselab.analysis.verdict import MOVEMENT, RELATION, Cause, Estimate, Verdict, judge, too_few
@@ -110,7 +107,7 @@ def directed_metrics(models: Models) -> dict[str, list[str]]:
     """The measured metrics with a direction toward collapse by their property, the paper's first."""
     by_property: dict[str, list[str]] = {}
     for metric in sorted(models.metrics, key=lambda name: not RELATED[name].in_paper):
-        if models.toward[metric].sign and RELATED[metric].property != CONTEXTS:
+        if models.toward[metric] and RELATED[metric].property != CONTEXTS:
             by_property.setdefault(RELATED[metric].property, []).append(metric)
     return by_property
 
@@ -118,47 +115,29 @@ def directed_metrics(models: Models) -> dict[str, list[str]]:
 def movements(models: Models, comparison: Comparison, metrics: Iterable[str]) -> pd.DataFrame:
     """Arm minus control on the catalogue's scale, signed so that + is toward collapse: a row a seed."""
     measured = [metric for metric in metrics if metric in comparison.treated]
-    return pd.DataFrame({metric: models.toward[metric].sign * comparison.scaled(metric) for metric in measured})
+    return pd.DataFrame({metric: models.toward[metric] * comparison.scaled(metric) for metric in measured})
 
 
 def near_duplicates(models: Models, compared: Sequence[Comparison], metrics: Sequence[str]) -> dict[str, str]:
     """Every metric, and the one that it is counted with: itself, or an earlier one that moves alike over the arms."""
-    moved = [movements(models, comparison, metrics) for comparison in compared]
-    means = np.array([table.reindex(columns=[*metrics]).mean() for table in moved])
+    means = pd.DataFrame([movements(models, comparison, metrics).mean() for comparison in compared])
+    alike = means.reindex(columns=[*metrics]).corr(min_periods=MIN_ARMS_FOR_DUPLICATES).abs() > DUPLICATE
     counted_with: dict[str, str] = {}
     for place, metric in enumerate(metrics):
-        counted_with[metric] = metric
-        for earlier, other in enumerate(metrics[:place]):
-            if counted_with[other] == other and _r(means, place, earlier) > DUPLICATE:
-                counted_with[metric] = other
-                break
+        earlier = (other for other in metrics[:place] if counted_with[other] == other and alike.at[metric, other])
+        counted_with[metric] = next(earlier, metric)
     return counted_with
-
-
-def _r(means: Floats, first: int, second: int) -> float:
-    if len(means) < MIN_ARMS_FOR_DUPLICATES:
-        return 0.0
-    pair = means[:, [first, second]]
-    pair = pair[~np.isnan(pair).any(1)]
-    if len(pair) < MIN_ARMS_FOR_DUPLICATES or (np.ptp(pair, axis=0) == 0).any():
-        return 0.0
-    return abs(float(np.corrcoef(pair[:, 0], pair[:, 1])[0, 1]))
 
 
 def _moved(
     models: Models, comparison: Comparison, metrics: Sequence[str], *, permutations: int, seed: int
 ) -> dict[str, Verdict]:
     """Every metric with enough pairs: toward, away or not shown; the metrics of a property are one family."""
-    moved = movements(models, comparison, metrics).dropna(axis=1, how="all")
+    moved = movements(models, comparison, metrics)
     moved = moved.loc[:, moved.notna().sum() >= MIN_PAIRS]
-    if not len(moved.columns):
-        return {}
-    p = step_down_p(moved.to_numpy(dtype=float).T, permutations=permutations, seed=seed)
-    means = moved.mean().to_numpy(dtype=float)
-    return {
-        str(metric): judge(Estimate(float(mean), float(value), 1), MOVEMENT)["verdict"]
-        for metric, mean, value in zip(moved, means, p, strict=True)
-    }
+    p = step_down_p(moved.to_numpy(dtype=float).T, permutations=permutations, seed=seed) if len(moved.columns) else ()
+    tests = zip(map(str, moved), moved.mean(), p, strict=True)
+    return {metric: judge(Estimate(mean, float(value), 1), MOVEMENT)["verdict"] for metric, mean, value in tests}
 
 
 def _of_arm(
@@ -194,37 +173,27 @@ def _row(name: str, place: str, duplicates: Mapping[str, str], moved: Mapping[st
     shown = [side for side, count in counts.items() if count] or [Verdict.NOT_SHOWN]
     odd = min(sides.values(), key=len)
     return PropertyRow(
-        name,
-        place,
-        metrics=len(groups),
-        toward=counts[Verdict.TOWARD],
-        away=counts[Verdict.AWAY],
+        name, place, metrics=len(groups), toward=counts[Verdict.TOWARD], away=counts[Verdict.AWAY],
         not_shown=sum(group == {Verdict.NOT_SHOWN} for group in groups.values()),
         verdict=shown[0] if len(shown) == 1 else Verdict.IN_CONFLICT,
         odd_metrics=" ".join(odd) if len(shown) > 1 else "",
-        toward_metrics=" ".join(sides[Verdict.TOWARD]),
-        away_metrics=" ".join(sides[Verdict.AWAY]),
+        toward_metrics=" ".join(sides[Verdict.TOWARD]), away_metrics=" ".join(sides[Verdict.AWAY]),
         duplicates=" ".join(f"{metric}={other}" for metric, other in duplicates.items() if metric != other),
-    )
+    )  # fmt: skip
 
 
 def sentences(models: Models, rows: Sequence[PropertyRow]) -> Iterable[Sentence]:
-    """One sentence for every property whose metrics disagree somewhere, arms that share the odd metrics together."""
+    """One sentence for every property whose metrics disagree somewhere, with the place where most are shown to move."""
     for name in dict.fromkeys(row.property for row in rows):
-        conflicts = [row for row in rows if row.property == name and row.verdict is Verdict.IN_CONFLICT]
-        if not conflicts:
-            continue
-        first = max(conflicts, key=lambda row: row.metrics - row.not_shown)
-        places = listed([row.place for row in conflicts], room=120)
-        text = f"The metrics of {name} disagree for {places}, so no effect there can be attributed to {name}"
-        yield Sentence("properties", "properties", f"{text}: {conflict_words(first)}")
+        if conflicts := [row for row in rows if row.property == name and row.verdict is Verdict.IN_CONFLICT]:
+            first = max(conflicts, key=lambda row: row.metrics - row.not_shown)
+            places = listed([row.place for row in conflicts], room=120)
+            text = f"The metrics of {name} disagree for {places}, so no effect there can be attributed to {name}"
+            toward, away = _named(first.toward_metrics), _named(first.away_metrics)
+            text = f"{text}: {first.place} moves {toward} toward collapse and {away} away from it."
+            yield Sentence("properties", "properties", text)
 
 
-def conflict_words(row: PropertyRow) -> str:
-    """As in: within:+0.1 moves cdnv_log, vci toward collapse and cdnv_k2 (the paper's) away from it."""
-    sides = [_named(text.split()) for text in (row.toward_metrics, row.away_metrics)]
-    return f"{row.place} moves {sides[0]} toward collapse and {sides[1]} away from it."
-
-
-def _named(metrics: Sequence[str]) -> str:
-    return listed([f"{name} (the paper's)" if RELATED[name].in_paper else name for name in metrics], room=70)
+def _named(metrics: str) -> str:
+    names = (f"{name} (the paper's)" if RELATED[name].in_paper else name for name in metrics.split())
+    return listed([*names], room=70)

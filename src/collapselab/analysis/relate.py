@@ -9,15 +9,12 @@ direction.
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import NamedTuple, final
+from typing import final
 
 import numpy as np
 from scipy.linalg import orth
-from scipy.stats import rankdata
 
-from collapselab.analysis.families import FAMILY_SIZES, why_no_permutation
-from collapselab.analysis.models import NOT_TESTED, Floats, Models, Variable
-from collapselab.analysis.related import RELATED
+from collapselab.analysis.models import NOT_TESTED, RELATED, Floats, Models, Variable
 from collapselab.analysis.resampling import (
     NONE,
     POWER,
@@ -35,6 +32,7 @@ from collapselab.analysis.resampling import (
 )
 from collapselab.analysis.subsets import ALL, WITHIN, Subset, count_of, subsets
 from collapselab.analysis.verdict import (
+    FAMILY_SIZES,
     LEVEL,
     RELATION,
     Cause,
@@ -43,10 +41,12 @@ from collapselab.analysis.verdict import (
     Estimate,
     Reason,
     Verdict,
+    corrections,
     direction_of,
+    holm,
     judge,
-    judged,
     too_few,
+    why_no_permutation,
 )
 from collapselab.analysis.words import SHOWN
 
@@ -72,8 +72,6 @@ class Relation:
     """Pearson's correlation, within cells where the subset says so."""
     r2: float | None = None
     """Its square."""
-    rho: float | None = None
-    """Spearman's."""
     low: float | None = None
     """Lower end of the 95 % interval of r: Fisher's z; where models are not independent, from clusters left out in
     turn."""
@@ -83,8 +81,6 @@ class Relation:
     """Two-sided, from permuting seeds; empty where models differ in more than their seed."""
     p_holm: float | None = None
     """Corrected by Holm over the family, within cells; the verdict goes by it."""
-    p_bh: float | None = None
-    """Corrected by Benjamini and Hochberg."""
     transform: str = "raw"
     """`raw` or `log`; a metric that the catalogue has as `log` is judged there, and its raw row describes."""
     family: str = "exploration"
@@ -123,11 +119,8 @@ class Relation:
 
 def relate(models: Models, *, permutations: int = 10_000, seed: int = 0) -> list[Relation]:
     """Every metric against the outcome over both subsets, with corrected p-values."""
-    return [
-        relation
-        for subset in subsets(models)
-        for relation in relate_subset(models, subset, permutations=permutations, seed=seed)
-    ]
+    made = (relate_subset(models, subset, permutations=permutations, seed=seed) for subset in subsets(models))
+    return [relation for relations in made for relation in relations]
 
 
 def relate_subset(models: Models, subset: Subset, *, permutations: int, seed: int) -> list[Relation]:
@@ -147,33 +140,24 @@ def relate_subset(models: Models, subset: Subset, *, permutations: int, seed: in
         blank = [_blank(models, subset, chosen, variable) for variable in variables]
         measured = _measured(models, chosen, variables, blank, tests, permutations=permutations, seed=seed)
         relations.update(zip(numbers, measured, strict=True))
-    rows = judged(
-        [relations[number] for number in sorted(relations)],
-        family=lambda row: row.family,
-        p=_judged_p,
-        with_verdict=lambda row, corrected: _with_verdict(models, row, corrected),
-    )
-    without = [
-        (number, row, _without_one(models, subset, models.variables[number], permutations=permutations, seed=seed))
+
+    def p_of(row: Relation) -> float | None:
+        """The p that is corrected; of ratios too, which are of the family although they have no verdict."""
+        return row.p_permutation if row.subset == WITHIN and row.transform == RELATED[row.metric].transform else None
+
+    rows = [relations[number] for number in sorted(relations)]
+    for number, corrected in corrections((row.family, p_of(row)) for row in rows).items():
+        rows[number] = _with_verdict(models, rows[number], corrected)
+    weakest = {
+        number: _without_one(models, subset, models.variables[number], permutations=permutations, seed=seed)
         for number, row in enumerate(rows)
         if row.verdict in SHOWN
-    ]
-    tested = judged(
-        without,
-        family=lambda each: each[1].family,
-        p=lambda each: each[2].p,
-        with_verdict=lambda each, corrected: (each[0], each[1], each[2]._replace(p=corrected.holm)),
-    )
-    for number, row, weakest in tested:
-        rows[number] = _resting_on(row, weakest)
+    }
+    for family in {rows[number].family for number in weakest}:  # one broken run can show several metrics
+        shown = [number for number in weakest if rows[number].family == family]
+        for number, p in zip(shown, holm([weakest[number][2] for number in shown]), strict=True):
+            rows[number] = _resting_on(rows[number], *weakest[number][:2], p)
     return rows
-
-
-def _judged_p(row: Relation) -> float | None:
-    """The p that is corrected; of ratios too, which are of the family although they have no verdict."""
-    if row.subset != WITHIN or row.transform != RELATED[row.metric].transform:
-        return None
-    return row.p_permutation
 
 
 def _with_verdict(models: Models, row: Relation, corrected: Corrected) -> Relation:
@@ -182,23 +166,16 @@ def _with_verdict(models: Models, row: Relation, corrected: Corrected) -> Relati
     if row.detectable_r is not None:
         stricter = effect_in_z(LEVEL / corrected.family_size, POWER) / effect_in_z(LEVEL, POWER)
         strict = float(np.tanh(np.arctanh(row.detectable_r) * stricter))
-    row = replace(row, p_holm=corrected.holm, p_bh=corrected.bh, detectable_r_corrected=strict)
+    row = replace(row, p_holm=corrected.holm, detectable_r_corrected=strict)
     if row.verdict is Verdict.DESCRIPTION:
         return row
     return replace(row, **judge(Estimate(row.r or 0.0, corrected.holm, models.expected(row.metric)), RELATION))
 
 
-@final
-class _Weakest(NamedTuple):
-    """The correlation without the run without which it is weakest."""
-
-    run: str
-    r: float
-    p: float
-    """1 where the sign changes. Corrected over the metrics that are shown: one broken run can show all of them."""
-
-
-def _without_one(models: Models, subset: Subset, variable: Variable, *, permutations: int, seed: int) -> _Weakest:
+def _without_one(
+    models: Models, subset: Subset, variable: Variable, *, permutations: int, seed: int
+) -> tuple[str, float, float]:
+    """The run without which r is weakest, r without it, and the p of that: 1 where the sign changes."""
     x, y = variable.values, models.trained[models.outcome].to_numpy(dtype=float)
     chosen = subset.only(~np.isnan(x[subset.members] + y[subset.members]))
     places, r = np.arange(len(chosen.members)), correlation(x[chosen.members, None], y[chosen.members], chosen.cells)[0]
@@ -211,46 +188,34 @@ def _without_one(models: Models, subset: Subset, variable: Variable, *, permutat
     if along[place] > 0:
         sides = x[rest.members, None], y[rest.members]
         p = permutation_test(*sides, rest.cells, permutations=permutations, seed=seed, factors=rest.factors).p[0]
-    return _Weakest(str(models.trained["run"].iloc[chosen.members[place]]), float(along[place] * np.sign(r)), float(p))
+    return str(models.trained["run"].iloc[chosen.members[place]]), float(along[place] * np.sign(r)), float(p)
 
 
-def _resting_on(row: Relation, weakest: _Weakest) -> Relation:
+def _resting_on(row: Relation, run: str, without: float, p: float) -> Relation:
     """The row with its influential run, if r rests on it; not shown, if all of it does."""
     r = row.r or 0.0
-    if weakest.p < LEVEL and weakest.r * np.sign(r) >= abs(r) / 2:
+    if p < LEVEL and without * np.sign(r) >= abs(r) / 2:
         return row
-    row = replace(row, influential=weakest.run, r_without=weakest.r)
-    if weakest.p < LEVEL:
+    row = replace(row, influential=run, r_without=without)
+    if p < LEVEL:
         return row
-    why = f"it rests on one run: without {weakest.run} r is {weakest.r:+.2f}, p {weakest.p:.2g}."
+    why = f"it rests on one run: without {run} r is {without:+.2f}, p {p:.2g}."
     return replace(row, **Reason(Cause.TOO_FEW, why, Verdict.NOT_SHOWN).columns)
 
 
 def _blank(models: Models, subset: Subset, chosen: Subset, variable: Variable) -> Relation:
     return Relation(
-        subset=subset.name,
-        metric=variable.metric,
-        outcome=models.outcome,
-        n=len(chosen.members),
-        transform=variable.transform,
-        family=variable.family,
-        cells=count_of(chosen.cells),
+        subset.name, variable.metric, models.outcome, len(chosen.members), transform=variable.transform,
+        family=variable.family, cells=count_of(chosen.cells), missing=len(subset.members) - len(chosen.members),
         architectures=models.trained["architecture"].iloc[chosen.members].nunique(),
-        missing=len(subset.members) - len(chosen.members),
         shared_seeds=count_of(chosen.units) if subset.name == WITHIN and chosen.factors else None,
-    )
+    )  # fmt: skip
 
 
 def _measured(
-    models: Models,
-    chosen: Subset,
-    variables: list[Variable],
-    blank: list[Relation],
-    tests: Counter[str],
-    *,
-    permutations: int,
-    seed: int,
-) -> list[Relation]:
+    models: Models, chosen: Subset, variables: list[Variable], blank: list[Relation], tests: Counter[str], *,
+    permutations: int, seed: int,
+) -> list[Relation]:  # fmt: skip
     """The rows with their numbers, and a reason where there are none, no p or no verdict."""
     x = np.stack([variable.values[chosen.members] for variable in variables], axis=1)
     y = models.trained[models.outcome].to_numpy(dtype=float)[chosen.members]
@@ -262,17 +227,22 @@ def _measured(
     untested = {family: _why_no_p(chosen, tests[family]) for family in {blank[i].family for i in known}}
     columns = _statistics(chosen, x[:, known], y)
     if None in untested.values():
-        columns |= _test(chosen, x[:, known], y, permutations=permutations, seed=seed)
+        drawn = permutation_test(
+            x[:, known], y, chosen.cells, permutations=permutations, seed=seed, factors=chosen.factors
+        )
+        # Models of one cell that say as much: fewer than there are, with several cells or shared seeds.
+        as_many = 1 / drawn.deviation**2 + 1 if chosen.factors else np.full(len(known), float(chosen.freedom))
+        lost = count_of(chosen.cells) - 1  # the standard deviations of cells
+        columns |= {"p_permutation": drawn.p, "detectable_r": np.array([detectable(n - lost) for n in as_many])}
     for place, i in enumerate(known):
         values = {name: None if np.isnan(column[place]) else float(column[place]) for name, column in columns.items()}
         why = untested[blank[i].family]
-        described = variables[i].why_description or (ACROSS if chosen.name == ALL else None)
+        reason = variables[i].why_description or why
         if why:
             values |= {"p_permutation": None, "detectable_r": None}
-        if described or not why:
-            values["goes"] = direction_of(values["r"] or 0.0, models.expected(blank[i].metric))  # type: ignore[assignment]
-        reason = described or why
         row = replace(blank[i], **values)  # type: ignore[arg-type]
+        if reason is None or reason.verdict is Verdict.DESCRIPTION:
+            row = replace(row, goes=direction_of(row.r or 0.0, models.expected(row.metric)))
         rows[i] = replace(row, **reason.columns) if reason else row
     return rows
 
@@ -303,11 +273,11 @@ def _reason(chosen: Subset, relation: Relation, x: Floats, y: Floats) -> Reason 
 
 def _statistics(chosen: Subset, x: Floats, y: Floats) -> dict[str, Floats]:
     """The columns that describe, by name; NaN where there is no value."""
-    r, rho = correlation(x, y, chosen.cells), rank_correlation(x, y, chosen.cells)
+    r = correlation(x, y, chosen.cells)
     spread = np.sqrt((centred(y, chosen.cells) ** 2).sum() / (chosen.freedom - 1))
     ends = np.array([_intervals(chosen, x[:, i], y, float(r[i]), float(spread)) for i in range(len(r))]).T
     names = ("low", "high", "slope_low", "slope_high")
-    return {"r": r, "r2": r**2, "rho": rho, "slope": r * spread, **dict(zip(names, ends, strict=True))}
+    return {"r": r, "r2": r**2, "slope": r * spread, **dict(zip(names, ends, strict=True))}
 
 
 def _intervals(chosen: Subset, x: Floats, y: Floats, r: float, spread: float) -> tuple[float, ...]:
@@ -324,26 +294,8 @@ def _intervals(chosen: Subset, x: Floats, y: Floats, r: float, spread: float) ->
     return *clustered_interval(r, without.correlations), *clustered_slope_interval(r * spread, without.slopes)
 
 
-def _test(chosen: Subset, x: Floats, y: Floats, *, permutations: int, seed: int) -> dict[str, Floats]:
-    """p of every column within cells, and what could have been found."""
-    test = permutation_test(x, y, chosen.cells, permutations=permutations, seed=seed, factors=chosen.factors)
-    # Models of one cell that say as much: fewer than there are, with several cells or shared seeds.
-    models = 1 / test.deviation**2 + 1 if chosen.factors else np.full(len(test.p), float(chosen.freedom))
-    lost = count_of(chosen.cells) - 1  # the standard deviations of cells
-    return {"p_permutation": test.p, "detectable_r": np.array([detectable(value - lost) for value in models])}
-
-
 def correlation(x: Floats, y: Floats, cells: Codes) -> Floats:
     """Pearson correlation within cells of each column of x with y, each cell standardised."""
     x, y = standardised(x, cells), standardised(y, cells)
     r: Floats = (y @ x) / np.sqrt((x**2).sum(0) * (y**2).sum())
     return np.clip(r, -1, 1)
-
-
-def rank_correlation(x: Floats, y: Floats, cells: Codes) -> Floats:
-    """Spearman correlation within cells: ranks are of a model among those of its cell."""
-    ranks_x, ranks_y = np.empty_like(x), np.empty_like(y)
-    for cell in np.unique(cells):
-        members = cells == cell
-        ranks_x[members], ranks_y[members] = rankdata(x[members], axis=0), rankdata(y[members])
-    return correlation(ranks_x, ranks_y, cells)

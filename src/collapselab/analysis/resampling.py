@@ -83,7 +83,9 @@ def permutation_test(
     x, y = x / np.sqrt((x**2).sum(0)), y / np.sqrt((y**2).sum())
     least, rng = np.abs(y @ x) * (1 - TIE), np.random.default_rng(seed)
     as_large, squares = np.zeros(len(least), dtype=np.int64), np.zeros(len(least))
-    for count in _chunks(permutations, len(y)):
+    size = max(1, CHUNK // len(y))
+    for start in range(0, permutations, size):
+        count = min(size, permutations - start)
         if factors:
             shuffled = np.tile(np.arange(len(y)), (count, 1))
             for blocks in factors:
@@ -106,18 +108,9 @@ def jointly(blocks: Sequence[Codes], models: int, count: int, rng: np.random.Gen
     return shuffled
 
 
-def _chunks(total: int, width: int) -> list[int]:
-    size = max(1, CHUNK // width)
-    return [min(size, total - start) for start in range(0, total, size)]
-
-
-def detectable(models: float, *, cells: int = 1, alpha: float = 0.05, power: float = POWER) -> float:
-    """The smallest |r| within cells that a two-sided test finds with this power (Fisher's z). NaN: too few models.
-
-    A cell's mean takes one degree of freedom, and its standard deviation another.
-    """
-    freedom = models - 2 * cells - 1
-    return float(np.tanh(effect_in_z(alpha, power) / np.sqrt(freedom))) if freedom > 0 else np.nan
+def detectable(models: float) -> float:
+    """The smallest |r| in one cell that a two-sided test finds with the power `POWER` (Fisher's z); NaN: too few."""
+    return float(np.tanh(effect_in_z(LEVEL, POWER) / np.sqrt(models - 3))) if models > 3 else np.nan
 
 
 def effect_in_z(alpha: float, power: float) -> float:
@@ -182,24 +175,17 @@ def left_out(x: Floats, y: Floats, basis: Floats, clusters: Codes) -> LeftOut:
         return LeftOut(xy / xx, np.clip(xy / np.sqrt(xx * yy), -LARGEST, LARGEST))
 
 
-def jackknife_error(estimate: float, without: Floats) -> float:
-    """The standard error from estimates that leave out one cluster each; NaN where one of them does not exist."""
-    total = len(without)
-    return float(np.sqrt((total - 1) / total * ((without - estimate) ** 2).sum()))
-
-
 def clustered_interval(r: float, without: Floats) -> Interval:
     """Of r, from the r with each cluster left out, on the scale of Fisher's z."""
-    if len(without) < MIN_UNITS or not np.isfinite(without).all():
-        return NONE
-    z = float(np.arctanh(np.clip(r, -LARGEST, LARGEST)))
-    half = student.isf(LEVEL / 2, len(without) - 1) * jackknife_error(z, np.arctanh(without))
-    return Interval(float(np.tanh(z - half)), float(np.tanh(z + half)))
+    z = clustered_slope_interval(float(np.arctanh(np.clip(r, -LARGEST, LARGEST))), np.arctanh(without))
+    return Interval(float(np.tanh(z.low)), float(np.tanh(z.high)))
 
 
 def clustered_slope_interval(slope: float, without: Floats) -> Interval:
-    """Of a slope, from the slopes with each cluster left out."""
-    if len(without) < MIN_UNITS or not np.isfinite(without).all():
+    """Of a slope, from the slopes with each cluster left out: the spread of these is the error."""
+    total = len(without)
+    if total < MIN_UNITS or not np.isfinite(without).all():
         return NONE
-    half = float(student.isf(LEVEL / 2, len(without) - 1) * jackknife_error(slope, without))
+    error = np.sqrt((total - 1) / total * ((without - slope) ** 2).sum())
+    half = float(student.isf(LEVEL / 2, total - 1) * error)
     return Interval(slope - half, slope + half)

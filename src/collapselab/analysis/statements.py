@@ -7,12 +7,11 @@ text, a whole number, a float, a `StrEnum` or a `Regime`, or None for an empty c
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, final
+from typing import Any, Generic, TypeVar, final
 
 from collapselab.analysis import attribution, controls, diagnosis, doses, effects, properties, relate, trends, words
 from collapselab.analysis.arms import Registered
 from collapselab.analysis.models import Models
-from collapselab.analysis.verdict import TableRow
 from collapselab.analysis.words import Sentence
 from collapselab.records.tables import RowsByTable
 
@@ -29,6 +28,16 @@ class Given:
     rows: RowsByTable
     registered: Registered = field(default_factory=Registered)
 
+    def __getitem__(self, table: str) -> list[Any]:
+        return self.rows[table]
+
+    @property
+    def draws(self) -> dict[str, Any]:
+        return {"permutations": self.permutations, "seed": self.seed}
+
+
+TableRow = TypeVar("TableRow")
+
 
 @final
 @dataclass(frozen=True)
@@ -41,48 +50,28 @@ class Statement(Generic[TableRow]):
 
 
 STATEMENTS: dict[str, Statement[Any]] = {
-    "relate": Statement(
-        relate.Relation,
-        lambda given: relate.relate(given.models, permutations=given.permutations, seed=given.seed),
-        words.of_relations,
-    ),
+    "relate": Statement(relate.Relation, lambda given: relate.relate(given.models, **given.draws), words.of_relations),
     "controls": Statement(
-        controls.Control,
-        lambda given: controls.controls(given.models, permutations=given.permutations, seed=given.seed),
-        controls.sentences,
+        controls.Control, lambda given: controls.controls(given.models, **given.draws), controls.sentences
     ),
-    "trends": Statement(
-        trends.Trend,
-        lambda given: trends.trends(given.models, permutations=given.permutations, seed=given.seed),
-        trends.sentences,
-    ),
+    "trends": Statement(trends.Trend, lambda given: trends.trends(given.models, **given.draws), trends.sentences),
     "properties": Statement(
         properties.PropertyRow,
-        lambda given: properties.properties(
-            given.models, given.rows["relate"], given.rows["trends"], permutations=given.permutations, seed=given.seed
-        ),
+        lambda given: properties.properties(given.models, given["relate"], given["trends"], **given.draws),
         properties.sentences,
     ),
     "effects": Statement(
         effects.Effect,
-        lambda given: effects.effects(
-            given.models, given.registered, given.rows["properties"], permutations=given.permutations, seed=given.seed
-        ),
+        lambda given: effects.effects(given.models, given.registered, given["properties"], **given.draws),
         words.of_effects,
     ),
     "doses": Statement(doses.Response, lambda given: doses.doses(given.models), words.of_doses),
     "attribution": Statement(
         attribution.Attributed,
         lambda given: attribution.attribution(
-            given.models,
-            given.rows["effects"],
-            given.rows["properties"],
-            given.registered,
-            permutations=given.permutations,
-            seed=given.seed,
+            given.models, given["effects"], given["properties"], given.registered, **given.draws
         ),
         attribution.sentences,
     ),
-    "phases": Statement(diagnosis.Phase, lambda given: diagnosis.phases(given.models), diagnosis.of_phases),
     "diagnosis": Statement(diagnosis.Finding, lambda given: diagnosis.diagnose(given.models), diagnosis.of_findings),
 }

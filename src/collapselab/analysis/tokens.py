@@ -15,7 +15,7 @@ import pandas as pd
 import torch
 
 from collapselab.core.moments import ClassMoments
-from collapselab.errors import ConfigError, DamagedError, did_you_mean
+from collapselab.errors import ConfigError, did_you_mean
 from collapselab.records.measurement import Result
 from collapselab.records.result_folder import StoredResult, kept_moments, load_moments, moments_identity
 
@@ -39,7 +39,6 @@ SIGNED = ("cosine", "duality_cos", "agreement", "accuracy")
 """Compared by their difference; all others, which are lengths, counts and losses, by their ratio."""
 
 LEAST_COUNT = 10
-LONGEST_PATTERN = 200
 
 
 @final
@@ -81,12 +80,9 @@ class TokenTable:
         if pattern is None:
             return self.frame
         try:
-            if len(pattern) > LONGEST_PATTERN:
-                raise re.error(f"longer than {LONGEST_PATTERN} characters")
-            compiled = re.compile(pattern)
+            return self.frame[[re.search(pattern, text) is not None for text in self.frame["text"]]]
         except re.error as error:
-            raise ConfigError(f"match: {pattern[:60]!r} is not a regular expression ({error}). Mend it.") from error
-        return self.frame[[compiled.search(text) is not None for text in self.frame["text"]]]
+            raise ConfigError(f"match: {pattern[:60]!r} is not a regular expression ({error}).") from error
 
     def ends(self, metric: str, top: int, *, match: str | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
         """The classes with the smallest values and those with the largest, the largest first; no class is in both."""
@@ -145,19 +141,15 @@ class TokenTable:
         if not len(shared):
             raise ConfigError(f"compare: {self.name} and {other.name} have no class in common.")
         mine, theirs = self.frame.loc[shared], other.frame.loc[shared]
-        differ = mine.index[mine["text"] != theirs["text"]]
-        if len(differ):
-            first = int(differ[0])
+        if (mine["text"] != theirs["text"]).any():
             raise ConfigError(
-                f"compare: {other.name} has another vocabulary than {self.name}: token {first} is "
-                f"{theirs.at[first, 'text']!r}, not {mine.at[first, 'text']!r} ({len(differ):,} differ). "
-                "Only models of one tokenizer can be compared token by token."
+                f"compare: {other.name} has another vocabulary than {self.name}. Only models of one tokenizer can be "
+                "compared token by token."
             )
         before, after = mine[metric].astype(float), theirs[metric].astype(float)
         ratio = (after / before).where((before > 0) & (after > 0))
         change = after - before if metric in SIGNED else ratio.map(math.log, na_action="ignore")
-        frame = mine.assign(before=before, after=after, change=change)
-        frame = frame[frame["change"].map(lambda value: math.isfinite(value) if not pd.isna(value) else False)]
+        frame = mine.assign(before=before, after=after, change=change)[np.isfinite(change.astype(float))]
         return frame.reindex(frame["change"].abs().sort_values(ascending=False, kind="stable").index)
 
 
@@ -200,12 +192,7 @@ def tokens_of_frame(name: str, frame: pd.DataFrame, *, min_count: int = LEAST_CO
 def stored_moments(stored: StoredResult, *, split: str, layer: str) -> ClassMoments | None:
     """The class moments that were kept of a measurement, which are those of the training split at the last layer."""
     file = kept_moments(stored) if (split, layer) == ("train", "last") else None
-    if file is None:
-        return None
-    try:
-        return load_moments(file, moments_identity(stored.result.facts))
-    except DamagedError as error:
-        raise DamagedError(f"{error} Delete it: neighbours then come from the table alone.") from error
+    return None if file is None else load_moments(file, moments_identity(stored.result.facts))
 
 
 def bins(frame: pd.DataFrame, number: int) -> pd.DataFrame:
@@ -215,11 +202,7 @@ def bins(frame: pd.DataFrame, number: int) -> pd.DataFrame:
     logs = np.log2(frame["count"].astype(float))
     width = (logs.max() - logs.min()) / number or 1.0
     place = ((logs - logs.min()) / width).astype(int).clip(upper=number - 1)
-    rows = []
-    for _, group in frame.groupby(place):
-        known = {name: group[name].astype(float).dropna() for name in SORTABLE if name != "count"}
-        medians = {name: float(values.median()) if len(values) else math.nan for name, values in known.items()}
-        rows.append(
-            {"low": int(group["count"].min()), "high": int(group["count"].max()), "classes": len(group)} | medians
-        )
-    return pd.DataFrame(rows)
+    groups = frame.groupby(place)
+    counts = groups["count"].agg(low="min", high="max", classes="size").astype(int)
+    numbers = frame[[name for name in SORTABLE if name != "count"]].astype(float)
+    return counts.join(numbers.groupby(place).median()).reset_index(drop=True)

@@ -4,52 +4,39 @@ Along one axis all other settings are fixed: models that differ in that axis alo
 rank correlation with the axis says whether it rises or falls. Regularisation is compared in pairs, its strongest level
 against its weakest in otherwise equal models. Seeds are averaged first. Groups and pairs that share architectures, or
 whose effects may be alike, are one unit, and so are runs that saw the training data in one order, along their
-checkpoints; units are counted and tested (trend_test.py).
+checkpoints; units are counted and tested.
+
+Two tests. Where the levels of the axis are exchangeable if the axis does nothing, they are permuted in one order for
+all units: a level may be odd in every unit. Where they are not (checkpoints of a run follow from each other; a pair has
+two levels), the signs of the units are flipped. All metrics see the same permutations, so that the largest of them has
+a distribution too: the corrected p is Westfall and Young's (1993), step-down.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations as all_orders
+from itertools import product
+from math import factorial
 from typing import final
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import binomtest, rankdata
 
-from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, Floats, Models
-from collapselab.analysis.regime import Regime
-from collapselab.analysis.related import RELATED
-from collapselab.analysis.trend_test import (
-    MIN_LEVELS,
-    MIN_UNITS,
-    Group,
-    Places,
-    Tested,
-    flip_signs,
-    mean_correlations,
-    one_way,
-    permute_levels,
-)
-from collapselab.analysis.verdict import (
-    FALLS,
-    LEVEL,
-    RELATION,
-    RISES,
-    Cause,
-    Estimate,
-    Reason,
-    Verdict,
-    judge,
-    too_few,
-)
-from collapselab.analysis.words import (
-    ALONG,
-    LONGEST,
-    Sentence,
-    listed,
-    many,
-    regime_words,
-    unit_of,
-)
+from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, RELATED, Floats, Models, Regime
+from collapselab.analysis.resampling import TIE
+from collapselab.analysis.verdict import FALLS, LEVEL, RELATION, RISES, Cause, Estimate, Reason, Verdict, judge, too_few
+from collapselab.analysis.words import ALONG, LONGEST, Sentence, listed, many, regime_words, unit_of
 
+Places = NDArray[np.intp]
+MAX_ORDERS = 5_040
+"""Orders of the levels that are enumerated (seven levels); of more levels they are drawn."""
+MIN_LEVELS = next(levels for levels in range(2, 10) if 2 / factorial(levels) <= LEVEL)
+"""Levels with enough orders for a p below the level. The correction does not raise this number: it compares with the
+largest statistic of the family, and none is larger than that of a metric that follows the levels in every unit."""
+MIN_UNITS = next(units for units in range(2, 10) if 2 / 2**units <= LEVEL)
+"""Units with enough sign patterns."""
 AXES = ("width", "depth", "epochs", "epoch")
 """Of training there are two: runs of different length, each at its end, and the checkpoints of one run."""
 REGULARISERS = ("weight_decay", "dropout", "label_smoothing")
@@ -134,6 +121,29 @@ class Trend:
         return self.falls if self.toward == FALLS else self.rises
 
 
+@final
+@dataclass(frozen=True)
+class Group:
+    """Models that differ in the axis alone: the places of their levels among all of the axis, and their values."""
+
+    places: Places
+    values: Floats
+    """(levels, metrics); NaN where a metric is missing."""
+
+
+@final
+@dataclass(frozen=True)
+class Tested:
+    """What a test says of every metric."""
+
+    changes: Floats
+    """(units, metrics): the mean rank correlation of a unit's groups, or its difference; NaN where it has none."""
+    smallest: Floats
+    """The smallest p that units like these could have."""
+    p: Floats
+    corrected: Floats
+
+
 def trends(
     models: Models, *, axes: Sequence[str] = (*AXES, *REGULARISERS), permutations: int = 9_999, seed: int = 0
 ) -> list[Trend]:
@@ -162,13 +172,13 @@ def _along(models: Models, axis: str, *, permutations: int, seed: int) -> Iterat
         [Group(np.searchsorted(levels, group[axis]), group[measured].to_numpy(dtype=float)) for group in unit]
         for unit in units.values()
     ]
+    families = _families(blanks)
     if axis in PERMUTED:
-        test = permute_levels(ranked, families=_families(blanks), permutations=permutations, seed=seed)
+        test = permute_levels(ranked, families=families, permutations=permutations, seed=seed)
     else:
         changes = mean_correlations(ranked, len(levels))
-        test = flip_signs(changes, families=_families(blanks), permutations=permutations, seed=seed)
-    for place, blank in enumerate(blanks):
-        yield _counted(blank, test, place, effects[:, place], median_rho=True)
+        test = flip_signs(changes, families=families, permutations=permutations, seed=seed)
+    yield from (_counted(blank, test, i, effects[:, i], median_rho=True) for i, blank in enumerate(blanks))
 
 
 def _ends(values: pd.DataFrame) -> "pd.Series[float]":
@@ -183,16 +193,10 @@ def _families(rows: list[Trend]) -> Places:
 
 def _blank(models: Models, axis: str, where: Regime | None, metric: str, levels: list[float]) -> Trend:
     of_outcome = metric == models.outcome
-    sign = models.better if of_outcome else models.toward[metric].sign
-    return Trend(
-        axis,
-        where,
-        metric,
-        models.outcome,
-        levels=" ".join(f"{level:g}" for level in levels),
-        toward={-1: FALLS, 0: None, 1: RISES}[sign],
-        family="paper" if of_outcome else RELATED[metric].family,
-    )
+    sign = models.better if of_outcome else models.toward[metric]
+    family = "paper" if of_outcome else RELATED[metric].family
+    toward, listed_levels = {-1: FALLS, 0: None, 1: RISES}[sign], " ".join(f"{level:g}" for level in levels)
+    return Trend(axis, where, metric, models.outcome, levels=listed_levels, toward=toward, family=family)
 
 
 def _table(models: Models, axis: str) -> tuple[pd.DataFrame, list[str]]:
@@ -203,16 +207,13 @@ def _table(models: Models, axis: str) -> tuple[pd.DataFrame, list[str]]:
         frame = frame[np.isclose(frame["epoch"], frame["epochs"], rtol=0.01, atol=0)]
         fixed = [column for column in fixed if column != "epoch"]
     if axis == "epoch":
-        fixed, frame = [*fixed, DATA_ORDER], frame.assign(**{DATA_ORDER: _data_orders(frame)})
+        # Without a data seed the order follows from the seed.
+        known = frame.reindex(columns=["corpus", "data_seed", "seed"]).itertuples(index=False, name=None)
+        orders = [f"{corpus} {seed if pd.isna(data_seed) else data_seed}" for corpus, data_seed, seed in known]
+        fixed, frame = [*fixed, DATA_ORDER], frame.assign(**{DATA_ORDER: orders})
     keys = list(dict.fromkeys([*fixed, axis]))
     averaged = frame.groupby(keys, dropna=False)[_measured(models)].mean().reset_index()
     return averaged, [column for column in keys if column != axis]
-
-
-def _data_orders(frame: pd.DataFrame) -> list[str]:
-    """Corpus and data seed of every model, as far as known. Without a data seed the order follows from the seed."""
-    columns = frame.reindex(columns=["corpus", "data_seed", "seed"]).itertuples(index=False, name=None)
-    return [f"{corpus} {seed if pd.isna(data_seed) else data_seed}" for corpus, data_seed, seed in columns]
 
 
 def _measured(models: Models) -> list[str]:
@@ -239,8 +240,7 @@ def _paired(models: Models, column: str, *, permutations: int, seed: int) -> Ite
         changes = pairs.groupby(list(PAIR_UNITS), dropna=False)[measured].median().to_numpy(dtype=float)
         if len(changes):
             test = flip_signs(changes, families=_families(blanks), permutations=permutations, seed=seed)
-            for place, blank in enumerate(blanks):
-                yield _counted(blank, test, place, changes[:, place], median_rho=False)
+            yield from (_counted(blank, test, i, changes[:, i], median_rho=False) for i, blank in enumerate(blanks))
 
 
 def _counted(row: Trend, test: Tested, place: int, effects: Floats, *, median_rho: bool) -> Trend:
@@ -248,64 +248,53 @@ def _counted(row: Trend, test: Tested, place: int, effects: Floats, *, median_rh
     changes = changes[~np.isnan(changes)]
     if not len(changes):
         return replace(row, **Reason(Cause.TOO_FEW, "no two models differ in this alone.").columns)
-    rises, falls = int((changes > 0).sum()), int((changes < 0).sum())
-    toward = None if row.toward is None else {RISES: rises, FALLS: falls}[row.toward]
-    counted = replace(
-        row,
-        groups=len(changes),
-        rises=rises,
-        falls=falls,
-        unchanged=len(changes) - rises - falls,
-        share_toward=None if toward is None else toward / len(changes),
-        median_rho=float(np.median(changes)) if median_rho else None,
-        median_effect=float(np.nanmedian(effects)),
-    )
+    rises, falls, groups = int((changes > 0).sum()), int((changes < 0).sum()), len(changes)
+    row = replace(
+        row, groups=groups, rises=rises, falls=falls, unchanged=groups - rises - falls,
+        share_toward=None if row.toward is None else {RISES: rises, FALLS: falls}[row.toward] / groups,
+        median_rho=float(np.median(changes)) if median_rho else None, median_effect=float(np.nanmedian(effects)),
+    )  # fmt: skip
     reason, p = None, float(test.corrected[place])
-    if row.axis == "epoch" and len(changes) == 1:
+    if row.axis == "epoch" and groups == 1:
         why = "all runs saw the training data in one order, which cannot be tested."
         reason = Reason(Cause.TOO_FEW, why, Verdict.DESCRIPTION)
-    elif test.smallest[place] > LEVEL and row.axis in PERMUTED:
+    elif test.smallest[place] <= LEVEL:
+        row = replace(row, p=float(test.p[place]), p_corrected=p)
+    elif row.axis in PERMUTED:
         reason = Reason(Cause.TOO_FEW, f"too few levels: {MIN_LEVELS} that units share are needed.")
-    elif test.smallest[place] > LEVEL:
-        reason = too_few(len(changes), f"{UNIT_NAMES.get(row.axis, 'width')}s", MIN_UNITS)
     else:
-        counted = replace(counted, p=float(test.p[place]), p_corrected=p)
+        reason = too_few(groups, f"{UNIT_NAMES.get(row.axis, 'width')}s", MIN_UNITS)
     sign = {None: 0, RISES: 1, FALLS: -1}[row.toward]
     estimate = Estimate(rises - falls, p if one_way(rises, falls) else 1.0, sign, reason=reason)
-    return replace(counted, **judge(estimate, RELATION))
+    return replace(row, **judge(estimate, RELATION))
 
 
 def sentences(models: Models, rows: Sequence[Trend]) -> Iterable[Sentence]:
-    """For every axis and regulariser what is shown, then what is not, then what has no verdict."""
+    """What is shown for every axis and regulariser."""
     for axis, where in dict.fromkeys((row.axis, row.where) for row in rows):
-        along = [row for row in rows if (row.axis, row.where) == (axis, where) and row.groups]
-        yield from (Sentence("trends", "trends", text) for text in _words(along))
+        if along := [row for row in rows if (row.axis, row.where) == (axis, where) and row.groups]:
+            yield from (Sentence("trends", "trends", text) for text in _words(along))
 
 
 def _words(rows: Sequence[Trend]) -> Iterable[str]:
-    """A sentence for the outcome where it is shown to change, and one for each other answer."""
-    start, again = _axis_words(rows) if rows else ("", "")
+    """A sentence for the outcome where it is shown to change, and one for each direction in which metrics are shown to;
+    where nothing is shown, why."""
+    start, again = _axis_words(rows)
     better = {Verdict.AS_PREDICTED: "better", Verdict.OPPOSITE: "worse"}
     for row in rows:
         if row.of_outcome and row.verdict in better:
             effect = f"{row.metric}{_effect(row)}{unit_of(row.metric)}"
-            yield f"{start}: {effect} ({better[row.verdict]}, {_largest_p([row])})."
+            yield f"{start}: {effect} ({better[row.verdict]}, p {row.p_corrected:.2g})."
             start = again
     for code, words in ALONG.items():
         if chosen := [row for row in rows if row.verdict is code and not row.of_outcome]:
-            begin, p = f"{start}: {words}: ", f" ({_largest_p(chosen)})"
+            begin = f"{start}: {words}: "
+            p = f" (p {'≤ ' if len(chosen) > 1 else ''}{max(row.p_corrected or 0.0 for row in chosen):.2g})"
             yield f"{begin}{_names(chosen, rows, len(begin) + len(p))}{p}."
             start = again
-    if rest := [row for row in rows if row.verdict is Verdict.NOT_SHOWN]:
-        begin = f"{start}: not shown for "
-        yield f"{start}: nothing is shown." if rest == rows else f"{begin}{_names(rest, rows, len(begin))}."
-        start = again
-    for code, words in ((Verdict.TOO_FEW, "no verdict"), (Verdict.DESCRIPTION, "descriptive only")):
-        if untold := [row for row in rows if row.verdict is code]:
-            why = untold[0].why or ""
-            named = code is Verdict.DESCRIPTION or len(untold) < len(rows)
-            names = f" for {_names(untold, rows, len(start) + len(why) + 20)}" if named else ""
-            yield f"{start}: {words}{names}; {why}"
+    if start != again:
+        why = next((row.why for row in rows if row.why), None)
+        yield f"{start}: no verdict; {why}" if why else f"{start}: nothing is shown."
 
 
 def _names(chosen: Sequence[Trend], rows: Sequence[Trend], used: int) -> str:
@@ -317,10 +306,6 @@ def _names(chosen: Sequence[Trend], rows: Sequence[Trend], used: int) -> str:
     count = sum(row in others for row in chosen)
     further = [f"{count} of {len(others)} further metrics"] if count else []
     return listed([*names, *further], room=LONGEST - used - 13)
-
-
-def _largest_p(rows: Sequence[Trend]) -> str:
-    return f"p {'≤ ' if len(rows) > 1 else ''}{max(row.p_corrected or 0.0 for row in rows):.2g}"
 
 
 def _axis_words(rows: Sequence[Trend]) -> tuple[str, str]:
@@ -337,7 +322,98 @@ def _axis_words(rows: Sequence[Trend]) -> tuple[str, str]:
 
 
 def _effect(row: Trend) -> str:
-    """What was shown in the metric's own unit, first level to last; nothing of what was not."""
-    if row.verdict in (Verdict.TOO_FEW, Verdict.NOT_SHOWN) or row.median_effect is None:
-        return ""
-    return f" {row.median_effect:+.2g}"
+    """What was shown in the metric's own unit, first level to last."""
+    return "" if row.median_effect is None else f" {row.median_effect:+.2g}"
+
+
+def permute_levels(units: Sequence[Sequence[Group]], *, families: Places, permutations: int, seed: int) -> Tested:
+    """Test the sum over units of the mean rank correlation, with the levels permuted in one order for all units.
+
+    A level that is odd in every unit is one observation, which separate orders would count once for each unit.
+    """
+    levels = 1 + max(int(group.places.max()) for unit in units for group in unit)
+    complete = factorial(levels) <= MAX_ORDERS
+    if complete:
+        orders = np.array(list(all_orders(range(levels))))
+    else:
+        orders = np.argsort(np.random.default_rng(seed).random((permutations, levels)), axis=1)
+    in_order, changes = np.arange(levels)[None], mean_correlations(units, levels)
+    # No metric can have a smaller p than one that follows the levels in every group; it is missing where this one is.
+    ideal = [[Group(g.places, np.where(np.isnan(g.values), np.nan, g.places[:, None])) for g in unit] for unit in units]
+    smallest, _ = _p_values(_total(ideal, in_order)[0], _total(ideal, orders), families, complete=complete)
+    p, corrected = _p_values(np.nan_to_num(changes).sum(0), _total(units, orders), families, complete=complete)
+    return Tested(changes, smallest, p, corrected)
+
+
+def flip_signs(changes: Floats, *, families: Places, permutations: int, seed: int) -> Tested:
+    """Test the number of units that rise less those that fall, each unit's sign flipped or not in all metrics."""
+    units, signs = len(changes), np.nan_to_num(np.sign(changes))
+    complete = 2**units <= permutations
+    if complete:
+        flips = np.array(list(product((1.0, -1.0), repeat=units)))
+    else:
+        flips = np.random.default_rng(seed).choice((1.0, -1.0), size=(permutations, units))
+    p, corrected = _p_values(signs.sum(0), flips @ signs, families, complete=complete)
+    return Tested(changes, np.minimum(1.0, 2 * 0.5 ** (~np.isnan(changes)).sum(0)), p, corrected)
+
+
+def one_way(rises: int, falls: int) -> bool:
+    """Whether units agree: all of them, or as many as a sign test needs. A sum may be ruled by a few of many."""
+    return min(rises, falls) == 0 or float(binomtest(rises, rises + falls).pvalue) < LEVEL
+
+
+def mean_correlations(units: Sequence[Sequence[Group]], levels: int) -> Floats:
+    """(units, metrics): the mean rank correlation of a unit's groups with the axis; NaN where it has none."""
+    return np.round(np.array([_rhos(unit, np.arange(levels)[None])[0] for unit in units]), 12)
+
+
+def _total(units: Sequence[Sequence[Group]], orders: Places) -> Floats:
+    """The sum over units of their mean rank correlations: (orders, metrics)."""
+    total = np.zeros((len(orders), units[0][0].values.shape[1]))
+    for unit in units:
+        total += np.nan_to_num(_rhos(unit, orders))
+    return total
+
+
+def _rhos(unit: Sequence[Group], orders: Places) -> Floats:
+    """The mean rank correlation of a unit's groups under each order of its levels: (orders, metrics)."""
+    total, count = np.zeros((len(orders), unit[0].values.shape[1])), np.zeros(unit[0].values.shape[1])
+    for group in unit:
+        for metrics, known in _by_known(group.values):
+            if known.sum() < 2:
+                continue
+            axis = _standardised(rankdata(orders[:, group.places[known]], axis=1).T)
+            values = _standardised(rankdata(group.values[np.ix_(known, metrics)], axis=0))
+            total[:, metrics] += axis.T @ values
+            count[metrics] += 1
+    with np.errstate(invalid="ignore"):
+        return np.asarray(total / np.where(count > 0, count, np.nan))
+
+
+def _by_known(values: Floats) -> list[tuple[Places, NDArray[np.bool_]]]:
+    """Metrics together that are known at the same levels."""
+    masks, which = np.unique(~np.isnan(values), axis=1, return_inverse=True)
+    return [(np.flatnonzero(which.ravel() == i), masks[:, i]) for i in range(masks.shape[1])]
+
+
+def _standardised(columns: Floats) -> Floats:
+    """Columns with mean 0 and length 1; a constant one is 0."""
+    left = columns - columns.mean(0)
+    length = np.sqrt((left**2).sum(0))
+    return np.asarray(left / np.where(length > 0, length, 1.0))
+
+
+def _p_values(observed: Floats, null: Floats, families: Places, *, complete: bool) -> tuple[Floats, Floats]:
+    """Two-sided p, alone and corrected within its family; a complete list of permutations holds the observed one."""
+    spread = np.sqrt((null**2).mean(0))
+    scale = np.where(spread > 0, spread, 1.0)
+    sizes, least = np.abs(null) / scale, np.abs(observed) / scale * (1 - TIE)
+    more, total = (0, len(null)) if complete else (1, len(null) + 1)
+    p = (more + (sizes >= least).sum(0)) / total
+    corrected = np.empty_like(p)
+    for family in np.unique(families):
+        members = np.flatnonzero(families == family)
+        members = members[np.argsort(-least[members], kind="stable")]
+        largest = np.maximum.accumulate(sizes[:, members[::-1]], axis=1)[:, ::-1]
+        corrected[members] = np.maximum.accumulate((more + (largest >= least[members]).sum(0)) / total)
+    return p, corrected

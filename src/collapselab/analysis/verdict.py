@@ -1,15 +1,22 @@
 """Verdicts: what a corrected test allows to say of one row of a table, and why there is sometimes nothing to say.
 
+Families are tests that are corrected together. Each holds its level of 5 %: where nothing is there, it makes a claim in
+one of twenty tables. An analysis has many families, so the summary says how many false claims to expect from all of
+them. The headline counts only claims of confirmatory families that survive Holm's correction over the confirmatory
+families: the paper's seven metrics for each question, and the effects of arms on the outcome. All others explore. A
+family's size is declared here or is the number of tests that were made. It never depends on the size of the catalogue:
+adding a metric leaves all verdicts of the others as they are.
+
 A verdict is a code, never a sentence: `words.py` has the sentences. A row without a value, or with a value and no test,
 has a reason: a code for programs and a text for people.
 """
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple, TypedDict, TypeVar, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
-from scipy.stats import false_discovery_control
 
 LEVEL = 0.05
 RISES, FALLS = "rises", "falls"
@@ -55,24 +62,13 @@ class Verdict(StrEnum):
     The row's reason says which, and how many runs are needed."""
 
 
-@final
-class Words(NamedTuple):
-    """The verdicts that a kind of statement can give on an effect."""
-
-    expected: Verdict
-    """Significant, with the expected sign."""
-    opposite: Verdict
-    """Significant, with the opposite sign."""
-    undirected: Verdict
-    """Significant, where no sign is expected."""
-    unshown: Verdict
-    """Not significant."""
-
-
-RELATION = Words(Verdict.AS_PREDICTED, Verdict.OPPOSITE, Verdict.NO_DIRECTION, Verdict.NOT_SHOWN)
-EFFECT = Words(Verdict.HELPS, Verdict.HARMS, Verdict.UNDECIDED, Verdict.UNDECIDED)
-MOVEMENT = Words(Verdict.TOWARD, Verdict.AWAY, Verdict.NOT_SHOWN, Verdict.NOT_SHOWN)
-ATTRIBUTION = Words(Verdict.ATTRIBUTED, Verdict.ATTRIBUTED, Verdict.ATTRIBUTED, Verdict.UNDECIDED)
+Words = tuple[Verdict, Verdict, Verdict, Verdict]
+"""The verdicts that a kind of statement can give on an effect: significant, with the expected sign; with the opposite
+sign; where no sign is expected; not significant."""
+RELATION = (Verdict.AS_PREDICTED, Verdict.OPPOSITE, Verdict.NO_DIRECTION, Verdict.NOT_SHOWN)
+EFFECT = (Verdict.HELPS, Verdict.HARMS, Verdict.UNDECIDED, Verdict.UNDECIDED)
+MOVEMENT = (Verdict.TOWARD, Verdict.AWAY, Verdict.NOT_SHOWN, Verdict.NOT_SHOWN)
+ATTRIBUTION = (Verdict.ATTRIBUTED, Verdict.ATTRIBUTED, Verdict.ATTRIBUTED, Verdict.UNDECIDED)
 
 
 @final
@@ -115,14 +111,6 @@ class Cause(StrEnum):
     """The model of the statement cannot be fitted to these numbers."""
 
 
-class VerdictColumns(TypedDict):
-    """The columns of a verdict and its reason."""
-
-    verdict: Verdict
-    why: str | None
-    why_code: Cause | None
-
-
 @final
 class Reason(NamedTuple):
     """Why a row has no value, no test or no claim: a code for programs, a text for people, and the verdict instead."""
@@ -132,7 +120,7 @@ class Reason(NamedTuple):
     verdict: Verdict = Verdict.TOO_FEW
 
     @property
-    def columns(self) -> VerdictColumns:
+    def columns(self) -> dict[str, Any]:
         return {"verdict": self.verdict, "why": self.text, "why_code": self.code}
 
 
@@ -158,16 +146,16 @@ class Estimate(NamedTuple):
     """Forbid a claim, by the claim."""
 
 
-def judge(estimate: Estimate, words: Words) -> VerdictColumns:
+def judge(estimate: Estimate, words: Words) -> dict[str, Any]:
     """Return the verdict on an estimate in these words, and the reason where one forbids the test or the claim."""
-    verdict, reason = words.unshown, estimate.reason
+    (expected, opposite, undirected, verdict), reason = words, estimate.reason
     if reason is None and estimate.p is None:
         reason = Reason(None, None)
     elif estimate.p_equivalence is not None and estimate.p_equivalence < LEVEL:
         verdict = Verdict.EQUIVALENT
     elif estimate.p is not None and estimate.p < LEVEL:
         direction = direction_of(estimate.effect, estimate.sign)
-        verdict = {Direction.WITH: words.expected, Direction.AGAINST: words.opposite, None: words.undirected}[direction]
+        verdict = {Direction.WITH: expected, Direction.AGAINST: opposite, None: undirected}[direction]
     return (reason or estimate.doubts.get(verdict) or Reason(None, None, verdict)).columns
 
 
@@ -183,31 +171,20 @@ class Corrected(NamedTuple):
     """A p after the corrections over its family, and the number of tests in that family."""
 
     holm: float
-    bh: float
     family_size: int
 
 
-TableRow = TypeVar("TableRow")
-
-
-def judged(
-    rows: Iterable[TableRow],
-    *,
-    family: Callable[[TableRow], Hashable],
-    p: Callable[[TableRow], float | None],
-    with_verdict: Callable[[TableRow, Corrected], TableRow],
-) -> list[TableRow]:
-    """The rows with their verdicts: each p is corrected over the rows of its family; a row without a p is unchanged."""
-    rows = list(rows)
+def corrections(tests: Iterable[tuple[Hashable, float | None]]) -> dict[int, Corrected]:
+    """The corrected p of every test that has one, by its place; a test is given as its family and its p."""
     families: dict[Hashable, dict[int, float]] = {}
-    for i, row in enumerate(rows):
-        if (value := p(row)) is not None:
-            families.setdefault(family(row), {})[i] = value
+    for place, (family, p) in enumerate(tests):
+        if p is not None:
+            families.setdefault(family, {})[place] = p
+    found = {}
     for tested in families.values():
-        values = list(tested.values())
-        for i, p_holm, p_bh in zip(tested, holm(values), false_discovery_control(values), strict=True):
-            rows[i] = with_verdict(rows[i], Corrected(p_holm, float(p_bh), len(tested)))
-    return rows
+        for place, p_holm in zip(tested, holm(list(tested.values())), strict=True):
+            found[place] = Corrected(p_holm, len(tested))
+    return found
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -222,3 +199,87 @@ def holm(p: Sequence[float]) -> list[float]:
     adjusted = np.empty_like(values)
     adjusted[order] = np.minimum(stepped, 1.0)
     return [float(value) for value in adjusted]
+
+
+FAMILY_SIZES = {"paper": 7}
+"""Tests of the families that are declared beforehand, however many of their metrics were measured. Trends test the
+outcome with them; their correction by the largest statistic leaves the smallest possible p as it is. The size of every
+other family (`exploration`, `contexts`) is the number of tests in the table."""
+MIN_FREEDOM = 6
+"""Degrees of freedom that a regression must leave."""
+Tables = Mapping[str, Sequence[Any]]
+
+
+@final
+class Family(NamedTuple):
+    """One family of tests."""
+
+    table: str
+    key: Hashable
+
+    @property
+    def confirmatory(self) -> bool:
+        """Whether the headline may claim what this family shows."""
+        return self == EFFECTS or "paper" in (self.key if isinstance(self.key, tuple) else (self.key,))
+
+
+FIXED_SCALE = Family("relate", ("within cells", "paper"))
+EFFECTS = Family("effects", (Role.OUTCOME, False))
+
+TESTS: dict[str, Callable[[Any], tuple[Hashable, float | None]]] = {
+    "relate": lambda row: ((row.subset, row.family), row.p_holm),
+    "controls": lambda row: (row.family, row.p_holm if row.partial_r is not None else None),
+    "trends": lambda row: ((row.axis, row.where, row.family), row.p_corrected),
+    "effects": lambda row: ((row.role, row.sham), row.p_holm if row.verdict is not None else None),
+    "doses": lambda row: (row.metric, row.p_holm),
+}
+"""The family of a row of each table, and the p of its test, corrected within the family; None without a test.
+
+`properties` is left out: its sentences are about metrics that disagree, which needs two errors in opposite directions.
+`attribution` is left out because it needs an effect on the outcome: it is no more often wrong than `effects`.
+"""
+
+
+def family_p(tables: Tables) -> dict[Family, float]:
+    """Return the smallest corrected p of every family with a test: the p of the claim that anything in it is true."""
+    smallest: dict[Family, float] = {}
+    for table, test_of in TESTS.items():
+        for key, p in map(test_of, tables.get(table, ())):
+            if p is not None:
+                family = Family(table, key)
+                smallest[family] = min(p, smallest.get(family, 1.0))
+    return smallest
+
+
+def surviving(tables: Tables) -> set[Family]:
+    """Return the confirmatory families that claim something after Holm's correction over all confirmatory ones."""
+    families = {family: p for family, p in family_p(tables).items() if family.confirmatory}
+    return {family for family, p in zip(families, holm(list(families.values())), strict=True) if p < LEVEL}
+
+
+def error_words(tables: Tables) -> str | None:
+    """The sentence about false claims; None where nothing was tested."""
+    families = family_p(tables)
+    if not families:
+        return None
+    claiming = sum(p < LEVEL for p in families.values())
+    confirmatory = sum(family.confirmatory for family in families)
+    return (
+        f"Families of tests at a level of {100 * LEVEL:g} %: {len(families)}, so {len(families) * LEVEL:.1f} false "
+        f"claims are expected if nothing is true; {claiming} claim something. Of the {confirmatory} confirmatory ones, "
+        f"{len(surviving(tables))} do after Holm's correction over families."
+    )
+
+
+def smallest_permutation_p(sizes: Iterable[int]) -> float:
+    """The smallest two-sided p from permuting within groups of these sizes: the order found and its mirror image."""
+    return min(1.0, 2 / math.prod(math.factorial(size) for size in sizes))
+
+
+def why_no_permutation(sizes: list[int], noun: str, *, tests: int) -> str | None:
+    """Why groups of these sizes are too few for a family of that many tests; None where they are enough."""
+    if smallest_permutation_p(sizes) * tests <= LEVEL:
+        return None
+    groups = f" in {len(sizes)} cells" if len(sizes) > 1 else ""
+    needed = next(models for models in range(2, 100) if smallest_permutation_p([models]) * tests <= LEVEL)
+    return f"too few {noun}: {needed} in one cell needed to test {tests} metrics, {sum(sizes)}{groups} found."

@@ -9,18 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, final
 
 from collapselab.analysis.arms import comparisons, unpaired
-from collapselab.analysis.models import Models
+from collapselab.analysis.models import RELATED, UNKNOWN, Models, Regime
 from collapselab.analysis.paired import gap_stays, proportion_of_losses
-from collapselab.analysis.regime import UNKNOWN, Regime
-from collapselab.analysis.related import RELATED, Family
 from collapselab.analysis.subsets import ALL, WITHIN, within_cells
 from collapselab.analysis.verdict import Cause, Role, Verdict
 from collapselab.records.outcomes import BITS_PER_BYTE, ON
 
 if TYPE_CHECKING:
+    from collapselab.analysis.controls import Control
     from collapselab.analysis.doses import Response
     from collapselab.analysis.effects import Effect
     from collapselab.analysis.relate import Relation
@@ -38,11 +37,7 @@ NATS = (
 )  # fmt: skip
 """Outcomes that are cross-entropies, or differences of them."""
 
-SHOWN = {
-    Verdict.AS_PREDICTED: PREDICTED,
-    Verdict.OPPOSITE: OPPOSITE,
-    Verdict.NO_DIRECTION: f"where {NO_DIRECTION}",
-}
+SHOWN = {Verdict.AS_PREDICTED: PREDICTED, Verdict.OPPOSITE: OPPOSITE, Verdict.NO_DIRECTION: f"where {NO_DIRECTION}"}
 """What is significant, in the words that follow a count."""
 ALONG = {
     Verdict.AS_PREDICTED: "toward collapse",
@@ -86,19 +81,6 @@ def _has_no_answer(sentence: Sentence) -> bool:
     return any(words in sentence.text for words in NO_ANSWER)
 
 
-def relation_words(verdict: Verdict, *, outcome: str, better: int) -> str:
-    """The verdict on a correlation with the outcome, in a sentence."""
-    lower, higher = ("lower", "higher") if better < 0 else ("higher", "lower")
-    return {
-        Verdict.AS_PREDICTED: f"more collapse correlates with {lower} {outcome}",
-        Verdict.OPPOSITE: f"significant {OPPOSITE}: more collapse correlates with {higher} {outcome}",
-        Verdict.NO_DIRECTION: f"significant; {NO_DIRECTION}",
-        Verdict.NOT_SHOWN: "not shown",
-        Verdict.TOO_FEW: Verdict.TOO_FEW.value,
-        Verdict.DESCRIPTION: "a description, without a test",
-    }[verdict]
-
-
 def many(number: int, noun: str) -> str:
     """`1 run`, `2 runs`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
@@ -113,6 +95,14 @@ def listed(names: Sequence[str], *, room: int = 90) -> str:
         kept.append(name)
     more = len(names) - len(kept)
     return f"{', '.join(kept)} and {more} more" if more else ", ".join(kept)
+
+
+def by_reason(reasons: Iterable[tuple[str | None, str]]) -> dict[str, list[str]]:
+    """The names of rows without a verdict, by the reason that they share."""
+    names: dict[str, list[str]] = {}
+    for why, name in reasons:
+        names.setdefault(why or "", []).append(name)
+    return names
 
 
 def regime_words(regime: Regime, name_of: Callable[[str], str] = str) -> str:
@@ -169,17 +159,7 @@ def _with_interval(value: float, low: float | None, high: float | None, outcome:
     return f"{value:{sign}.{digits}f}{unit_of(outcome)}{interval}"
 
 
-class OfMetric(Protocol):
-    """A row about one metric, or about its logarithm."""
-
-    @property
-    def metric(self) -> str: ...
-
-    @property
-    def transform(self) -> str: ...
-
-
-def metric_label(row: OfMetric) -> str:
+def metric_label(row: Relation | Control) -> str:
     """`cdnv`, or `log cdnv`."""
     return row.metric if row.transform == "raw" else f"log {row.metric}"
 
@@ -189,7 +169,7 @@ def metric_label(row: OfMetric) -> str:
 ACROSS, FIXED = "across models", "scale held fixed"
 EXPLORED = 3
 """Metrics of a further family that have a sentence each; more are named together."""
-FURTHER: dict[Family, str] = {"exploration": "Exploring", "contexts": "Exploring contexts"}
+FURTHER = {"exploration": "Exploring", "contexts": "Exploring contexts"}
 """The families beside the paper's, and how their sentences begin."""
 
 
@@ -206,7 +186,12 @@ def counted(row: Relation) -> str:
 
 def of_relations(models: Models, relations: Sequence[Relation]) -> Iterable[Sentence]:
     """Reversals; across models, which is a description; then with scale held fixed."""
-    yield from (Sentence(REVERSAL, "relate", text) for text in _reversals(relations))
+    for across, within in reversals(relations):
+        text = (
+            f"{metric_label(within)} reverses: one standard deviation more comes with {_slope(within)} of "
+            f"{within.outcome} at fixed scale (Holm p {within.p_holm:.2g}), and with {_slope(across)} across models."
+        )
+        yield Sentence(REVERSAL, "relate", text)
     yield from (Sentence(ACROSS, "relate", text) for text in _across_models(models, relations))
     yield from (Sentence(FIXED, "relate", text) for text in _at_fixed_scale(models, relations))
 
@@ -223,14 +208,6 @@ def reversals(relations: Sequence[Relation]) -> list[tuple[Relation, Relation]]:
         if row.metric in within and row.low is not None and row.high is not None and row.low * row.high > 0
         if (row.r or 0.0) * (within[row.metric].r or 0.0) < 0
     ]
-
-
-def _reversals(relations: Sequence[Relation]) -> Iterable[str]:
-    for across, within in reversals(relations):
-        yield (
-            f"{metric_label(within)} reverses: one standard deviation more comes with {_slope(within)} of "
-            f"{within.outcome} at fixed scale (Holm p {within.p_holm:.2g}), and with {_slope(across)} across models."
-        )
 
 
 def _across_models(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
@@ -272,14 +249,31 @@ def _at_fixed_scale(models: Models, relations: Sequence[Relation]) -> Iterable[s
         yield f"With scale held fixed: no verdict; {why}"
         return
     shown = _strongest_first(row for row in tested if row.verdict in SHOWN)
-    yield _first(models, tested, shown)
+    start = f"With scale held fixed ({counted(tested[0])})"
+    if shown:
+        yield f"{start}: {_shown_words(models, shown[0])}"
+    else:
+        largest = _strongest_first(tested)[0]
+        effect = f"{_slope(largest)} of {models.outcome}"
+        yield f"{start}, nothing is shown; the largest is {metric_label(largest)} with {effect}."
     yield from (f"At fixed scale too, {_shown_words(models, row)}" for row in shown[1:])
     rest = [row for row in tested if row.verdict is Verdict.NOT_SHOWN]
     if rest:
         yield f"Not shown at fixed scale, which is not absent: {listed(_with_r(rest), room=140)}."
-    yield from _power(tested[0])
-    yield from _described(main)
-    if tested[0].cells == 1:
+    first = tested[0]
+    if first.detectable_r is None or first.detectable_r_corrected is None:
+        yield "There are too few models to say what they could have found."
+    else:
+        yield (
+            f"{counted(first)} find |r| of {first.detectable_r:.2f} with 80 % power, "
+            f"{first.detectable_r_corrected:.2f} at the strictest step of the correction; a smaller one may be unseen."
+        )
+    for row in main:
+        if row.verdict is Verdict.DESCRIPTION and RELATED[row.metric].parts:
+            yield f"{row.metric} (r {row.r:+.2f}) has no verdict: {row.why}"
+    if few := [row for row in main if row.verdict is Verdict.TOO_FEW]:
+        yield f"At fixed scale, too few runs for {many(len(few), 'metric')}: {listed(_with_r(few))}."
+    if first.cells == 1:
         model = models.trained.iloc[within_cells(models.trained).members[0]]
         cell = f"{model['architecture']}, {regime_words(Regime.read(model['regime']))}"
         yield f"All of that is one architecture in one regime ({cell}): whether it holds elsewhere is not known."
@@ -303,42 +297,11 @@ def _strongest_first(rows: Iterable[Relation]) -> list[Relation]:
     return sorted(rows, key=lambda row: -abs(row.r or 0.0))
 
 
-def _first(models: Models, tested: Sequence[Relation], shown: Sequence[Relation]) -> str:
-    """The first sentence: which models these are, and what is shown first, or that nothing is."""
-    start = f"With scale held fixed ({counted(tested[0])})"
-    if shown:
-        return f"{start}: {_shown_words(models, shown[0])}"
-    largest = max(tested, key=lambda row: abs(row.r or 0.0))
-    effect = f"{_slope(largest)} of {models.outcome}"
-    return f"{start}, nothing is shown; the largest is {metric_label(largest)} with {effect}."
-
-
 def _shown_words(models: Models, row: Relation) -> str:
     return (
         f"one standard deviation between seeds of {metric_label(row)} comes with {_slope(row)} of {models.outcome}, "
         f"{SHOWN[row.verdict]} (r {row.r:+.2f}, Holm p {row.p_holm:.2g}{_without(row)})."
     )
-
-
-def _power(first: Relation) -> Iterable[str]:
-    if first.detectable_r is None or first.detectable_r_corrected is None:
-        yield "There are too few models to say what they could have found."
-        return
-    yield (
-        f"{counted(first)} find |r| of {first.detectable_r:.2f} with 80 % power, "
-        f"{first.detectable_r_corrected:.2f} at the strictest step of the correction; a smaller one may be unseen."
-    )
-
-
-def _described(rows: Sequence[Relation]) -> Iterable[str]:
-    """Ratios and what is of too few models: numbers without a verdict, and why."""
-    for row in rows:
-        if row.verdict is Verdict.DESCRIPTION and RELATED[row.metric].parts:
-            yield f"{row.metric} (r {row.r:+.2f}) has no verdict: {row.why}"
-    few = [row for row in rows if row.verdict is Verdict.TOO_FEW]
-    if few:
-        names = listed(_with_r(few))
-        yield f"At fixed scale, too few runs for {many(len(few), 'metric')}: {names}."
 
 
 def _main(relations: Iterable[Relation], subset: str) -> list[Relation]:
@@ -391,11 +354,10 @@ def _words_of_effects(models: Models, rows: Sequence[Effect]) -> Iterable[str]:
     yield from _further_words(rows)
     if missed := [row.label for row in treated if row.verdict is Verdict.DID_NOT_REACH]:
         yield f"Did not reach the property, so nothing is said of their outcome: {_first_names(missed)}."
-    for why, labels in _by_reason((row.why, row.label) for row in treated if row.verdict is Verdict.TOO_FEW):
+    for why, labels in by_reason((row.why, row.label) for row in treated if row.verdict is Verdict.TOO_FEW).items():
         yield f"No verdict on {_first_names(labels)}; {why}"
-    if moved := [row for row in outcomes if row.sham and row.verdict in COUNTED]:
-        names = (f"{row.label} ({amount(row.effect or 0.0, row.low, row.high, row.metric)})" for row in moved[:NAMED])
-        yield f"Shams that change {models.outcome} by themselves: {', '.join(names)}."
+    if moved := [f"{row.label} ({_amount_of(row)})" for row in outcomes if row.sham and row.verdict in COUNTED]:
+        yield f"Shams that change {models.outcome} by themselves: {_first_names(moved)}."
     runs, labels_of_rows = unpaired(models), {row.label for row in outcomes}
     if failed := [arm.label for arm in runs.lost if arm.label not in labels_of_rows]:
         yield f"No pair with {models.outcome} in arm and control, so not judged: {_first_names(failed)}."
@@ -416,12 +378,8 @@ def about_speed(models: Models, margin: float | None) -> str | None:
         reason = f"no arm changes the gap between validation and training loss by ±{margin:.2g} or more"
     else:
         return None
-    if (together := proportion_of_losses(compared)) is not None:
-        reason += (
-            f". Over {many(together.arms, 'arm')} Δval_loss is {together.slope:.3f} Δ{together.column} "
-            f"(r {together.r:.4f})"
-        )
-    return f"This suite is about learning speed: {reason}."
+    parts = [f"This suite is about learning speed: {reason}", proportion_of_losses(compared)]
+    return ". ".join(filter(None, parts)) + "."
 
 
 def _further_words(rows: Sequence[Effect]) -> Iterable[str]:
@@ -429,12 +387,12 @@ def _further_words(rows: Sequence[Effect]) -> Iterable[str]:
     further = [row for row in rows if row.role is Role.FURTHER and not row.sham and row.p_holm is not None]
     for name in dict.fromkeys(row.metric for row in further):
         own = [row for row in further if row.metric == name]
-        shown = [row for row in own if row.verdict in COUNTED]
+        shown = [f"{row.label} {_amount_of(row)}" for row in own if row.verdict in COUNTED]
         kind = "registered" if own[0].registered else "exploratory"
         if shown:
-            listed = ", ".join(f"{row.label} {amount(row.effect or 0.0, row.low, row.high, name)}" for row in shown[:3])
             more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
-            yield f"{name} ({kind}) changes in {len(shown)} of {many(len(own), 'arm')}: {listed}{more}."
+            text = f"{', '.join(shown[:3])}{more}"
+            yield f"{name} ({kind}) changes in {len(shown)} of {many(len(own), 'arm')}: {text}."
         else:
             yield f"{name} ({kind}): no evidence of a change in any of {many(len(own), 'arm')}."
 
@@ -461,7 +419,7 @@ def _effect_words(row: Effect, rows: Sequence[Effect]) -> str:
         change = f"{'raises' if row.effect > 0 else 'lowers'} {row.metric} by "
         change += size(row.effect, row.low, row.high, row.metric)
     else:
-        change = f"changes {row.metric} by {amount(row.effect, row.low, row.high, row.metric)}"
+        change = f"changes {row.metric} by {_amount_of(row)}"
     numbers = [f"{row.n} pairs", f"p {row.p_holm:.2g}" if row.p_holm is not None else ""]
     if row.skewed and row.verdict in COUNTED:
         numbers.insert(1, f"skewed: median {_signed(row.median)}, {max(row.lower, row.higher)} of {row.n} seeds")
@@ -472,19 +430,12 @@ def _effect_words(row: Effect, rows: Sequence[Effect]) -> str:
     parts = [f"{row.label} {change} ({', '.join(filter(None, numbers))}): {row.verdict}."]
     if row.why:
         parts.append(row.why)
-    targets = [
-        other for other in rows if other.key == row.key and other.role is Role.TARGET and other.effect is not None
-    ]
-    if targets:
-        parts.append(f"It moved {', '.join(map(_moved, targets))}.")
+    if targets := [_moved(one) for one in rows if one.key == row.key and one.role is Role.TARGET and one.n]:
+        parts.append(f"It moved {', '.join(targets)}.")
     if row.movement is Verdict.IN_CONFLICT:
         parts.append("The metrics of its property disagree.")
     if row.why is None and (row.lost or row.lost_controls):
         parts.append(f"{many(row.lost + row.lost_controls, 'pair')} without {row.metric} left out.")
-    if row.cell_low is not None and row.cell_high is not None and row.cell_low < 0 < row.cell_high:
-        parts.append(f"Not alike in its {row.cells} cells: {_signed(row.cell_low)} to {_signed(row.cell_high)}.")
-    if row.far:
-        parts.append(f"Outlying (robust deviations): {row.far}; median {_signed(row.median)}.")
     if row.equal_loss is not None:
         at_equal = amount(row.equal_loss, row.equal_loss_low, row.equal_loss_high, row.metric)
         parts.append(f"At equal training loss {at_equal} ({many(row.equal_loss_n, 'pair')}).")
@@ -493,6 +444,10 @@ def _effect_words(row: Effect, rows: Sequence[Effect]) -> str:
     while len(" ".join(parts)) > LONGEST and len(parts) > 2:
         parts.pop()
     return " ".join(parts)
+
+
+def _amount_of(row: Effect) -> str:
+    return amount(row.effect or 0.0, row.low, row.high, row.metric)
 
 
 def _moved(row: Effect) -> str:
@@ -509,25 +464,15 @@ def _first_names(names: Sequence[str]) -> str:
     return f"{listed} and {len(names) - NAMED} more" if len(names) > NAMED else listed
 
 
-def _by_reason(reasons: Iterable[tuple[str | None, str]]) -> Iterable[tuple[str, list[str]]]:
-    """The names of rows without a verdict, by the reason that they share."""
-    names: dict[str, list[str]] = {}
-    for why, name in reasons:
-        names.setdefault(why or "", []).append(name)
-    return names.items()
-
-
 def of_doses(models: Models, rows: Sequence[Response]) -> Iterable[Sentence]:
     """One sentence for the outcome under each arm with several doses; those of which nothing can be said in one."""
-    return (Sentence(TOPIC, "doses", text) for text in _words_of_doses(models, rows))
-
-
-def _words_of_doses(models: Models, rows: Sequence[Response]) -> Iterable[str]:
     arms = {row.key: [other for other in rows if other.key == row.key] for row in rows if row.metric == models.outcome}
-    yield from (_dose_words(along) for along in arms.values() if along[0].p_holm is not None)
+    texts = [_dose_words(along) for along in arms.values() if along[0].p_holm is not None]
     untested = ((along[0].why, along[0].arm) for along in arms.values() if along[0].p_holm is None)
-    for why, names in _by_reason(untested):  # an arm may be in several cells
-        yield f"Whether {models.outcome} follows the dose of {_first_names([*dict.fromkeys(names)])}: no verdict; {why}"
+    for why, names in by_reason(untested).items():  # an arm may be in several cells
+        arms_of_reason = _first_names([*dict.fromkeys(names)])
+        texts.append(f"Whether {models.outcome} follows the dose of {arms_of_reason}: no verdict; {why}")
+    return [Sentence(TOPIC, "doses", text) for text in texts]
 
 
 def _dose_words(rows: Sequence[Response]) -> str:

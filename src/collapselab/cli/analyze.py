@@ -153,7 +153,6 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="The page, or a folder for it.", show_default="X/report.html")
     ] = None,
-    beside: Annotated[Path | None, typer.Option(help="Another such folder to set beside it.")] = None,
     figures: Annotated[Path | None, typer.Option(help="A folder that gets every figure as SVG and PDF.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -165,12 +164,11 @@ def report(
 
     A suite of yours: `collapselab report runs/tiny`
 
-    Beside the published models, with figures for a paper:
-    `collapselab report runs/tiny --beside published --figures figures`
+    With figures for a paper: `collapselab report runs/tiny --figures figures`
     """
     from collapselab.report.report import report as write_report
 
-    written = write_report(source, out=out, beside=beside, figures=figures)
+    written = write_report(source, out=out, figures=figures)
     if as_json:
         print(json.dumps(written.to_json(), ensure_ascii=False))
         return

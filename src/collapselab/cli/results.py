@@ -329,8 +329,7 @@ def publish(
         return
     import yaml  # type: ignore[import-untyped]
 
-    from collapselab.report.cards import model_card
-    from collapselab.report.publish import checked_target
+    from collapselab.report.publish import checked_target, model_card
 
     card = model_card(results[-1], name=checked_target(to).split("/")[1])
     if as_json:

@@ -4,7 +4,7 @@ data.py reads tables and their analysis, or results; view.py makes the tables th
 figure is given. charts/ is how we draw, figures/ what we draw: each figure is one entry of `FIGURES`. answer.py has the
 verdicts on a suite, provenance.py where the runs come from, words.py the words of all. report.py is the call, and puts
 them into web/ as one HTML file; export.py writes the figures as SVG and PDF.
-publish.py makes a folder for the hub of a suite's results, cards.py the card of it, or of a model.
+publish.py makes a folder for the hub of a suite's results, with its card, and the parts of a model's card.
 """
 
 import sys

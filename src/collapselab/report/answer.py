@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import final
 
-from collapselab.analysis.families import EFFECTS, FIXED_SCALE, Family, surviving
 from collapselab.analysis.relate import Relation
 from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.analysis.trends import Trend
-from collapselab.analysis.verdict import Direction, Role, Verdict
+from collapselab.analysis.verdict import EFFECTS, FIXED_SCALE, Direction, Family, Role, Verdict, surviving
 from collapselab.analysis.words import NO_DIRECTION, REVERSAL, Sentence, many, reversals
 from collapselab.report.data import ReportData
 from collapselab.report.words import IN_PART, NO_ANSWER, VERDICT_WORDS, outcome_name, property_name
@@ -140,7 +139,7 @@ def _across_words(data: ReportData, lines: list[Line]) -> Iterable[str]:
     if not any(_known(line.cells["outcome"]) for line in lines):
         yield f"there are too few runs to say whether collapse correlates with a better {outcome}"
         return
-    pairs = reversals(data.analysis.relations) if data.analysis and _survives(data, FIXED_SCALE) else []
+    pairs = reversals(data.analysis.tables["relate"]) if data.analysis and _survives(data, FIXED_SCALE) else []
     if names := ", ".join(dict.fromkeys(property_name(within.metric) for _, within in pairs)):
         yield f"at fixed scale the relation reverses for {names}"
     relations = [data.relation(line.metric, ALL) for line in lines]
@@ -169,7 +168,7 @@ def _named(lines: list[Line], kind: Mark) -> str:
 
 
 def _effect_words(data: ReportData) -> Iterable[str]:
-    effects = data.analysis.effects if data.analysis else []
+    effects = data.analysis.tables["effects"] if data.analysis else []
     rows = [row for row in effects if row.role is Role.OUTCOME and not row.sham]
     counts = Counter(row.verdict for row in rows)
     if counts[Verdict.TOO_FEW] == len(rows):

@@ -17,15 +17,11 @@ from typing import final
 import numpy as np
 import pandas as pd
 
-from collapselab.analysis.analyze import current_analysis
-from collapselab.analysis.models import NOT_TESTED, Models, NothingToRelate, combine, default_outcome
-from collapselab.analysis.regime import Regime
+from collapselab.analysis.analyze import Analysis, current_analysis, stored_scores
+from collapselab.analysis.models import NOT_TESTED, RELATED, Models, NothingToRelate, Regime, combine, default_outcome
 from collapselab.analysis.relate import Relation
-from collapselab.analysis.related import RELATED
-from collapselab.analysis.stored import Analysis, stored_scores
 from collapselab.analysis.subsets import ALL
 from collapselab.analysis.trends import Trend
-from collapselab.core.catalogue import Transform
 from collapselab.errors import RunError
 from collapselab.records.profile import HEADLINES
 from collapselab.records.scores import with_scores
@@ -132,20 +128,15 @@ class ReportData:
         on_log = [variable for variable in self.models.variables if variable.transform == "log"]
         return {variable.metric for variable in on_log if (~np.isnan(variable.values)).any()}
 
-    @staticmethod
-    def transform(metric: str) -> Transform:
-        """The scale on which the metric is judged and drawn, by the catalogue."""
-        return RELATED[metric].transform
-
     def relation(self, metric: str, subset: str = ALL) -> Relation | None:
         """The row of `relate.csv` on the metric's own scale; None where the analysis has none."""
-        wanted = (metric, subset, self.transform(metric))
-        relations = self.analysis.relations if self.analysis else []
+        wanted = (metric, subset, RELATED[metric].transform)
+        relations = self.analysis.tables["relate"] if self.analysis else []
         return next((row for row in relations if (row.metric, row.subset, row.transform) == wanted), None)
 
     def trends(self, axis: str, metric: str) -> list[Trend]:
         """The rows of `trends.csv` about one metric along one axis that have groups to compare."""
-        rows = self.analysis.trends if self.analysis else []
+        rows = self.analysis.tables["trends"] if self.analysis else []
         return [row for row in rows if (row.axis, row.metric) == (axis, metric) and row.groups]
 
 

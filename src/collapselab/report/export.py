@@ -6,7 +6,9 @@ smallest type is of seven points; a panel by itself fits a column.
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
+from textwrap import wrap
 
 from collapselab.disk import written_whole
 from collapselab.report.charts import style
@@ -19,11 +21,8 @@ WIDTH, WIDE = 168, 250
 """Of a panel among others, and of one by itself; in pixels of 96 to the inch, which a PDF takes for points."""
 HEIGHT = 0.8
 """Of a panel, as a share of its height on the page."""
-TITLE, BELOW = 27, 40
+TITLE, BELOW = 28, 41
 """Letters that fit on a line of a panel's title, and of the note below it."""
-PDF_TRIES = 40
-REFERENCES = re.compile(rb"(?:^ +/\w+ \d+ 0 R\n){2,}", re.MULTILINE)
-FONTS = re.compile(rb"/Subtype /Type0\n  /BaseFont /(\S+)")
 PADDING = {"left": 18, "right": 12, "top": 6, "bottom": 6}
 """Room for labels at the edges: a reader's font may be wider than the one they were measured with."""
 
@@ -38,33 +37,16 @@ def write_figures(
     for figure in figures:
         if not figure.panels or figure.axes:
             continue
-        svg = _renumbered(vl_convert.vegalite_to_svg(composed(figure, tables, keys)))
-        for kind, content in (("svg", svg.encode()), ("pdf", _pdf(svg))):
+        # Clips are numbered from 0: the library goes on counting, so that a file would depend on those drawn before it.
+        numbers: dict[str, str] = {}
+        svg = vl_convert.vegalite_to_svg(composed(figure, tables, keys))
+        svg = re.sub(r"\bclip\d+\b", lambda clip: numbers.setdefault(clip[0], f"clip{len(numbers)}"), svg)  # noqa: B023
+        for kind, content in (("svg", svg.encode()), ("pdf", vl_convert.svg_to_pdf(svg))):
             path = Path(folder) / f"{figure.key}.{kind}"
             with written_whole(path) as temporary:
                 temporary.write_bytes(content)
             written.append(path)
     return written
-
-
-def _renumbered(svg: str) -> str:
-    """Clips numbered from 0: the library goes on counting, so that a file would depend on those drawn before it."""
-    numbers: dict[str, str] = {}
-    return re.sub(r"\bclip\d+\b", lambda clip: numbers.setdefault(clip[0], f"clip{len(numbers)}"), svg)
-
-
-def _pdf(svg: str) -> bytes:
-    """Convert to PDF, with the same bytes every time: the library writes fonts and references in a random order."""
-    import vl_convert
-
-    pdf = b""
-    for _ in range(PDF_TRIES):  # two fonts are in the wrong order in every second file
-        pdf = REFERENCES.sub(
-            lambda found: b"".join(sorted(found[0].splitlines(keepends=True))), vl_convert.svg_to_pdf(svg)
-        )
-        if (fonts := FONTS.findall(pdf)) == sorted(fonts):
-            break
-    return pdf
 
 
 def composed(figure: Figure, tables: Mapping[str, Columns], keys: Keys) -> Spec:
@@ -100,17 +82,8 @@ def _unit(panel: Panel, *, alone: bool) -> Spec:
     spec = bare_spec(panel, legends=True)
     spec |= {"width": WIDE if alone else WIDTH, "height": round(HEIGHT * panel.height)}
     if panel.heading:
+        broken = partial(wrap, break_long_words=False, break_on_hyphens=False)
         title = f"{panel.code} {panel.heading}".strip()
         below = " · ".join(filter(None, (panel.fit, panel.note)))
-        spec["title"] = {"text": _broken(title, TITLE), **({"subtitle": _broken(below, BELOW)} if below else {})}
+        spec["title"] = {"text": broken(title, TITLE), **({"subtitle": broken(below, BELOW)} if below else {})}
     return spec
-
-
-def _broken(title: str, longest: int) -> list[str]:
-    """A title on as many lines as the panel's width needs."""
-    lines = [""]
-    for word in title.split(" "):
-        if len(lines[-1]) + len(word) > longest:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return lines

@@ -39,15 +39,16 @@ def provenance(data: ReportData) -> Origins:
     """From the run.json of every run that has one, and from the tables."""
     records = _records(data)
     corpora = [record.corpus for record in records]
-    findings = data.analysis.findings if data.analysis else []
+    findings = data.analysis.tables["diagnosis"] if data.analysis else []
     unknown = Counter((row.signature, row.evidence) for row in findings if row.found is None)
+    missing = Counter((row.metric, row.why) for row in data.rows if row.why)
     return Origins(
         facts=_facts(records),
         corpora=sorted({f"{Path(c.path).name}, hash {c.hash}, vocabulary {c.vocabulary}" for c in corpora}),
         failures=[(run["run"], run["checkpoint"], run["why"]) for run in data.runs if run["why"]],
         findings=[row for row in findings if row.found],
         unknown=[(*key, count) for key, count in unknown.items()],
-        missing=_missing(data),
+        missing=[(metric, why, count) for (metric, why), count in missing.most_common()],
         commands=_commands(data),
         records=len(records),
     )
@@ -59,19 +60,10 @@ def _records(data: ReportData) -> list[RunRecord]:
     records = []
     for run in dict.fromkeys(run["run"] for run in data.runs):
         path = data.directory / run / "run.json"
-        if not path.is_relative_to(data.directory) or ".." in path.parts or not is_readable_file(path):
-            continue
-        with suppress(DamagedError, DiskError, FileNotFoundError):
-            records.append(RunRecord.read(path))
+        if path.is_relative_to(data.directory) and ".." not in path.parts:
+            with suppress(DamagedError, DiskError, OSError):
+                records.append(RunRecord.read(path))
     return records
-
-
-def is_readable_file(path: Path) -> bool:
-    """Whether there is a file of that name; False too where the name is none, or its folder is forbidden."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
 
 
 def _facts(records: list[RunRecord]) -> list[tuple[str, str]]:
@@ -94,21 +86,14 @@ def _counted(values: Counter[str], runs: int) -> str:
     return ", ".join(f"{value} ({count} of {runs})" for value, count in values.items())
 
 
-def _missing(data: ReportData) -> list[tuple[str, str, int]]:
-    """Reasons why values are missing: metric, reason, how many rows."""
-    counted = Counter((row.metric, row.why) for row in data.rows if row.why)
-    return [(metric, why, count) for (metric, why), count in counted.most_common() if why]
-
-
 def _commands(data: ReportData) -> list[str]:
     """From the recipe where the folder is a suite's, else from its tables on."""
     folder = shlex.quote(data.name)
     suite = [f"collapselab suite run {folder}"] if (data.directory / "suite.json").is_file() else []
-    if data.analysis is None:
-        return [*suite, f"collapselab analyze {folder}", f"collapselab report {folder}"]
-    asked = data.analysis
-    options = f"--outcome {asked.outcome} --permutations {asked.permutations} --seed {asked.seed}"
-    return [*suite, f"collapselab analyze {folder} {options}", f"collapselab report {folder}"]
+    asked, options = data.analysis, ""
+    if asked is not None:
+        options = f" --outcome {asked.outcome} --permutations {asked.permutations} --seed {asked.seed}"
+    return [*suite, f"collapselab analyze {folder}{options}", f"collapselab report {folder}"]
 
 
 def model_facts(data: ReportData) -> list[str]:

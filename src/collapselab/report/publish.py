@@ -5,26 +5,32 @@
           measurements.json     every measurement with its facts, for `collapselab compare`
           analysis/ suite.json report.html    where the folder has them
 
-Nothing leaves the machine unless `upload` is asked for, and no file says where on this machine the folder was.
+Nothing leaves the machine unless `upload` is asked for, and no file says where on this machine the folder was. The
+reader of a card knows neither the suite nor this program. `model_card` is what a measured model's own card can have.
 """
 
 import os
 import re
 import shutil
-from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any, cast, final
 
-from collapselab.analysis.stored import SUMMARY, SummaryRecord, stored_scores
+from collapselab import __version__
+from collapselab.analysis.analyze import SUMMARY, SummaryRecord, stored_scores
+from collapselab.core.catalogue import METRICS
 from collapselab.disk import folder_written_whole, make_folder, remove_folder, sha256
 from collapselab.errors import ConfigError, DamagedError, RunError
-from collapselab.records.facts import Facts
+from collapselab.measurement.compare_results import RUNNING
+from collapselab.records.facts import Facts, OptionFacts
 from collapselab.records.measurement import Result, Results
+from collapselab.records.options import Options
 from collapselab.records.result_folder import MEASUREMENTS, load_results
 from collapselab.records.scores import STORED
 from collapselab.records.suite import SuiteRecord, registered_primary
-from collapselab.records.tables import TABLES, verify_tables
-from collapselab.report.cards import dataset_card
+from collapselab.records.table import ColumnTable, Table
+from collapselab.records.tables import TABLES, Row, verify_tables
 
 TARGET = re.compile(r"hf:(?P<name>[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95})")
 COPIED = ("tables.json", "report.html")
@@ -67,7 +73,8 @@ def publish(
         raise RunError(f"{directory}: has no results.csv. Run the suite, or collect it: collapselab suite collect.")
     made = Path(out) if out is not None else directory / "published"
     if made.exists():
-        _check_ours(made)
+        if not made.is_dir() or (any(made.iterdir()) and not (made / MEASUREMENTS).is_file()):
+            raise ConfigError(f"{made}: is there, and not a folder that `publish` made. Name another with --out.")
         remove_folder(made)
     with folder_written_whole(made) as partial:
         _write(directory, partial, name, license)
@@ -99,12 +106,6 @@ def upload_dataset(folder: Path, name: str) -> str:
             f"{name}: the hub did not take it ({words}). Log in with `hf auth login`, and try again."
         ) from error
     return f"{api.endpoint}/datasets/{name}"
-
-
-def _check_ours(folder: Path) -> None:
-    """A folder that this command did not make is never replaced."""
-    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / MEASUREMENTS).is_file()):
-        raise ConfigError(f"{folder}: is there, and not a folder that `publish` made. Name another with --out.")
 
 
 def _verify(directory: Path) -> list[str]:
@@ -161,3 +162,150 @@ def without_local_paths(value: object) -> Any:
         return value
     is_path = PurePosixPath(value).is_absolute() or PureWindowsPath(value).is_absolute()
     return PureWindowsPath(value).name if is_path else LOCAL_PATH.sub(r"\1", value)
+
+
+AnyTable = Table[Any] | ColumnTable
+MOST_SENTENCES, MOST_OPTIONS = 12, 3
+ABOUT = (
+    "Neural collapse of language models: how closely the features of each next token gather around their mean, how "
+    "these means are arranged, and how they agree with the output layer, beside the loss on held-out text."
+)
+
+
+def dataset_card(directory: Path, results: Results, tables: list[AnyTable], name: str, license: str) -> str:
+    """The card of a dataset of results: metadata, then what a reader needs to judge and to use the numbers."""
+    configs = "".join(f"- config_name: {table.name}\n  data_files: {table.file}\n" for table in tables)
+    front = f"---\nlicense: {license}\ntags: [neural-collapse, collapselab]\nconfigs:\n{configs}---"
+    parts = [front, f"# {name.split('/')[1]}"]
+    if (suite := SuiteRecord.find(directory / "suite.json")) is not None:
+        question = _plain(str(suite.recipe.get("question", "")))
+        parts.append(f"**{question}** The recipe `{_code(suite.name)}`, scale {suite.scale}.")
+    parts.append(ABOUT)
+    if (summary := SummaryRecord.find(directory / "analysis" / SUMMARY)) is not None:
+        said = [f"- {_plain(sentence['text'])}" for sentence in summary.sentences[:MOST_SENTENCES]]
+        parts += ["## What the tables say", "\n".join(said)]
+    parts += ["## Files", _files(directory, tables), "## How it was measured", "\n".join(_provenance(results))]
+    parts += [
+        "## Use",
+        f'```python\nfrom datasets import load_dataset\n\nrows = load_dataset("{name}", "results")\n```',
+        "Compare with your own: `collapselab compare YOURS measurements.json`. It checks the corpus, the versions of "
+        "the metrics and the options first. `collapselab metrics NAME` says what a metric means.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _files(directory: Path, tables: list[AnyTable]) -> str:
+    further = {
+        "measurements.json": "Every measurement with its facts, for `collapselab compare`.",
+        "suite.json": "The recipe: corpus, settings and grid of the runs.",
+        "analysis": "A table for each statement, and `summary.json` with all sentences.",
+        "report.html": "The page with all figures; it opens in a browser.",
+    }
+    rows = [f"| `{table.file}` | {table.about} |" for table in tables]
+    there = [file for file in further if file == MEASUREMENTS or (directory / file).exists()]
+    rows += [f"| `{file}` | {further[file]} |" for file in there]
+    return "\n".join(["| file | what it holds |", "|---|---|", *rows])
+
+
+def _provenance(results: Results) -> Iterator[str]:
+    facts = [result.facts for result in results]
+    yield f"- {len(facts):,} measurements, made with collapselab {__version__}"
+    yield from dict.fromkeys(f"- text: {_text(fact)}" for fact in facts)
+    versions = sorted({f"{name} {version}" for fact in facts for name, version in fact["versions"].items()})
+    yield f"- versions: {_plain(', '.join(versions))}"
+    options = dict.fromkeys(_options(fact["options"]) for fact in facts)
+    yield from (f"- options: {text}" for text in list(options)[:MOST_OPTIONS])
+
+
+def _text(facts: Facts) -> str:
+    """The text of a measurement: its name, how much of it was measured, and its hash."""
+    splits = " and ".join(f"{split['tokens']:,} tokens of {name}" for name, split in facts["splits"].items())
+    block = f" in blocks of {facts['block']:,} tokens" if "block" in facts else ""
+    return f"{_plain(corpus_name(facts))}{block}, {splits}; corpus hash `{facts['corpus_hash']}`"
+
+
+def corpus_name(facts: Facts) -> str:
+    """What the text is called, or its corpus; never a path on this machine."""
+    return str(facts.get("text") or PurePath(str(facts["corpus"])).name)
+
+
+def _options(options: OptionFacts) -> str:
+    """The options that are not at their default, as `measure` takes them."""
+    usual = {option.name: option.default for option in fields(Options)}
+    given = []
+    for name, value in options.items():
+        if name not in RUNNING and value != usual.get(name):
+            flag = name.replace("_", "-")
+            given.append(f"--no-{flag}" if value is False else f"--{flag}" if value is True else f"--{flag} {value}")
+    return f"`{_code(' '.join(given))}`" if given else "those by default"
+
+
+def _plain(text: str) -> str:
+    """Return a user's text on one line, in which nothing is Markdown or HTML."""
+    return re.sub(r"([\\`*\[\]!|#])", r"\\\1", " ".join(text.split())).replace("<", "&lt;")
+
+
+def _code(text: str) -> str:
+    """Return a user's text for a code span."""
+    return " ".join(text.split()).replace("`", "'")
+
+
+BEGIN, END = "<!-- collapselab -->", "<!-- end of collapselab -->"
+"""Around the section, so that it can be replaced."""
+
+
+@final
+@dataclass(frozen=True)
+class ModelCard:
+    """What a measured model's card can have: `section` for its text, `index` for its metadata (`model-index`)."""
+
+    section: str
+    index: list[dict[str, object]]
+
+
+def model_card(result: Result, *, name: str | None = None) -> ModelCard:
+    """The parts of a model's card on the hub that a measurement fills. `name` is the model's there, else its own.
+
+    >>> from collapselab import load_results, model_card
+    >>> card = model_card(load_results("runs/small")[-1])
+    >>> "## Neural collapse" in card.section, card.index[0]["results"][0]["metrics"][0]["type"]
+    (True, 'cdnv')
+    """
+    return ModelCard(card_section(result), eval_results(result, name=name or result.facts["run"]))
+
+
+def card_section(result: Result) -> str:
+    """Markdown for a model card: every metric of the last layer beside its null, and how it was measured."""
+    facts = result.facts
+    rows = ["| property | metric | value | shuffled labels |", "|---|---|---|---|"]
+    for row in _last_layer(result):
+        null = "–" if row.null is None else f"{row.null:.4g}"
+        rows.append(f"| {METRICS[row.metric].property} | `{row.metric}` | {row.value:.4g} | {null} |")
+    tokens = facts["splits"]["train"]["tokens"]
+    text = f"{_plain(corpus_name(facts))} (corpus hash `{facts['corpus_hash']}`)"
+    how = f"Measured with collapselab {__version__} on {tokens:,} tokens of {text}, {facts['classes']:,} classes."
+    return (
+        "\n".join([BEGIN, "## Neural collapse", "", *rows, "", f"{how} Weights: `{facts['model_hash']}`.", END]) + "\n"
+    )
+
+
+def eval_results(result: Result, *, name: str) -> list[dict[str, object]]:
+    """`model-index` of the hub: the values under the name of the model, on the text that they were measured on."""
+    metrics = [
+        {"type": row.metric, "name": f"{METRICS[row.metric].property}: {row.metric}", "value": row.value}
+        for row in _last_layer(result)
+    ]
+    task = {"type": "text-generation", "name": "neural collapse"}
+    text = corpus_name(result.facts)
+    about = {"type": text, "name": text, "revision": result.facts["corpus_hash"]}
+    return [{"name": name, "results": [{"task": task, "dataset": about, "metrics": metrics}]}]
+
+
+def _last_layer(result: Result) -> list[Row]:
+    return [
+        row
+        for row in result.rows
+        if (row.split, row.layer, row.bin) == ("train", "last", "all")
+        and row.value is not None
+        and row.metric in METRICS
+    ]

@@ -13,7 +13,6 @@ import hashlib
 import json
 import sys
 import webbrowser
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from html import escape
@@ -23,9 +22,8 @@ from tempfile import mkdtemp
 from typing import final
 
 from collapselab import __version__
-from collapselab.analysis.stored import program_version
+from collapselab.analysis.analyze import program_version
 from collapselab.disk import checksum_of, written_whole
-from collapselab.errors import ConfigError
 from collapselab.records.measurement import Result
 from collapselab.records.profile import profile
 from collapselab.report import answer, provenance, words
@@ -40,8 +38,6 @@ from collapselab.report.view import Columns, Keys, View, filters, keys, models_t
 
 PLACED = {"diagnosis"}
 """Topics of the summary that the page itself has a place for; all others follow a figure."""
-HEAD = 1 << 16
-"""Bytes of a page within which it says what it was made from."""
 OF_ONE_MODEL = ("inside", "tokens")
 """Sections of the page of one model."""
 
@@ -61,11 +57,7 @@ class WrittenReport:
 
 
 def report(
-    source: str | Path | Result,
-    *,
-    out: str | Path | None = None,
-    beside: str | Path | None = None,
-    figures: str | Path | None = None,
+    source: str | Path | Result, *, out: str | Path | None = None, figures: str | Path | None = None
 ) -> WrittenReport:
     """Write a page that fits its source: a suite, several models, or one model; one file that needs nothing else.
 
@@ -75,8 +67,7 @@ def report(
 
     The source is the folder of a suite, one that `collect` or `import` made, a folder of results, a result in a file,
     or a `Result`. The page is `report.html` in that folder, `NAME.html` beside a file, or `out`; an `out` that is a
-    folder gets `report.html`. `beside` is another folder, whose models and verdicts are shown too; `figures` a folder
-    for every figure as SVG and PDF.
+    folder gets `report.html`. `figures` is a folder for every figure as SVG and PDF.
     """
     if isinstance(source, Result):
         folder = Path(mkdtemp(prefix="collapselab-"))
@@ -84,13 +75,11 @@ def report(
         source = folder / "model.json"
     page = _page_path(source, out)
     data = load_report_data(source)
-    other = None if beside is None else load_report_data(beside)
-    shown = contents(data, beside=other)
+    shown = contents(data)
     with written_whole(page) as temporary:
         temporary.write_text(render(shown), encoding="utf-8")
     written = write_figures(figures, shown.figures.values(), shown.tables, shown.keys) if figures is not None else []
-    notes = [one.problem for one in (data, other) if one is not None and one.problem]
-    return WrittenReport(page, written, notes)
+    return WrittenReport(page, written, [data.problem] if data.problem else [])
 
 
 def show(result: Result) -> Path:
@@ -111,9 +100,6 @@ def _page_path(source: str | Path, out: str | Path | None) -> Path:
         source = Path(source)
         return source.with_suffix(".html") if source.is_file() else source / "report.html"
     out = Path(out)
-    for folder in out.parents:
-        if folder.exists() and not folder.is_dir():
-            raise ConfigError(f"{out}: {folder} is a file, so nothing can be written below it. Name another file.")
     return out / "report.html" if out.is_dir() else out
 
 
@@ -123,25 +109,19 @@ class Contents:
     """All that is on the page: the figures by their key, the tables that they draw, and what the legend means."""
 
     data: ReportData
-    beside: ReportData | None
     figures: dict[str, Figure]
     tables: dict[str, Columns]
     keys: Keys
-
-    @property
-    def names(self) -> list[str]:
-        """Of the data, and of the data beside it."""
-        return [self.data.name, *([f"{self.beside.name} (beside)"] if self.beside else [])]
 
     @property
     def panels(self) -> list[Panel]:
         return [panel for figure in self.figures.values() for panel in figure.panels]
 
 
-def contents(data: ReportData, *, beside: ReportData | None = None) -> Contents:
+def contents(data: ReportData) -> Contents:
     """Every figure that the tables allow; one that they do not says why."""
-    models = models_table([data, *([beside] if beside else [])])
-    view = View(data, keys(models), models, beside)
+    models = models_table(data)
+    view = View(data, keys(models), models)
     figures = {}
     for key, entry in FIGURES.items():
         if entry.section not in SECTIONS:
@@ -154,7 +134,7 @@ def contents(data: ReportData, *, beside: ReportData | None = None) -> Contents:
     tables = {"models": models} | {name: table for figure in figures.values() for name, table in figure.tables.items()}
     if data.kind is Kind.MODELS:
         tables["overview"] = overview(data, models)
-    return Contents(data, beside, figures, tables, view.keys)
+    return Contents(data, figures, tables, view.keys)
 
 
 def render(shown: Contents) -> str:
@@ -173,8 +153,6 @@ def render(shown: Contents) -> str:
     scripts = {"vega": _vega(), "script": _own("page.js")}
     return environment.get_template(f"{data.kind}.html").render(
         data=data,
-        beside=shown.beside,
-        comparison=_comparison(shown),
         keys=shown.keys,
         picture=picture,
         sections=tabs,
@@ -183,7 +161,7 @@ def render(shown: Contents) -> str:
         areas=depth_areas(len(shown.keys.depths)),
         shapes=style.SHAPES,
         answers=[(VERDICT_SHAPES[code], VERDICT_COLOURS[code], text) for code, text in words.TEST_WORDS.items()],
-        filters=filters(shown.tables["models"], shown.keys, shown.names),
+        filters=filters(shown.tables["models"], shown.keys),
         others=has_others(data),
         outcome=words.outcome_name(data.outcome),
         names=words,
@@ -197,7 +175,7 @@ def render(shown: Contents) -> str:
         drawn=[name for name, table in shown.tables.items() if table],
         provenance=provenance.provenance(data),
         version=__version__,
-        made_from=fingerprint(data, shown.beside),
+        made_from=fingerprint(data),
         light=style.variables(len(shown.keys.widths), dark=False),
         dark=style.variables(len(shown.keys.widths), dark=True),
         css=_own("page.css"),
@@ -290,39 +268,18 @@ def _as_parsed(text: str) -> str:
 
 def saved_tables(shown: Contents) -> dict[str, bytes]:
     """Every CSV table of the folder as it was read, by the name it has there; those of many rows stay on disk."""
-    saved: dict[str, bytes] = {}
-    for data, prefix in ((shown.data, ""), (shown.beside, "beside-")):
-        if data is not None:
-            contents = data.tables.contents | (data.analysis.contents() if data.analysis else {})
-            saved |= {prefix + name: content for name, content in contents.items() if name.endswith(".csv")}
+    contents = shown.data.tables.contents | (shown.data.analysis.contents() if shown.data.analysis else {})
+    saved = {name: content for name, content in contents.items() if name.endswith(".csv")}
     return saved | {name: content for figure in shown.figures.values() for name, content in figure.saved.items()}
 
 
-def fingerprint(data: ReportData, beside: ReportData | None = None) -> str:
+def fingerprint(data: ReportData) -> str:
     """sha256 of what a page is made from: the program, the tables, and what the analysis made of them."""
-    parts: dict[str, object] = {"program": program_version()}
-    for name, source in (("data", data), ("beside", beside)):
-        if source is not None:
-            analysis = source.analysis.summary | {"directory": source.name} if source.analysis else None
-            parts[name] = {"tables": source.tables.hashes, "analysis": analysis}
-    return checksum_of(parts)
+    analysis = data.analysis.summary | {"directory": data.name} if data.analysis else None
+    return checksum_of({"program": program_version(), "tables": data.tables.hashes, "analysis": analysis})
 
 
 def is_current(path: Path, data: ReportData) -> bool:
     """Whether the file is a page that was made from this very data by this very program."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return f'<meta name="made-from" content="{fingerprint(data)}">'.encode() in file.read(HEAD)
-
-
-def _comparison(shown: Contents) -> Iterable[tuple[str, list[answer.Cell]]]:
-    """Verdicts of both sources side by side, for every metric that either has."""
-    if shown.beside is None:
-        return []
-    mine, theirs = ({line.metric: line.cells for line in answer.verdicts(data)} for data in (shown.data, shown.beside))
-    return [
-        (metric, [cells[metric][key] if metric in cells else answer.NOT_MEASURED
-                  for key in answer.COLUMNS for cells in (mine, theirs)])
-        for metric in dict.fromkeys([*mine, *theirs])
-    ]  # fmt: skip
+    mark = f'<meta name="made-from" content="{fingerprint(data)}">'
+    return path.is_file() and mark.encode() in path.read_bytes()

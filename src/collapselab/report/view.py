@@ -5,6 +5,7 @@ saved from the page hold all of them.
 """
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
@@ -26,7 +27,9 @@ OTHER = "other"
 UNKNOWN = "?"
 FACTS = ("checkpoint", "family", "width", "depth", "epochs", "epoch", "weight_decay", "lr", "seed", "parameters",
          "tokens", "train_loss", "val_loss", "val_accuracy", "perplexity")  # fmt: skip
-FILTERS = {"source": "suite", "family": "family", "training": "training", "deep": "depth"}
+FURTHER_FACTS = ("step", "vocabulary", "tokenizer", "corpus", "bits_per_byte")
+"""Of collected models."""
+FILTERS = {"family": "family", "training": "training", "deep": "depth"}
 Filter = tuple[str, str, list[tuple[str, str]]]
 """What models can be filtered by: a column, its title, and its values with their words."""
 
@@ -57,8 +60,7 @@ class View:
     data: ReportData
     keys: Keys
     models: Columns
-    """The table `models`: one line a model, of this data and of the data beside it."""
-    beside: ReportData | None = None
+    """The table `models`: one line a model."""
 
     @property
     def single(self) -> bool:
@@ -68,32 +70,28 @@ class View:
     def of_run(self, run: Run) -> Line:
         """The columns that say which run a line is about."""
         name = run["run"]
-        return {"run": self.data.labels.get(name, name), "wide": label(run["width"]), "deep": label(run["depth"])}
+        sizes: Line = {"wide": label(run["width"]), "deep": label(run["depth"]), "family": run["family"]}
+        return {"run": self.data.labels.get(name, name)} | sizes
 
 
-def models_table(sources: Iterable[ReportData]) -> Columns:
-    """One line a model, of all sources; `source` is the number of its data, `id` its own."""
+def models_table(data: ReportData) -> Columns:
+    """One line a model."""
+    if data.models is None:
+        return {}
+    known = data.models.frame
+    collected = [name for name in FURTHER_FACTS if name in known]
+    nulls = [f"{metric} null" for metric in data.main]
+    copied = dict.fromkeys([*FACTS, *collected, *data.main, *data.further, *nulls])
     lines: list[Line] = []
-    for source, data in enumerate(sources):
-        if data.models is None:
-            continue
-        copied = [
-            *FACTS,
-            *_further_facts(data),
-            *data.main,
-            *data.further,
-            *(f"{metric} null" for metric in data.main),
-        ]
-        trainings = training_labels(data)
-        for index, line in enumerate(data.models.frame.to_dict("records")):
-            lines.append({name: plain(line[name]) for name in copied} | {
-                outcome_column(data.outcome): plain(line[data.outcome]),
-                "id": len(lines), "source": source, "run": data.labels[line["run"]], "name": line["run"],
-                "wide": label(line["width"]), "deep": label(line["depth"]),
-                "training": trainings[index],
-                "trained": bool(line["epoch"] != 0), "last": bool(line["last"]),
-                "compared": bool(data.models.compared.iloc[index]),
-            })  # fmt: skip
+    for line, training, compared in zip(
+        known.to_dict("records"), training_labels(data), data.models.compared, strict=True
+    ):
+        lines.append({name: plain(line[name]) for name in copied} | {
+            outcome_column(data.outcome): plain(line[data.outcome]),
+            "id": len(lines), "run": data.labels[line["run"]], "name": line["run"],
+            "wide": label(line["width"]), "deep": label(line["depth"]), "training": training,
+            "trained": bool(line["epoch"] != 0), "last": bool(line["last"]), "compared": bool(compared),
+        })  # fmt: skip
     return columns(lines)
 
 
@@ -104,21 +102,13 @@ def overview(data: ReportData, models: Columns) -> Columns:
               "parameters": "parameters", "tokens": "training tokens", outcome: outcome_name(data.outcome),
               "bits_per_byte": "bits per byte", "val_accuracy": "accuracy"}  # fmt: skip
     metrics = [headline.metric for headline in HEADLINES if headline.metric in models] or data.main
-    mine = [place for place, source in enumerate(models["source"]) if source == 0]
-    table = {"id": [models["id"][place] for place in mine]}
+    table = {"id": models["id"]}
     coded = {headline.metric: f"{headline.code}: {headline.metric}" for headline in HEADLINES}
     for name, title in (titles | {metric: coded.get(metric, metric) for metric in metrics}).items():
-        values = [models[name][place] for place in mine if name in models]
+        values = models.get(name, [])
         if any(value is not None for value in values) and (name != "checkpoint" or len(set(values)) > 1):
             table[title] = values
     return table
-
-
-def _further_facts(data: ReportData) -> list[str]:
-    """What is known of collected models."""
-    assert data.models is not None
-    wanted = ("step", "vocabulary", "tokenizer", "corpus", "bits_per_byte")
-    return [name for name in dict.fromkeys(wanted) if name in data.models.frame and name not in FACTS]
 
 
 def training_labels(data: ReportData) -> list[str]:
@@ -131,16 +121,12 @@ def training_labels(data: ReportData) -> list[str]:
 
 
 def keys(models: Columns) -> Keys:
-    """The legend of a table of models; of the data itself, not of one set beside it."""
-    mine = [i for i, source in enumerate(models.get("source", [])) if source == 0]
-    trained = [i for i in mine if models["trained"][i]]
+    """The legend of a table of models."""
+    families = {str(family) for family in models.get("family", []) if family is not None}
     return Keys(
-        in_order(models["wide"][i] for i in mine),
-        in_order(models["deep"][i] for i in mine),
-        sorted({str(models["training"][i]) for i in trained}, key=_natural),
-        sorted({str(models["family"][i]) for i in mine if models["family"][i] is not None}),
-        "vocabulary" in models,
-    )
+        in_order(models.get("wide", [])), in_order(models.get("deep", [])),
+        sorted(set(map(str, _of_trained(models, "training"))), key=_natural), sorted(families), "vocabulary" in models,
+    )  # fmt: skip
 
 
 def in_order(labels: Iterable[Cell]) -> list[str]:
@@ -151,15 +137,8 @@ def in_order(labels: Iterable[Cell]) -> list[str]:
 def _natural(text: str) -> list[tuple[int, float, str]]:
     """`3 epochs` before `10 epochs`."""
     words = text.replace(",", "").split(" ")
-    return [(0, float(word), "") if _is_number(word) else (1, 0.0, word) for word in words]
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
+    number = re.compile(r"[-+]?\d+(\.\d+)?")
+    return [(0, float(word), "") if number.fullmatch(word) else (1, 0.0, word) for word in words]
 
 
 def label(value: float | int | None) -> str:
@@ -189,15 +168,14 @@ def lines(table: Columns) -> list[Line]:
     return [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
 
 
-def filters(models: Columns, keys: Keys, names: Sequence[str]) -> list[Filter]:
-    """The columns in which the trained models differ; `names` are those of the sources."""
+def filters(models: Columns, keys: Keys) -> list[Filter]:
+    """The columns in which the trained models differ."""
     ordered: Columns = {"deep": [*keys.depths], "training": [*keys.trainings]}
     chosen: list[Filter] = []
     for column, title in FILTERS.items():
-        values = ordered.get(column) or sorted(set(_of_trained(models, column)), key=str)
-        words = [names[value] if column == "source" and isinstance(value, int) else str(value) for value in values]
+        values = [*map(str, ordered.get(column) or sorted(set(_of_trained(models, column)), key=str))]
         if len(values) > 1:
-            chosen.append((column, title, list(zip(map(str, values), words, strict=True))))
+            chosen.append((column, title, list(zip(values, values, strict=True))))
     return chosen
 
 

@@ -6,8 +6,7 @@ from functools import cache
 
 from markupsafe import Markup, escape
 
-from collapselab.analysis.regime import Regime
-from collapselab.analysis.related import RELATED
+from collapselab.analysis.models import RELATED, Regime
 from collapselab.analysis.trends import Trend
 from collapselab.analysis.verdict import Verdict
 from collapselab.analysis.words import OPPOSITE, PREDICTED, regime_words

@@ -55,16 +55,6 @@ class Panel:
 
 @final
 @dataclass(frozen=True)
-class Numbers:
-    """The numbers of a figure as a table: a row for each metric, its numbers and its verdict."""
-
-    caption: str
-    columns: tuple[str, ...]
-    rows: list[tuple[str, tuple[str, ...], str]]
-
-
-@final
-@dataclass(frozen=True)
 class Listing:
     """A table of words under a figure's caption."""
 
@@ -93,9 +83,6 @@ class Figure:
     paper: str = ""
     """Where in the paper a reader has seen this before."""
     tables: Mapping[str, Columns] = field(default_factory=dict)
-    numbers: Numbers | None = None
-    series: tuple[str, ...] = ()
-    """Names that the colours c0, c1, … stand for, in a figure whose colours are no widths."""
     lists: list[Listing] = field(default_factory=list)
     saved: Mapping[str, bytes] = field(default_factory=dict)
     """CSV tables that belong to it and are not in the folder, by their name: to be searched and saved."""
@@ -182,7 +169,7 @@ def with_links(chart: DrawnChart) -> DrawnChart:
 
 
 def direction(data: ReportData, metric: str) -> str:
-    return ARROWS[data.models.toward[metric].sign] if data.models else ""
+    return ARROWS[data.models.toward[metric]] if data.models else ""
 
 
 def joined(*parts: str) -> str:

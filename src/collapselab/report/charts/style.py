@@ -46,19 +46,15 @@ def heat_colours(*, dark: bool) -> list[str]:
     return [_blend(low, high, i / (DEPTH_OF_HEAT - 1)) for i in range(DEPTH_OF_HEAT)]
 
 
-def heat_inks(*, dark: bool) -> list[str]:
-    """What can be read on each of them."""
-    light, black = "#ffffff", "#000000"
-    return [max((light, black), key=lambda ink: contrast(ink, ground)) for ground in heat_colours(dark=dark)]
-
-
 def variables(widths: int, *, dark: bool) -> dict[str, str]:
     """Every CSS variable that a figure or the page may name."""
     named = dict(DARK if dark else LIGHT)
     named |= {f"w{i}": colour for i, colour in enumerate(width_colours(max(widths, 1), dark=dark))}
     named |= {f"c{i}": colour for i, colour in enumerate(CATEGORIES_DARK if dark else CATEGORIES)}
     named |= {f"h{i}": colour for i, colour in enumerate(heat_colours(dark=dark))}
-    named |= {f"i{i}": colour for i, colour in enumerate(heat_inks(dark=dark))}
+    # What can be read on each of them: black on bright grounds, white on deep ones.
+    black = [i >= 4 if dark else i <= 5 for i in range(DEPTH_OF_HEAT)]
+    named |= {f"i{i}": "#000000" if is_black else "#ffffff" for i, is_black in enumerate(black)}
     return named
 
 
@@ -89,18 +85,6 @@ def config() -> Spec:
                   "fontSize": 13, "subtitleFontSize": 11, "anchor": "start", "offset": 8},
         "text": {"font": FONT, "fontSize": 11, "color": "var(--ink)"},
     }  # fmt: skip
-
-
-def contrast(ink: str, ground: str) -> float:
-    """The ratio of luminances of WCAG 2: 1 is none, 4.5 enough for text."""
-    high, low = sorted((_luminance(ink), _luminance(ground)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
-
-
-def _luminance(colour: str) -> float:
-    channels = [value / 255 for value in _rgb(colour)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def _plasma(position: float) -> str:

@@ -16,8 +16,7 @@ from collapselab.report.figures.cause import attribution, effects, manipulation,
 from collapselab.report.figures.contexts import how_far_back
 from collapselab.report.figures.fixed_scale import forest, seeds
 from collapselab.report.figures.inside import bins, deciders, layers, push
-from collapselab.report.figures.models import atlas_layers, atlas_training, explore
-from collapselab.report.figures.relations import collapse
+from collapselab.report.figures.relations import collapse, explore
 from collapselab.report.figures.scale import loss_and_scale, width_lines
 from collapselab.report.figures.tokens import token_ends, token_frequency
 from collapselab.report.figures.training import regularisation, training
@@ -79,11 +78,7 @@ FIGURES = {
     ),
     "training": FigureEntry(
         "training", "Along training", "When does a metric leave the level of shuffled labels, and where does it end?",
-        training, ("phases",),
-    ),
-    "atlas_training": FigureEntry(
-        "training", "Along the training of each model", "Do all models move the same way, and at the same time?",
-        atlas_training, kinds=(Kind.MODELS,),
+        training,
     ),
     "regularisation": FigureEntry(
         "training", "Under regularisation", "Are the dots of every width on the same side of the grey line?",
@@ -107,10 +102,6 @@ FIGURES = {
     ),
     "layers": FigureEntry(
         "inside", "From layer to layer", "At which layer does a metric turn toward collapse?", layers
-    ),
-    "atlas_layers": FigureEntry(
-        "inside", "Layers side by side", "At which share of the depth do the models collapse?",
-        atlas_layers, kinds=(Kind.MODELS,),
     ),
     "bins": FigureEntry(
         "inside", "From rare classes to frequent ones", "Are frequent classes closer to collapse than rare ones?", bins

@@ -63,7 +63,7 @@ def shams(view: View) -> Figure | str:
 
 def _outcome_rows(view: View) -> list[Effect]:
     """The effects on the outcome, of arms and shams."""
-    rows = view.data.analysis.effects if view.data.analysis else ()
+    rows = view.data.analysis.tables["effects"] if view.data.analysis else ()
     return [row for row in rows if row.role is Role.OUTCOME and row.effect is not None]
 
 
@@ -87,14 +87,14 @@ def _forest(
 
 def manipulation(view: View) -> Figure | str:
     """A panel for each metric that arms must move: the effects of the arms, and of shams of the same interventions."""
-    rows = view.data.analysis.effects if view.data.analysis else ()
+    rows = view.data.analysis.tables["effects"] if view.data.analysis else ()
     targets = [row for row in rows if row.role is Role.TARGET and row.effect is not None]
     if not targets:
         return NO_ARMS
     caption = (
         "Effect of each arm on the metric that it must move, arm minus control in pairs, with its 95 % interval. "
         "An arm has reached its property (filled) where that is two standard deviations of the pairs or more in the "
-        "right direction, a quarter of the range over widths, and more than its sham moves it (squares)."
+        "right direction, and more than its sham moves it (squares)."
     )
     tables, panels = {}, []
     metrics = list(dict.fromkeys(row.metric for row in targets))
@@ -103,7 +103,11 @@ def manipulation(view: View) -> Figure | str:
         made_for = [row for row in targets if row.metric == metric]
         names = {(row.where, row.arm) for row in made_for}
         shams = [row for row in rows if row.sham and row.metric == metric and (row.where, row.arm) in names]
-        lines = [_target_line(row) for row in (*made_for, *shams) if row.effect is not None]
+        lines = []
+        for row in (row for row in (*made_for, *shams) if row.effect is not None):
+            kind = "sham" if row.sham else {True: "reached", False: "not reached", None: "too few runs"}[row.reached]
+            words = "" if row.sham else kind
+            lines.append(ForestLine(row.label, kind, row.effect, row.low, row.high, row.n, words))
         tables[f"manipulation {metric}"] = forest_table(lines, room=room)
         chart, height = forest_chart(f"manipulation {metric}", lines, f"Δ {metric}", room=room)
         said = "; ".join(f"{line.arm} {line.effect:+.3g} ({line.kind})" for line in lines)
@@ -113,15 +117,10 @@ def manipulation(view: View) -> Figure | str:
     return Figure(caption, panels, tables=tables)
 
 
-def _target_line(row: Effect) -> ForestLine:
-    kind = "sham" if row.sham else {True: "reached", False: "not reached", None: "too few runs"}[row.reached]
-    return ForestLine(row.label, kind, row.effect or 0.0, row.low, row.high, row.n, "" if row.sham else kind)
-
-
 def attribution(view: View) -> Figure | str:
     """A panel for each metric alone, and one for the two metrics that come nearest to all arms."""
     analysis, models = view.data.analysis, view.data.models
-    rows = [row for row in analysis.attribution if row.arms] if analysis else []
+    rows = [row for row in analysis.tables["attribution"] if row.arms] if analysis else []
     if not rows or models is None:
         return "No arm with a control."
     name = outcome_name(view.data.outcome)

@@ -7,14 +7,14 @@ interval leaves out 0, so that filling and interval never disagree; its colour i
 import altair as alt
 import numpy as np
 
+from collapselab.analysis.models import RELATED
 from collapselab.analysis.relate import Relation
-from collapselab.analysis.related import RELATED
 from collapselab.analysis.resampling import centred
 from collapselab.analysis.subsets import WITHIN, within_cells
 from collapselab.analysis.verdict import Verdict
-from collapselab.analysis.words import relation_words, says_nothing
+from collapselab.analysis.words import says_nothing
 from collapselab.report.charts.axes import NUMBER
-from collapselab.report.charts.panels import Figure, Numbers, Panel
+from collapselab.report.charts.panels import Figure, Panel
 from collapselab.report.data import ReportData
 from collapselab.report.view import Columns, Line, View, columns, plain
 from collapselab.report.words import TEST_WORDS, metric_name, outcome_name, property_code
@@ -40,36 +40,13 @@ def seeds(view: View) -> Figure | str:
         f"permutations of the outcome{' within cells' if several else ''} whose r is as far from 0; Holm p corrects it "
         "for all panels together."
     )
-    tables: dict[str, Columns] = {}
-    for one in tested:
-        tables |= _tables(data, one)
+    tables = {f"seeds {one.metric}": _models_in_cells(data, one) for one in tested}
     panels = [_scatter(data, one, several=several) for one in tested]
     paper = PAPER if data.outcome == "val_loss" else ""
-    return Figure(caption, panels, paper=paper, tables=tables, numbers=_in_numbers(data, tested))
+    return Figure(caption, panels, paper=paper, tables=tables)
 
 
-def _in_numbers(data: ReportData, relations: list[Relation]) -> Numbers:
-    return Numbers(
-        f"The same in numbers: {outcome_name(data.outcome)} and each metric among {relations[0].n} models that differ "
-        "in their seed alone",
-        ("r [95 %]", "R²", "p", "Holm p"),
-        [(row.metric, _row_numbers(row), _verdict_words(data, row)) for row in relations],
-    )
-
-
-def _row_numbers(row: Relation) -> tuple[str, ...]:
-    interval = "" if row.low is None else f" [{row.low:+.2f}, {row.high:+.2f}]"
-    p_values = ("–" if p is None else f"{p:.2g}" for p in (row.p_permutation, row.p_holm))
-    return (f"{row.r:+.2f}{interval}", f"{row.r2:.4f}", *p_values)
-
-
-def _verdict_words(data: ReportData, row: Relation) -> str:
-    assert data.models is not None
-    return relation_words(row.verdict, outcome=row.outcome, better=data.models.better)
-
-
-def _tables(data: ReportData, relation: Relation) -> dict[str, Columns]:
-    """The models within cells."""
+def _models_in_cells(data: ReportData, relation: Relation) -> Columns:
     assert data.models is not None
     metric, trained = relation.metric, data.models.trained
     known, subset = trained[[metric, data.outcome]].notna().all(axis=1).to_numpy(), within_cells(trained)
@@ -84,7 +61,7 @@ def _tables(data: ReportData, relation: Relation) -> dict[str, Columns]:
         {"run": data.labels[run], "seed": plain(seed), "cell": cell, "outcome": b, "value": a}
         for run, seed, cell, a, b in zip(frame["run"], frame["seed"], frame["cell"], x, y, strict=True)
     ]
-    return {f"seeds {metric}": columns(models)}
+    return columns(models)
 
 
 def _scatter(data: ReportData, relation: Relation, *, several: bool) -> Panel:
@@ -118,7 +95,7 @@ def _panel_words(data: ReportData, relation: Relation) -> str:
     if relation.p_permutation is None:
         return f"{start}; no verdict: {relation.why}"
     p = f"permutation p {relation.p_permutation:.2g}, after Holm {relation.p_holm:.2g}"
-    return f"{start}, {p}: {_verdict_words(data, relation)}."
+    return f"{start}, {p}: {TEST_WORDS[relation.verdict]}."
 
 
 ROW = 34

@@ -11,7 +11,15 @@ import pandas as pd
 from collapselab.analysis.words import many
 from collapselab.records.tables import DeciderRow, PushRow, Row, bin_start
 from collapselab.report.charts.axes import value_axis, whole_ticks
-from collapselab.report.charts.panels import Figure, Panel, line_dash, run_curves, width_colour
+from collapselab.report.charts.panels import (
+    Figure,
+    Panel,
+    colour_legend,
+    line_dash,
+    model_colour,
+    run_curves,
+    width_colour,
+)
 from collapselab.report.charts.style import DEPTH_OF_HEAT
 from collapselab.report.data import Latest
 from collapselab.report.view import Columns, Line, View, columns
@@ -71,7 +79,7 @@ def _curves(view: View, key: str, caption: str, places: Places, axis: alt.X, cho
         ]
         tables[f"{key} {metric}"] = columns(points)
         panels.append(_curve(key, view, metric, pd.DataFrame(points), axis))
-    return Figure(caption, panels, () if view.single else ("width",), tables=tables)
+    return Figure(caption, panels, () if view.single else (colour_legend(view.keys),), tables=tables)
 
 
 def _curve(key: str, view: View, metric: str, points: pd.DataFrame, axis: alt.X) -> Panel:
@@ -82,7 +90,7 @@ def _curve(key: str, view: View, metric: str, points: pd.DataFrame, axis: alt.X)
     hover = [alt.Tooltip("run:N"), alt.Tooltip("place:N", title="layer" if key == "layers" else "occurrences"),
              alt.Tooltip("classes:Q", format=","), alt.Tooltip("value:Q", title=metric, format=".4~g"),
              alt.Tooltip("null:Q", title="shuffled labels", format=".4~g")]  # fmt: skip
-    chart = run_curves(base, {"x": axis, "y": y, "color": width_colour(view.keys)}, ["run:N"], hover)
+    chart = run_curves(base, {"x": axis, "y": y, "color": model_colour(view.keys)}, ["run:N"], hover)
     medians = points.groupby("place")["value"].median()
     if key == "bins":
         medians = medians.sort_index(key=lambda places: places.map(bin_start))

@@ -1,9 +1,12 @@
-"""Each metric against the outcome, across models. Panels are linked: they mark and filter the same models."""
+"""Each metric against the outcome across models, and any two numbers of the models against each other.
+
+Panels are linked: they mark and filter the same models.
+"""
 
 import altair as alt
 
 from collapselab.analysis.models import Floats
-from collapselab.report.charts.axes import far_null, if_logarithmic, null_level, null_of, value_axis
+from collapselab.report.charts.axes import NUMBER, far_null, if_logarithmic, null_level, null_of, value_axis
 from collapselab.report.charts.panels import (
     Figure,
     Panel,
@@ -28,6 +31,13 @@ WITH_A_MOUSE = "[pointerdown[event.pointerType != 'touch'], window:pointerup] > 
 """A finger scrolls; there the form above the panels marks models."""
 MOST_SHAPES = 3
 """More regimes than that cannot be distinguished by shape in one panel."""
+
+
+NAMED = 15
+"""Models whose names are written beside their points; of more they are shown on hovering."""
+SIZES = {"parameters": "parameters", "tokens": "training tokens", "width": "width", "depth": "depth",
+         "vocabulary": "vocabulary", "step": "training step"}  # fmt: skip
+OUTCOMES = ("val_loss", "bits_per_byte", "val_accuracy", "perplexity")
 
 
 def collapse(view: View) -> Figure | str:
@@ -76,12 +86,8 @@ def _against_outcome(view: View, metric: str) -> Panel:
     y = alt.Y(f"{outcome_column(outcome)}:Q", title=outcome_name(outcome), scale=alt.Scale(zero=False))
     hover = tooltip(outcome, [metric])
     layers = null_level(data, metric, values, log=log, across=True)
-    if view.beside is not None:
-        others = known_models(metric, outcome).transform_filter("datum.compared && datum.source !== 0")
-        ghosts = others.mark_point(filled=False, color="var(--other)", opacity=0.55, size=22, strokeWidth=1)
-        layers.append(ghosts.encode(x=x, y=y, tooltip=hover))
     if not _both_ways(data, metric):
-        mine = known_models(metric, outcome).transform_filter("datum.compared && datum.source === 0")
+        mine = known_models(metric, outcome).transform_filter("datum.compared")
         layers.append(least_squares_line(mine, metric, outcome, log=log))
     points = _points(data, view.keys, metric).encode(x=x, y=y, tooltip=hover)
     layers.append(points.add_params(alt.selection_interval(name=BRUSH, on=WITH_A_MOUSE, zoom=False)))
@@ -96,9 +102,7 @@ def _against_outcome(view: View, metric: str) -> Panel:
 def _points(data: ReportData, keys: Keys, metric: str) -> alt.Chart:
     """The compared models as filled points; on request the others (earlier checkpoints, arms) as rings."""
     drawable = f"datum['{metric}'] > 0" if metric in data.logarithmic else "true"
-    mine = known_models(metric, data.outcome).transform_filter(
-        f"datum.source === 0 && (datum.compared || (others && {drawable}))"
-    )
+    mine = known_models(metric, data.outcome).transform_filter(f"datum.compared || (others && {drawable})")
     points: alt.Chart = mine.mark_point(filled=True).encode(
         color=model_colour(keys), size=depth_size(keys),
         stroke=model_colour(keys, alt.Stroke),
@@ -162,3 +166,41 @@ def _fit_words(data: ReportData, metric: str) -> str:
         return "no R²"
     log = " of the logarithm" if relation.transform == "log" else ""
     return f"R² {relation.r2:.2f}{log}, {relation.n} runs"
+
+
+def explore(view: View) -> Figure | str:
+    """One scatter of all models whose axes the reader chooses."""
+    if not view.data.main:
+        return "No metric was measured here."
+    outcome = outcome_column(view.data.outcome)
+    names = {name: title for name, title in SIZES.items() if name in view.models}
+    names |= {name: outcome_name(name) for name in OUTCOMES if name in view.models}
+    names |= {outcome: outcome_name(view.data.outcome)}
+    names |= {metric: f"{metric}: {metric_name(metric)}" for metric in (*view.data.main, *view.data.further)}
+    known = {name: title for name, title in names.items() if any(value is not None for value in view.models[name])}
+    first = ("agreement" if "agreement" in known else view.data.main[0], outcome)
+    base = alt.Chart(alt.NamedData("models")).transform_filter("datum.last")
+    base = base.transform_filter(WHERE_SHOWN).transform_filter("isValid(datum[xname]) && isValid(datum[yname])")
+    place = {}
+    for axis, channel in (("x", alt.X), ("y", alt.Y)):
+        # a signal cannot change the type of a scale: where it is to be logarithmic, logarithms are drawn
+        base = base.transform_calculate(axis, f"{axis}log ? log(datum[{axis}name]) / LN10 : datum[{axis}name]")
+        number = NUMBER.replace("datum.value", f"({axis}log ? pow(10, datum.value) : datum.value)")
+        number = number.replace(".4~g", ".2~g")
+        place[axis] = channel(f"{axis}:Q", title=None, scale=alt.Scale(zero=False, padding=16),
+                              axis=alt.Axis(labelExpr=number, tickCount=5))  # fmt: skip
+    lit = alt.condition(WHERE_CHOSEN, alt.value(0.9), alt.value(0.1))
+    dots = base.mark_point(filled=True, size=90).encode(
+        **place, color=model_colour(view.keys), opacity=lit, tooltip=tooltip(view.data.outcome, view.data.main)
+    )
+    layers = [dots]
+    if sum(map(bool, view.models["last"])) <= NAMED:
+        names_beside = base.mark_text(align="left", dx=9, fontSize=10.5, color="var(--soft)")
+        layers.append(names_beside.encode(**place, text="run:N"))
+    chart = with_links(alt.layer(*layers))
+    chart = chart.add_params(alt.param(name="xname", value=first[0]), alt.param(name="yname", value=first[1]))
+    chart = chart.add_params(alt.param(name="xlog", value=False), alt.param(name="ylog", value=False))
+    numbers = f"{len(view.models['last'])} models; at first {known[first[1]]} against {known[first[0]]}."
+    panel = Panel("explore-axes", chart, "models", numbers, height=380)
+    caption = "A point is a model at its last checkpoint. Numbers that span decades have a logarithmic axis."
+    return Figure(caption, [panel], ("family",) if view.keys.by_family else ("width",), axes=known, axis=first)

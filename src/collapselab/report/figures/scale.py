@@ -4,8 +4,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from collapselab.analysis.models import row_tuples
-from collapselab.analysis.regime import Regime
+from collapselab.analysis.models import Regime, row_tuples
 from collapselab.report.charts.axes import if_logarithmic, log_ticks, value_axis
 from collapselab.report.charts.panels import Figure, Panel, colour_legend, depth_size, extent, model_colour, tooltip
 from collapselab.report.data import ReportData
@@ -98,7 +97,7 @@ def _outcome_panel(view: View, training: str, spans: dict[str, tuple[float, floa
     y = alt.Y(f"{outcome_column(outcome)}:Q", title=outcome_name(outcome), scale=span)
     chart = alt.Chart(alt.NamedData("models"))
     mine = chart.transform_filter(alt.FieldEqualPredicate(field="training", equal=training))
-    mine = mine.transform_filter(f"datum.source === 0 && datum.compared && isValid(datum.{outcome_column(outcome)})")
+    mine = mine.transform_filter(f"datum.compared && isValid(datum.{outcome_column(outcome)})")
     points = mine.mark_point(filled=True, opacity=0.85).encode(
         x=x, y=y, color=model_colour(view.keys), size=depth_size(view.keys), tooltip=tooltip(outcome, [])
     )

@@ -5,8 +5,7 @@ is every class. The texts of tokens are other people's: `quoted` escapes whateve
 sets what is left as text, never as HTML.
 """
 
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import altair as alt
 import numpy as np
@@ -15,7 +14,7 @@ import pandas as pd
 from collapselab.analysis.models import Floats
 from collapselab.analysis.tokens import LEAST_COUNT, SORTABLE, TokenTable, bins, tokens_of_frame
 from collapselab.corpus.token_kinds import KINDS
-from collapselab.records.table import Cell, ColumnTable, table_bytes
+from collapselab.records.table import ColumnTable, table_bytes
 from collapselab.records.tables import CLASSES
 from collapselab.report.charts.axes import value_axis
 from collapselab.report.charts.panels import Figure, Listing, Panel
@@ -81,21 +80,16 @@ def token_ends(view: View) -> Figure | str:
         for kind, group in groups
         if len(group) >= 2 * TOP
     ]
+    names = ["token", "text", "kind", "count", *METRICS, "nearest"]
+    by_count = tokens.frame.sort_values("count", ascending=False).assign(text=tokens.frame["text"].map(quoted))
+    every = table_bytes(names, ([plain(value) for value in row] for row in by_count[names].itertuples(index=False)))
     listing = Listing("", ("kind", "classes", "most collapsed", "least collapsed"), rows)
-    return Figure(caption, lists=[listing], saved={ALL: _all_tokens(tokens.frame)}, search=ALL)
+    return Figure(caption, lists=[listing], saved={ALL: every}, search=ALL)
 
 
 def _named(group: pd.DataFrame) -> str:
     rows = zip(group["text"], group["cdnv"], group["count"], strict=True)
     return "\n".join(f"{quoted(text)} {cdnv:.3g} ({count:,})" for text, cdnv, count in rows)
-
-
-def _all_tokens(frame: pd.DataFrame) -> bytes:
-    """Every class, for the reader to search and save."""
-    names = ["token", "text", "kind", "count", *METRICS, "nearest"]
-    shown = ([plain(row[name]) if name != "text" else quoted(row[name]) for name in names]
-             for row in frame.sort_values("count", ascending=False).to_dict("records"))  # fmt: skip
-    return table_bytes(names, shown)
 
 
 def token_frequency(view: View) -> Figure | str:
@@ -111,7 +105,8 @@ def token_frequency(view: View) -> Figure | str:
         f"Of {quoted(tokens.name)}. A dot is a class: {len(drawn):,} of {len(frame):,} are drawn, {left_out}. The line "
         "is the median over all. A token that is searched for above is marked in every panel."
     )
-    points = columns([_dot(row) for row in drawn.to_dict("records")])
+    shown = drawn[["text", "kind", "count", *METRICS]].assign(text=drawn["text"].map(quoted))
+    points = {str(name): [plain(value) for value in shown[name]] for name in shown}
     middle = columns([
         {"count": float(np.sqrt(row["low"] * row["high"])), **{name: row[name] for name in METRICS}}
         for row in medians.to_dict("records")
@@ -136,11 +131,6 @@ def thinned(frame: pd.DataFrame, most: int = DRAWN) -> pd.DataFrame:
         order = group.sort_values(["cdnv", "token"], kind="stable").index
         kept |= set(order[np.linspace(0, len(order) - 1, min(share, len(order))).round().astype(int)])
     return frame[frame.index.isin(kept)].iloc[:most]
-
-
-def _dot(row: dict[Hashable, Any]) -> dict[str, Cell]:
-    numbers = {name: plain(row[name]) for name in METRICS}
-    return {"text": quoted(row["text"]), "kind": str(row["kind"]), "count": plain(row["count"]), **numbers}
 
 
 def _frequency_panel(frame: pd.DataFrame, name: str) -> Panel:

@@ -7,8 +7,7 @@ the difference within a pair is drawn, a dot each, by width: a width is what the
 import altair as alt
 import pandas as pd
 
-from collapselab.analysis.models import ARCHITECTURE
-from collapselab.analysis.regime import Regime
+from collapselab.analysis.models import ARCHITECTURE, Regime
 from collapselab.analysis.trends import REGULARISERS
 from collapselab.report.charts.axes import (
     NUMBER,
@@ -33,17 +32,12 @@ from collapselab.report.charts.panels import (
     with_links,
 )
 from collapselab.report.charts.style import SHAPES, WHERE_CHOSEN, WHERE_SHOWN
-from collapselab.report.data import ReportData
+from collapselab.report.data import ReportData, is_collected
 from collapselab.report.view import Columns, Keys, Line, View, columns, label
-from collapselab.report.words import (
-    metric_name,
-    outcome_column,
-    outcome_name,
-    regime_name,
-    setting_name,
-    trend_note,
-)
+from collapselab.report.words import metric_name, outcome_column, outcome_name, regime_name, setting_name, trend_note
 
+TIMES = {"tokens": "training tokens", "step": "step", "epoch": "epoch"}
+"""Columns that training is drawn along, and the titles of the axis."""
 DECADES = 100
 """Checkpoints whose last is this many times as late as the first are drawn on a logarithmic axis."""
 
@@ -51,7 +45,7 @@ DECADES = 100
 def training(view: View) -> Figure | str:
     """Each metric along the checkpoints of each run, from initialisation on where that was measured."""
     data = view.data
-    if data.models is None or data.models.frame["epoch"].nunique() < 2:
+    if data.models is None or data.models.frame[_time(data)].nunique() < 2:
         return "Every run was measured at one checkpoint only."
     caption = "A line is a run, a dot a checkpoint; a dot without a line is a run with one checkpoint. "
     if (data.models.frame["epoch"] == 0).any():
@@ -65,10 +59,10 @@ def training(view: View) -> Figure | str:
 
 
 def _along_training(data: ReportData, keys: Keys, metric: str) -> Panel:
-    known = alt.Chart(alt.NamedData("models")).transform_filter(f"datum.source === 0 && isValid(datum['{metric}'])")
+    known = alt.Chart(alt.NamedData("models")).transform_filter(f"isValid(datum['{metric}'])")
     known = known.transform_filter(WHERE_SHOWN)
-    scale, axis = _epochs(data)
-    x = alt.X("epoch:Q", title="epoch", scale=scale, axis=axis)
+    scale, axis = _times(data)
+    x = alt.X(f"{_time(data)}:Q", title=TIMES[_time(data)], scale=scale, axis=axis)
     values_on_log = logarithmic_values(data, metric, from_initialisation=True)
     y = value_axis(metric, values_on_log, alt.Y)
     lit = alt.condition(WHERE_CHOSEN, alt.value(0.7), alt.value(0.05))
@@ -88,11 +82,19 @@ def _along_training(data: ReportData, keys: Keys, metric: str) -> Panel:
     )  # fmt: skip
 
 
-def _epochs(data: ReportData) -> tuple[alt.Scale, alt.Axis]:
+def _time(data: ReportData) -> str:
+    """What checkpoints are drawn along: epochs; of models of the hub tokens where all are known, else steps."""
+    assert data.models is not None
+    frame = data.models.frame
+    known = [name for name in TIMES if name in frame and frame[name].notna().all() and frame[name].nunique() > 1]
+    return next((name for name in known if name == "epoch" or is_collected(data.runs)), "epoch")
+
+
+def _times(data: ReportData) -> tuple[alt.Scale, alt.Axis]:
     """Logarithmic from the first checkpoint after initialisation on where checkpoints are spaced so."""
     assert data.models is not None
-    epochs = data.models.frame["epoch"]
-    later = epochs[epochs > 0]
+    times = data.models.frame[_time(data)]
+    later = times[times > 0]
     if len(later) and later.max() >= DECADES * later.min():
         first, last = float(later.min()), float(later.max())
         ticks = [0.0, *(tick for tick in log_ticks(first, last) if first <= tick <= last)]
@@ -103,19 +105,22 @@ def _epochs(data: ReportData) -> tuple[alt.Scale, alt.Axis]:
 
 def _along(data: ReportData, metric: str) -> str:
     assert data.models is not None
-    frame = data.models.frame.dropna(subset=["epoch", metric])
-    first, last = frame["epoch"].min(), frame["epoch"].max()
-    at = {epoch: frame.loc[frame["epoch"] == epoch, metric].median() for epoch in (first, last)}
+    time = _time(data)
+    frame = data.models.frame.dropna(subset=[time, metric])
+    first, last = frame[time].min(), frame[time].max()
+    at = {value: frame.loc[frame[time] == value, metric].median() for value in (first, last)}
     return (
         f"{metric_name(metric)} ({metric}) along training of {frame['run'].nunique():,} runs: median {at[first]:.3g} "
-        f"at epoch {first:g}, {at[last]:.3g} at epoch {last:g}. {trend_note(data.trends('epoch', metric))}"
+        f"at {TIMES[time]} {first:g}, {at[last]:.3g} at {TIMES[time]} {last:g}. "
+        f"{trend_note(data.trends('epoch', metric))}"
     )
 
 
 def regularisation(view: View) -> Figure | str:
     """Dots: the strongest level less the weakest, all else equal, seeds averaged, at the end of each run."""
     data = view.data
-    column = _regulariser(data)
+    rows = data.analysis.tables["trends"] if data.analysis else []
+    column = next((row.axis for row in rows if row.axis in REGULARISERS and row.groups), None)
     if column is None:
         return "No regulariser differs between otherwise equal runs."
     table, levels = _pairs(data, column)
@@ -131,13 +136,6 @@ def regularisation(view: View) -> Figure | str:
         caption += f" Shape is the training: {shapes}."
     panels = [_differences(data, view.keys, metric, column, trainings) for metric in [*data.main, data.outcome]]
     return Figure(caption, panels, ("width", "depth"), tables={"pairs": table})
-
-
-def _regulariser(data: ReportData) -> str | None:
-    if data.analysis is None:
-        return None
-    axes = [row.axis for row in data.analysis.trends if row.axis in REGULARISERS and row.groups]
-    return axes[0] if axes else None
 
 
 def _pairs(data: ReportData, column: str) -> tuple[Columns, tuple[str, str]]:

@@ -134,7 +134,7 @@
 
   function say(marked) {
     if (!form) return;
-    const shown = visible().filter(line => line.source === 0).length;
+    const shown = visible().length;
     form.count.value = `${shown} runs shown` + (marked === null ? "" : `, ${marked} marked`);
   }
 
@@ -146,7 +146,7 @@
       details.querySelector(".count").textContent = on.length < boxes.length ? `${on.length} of ${boxes.length}` : "";
     }
     const kept = models.filter(line =>
-      Object.entries(wanted).every(([name, values]) => values.has(String(line[name])) || (name !== "source" && line.source !== 0)));
+      Object.entries(wanted).every(([name, values]) => values.has(String(line[name]))));
     state.shown = kept.length === models.length ? everything : Object.fromEntries(kept.map(line => [line.id, true]));
     state.others = Boolean(form.others && form.others.checked);
     if (state.brushing) { clearBrush(state.brushing); state.brushing = null; }
@@ -173,7 +173,7 @@
   }
 
   function fits() {
-    const lines = visible().filter(line => line.source === 0);
+    const lines = visible();
     for (const place of document.querySelectorAll("[data-fit]")) {
       const panel = data.panels[place.dataset.fit];
       const pairs = lines.filter(line => line[panel.metric] !== null).map(line => [line[data.outcome], line[panel.metric]]);
