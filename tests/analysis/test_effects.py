@@ -141,9 +141,8 @@ def test_the_outcome_follows_the_dose() -> None:
     assert [row.dose for row in outcome] == [-0.3, -0.1, 0.0, 0.1, 0.3]
     assert {row.trend for row in outcome} == {"rises"}
     assert {row.trend for row in rows if row.metric == "cdnv_log"} == {"falls"}
-    fitted = [row.fitted for row in outcome]
-    assert fitted == sorted(fitted)
-    assert fitted[2] == 0
+    effects_by_dose = [row.effect for row in outcome]
+    assert effects_by_dose == sorted(effects_by_dose)
     (sentence,) = of_doses(models, rows)
     assert "rises with the dose (Page's test in 8 seeds" in sentence.text
 
