@@ -659,17 +659,6 @@ def readme_overfitting() -> Numbers:
     return len(end), loss[1], loss[3], *rises[0], agreement, *rises[1], *rises[2], *loss[6:8]
 
 
-@claim("README.md")
-def readme_contexts() -> Numbers:
-    numbers: list[float | str] = []
-    for corpus, n in (("markov", 2), ("tinystories", 1)):
-        rows = where(contexts(), corpus=corpus, n=n)
-        trained, untrained = where(rows, tokens=rows["tokens"].max()), where(rows, tokens=0)
-        for metric in ("token_between_contexts", "token_within_context"):
-            numbers += [*interval(trained[metric]), float(untrained[metric].mean())]
-    return *numbers, last("contexts")["seed"].nunique()
-
-
 def nc1_directions() -> list[str]:
     """Rows of the table in index.md: how each NC1 metric moves in a contrast, if it does so in every pair."""
     first, end = ({**PLAIN, "checkpoint": epoch} for epoch in (3, 12))

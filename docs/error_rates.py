@@ -101,7 +101,7 @@ def verdict_table() -> str:
     counts = stored()
     for name, entry in VERDICTS.items():
         wrong, right = (counts.get(name, {}).get(kind) for kind in ("null", "planted"))
-        power = f"{entry.planted}|{_rate(right)}" if entry.planted else "–|–"
+        power = f"{entry.planted}|{_rate(right).partition(' ')[0]}" if entry.planted else "–|–"
         rows.append(f"|{entry.says}|{entry.null}|{_rate(wrong)}|{power}|")
     return "\n".join(rows)
 

@@ -44,10 +44,9 @@ def made(name: str, question: Question, folder: Path) -> tuple[str, dict[str, by
         for figure in question.figures
         if (folder / "figures" / f"{figure}.svg").exists()
     }
-    hours = f"{facts['training_seconds'] / 3600:.1f} hours of training on one core"
-    versions = ", ".join(f"{package} {version}" for package, version in facts["versions"].items())
+    hours = f"{facts['training_seconds'] / 3600:.1f} hours on one core, version {facts['versions']['collapselab']}"
     parts = [
-        f"{facts['runs']} runs, {hours}; {versions}. [Recipe](recipes/{name}.yaml); tables: "
+        f"{facts['runs']} runs, {hours}: [recipe](recipes/{name}.yaml), "
         f"{', '.join(f'[{one}](tables/{name}/{one}.csv.gz)' for one in packed_tables(facts))}.",
         table(question, tables.runs, [asdict(row) for row in tables.rows]),
         *([contexts_table(question, tables)] if question.contexts else []),
@@ -121,7 +120,7 @@ def effects_table(analysis: Analysis) -> str:
             for row in sorted(rows, key=lambda row: row.effect or 0)
         ]
     )
-    told = "Effects as `collapselab analyze` judges them; *helps* and *harms* are about this loss only:"
+    told = "Effects as judged by `analyze`; *helps* and *harms* are about this loss only:"
     return "\n".join([told, "", *_head(header), *lines])
 
 

@@ -40,6 +40,11 @@ CONSTANTS = {
 
 RECEIVED = ("ClassMoments", "Decisions", "Measurement", "Result", "Results", "Row", "TokenTable", "Suite", "Analysis")
 """Classes whose objects the package makes, so that nobody calls them."""
+BRIEF = (
+    "Decisions", "Measurement", "Row", "Suite", "shipped_recipes", "recipe_schema", "suite_script", "cancel_suite",
+    "Options", "Settings", "Recipe",
+)  # fmt: skip
+"""Names whose example teaches nothing that the others do not show; the page leaves it out."""
 CONFIGURED = ("Settings", "Options", "Running", "Recipe")
 """Classes whose fields are the options of a command."""
 
@@ -72,9 +77,12 @@ def _entry(name: str) -> str:
     paragraphs = re.split(r"\n\n+", inspect.getdoc(found) or "")
     lines = [f"`{_signature(name, found)}`", paragraphs[0]] if name not in RECEIVED else [paragraphs[0]]
     examples = [f"```pycon\n{_without_imports(block)}\n```" for block in paragraphs if block.lstrip().startswith(">>>")]
-    lines += examples or [
-        f"```text\n{inspect.cleandoc(block)}\n```" for block in paragraphs if block.startswith("    ")
-    ]
+    lines += (
+        []
+        if name in BRIEF
+        else examples
+        or [f"```text\n{inspect.cleandoc(block)}\n```" for block in paragraphs if block.startswith("    ")]
+    )
     members = [f"`{member}`" for member in _members(found)] if inspect.isclass(found) else []
     lines += [f"Members: {', '.join(members)}."] if members else []
     return "\n\n".join([f"### {name}", *lines])

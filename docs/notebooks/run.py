@@ -132,11 +132,12 @@ def page(name: str) -> str:
 
 
 def _shortened(html: str) -> str:
-    """HTML without style, with the first rows of each table."""
+    """HTML without style, with the first rows of each table and the first item of each list."""
     html = re.sub(r"<style.*?</style>", "", html, flags=re.DOTALL)
     html = re.sub(r">\s+<", "><", html)
     rows = re.compile(rf"(<tbody>(?:<tr>.*?</tr>){{{ROWS}}})(<tr>.*?)(</tbody>)", re.DOTALL)
-    return rows.sub(r'\1<tr><td colspan="99">…</td></tr>\3', html).strip()
+    html = rows.sub(r'\1<tr><td colspan="99">…</td></tr>\3', html)
+    return re.sub(r"(<ul><li>[^<]*</li>).*?</ul>", r"\1</ul>", html).strip()
 
 
 def _title(source: str) -> str:
