@@ -68,7 +68,7 @@ def _times(
     """Median processor seconds of a batch without contexts and with them, and what the latter collected."""
     nowhere: Any = None  # a plan that is made by hand needs no corpus
     counts = samples.last.counts(model.classes)
-    split = SplitPlan(samples, [], counts, ClassNumbers.every(model.classes))
+    split = SplitPlan(samples, [], counts, ClassNumbers(ByLayer(*[torch.ones(model.classes, dtype=torch.bool)] * 2)))
     passes: list[ForwardPass] = []
     seconds: list[list[float]] = [[], []]
     for some, asked in (({}, replace(options, contexts=None)), (found, options)):

@@ -23,8 +23,7 @@ from collapselab.measurement.batch import Batch
 from collapselab.measurement.collector import Collectors
 from collapselab.measurement.collectors import COLLECTORS
 from collapselab.measurement.forward_pass import ForwardPass
-from collapselab.measurement.measure_model import measure_model
-from collapselab.measurement.memory import needed_bytes
+from collapselab.measurement.measure_model import measure_model, needed_bytes
 from collapselab.measurement.model import TOKENS_AT_ONCE, MeasuredModel
 from collapselab.measurement.open_model import FinishedResult, OpenedModel
 from collapselab.measurement.plan import MeasurePlan, MeasureRequest, SplitPlan, make_plan
@@ -185,7 +184,9 @@ def _times(model: MeasuredModel, sample: Sample, options: Options, *, quick: boo
     """Mean seconds a batch of the forward pass, and of all else: only some batches have tokens of the curvature."""
     nowhere: Any = None  # a plan that is made by hand needs no corpus
     counts = sample.counts(model.classes)
-    split = SplitPlan(ByLayer(sample, sample), [], counts, ClassNumbers.every(model.classes))
+    split = SplitPlan(
+        ByLayer(sample, sample), [], counts, ClassNumbers(ByLayer(*[torch.ones(model.classes, dtype=torch.bool)] * 2))
+    )
     request = MeasureRequest(nowhere, options, Running(quiet=True))
     plan = MeasurePlan(request, model, {"train": split}, ByLayer(counts, counts), {}, BATCH)
     collected = Collectors.wanted(COLLECTORS, plan, "train")

@@ -19,7 +19,7 @@ PUBLIC = {
     ],
     "What a model is like": [
         "measure", "Options", "Running", "load_results", "Result", "Results", "Row", "token_table",
-        "TokenTable", "similarity", "compare",
+        "TokenTable", "compare",
     ],
     "Many models": [
         "shipped_recipes", "recipe_schema", "load_suite", "Suite", "suite_plan", "suite_script", "run_suite",

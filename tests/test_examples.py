@@ -39,7 +39,6 @@ COMMANDS = {
     "sample": ["sample"],
     "measure": ["measure", "Options"],
     "tokens": ["token_table", "TokenTable", "load_results"],
-    "similarity": ["similarity"],
     "suite list": ["shipped_recipes", "load_suite"],
     "suite schema": ["recipe_schema"],
     "suite plan": ["suite_plan"],

@@ -237,7 +237,7 @@ def keys(path: Path) -> list[str]:
     return list(document)
 
 
-WHEN_ASKED = (*BootstrapFacts.__annotations__, "added")
+WHEN_ASKED = tuple(BootstrapFacts.__annotations__)
 """Keys that a measurement has with `--bootstrap` alone, or once metrics were added to it."""
 
 

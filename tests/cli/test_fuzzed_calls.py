@@ -116,7 +116,6 @@ BASES: dict[str, tuple[list[str], list[str]]] = {
     "measure --data": (["measure"], ["model", "--data", "text.txt", "--tokens", "200", "--block", "16"]),
     "measure several": (["measure"], ["mod*", "run", "--corpus", "corpus", "--tokens", "200", "--out", "swept"]),
     "tokens": (["tokens"], ["r.json", "--min-count", "1"]),
-    "similarity": (["similarity"], ["run", "run"]),
     "compare": (["compare"], ["r.json", "results"]),
     "collect": (["collect"], ["results", "--out", "atlas"]),
     "publish": (["publish"], ["r.json", "--to", "hf:me/tiny"]),

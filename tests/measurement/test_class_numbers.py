@@ -30,7 +30,9 @@ def test_labels_become_rows_in_the_order_of_their_ids_and_others_are_ignored() -
     assert numbers.of(labels, layer="3").tolist() == [2, 0, IGNORED, IGNORED, IGNORED]
     table = torch.arange(20).view(10, 2)
     assert numbers.rows(table).tolist() == [[4, 5], [10, 11], [18, 19]]
-    assert ClassNumbers.every(10).rows(table) is table, "no copy of a whole vocabulary"
+    assert ClassNumbers(ByLayer(*[torch.ones(10, dtype=torch.bool)] * 2)).rows(table) is table, (
+        "no copy of a whole vocabulary"
+    )
 
 
 def test_a_split_without_any_class_has_one_row_that_nothing_is_counted_in() -> None:
@@ -74,7 +76,10 @@ def test_numbers_are_those_of_tables_of_the_whole_vocabulary(
         """Rows for every class, of which those that are not kept stay empty."""
 
         def __new__(cls, kept: ByLayer[torch.Tensor]) -> Any:
-            every, numbers = ClassNumbers.every(len(kept.last)), ClassNumbers(kept)
+            every, numbers = (
+                ClassNumbers(ByLayer(*[torch.ones(len(kept.last), dtype=torch.bool)] * 2)),
+                ClassNumbers(kept),
+            )
             every._numbers = ByLayer(
                 *(torch.where(table == IGNORED, IGNORED, torch.arange(len(table))) for table in
                   (numbers._numbers.last, numbers._numbers.below))

@@ -23,7 +23,6 @@ from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.markov import read_chain
 from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError
-from collapselab.measurement import find_contexts as finding
 from collapselab.measurement import forward_pass as walk
 from collapselab.measurement import resume as store
 from collapselab.measurement.find_contexts import Contexts, context_keys, find_contexts
@@ -121,16 +120,6 @@ def test_some_of_the_cases_above_left_contexts_out_by_each_rule(corpus: Corpus, 
     assert found_in(corpus, 1, min_uses=4).uncertain > 0
     assert found_in(corpus, 1, min_uses=4).rare > 0
     assert len(found_in(chain, 2).keys) > 20
-
-
-def test_a_sample_read_in_parts_has_the_same_contexts(chain: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = found_in(chain, 3)
-    monkeypatch.setattr(finding, "PART_TOKENS", 500)
-    parts = found_in(chain, 3)
-    assert (parts.keys == whole.keys).all()
-    for name in ("context", "token", "count"):
-        assert torch.equal(getattr(parts.table, name), getattr(whole.table, name))
-    assert (parts.seen, parts.rare, parts.uncertain) == (whole.seen, whole.rare, whole.uncertain)
 
 
 def test_numbers_of_contexts_are_exact_while_they_fit_and_hashes_beyond() -> None:

@@ -15,8 +15,8 @@ from collapselab.core.catalogue import Need
 from collapselab.corpus.blocks import Corpus
 from collapselab.measurement import forward_pass as walk
 from collapselab.measurement import resume as store
-from collapselab.measurement.catalogue import needing
-from collapselab.measurement.collectors.half_sample import SamplePart, compare_halves, half_of
+from collapselab.measurement.collector import needing
+from collapselab.measurement.collectors.moments import SamplePart, compare_halves, half_of
 from collapselab.measurement.measure import measure
 from collapselab.measurement.show import shown
 from collapselab.records.measurement import Result

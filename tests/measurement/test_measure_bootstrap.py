@@ -24,11 +24,11 @@ CDNV, MEAN = (Key("train", "last", "all", metric) for metric in ("cdnv", "mean_l
 
 def groups_of(values: list[float]) -> list[Any]:
     """Groups of one token each, with these lengths."""
-    model = SimpleNamespace(moments_device=torch.device("cpu"), run="", name="m", checkpoint=None)
-    plan: Any = SimpleNamespace(splits={"train": None}, model=model)
+    model = SimpleNamespace(moments_device=torch.device("cpu"))
+    plan: Any = SimpleNamespace(splits={"train": None}, model=model, names={"run": "m", "checkpoint": "-"})
 
     def group(value: float) -> Collectors:
-        collector = MeanLength(plan, "train")
+        collector = MeanLength(plan, "train", Collectors())
         collector.add("last", torch.tensor([value, 1.0], dtype=torch.float64))
         return Collectors([collector])
 

@@ -14,9 +14,7 @@ import torch
 import transformers
 from peft import LoraConfig, get_peft_model
 from rich.console import Console
-from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
-from torch import nn
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.tokenizer import tokenizer_hash
@@ -160,7 +158,7 @@ def test_a_checkpoint_of_a_run_has_its_corpuss_tokenizer_whatever_class_it_opens
     write_document(tmp_path / "run" / "run.json", {})
     monkeypatch.setattr("collapselab.measurement.open_model.verify_checkpoint", lambda _: None)
     assert corpus.record.tokenizer_hash == tokenizer_hash(corpus.tokenizer())
-    monkeypatch.setattr("collapselab.measurement.compare_tokenizers.load_tokenizer", None)  # its files are compared
+    monkeypatch.setattr("collapselab.measurement.model_corpus.load_tokenizer", None)  # its files are compared
     assert measured(checkpoint, corpus).facts["tokenizer"]["same"] is True
 
 
@@ -205,25 +203,6 @@ def test_a_loss_above_that_of_guessing_is_a_warning_beside_the_result(corpus: Co
     with torch.no_grad():
         model.lm_head.weight.zero_()
     assert measured(model, corpus).facts["warnings"] == []  # equal chances, exactly
-
-
-def test_a_tied_configuration_with_another_output_layer_is_a_warning(saved: Path, corpus: Corpus) -> None:
-    settings = json.loads((saved / "config.json").read_text())
-    (saved / "config.json").write_text(json.dumps(settings | {"tie_word_embeddings": True}))
-    result = measured(saved, corpus)
-    assert codes(result) == ["untied"]
-    weights = load_file(saved / "model.safetensors")
-    weights["lm_head.weight"] = weights["model.embed_tokens.weight"].clone()
-    save_file(weights, saved / "model.safetensors", metadata={"format": "pt"})
-    assert codes(measured(saved, corpus)) == []
-
-
-@pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`")
-def test_an_adapters_output_layer_beside_a_tied_one_is_no_warning(corpus: Corpus) -> None:
-    config = LoraConfig(r=2, task_type="CAUSAL_LM", target_modules=["q_proj"], modules_to_save=["lm_head"])
-    model = get_peft_model(llama(), config)
-    nn.init.normal_(model.get_output_embeddings().modules_to_save["default"].weight)
-    assert codes(measured(model, corpus)) == []
 
 
 @pytest.mark.parametrize("name", ["tiny-Instruct", "tiny-chat-hf", "gemma-3-270m-it", "a.dpo"])

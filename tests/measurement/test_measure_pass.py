@@ -15,8 +15,9 @@ from collapselab.core.catalogue import METRICS, Need
 from collapselab.core.decisions import LinearClassifier
 from collapselab.core.score_matrix import TopTwo
 from collapselab.corpus.blocks import Corpus, Split
-from collapselab.measurement.catalogue import needing, of_the_head
+from collapselab.measurement.collector import needing
 from collapselab.measurement.collectors.decisions import NearestCentres
+from collapselab.measurement.collectors.moments import of_the_head
 from collapselab.measurement.measure import measure
 from collapselab.measurement.sample import Sample
 from collapselab.models.build import build_config, build_model

@@ -19,7 +19,7 @@ from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError
 from collapselab.measurement import forward_pass, resume
-from collapselab.measurement.catalogue import needing
+from collapselab.measurement.collector import needing
 from collapselab.measurement.collectors.moments import handful, share_of_largest, spread_of
 from collapselab.measurement.measure import measure
 from collapselab.measurement.sample import Permutation, Sample

@@ -78,7 +78,7 @@ def test_an_interrupted_measurement_goes_on_and_ends_with_the_same_bits(
     assert [path.name for path in tmp_path.iterdir()] == ["finished"], "nothing is left to go on from"
 
 
-def test_a_damaged_part_is_told_and_the_one_before_is_taken(
+def test_a_damaged_part_is_told_and_collected_again(
     model: nn.Module,
     corpus: Corpus,
     whole: Result,
@@ -90,14 +90,14 @@ def test_a_damaged_part_is_told_and_the_one_before_is_taken(
         stopping_after(6, patch)
         with pytest.raises(Killed):
             measure(model, corpus, state=tmp_path, **OPTIONS)
-    newest = max(tmp_path.glob("*/*.part-*.safetensors"), key=lambda path: path.stat().st_mtime_ns)
+    (newest,) = tmp_path.glob("*/train-00.safetensors")
     contents = bytearray(newest.read_bytes())
     contents[-5] ^= 4
     newest.write_bytes(contents)
     ran = stopping_after(BATCHES, monkeypatch)
     result = measure(model, corpus, state=tmp_path, **OPTIONS)
     assert result.rows == whole.rows
-    assert ran() == BATCHES - 5
+    assert ran() == BATCHES
     assert "do not match their checksum" in capsys.readouterr().err
 
 
@@ -324,7 +324,7 @@ def test_kill_9_in_the_middle_and_the_same_command_ends_bit_identically(
 ) -> None:
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, folder, corpus.path, tmp_path], stderr=subprocess.PIPE)
     deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("*/train-00.part-1.safetensors")):
+    while not list(tmp_path.glob("*/train-00.safetensors")):
         assert process.poll() is None, process.stderr and process.stderr.read().decode()
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -352,7 +352,7 @@ def test_killed_once_the_result_is_written_no_sums_stay(
     (left,) = (path for path in (tmp_path / "state").iterdir() if path.name != "finished")
     other = tmp_path / "state" / "of-another"
     other.mkdir()
-    (other / "plan.json").write_bytes((left / "plan.json").read_bytes().replace(b'"run"', b'"Run"'))
+    (other / "plan.json").write_bytes((left / "plan.json").read_bytes())
     if "while" in moment:
         left.rename(left.with_name(re.sub(r"-\d+\.partial", "-999999999.partial", left.name)))
     measure(folder, corpus, **options)

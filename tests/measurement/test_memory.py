@@ -10,7 +10,8 @@ from torch import nn
 from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
-from collapselab.measurement import forward_pass, memory
+from collapselab.measurement import forward_pass
+from collapselab.measurement import measure_model as memory
 from collapselab.measurement.collectors.moments import table_bytes
 from collapselab.measurement.measure import measure
 from collapselab.measurement.model import MeasuredModel

@@ -11,11 +11,9 @@ from collapselab import measure
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source, source_of_texts
-from collapselab.disk import remove_folder
 from collapselab.errors import ConfigError, CorpusError
 from collapselab.measurement import model_corpus as module
 from collapselab.measurement.model_corpus import Data, model_corpus
-from collapselab.models import load
 from collapselab.models.build import build_config, build_model
 from collapselab.models.find import find_models
 from collapselab.records.measurement import Result
@@ -63,28 +61,6 @@ def test_it_is_built_once_for_all_models_of_one_tokenizer(
     assert len(list(results)) == 2  # type: ignore[arg-type]
     measure(models[0], data=STORIES, tokens=200)
     assert len(built) == len(folders(cache)) == 1
-
-
-def test_a_corpus_is_found_again_without_reading_configuration_or_tokenizer(
-    corpus: Corpus, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def found(model: Path) -> str:
-        return model_corpus(find_models([str(model)])[0], Data(source=open_source([STORIES]))).hash
-
-    one, two = saved(tmp_path / "one", corpus), saved(tmp_path / "two", corpus, seed=1)
-    first = found(one)
-    with monkeypatch.context() as patched:
-        patched.setattr(load, "causal_config", lambda *_, **__: pytest.fail("its files are those of before"))
-        patched.setattr(module, "load_tokenizer", lambda *_, **__: pytest.fail("its files are those of before"))
-        assert found(two) == first
-        with pytest.raises(pytest.fail.Exception):
-            found(saved(tmp_path / "short", corpus, positions=16))
-    (note,) = cache.glob("*.found.json")
-    for damage in ("{", note.read_text().replace(folders(cache)[0].name, "0" * 16)):
-        note.write_text(damage)
-        assert found(one) == first
-    remove_folder(folders(cache)[0])
-    assert found(one) == first, "it is built again"
 
 
 def test_quiet_is_quiet_about_the_corpus_too(

@@ -14,7 +14,7 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError
-from collapselab.measurement import further_scores
+from collapselab.measurement import outcomes
 from collapselab.measurement.collectors.scores import loss_derivatives
 from collapselab.measurement.measure import measure
 from collapselab.measurement.outcomes import calibration_error, macro_loss, rare_loss, slope
@@ -123,7 +123,7 @@ def test_the_order_of_tokens_does_not_change_the_calibration_error() -> None:
 
 def test_more_replaced_inputs_are_the_same_and_more(model: Any, corpus: Corpus) -> None:
     plans: list[Any] = []
-    original = further_scores.further_scores
+    original = outcomes.further_scores
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "collapselab.measurement.measure_model.further_scores", lambda plan: (plans.append(plan), original(plan))[1]
@@ -131,12 +131,12 @@ def test_more_replaced_inputs_are_the_same_and_more(model: Any, corpus: Corpus) 
         result = measured(model, corpus, outcomes="corruption_slope", seed=3)
     sample = plans[0].splits["validation"].samples.last
     ids = sample.ids(0, len(sample))
-    changed = {share: further_scores._Replacement(plans[0], sample, share)(ids, 0) for share in (0.05, 0.1, 0.2)}
+    changed = {share: outcomes._replaced(plans[0], sample, share, ids, 0) for share in (0.05, 0.1, 0.2)}
     for share, other in changed.items():
         assert float((other != ids).double().mean()) == pytest.approx(share, abs=0.03)
     few, many = changed[0.05], changed[0.2]
     assert (many[few != ids] == few[few != ids]).all()
-    assert torch.equal(further_scores._Replacement(plans[0], sample, 0.2)(ids[5:9], 5), many[5:9]), "by block alone"
+    assert torch.equal(outcomes._replaced(plans[0], sample, 0.2, ids[5:9], 5), many[5:9]), "by block alone"
     assert result.facts["outcomes"]["corruption_slope"]["value"] is not None
 
 

@@ -26,7 +26,7 @@ from collapselab.measurement.collectors.push import Push
 from collapselab.measurement.collectors.scores import loss_derivatives
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.measure import measure
-from collapselab.measurement.sample import ClassNumbers
+from collapselab.measurement.sample import ByLayer, ClassNumbers
 from collapselab.measurement.show import shown
 from collapselab.models.build import build_config, build_model
 from collapselab.models.taps import OutputLayer, features
@@ -109,12 +109,11 @@ def by_loops(
 def plan_of(weight: Tensor, counts: Tensor, alphas: tuple[float, ...]) -> Any:
     """What `Push` takes from a plan, for classes with these counts."""
     cpu = torch.device("cpu")
-    model = SimpleNamespace(
-        head=OutputLayer(weight), device=cpu, moments_device=cpu, run=None, name="m", checkpoint=None
-    )
-    split = SimpleNamespace(numbers=ClassNumbers.every(len(counts)))
+    model = SimpleNamespace(head=OutputLayer(weight), device=cpu, moments_device=cpu)
+    split = SimpleNamespace(numbers=ClassNumbers(ByLayer(*[torch.ones(len(counts), dtype=torch.bool)] * 2)))
     return SimpleNamespace(
         model=model,
+        names={"run": "m", "checkpoint": "-"},
         options=SimpleNamespace(alphas=alphas),
         splits={"train": split, "validation": split},
         counts=SimpleNamespace(last=counts),

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from collapselab.core.metrics import Measurement
 from collapselab.measurement.batch import Batch
-from collapselab.measurement.catalogue import ALL
-from collapselab.measurement.collector import Collector, Summed, Values
+from collapselab.measurement.collector import ALL, Collector, Values
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.records.measurement import Key
 from collapselab.records.table import Amount, Name, Table
@@ -34,7 +33,7 @@ TABLE: Table[Length] = Table(
 
 
 @final
-class MeanLength(Summed):
+class MeanLength(Collector):
     name = "lengths"
     resampled = True
 
@@ -47,12 +46,12 @@ class MeanLength(Summed):
         self.add(layer, torch.stack([lengths.sum(), torch.tensor(len(lengths)).double()]))
 
     def values(self, *, resampled: bool = False) -> Values:
-        values, model = Values(), self.plan.model
+        values = Values()
         for layer, sums in self.sums.items():
             total, tokens = sums.tolist()
             measured = Measurement("mean_length", total / tokens, None, 1, int(tokens), 0, 1, None, 1)
             values.measured[Key(self.split, layer, ALL, "mean_length")] = measured
-            row = Length(model.run or model.name, model.checkpoint or "-", self.split, layer, total / tokens)
+            row = Length(**self.plan.names, split=self.split, layer=layer, length=total / tokens)
             values.add_rows("lengths", [row])
         return values
 

@@ -1,4 +1,4 @@
-"""What stored results say: `collapselab tokens`, `similarity` and `compare`; for others, `publish`."""
+"""What stored results say: `collapselab tokens` and `compare`; for others, `publish`."""
 
 import json
 import sys
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from collapselab.analysis.tokens import TokenTable
     from collapselab.measurement.compare_results import Difference
-    from collapselab.measurement.similarity import Similarities
     from collapselab.records.result_folder import StoredResult
 
 Tables = dict[str, "pd.DataFrame"]
@@ -180,57 +179,6 @@ def _cell(name: str, value: Any) -> str:
     if pd.isna(value):
         return "–"
     return f"{int(value):,}" if float(value).is_integer() and name not in ("agreement", "loss") else f"{value:.4g}"
-
-
-def similarity(
-    names: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="A B…",
-            help="Measured runs and checkpoints; models and results measured with `--classes`; files of class moments.",
-        ),
-    ],
-    layers: Annotated[
-        Literal["last", "all"], typer.Option(help="`all`: every layer of them, measured with `--layers all --classes`.")
-    ] = "last",
-    min_count: Annotated[int, typer.Option(help="Compare classes with at least this number of samples in both.")] = 1,
-    as_json: JsonOption = False,
-) -> None:
-    """How alike the class means of measurements of one vocabulary are: 1 where a rotation turns one into the other.
-
-    The linear CKA of the means of all classes that both have, from what `measure` has kept: no model runs.
-
-    Checkpoints of a run, each with each: `collapselab similarity runs/02x0128`
-
-    Two seeds: `collapselab similarity runs/a/checkpoints/1 runs/b/checkpoints/1`
-
-    Layers of two checkpoints: `collapselab measure runs/a --layers all --classes`, and then
-    `collapselab similarity runs/a/checkpoints/0 runs/a/checkpoints/1 --layers all`
-
-    A sweep: `collapselab measure 'out/checkpoint-*' --corpus DIR --classes --out sweep/`, and then
-    `collapselab similarity sweep`
-    """
-    from collapselab.measurement.similarity import similarity as compared
-
-    similarities = compared(names, layers=layers, min_count=min_count)
-    if as_json:
-        print(similarities.to_json())
-        return
-    Console().print(_similarity_table(similarities))
-    for (i, j), pair in similarities.pairs.items():
-        if pair.why is not None:
-            print(f"{similarities.names[i]} and {similarities.names[j]}: {pair.why}")
-
-
-def _similarity_table(similarities: "Similarities") -> Table:
-    """Every measurement beside every other, by its number."""
-    table = Table("CKA of class means", box=None, header_style="bold")
-    for number in range(len(similarities.names)):
-        table.add_column(str(number + 1), justify="right", no_wrap=True)
-    for i, name in enumerate(similarities.names):
-        values = [1.0 if i == j else similarities.at(i, j).value for j in range(len(similarities.names))]
-        table.add_row(Text(f"{i + 1} {name}"), *("–" if value is None else f"{value:.3f}" for value in values))
-    return table
 
 
 def compare(

@@ -5,7 +5,6 @@ A quantity that does not exist raises `Missing` with the reason, which every met
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
@@ -410,39 +409,3 @@ def _row_eigenvalues(gram: Tensor) -> Tensor:
 
 def _plural(count: int, singular: str, plural: str) -> str:
     return f"{count:,} {singular if count == 1 else plural}"
-
-
-@final
-@dataclass(frozen=True)
-class Similarity:
-    """A value from 0 to 1, or the reason why there is none; `classes` is the number of classes that both have."""
-
-    value: float | None
-    classes: int
-    why: str | None = None
-
-
-def class_mean_similarity(first: ClassMoments, second: ClassMoments, *, min_count: int = 1) -> Similarity:
-    """Return the linear CKA of the means of classes with at least `min_count` samples in both moments.
-
-        CKA = ‖M₁ᵀ M₂‖²_F / (‖M₁ᵀ M₁‖_F ‖M₂ᵀ M₂‖_F)        rows of M: class means less the mean of these means
-
-    It is 1 if the two differ by a rotation, a scale and a shift alone. Dimensions may differ; no classes × classes
-    matrix is held. Kornblith et al. (2019), arXiv:1905.00414.
-    """
-    if first.classes != second.classes:
-        raise ValueError(f"moments of {first.classes:,} and of {second.classes:,} classes; they must be the same.")
-    if min_count < 1:
-        raise ValueError(f"min_count must be ≥ 1, got {min_count}.")
-    common = ((first.counts >= min_count) & (second.counts.to(first.device) >= min_count)).nonzero().squeeze(1)
-    if len(common) < 3:
-        return Similarity(None, len(common), f"{len(common):,} classes in common; at least 3 are needed.")
-    first_means, second_means = (moments.mean_vectors(common.to(moments.device)) for moments in (first, second))
-    first_centre, second_centre = first_means.mean(), second_means.mean()
-    cross = first_centre.new_zeros(first.dim, second.dim)
-    for chosen, block in first_means.blocks():
-        cross.addmm_(block.sub_(first_centre).T, second_means.at(chosen).sub_(second_centre).to(cross))
-    norms = float(_gram(first_means, first_centre).norm()) * float(_gram(second_means, second_centre).norm())
-    if norms == 0:
-        return Similarity(None, len(common), "the class means of one of the two coincide.")
-    return Similarity(min(1.0, float(cross.square().sum()) / norms), len(common))

@@ -1,13 +1,13 @@
 """Model × corpus → Result: how far any causal language model has collapsed, in one pass over each split.
 
-    measure.py         `measure`: each model with its corpus; open_model.py: a loaded model (model.py), or its result
-    measure_model.py   one model: plan (plan.py), both passes, values, result
+    measure.py         `measure`: each model with its corpus (model_corpus.py)
+    open_model.py      a name → a loaded model (model.py), or its result
+    measure_model.py   one model: plan (plan.py), whether it fits into memory, both passes, values, result
     forward_pass.py    the loop: for each batch (batch.py) and layer, every collector
-    collector.py       the protocol of a collector; collectors/ has one a file
+    collector.py       the class of a collector, and all of a pass; collectors/ has them
     sample.py          which blocks, positions and classes;  find_contexts.py: which contexts
-    catalogue.py       values → rows;  class_table.py, outcomes.py, further_scores.py, result_facts.py: what else
+    result.py          values → rows, tables and facts;  outcomes.py: outcomes
     resume.py          collectors on disk;  distributed.py: processes and shards;  bootstrap.py: resampled collectors
-    memory.py          what a measurement needs, and whether it fits
 
-The other modules open texts and models, print results and compare them.
+The other modules print results, log and compare them.
 """

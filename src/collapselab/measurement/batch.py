@@ -74,7 +74,7 @@ class Batch:
         if self.split.shards is None:
             return features
         if self._everyones is None or self._everyones[0] is not features:
-            self._everyones = features, self.split.shards.features(features)
+            self._everyones = features, self.split.shards.processes.gather_rows(features)
         return self._everyones[1]
 
     def refused(self, layer: str, features: Tensor, error: ValueError) -> ModelError:

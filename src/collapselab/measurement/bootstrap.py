@@ -8,15 +8,14 @@ shift, nor have losses: their interval is not moved.
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import final
 
 import torch
 
 from collapselab.core.catalogue import Need
-from collapselab.measurement.catalogue import ALL, needing
-from collapselab.measurement.collector import Collectors
+from collapselab.measurement.collector import ALL, Collectors, needing
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.measurement.sample import HALVES, HELD_BYTES
@@ -46,14 +45,16 @@ class Resamples:
     def add(self, groups: Sequence[Callable[[], Collectors]]) -> None:
         """Merge the groups by every weighting, and keep the values of each."""
         first = groups[0]()
-        for indices in _at_once(first, len(self.weights)):
-            merged = [first.empty() for _ in indices]
+        size = sum(tensor.shape.numel() * tensor.dtype.itemsize for tensor in first.state().values())
+        step = max(1, HELD_BYTES // max(size, 1))
+        for start in range(0, len(self.weights), step):
+            merged = {index: first.empty() for index in range(start, min(start + step, len(self.weights)))}
             for number, read in enumerate(groups):
                 group = read()
-                for index, collectors in zip(indices, merged, strict=True):
+                for index, collectors in merged.items():
                     if times := self.weights[index][number]:
                         collectors.merge(group, times=times)
-            for index, collectors in zip(indices, merged, strict=True):
+            for index, collectors in merged.items():
                 measured = collectors.values(resampled=True).measured
                 self.values[index] |= {key: found.value for key, found in measured.items() if found.value is not None}
 
@@ -86,8 +87,8 @@ def resample(plan: MeasurePlan, resume: ResumeFolder, collected: Mapping[Split, 
     """Both splits resampled, each by its own draws. Decisions keep the centres of the whole training split."""
 
     def read(split: Split, number: int) -> Collectors:
-        group = resume.read_group(split, number, collected[split].empty(resampled=True))
-        assert group is not None, f"group {number} of {split} was written and is gone"
+        group = resume.read(split, number, collected[split].empty(resampled=True))
+        assert group.batches, f"group {number} of {split} was written and is gone"
         for collector in group:
             collector.drop_null()
         return group
@@ -127,11 +128,3 @@ def reliability(halves: Sequence[Sequence[tuple[float, float]]]) -> float | None
         correlations.append(float(torch.corrcoef(table)[0, 1]))
     r = math.fsum(correlations) / len(correlations)
     return 2 * r / (1 + r) if r > -1 else None
-
-
-def _at_once(group: Collectors, weightings: int) -> Iterator[range]:
-    """Weightings that are merged side by side."""
-    size = sum(tensor.shape.numel() * tensor.dtype.itemsize for tensor in group.state().values())
-    step = max(1, HELD_BYTES // max(size, 1))
-    for start in range(0, weightings, step):
-        yield range(start, min(start + step, weightings))

@@ -1,31 +1,32 @@
-"""What a pass over a split collects: the protocol of one collector, and all collectors of a pass together.
+"""What a pass over a split collects: one collector, and all collectors of a pass together.
 
-The loop (forward_pass.py), resume.py, distributed.py and bootstrap.py know the protocol and no single collector. A new
-collector is a class with these methods and an entry of `COLLECTORS` (collectors/__init__.py). Most extend `Summed`,
-whose state is named tensors that add up and named class moments that merge; then `update` and `values` are left to
-write. `plan.splits[split].shards` says whether class moments are spread over the processes.
+The loop (forward_pass.py), resume.py, distributed.py and bootstrap.py know these two classes and no single collector. A
+new collector is a subclass with `update` and `values`, and an entry of `COLLECTORS` (collectors/__init__.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self, TypeVar, final
+from typing import Any, ClassVar, Self, TypeVar, final
 
 import torch
 from torch import Tensor
 
-from collapselab.core.metrics import Measurement
+from collapselab.core.catalogue import METRICS, Need
+from collapselab.core.geometry import Geometry
+from collapselab.core.metrics import Measurement, metrics_of
 from collapselab.core.moments import ClassMoments
 from collapselab.core.storage import Rows
 from collapselab.measurement.batch import Batch
 from collapselab.measurement.distributed import Processes
-from collapselab.measurement.plan import MeasurePlan, Split
+from collapselab.measurement.plan import SPLITS, MeasurePlan, Split
 from collapselab.records.measurement import Key
 from collapselab.records.tables import TABLES, RowsByTable
 
 LAST, NULL = "last", " null"
 """The layer that enters the output layer; the end of the name of whatever is of permuted labels."""
-
+ALL = "all"
+"""The bin that has all classes."""
 TABLE = "table/"
 """The beginning of the names of the tensors of class moments in a state."""
 
@@ -55,62 +56,23 @@ class Values:
             self.tables[name] = [*self.tables.get(name, []), *rows]
 
 
-class Collector(Protocol):
-    """Collects one kind of thing from the features of every layer, for some blocks of a split."""
+class Collector:
+    """Collects one kind of thing from the features of every layer, for some blocks of a split.
+
+    Its state is tensors that add up (`sums`) and class moments that merge (`tables`), each by its name. A bootstrap, a
+    continued measurement and several processes need nothing more.
+    """
 
     name: ClassVar[str]
     """The name under which its state is stored."""
-    option: ClassVar[str | None]
+    option: ClassVar[str | None] = None
     """The option that switches it on; None for one that needs none."""
-    resampled: ClassVar[bool]
+    splits: ClassVar[tuple[Split, ...]] = SPLITS
+    resampled: ClassVar[bool] = False
     """Whether a bootstrap resamples its values."""
 
-    def __init__(self, plan: MeasurePlan, split: Split, earlier: "Collectors | None" = None) -> None:
+    def __init__(self, plan: MeasurePlan, split: Split, earlier: "Collectors") -> None:
         """`earlier` are the collectors of this pass that get a layer before this one."""
-
-    @classmethod
-    def wanted(cls, plan: MeasurePlan, split: Split) -> bool: ...
-
-    @classmethod
-    def bytes(cls, plan: MeasurePlan, split: Split) -> float:
-        """Peak memory of its state, and of what it makes from it; within about 30 %."""
-        ...
-
-    def update(self, layer: str, features: Tensor, batch: Batch) -> None:
-        """Add features (tokens, dim) at the positions of `batch.labels.of(layer)`; the layer "last" comes last."""
-
-    def empty(self) -> Self:
-        """A collector of nothing yet that shares all but the state."""
-        ...
-
-    def merge(self, other: Self, *, times: int = 1) -> None:
-        """Add what was collected from other blocks, `times` times."""
-
-    def state(self) -> Mapping[str, Tensor | Rows]:
-        """All that was collected; `load` reads it back bit for bit."""
-        ...
-
-    def load(self, state: Mapping[str, Tensor]) -> None: ...
-
-    def drop_null(self) -> None:
-        """Forget what is of permuted labels, which a bootstrap does not need."""
-
-    def finish(self, processes: Processes) -> None:
-        """Merge the states of all processes, at the end of the pass; frees what only `update` needs."""
-
-    def values(self, *, resampled: bool = False) -> Values:
-        """What it contributes to the result, in the first process; of resamples, values without nulls and tables."""
-        ...
-
-
-class Summed:
-    """A collector whose state is tensors that add up, and class moments that merge, each by its name."""
-
-    name: ClassVar[str]
-    option: ClassVar[str | None] = None
-    resampled: ClassVar[bool] = False
-
-    def __init__(self, plan: MeasurePlan, split: Split, earlier: "Collectors | None" = None) -> None:
         self.plan, self.split, self.split_plan = plan, split, plan.splits[split]
         self.device = plan.model.moments_device
         self.sums: dict[str, Tensor] = {}
@@ -118,35 +80,39 @@ class Summed:
 
     @classmethod
     def wanted(cls, plan: MeasurePlan, split: Split) -> bool:
-        return True
+        return split in cls.splits and (cls.option is None or bool(getattr(plan.options, cls.option)))
 
     @classmethod
     def bytes(cls, plan: MeasurePlan, split: Split) -> float:
+        """Peak memory of its state, and of what it makes from it; within about 30 %."""
         return 0
+
+    def update(self, layer: str, features: Tensor, batch: Batch) -> None:
+        """Add features (tokens, dim) at the positions of `batch.labels.of(layer)`; the layer "last" comes last."""
+
+    def values(self, *, resampled: bool = False) -> Values:
+        """What it contributes to the result, in the first process; of resamples, values without nulls and tables."""
+        return Values()
 
     def add(self, name: str, value: Tensor) -> None:
         """Add to a sum; it begins at zero."""
         value = value.to(self.device)
         self.sums[name] = self.sums[name] + value if name in self.sums else value
 
-    def table(
-        self, name: str, classes: int, dim: int, *, covariance: bool = False, spectrum: bool = False
-    ) -> ClassMoments:
+    def table(self, name: str, classes: int, dim: int, **matrices: bool) -> ClassMoments:
         """The class moments of this name, empty ones if there are none yet."""
         if name not in self.tables:
-            empty = ClassMoments.empty(classes, dim, self.device, covariance=covariance, spectrum=spectrum)
-            self.tables[name] = empty
+            self.tables[name] = ClassMoments.empty(classes, dim, self.device, **matrices)
         return self.tables[name]
 
-    def update(self, layer: str, features: Tensor, batch: Batch) -> None:
-        raise NotImplementedError
-
     def empty(self) -> Self:
+        """A collector of nothing yet that shares all but the state."""
         other = copy(self)
         other.sums, other.tables = {}, {}
         return other
 
     def merge(self, other: Self, *, times: int = 1) -> None:
+        """Add what was collected from other blocks, `times` times."""
         for name, value in other.sums.items():
             self.add(name, value if times == 1 else times * value)
         for name, moments in other.tables.items():
@@ -154,18 +120,17 @@ class Summed:
                 self.tables[name] = moments.empty_like()
             self.tables[name].merge(moments, times=times)
 
-    def state(self) -> Mapping[str, Tensor | Rows]:
+    def state(self) -> dict[str, Tensor | Rows]:
+        """All that was collected; `load` reads it back bit for bit."""
         state: dict[str, Tensor | Rows] = {**self.sums}
         for name, moments in self.tables.items():
-            tensors = {**moments.tensors(), "unit": torch.tensor([moments.unit], dtype=torch.float64)}
+            unit = torch.tensor([moments.unit], dtype=torch.float64)
+            tensors = {**moments.tensors(), "unit": unit, "classes": torch.tensor([moments.classes])}
             state |= {f"{TABLE}{name}/{field}": tensor for field, tensor in tensors.items()}
-            state[f"{TABLE}{name}/classes"] = torch.tensor([moments.classes])
         return state
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        self.sums = {
-            name: tensor.to(self.device, copy=True) for name, tensor in state.items() if not name.startswith(TABLE)
-        }
+        self.sums = {name: state[name].to(self.device, copy=True) for name in state if not name.startswith(TABLE)}
         tables: dict[str, dict[str, Tensor]] = {}
         for name in state:
             if name.startswith(TABLE):
@@ -178,35 +143,40 @@ class Summed:
             self.tables[name] = ClassMoments.from_tensors(tensors, facts, self.device)
 
     def drop_null(self) -> None:
+        """Forget what is of permuted labels, which a bootstrap does not need."""
         self.sums = {name: value for name, value in self.sums.items() if not name.endswith(NULL)}
         self.tables = {name: moments for name, moments in self.tables.items() if not name.endswith(NULL)}
 
-    def finish(self, processes: Processes) -> None:
-        """Merge over processes: sums all at once; moments one after the other, so that at most one is there twice."""
+    def merged(self, processes: Processes) -> Self:
+        """What all processes collected, at the end of the pass; frees what only `update` needs."""
+        if processes.world == 1:
+            return self
         tables, self.tables = self.tables, {}
-        if processes.world > 1:
-            merge_states(self, processes)
-        is_sharded = self.split_plan.shards is not None
-        for name in list(tables):
-            moments = tables.pop(name)
-            self.tables[name] = moments if is_sharded else processes.merge(moments)
+        whole = self._exchanged(processes)
+        if self.split_plan.shards is not None:
+            whole.tables = tables
+            return whole
+        for name in list(tables):  # one after the other, so that at most one is there twice
+            alone = self.empty()
+            alone.tables[name] = tables.pop(name)
+            whole.tables |= alone._exchanged(processes).tables
+        return whole
 
-    def values(self, *, resampled: bool = False) -> Values:
-        return Values()
+    def _exchanged(self, processes: Processes) -> Self:
+        """The merged states of all processes, in all of them and in the order of ranks."""
+        state = {
+            name: tensor.cpu() if isinstance(tensor, Tensor) else torch.cat([part.cpu() for part in tensor.parts()])
+            for name, tensor in self.state().items()
+        }
+        whole = self.empty()
+        for rank in range(processes.world):
+            other = self.empty()
+            other.load(processes.broadcast(state, rank))
+            whole.merge(other)
+        return whole
 
 
-def merge_states(collector: Collector, processes: Processes) -> None:
-    """Merge the states of all processes, in all of them and in the order of ranks."""
-    state = {name: tensor.cpu() for name, tensor in collector.state().items() if isinstance(tensor, Tensor)}
-    total = collector.empty()
-    for part in processes.gather(state):
-        other = collector.empty()
-        other.load(part)
-        total.merge(other)
-    collector.load({name: tensor for name, tensor in total.state().items() if isinstance(tensor, Tensor)})
-
-
-C = TypeVar("C")
+C = TypeVar("C", bound=Collector)
 
 
 @final
@@ -237,33 +207,32 @@ class Collectors:
 
     def __getitem__(self, kind: type[C]) -> C:
         found = self.get(kind)
-        if found is None:
-            raise KeyError(kind.__name__)
+        assert found is not None, f"{kind.__name__} is wanted in every pass that needs it"
         return found
 
     def empty(self, *, resampled: bool = False) -> "Collectors":
         """Collectors of nothing yet; with `resampled` only those whose values a bootstrap resamples."""
         return Collectors([each.empty() for each in self.collectors if each.resampled or not resampled])
 
-    def merge(self, other: "Collectors", *, times: int = 1) -> None:
+    def merge(self, other: "Collectors", *, times: int = 1) -> "Collectors":
         for ours, theirs in zip(self.collectors, other.collectors, strict=True):
             ours.merge(theirs, times=times)
         self.batches += times * other.batches
+        return self
 
     def state(self) -> dict[str, Tensor | Rows]:
         return {f"{each.name}/{name}": tensor for each in self.collectors for name, tensor in each.state().items()}
 
-    def load(self, state: Mapping[str, Tensor], *, batches: int) -> "Collectors":
-        """These collectors with what is stored of each; parts of others are passed over."""
+    def load(self, state: Mapping[str, Tensor], *, batches: int) -> None:
+        """Read back what is stored of each; parts of others are passed over."""
         for each in self.collectors:
             start = f"{each.name}/"
             each.load({name.removeprefix(start): state[name] for name in state if name.startswith(start)})
         self.batches = batches
-        return self
 
     def finish(self, processes: Processes) -> None:
-        for each in self.collectors:
-            each.finish(processes)
+        """Merge what all processes collected."""
+        self.collectors = [each.merged(processes) for each in self.collectors]
 
     def values(self, *, resampled: bool = False) -> Values:
         """What all of them contribute; every process calls it."""
@@ -271,3 +240,17 @@ class Collectors:
         for each in self.collectors:
             values.add(each.values(resampled=resampled))
         return values
+
+
+def needing(*needs: Need) -> frozenset[str]:
+    """Metrics that are computed from any of these."""
+    return frozenset(id for id, metric in METRICS.items() if metric.needs & set(needs))
+
+
+def counted_values(
+    plan: MeasurePlan, need: Need, *, split: Split = "train", layer: str = LAST, bin: str = ALL, **given: Any
+) -> Measurements:
+    """The metrics that need no more than what is given, and the counts of classes."""
+    geometry = Geometry(plan.counts.of(layer), min_count=plan.options.min_count, **given)
+    measured = metrics_of(geometry, only=needing(need))
+    return {Key(split, layer, bin, id): value for id, value in measured.items()}

@@ -5,13 +5,12 @@ is checked first, and every difference is named.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import final
 
 from collapselab.errors import ConfigError
-from collapselab.records.measurement import Result, Results
-from collapselab.records.tables import Row
+from collapselab.records.measurement import Key, Result, Results
 
 MOST_NAMED = 6
 RUNNING = ("batch", "shard_classes")
@@ -71,30 +70,36 @@ def compare(mine: Results, theirs: Results, *, anyway: bool = False) -> ResultCo
     ConfigError where corpus, metric versions or options differ, unless `anyway` turns that into warnings. Where both
     have one model, these two are compared whatever their names; else models are matched by run and checkpoint.
     """
-    pairs, unmatched = _pairs(list(mine), list(theirs))
+    ours, others = (
+        {f"{result.facts['run']} {result.facts['checkpoint']}": result for result in results}
+        for results in (mine, theirs)
+    )
+    pairs, unmatched = [(ours[key], others[key]) for key in ours if key in others], sorted(ours.keys() ^ others.keys())
+    if len(mine) == len(theirs) == 1:
+        pairs, unmatched = [(mine[0], theirs[0])], []
     if not pairs:
+        named = (", ".join(result.title for result in list(results)[:MOST_NAMED]) for results in (mine, theirs))
         raise ConfigError(
-            f"compare: no model is in both. Mine are {_named(mine)}; theirs are {_named(theirs)}. Name one of each."
+            f"compare: no model is in both. Mine are {next(named)}; theirs are {next(named)}. Name one of each."
         )
     warnings = list(dict.fromkeys(why for pair in pairs for why in obstacles(*pair)))
     if warnings and not anyway:
         raise ConfigError(
             f"compare: not comparable. {' '.join(warnings)} With --anyway they are compared all the same."
         )
-    rows = [row for pair in pairs for row in _differences(*pair)]
-    return ResultComparison(rows, warnings, unmatched)
+    return ResultComparison([row for pair in pairs for row in _differences(*pair)], warnings, unmatched)
 
 
 def obstacles(mine: Result, theirs: Result) -> Iterator[str]:
     """Why two measurements cannot be compared, a sentence each."""
     if mine.facts["corpus_hash"] != theirs.facts["corpus_hash"]:
         yield f"The corpora differ: {mine.facts['corpus_hash']} and {theirs.facts['corpus_hash']}."
-    ours, others = (_versions(result.rows) for result in (mine, theirs))
+    ours, others = ({row.metric: row.version for row in result.rows} for result in (mine, theirs))
     changed = [metric for metric in ours if metric in others and ours[metric] != others[metric]]
     if changed:
         named = ", ".join(f"{metric} ({ours[metric]} and {others[metric]})" for metric in changed[:MOST_NAMED])
         yield f"Metrics follow different versions of their definition: {named}."
-    options, other_options = (dict(result.facts["options"]) for result in (mine, theirs))
+    options, other_options = mine.facts["options"], theirs.facts["options"]
     names = [name for name in {**options, **other_options} if name not in RUNNING]
     different = [name for name in names if options.get(name) != other_options.get(name)]
     if different:
@@ -102,39 +107,15 @@ def obstacles(mine: Result, theirs: Result) -> Iterator[str]:
         yield f"The options differ: {listed}."
 
 
-def _versions(rows: Sequence[Row]) -> dict[str, int]:
-    return {row.metric: row.version for row in rows}
-
-
-def _pairs(mine: list[Result], theirs: list[Result]) -> tuple[list[tuple[Result, Result]], list[str]]:
-    if len(mine) == len(theirs) == 1:
-        return [(mine[0], theirs[0])], []
-    ours, others = ({_key(result): result for result in results} for results in (mine, theirs))
-    unmatched = [" ".join(key) for key in ours.keys() ^ others.keys()]
-    return [(ours[key], others[key]) for key in ours if key in others], sorted(unmatched)
-
-
-def _key(result: Result) -> tuple[str, str]:
-    return result.facts["run"], result.facts["checkpoint"]
-
-
 def _differences(mine: Result, theirs: Result) -> Iterator[Difference]:
-    others = {(row.split, row.layer, row.bin, row.metric): row for row in theirs.rows}
+    others = {Key(row.split, row.layer, row.bin, row.metric): row.value for row in theirs.rows}
     title = mine.title if mine.title == theirs.title else f"{mine.title} / {theirs.title}"
     for row in mine.rows:
-        other = others.get((row.split, row.layer, row.bin, row.metric))
-        if other is not None:
-            place = (row.split, row.layer, row.bin, row.metric)
-            yield Difference(title, *place, row.value, other.value, _relative(row.value, other.value))
-
-
-def _relative(mine: float | None, theirs: float | None) -> float | None:
-    if mine is None or theirs is None:
-        return None
-    largest = max(abs(mine), abs(theirs))
-    return abs(mine - theirs) / largest if largest else 0.0
-
-
-def _named(results: Results) -> str:
-    names = [result.title for result in results]
-    return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else "")
+        key = Key(row.split, row.layer, row.bin, row.metric)
+        if key not in others:
+            continue
+        value, other, relative = row.value, others[key], None
+        if value is not None and other is not None:
+            largest = max(abs(value), abs(other))
+            relative = abs(value - other) / largest if largest else 0.0
+        yield Difference(title, *key, value, other, relative)

@@ -1,12 +1,13 @@
 """Several processes at one measurement: each runs the model on its own blocks, and their sums are merged.
 
-Merging goes through the first process in the order of ranks, so that the result does not depend on which is faster.
+Merging is in the order of ranks, so that the result does not depend on which is faster.
 Where tables are too large for one process, `ClassShards` spreads the classes over them.
 """
 
 import os
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Self, TypeVar, final
+from typing import Any, Self, TypeVar, cast, final
 
 import torch
 import torch.distributed as dist
@@ -58,13 +59,20 @@ class Processes:
         """This process's groups of blocks, by number."""
         return {number: group for number, group in enumerate(groups) if number % self.world == self.rank}
 
-    def broadcast(self, value: T) -> T:
-        """The value of the first process, in all of them."""
+    def broadcast(self, value: T, source: int = 0) -> T:
+        """The value of one process, the first by default, in all of them."""
         if self.world == 1:
             return value
         values = [value]
-        dist.broadcast_object_list(values, src=0, group=self.group)
+        dist.broadcast_object_list(values, src=source, group=self.group)
         return values[0]
+
+    def computed(self, function: Callable[[], T]) -> T:
+        """The value of a function that the first process calls, in all of them."""
+        values = [function() if self.first else None]
+        if self.world > 1:
+            dist.broadcast_object_list(values, src=0, group=self.group)
+        return cast(T, values[0])
 
     def gather(self, value: T) -> list[T]:
         """The values of all processes in the order of ranks, in all of them."""
@@ -81,41 +89,6 @@ class Processes:
         parts = [torch.empty_like(tensor, device="cpu") for _ in range(self.world)]
         dist.all_gather(parts, tensor.cpu().contiguous(), group=self.group)
         return torch.cat(parts).to(tensor.device)
-
-    def merge(self, moments: ClassMoments) -> ClassMoments:
-        """The merged moments of all processes, in all of them. The argument may be changed."""
-        if self.world == 1:
-            return moments
-        unit = max(self.gather(moments.unit))
-        ours = moments.empty_like("cpu").merge(moments)
-        for sender in range(1, self.world):
-            sent = _tensors(ours)
-            theirs = self.send_to_first(list(sent.values()), sender)
-            if theirs is not None:
-                sent = dict(zip(sent, theirs, strict=True))
-                ours.merge(ClassMoments(**sent, unit=unit))
-        whole = _tensors(ours)
-        for tensor in whole.values():
-            dist.broadcast(tensor, 0, group=self.group)
-        return ClassMoments(**{name: tensor.to(moments.device) for name, tensor in whole.items()}, unit=unit)
-
-    def send_to_first(self, tensors: list[Tensor], sender: int) -> list[Tensor] | None:
-        """The sender's tensors, in the first process; None elsewhere. All processes pass tensors of the same shapes."""
-        if self.rank == sender:
-            for tensor in tensors:
-                dist.send(tensor, 0, group=self.group)
-        if not self.first:
-            return None
-        received = [torch.empty_like(tensor) for tensor in tensors]
-        for tensor in received:
-            dist.recv(tensor, sender, group=self.group)
-        return received
-
-
-def _tensors(moments: ClassMoments) -> dict[str, Any]:
-    """What moments are made of, by name. All processes collect the same."""
-    values = {name: getattr(moments, name) for name in (*BY_CLASS, *OF_ALL)}
-    return {name: tensor for name, tensor in values.items() if tensor is not None}
 
 
 @final
@@ -141,26 +114,22 @@ class ClassShards:
         labels = self.processes.gather_rows(labels)
         return torch.where((labels >= 0) & (labels % world == rank), labels // world, IGNORED)
 
-    def features(self, features: Tensor) -> Tensor:
-        """The features of all processes."""
-        return self.processes.gather_rows(features)
-
     def whole(self, shard: ClassMoments) -> ClassMoments | None:
         """All shards in one, in the first process; None elsewhere."""
-        world, dim = self.processes.world, shard.dim
-        most = len(range(0, self.all_classes, world))
-        ours = {name: tensor.cpu() for name, tensor in _tensors(shard).items()}
-        ours |= {name: _padded(ours[name], most) for name in BY_CLASS}
-        empty = ClassMoments.empty(self.all_classes if self.processes.first else 1, dim)
-        whole: dict[str, Any] = {
-            name: getattr(empty, name) if name in BY_CLASS else torch.zeros_like(ours[name]) for name in ours
-        }
-        for sender in range(world):
-            sent = list(ours.values()) if sender == 0 else self.processes.send_to_first(list(ours.values()), sender)
-            if self.processes.first and sent is not None:
-                for name, part in zip(ours, sent, strict=True):
-                    own = whole[name][sender::world] if name in BY_CLASS else whole[name]
-                    own.copy_(part[: len(own)]) if name in BY_CLASS else own.add_(part)
+        ours = {name: tensor for name in (*BY_CLASS, *OF_ALL) if (tensor := getattr(shard, name)) is not None}
+        empty = ClassMoments.empty(self.all_classes if self.processes.first else 1, shard.dim)
+        whole: dict[str, Any] = {name: torch.zeros_like(tensor, device="cpu") for name, tensor in ours.items()}
+        whole |= {name: getattr(empty, name) for name in BY_CLASS}
+        for rank in range(self.processes.world):
+            for name, tensor in ours.items():
+                part = self.processes.broadcast(tensor.cpu(), rank)
+                if not self.processes.first:
+                    continue
+                if name in BY_CLASS:
+                    rows = whole[name][rank :: self.processes.world]
+                    rows.copy_(part[: len(rows)])
+                else:
+                    whole[name].add_(part)
         return ClassMoments(**whole, unit=shard.unit) if self.processes.first else None
 
 
@@ -192,8 +161,3 @@ class ShardedCentres:
         nearest = self.processes.gather_rows(distances).view(world, -1).argmin(0, keepdim=True)
         chosen = self.processes.gather_rows(classes).view(world, -1).gather(0, nearest).squeeze(0)
         return chosen.view(world, -1)[rank]
-
-
-def _padded(tensor: Tensor, rows: int) -> Tensor:
-    missing = rows - len(tensor)
-    return torch.cat([tensor, tensor.new_zeros(missing, *tensor.shape[1:])]) if missing else tensor

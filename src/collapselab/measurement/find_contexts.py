@@ -1,9 +1,7 @@
 """Which contexts are measured: the last n tokens before each sample, counted before the model runs.
 
 A context is known by a 64-bit number: its tokens as digits, mixed, while these numbers fit into 64 bits; a hash of the
-tokens where they do not. Counts are exact. At most PART_TOKENS positions are in memory at once: a larger sample is
-read several times, each time for the contexts with another remainder, so that the memory that is needed does not grow
-with the sample. The same sample gives the same contexts in every process.
+tokens where they do not. Counts are exact. The same sample gives the same contexts in every process.
 
 A context is kept if it has `min_uses` uses and Good and Turing's coverage of its successors, 1 - (successors seen once)
 / uses, is at least COVERAGE. The first positions of blocks, which have no n tokens before them, are left out, and
@@ -27,10 +25,8 @@ from collapselab.measurement.sample import ByLayer, Sample
 from collapselab.records.options import Options
 
 COVERAGE = 0.95
-PART_TOKENS = 1 << 22
-"""Positions whose contexts are in memory at once."""
-PART_TOKEN_BYTES = 64
-"""What each of them takes at most: its context, its next token, and both as they are sorted."""
+POSITION_BYTES = 80
+"""What each position takes at most: its context, its next token, and both as they are sorted."""
 BLOCKS = 1024
 """Blocks that are read at once."""
 
@@ -115,25 +111,19 @@ def context_keys(ids: NDArray[np.integer], n: int, vocabulary: int) -> NDArray[n
 
 def _find(samples: ByLayer[Sample], n: int, vocabulary: int, options: Options) -> Contexts:
     sample, first = samples.last, max(n - 1, samples.below.first, samples.last.first)
-    parts = max(1, math.ceil(sample.tokens / PART_TOKENS))
-    counted = [
-        _count(*_positions(sample, n, first, vocabulary, part, parts), vocabulary, options.min_uses)
-        for part in range(parts)
-    ]
-    keys = np.concatenate([part.keys for part in counted])
-    order = np.argsort(keys)
-    place = np.empty(len(keys), dtype=np.int64)
-    place[order] = np.arange(len(keys))
-    starts = np.cumsum([0, *(len(part.keys) for part in counted)])
-    context = np.concatenate([place[part.context + start] for part, start in zip(counted, starts, strict=False)])
-    token, count = (np.concatenate([getattr(part, name) for part in counted]) for name in ("token", "count"))
-    cells = np.lexsort((token, context))
-    ordered = [torch.from_numpy(some[cells]) for some in (context, token, count)]
-    table = ContextTable(ordered[0], ordered[1], ordered[2], vocabulary, options.seed)
-    seen, rare = (sum(getattr(part, name) for part in counted) for name in ("seen", "rare"))
-    most = max(part.most for part in counted)
-    why = None if len(keys) else _reason(n, seen - rare, sample.tokens, most, options.min_uses)
-    return Contexts(n, keys[order], table, first, seen, rare, seen - rare - len(keys), why)
+    keys, labels = _positions(sample, n, first, vocabulary)
+    contexts, inverse, uses = np.unique(keys, return_inverse=True, return_counts=True)
+    codes, count = np.unique(inverse * vocabulary + labels, return_counts=True)
+    context, token = codes // vocabulary, codes % vocabulary
+    once = np.bincount(context[count == 1], minlength=len(contexts))
+    is_frequent = uses >= options.min_uses
+    is_kept = is_frequent & (once <= (1 - COVERAGE) * uses + 1e-9)
+    number, cells = np.cumsum(is_kept) - 1, is_kept[context]
+    of_cells = (torch.from_numpy(column[cells]) for column in (number[context], token, count))
+    table = ContextTable(next(of_cells), next(of_cells), next(of_cells), vocabulary, options.seed)
+    kept, frequent, seen = int(is_kept.sum()), int(is_frequent.sum()), len(contexts)
+    why = None if kept else _reason(n, frequent, sample.tokens, int(uses.max(initial=0)), options.min_uses)
+    return Contexts(n, contexts[is_kept], table, first, seen, seen - frequent, frequent - kept, why)
 
 
 def _reason(n: int, frequent: int, tokens: int, most: int, min_uses: int) -> str:
@@ -150,50 +140,13 @@ def _reason(n: int, frequent: int, tokens: int, most: int, min_uses: int) -> str
     )
 
 
-def _positions(
-    sample: Sample, n: int, first: int, vocabulary: int, part: int, parts: int
-) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Context and next token of every sample whose context has this remainder."""
+def _positions(sample: Sample, n: int, first: int, vocabulary: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Context and next token of every sample that has a context."""
     keys, labels = [], []
     for start in range(0, len(sample), BLOCKS):
         blocks = sample.read(start, start + BLOCKS)
-        own = context_keys(blocks.ids.numpy(), n, vocabulary)[:, first:]
         following = blocks.labels.numpy()[:, first:]
         used = following != IGNORED
-        if parts > 1:
-            used = used & (own % np.uint64(parts) == part)
-        keys.append(own[used])
+        keys.append(context_keys(blocks.ids.numpy(), n, vocabulary)[:, first:][used])
         labels.append(following[used])
     return np.concatenate(keys), np.concatenate(labels)
-
-
-@final
-@dataclass(frozen=True)
-class _Counted:
-    """Contexts of a part that are kept, their cells, and the numbers of the others."""
-
-    keys: NDArray[np.uint64]
-    context: NDArray[np.int64]
-    token: NDArray[np.int64]
-    count: NDArray[np.int64]
-    seen: int
-    rare: int
-    most: int
-
-
-def _count(keys: NDArray[np.uint64], labels: NDArray[np.int64], vocabulary: int, min_uses: int) -> _Counted:
-    contexts, uses = np.unique(keys, return_counts=True)
-    frequent, seen = contexts[uses >= min_uses], len(contexts)
-    rare, most = seen - len(frequent), int(uses.max(initial=0))
-    if not len(frequent):
-        none = np.zeros(0, dtype=np.int64)
-        return _Counted(frequent, none, none, none, seen, rare, most)
-    place = np.searchsorted(frequent, keys).clip(max=len(frequent) - 1)
-    used = frequent[place] == keys
-    codes, count = np.unique(place[used] * vocabulary + labels[used], return_counts=True)
-    context, token = codes // vocabulary, codes % vocabulary
-    once = np.bincount(context[count == 1], minlength=len(frequent))
-    certain = once <= (1 - COVERAGE) * uses[uses >= min_uses] + 1e-9
-    number = np.cumsum(certain) - 1
-    kept = certain[context]
-    return _Counted(frequent[certain], number[context[kept]], token[kept], count[kept], seen, rare, most)

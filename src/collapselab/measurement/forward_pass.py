@@ -1,7 +1,5 @@
 """One pass over a split: the model runs once on every block, and each collector gets the features of every layer."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import final
 
@@ -33,53 +31,47 @@ class ForwardPass:
 
     def run(self) -> Collectors:
         """Collect from the groups of this process; groups that were finished before are read from disk."""
-        total: Collectors | None = None
+        total = self.collectors.empty()
         sample, groups = self.split.samples.last, self.plan.processes.own_groups(self.split.groups)
         tokens = sum(sample.samples(group.start, group.stop) for group in groups.values())
         quiet = self.plan.request.running.quiet or not self.plan.processes.first
         with torch.no_grad(), progress(sample.name, total=tokens, unit="tokens", quiet=quiet) as self.advance:
             for number, group in groups.items():
                 collected = self._group(number, group)
-                if total is None:
-                    total = collected
-                else:
-                    total.merge(collected)
-        return total or self.collectors.empty()
+                total = collected if number == min(groups) else total.merge(collected)
+        return total
 
     def _group(self, number: int, group: range) -> Collectors:
-        sample, resume = self.split.samples.last, self.resume
-        finished = resume.read_group(self.name, number, self.collectors.empty()) if resume else None
-        if finished is not None:
-            self.advance(sample.samples(group.start, group.stop))
-            return finished
-        collected = self.collectors.empty()
-        if resume:
-            collected = resume.read_unfinished(self.name, number, collected)
+        sample, resume, batch = self.split.samples.last, self.resume, self.plan.batch
+        collected = resume.read(self.name, number, self.collectors) if resume else self.collectors.empty()
         # With shards every process runs as many blocks as the process that has most.
         shards = self.split.shards
         steps = len(group) if shards is None else -(-len(sample) // shards.processes.world)
-        done = min(collected.batches * self.plan.batch, steps)
+        done = min(collected.batches * batch, steps)
         self.advance(sample.samples(group.start, group.start + min(done, len(group))))
-        for start in range(done, steps, self.plan.batch):
-            blocks = group[start : start + self.plan.batch]
+        for start in range(done, steps, batch):
+            blocks = group[start : start + batch]
             self.run_batch(Batch(self.plan, self.name, blocks), collected)
             self.advance(sample.samples(blocks.start, blocks.stop))
-            if resume:
+            if resume and start + batch >= steps:
+                resume.write(self.name, number, collected)
+            elif resume:
                 resume.save_if_due(self.name, number, collected)
-        if resume:
-            resume.write_group(self.name, number, collected)
         return collected
 
     def run_batch(self, batch: Batch, collected: Collectors) -> None:
         """Run the model on some blocks and collect from each of its layers."""
         model, add = self.plan.model, partial(self.add_layer, batch, collected)
-        with _out_of_memory_explained(self.plan.batch):
-            ids = batch.ids.to(model.device)
-            mask = mask_inputs(model.model, batch.attention, model.device)
+        ids, mask = batch.ids.to(model.device), mask_inputs(model.model, batch.attention, model.device)
+        try:
             if self.plan.options.layers == "all":
                 layer_features(model.model, ids, take=add, **mask)
             else:
                 add("last", features(model.model, ids, **mask))
+        except torch.OutOfMemoryError as error:
+            blocks = self.plan.batch
+            message = f"out of memory at {blocks:,} blocks a batch. Try --batch {max(1, blocks // 2)}."
+            raise ModelError(message) from error
         collected.batches += 1
 
     def add_layer(self, batch: Batch, collected: Collectors, layer: str, states: Tensor) -> None:
@@ -87,11 +79,3 @@ class ForwardPass:
         own = batch.features(layer, states)
         for collector in collected:
             collector.update(layer, own, batch)
-
-
-@contextmanager
-def _out_of_memory_explained(batch: int) -> Iterator[None]:
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise ModelError(f"out of memory at {batch:,} blocks a batch. Try --batch {max(1, batch // 2)}.") from error

@@ -16,10 +16,10 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.disk import check_writable
 from collapselab.errors import ConfigError, DiskError, Interrupted, UserError
 from collapselab.measurement.distributed import Processes
-from collapselab.measurement.further_scores import named_corpora
 from collapselab.measurement.measure_model import measure_model
 from collapselab.measurement.model_corpus import Text, common_block, model_corpus, opened_texts
 from collapselab.measurement.open_model import open_model
+from collapselab.measurement.outcomes import named_corpora
 from collapselab.measurement.plan import MeasureRequest, default_tokens, parsed_settings
 from collapselab.measurement.report_to import report_measurement
 from collapselab.messages import logger
@@ -99,9 +99,7 @@ def measure(
         for number, source in enumerate(sources, 1):
             try:
                 found = model_corpus(source, text_for_all, running)
-                asked = _all_of_a_small_corpus(options, found) if by_default else options
-                named = named_corpora(further, found)
-                request = MeasureRequest(found, _with_further(asked, named), running, processes, named)
+                request = _request(found, options, running, processes, further, by_default=by_default)
                 with _in_evaluation(source):
                     opened = open_model(source, request)
                     result = opened if isinstance(opened, Result) else measure_model(opened, request)
@@ -150,14 +148,15 @@ def _sources(model: Model | Sequence[str | Path]) -> Sequence[ModelSource | nn.M
 @contextmanager
 def _in_evaluation(source: ModelSource | nn.Module) -> Iterator[None]:
     """Turn dropout off in a loaded model meanwhile."""
-    was_training = isinstance(source, nn.Module) and source.training
+    if isinstance(source, ModelSource):
+        yield
+        return
+    was_training = source.training
     try:
-        if isinstance(source, nn.Module):
-            source.eval()
+        source.eval()
         yield
     finally:
-        if isinstance(source, nn.Module):
-            source.train(was_training)
+        source.train(was_training)
 
 
 def _name_of(source: ModelSource | nn.Module) -> str:
@@ -169,14 +168,12 @@ def _warn(text: str, running: Running, processes: Processes) -> None:
         log.warning("%s", text)
 
 
-def _all_of_a_small_corpus(options: Options, corpus: Corpus) -> Options:
-    """No sample where the corpus has no more tokens: that is the measurement of all of it."""
-    splits = corpus.record.splits
-    is_small = max(splits.train.tokens, splits.validation.tokens) <= (options.tokens or 0)
-    return replace(options, tokens=None) if is_small else options
-
-
-def _with_further(options: Options, named: dict[str, Corpus]) -> Options:
-    """The options with the hashes of further corpora among them."""
-    on = ",".join(f"{name}={corpus.hash}" for name, corpus in sorted(named.items()))
-    return replace(options, on=on) if on else options
+def _request(
+    corpus: Corpus, options: Options, running: Running, processes: Processes, further: list[Corpus], *, by_default: bool
+) -> MeasureRequest:
+    splits, on = corpus.record.splits, named_corpora(further, corpus)
+    if by_default and max(splits.train.tokens, splits.validation.tokens) <= (options.tokens or 0):
+        options = replace(options, tokens=None)  # a small corpus is measured whole
+    if on:
+        options = replace(options, on=",".join(f"{name}={one.hash}" for name, one in sorted(on.items())))
+    return MeasureRequest(corpus, options, running, processes, on)

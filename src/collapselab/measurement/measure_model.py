@@ -1,33 +1,45 @@
 """One model on one corpus → its result: plan, training pass, validation pass, rows. The middle of every measurement."""
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import psutil
+import torch
+
+from collapselab.errors import ConfigError
 from collapselab.measurement.bootstrap import resample
-from collapselab.measurement.catalogue import value_rows
-from collapselab.measurement.class_table import class_chunks
 from collapselab.measurement.collector import Collectors, Values
 from collapselab.measurement.collectors import COLLECTORS
 from collapselab.measurement.forward_pass import ForwardPass
-from collapselab.measurement.further_scores import further_scores
-from collapselab.measurement.memory import check_memory
 from collapselab.measurement.open_model import OpenedModel
-from collapselab.measurement.outcomes import outcome_facts
+from collapselab.measurement.outcomes import further_scores, outcome_facts
 from collapselab.measurement.plan import SPLITS, MeasurePlan, MeasureRequest, Split, make_plan
-from collapselab.measurement.result_facts import result_facts
+from collapselab.measurement.result import class_chunks, result_facts, value_rows
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.records.facts import Seconds
 from collapselab.records.measurement import Result
+
+OVERHEAD_BYTES = 36 << 20
+"""Threads, libraries loaded on the way, and what the allocator keeps."""
+CGROUP = Path("/sys/fs/cgroup")
 
 
 def measure_model(opened: OpenedModel, request: MeasureRequest) -> Result:
     """One model on one corpus, written where the same call finds it; the result in every process."""
     start = time.perf_counter()
     with _resume_folder(opened, request) as resume:
-        plan = _begun(make_plan(request, opened.model, opened.moments_file), resume)
+        plan = make_plan(request, opened.model, opened.finished.moments_file)
+        if not request.running.force:
+            check_memory(plan)
+        batch = plan.batch
+        if resume is not None and plan.processes.first:
+            batch = resume.batch(request.identity(plan.model), batch)
+        plan = replace(plan, batch=plan.processes.broadcast(batch))
         values, seconds = Values(), list[float]()
         collected: dict[Split, Collectors] = {}
         for split in SPLITS:
@@ -38,8 +50,8 @@ def measure_model(opened: OpenedModel, request: MeasureRequest) -> Result:
         result = None
         if plan.processes.first:
             if plan.options.classes:
-                values.add_rows("classes", class_chunks(plan, collected))
-            resamples = resample(plan, resume, collected) if plan.options.bootstrap and resume is not None else None
+                values.add_rows("classes", list(class_chunks(plan, collected)))
+            resamples = resample(plan, resume, collected) if plan.options.bootstrap and resume else None
             rows = value_rows(plan, values, None if resamples is None else resamples.interval)
             outcomes = outcome_facts(plan, collected, further)
             times: Seconds = {"train": seconds[0], "all": time.perf_counter() - start}
@@ -51,16 +63,6 @@ def measure_model(opened: OpenedModel, request: MeasureRequest) -> Result:
         if opened.resume is not None:
             opened.resume.remove()
     return result
-
-
-def _begun(plan: MeasurePlan, resume: ResumeFolder | None) -> MeasurePlan:
-    """The plan once it is known to fit into memory, with the batch that the measurement began with."""
-    if not plan.request.running.force:
-        check_memory(plan)
-    batch = plan.batch
-    if resume is not None and plan.processes.first:
-        batch = resume.batch(plan.request.identity(plan.model), batch)
-    return replace(plan, batch=plan.processes.broadcast(batch))
 
 
 def _collected(plan: MeasurePlan, split: Split, trained: Collectors | None, resume: ResumeFolder | None) -> Collectors:
@@ -84,3 +86,49 @@ def _resume_folder(opened: OpenedModel, request: MeasureRequest) -> Iterator[Res
             yield ResumeFolder(processes.broadcast(folder), temporary=True)
     else:
         yield None
+
+
+def needed_bytes(plan: MeasurePlan) -> float:
+    """Return the peak memory of a process beside the weights: a batch, and the collectors of the larger pass."""
+    activations = 16 * plan.batch_tokens * plan.width * plan.model.head.weight.element_size()
+    passes = (sum(kind.bytes(plan, split) for kind in COLLECTORS if kind.wanted(plan, split)) for split in SPLITS)
+    return activations + max(passes) + OVERHEAD_BYTES
+
+
+def free_bytes(device: torch.device) -> int:
+    """Return the memory that this process can still get: of its GPU, or of the machine and its container."""
+    if device.type == "cuda":
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + unused
+    free = int(psutil.virtual_memory().available)
+    try:
+        limit, used = (int((CGROUP / name).read_text()) for name in ("memory.max", "memory.current"))
+        fields = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):  # no container, or one without a limit, whose memory.max is "max"
+        return free
+    # The kernel drops pages of files that nobody uses before it refuses memory.
+    return max(0, min(free, limit - used + int(fields.get("inactive_file", 0))))
+
+
+def check_memory(plan: MeasurePlan) -> None:
+    """Raise ConfigError if the measurement needs more memory than is free."""
+    options, needed, free = plan.options, needed_bytes(plan), free_bytes(plan.model.device)
+    if plan.model.device.type != "cuda":
+        needed *= int(os.environ.get("LOCAL_WORLD_SIZE", plan.processes.world))  # processes of this machine
+    if needed <= free:
+        return
+    changes = {
+        "--layers last": options.layers == "all",
+        "--no-null": options.null,
+        "no --bootstrap": options.bootstrap > 0,
+        "--tokens N for fewer tokens, which have fewer classes": True,
+        "--min-count N": True,
+        "fewer --contexts or a larger --min-uses": bool(plan.contexts),
+        "--shard-classes with torchrun on several machines": not options.shard_classes,
+    }
+    layers = "all layers" if options.layers == "all" else "the last layer"
+    raise ConfigError(
+        f"{plan.model.name}: needs about {needed / 1e9:,.1f} GB of memory beside the model, but {free / 1e9:,.1f} GB "
+        f"are free. Most of it is tables of {plan.splits['train'].numbers.classes:,} classes at {layers}. Change one "
+        f"of these: {', '.join(change for change, helps in changes.items() if helps)}. Or measure anyway with --force."
+    )

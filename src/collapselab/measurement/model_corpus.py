@@ -2,18 +2,18 @@
 
 `measure --data SOURCE` has no corpus: each model gets one of its own, with the begin tokens that its tokenizer writes
 and blocks that its context holds. It is kept in the user's cache under a hash of the tokenizer, the source and the
-recipe, so that checkpoints of one tokenizer share it, and a repeated command finds it: by the files of configuration
-and tokenizer (`<hash>.found.json` beside it), since reading those takes the library, which is slow to import.
+recipe, so that checkpoints of one tokenizer share it, and a repeated command finds it.
+
+A given corpus must have the model's tokenizer, or the ids mean nothing to it. Most models run on ids of another one
+without an error, so the two tokenizers are compared by what they do (`tokenizer_hash`) before anything is measured.
 """
 
 import hashlib
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import version
+from filecmp import cmpfiles
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, final
 
 from torch import nn
@@ -21,15 +21,15 @@ from torch import nn
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import Documents, Reading, Source, open_source, source_of_texts
-from collapselab.corpus.tokenizer import TOKENIZER_FILES, load_tokenizer, tokenizer_hash
-from collapselab.disk import folder_written_whole, locked, read_document, sha256, user_cache, write_document
-from collapselab.errors import ConfigError, CorpusError, DamagedError, UserError
+from collapselab.corpus.tokenizer import PROBES, TOKENIZER_FILES, FastTokenizer, load_tokenizer, tokenizer_hash
+from collapselab.disk import folder_written_whole, locked, user_cache
+from collapselab.errors import ConfigError, CorpusError, UserError
 from collapselab.hub import Pretrained
-from collapselab.measurement.compare_tokenizers import tokenizer_name
 from collapselab.measurement.model import context_of
 from collapselab.messages import hidden_progress, logger
-from collapselab.models.find import LocalModel, ModelSource, place_of
+from collapselab.models.find import ModelSource, place_of
 from collapselab.records.corpus import CORPUS
+from collapselab.records.facts import TokenizerFacts
 from collapselab.records.options import Options, Role, Running
 
 log = logger(__name__)
@@ -40,6 +40,9 @@ LONGEST_BLOCK = 512
 HELD_OUT = 0.2
 """Share of documents for validation where the source has none and is read only in part, or is a list of texts: NC4
 needs decisions enough."""
+
+IDS_SHOWN, TEXT_SHOWN = 8, 40
+"""Token ids and characters of an example in a message."""
 
 Text = str | Path | Sequence[str] | Iterable[Mapping[str, object]] | Source
 """Text to measure on: a source by its name, texts, rows with a column of text (as `datasets.Dataset`), or a Source."""
@@ -92,9 +95,13 @@ def open_data(text: Text) -> Source:
         return text
     if isinstance(text, str | Path):
         return open_source([str(text)])
-    rows: list[object] = list(text)
+    rows: list[Any] = list(text)
     if rows and isinstance(rows[0], Mapping):
-        return source_of_texts([_column(row, number, Reading.text_column) for number, row in enumerate(rows)])
+        column = Reading.text_column
+        for number, row in enumerate(rows):
+            if not isinstance(row, Mapping) or not isinstance(row.get(column), str):
+                raise ConfigError(f"data: row {number} has no text in a column {column!r}.")
+        rows = [row[column] for row in rows]
     return source_of_texts(rows)
 
 
@@ -118,14 +125,11 @@ def common_block(text: Corpus | Data, models: Sequence[ModelSource | nn.Module],
 
 
 def _context(model: ModelSource | nn.Module, running: Running) -> int | None:
-    """The context of a model, from its config.json where it has one, which needs no library to be read."""
     if isinstance(model, nn.Module):
         return context_of(getattr(model, "config", None))
-    try:
-        if model.path is not None and (model.path / "config.json").is_file():
-            return context_of(SimpleNamespace(**json.loads((model.path / "config.json").read_text("utf-8"))))
-        from collapselab.models.load import causal_config
+    from collapselab.models.load import causal_config
 
+    try:
         return context_of(causal_config(model, place_of(model), trust_code=running.trust_code))
     except (UserError, ValueError, TypeError):  # the model is refused when it is measured
         return None
@@ -133,49 +137,44 @@ def _context(model: ModelSource | nn.Module, running: Running) -> int | None:
 
 def model_corpus(model: ModelSource | nn.Module, text: Corpus | Data, running: Running | None = None) -> Corpus:
     """Return the corpus of this text for this model: the one that is given, the one in the cache, or a new one."""
-    running = running or Running()
-    if isinstance(text, Corpus):
-        return text
-    config = None
-    if isinstance(model, nn.Module):
-        config = getattr(model, "config", None)
-        folder = str(getattr(config, "_name_or_path", ""))
-        if text.tokenizer is None and not Path(folder or "-").is_dir():
-            raise ConfigError(f"{type(model).__name__}: a model in memory has no tokenizer. Give one: tokenizer=…")
-        model = ModelSource(folder, LocalModel(Path(folder)))
-    with hidden_progress(running.quiet):
-        return _built_corpus(model, text, config, trust_code=running.trust_code)
-
-
-def _built_corpus(model: ModelSource, data: Data, config: object, *, trust_code: bool) -> Corpus:
-    """`config` is that of a loaded model; else it is read."""
     from collapselab.models.load import causal_config
 
-    place = place_of(model) if config is None else Pretrained(model.name)
-    name = data.tokenizer or tokenizer_name(place)
-    if name is None:
-        raise CorpusError(
-            f"{model.name}: has no tokenizer beside its weights, which would say what its tokens are. Name the right "
-            "one: --tokenizer NAME."
-        )
-    pointer = _pointer_file(place, name, data) if config is None else None
-    if pointer is not None and (found := _corpus_of(pointer)) is not None:
-        return Corpus(found)
-    context = context_of(config or causal_config(model, place, trust_code=trust_code))
+    trust_code, quiet = (running.trust_code, running.quiet) if running else (False, False)
+    if isinstance(text, Corpus):
+        return text
+    if isinstance(model, nn.Module):
+        name, config = type(model).__name__, getattr(model, "config", None)
+        folder = str(getattr(config, "_name_or_path", "")) or "-"
+        tokenizer = text.tokenizer or (folder if Path(folder).is_dir() else None)
+        if tokenizer is None:
+            raise ConfigError(f"{name}: a model in memory has no tokenizer. Give one: tokenizer=…")
+    else:
+        name, place = model.name, place_of(model)
+        tokenizer = text.tokenizer or tokenizer_name(place)
+        if tokenizer is None:
+            raise CorpusError(
+                f"{name}: has no tokenizer beside its weights, which would say what its tokens are. Name the right "
+                "one: --tokenizer NAME."
+            )
+        config = causal_config(model, place, trust_code=trust_code)
+    with hidden_progress(quiet):
+        return _built_corpus(name, text, tokenizer, context_of(config), trust_code=trust_code)
+
+
+def _built_corpus(model: str, data: Data, name: str, context: int | None, *, trust_code: bool) -> Corpus:
     block = data.block or min(LONGEST_BLOCK, context or LONGEST_BLOCK)
     is_small = data.max_tokens is not None or data.source.provenance["kind"] == "texts"
     share = HELD_OUT if is_small else Recipe.validation_share
     recipe = Recipe(tokenizer=name, block=block, max_tokens=data.max_tokens, validation_share=share)
     tokenizer, source = load_tokenizer(name, trust_code=trust_code), data.source
     if data.chat:
-        source = in_turns(source, tokenizer, model.name, data.chat)
-    folder = data.cache / _key(tokenizer_hash(tokenizer), source, recipe)
+        source = in_turns(source, tokenizer, model, data.chat)
+    # All that decides the bytes of a corpus; the tokenizer counts by what it does, not by its path.
+    asked = {**asdict(recipe), "tokenizer": tokenizer_hash(tokenizer), "source": source.provenance}
+    folder = data.cache / hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
     with locked(folder.with_suffix(".lock"), wait=True):
         is_there = (folder / CORPUS).exists()
-        corpus = Corpus(folder) if is_there else build_corpus(source, folder, recipe, trust_code=trust_code)
-    if pointer is not None:
-        write_document(pointer, {"corpus": folder.name})
-    return corpus
+        return Corpus(folder) if is_there else build_corpus(source, folder, recipe, trust_code=trust_code)
 
 
 def in_turns(source: Source, tokenizer: Any, name: str, role: Role = "user") -> Source:
@@ -188,13 +187,6 @@ def in_turns(source: Source, tokenizer: Any, name: str, role: Role = "user") -> 
         raise CorpusError(f"{name}: its tokenizer has no chat template. Leave out --chat.")
     begin = getattr(tokenizer, "bos_token", None) or ""
 
-    def turns(documents: Documents) -> Documents:
-        def read() -> Iterator[str]:
-            for text in documents.open():
-                yield turn(text).removeprefix(begin)
-
-        return replace(documents, open=read)
-
     def turn(text: str) -> str:
         try:
             return str(tokenizer.apply_chat_template([{"role": role, "content": text}], tokenize=False))
@@ -204,6 +196,9 @@ def in_turns(source: Source, tokenizer: Any, name: str, role: Role = "user") -> 
                 f"{name}: its chat template does not take a single turn of the {role} ({words}). Take another role, or "
                 "leave out --chat."
             ) from error
+
+    def turns(documents: Documents) -> Documents:
+        return replace(documents, open=lambda: (turn(text).removeprefix(begin) for text in documents.open()))
 
     digest = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()
     validation = None if source.validation is None else turns(source.validation)
@@ -216,44 +211,90 @@ def chat_role(corpus: Corpus) -> str | None:
     return str(said).partition(" ")[0] if said else None
 
 
-def _pointer_file(place: Pretrained, tokenizer: str, data: Data) -> Path | None:
-    """The file that names the corpus of this text for a model with these files; None for what is not a folder here."""
-    if not place.is_local or place.gguf_file is not None or place.adapter is not None:
-        return None
-    files = [place.file / "config.json", *_tokenizer_files(Path(tokenizer))]
-    if len(files) == 1:  # a name on the hub, which may mean another tokenizer tomorrow
-        return None
-    asked = {
-        "files": [f"{file.name} {sha256(file)}" for file in files if file.is_file()],
-        "source": data.source.provenance, "block": data.block, "max_tokens": data.max_tokens, "chat": data.chat,
-        "versions": [version(package) for package in ("collapselab", "transformers", "tokenizers")],
-    }  # fmt: skip
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
-    return data.cache / f"{digest}.found.json"
+@final
+@dataclass(frozen=True)
+class Tokenizers:
+    """The hashes of a model's and a corpus's tokenizer, None where there is none."""
+
+    model: str | None = None
+    corpus: str | None = None
+    unread: str = ""
+    """Why a tokenizer that is there could not be read."""
+    chat_template: bool = False
+    """Whether the model's tokenizer knows how to write a conversation."""
+
+    @property
+    def same(self) -> bool | None:
+        return None if self.model is None or self.corpus is None else self.model == self.corpus
+
+    def facts(self) -> TokenizerFacts:
+        """As the facts of a result have it."""
+        return {"model": self.model, "corpus": self.corpus, "same": self.same}
 
 
-def _corpus_of(pointer: Path) -> Path | None:
-    """The corpus that the file names, if both are there."""
+def compare_tokenizers(source: ModelSource, place: Pretrained, corpus: Corpus, running: Running) -> Tokenizers:
+    """The two tokenizers; CorpusError if they differ, unless `other_tokenizer` allows it.
+
+    A checkpoint of a run has a copy of its corpus's tokenizer. There the files are compared first, since beside a model
+    the library may open the same files as another class.
+    """
+    name, corpus_hash = tokenizer_name(place), _tokenizer_hash(corpus)
+    if name is None:
+        return Tokenizers(None, corpus_hash)
+    if source.checkpoint is not None and _is_copy(Path(name), corpus.path / "tokenizer"):
+        return Tokenizers(corpus_hash, corpus_hash)
     try:
-        name = str(read_document(pointer).get("corpus"))
-    except (FileNotFoundError, DamagedError):
+        tokenizer = load_tokenizer(name, trust_code=running.trust_code)
+    except CorpusError as error:
+        return Tokenizers(None, corpus_hash, str(error))
+    chat = bool(getattr(tokenizer, "chat_template", None))
+    tokenizers = Tokenizers(tokenizer_hash(tokenizer), corpus_hash, chat_template=chat)
+    if tokenizers.same is False and not running.other_tokenizer:
+        raise CorpusError(
+            f"{source.name}: its tokenizer is not the one of {corpus.path}. {_example(tokenizer, corpus.tokenizer())} "
+            f"Build a corpus with the model's own (collapselab corpus build TEXT --tokenizer {source.name}), or "
+            "measure on this one all the same with --other-tokenizer."
+        )
+    return tokenizers
+
+
+def tokenizer_name(place: Pretrained) -> str | None:
+    """The name by which `load_tokenizer` finds the model's tokenizer, None if there is none beside the model."""
+    if place.adapter is not None and _has_tokenizer(place.adapter):
+        return str(place.adapter)
+    if not place.is_local:
+        return f"{place.path}@{place.revision}" if place.revision else place.path
+    if place.gguf_file is not None:
+        return str(place.file)
+    return place.path if _has_tokenizer(place.file) else None
+
+
+def _has_tokenizer(folder: Path) -> bool:
+    return any(True for pattern in TOKENIZER_FILES for _ in folder.glob(pattern))
+
+
+def _is_copy(folder: Path, original: Path) -> bool:
+    """Whether a folder holds every file of a tokenizer, byte for byte."""
+    names = [file.name for file in original.iterdir()] if original.is_dir() else []
+    return bool(names) and cmpfiles(folder, original, names, shallow=False)[0] == names
+
+
+def _tokenizer_hash(corpus: Corpus) -> str | None:
+    """The hash in corpus.json, or of the tokenizer beside it for a corpus of an earlier version."""
+    try:
+        return corpus.record.tokenizer_hash or tokenizer_hash(corpus.tokenizer())
+    except CorpusError:
         return None
-    is_there = re.fullmatch(r"[0-9a-f]{16}", name) and (pointer.parent / name / CORPUS).is_file()
-    return pointer.parent / name if is_there else None
 
 
-def _tokenizer_files(place: Path) -> list[Path]:
-    files = {file for pattern in TOKENIZER_FILES for file in place.glob(pattern)} if place.is_dir() else set()
-    return sorted(file for file in files if file.is_file())
-
-
-def _key(tokenizer: str, source: Source, recipe: Recipe) -> str:
-    """A hash of all that decides the bytes of a corpus; the tokenizer counts by what it does, not by its path."""
-    asked = {**asdict(recipe), "tokenizer": tokenizer, "source": source.provenance}
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _column(row: object, number: int, column: str) -> str:
-    if not isinstance(row, Mapping) or not isinstance(row.get(column), str):
-        raise ConfigError(f"data: row {number} has no text in a column {column!r}.")
-    return str(row[column])
+def _example(model: FastTokenizer, corpus: FastTokenizer) -> str:
+    """The sizes of two tokenizers that differ, and the first text that they encode differently."""
+    sizes = f"The model's has {len(model):,} tokens, the corpus's {len(corpus):,}"
+    for text in PROBES:
+        first, second = (tokenizer.encode(text, add_special_tokens=True) for tokenizer in (model, corpus))
+        if first != second:
+            at = next((i for i, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), 0)
+            start = max(0, at - 4)
+            shown = (str(ids[start : start + IDS_SHOWN]) for ids in (first, second))
+            return f"{sizes}; of {text[:TEXT_SHOWN]!r} they make {' and '.join(shown)}."
+    return f"{sizes}; their vocabularies or merges differ."

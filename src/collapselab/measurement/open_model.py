@@ -10,33 +10,41 @@ are compared first: hashing them takes a fraction of the time of loading the mod
 
 import hashlib
 import json
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import final
+from pathlib import Path, PurePath
+from typing import Any, final
 
 from torch import nn
 
 from collapselab.disk import disk_errors, read_document, sha256
 from collapselab.errors import ConfigError, DamagedError
-from collapselab.measurement.add_metrics import kept_moments, lacking_metrics, with_added_metrics
-from collapselab.measurement.compare_tokenizers import compare_tokenizers
 from collapselab.measurement.model import MeasuredModel
-from collapselab.measurement.model_corpus import chat_role
-from collapselab.measurement.model_warnings import ModelFiles
+from collapselab.measurement.model_corpus import Tokenizers, chat_role, compare_tokenizers
 from collapselab.measurement.plan import MeasureRequest
-from collapselab.measurement.resume import TASK, ResumeFolder, remove_finished
+from collapselab.measurement.resume import ResumeFolder
 from collapselab.models.find import AdaptedModel, HubModel, ModelSource, place_of, weights_on_disk
-from collapselab.records.facts import ModelFacts
+from collapselab.models.function_model import FunctionModel
+from collapselab.models.taps import bare_model
+from collapselab.models.weight_files import StoredWeights, quantised_as
+from collapselab.records.facts import ModelFacts, WarningFacts
 from collapselab.records.measurement import Result
 from collapselab.records.result_folder import FINISHED, result_file
-from collapselab.records.run import RECORD, Checkpoint, RunRecord, verify_checkpoint
+from collapselab.records.run import RECORD, Checkpoint, verify_checkpoint
 
 OFFLOADED = "offloaded"
 """The folder of weights that a spread model has on the disk, inside the state folder."""
 
-STATE_FORMAT = "2"
+STATE_FORMAT = "3"
 """Format of the tables of an unfinished measurement. One that was begun in another format starts again."""
+
+TASK = ("run", "checkpoint", "model_hash", "corpus_hash", "options")
+"""The facts that decide the numbers of a measurement."""
+
+CONVERSATION = re.compile(r"(^|[-_.])(instruct|chat|it|sft|dpo|rlhf)($|[-_.@\d])", re.IGNORECASE)
+"""Parts of a name by which a model that was trained on conversations is known."""
 
 
 @final
@@ -48,8 +56,6 @@ class OpenedModel:
     finished: "FinishedResult"
     resume: ResumeFolder | None = None
     """The folder of its sums, to continue from."""
-    moments_file: Path | None = None
-    """The file for the moments of the last layer; those of layers below are beside it, where classes are asked for."""
 
 
 def open_model(source: ModelSource | nn.Module, request: MeasureRequest) -> Result | OpenedModel:
@@ -58,122 +64,142 @@ def open_model(source: ModelSource | nn.Module, request: MeasureRequest) -> Resu
         return _open_module(source, request)
     from collapselab.models.load import find_device, load_model
 
-    corpus = request.corpus
-    device = request.processes.device(request.running.device)
-    checkpoint, kind = source.checkpoint, find_device(device).type
-    finished = _finished_of(source, request, device=kind)
+    corpus, running, checkpoint = request.corpus, request.running, source.checkpoint
+    device = request.processes.device(running.device)
+    finished = _finished_of(source, request, device=find_device(device).type)
     files = source_hash(source) if finished.path else None
-    if (result := _found(source, finished, files)) is not None:
+    if (result := finished.find(source.name, files_hash=files, commit=source.commit)) is not None:
         return result
     place = place_of(source)
-    tokenizers = compare_tokenizers(
-        source, place, corpus, trust_code=request.running.trust_code, other_tokenizer=request.running.other_tokenizer
-    )
+    tokenizers = compare_tokenizers(source, place, corpus, running)
     if checkpoint is not None:
         verify_checkpoint(checkpoint)
     module = load_model(
         source,
         device=device,
         dtype=request.options.torch_dtype,
-        trust_code=request.running.trust_code,
+        trust_code=running.trust_code,
         place=place,
         load_in=request.options.load_in,
-        device_map=request.running.device_map,
-        offload=None if request.running.state is None else Path(request.running.state) / OFFLOADED,
+        device_map=running.device_map,
+        offload=None if running.state is None else Path(running.state) / OFFLOADED,
     )
-    stored = ModelFiles(tokenizers, weights_on_disk(source, place))
+    own_corpus, trained = _training_of(checkpoint)
+    facts = _model_facts(module, tokenizers, weights_on_disk(source, place))
+    warnings = list(_warnings(tokenizers, facts["quantised"]))
+    if checkpoint is None:  # the models of a run know only their corpus
+        warnings += _chat_warnings(source.name, tokenizers, chat_role(corpus))
     model = MeasuredModel(
         module,
         name=source.name,
         run=checkpoint.run.name if checkpoint else "",
         checkpoint=checkpoint.name if checkpoint else source.revision,
-        own_corpus=_own_corpus(checkpoint),
-        facts={"files_hash": files, "commit": source.commit, **stored.facts(module), **_training_of(checkpoint)},
-        warnings=stored.warnings(module, source.name, in_a_run=checkpoint is not None, role=chat_role(corpus)),
+        own_corpus=own_corpus,
+        facts={"files_hash": files, "commit": source.commit, **facts, **trained},
+        warnings=warnings,
     )
-    model.check(corpus)
-    if (result := finished.find(source.name, model_hash=model.hash)) is not None:
-        return result
-    return OpenedModel(model, finished, _resume(model, request, finished.state), finished.moments_file)
-
-
-def _own_corpus(checkpoint: Checkpoint | None) -> str:
-    """Hash of the corpus of a run, empty where its record names none."""
-    record = _record_of(checkpoint)
-    return "" if record is None else record.corpus.hash
-
-
-def _training_of(checkpoint: Checkpoint | None) -> ModelFacts:
-    """How far a checkpoint was trained: a result may be kept, or sent, where the run is not."""
-    record = _record_of(checkpoint)
-    known = None if record is None or checkpoint is None else checkpoint.run.checkpoint(checkpoint.name, verify=False)
-    if record is None or known is None:
-        return {}
-    seed = record.settings["seed"]
-    assert isinstance(seed, int)
-    return {"trained": {"step": known.step, "epoch": known.epoch, "tokens": known.tokens, "seed": seed}}
-
-
-def _record_of(checkpoint: Checkpoint | None) -> RunRecord | None:
-    """The record of a run, None where it names no corpus; DamagedError if it was changed."""
-    if checkpoint is None:
-        return None
-    file = checkpoint.run.path / RECORD
-    if not file.exists() or "corpus" not in read_document(file, unchecked=True):
-        return None
-    return checkpoint.run.record()
-
-
-def _finished_of(source: ModelSource, request: MeasureRequest, *, device: str) -> "FinishedResult":
-    """Where the result of a model is, or will be."""
-    checkpoint = source.checkpoint
-    if checkpoint is not None and request.folder is None:
-        state = checkpoint.run.measurements / ".state"
-        return FinishedResult(checkpoint.measurement, request, state=state, moments_file=checkpoint.moments)
-    named = {"model": source.name, "revision": source.revision, "device": device}
-    if request.folder is not None and source.path is not None:  # the same place, by whichever name
-        place = source.path.resolve()
-        label = f"{checkpoint.run.name}/{checkpoint.name}" if checkpoint is not None else str(place)
-        named = {"model": label, "path": str(place), "device": device}
-    return FinishedResult(_finished_path(request, **named), request, state=request.running.state)
-
-
-def _found(source: ModelSource, finished: "FinishedResult", files: str | None) -> Result | None:
-    """The result of the same files or commit; in a folder of results also that of a checkpoint, which is copied."""
-    result = finished.find(source.name, files_hash=files, commit=source.commit)
-    if result is not None or source.checkpoint is None or finished.request.folder is None:
-        return result
-    own = FinishedResult(source.checkpoint.measurement, finished.request, moments_file=source.checkpoint.moments)
-    result = own.find(source.name, files_hash=files)
-    if result is not None and finished.request.processes.first:
-        finished.write(result)
-    return result
+    return _opened(model, finished)
 
 
 def _open_module(module: nn.Module, request: MeasureRequest) -> Result | OpenedModel:
     """A model that is loaded already, as it is and on its device."""
-    _check_loaded(module, request)
-    name = getattr(getattr(module, "config", None), "_name_or_path", "") or type(module).__name__
-    unknown = ModelFiles()
-    warnings = unknown.warnings(module, name, in_a_run=False)
-    model = MeasuredModel(module, name=name, facts=unknown.facts(module), warnings=warnings)
-    model.check(request.corpus)
-    path = _finished_path(request, model=name, model_hash=model.hash, device=model.device.type)
-    finished = FinishedResult(path, request, state=request.running.state)
-    result = finished.find(name, model_hash=model.hash)
-    return result or OpenedModel(model, finished, _resume(model, request, request.running.state), finished.moments_file)
-
-
-def _check_loaded(model: nn.Module, request: MeasureRequest) -> None:
-    parameter, dtype = next(model.parameters(), None), request.options.dtype
+    parameter, options, device = next(module.parameters(), None), request.options, request.running.device
     if parameter is None:
-        raise ConfigError(f"{type(model).__name__}: has no parameters; a causal language model is needed.")
-    if request.running.device != "auto" and parameter.device.type != request.running.device.split(":")[0]:
-        raise ConfigError(f"device is {request.running.device}, but the model is on {parameter.device}. Move it first.")
-    if request.options.load_in is not None:
-        raise ConfigError(f"load_in is {request.options.load_in}, but the model is loaded. Round it while loading it.")
-    if dtype is not None and str(parameter.dtype) != f"torch.{dtype}":
-        raise ConfigError(f"dtype is {dtype}, but the model is {parameter.dtype}. Convert it first.")
+        raise ConfigError(f"{type(module).__name__}: has no parameters; a causal language model is needed.")
+    if device != "auto" and parameter.device.type != device.split(":")[0]:
+        raise ConfigError(f"device is {device}, but the model is on {parameter.device}. Move it first.")
+    if options.load_in is not None:
+        raise ConfigError(f"load_in is {options.load_in}, but the model is loaded. Round it while loading it.")
+    if options.dtype is not None and parameter.dtype != options.torch_dtype:
+        raise ConfigError(f"dtype is {options.dtype}, but the model is {parameter.dtype}. Convert it first.")
+    name = getattr(getattr(module, "config", None), "_name_or_path", "") or type(module).__name__
+    facts = _model_facts(module, Tokenizers(), None)
+    warnings = [*_warnings(Tokenizers(), facts["quantised"]), *_chat_warnings(name, Tokenizers(), None)]
+    model = MeasuredModel(module, name=name, facts=facts, warnings=warnings)
+    path = _finished_path(request, model=name, model_hash=model.hash, device=model.device.type)
+    return _opened(model, FinishedResult(path, request, state=request.running.state))
+
+
+def _opened(model: MeasuredModel, finished: "FinishedResult") -> Result | OpenedModel:
+    """The result of a loaded model, if there is one; else the folder that it continues from."""
+    request, state = finished.request, finished.state
+    model.check(request.corpus)
+    if (result := finished.find(model.name, model_hash=model.hash)) is not None:
+        return result
+    if state is None:
+        return OpenedModel(model, finished)
+    run_as = {"processes": request.processes.world, "device": str(model.device), "dtype": model.dtype}
+    together = request.processes if request.options.shard_classes else None
+    resume = ResumeFolder(Path(state) / _task_name({**request.identity(model), **run_as}), together)
+    if resume.folder.exists():
+        request.say(f"{model.name}: continuing where it stopped, from {resume.folder}")
+    return OpenedModel(model, finished, resume)
+
+
+def _training_of(checkpoint: Checkpoint | None) -> tuple[str, ModelFacts]:
+    """The hash of the corpus of a run, and how far a checkpoint was trained; nothing if its record names no corpus."""
+    if checkpoint is None:
+        return "", {}
+    file = checkpoint.run.path / RECORD
+    if not file.exists() or "corpus" not in read_document(file, unchecked=True):
+        return "", {}
+    record, known = checkpoint.run.record(), checkpoint.run.checkpoint(checkpoint.name, verify=False)
+    assert record is not None
+    if known is None:
+        return record.corpus.hash, {}
+    seed = record.settings["seed"]
+    assert isinstance(seed, int)
+    trained: ModelFacts = {"trained": {"step": known.step, "epoch": known.epoch, "tokens": known.tokens, "seed": seed}}
+    return record.corpus.hash, trained
+
+
+def _model_facts(model: nn.Module, tokenizers: Tokenizers, stored: StoredWeights | None) -> ModelFacts:
+    """What is known of a model and its files."""
+    bare = bare_model(model)
+    config: Any = getattr(bare, "config", None)
+    config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    family, width, depth = (getattr(config, name, None) for name in ("model_type", "hidden_size", "num_hidden_layers"))
+    facts: ModelFacts = {
+        "family": family if isinstance(family, str) and family else None,
+        "depth": depth if isinstance(depth, int) else None,
+        "stored_dtype": None if stored is None else stored.format,
+        "quantised": quantised_as(getattr(model, "config", None), stored),
+        "tokenizer": tokenizers.facts(),
+    }
+    if isinstance(width, int):
+        facts["width"] = width
+    if getattr(bare, "is_loaded_in_4bit", False):  # packed weights are fewer numbers
+        facts["parameters"] = int(bare.num_parameters())  # type: ignore[operator]
+    elif not isinstance(bare, FunctionModel):
+        facts["parameters"] = sum(parameter.numel() for parameter in bare.parameters())
+    return facts
+
+
+def _warnings(tokenizers: Tokenizers, quantised: str | None) -> Iterator[WarningFacts]:
+    """What may make a number that of something else than a reader would think; no number is wrong for it."""
+    if tokenizers.same is False:
+        text = "The corpus was made with another tokenizer than the model's, as asked."
+        yield {"code": "other-tokenizer", "text": text}
+    elif tokenizers.unread:
+        text = f"The model's tokenizer was not compared: {tokenizers.unread}"
+        yield {"code": "unknown-tokenizer", "text": text}
+    if quantised is not None:
+        text = f"The weights are stored as {quantised}: rounded, whatever precision the model is run in."
+        yield {"code": "quantised", "text": text}
+
+
+def _chat_warnings(name: str, tokenizers: Tokenizers, role: str | None) -> Iterator[WarningFacts]:
+    """About a model for conversations. `role`: the texts are turns of this one, in the model's template."""
+    if role is not None:
+        text = (
+            f"Each text is a turn of the {role} in the model’s chat template; the tokens of the turn and those that "
+            "the template writes around it all count."
+        )
+        yield {"code": "chat-template", "text": text}
+    elif tokenizers.chat_template or CONVERSATION.search(PurePath(name).name):
+        sign = "its tokenizer has a chat template" if tokenizers.chat_template else "its name says so"
+        text = f"A model for conversations ({sign}) is measured on plain text, without turns."
+        yield {"code": "chat", "text": text}
 
 
 @final
@@ -203,22 +229,19 @@ class FinishedResult:
 
         One that was measured with another tokenizer is found only if that is allowed again.
         """
-        result = self._result
+        result, request = self._result, self.request
         if result is not None:
-            facts, corpus_hash, options = result.facts, self.request.corpus.hash, self.request.options.facts()
-            same_files = files_hash is not None and facts.get("files_hash") == files_hash
-            same_files |= commit is not None and facts.get("commit") == commit
-            same_model = same_files or (model_hash is not None and facts["model_hash"] == model_hash)
-            is_asked = facts["corpus_hash"] == corpus_hash and facts["options"] == options
-            other = facts.get("tokenizer", {}).get("same") is False
-            is_asked &= self.request.running.other_tokenizer or not other
-            result = result if same_model and is_asked else None
-            if result is not None and self.state is not None:
-                remove_finished(self.state, result.facts)
-            result = None if result is None else self._completed(result)
-        result = self.request.processes.broadcast(result)
+            facts, hashes = result.facts, {"files_hash": files_hash, "commit": commit, "model_hash": model_hash}
+            same_model = any(value is not None and facts.get(name) == value for name, value in hashes.items())
+            asked = (request.corpus.hash, request.options.facts())
+            same_tokenizer = facts.get("tokenizer", {}).get("same") is not False
+            is_asked = same_model and (facts["corpus_hash"], facts["options"]) == asked
+            result = result if is_asked and (same_tokenizer or request.running.other_tokenizer) else None
+            if result is not None and self.state is not None:  # a kill can leave the sums of a finished measurement
+                ResumeFolder(Path(self.state) / _task_name(facts)).remove()
+        result = request.processes.broadcast(result)
         if result is not None:
-            self.request.say(f"{name}: measured already; {self.path}. With --again it is measured again.")
+            request.say(f"{name}: measured already; {self.path}. With --again it is measured again.")
         return result
 
     def write(self, result: Result) -> None:
@@ -228,22 +251,6 @@ class FinishedResult:
                 other = "was measured with other options, or of another model or corpus; now replaced."
                 self.request.say(f"{self.path}: {other}")
             result.save(self.path)
-
-    def _completed(self, result: Result) -> Result:
-        """The result with metrics that came later, if its moments were kept; then it is written with them."""
-        assert self.path is not None
-        lacking = lacking_metrics(result)
-        moments = kept_moments(self.moments_file, result) if lacking else None
-        if moments is None:
-            return result
-        try:
-            completed = with_added_metrics(result, moments, lacking)
-        except ValueError as error:
-            self.request.say(f"{self.moments_file}: {error} Measure with --again to have {', '.join(lacking)}.")
-            return result
-        completed.save(self.path)
-        self.request.say(f"{self.path}: added {', '.join(lacking)} from its kept class moments.")
-        return completed
 
     @cached_property
     def _result(self) -> Result | None:
@@ -264,31 +271,32 @@ class FinishedResult:
         return result if why is None else None
 
 
+def _finished_of(source: ModelSource, request: MeasureRequest, *, device: str) -> FinishedResult:
+    """Where the result of a model is, or will be."""
+    checkpoint = source.checkpoint
+    if checkpoint is not None and request.folder is None:
+        state = checkpoint.run.measurements / ".state"
+        return FinishedResult(checkpoint.measurement, request, state=state, moments_file=checkpoint.moments)
+    named = {"model": source.name, "revision": source.revision, "device": device}
+    if request.folder is not None and source.path is not None:  # the same place, by whichever name
+        place = source.path.resolve()
+        label = f"{checkpoint.run.name}/{checkpoint.name}" if checkpoint is not None else str(place)
+        named = {"model": label, "path": str(place), "device": device}
+    return FinishedResult(_finished_path(request, **named), request, state=request.running.state)
+
+
 def _finished_path(request: MeasureRequest, **model: str | None) -> Path | None:
     """The file of a result in the folder of results, or in the state folder; None without either."""
-    named = {**model, "corpus_hash": request.corpus.hash, "options": request.options.facts()}
+    digest = _digest({**model, "corpus_hash": request.corpus.hash, "options": request.options.facts()})
     if request.folder is not None:
-        return result_file(request.folder, model["model"] or "model", _digest(named))
-    if request.running.state is None:
-        return None
-    return Path(request.running.state) / FINISHED / f"{_digest(named)}.json"
+        return result_file(request.folder, model["model"] or "model", digest)
+    return None if request.running.state is None else Path(request.running.state) / FINISHED / f"{digest}.json"
 
 
-def _resume(model: MeasuredModel, request: MeasureRequest, state: str | Path | None) -> ResumeFolder | None:
-    """The folder of this measurement inside the state folder, if there is one."""
-    if state is None:
-        return None
-    together = request.processes if request.options.shard_classes else None
-    resume = ResumeFolder(Path(state) / _task_name(model, request), together)
-    if resume.folder.exists():
-        request.say(f"{model.name}: continuing where it stopped, from {resume.folder}")
-    return resume
-
-
-def _task_name(model: MeasuredModel, request: MeasureRequest) -> str:
+def _task_name(facts: Mapping[str, Any]) -> str:
     """The name of an unfinished measurement's folder: all that decides its numbers, and how it is cut into parts."""
-    named = {name: fact for name, fact in request.identity(model).items() if name in TASK}
-    return _digest([named, STATE_FORMAT, request.processes.world, str(model.device), model.dtype])
+    named = {name: facts[name] for name in TASK}
+    return _digest([named, STATE_FORMAT, facts["processes"], facts["device"], facts["dtype"]])
 
 
 def _digest(value: object) -> str:
@@ -296,34 +304,19 @@ def _digest(value: object) -> str:
 
 
 def source_hash(source: ModelSource) -> str | None:
-    """That of its files, of an adapter together with those of its base; None where some of them are elsewhere."""
-    if not isinstance(source.model, AdaptedModel):
-        return None if source.path is None else files_hash(source.path)
-    base = source.model.base
-    own = _files_in(source.model.adapter)
-    below = None if isinstance(base, HubModel) else files_hash(base.path)
-    return None if below is None or not own else _digest([_hashes(source.model.adapter, own), below])
-
-
-def files_hash(path: str | Path) -> str | None:
-    """16 hex digits for the files that a model is loaded from; None where not all of them are in this place.
-
-    That is the case for a model of the hub, and for an adapter, whose base model is elsewhere.
-    """
-    place = Path(path)
-    files = _files_in(place)
-    if not files or any(file.name == "adapter_config.json" for file in files):
+    """16 hex digits for the files that a model is loaded from; None where some of them are not on this machine."""
+    places = [source.path]
+    if isinstance(source.model, AdaptedModel):
+        base = source.model.base
+        places.append(None if isinstance(base, HubModel) else base.path)
+    hashes = [_file_hashes(place) for place in places if place is not None]
+    if len(hashes) < len(places) or not all(hashes):
         return None
-    return _digest(_hashes(place, files))
+    return _digest(hashes if len(hashes) > 1 else hashes[0])
 
 
-def _files_in(place: Path) -> list[Path]:
-    """The file, or those in a folder that are not hidden."""
-    if place.is_dir():
-        return sorted(file for file in place.iterdir() if file.is_file() and not file.name.startswith("."))
-    return [place] if place.is_file() else []
-
-
-def _hashes(place: Path, files: list[Path]) -> dict[str, str]:
+def _file_hashes(place: Path) -> dict[str, str]:
+    """The hash of a file, or of those in a folder that are not hidden."""
+    files = sorted(place.iterdir()) if place.is_dir() else [place]
     with disk_errors(place, reading=True):
-        return {file.name: sha256(file) for file in files}
+        return {file.name: sha256(file) for file in files if file.is_file() and not file.name.startswith(".")}

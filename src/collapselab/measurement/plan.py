@@ -107,7 +107,7 @@ class MeasurePlan:
     contexts: dict[int, Contexts] = field(default_factory=dict)
     """Contexts of the training split by their length."""
     moments_file: Path | None = None
-    """The file for the moments of the last layer; those of layers below are beside it, where classes are asked for."""
+    """The file for the moments of the last layer."""
 
     @property
     def options(self) -> Options:
@@ -116,6 +116,11 @@ class MeasurePlan:
     @property
     def processes(self) -> Processes:
         return self.request.processes
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The first columns of every table."""
+        return {"run": self.model.run or self.model.name, "checkpoint": self.model.checkpoint or "-"}
 
     @property
     def width(self) -> int:
@@ -155,81 +160,53 @@ class MeasurePlan:
 
 def make_plan(request: MeasureRequest, model: MeasuredModel, moments_file: Path | None = None) -> MeasurePlan:
     """The plan; ConfigError, CorpusError or ModelError where the measurement is impossible."""
-    options = request.options
-    samples = {split: model.samples(request.corpus, split, options) for split in SPLITS}
-    model.check_logits(samples["train"].last)
-    groups = {split: _groups(samples[split].last, request) for split in SPLITS}
-    counts = _class_counts(samples["train"], model.classes, options)
-    kept = ByLayer(counts.last >= options.min_count, counts.below >= options.min_count)
-    validation_counts = samples["validation"].last.counts(model.classes)
-    # With a min_count, validation has rows only for classes that training has.
-    candidates = kept if options.min_count > 1 else ByLayer(*[torch.ones_like(kept.last)] * 2)
-    seen = ByLayer(candidates.last & (validation_counts > 0), candidates.below & (validation_counts > 0))
-    numbers = {"train": ClassNumbers(kept), "validation": ClassNumbers(seen)}
-    frequent = seen.last & (validation_counts >= options.min_count)
-    split_counts = {
-        "train": torch.where(kept.last, counts.last, 0),
-        "validation": torch.where(frequent, validation_counts, 0),
-    }
-    splits = {
-        split: SplitPlan(
-            samples[split],
-            groups[split],
-            split_counts[split],
-            numbers[split],
-            _shards(request, numbers[split]),
-            _kept(samples[split], options),
-        )
-        for split in SPLITS
-    }
-    rows = numbers["train"].rows
-    bins = frequency_bins(counts.last, options.bins, min_count=options.min_count)
-    largest_group = max(len(group) for split in SPLITS for group in groups[split])
-    return MeasurePlan(
-        request,
-        model,
-        splits,
-        ByLayer(rows(split_counts["train"]), rows(torch.where(kept.below, counts.below, 0))),
-        {name: rows(mask) for name, mask in bins.items()},
-        model.batch(options, samples["train"].last.length, largest_group),
-        find_contexts(samples["train"], options, model.classes),
-        moments_file,
-    )
-
-
-def _groups(sample: Sample, request: MeasureRequest) -> list[range]:
-    world, bootstrap = request.processes.world, request.options.bootstrap
-    if len(sample) < world:
-        raise ConfigError(f"the {sample.name} has {len(sample):,} blocks for {world:,} processes. Start fewer.")
-    if bootstrap and len(sample) < 2:
-        raise ConfigError(f"bootstrap: the {sample.name} has {len(sample)} block; at least 2 can be resampled.")
-    return sample.groups(max(GROUPS, world) if bootstrap else world)
-
-
-def _class_counts(samples: ByLayer[Sample], classes: int, options: Options) -> ByLayer[Tensor]:
-    """How often each class is a label of the training split's samples."""
-    last = samples.last.counts(classes)
-    counts = ByLayer(last, last if samples.below is samples.last else samples.below.counts(classes))
+    options, train = request.options, model.samples(request.corpus, "train", request.options)
+    validation = model.samples(request.corpus, "validation", options)
+    model.check_logits(train.last)
+    counts = train.map(lambda sample: sample.counts(model.classes))
     largest = int(min(counts.last.max(), counts.below.max()))
     if largest < options.min_count:
         raise ConfigError(
             f"min_count is {options.min_count:,}, but no class of the training split has that many samples; "
             f"the largest has {largest:,}."
         )
-    return counts
+    kept = counts.map(lambda of_layer: of_layer >= options.min_count)
+    later = validation.last.counts(model.classes)
+    # With a min_count, validation has rows only for classes that training has.
+    seen = kept.map(lambda mask: (mask | (options.min_count == 1)) & (later > 0))
+    frequent = torch.where(seen.last & (later >= options.min_count), later, 0)
+    splits: dict[Split, SplitPlan] = {
+        "train": _split_plan(request, train, ClassNumbers(kept), torch.where(kept.last, counts.last, 0)),
+        "validation": _split_plan(request, validation, ClassNumbers(seen), frequent),
+    }
+    rows = splits["train"].numbers.rows
+    bins = frequency_bins(counts.last, options.bins, min_count=options.min_count)
+    largest_group = max(len(group) for split in splits.values() for group in split.groups)
+    return MeasurePlan(
+        request,
+        model,
+        splits,
+        ByLayer(rows(splits["train"].counts), rows(torch.where(kept.below, counts.below, 0))),
+        {name: rows(mask) for name, mask in bins.items()},
+        model.batch(options, train.last.length, largest_group),
+        find_contexts(train, options, model.classes),
+        moments_file,
+    )
 
 
-def _kept(samples: ByLayer[Sample], options: Options) -> ByLayer[PerClass] | None:
-    if options.per_class is None:
-        return None
-    last = PerClass(samples.last, options.per_class, seed=options.seed, null=options.null)
-    if samples.below is samples.last:
-        return ByLayer(last, last)
-    return ByLayer(last, PerClass(samples.below, options.per_class, seed=options.seed, null=options.null))
-
-
-def _shards(request: MeasureRequest, numbers: ClassNumbers) -> ClassShards | None:
-    return ClassShards(request.processes, numbers.classes) if request.options.shard_classes else None
+def _split_plan(request: MeasureRequest, samples: ByLayer[Sample], numbers: ClassNumbers, counts: Tensor) -> SplitPlan:
+    sample, options, processes = samples.last, request.options, request.processes
+    if len(sample) < processes.world:
+        raise ConfigError(
+            f"the {sample.name} has {len(sample):,} blocks for {processes.world:,} processes. Start fewer."
+        )
+    if options.bootstrap and len(sample) < 2:
+        raise ConfigError(f"bootstrap: the {sample.name} has {len(sample)} block; at least 2 can be resampled.")
+    groups = sample.groups(max(GROUPS, processes.world) if options.bootstrap else processes.world)
+    shards = ClassShards(processes, numbers.classes) if options.shard_classes else None
+    per_class = options.per_class
+    kept = None if per_class is None else samples.map(lambda one: PerClass(one, per_class, options.seed, options.null))
+    return SplitPlan(samples, groups, counts, numbers, shards, kept)
 
 
 def parsed_settings(options: Options | None, settings: dict[str, Any]) -> tuple[Options, Running, bool]:

@@ -8,7 +8,7 @@ samples and permutes the numbers.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -49,6 +49,7 @@ ROUNDS = 6
 """Of the network that permutes numbers."""
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 
 def curved_tokens(classes: int, dim: int, *, sample: int) -> int:
@@ -72,6 +73,11 @@ class ByLayer(Generic[T]):
 
     def of(self, layer: str) -> T:
         return self.last if layer == "last" else self.below
+
+    def map(self, function: Callable[[T], S]) -> "ByLayer[S]":
+        """The function's values; one for both where both are the same."""
+        last = function(self.last)
+        return ByLayer(last, last if self.below is self.last else function(self.below))
 
 
 @final
@@ -205,14 +211,14 @@ class PerClass:
     from its own labels, of which every class has as many.
     """
 
-    def __init__(self, sample: Sample, number: int, *, seed: int, null: bool) -> None:
-        starts = range(0, len(sample), AT_ONCE)
-        labels = [sample.labels(start, min(start + AT_ONCE, len(sample))).numpy() for start in starts]
-        self._kept = _drawn(np.concatenate(labels), sample.blocks, number, seed)
-        self._null = None
-        if null:
-            shuffled = [sample.null_labels(start, min(start + AT_ONCE, len(sample))).numpy() for start in starts]
-            self._null = _drawn(np.concatenate(shuffled), sample.blocks, number, seed)
+    def __init__(self, sample: Sample, number: int, seed: int, null: bool) -> None:
+        def drawn(labels: Callable[[int, int], Tensor]) -> NDArray[np.bool_]:
+            starts = range(0, len(sample), AT_ONCE)
+            parts = [labels(start, min(start + AT_ONCE, len(sample))).numpy() for start in starts]
+            return _drawn(np.concatenate(parts), sample.blocks, number, seed)
+
+        self._kept = drawn(sample.labels)
+        self._null = drawn(sample.null_labels) if null else None
 
     def labels(self, start: int, stop: int, labels: Tensor, *, null: bool = False) -> Tensor:
         """The labels of these blocks (samples in a row), IGNORED where a sample is not kept."""
@@ -255,14 +261,7 @@ class ClassNumbers:
         self.ids = ids if len(ids) else torch.zeros(1, dtype=torch.int64)  # a table has at least one row
         numbers = torch.full((self.vocabulary,), IGNORED)
         numbers[ids] = torch.arange(len(ids))
-        same = kept.below is kept.last
-        self._numbers = ByLayer(numbers, numbers if same else torch.where(kept.below, numbers, IGNORED))
-
-    @classmethod
-    def every(cls, classes: int) -> "ClassNumbers":
-        """A row for every class."""
-        mask = torch.ones(classes, dtype=torch.bool)
-        return cls(ByLayer(mask, mask))
+        self._numbers = kept.map(lambda mask: torch.where(mask, numbers, IGNORED))
 
     @property
     def classes(self) -> int:

@@ -223,23 +223,5 @@ class OutcomesFacts(TypedDict):
 
 
 @with_config(KEEP_UNKNOWN)
-class AddedFacts(TypedDict):
-    """Metrics that were added to a finished measurement."""
-
-    metrics: list[str]
-    """Their ids."""
-    version: NotRequired[str]
-    """Of collapselab, when the last was added."""
-
-
-@with_config(KEEP_UNKNOWN)
-class LaterFacts(TypedDict):
-    """Where something was added later."""
-
-    added: NotRequired[AddedFacts]
-    """Metrics that came later, from the kept class moments: they have no null and no interval."""
-
-
-@with_config(KEEP_UNKNOWN)
-class Facts(PassFacts, BootstrapFacts, OutcomesFacts, LaterFacts):
+class Facts(PassFacts, BootstrapFacts, OutcomesFacts):
     """`Result.facts`."""

@@ -12,7 +12,6 @@
 A run is finished when every planned checkpoint is there.
 """
 
-import glob
 import hashlib
 import json
 import os
@@ -408,18 +407,6 @@ class Checkpoint:
     @property
     def moments(self) -> Path:
         return self.run.measurements / f"{self.name}.safetensors"
-
-
-def layer_moments(moments: Path, layer: str) -> Path:
-    """Return the file for the class moments of a layer below, beside that of the last."""
-    return moments.with_name(f"{moments.stem}.layer-{layer}{moments.suffix}")
-
-
-def kept_layers(moments: Path) -> dict[str, Path]:
-    """Return the files of class moments of the layers below, by layer, that are beside that of the last."""
-    files = moments.parent.glob(f"{glob.escape(moments.stem)}.layer-*{moments.suffix}")
-    numbers = {file.stem.rpartition(".layer-")[2]: file for file in files}
-    return {number: numbers[number] for number in sorted(filter(str.isdecimal, numbers), key=int)}
 
 
 def checkpoint_at(folder: str | Path) -> Checkpoint | None:

@@ -6,7 +6,7 @@ import torch
 
 from collapselab.corpus.tokenizer import load_tokenizer
 from collapselab.errors import ConfigError, CorpusError, ModelError, RunError
-from collapselab.measurement.compare_tokenizers import tokenizer_name
+from collapselab.measurement.model_corpus import tokenizer_name
 from collapselab.models.find import AdaptedModel, HubModel, ModelSource, find_models, place_of
 from collapselab.models.load import find_device, load_model
 from collapselab.records.run import verify_checkpoint

@@ -8,10 +8,9 @@ thousand tokens suffice.
 """
 
 import math
-from collections.abc import Iterator
-from typing import ClassVar, final
+from functools import partial
+from typing import final
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,10 +27,10 @@ from collapselab.core.contexts import (
 from collapselab.core.moments import ClassMoments, update_all
 from collapselab.corpus.hashing import uniform
 from collapselab.measurement.batch import Batch
-from collapselab.measurement.collector import LAST, Collectors, Summed, Values
+from collapselab.measurement.collector import LAST, Collector, Collectors, Values
 from collapselab.measurement.collectors.curvature import chosen_runs, step_for
 from collapselab.measurement.collectors.moments import table_bytes
-from collapselab.measurement.find_contexts import PART_TOKEN_BYTES, PART_TOKENS, Contexts
+from collapselab.measurement.find_contexts import POSITION_BYTES, Contexts
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sample import MOST_CURVED, RUN, fitted_tokens
 from collapselab.models.scores import LogitSpace, in_chunks, in_dtype
@@ -44,16 +43,17 @@ GAP = "gap/"
 
 
 @final
-class ContextMoments(Summed):
+class ContextMoments(Collector):
     """Class moments of the cells of contexts, by layer and length; and of some tokens how they are predicted.
 
     A cell is a context with a next token; the last row of a table has all tokens that are in none.
     """
 
     name = "contexts"
-    option: ClassVar[str | None] = "contexts"
+    option = "contexts"
+    splits = ("train",)
 
-    def __init__(self, plan: MeasurePlan, split: Split, earlier: Collectors | None = None) -> None:
+    def __init__(self, plan: MeasurePlan, split: Split, earlier: Collectors) -> None:
         super().__init__(plan, split, earlier)
         self.contexts, self.seed = plan.contexts, plan.options.seed
         sample, weight = self.split_plan.samples.last, plan.model.head.weight
@@ -68,15 +68,11 @@ class ContextMoments(Summed):
         self.arrivals: dict[str, Arrivals] = {}
 
     @classmethod
-    def wanted(cls, plan: MeasurePlan, split: Split) -> bool:
-        return plan.options.contexts is not None and split == "train"
-
-    @classmethod
     def bytes(cls, plan: MeasurePlan, split: Split) -> float:
         """All tables, twice with a bootstrap; and contexts as they are counted, or the means of the largest table."""
         cells, layers = [some.rows for some in plan.contexts.values()], len(plan.layers)
         tables = layers * sum(table_bytes(rows, plan.width) for rows in cells)
-        finding = min(PART_TOKENS, plan.splits[split].samples.last.tokens) * PART_TOKEN_BYTES
+        finding = plan.splits[split].samples.last.tokens * POSITION_BYTES
         means = 16 * plan.width * max(cells) + 32 * min(max(cells), MAX_KERNEL) ** 2
         return (2 if plan.options.bootstrap else 1) * tables + max(finding, means)
 
@@ -110,10 +106,12 @@ class ContextMoments(Summed):
         """The metrics of one layer and length, and with the option `classes` a chunk of the other table."""
         is_last = layer == LAST
         if contexts.why is not None:
-            return list(self._missing(layer, contexts)), []
+            metrics = [metric for metric in CONTEXT_METRICS.values() if is_last or not metric.of_head]
+            empty = [ContextMeasurement(one.id, None, None, 0, 0, one.version, contexts.why) for one in metrics]
+            return [self._row(layer, contexts, value) for value in empty], []
         tokens, total, null_total = self.sums[f"{GAP}{contexts.n}"].tolist()
         gap = Gap(int(tokens), total, null_total) if is_last else None
-        logits = _Logits(self.plan.model.head) if is_last else None
+        logits = partial(_logits, self.plan.model.head) if is_last else None
         geometry = ContextGeometry(moments, contexts.table, logits=logits, gap=gap)
         rows = [self._row(layer, contexts, value) for value in context_metrics(geometry).values()]
         return rows, [self._chunk(layer, contexts, geometry)] if self.plan.options.classes else []
@@ -137,17 +135,9 @@ class ContextMoments(Summed):
         first = block * (1 << 24) + now.start + rows.start
         return torch.from_numpy(uniform(self.seed, f"gap {n}", rows.stop - rows.start, start=first))
 
-    def _missing(self, layer: str, contexts: Contexts) -> Iterator[ContextRow]:
-        for metric in CONTEXT_METRICS.values():
-            if layer == LAST or not metric.of_head:
-                empty = ContextMeasurement(metric.id, None, None, 0, 0, metric.version, contexts.why)
-                yield self._row(layer, contexts, empty)
-
     def _row(self, layer: str, contexts: Contexts, value: ContextMeasurement) -> ContextRow:
-        model = self.plan.model
         return ContextRow(
-            run=model.run or model.name,
-            checkpoint=model.checkpoint or "-",
+            **self.plan.names,
             layer=layer,
             n=contexts.n,
             metric=value.metric,
@@ -162,15 +152,12 @@ class ContextMoments(Summed):
         )
 
     def _chunk(self, layer: str, contexts: Contexts, geometry: ContextGeometry) -> Chunk:
-        split, model = geometry.split, self.plan.model
+        split = geometry.split
         rows, counts = len(split.tokens), split.counts.double()
+        same = {**self.plan.names, "split": "train", "layer": layer, "n": contexts.n}
         return TOKEN_CONTEXTS.chunk(
             {
-                "run": [model.run or model.name] * rows,
-                "checkpoint": [model.checkpoint or "-"] * rows,
-                "split": ["train"] * rows,
-                "layer": [layer] * rows,
-                "n": [contexts.n] * rows,
+                **{name: [value] * rows for name, value in same.items()},
                 "token": split.tokens.numpy(),
                 "count": split.counts.numpy(),
                 "contexts": split.contexts.numpy(),
@@ -188,38 +175,27 @@ def _gap(contexts: Contexts, cells: Tensor, scores: Tensor, draws: Tensor) -> Te
     if not len(inside):
         return torch.zeros(3, dtype=torch.float64)
     cell, of_scores = cells[inside], scores[inside.to(scores.device)]
-    null = _drawn(table, table.other[table.context[cell]], draws[inside])
-    surprises = [_surprise(table, some, of_scores) for some in (cell, null)]
+    surprises = []
+    for some in (cell, _drawn(table, table.other[table.context[cell]], draws[inside])):
+        own = of_scores.gather(1, table.token[some].to(scores.device)[:, None]).squeeze(1).double().cpu()
+        surprises.append(float((table.shares[some].log() - own).sum()))
     return torch.tensor([len(inside), *surprises], dtype=torch.float64)
-
-
-def _surprise(table: ContextTable, cells: Tensor, scores: Tensor) -> float:
-    own = scores.gather(1, table.token[cells].to(scores.device)[:, None]).squeeze(1).double().cpu()
-    return float((table.shares[cells].log() - own).sum())
 
 
 def _drawn(table: ContextTable, contexts: Tensor, draws: Tensor) -> Tensor:
     """A cell of each of these contexts, drawn by how often it occurs."""
-    ends = table.count.cumsum(0)
     before = table.uses.cumsum(0) - table.uses
-    place = before[contexts] + (draws * table.uses[contexts]).long().clamp(max=(1 << 62))
+    place = before[contexts] + (draws * table.uses[contexts]).long()
     place = torch.minimum(place, before[contexts] + table.uses[contexts] - 1)
-    return torch.from_numpy(np.searchsorted(ends.numpy(), place.numpy(), side="right"))
+    return torch.searchsorted(table.count.cumsum(0), place, right=True)
 
 
-@final
-class _Logits:
+@torch.no_grad()
+def _logits(head: OutputLayer, features: Tensor, tokens: Tensor) -> Tensor:
     """The logit of one token at each feature."""
-
-    def __init__(self, head: OutputLayer) -> None:
-        self.head = head
-
-    @torch.no_grad()
-    def __call__(self, features: Tensor, tokens: Tensor) -> Tensor:
-        head, tokens = self.head, tokens.to(self.head.weight.device)
-        rows = head.weight[tokens].to(features)
-        logits = (features * rows).sum(1)
-        if head.bias is not None:
-            logits = logits + head.bias[tokens].to(logits)
-        logits = head.scale * logits
-        return logits if head.softcap is None else head.softcap * torch.tanh(logits / head.softcap)
+    tokens = tokens.to(head.weight.device)
+    logits = (features * head.weight[tokens].to(features)).sum(1)
+    if head.bias is not None:
+        logits = logits + head.bias[tokens].to(logits)
+    logits = head.scale * logits
+    return logits if head.softcap is None else head.softcap * torch.tanh(logits / head.softcap)

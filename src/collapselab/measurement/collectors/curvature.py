@@ -18,20 +18,19 @@ from collapselab.core.batch import IGNORED
 from collapselab.core.catalogue import Need
 from collapselab.core.output_curvature import CurvatureSums, OutputCurvature
 from collapselab.measurement.batch import Batch
-from collapselab.measurement.catalogue import counted_values
-from collapselab.measurement.collector import LAST, Collectors, Summed, Values
+from collapselab.measurement.collector import LAST, Collector, Collectors, Values, counted_values
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sample import RUN, curved_tokens
 
 
 @final
-class Curvature(Summed):
+class Curvature(Collector):
     """Sums over the chosen tokens: the curvature's terms, squared lengths, and how many there were."""
 
     name = "curvature"
     resampled = True
 
-    def __init__(self, plan: MeasurePlan, split: Split, earlier: Collectors | None = None) -> None:
+    def __init__(self, plan: MeasurePlan, split: Split, earlier: Collectors) -> None:
         super().__init__(plan, split, earlier)
         sample, head = self.split_plan.samples.last, plan.model.head
         self.runs = max(1, math.ceil(sample.labels_per_block / RUN))  # of a block

@@ -1,29 +1,48 @@
-"""Class moments of every layer with their null, and how the squares of each layer are spread over its features."""
+"""Class moments of every layer with their null, how the squares of each layer are spread over its features, and whether
+a value still changes with the number of tokens: `HalfSample`.
 
+Many values grow or fall with the logarithm of the number of tokens, since classes that are seen once have no variance.
+The values of about half of the sample are computed in the middle of the pass, when the moments are those of that half;
+no table is needed twice. With several processes they are those of the first process's part of the sample. With
+resamples they are the mean over random halves, which exist already. The change that twice the tokens would make is
+
+    (whole - part) / log2(tokens / part_tokens)
+
+A metric is reported as changing if that change would leave the interval of its value. Without an interval: if the
+change is more than a twentieth of the value, or of its distance from the null if that is larger. Ten times the tokens
+would then change it by a sixth and more, so that values from different numbers of tokens cannot be compared.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import final
 
 import torch
 from torch import Tensor
 
 from collapselab.core.accumulator import PART_BYTES
-from collapselab.core.catalogue import Need
+from collapselab.core.catalogue import Need, ReasonCode
 from collapselab.core.geometry import Geometry
-from collapselab.core.metrics import ClassRows, class_rows, metrics_of
+from collapselab.core.metrics import ClassRows, Measurement, class_rows, metrics_of
 from collapselab.core.moments import ClassMoments, update_all
 from collapselab.measurement.batch import Batch
-from collapselab.measurement.catalogue import (
+from collapselab.measurement.collector import (
     ALL,
+    LAST,
+    NULL,
+    Collector,
+    Collectors,
+    Measurements,
+    Values,
     counted_values,
     needing,
-    of_the_head,
-    with_reason,
-    without_labels,
 )  # fmt: skip
-from collapselab.measurement.collector import LAST, NULL, Collectors, Measurements, Summed, Values
 from collapselab.measurement.plan import MeasurePlan, Split
+from collapselab.records.facts import HalfSampleFacts
 from collapselab.records.measurement import Key
 from collapselab.records.result_folder import moments_identity
-from collapselab.records.run import kept_layers, layer_moments
+from collapselab.records.tables import Row
 
 LOWEST, HIGHEST = -300, 300
 """Exponents that are counted apart: those of squared float32 numbers. Smaller and larger ones count as these."""
@@ -31,12 +50,15 @@ LOWEST, HIGHEST = -300, 300
 HANDFUL, HANDFUL_SHARE = 10, 0.002
 """A handful of features: ten, or this share of all if it is more."""
 
+LARGE_CHANGE = 0.05
+TOKENS = "tokens"
+"""The name of the number of tokens among the values of a part of the sample."""
 SPREAD = "spread/"
 """The beginning of the names of the spreads' sums."""
 
 
 @final
-class Moments(Summed):
+class Moments(Collector):
     """Counts, means and scatter of each class at every layer, for the labels and for permuted ones.
 
     The metrics of class means come from them. Once the pass is finished, NearestCentres takes them apart into centres.
@@ -45,7 +67,7 @@ class Moments(Summed):
     name = "moments"
     resampled = True
 
-    def __init__(self, plan: MeasurePlan, split: Split, earlier: Collectors | None = None) -> None:
+    def __init__(self, plan: MeasurePlan, split: Split, earlier: Collectors) -> None:
         super().__init__(plan, split, earlier)
         self.class_rows: dict[str, ClassRows] = {}
         """What each class has by itself, by layer, where the table `classes` was asked for."""
@@ -76,11 +98,9 @@ class Moments(Summed):
 
     def values(self, *, resampled: bool = False) -> Values:
         values, shards, first = Values(), self.split_plan.shards, self.plan.processes.first
-        if first and not resampled:
-            self._remove_earlier_files()
-            if self.split == "train":
-                weight = self.plan.model.classifier.weight
-                values.measured |= counted_values(self.plan, Need.OUTPUT_LAYER, output_layer=weight)
+        if first and not resampled and self.split == "train":
+            weight = self.plan.model.classifier.weight
+            values.measured |= counted_values(self.plan, Need.OUTPUT_LAYER, output_layer=weight)
         for name, moments in self.tables.items():
             whole = moments if shards is None else shards.whole(moments)
             if whole is None or not first:
@@ -90,8 +110,9 @@ class Moments(Summed):
             geometry_rows = self.class_rows if rows else None
             measured = layer_values(self.plan, whole, self.split, layer, null=null, class_rows_of=geometry_rows)
             (values.nulls if null else values.measured).update(measured)
-            if not (null or resampled):
-                self._keep(layer, whole)
+            if name == LAST and self.split == "train" and not resampled and self.plan.moments_file is not None:
+                about = moments_identity(self.plan.request.identity(self.plan.model))
+                self.split_plan.numbers.save(whole, self.plan.moments_file, about)
         return values
 
     def share_of_handful(self, layer: str) -> float:
@@ -113,19 +134,6 @@ class Moments(Summed):
         counts, sums = spread_of(squares)
         self.add(f"{SPREAD}{layer}/counts", counts)
         self.add(f"{SPREAD}{layer}/sums", sums)
-
-    def _remove_earlier_files(self) -> None:
-        """Delete the moments of an earlier measurement."""
-        if self.plan.moments_file is not None and self.split == "train":
-            for file in kept_layers(self.plan.moments_file).values():
-                file.unlink()
-
-    def _keep(self, layer: str, moments: ClassMoments) -> None:
-        """Save moments where the result is kept: of training's last layer, with the option `classes` of all."""
-        file = self.plan.moments_file
-        if file is not None and self.split == "train" and (layer == LAST or self.plan.options.classes):
-            about = moments_identity(self.plan.request.identity(self.plan.model), layer)
-            self.split_plan.numbers.save(moments, file if layer == LAST else layer_moments(file, layer), about)
 
 
 def layer_values(
@@ -164,8 +172,27 @@ def layer_values(
         measured = metrics_of(geometry, only=wanted)
         if bin == ALL and class_rows_of is not None:
             class_rows_of[layer] = class_rows(geometry)
-        values |= {Key(split, layer, bin, id): with_reason(value, layer, moments) for id, value in measured.items()}
+        values |= {Key(split, layer, bin, id): _with_reason(value, layer, moments) for id, value in measured.items()}
     return values
+
+
+def of_the_head() -> frozenset[str]:
+    """Metrics of the output rows of kept classes alone."""
+    return needing(Need.HEAD) - needing(Need.MEANS)
+
+
+def without_labels() -> frozenset[str]:
+    """Metrics that do not depend on labels: null and value agree."""
+    return of_the_head() | needing(Need.SPECTRUM, Need.OUTPUT_LAYER, Need.CURVATURE)
+
+
+def _with_reason(value: Measurement, layer: str, moments: ClassMoments) -> Measurement:
+    """A more exact reason where a layer has another size than the output layer, or no pooled covariance."""
+    if value.code is ReasonCode.NO_HEAD:
+        return replace(value, why=f"layer {layer} has {moments.dim:,} dimensions, unlike the output layer.")
+    if value.code is ReasonCode.NO_COVARIANCE and not moments.has_covariance:
+        return replace(value, why="the covariance within classes is collected at the last layer only.")
+    return value
 
 
 def table_bytes(classes: float, width: int) -> float:
@@ -206,3 +233,80 @@ def share_of_largest(counts: Tensor, sums: Tensor, largest: int) -> float:
         if not left:
             break
     return carried / total
+
+
+@final
+@dataclass(frozen=True)
+class SamplePart:
+    """The values of the last layer's metrics in a part of the training split's sample."""
+
+    tokens: int
+    values: dict[str, float]
+
+
+@final
+class HalfSample(Collector):
+    """The values of about half of the training sample, once the pass has seen that much."""
+
+    name = "half_sample"
+
+    def __init__(self, plan: MeasurePlan, split: Split, earlier: Collectors) -> None:
+        super().__init__(plan, split, earlier)
+        self.blocks = half_of(len(self.split_plan.samples.last), plan.batch)
+        if plan.processes.world > 1:  # the part of the first process; none with sharded classes
+            self.blocks = None if plan.options.shard_classes else self.split_plan.groups[0].stop
+
+    @classmethod
+    def wanted(cls, plan: MeasurePlan, split: Split) -> bool:
+        return split == "train" and not plan.options.bootstrap
+
+    def update(self, layer: str, features: Tensor, batch: Batch) -> None:
+        blocks = self.blocks
+        if layer != LAST or blocks is None or not batch.blocks.start < blocks <= batch.blocks.stop:
+            return
+        moments = batch.moments[LAST]
+        if blocks < batch.blocks.stop:  # the first batch holds more than half
+            labels, rows = batch.labels.last, self.split_plan.samples.last.samples(batch.blocks.start, blocks)
+            moments = moments.empty_like()
+            moments.update(labels.added(features)[:rows], labels.counted[:rows])
+        measured = layer_values(self.plan, moments, "train", LAST, bins=False)
+        values = {key.metric: value.value for key, value in measured.items() if value.value is not None}
+        values[TOKENS] = moments.tokens
+        self.sums = {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
+
+    @property
+    def part(self) -> SamplePart | None:
+        values = {name: float(value) for name, value in self.sums.items()}
+        return SamplePart(int(values.pop(TOKENS)), values) if values else None
+
+
+def half_of(blocks: int, batch: int) -> int | None:
+    """The number of blocks of about half a sample: whole batches if it has two or more; None for a single block."""
+    if blocks < 2:
+        return None
+    return blocks // 2 if blocks < 2 * batch else batch * round(blocks / (2 * batch))
+
+
+def compare_halves(part: SamplePart | None, rows: Sequence[Row], tokens: int) -> HalfSampleFacts | None:
+    """The part beside the whole, whose rows these are; None where there is no part, or the part is the whole."""
+    if part is None or not 0 < part.tokens < tokens:
+        return None
+    doublings = math.log2(tokens / part.tokens)
+    last = [row for row in rows if (row.split, row.layer, row.bin) == ("train", LAST, "all")]
+    changing = [
+        row.metric
+        for row in last
+        if row.value is not None
+        and row.metric in part.values
+        and is_large((row.value - part.values[row.metric]) / doublings, row)
+    ]
+    return {"part_tokens": part.tokens, "tokens": tokens, "values": part.values, "changing": changing}
+
+
+def is_large(change: float, row: Row) -> bool:
+    """Whether a change would leave the interval of a row's value, or is large for a value without an interval."""
+    assert row.value is not None
+    if row.low is not None and row.high is not None:
+        return not row.low <= row.value + change <= row.high
+    distance = 0.0 if row.null is None else abs(row.value - row.null)
+    return abs(change) > LARGE_CHANGE * max(abs(row.value), distance)

@@ -12,7 +12,7 @@ The means are those of the training pass; the validation pass scores its tokens 
 """
 
 from collections.abc import Iterator
-from typing import ClassVar, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from collapselab.core.batch import IGNORED
 from collapselab.core.centre_loss import fit_scale
 from collapselab.core.decisions import LinearClassifier
 from collapselab.measurement.batch import Batch
-from collapselab.measurement.collector import LAST, Collectors, Summed, Values
+from collapselab.measurement.collector import LAST, Collector, Collectors, Values
 from collapselab.measurement.collectors.decisions import NearestCentres
 from collapselab.measurement.collectors.scores import FITTED_TOKENS, loss_derivatives
 from collapselab.measurement.plan import MeasurePlan, Split
@@ -41,15 +41,15 @@ WIDTH = BINS + 3 * CONFIDENCES
 
 
 @final
-class Push(Summed):
+class Push(Collector):
     """Scores of pushed features (heads, alphas, sums)."""
 
     name = "push"
-    option: ClassVar[str | None] = "push"
+    option = "push"
+    splits = ("validation",)
 
-    def __init__(self, plan: MeasurePlan, split: Split, earlier: Collectors | None = None) -> None:
+    def __init__(self, plan: MeasurePlan, split: Split, earlier: Collectors) -> None:
         super().__init__(plan, split, earlier)
-        assert earlier is not None
         centres = earlier[NearestCentres]
         nearest = centres.nearest[LAST]
         assert isinstance(nearest, LinearClassifier)
@@ -71,12 +71,8 @@ class Push(Summed):
         self.halves = means.square().sum(1).mul_(0.5).to(device, dtype)
         counts = plan.counts.last[self.classes].double()
         self.log_priors = (counts / counts.sum()).log().to(device, dtype)
-        self.tau = plan.processes.broadcast(self._fitted_tau() if plan.processes.first else 0.0)
+        self.tau = plan.processes.computed(self._fitted_tau)
         self.by_centres = OutputLayer(self.tau * self.means, self.log_priors - self.tau * self.halves)
-
-    @classmethod
-    def wanted(cls, plan: MeasurePlan, split: Split) -> bool:
-        return plan.options.push is not None and split == "validation"
 
     @classmethod
     def bytes(cls, plan: MeasurePlan, split: Split) -> float:
@@ -117,13 +113,11 @@ class Push(Summed):
         return values
 
     def _rows(self) -> Iterator[PushRow]:
-        model = self.plan.model
         for head, tallies in zip(HEADS, self.sums["sums"], strict=True):
             for alpha, tally in zip(self.alphas, tallies, strict=True):
                 tokens, decided = int(tally[TOKENS]), int(tally[DECIDED])
                 yield PushRow(
-                    run=model.run or model.name,
-                    checkpoint=model.checkpoint or "-",
+                    **self.plan.names,
                     head=head,
                     alpha=alpha,
                     tau=None if head == "own" else self.tau,

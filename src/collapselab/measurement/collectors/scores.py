@@ -6,6 +6,7 @@ arXiv:1706.04599. The cross-entropy of softmax(s z) is convex in the scale s = 1
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import ClassVar, Self, final
 
 import torch
@@ -16,7 +17,7 @@ from collapselab.core.centre_loss import fit_scale
 from collapselab.core.score_matrix import TopTwo
 from collapselab.core.storage import Rows
 from collapselab.measurement.batch import Batch, Scored
-from collapselab.measurement.collector import LAST, Collectors, Summed
+from collapselab.measurement.collector import LAST, Collector, Collectors
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.models.scores import LogitSpace, ScoredChunk, Scorer, Scores, common_dtype, in_chunks, in_dtype
 from collapselab.models.taps import OutputLayer
@@ -33,19 +34,20 @@ CONFIDENCE, RIGHT = "confidence", "right"
 
 
 @final
-class TokenScores(Summed):
+class TokenScores(Collector):
     """Sums of losses and hits, by class too; and for each token the largest probability, and whether it was right."""
 
     name = "scores"
     option: ClassVar[str | None] = "outcomes"
 
-    def __init__(self, plan: MeasurePlan, split: Split, earlier: Collectors | None = None) -> None:
+    def __init__(self, plan: MeasurePlan, split: Split, earlier: Collectors) -> None:
         super().__init__(plan, split, earlier)
         options, validation = plan.options, split == "validation"
         self.scorer = Scorer(plan.model.head)
         self.by_class = validation and _by_class(options)
         self.by_token = validation and options.asks("ece")
-        self.scale = fitted_scale(plan) if validation and options.asks("loss_after_temperature") else None
+        needs_scale = validation and options.asks("loss_after_temperature")
+        self.scale = plan.processes.computed(partial(fitted_scale, plan)) if needs_scale else None
         """One over the temperature."""
         self.tokens: dict[str, list[Tensor]] = {CONFIDENCE: [], RIGHT: []}
 
@@ -105,11 +107,11 @@ class TokenScores(Summed):
         return other
 
     def merge(self, other: Self, *, times: int = 1) -> None:
-        Summed.merge(self, other, times=times)
+        Collector.merge(self, other, times=times)
         for name, parts in other.tokens.items():
             self.tokens[name] += parts * times
 
-    def state(self) -> Mapping[str, Tensor | Rows]:
+    def state(self) -> dict[str, Tensor | Rows]:
         return {**super().state(), CONFIDENCE: self.confidence, RIGHT: self.right}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
@@ -138,9 +140,7 @@ def _by_class(options: Options) -> bool:
 
 @torch.no_grad()
 def fitted_scale(plan: MeasurePlan) -> float:
-    """One over the temperature, fitted in the first process and the same in all."""
-    if not plan.processes.first:
-        return plan.processes.broadcast(0.0)
+    """One over the temperature."""
     parts: list[Tensor] = []
     labels: list[Tensor] = []
     for states, next_tokens, _ in plan.training_batches():
@@ -150,7 +150,7 @@ def fitted_scale(plan: MeasurePlan) -> float:
             break
     x, y = torch.cat(parts), torch.cat(labels)
     head = in_dtype(plan.model.head, common_dtype(x, plan.model.head.weight))
-    return plan.processes.broadcast(fit_scale(lambda scale: loss_derivatives(head, x, y, scale), 1.0))
+    return fit_scale(lambda scale: loss_derivatives(head, x, y, scale), 1.0)
 
 
 def loss_derivatives(
