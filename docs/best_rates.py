@@ -1,8 +1,8 @@
-"""Print the best learning rate of each setting in a pilot suite: the least mean validation loss over its seeds.
+"""Print, for each setting of a pilot suite, the learning rate with the lowest validation loss, averaged over seeds.
 
     python docs/best_rates.py suites/results/optimiser-pilot
 
-A rate at the end of its list is marked: the best one may lie beyond it.
+Rates at the end of their list are marked, because the best rate may lie beyond it.
 """
 
 import sys
@@ -16,7 +16,7 @@ SETTINGS = ("width", "depth", "optimizer", "weight_decay", "coupling", "head", "
 
 
 def best_rates(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each combination of SETTINGS that differ: its best rate, the loss there, seeds, and `at_end`."""
+    """Return a row for each combination of the SETTINGS that vary: best rate, its loss, seeds, and `at_end`."""
     at_end = runs["tokens"] == runs.groupby("run")["tokens"].transform("max")
     last = runs[at_end & runs["val_loss"].notna()]
     named = [name for name in SETTINGS if name in last and last[name].nunique(dropna=False) > 1]

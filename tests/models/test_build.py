@@ -264,9 +264,9 @@ def test_dropout_of_a_config_file_is_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("family", "message"),
     [
-        ("gptneo", r"^gptneo: not a family of models. Did you mean gpt-neo\? There are gpt-neo, gpt2, llama, pythia, qwen3, or"),
+        ("gptneo", r"^gptneo: not a family of models. Did you mean gpt-neo\? Choose from gpt-neo, gpt2, llama, pythia, qwen3, or"),
         ("LLAMA2", r"Did you mean llama\?"),
-        ("zzz", r"^zzz: not a family of models. There are gpt-neo"),
+        ("zzz", r"^zzz: not a family of models. Choose from gpt-neo"),
         ("nowhere/config.json", r"^nowhere/config.json: no such file. Give the path of a config.json"),
         ("EleutherAI/gpt-neo-125M", r"no such file"),
         (".", r"^\.: a folder. Give the path of the config.json in it"),

@@ -120,9 +120,9 @@ def test_a_launcher_with_a_queue_is_asked_by_run_status_and_cancel(
 def test_an_unknown_launcher_is_refused_with_the_nearest_before_anything_is_made(recipe: Path) -> None:
     result = invoked("run", recipe, "--launcher", "slrum", "--out", recipe.parent / "suite")
     assert isinstance(result.exception, ConfigError)
-    assert str(result.exception) == "launcher: 'slrum' is not one. Did you mean slurm? There are local, slurm, ray."
+    assert str(result.exception) == "launcher: 'slrum' is not one. Did you mean slurm? Choose from local, slurm, ray."
     assert not (recipe.parent / "suite").exists()
-    with pytest.raises(ConfigError, match="'' is not one. There are local, slurm, ray"):
+    with pytest.raises(ConfigError, match="'' is not one. Choose from local, slurm, ray"):
         find_launcher("")
 
 

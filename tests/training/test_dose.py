@@ -71,7 +71,7 @@ def test_the_text_of_a_dose_gives_the_same_dose(dose: float, sham: bool, window:
     ("texts", "message"),
     [
         (["withn:+0.1"], "withn is not an intervention. Did you mean within\\?"),
-        (["zzz:+0.1"], "zzz is not an intervention. There are within, floor, loosen\\."),
+        (["zzz:+0.1"], "zzz is not an intervention. Choose from within, floor, loosen\\."),
         (["within:0.1"], "within:0.1 has no sign. Both exist: write within:\\+0.1 or within:-0.1"),
         (["within:0.1:sham@0-0.5"], "write within:\\+0.1:sham@0-0.5 or within:-0.1:sham@0-0.5"),
         (["floor:-0.1"], "floor:-0.1 has a -, but floor acts in one direction. Write floor:0.1"),

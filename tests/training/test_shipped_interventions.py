@@ -163,7 +163,7 @@ def _totals(processes: int) -> list[Callable[[Tensor], Tensor]]:
         ("dual:+0.1@0.5", "is not NAME:DOSE"),
         (
             "zzz:1",
-            "There are within, floor, cdnv, simreg, disperse, uniform, uniform_means, dual, dual_uniform, isotropy",
+            "Choose from within, floor, cdnv, simreg, disperse, uniform, uniform_means, dual, dual_uniform, isotropy",
         ),
     ],
 )

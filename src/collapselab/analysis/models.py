@@ -283,7 +283,7 @@ def combine(
         raise NothingToRelate("runs.csv: no models in it.")
     if outcome not in frame or frame[outcome].isna().all():
         scores = [name for name in map(str, frame) if name.startswith((SCORE, COST))]
-        there = f" There are {', '.join(scores[:8])}." if scores else ""
+        there = f" Choose from {', '.join(scores[:8])}." if scores else ""
         raise NothingToRelate(
             f"runs.csv: no model has a {outcome}.{there} Measure it (--outcomes, --on or --data) and collect again, or "
             "give it (analyze DIR --scores FILE)."

@@ -103,7 +103,7 @@ def _config_file(family: str) -> Path:
     near = difflib.get_close_matches(family.lower(), FAMILIES, n=1, cutoff=0.4)
     raise ModelError(
         f"{family}: not a family of models. {f'Did you mean {near[0]}? ' if near else ''}"
-        f"There are {', '.join(FAMILIES)}, or the path of a config.json."
+        f"Choose from {', '.join(FAMILIES)}, or give the path of a config.json."
     )
 
 

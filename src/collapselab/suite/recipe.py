@@ -138,7 +138,7 @@ def load_suite(name: str | Path, *, scale: str = "full") -> Suite:
             (_shipped_folder() / f"{name}.yaml").read_text(encoding="utf-8"), name=str(name), scale=scale
         )
     if not is_file:
-        hint = f"There are {', '.join(shipped_names())}, or the path of a YAML file."
+        hint = f"Name a shipped recipe ({', '.join(shipped_names())}) or a YAML file."
         near = did_you_mean(path.stem, shipped_names())
         raise ConfigError(f"{name}: not a recipe, and no such file. {near} {hint}".replace("  ", " "))
     try:
@@ -315,7 +315,7 @@ class _Recipe:
     def _run(self, path: Place, values: Section) -> tuple[Settings, str]:
         corpus = values.pop(THE_CORPUS, next(iter(self.corpora)) if len(self.corpora) == 1 else None)
         if not isinstance(corpus, str):
-            message = f"no corpus is chosen for the runs. There are {', '.join(self.corpora)}."
+            message = f"no corpus is chosen for the runs. Choose from {', '.join(self.corpora)}."
             self.written.fail(path or ("base",), message)
         try:
             return settings_from(values), corpus
@@ -333,7 +333,7 @@ class _Recipe:
         """Refuse a value that a setting of a run cannot have; the same value is checked once."""
         if name == THE_CORPUS:
             if not isinstance(value, str) or value not in self.corpora:
-                hint = did_you_mean(str(value), self.corpora, otherwise=f"There are {', '.join(self.corpora)}.")
+                hint = did_you_mean(str(value), self.corpora, otherwise=f"Choose from {', '.join(self.corpora)}.")
                 self.written.fail(path, f"{short(value)} is not a corpus of this recipe. {hint}")
             return
         key = (name, repr(value))

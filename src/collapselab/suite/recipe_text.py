@@ -109,7 +109,7 @@ class Written:
 
     def fail_unknown(self, path: Place, known: Collection[str], what: str) -> NoReturn:
         """Refuse a name, with the nearest one that is known."""
-        hint = did_you_mean(str(path[-1]), known, otherwise=f"There are {', '.join(known)}.")
+        hint = did_you_mean(str(path[-1]), known, otherwise=f"Choose from {', '.join(known)}.")
         self.fail(path, f"is not {what}. {hint}")
 
     def model(self, kind: type[T], values: JsonValue, nested: dict[str, tuple[type[BaseModel], str]], what: str) -> T:

@@ -71,7 +71,7 @@ def _choose(name: str, checkpoint: str | None) -> ModelSource:
     if checkpoint in by_name:
         return by_name[checkpoint]
     there = ", ".join(by_name)
-    raise RunError(f"{name}: has no checkpoint {checkpoint}.{f' There are {there}.' if there else ' It is not a run.'}")
+    raise RunError(f"{name}: has no checkpoint {checkpoint}.{f' It has {there}.' if there else ' It is not a run.'}")
 
 
 def _tokenizer(source: ModelSource) -> Any:

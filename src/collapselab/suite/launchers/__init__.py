@@ -70,6 +70,6 @@ def find_launcher(name: str) -> Launcher:
     """Return the launcher of this name; ConfigError with the nearest name where there is none."""
     known = launchers()
     if name not in known:
-        hint = f"{did_you_mean(name, known)} There are {', '.join(known)}.".lstrip()
+        hint = f"{did_you_mean(name, known)} Choose from {', '.join(known)}.".lstrip()
         raise ConfigError(f"launcher: {name!r} is not one. {hint}")
     return known[name]()

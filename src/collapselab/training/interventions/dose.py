@@ -122,7 +122,7 @@ def _hint(name: str) -> str:
     near = difflib.get_close_matches(name.lower(), INTERVENTIONS, n=1)
     if near:
         return f"Did you mean {near[0]}?"
-    return f"There are {', '.join(INTERVENTIONS)}." if INTERVENTIONS else "There are none yet."
+    return f"Choose from {', '.join(INTERVENTIONS)}."
 
 
 def _short(dose: float) -> str:
