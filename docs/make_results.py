@@ -106,7 +106,9 @@ def published_table(analysis: Analysis, subset: str) -> str:
 
 def effects_table(analysis: Analysis) -> str:
     """A row for each arm: its effect on the outcome in pairs, and the verdict."""
-    rows = [row for row in analysis.effects if row.role == "outcome" and not row.sham and row.effect is not None]
+    rows = [
+        row for row in analysis.tables["effects"] if row.role == "outcome" and not row.sham and row.effect is not None
+    ]
     header = ["arm", f"change of `{analysis.outcome}`", "p (Holm)", "in its sham", "verdict"]
     lines = _rows(
         [

@@ -101,6 +101,10 @@ QUESTIONS = {
         "Interventions on Python code", ("intervene",), ("effects",), effects=True,
         outcomes=("train_loss", "gap", "loss_after_temperature", "val_accuracy", "clipped"),
     ),
+    "gap-100": Question(
+        "Interventions and the generalisation gap", ("intervene",), ("effects",), effects=True,
+        outcomes=("train_loss", "gap", "best_val_loss", "loss_after_temperature", "val_accuracy", "clipped"),
+    ),
 }  # fmt: skip
 """By the name of the recipe in recipes/ and of the page."""
 

@@ -14,6 +14,7 @@ from collapselab.analysis.verdict import Verdict
 from collapselab.analysis.words import LONGEST, SHOWN, Sentence, short_summary
 from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.records.published import import_published
+from collapselab.records.suite import Primary
 from collapselab.records.tables import RESULTS, RUNS, Row, Run
 from collapselab.report.data import load_report_data
 from report.suites import write_suite
@@ -212,6 +213,15 @@ def test_an_effect_that_is_there_is_claimed_and_one_that_is_not_is_not(tmp_path:
     assert "nothing is shown" in claims(none)
     within = [row for row in none.tables["relate"] if row.subset == WITHIN]
     assert {(row.n, row.cells) for row in within} == {(48, 6)}
+
+
+def test_the_registered_outcome_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, _ = planted(tmp_path, slope=0.0)
+    RUNS.write(tmp_path / "runs.csv", [{**run, "val_accuracy": 1 / (run["val_loss"] or 1)} for run in runs])
+    registered = Primary(outcome="val_accuracy")
+    monkeypatch.setattr("collapselab.analysis.analyze.registered_primary", lambda directory: registered)
+    assert analyze(tmp_path, permutations=99).outcome == "val_accuracy"
+    assert analyze(tmp_path, permutations=99, outcome="val_loss").outcome == "val_loss"
 
 
 def test_without_seeds_nothing_is_said_of_fixed_scale(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_an_arm_without_a_property_is_judged_by_its_outcome_alone() -> None:
 
 def test_only_what_was_registered_is_not_called_exploratory() -> None:
     models = arms_table([reaching(0.1)], seeds=8, rng=rng())
-    assert "exploratory: nothing was registered beforehand" in said(models)[0]
+    assert "exploratory: not registered beforehand" in said(models)[0]
     assert "registered before the first run" in said(models, Registered(Primary(), beforehand=True))[0]
     other = Registered(Primary(outcome="val_accuracy"), beforehand=True)
     assert "exploratory" in said(models, other)[0]

@@ -8,6 +8,7 @@ import pytest
 
 from analysis.planted_arms import Planted, arms_table
 from collapselab.analysis.arms import Registered, comparisons
+from collapselab.analysis.effects import _judged as judged
 from collapselab.analysis.effects import effects
 from collapselab.analysis.models import Models
 from collapselab.analysis.paired import at_equal_training_loss, equal_loss_differences
@@ -58,6 +59,20 @@ def test_the_gap_is_a_further_outcome_with_a_verdict() -> None:
     assert all(row.registered for row in gaps.values())
     texts = [sentence.text for sentence in of_effects(models, rows)]
     assert any(text.startswith("gap (registered) changes in 1 of 3 arms: within:+0.1 +0.0396") for text in texts), texts
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"), [(-0.2, -0.1, Verdict.UNDECIDED), (-0.1, 0.1, Verdict.HARMS), (0.1, 0.2, Verdict.HARMS)]
+)
+def test_a_gap_that_is_reversed_at_equal_training_loss_is_undecided(low: float, high: float, verdict: Verdict) -> None:
+    """A larger gap harms, unless it is smaller at equal training loss: then the training text is fitted more closely."""
+    row = next(
+        row
+        for row in effects(suite(gap=0.04), Registered(), permutations=999, seed=0)
+        if (row.role, row.metric, row.label) == (Role.FURTHER, "gap", "within:+0.1")
+    )
+    row = replace(row, equal_loss=(low + high) / 2, equal_loss_low=low, equal_loss_high=high)
+    assert judged(row, checked=True).verdict is verdict
 
 
 def curve(train: list[float], gap: float, tokens: list[int] | None = None) -> pd.DataFrame:

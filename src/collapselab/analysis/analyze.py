@@ -31,6 +31,7 @@ from collapselab.disk import Part, Record, first_error, read_bytes, read_documen
 from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.messages import progress
 from collapselab.records.scores import STORED, JoinedScores, join_scores, read_scores, scores_bytes, with_scores
+from collapselab.records.suite import registered_primary
 from collapselab.records.table import Cell, parse_table, table_bytes
 from collapselab.records.tables import RowsByTable, StoredTables, read_tables, required_files
 
@@ -56,8 +57,9 @@ def analyze(
     >>> analysis.outcome
     'val_loss'
 
-    Without an outcome it is `val_loss`, or `bits_per_byte` where the models have several tokenizers. `scores` is a
-    table of the user's own (`records/scores.py`), whose numbers are outcomes as well: `score:NAME` and `cost:NAME`; it
+    Without an outcome it is the one that the suite registered, else `val_loss`, or `bits_per_byte` where the models
+    have several tokenizers. `scores` is a table of the user's own (`records/scores.py`), whose numbers are outcomes as
+    well: `score:NAME` and `cost:NAME`; it
     is kept, so later calls have them too. The same tables, permutations and seed give the same numbers.
     """
     directory = Path(directory)
@@ -68,14 +70,15 @@ def analyze(
                 "`collapselab import` made."
             )
     tables = read_tables(directory)
-    request = Request.of(outcome=outcome or default_outcome(tables.runs), permutations=permutations, seed=seed)
+    request = Request.of(outcome=outcome or _default_outcome(directory, tables), permutations=permutations, seed=seed)
     joined = None if scores is None else join_scores(read_scores(scores), tables.runs)
     return _analyze(directory, tables, request, joined)
 
 
 def current_analysis(directory: str | Path, tables: StoredTables) -> "Analysis":
     """The analysis of these tables: the one in the folder if it fits them, else a new one with the same request."""
-    directory, outcome = Path(directory), default_outcome(tables.runs)
+    directory = Path(directory)
+    outcome = _default_outcome(directory, tables)
     analysis = read_analysis(directory, tables)
     if analysis is not None:
         return analysis
@@ -83,6 +86,14 @@ def current_analysis(directory: str | Path, tables: StoredTables) -> "Analysis":
     if not is_comparable(request.outcome, tables.runs):  # models of another tokenizer have joined
         request = request.model_copy(update={"outcome": outcome})
     return _analyze(directory, tables, request)
+
+
+def _default_outcome(directory: Path, tables: StoredTables) -> str:
+    """The outcome that the suite registered, if its models can be compared by it; else that of the tables."""
+    primary = registered_primary(directory)
+    if primary is not None and is_comparable(primary.outcome, tables.runs):
+        return primary.outcome
+    return default_outcome(tables.runs)
 
 
 class Request(Part):

@@ -392,5 +392,14 @@ def _judged(row: Effect, *, checked: bool) -> Effect:
         if count:
             doubts[verdict] = Reason(Cause.MISSING, f"{text} decide.", Verdict.UNDECIDED)
     change = row.median if row.skewed and row.median else row.effect or 0.0
+    if row.metric == "gap" and _is_reversed(change, row.equal_loss_low, row.equal_loss_high):
+        interval = f"{row.equal_loss:+.3f} nats [{row.equal_loss_low:+.3f}, {row.equal_loss_high:+.3f}]"
+        text = f"At equal training loss {interval}: the change of the gap comes from the training loss."
+        doubts |= dict.fromkeys((Verdict.HELPS, Verdict.HARMS), Reason(Cause.REVERSED, text, Verdict.UNDECIDED))
     estimate = Estimate(change, row.p_holm, better(row.metric), row.p_equivalence, reason, doubts)
     return replace(row, **judge(estimate, EFFECT))
+
+
+def _is_reversed(change: float, low: float | None, high: float | None) -> bool:
+    """Whether an interval lies on the other side of 0."""
+    return low is not None and high is not None and (high < 0 < change or change < 0 < low)

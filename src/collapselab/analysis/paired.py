@@ -169,8 +169,11 @@ def proportion_of_losses(compared: Sequence[Comparison]) -> str | None:
 
 
 def equal_loss_differences(models: Models, comparison: Comparison) -> Floats:
-    """Arm minus control in validation loss at equal training loss, one a seed; none where losses were not evaluated."""
-    if models.outcome != "val_loss" or models.trained["train_loss"].isna().all():
+    """Arm minus control in validation loss at equal training loss, one a seed; none where losses were not evaluated.
+
+    At equal training loss this is also the difference of the gap.
+    """
+    if models.outcome not in ("val_loss", "gap") or models.trained["train_loss"].isna().all():
         return np.empty(0)
     runs, units = models.trained["run"], dict[object, list[float]]()
     for treated, control, unit in comparison.pairs[["treated", "control", "unit"]].itertuples(index=False):

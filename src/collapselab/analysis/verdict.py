@@ -107,6 +107,8 @@ class Cause(StrEnum):
     """Metric or outcome is the same in all models, or the controls determine it."""
     MISSING = "missing"
     """A column that the statement needs is incomplete."""
+    REVERSED = "reversed"
+    """At equal training loss the gap changes the other way."""
     NO_FIT = "no fit"
     """The model of the statement cannot be fitted to these numbers."""
 

@@ -402,7 +402,7 @@ def _overview(models: Models, treated: Sequence[Effect], outcomes: Sequence[Effe
     pairs = [row.n for row in outcomes]
     seeds = many(pairs[0], "pair") if min(pairs) == max(pairs) else f"{min(pairs)} to {max(pairs)} pairs"
     beside = f" and {many(shams, 'sham')}" if shams else ""
-    planned, unplanned = "registered before the first run", "exploratory: nothing was registered beforehand"
+    planned, unplanned = "registered before the first run", "exploratory: not registered beforehand"
     kind = planned if outcomes[0].registered else unplanned
     counts = [(sum(row.verdict is verdict for row in treated), verdict) for verdict in Verdict]
     listed = ", ".join(

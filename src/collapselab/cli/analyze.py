@@ -98,7 +98,7 @@ def analyze(
         typer.Option(
             help="`val_loss`, `train_loss`, `perplexity`, `val_accuracy`, `bits_per_byte`, one of `measure "
             "--outcomes`, as in `ece`, or one of --scores, as in `score:arc_easy/acc`.",
-            show_default="val_loss; bits_per_byte for several tokenizers",
+            show_default="the registered outcome, else val_loss; bits_per_byte for several tokenizers",
         ),
     ] = None,
     scores: Annotated[
