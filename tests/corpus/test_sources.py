@@ -20,7 +20,7 @@ import zstandard
 
 from collapselab.corpus import sources
 from collapselab.corpus.build import Recipe, build_corpus
-from collapselab.corpus.readers import check_file, read_documents
+from collapselab.corpus.readers import read_documents
 from collapselab.corpus.sources import Reading, open_source
 from collapselab.errors import CorpusError, DiskError
 
@@ -447,13 +447,6 @@ def test_tables_are_read_by_their_text_column(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('id,text\n1,"a",b\n')
     with pytest.raises(CorpusError, match="line 2: 3 fields, but 2 columns"):
         list(read_documents(tmp_path / "a.csv", Reading()))
-
-
-@pytest.mark.parametrize("encoding", ["utf-32-le", "utf-32-be"])
-def test_utf_32_is_called_by_its_name(tmp_path: Path, encoding: str) -> None:
-    (tmp_path / "a.txt").write_bytes("\ufeffOnce.".encode(encoding))
-    with pytest.raises(CorpusError, match="text in UTF-32"):
-        check_file(tmp_path / "a.txt")
 
 
 def test_validation_data_that_is_training_data_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -205,15 +205,21 @@ def _without_code(tokenizer: "FastTokenizer", name: str) -> "FastTokenizer":
     return _fast(tokenizer.backend_tokenizer, **tokenizer.special_tokens_map)
 
 
-def _train_bpe(name: str, documents: Documents) -> "FastTokenizer":
+def bpe_size(name: str) -> int:
+    """Return the vocabulary of `bpe:SIZE`; CorpusError if it is not one."""
     size = name.removeprefix("bpe:")
     if not re.fullmatch("[0-9]{1,7}", size) or not MIN_BPE <= int(size) <= MAX_BPE:
         raise CorpusError(f"{name}: write bpe:SIZE with a size from {MIN_BPE} to {MAX_BPE:,}.")
+    return int(size)
+
+
+def _train_bpe(name: str, documents: Documents) -> "FastTokenizer":
+    size = bpe_size(name)
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=int(size),
+        vocab_size=size,
         special_tokens=[END_OF_TEXT],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
