@@ -67,11 +67,10 @@ def test_what_is_measured_is_known_again_by_what_it_computes(
         ({"head": torch.ones(3, 2)}, ConfigError, "found head"),
         ({"model": "x", "forward": len, "head": torch.ones(3, 2)}, ConfigError, "found model, forward, head"),
         ({"forward": len, "head": torch.ones(3)}, ModelError, r"head: \(3,\) numbers"),
-        ({"forward": 3, "head": torch.ones(3, 2)}, ModelError, "forward: int is no function from token ids"),
         (
             {"forward": len, "head": torch.nn.Linear(2, 3)},
             ModelError,
-            "head: Linear; a .*Tensor is needed. Pass its weight",
+            "head: Linear; a .*Tensor is needed, such as a layer's weight",
         ),
         ({"forward": len, "head": [[1.0]]}, ModelError, "head: list; a torch.Tensor is needed"),
         (
@@ -87,12 +86,12 @@ def test_what_is_measured_is_known_again_by_what_it_computes(
         (
             {"forward": lambda ids: torch.ones(*ids.shape, 12), "head": torch.ones(12, 320)},
             ModelError,
-            "The head seems to be dim × vocabulary: pass head.T",
+            "the head, which is vocabulary × dim",
         ),
         (
             {"forward": lambda ids: torch.ones(*ids.shape, 320), "head": torch.ones(320, 12)},
             ModelError,
-            "These are logits",
+            "the features that enter the head",
         ),
     ],
 )

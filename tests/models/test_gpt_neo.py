@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, GPTNeoConfig, GPTNeoForCausalLM, 
 from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoSelfAttention
 
 from collapselab.models import fused_kernels
-from collapselab.models.fused_kernels import FusedSelfAttention, fuse_attention, library_config
+from collapselab.models.fused_kernels import FusedSelfAttention, library_config, use_fused_kernels
 
 WINDOW = 4
 LAYERS = {1: ["global"], 2: ["global", "local"], 3: ["global", "local", "global"], 4: ["global", "local"] * 2}
@@ -36,7 +36,7 @@ def library_model(depth: int = 2, dtype: torch.dtype = torch.float32, **settings
 
 def fused(model: GPTNeoForCausalLM) -> GPTNeoForCausalLM:
     model = copy.deepcopy(model)
-    fuse_attention(model)
+    use_fused_kernels(model)
     assert all(type(block.attn.attention) is FusedSelfAttention for block in model.transformer.h)
     return model
 
@@ -208,7 +208,7 @@ def test_a_saved_model_is_a_standard_checkpoint(tmp_path: Path) -> None:
         assert (tmp_path / "quick" / path.name).read_bytes() == path.read_bytes()
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "quick")
     assert type(loaded.transformer.h[0].attn.attention) is GPTNeoSelfAttention
-    fuse_attention(loaded)
+    use_fused_kernels(loaded)
     assert type(loaded.transformer.h[0].attn.attention) is FusedSelfAttention
     assert_close(loaded(tokens(2, 13)).logits, quick(tokens(2, 13)).logits)
     assert list(loaded.state_dict()) == list(slow.state_dict())
@@ -227,14 +227,14 @@ def test_a_model_made_faster_can_be_copied_and_pickled() -> None:
 def test_making_it_faster_twice_changes_nothing_more() -> None:
     quick = fused(library_model(2))
     expected = quick(tokens(2, 13)).logits
-    fuse_attention(quick)
+    use_fused_kernels(quick)
     assert_close(quick(tokens(2, 13)).logits, expected, rtol=0, atol=0)
 
 
 def test_the_body_alone_can_be_made_faster() -> None:
     slow = library_model(2).transformer
     quick = copy.deepcopy(slow)
-    fuse_attention(quick)
+    use_fused_kernels(quick)
     assert type(quick.h[0].attn.attention) is FusedSelfAttention
     assert_close(quick(tokens(2, 13)).last_hidden_state, slow(tokens(2, 13)).last_hidden_state, rtol=1e-4, atol=1e-4)
 
@@ -298,7 +298,7 @@ def test_other_families_are_left_alone() -> None:
     model = LlamaForCausalLM(config)
     kinds = [type(module) for module in model.modules()]
     implementation = model.config._attn_implementation
-    fuse_attention(model)
+    use_fused_kernels(model)
     assert [type(module) for module in model.modules()] == kinds
     assert model.config._attn_implementation == implementation
 

@@ -90,18 +90,6 @@ def test_what_is_rounded_already_is_not_rounded_again(tmp_path: Path, monkeypatc
         loaded(folder, load_in="8bit")
 
 
-@pytest.mark.parametrize(
-    ("method", "packages"), [("gptq", "optimum and gptqmodel"), ("awq", "gptqmodel"), ("aqlm", "aqlm")]
-)
-def test_a_kind_whose_package_is_missing_says_which(
-    method: str, packages: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(weight_files.importlib.util, "find_spec", lambda name: None)
-    folder = saved(tmp_path / "model", quantization_config={"quant_method": method, "bits": 4})
-    with pytest.raises(ModelError, match=f"its weights are {method}, 4 bits, which transformers loads with {packages}"):
-        loaded(folder)
-
-
 def test_other_numbers_of_bits_are_refused() -> None:
     with pytest.raises(ConfigError, match="load_in"):
         Options(load_in="2bit")  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from collapselab.models.fused_kernels import fuse_attention
+from collapselab.models.fused_kernels import use_fused_kernels
 from collapselab.models.scores import mask_inputs
 from collapselab.models.taps import features, layer_features
 from models.families import VOCABULARY, model_of
@@ -18,7 +18,7 @@ def test_features_of_a_padded_text_are_those_of_the_text_alone(family: str, fast
         return
     model = model_of(family)
     if fast:
-        fuse_attention(model)
+        use_fused_kernels(model)
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(3, VOCABULARY, (3, 20), generator=generator)
     lengths = [20, 13, 2]

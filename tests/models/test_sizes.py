@@ -9,11 +9,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from collapselab.models.build import build_config, build_model
-from collapselab.models.sizes import architecture_of
+from collapselab.models.families import architecture_of
 from collapselab.models.taps import features
 from collapselab.records.options import Options
-from collapselab.suite.corpora import CorpusFacts
-from collapselab.suite.plan import plan_suite
+from collapselab.suite.plan import CorpusFacts, plan_suite
 from collapselab.suite.recipe import parse_suite
 
 

@@ -16,8 +16,7 @@ from collapselab.measurement.model import MeasuredModel
 from collapselab.measurement.sample import GROUPS, ByLayer, ClassNumbers, PerClass, Sample, frequency_bins
 from collapselab.messages import logger
 from collapselab.models.find import ModelSource
-from collapselab.models.load import find_device
-from collapselab.models.spread import parsed_device_map
+from collapselab.models.load import find_device, parsed_device_map
 from collapselab.models.taps import layer_names
 from collapselab.records.facts import Identity
 from collapselab.records.options import Options, Running

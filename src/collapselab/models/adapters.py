@@ -20,7 +20,6 @@ from collapselab.records.table import shown
 
 CONFIG = "adapter_config.json"
 WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
-RANKS = ("r", "init_r", "target_r")
 
 
 def adapter_settings(folder: Path) -> dict[str, JsonValue]:
@@ -57,15 +56,13 @@ def with_adapter(base: nn.Module, folder: Path, *, name: str, keep_apart: bool) 
     if task not in (None, "CAUSAL_LM"):
         raise ModelError(f"{name}: an adapter for {task}. A causal language model is needed.")
     stored = _stored_weights(folder, name=name)
-    _check_ranks(config, stored, name=name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # missing weights are refused below
         adapted = library.from_pretrained(base, str(folder), config=config, is_trainable=False)
     _check_weights(adapted, stored, name=name)
     if keep_apart or not _is_mergeable(adapted):
         return adapted.eval()  # type: ignore[no-any-return]
-    merged: nn.Module = adapted.merge_and_unload(safe_merge=True)
-    return merged
+    return adapted.merge_and_unload(safe_merge=True)  # type: ignore[no-any-return]
 
 
 def _stored_weights(folder: Path, *, name: str) -> dict[str, Tensor]:
@@ -76,21 +73,6 @@ def _stored_weights(folder: Path, *, name: str) -> dict[str, Tensor]:
         raise ModelError(f"{name}: {described(folder)} without weights; {folder} has no {WEIGHTS[0]}.")
     stored: dict[str, Tensor] = load_peft_weights(str(folder), device="cpu")  # a pickle: with weights_only
     return stored
-
-
-def _check_ranks(config: Any, stored: dict[str, Tensor], *, name: str) -> None:
-    """ModelError where the configuration asks for more than the weights have, before memory is taken for it."""
-    pattern = getattr(config, "rank_pattern", None)
-    ranks = [getattr(config, rank, None) for rank in RANKS] + list(
-        pattern.values() if isinstance(pattern, dict) else []
-    )
-    largest = max((size for tensor in stored.values() for size in tensor.shape), default=0)
-    for rank in ranks:
-        if isinstance(rank, int) and rank > largest:
-            raise ModelError(
-                f"{name}: its {CONFIG} asks for the rank {rank:,}; none of its weights has more than {largest:,} rows "
-                "or columns. The adapter is damaged, or not complete."
-            )
 
 
 def _check_weights(adapted: Any, stored: dict[str, Tensor], *, name: str) -> None:

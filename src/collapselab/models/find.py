@@ -52,11 +52,10 @@ class HubModel:
 @final
 @dataclass(frozen=True)
 class AdaptedModel:
-    """A base with an adapter of peft on top; `is_named` says whether the user named the base, or only the adapter."""
+    """A base with an adapter of peft on top."""
 
     base: Checkpoint | LocalModel | HubModel
     adapter: Path
-    is_named: bool = True
 
 
 @final
@@ -141,12 +140,8 @@ def _place_of_adapted(name: str, model: AdaptedModel) -> Pretrained:
     try:
         return replace(place_of(ModelSource(base, model.base)), adapter=model.adapter)
     except ModelError as error:
-        if model.is_named:
-            raise
-        raise ModelError(
-            f"{name}: {described(model.adapter)}, which is not at hand: {error} Or name the base yourself: "
-            f"BASE+{model.adapter}."
-        ) from error
+        what = f"{name}: {described(model.adapter)}"
+        raise ModelError(f"{what}, which is not at hand: {error} Or name the base: BASE+{model.adapter}.") from error
 
 
 def weights_on_disk(source: ModelSource, place: Pretrained) -> StoredWeights | None:
@@ -159,16 +154,13 @@ def weights_on_disk(source: ModelSource, place: Pretrained) -> StoredWeights | N
 
 def check_no_adapter(source: ModelSource, place: Pretrained) -> None:
     """ModelError if there is an adapter beside the weights: the library would add it without a word."""
-    config: Path | None = Path(place.path) / CONFIG
-    if not place.is_local:
-        from transformers.utils.peft_utils import find_adapter_config_file
+    from transformers.utils.peft_utils import find_adapter_config_file
 
-        found = find_adapter_config_file(place.path, revision=place.revision)
-        config = None if found is None else Path(found)
-    if config is not None and place.gguf_file is None and config.is_file():
+    found = None if place.gguf_file else find_adapter_config_file(place.path, revision=place.revision)
+    if found is not None:
         raise ModelError(
-            f"{source.name}: {described(config.parent)} beside a whole model. Move the two apart, and name the model, "
-            "or BASE+ADAPTER for both."
+            f"{source.name}: {described(Path(found).parent)} beside a whole model. Move the two apart, and name the "
+            "model, or BASE+ADAPTER for both."
         )
 
 
@@ -238,10 +230,7 @@ def _matching(pattern: str) -> list[ModelSource]:
     known = hub_id(identity) if at and revision else None
     if here or known is None:
         what = f"matches {first_of(here)}, none of which is a model" if here else "matches no folder or file here"
-        raise ModelError(
-            f"{pattern}: {what}. A model is a folder with a config.json, a .gguf file or a run; on the hub only a "
-            "revision can be a pattern (owner/model@step*)."
-        )
+        raise ModelError(f"{pattern}: {what}; on the hub only a revision can be a pattern (owner/model@step*).")
     return _matching_revisions(identity, revision)
 
 
@@ -249,24 +238,15 @@ def _matching_revisions(identity: str, pattern: str) -> list[ModelSource]:
     try:
         revisions = hub_revisions(identity)
     except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise ModelError(f"{identity}: the hub does not list its revisions: {reason}") from error
+        raise ModelError(f"{identity}: the hub does not list its revisions: {' '.join(str(error).split())}") from error
     commits, is_cached = revisions.commits, revisions.from_cache
     matching = sorted((name for name in commits if fnmatchcase(name, pattern)), key=step_order)
-    if not matching and is_cached and not commits:
-        raise ModelError(
-            f"{identity}@{pattern}: no such folder here, none of its revisions in the hub's cache, and the hub "
-            "cannot be reached. Fetch them where there is a network, or name folders by a pattern."
-        )
     if not matching:
-        names = sorted(commits, key=step_order)
         where = "in the hub's cache, as the hub cannot be reached" if is_cached else "on the hub"
-        raise ModelError(
-            f"{identity}@{pattern}: matches no revision. {len(names):,} are {where}: {first_of(names) or 'none'}."
-        )
+        names = first_of(sorted(commits, key=step_order)) or "none"
+        raise ModelError(f"{identity}@{pattern}: matches no revision. {len(commits):,} are {where}: {names}.")
     if is_cached:
-        many = f"{len(matching):,} revision{'' if len(matching) == 1 else 's'}"
-        print(f"{identity}: the hub cannot be reached; {many} in its cache match.", file=sys.stderr)
+        print(f"{identity}: the hub cannot be reached; {len(matching):,} in its cache match.", file=sys.stderr)
     return [ModelSource(f"{identity}@{name}", HubModel(identity, name, commits[name], is_cached)) for name in matching]
 
 
@@ -293,25 +273,22 @@ def _models_in(name: str, path: Path) -> list[ModelSource]:
     if (gguf := _gguf_in(path)) is not None:
         return [ModelSource(name, LocalModel(gguf))]
     if (path / CONFIG).is_file() and not (path / "config.json").is_file():
-        return [ModelSource(name, AdaptedModel(_named_base(path), path, is_named=False))]
+        return [ModelSource(name, AdaptedModel(_named_base(path), path))]
     _check_folder(path)
     return [ModelSource(name, LocalModel(path))]
 
 
 def _gguf_in(path: Path) -> Path | None:
     """The GGUF file of a folder without weights of another kind; None if there is none, ModelError if several."""
-    files = sorted(path.glob("*.gguf"))
-    if not files or any(path.glob("*.safetensors")) or any(path.glob("*.bin")):
-        return None
+    files = [] if any(path.glob("*.safetensors")) or any(path.glob("*.bin")) else sorted(path.glob("*.gguf"))
     if len(files) > 1:
         names = first_of([file.name for file in files])
         raise ModelError(f"{path}: holds {len(files):,} GGUF files ({names}). Name one of them.")
-    return files[0]
+    return files[0] if files else None
 
 
 def _check_folder(path: Path) -> None:
     if (path / "config.json").is_file():
         return
     names = sorted(file.name for file in path.iterdir()) if path.is_dir() else []
-    content = f"only {first_of(names)}" if names else "nothing: it is empty"
-    raise ModelError(f"{path}: not a model; it has no config.json, and holds {content}.")
+    raise ModelError(f"{path}: not a model; it has no config.json, and holds {first_of(names) or 'nothing'}.")

@@ -27,12 +27,9 @@ class FunctionModel(nn.Module):
 
     def __init__(self, forward: Forward, head: Tensor, bias: Tensor | None = None, *, name: str = "") -> None:
         super().__init__()
-        if not callable(forward):
-            raise ModelError(f"forward: {type(forward).__name__} is no function from token ids to features.")
         for what, value in {"head": head, "bias": bias}.items():
             if value is not None and not isinstance(value, Tensor):
-                hint = f" Pass its {'weight' if what == 'head' else 'bias'}." if isinstance(value, nn.Module) else ""
-                raise ModelError(f"{what}: {type(value).__name__}; a torch.Tensor is needed.{hint}")
+                raise ModelError(f"{what}: {type(value).__name__}; a torch.Tensor is needed, such as a layer's weight.")
         if head.ndim != 2 or not head.is_floating_point():
             raise ModelError(
                 f"head: {tuple(head.shape)} numbers of {head.dtype}; a matrix, vocabulary × dim, is needed."
@@ -61,12 +58,9 @@ class FunctionModel(nn.Module):
         wanted = (*input_ids.shape, weight.shape[1])
         if not isinstance(made, Tensor) or tuple(made.shape) != wanted:
             result = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
-            rows = isinstance(made, Tensor) and made.ndim == 3 and made.shape[-1] == len(weight)
-            is_logits = len(weight) > weight.shape[1]  # a vocabulary is larger than a feature
-            hint = " These are logits: return the features that enter the head." if is_logits else ""
-            hint = (hint or " The head seems to be dim × vocabulary: pass head.T.") if rows else ""
             raise ModelError(
-                f"forward: gives {result} for token ids {tuple(input_ids.shape)}; {wanted} is needed.{hint}"
+                f"forward: gives {result} for token ids {tuple(input_ids.shape)}; {wanted} is needed: the features "
+                "that enter the head, which is vocabulary × dim."
             )
         return made.to(weight.device, weight.dtype)
 

@@ -22,24 +22,18 @@ from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoSelfAttention
 
 
 def use_fused_kernels(model: PreTrainedModel) -> None:
-    """Replace the slow parts of a model, built or loaded, in place; a model without any is left as it is."""
-    fuse_attention(model)
-    for module in model.modules():
+    """Replace the slow parts of a model, built or loaded, in place; a model without any is left as it is.
+
+    Attention weights of GPT-Neo are then never written out: `output_attentions` returns none.
+    """
+    for module in list(model.modules()):
+        if type(module) is GPTNeoSelfAttention:
+            module.__class__ = FusedSelfAttention
+            # The library then makes no mask where attention is only causal, and a boolean mask elsewhere.
+            module.config._attn_implementation = "sdpa"
         for name, child in module.named_children():
             if type(child) is NewGELUActivation:
                 setattr(module, name, nn.GELU(approximate="tanh"))
-
-
-def fuse_attention(model: PreTrainedModel) -> None:
-    """Let a GPT-Neo model, built or loaded, compute attention by the fused kernels; other families already do.
-
-    Attention weights are then never written out: `output_attentions` returns none.
-    """
-    slow = [module for module in model.modules() if type(module) is GPTNeoSelfAttention]
-    for module in slow:
-        module.__class__ = FusedSelfAttention
-        # The library then makes no mask where attention is only causal, and a boolean mask elsewhere.
-        module.config._attn_implementation = "sdpa"
 
 
 def library_config(config: PreTrainedConfig) -> PreTrainedConfig:

@@ -23,9 +23,8 @@ from collapselab.errors import ConfigError, ModelError
 from collapselab.hub import Pretrained
 from collapselab.models.adapters import with_adapter
 from collapselab.models.find import ModelSource, check_no_adapter, place_of, weights_on_disk
-from collapselab.models.sizes import check_sizes
-from collapselab.models.spread import DeviceMap, check_tied, stored_tensor
-from collapselab.models.weight_files import LoadIn, check_enough, check_packages, first_of, quantised_as, rounding
+from collapselab.models.taps import hooks_of
+from collapselab.models.weight_files import LoadIn, check_enough, first_of, quantised_as, rounding
 from collapselab.records.run import verify_copy
 
 if TYPE_CHECKING:
@@ -39,6 +38,13 @@ NOT_HASHED = {
     "_name_or_path", "architectures", "dtype", "torch_dtype", "quantization_config", "transformers_version", "use_cache"
 }  # fmt: skip
 """Settings that say where the model comes from and how it is kept, not what it computes."""
+
+
+STRATEGIES = ("auto", "balanced", "balanced_low_0", "sequential")
+
+Place = str | int | torch.device
+DeviceMap = str | dict[str, Place]
+"""One of `STRATEGIES`, or a device for each module by its name: a GPU's number, "cpu" or "disk"."""
 
 
 class LoadingInfo(TypedDict):
@@ -76,13 +82,11 @@ def load_model(
     from collapselab.models.fused_kernels import use_fused_kernels
 
     library: Any = AutoModelForCausalLM
-    as_stored: torch.dtype | str = torch.float32 if target.type == "cpu" else "auto"
     with _in_one_message(source), _silence():
         check_no_adapter(source, place)
         weights = weights_on_disk(source, place) if place.is_local else None
         config = causal_config(source, place, trust_code=trust_code)
-        check_packages(config, name=source.name)
-        kept = dtype or as_stored
+        kept: torch.dtype | str = dtype or (torch.float32 if target.type == "cpu" else "auto")
         fewer_bits: dict[str, Any] = {}
         if load_in is not None:
             computed = kept if isinstance(kept, torch.dtype) else torch.bfloat16
@@ -92,7 +96,7 @@ def load_model(
         if device_map is not None:
             spread = {"device_map": device_map, **({} if offload is None else {"offload_folder": str(offload)})}
         if weights is not None:
-            check_enough(config, partial(outline, config, trust_code=trust_code), weights, name=source.name)
+            check_enough(partial(outline, config, trust_code=trust_code), weights, name=source.name)
         model, facts = library.from_pretrained(
             config=config,
             dtype=kept,
@@ -105,16 +109,13 @@ def load_model(
             **fewer_bits | spread,
         )
         _check_weights(source, model, facts)
-        if spread:
-            check_tied(model, name=source.name)
         if place.adapter is not None:
             keep_apart = device_map is not None or quantised_as(model.config, weights) is not None
             model = with_adapter(model, place.adapter, name=source.name, keep_apart=keep_apart)
     if isinstance(model, PreTrainedModel) and not spread:
         use_fused_kernels(model)
     placed = model if fewer_bits or spread else model.to(target)
-    ready: PreTrainedModel = placed.eval().requires_grad_(False)
-    return ready
+    return placed.eval().requires_grad_(False)  # type: ignore[no-any-return]
 
 
 def find_device(name: str) -> torch.device:
@@ -124,14 +125,27 @@ def find_device(name: str) -> torch.device:
     if not re.fullmatch(r"cpu|cuda(:\d+)?|mps", name):
         raise ConfigError(f"device: {name!r} is not one. Choose auto, cpu, cuda, cuda:0 … or mps.")
     device = torch.device(name)
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        count = torch.cuda.device_count()
-        raise ConfigError(
-            f"device: {name} was asked for, but {count or 'no'} CUDA devices are here. Choose auto or cpu."
-        )
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise ConfigError("device: mps was asked for, but is not here. Choose auto or cpu.")
+    is_there = {
+        "cuda": (device.index or 0) < torch.cuda.device_count(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    if not is_there.get(device.type, True):
+        raise ConfigError(f"device: {name} was asked for, but is not here. Choose auto or cpu.")
     return device
+
+
+def parsed_device_map(given: DeviceMap | None) -> DeviceMap | None:
+    """The map that a strategy, a JSON file or a dict means; ConfigError if it is none of them."""
+    if given is None or isinstance(given, dict) or given in STRATEGIES:
+        return given
+    try:
+        places = json.loads(Path(given).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        known = ", ".join(STRATEGIES)
+        raise ConfigError(
+            f"device_map: {given!r} is none of {known}, and no JSON file with devices by module."
+        ) from error
+    return dict(places)
 
 
 def model_hash(model: "PreTrainedModel") -> str:
@@ -147,7 +161,7 @@ def model_hash(model: "PreTrainedModel") -> str:
         if id(tensor) not in seen:  # tied tensors once
             seen.add(id(tensor))
             digest.update(f"\n{name} {tuple(tensor.shape)}\n".encode())
-            for part in torch.split(stored_tensor(model, name, tensor).detach().reshape(-1), HASHED_AT_ONCE):
+            for part in torch.split(_stored_tensor(model, name, tensor).detach().reshape(-1), HASHED_AT_ONCE):
                 digest.update(_bytes(part))
     return digest.hexdigest()
 
@@ -170,6 +184,19 @@ def _adapters(model: nn.Module) -> dict[str, object]:
     return {"adapters": layers} if layers else {}
 
 
+def _stored_tensor(model: nn.Module, name: str, tensor: Tensor) -> Tensor:
+    """A tensor of the model's state that is in memory; one that is offloaded is read. ModelError if it is nowhere."""
+    if not tensor.is_meta:
+        return tensor
+    path, _, leaf = name.rpartition(".")
+    for hook in hooks_of(model.get_submodule(path)):
+        weights = getattr(hook, "weights_map", None)
+        if weights is not None:
+            kept: Tensor = weights[leaf]
+            return kept
+    raise ModelError(f"the model's {name} is not in memory, and nothing says where it is. Load the model again.")
+
+
 def _bytes(part: Tensor) -> memoryview:
     part = part.cpu().float() if part.dtype in (torch.float16, torch.bfloat16) else part.cpu()
     view: memoryview = part.contiguous().view(torch.uint8).numpy().data
@@ -182,8 +209,7 @@ def outline(config: "PreTrainedConfig", *, trust_code: bool) -> nn.Module:
 
     library: Any = AutoModelForCausalLM
     with torch.device("meta"):
-        model: nn.Module = library.from_config(config, trust_remote_code=trust_code)
-    return model
+        return library.from_config(config, trust_remote_code=trust_code)  # type: ignore[no-any-return]
 
 
 def _unpacked(place: Pretrained) -> dict[str, object]:
@@ -200,72 +226,60 @@ def causal_config(source: ModelSource, place: Pretrained, *, trust_code: bool) -
 
     settings, _ = PreTrainedConfig.get_config_dict(**place.arguments)
     kind, own_code = settings.get("model_type"), settings.get("auto_map", {})
-    if own_code and not trust_code and kind not in CONFIG_MAPPING:
+    if kind not in CONFIG_MAPPING and not (own_code and trust_code):
         raise ModelError(
             f"{source.name}: {kind or 'a model'} that comes with its own code, which runs only if you trust it. "
             "Read it, then use --trust-code."
-        )
-    if kind not in CONFIG_MAPPING and not own_code:
-        raise ModelError(
-            f"{source.name}: its config.json names the model_type {kind!r}, which transformers does not know."
+            if own_code
+            else f"{source.name}: its config.json names the model_type {kind!r}, which transformers does not know."
         )
     config: PreTrainedConfig
     if place.gguf_file is not None:  # AutoConfig would parse the whole file again
         config = CONFIG_MAPPING[str(kind)].from_dict(settings)
     else:
         config = AutoConfig.from_pretrained(trust_remote_code=trust_code, **place.arguments)
-    check_sizes(config)
     config.return_dict = True  # features and logits are read by name
     if not (trust_code and "AutoModelForCausalLM" in own_code):
-        _check_causal(source, config)
+        check_causal(config, name=source.name)
     return config
 
 
-def _check_causal(source: ModelSource, config: "PreTrainedConfig") -> None:
+def check_causal(config: "PreTrainedConfig", *, name: str) -> None:
     """Refuse what was not trained to predict the next token from those before it, though the library would load it."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
 
-    kind, name = type(config), config.model_type
+    kind, type_name = type(config), config.model_type
     needed = "A causal language model is needed."
     if getattr(config, "is_encoder_decoder", False):
-        raise ModelError(f"{source.name}: {name} is an encoder-decoder (sequence to sequence). {needed}")
-    encoder = kind in MODEL_FOR_MASKED_LM_MAPPING or name in ("bert-generation", "xlnet")
+        raise ModelError(f"{name}: {type_name} is an encoder-decoder (sequence to sequence). {needed}")
+    encoder = kind in MODEL_FOR_MASKED_LM_MAPPING or type_name in ("bert-generation", "xlnet")
     both_ways = (
         getattr(config, "use_bidirectional_attention", False) is True or getattr(config, "is_causal", True) is False
     )
     if (encoder and not getattr(config, "is_decoder", False)) or both_ways:
-        raise ModelError(f"{source.name}: {name} is an encoder; its tokens see those after them. {needed}")
+        raise ModelError(f"{name}: {type_name} is an encoder; its tokens see those after them. {needed}")
     if kind not in MODEL_FOR_CAUSAL_LM_MAPPING:
-        raise ModelError(f"{source.name}: {name} is not a language model. {needed}")
-    causal = _class_names(MODEL_FOR_CAUSAL_LM_MAPPING[kind])
+        raise ModelError(f"{name}: {type_name} is not a language model. {needed}")
+    classes = MODEL_FOR_CAUSAL_LM_MAPPING[kind]
+    causal = {one.__name__ for one in (classes if isinstance(classes, tuple) else (classes,))}
     others = [saved for saved in config.architectures or () if "For" in saved and saved not in causal]
     if others and not any(saved.endswith("ForCausalLM") for saved in others):
-        raise ModelError(f"{source.name}: was saved as {others[0]}, without an output layer over tokens. {needed}")
-
-
-def _class_names(classes: object) -> set[str]:
-    kinds = classes if isinstance(classes, tuple) else (classes,)
-    return {kind.__name__ for kind in kinds if isinstance(kind, type)}
+        raise ModelError(f"{name}: was saved as {others[0]}, without an output layer over tokens. {needed}")
 
 
 def _check_weights(source: ModelSource, model: nn.Module, facts: "LoadingInfo") -> None:
-    total = f"{len(model.state_dict()):,}"
-    if missing := sorted(facts["missing_keys"]):
-        raise ModelError(
-            f"{source.name}: {len(missing):,} of {total} weights are missing: {first_of(missing)}. The checkpoint is "
-            "incomplete, or its config.json belongs to another."
-        )
-    if shapes := sorted(facts["mismatched_keys"]):
-        name, stored, needed = shapes[0]
-        raise ModelError(
-            f"{source.name}: {len(shapes):,} of {total} weights have another shape than config.json says: {name} is "
-            f"{tuple(stored)}, not {tuple(needed)}."
-        )
-    if left := sorted(name for name in facts["unexpected_keys"] if _belongs(name, model)):
-        raise ModelError(
-            f"{source.name}: {len(left):,} weights of the checkpoint have no place in the model: {first_of(left)}. Its "
-            "config.json belongs to another."
-        )
+    left = {name for name in facts["unexpected_keys"] if _belongs(name, model)}
+    shapes = {f"{name} ({tuple(stored)}, not {tuple(needed)})" for name, stored, needed in facts["mismatched_keys"]}
+    for names, problem in (
+        (facts["missing_keys"], "are missing"),
+        (shapes, "have another shape than config.json says"),
+        (left, "have no place in the model"),
+    ):
+        if names:
+            raise ModelError(
+                f"{source.name}: {len(names):,} of {len(model.state_dict()):,} weights {problem}: "
+                f"{first_of(sorted(names))}. The checkpoint is incomplete, or its config.json belongs to another."
+            )
 
 
 def _belongs(name: str, model: nn.Module) -> bool:
@@ -298,34 +312,27 @@ def _in_one_message(source: ModelSource) -> Iterator[None]:
     try:
         yield
     except refusals as error:
-        raise ModelError(f"{source.name}: cannot be loaded: {_reason(error)}") from error
+        raise ModelError(f"{source.name}: cannot be loaded: {reason(error)}") from error
 
 
 @contextmanager
 def _silence() -> Iterator[None]:
     """Let the library print nothing about the loading: what matters is in the errors here."""
     import transformers
-    from transformers import modeling_gguf_pytorch_utils
 
     logging: Any = transformers.utils.logging
-    reader: Any = modeling_gguf_pytorch_utils
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(logging.CRITICAL)
     logging.disable_progress_bar()
-    bar = getattr(reader, "tqdm", None)  # draws whatever the logging of the library is set to
-    reader.tqdm = lambda items, **_: items
     try:
         yield
     finally:
-        if bar is not None:
-            reader.tqdm = bar
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
 
 
-def _reason(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    text = text if len(text) <= 300 else f"{text[:300]} …"
-    kind = type(error).__name__
-    return f"{kind}: {text}" if text and isinstance(error, LookupError | ArithmeticError) else text or kind
+def reason(error: BaseException) -> str:
+    """Return the message of an error of the library in one line, with its type where that says more."""
+    text = " ".join(str(error).split())[:300]
+    return f"{type(error).__name__}: {text}" if isinstance(error, LookupError | ArithmeticError) or not text else text

@@ -26,7 +26,6 @@ import torch
 from torch import Tensor, nn
 
 from collapselab.errors import ModelError
-from collapselab.models.spread import check_whole, device_of
 
 UNITS_AT_ONCE = 64
 """Unit vectors sent through an output layer at once: each becomes as many numbers as there are classes."""
@@ -69,21 +68,6 @@ def features(model: nn.Module, input_ids: Tensor, **inputs: Tensor) -> Tensor:
     return _only(taken, model, input_ids)
 
 
-def features_and_logits(model: nn.Module, input_ids: Tensor) -> tuple[Tensor, Tensor]:
-    """The features of each token, and the logits that the model itself makes of them in the same pass."""
-    taken: list[Tensor] = []
-    own = _head(model).forward
-
-    def take(entering: Tensor, *more: object, **named: object) -> Tensor:
-        taken.append(entering)
-        logits: Tensor = own(entering, *more, **named)
-        return logits
-
-    with _instead_of_the_head(model, take):
-        logits: Tensor = model(input_ids=input_ids, use_cache=False).logits
-    return _only(taken, model, input_ids), logits
-
-
 def layer_features(
     model: nn.Module, input_ids: Tensor, *, take: Callable[[str, Tensor], object] | None = None, **inputs: Tensor
 ) -> dict[str, Tensor]:
@@ -118,7 +102,11 @@ def output_layer(model: nn.Module) -> OutputLayer:
     """
     model = bare_model(model)
     head = _head(model)
-    check_whole(head.weight, name=name_of(model))
+    if type(head.weight).__name__ == "DTensor":
+        raise ModelError(
+            f"{name_of(model)}: its output layer is split over devices (DTensor), and is needed as one tensor. Load "
+            "the model with --device-map auto, or leave the output layer out of the tensor-parallel plan."
+        )
     weight, bias = (head.weight, head.bias) if _is_plain(head) else _linear_map(model, head)
     scale, softcap = _found_by_experiment(model, len(weight))
     return OutputLayer(weight, bias, scale, softcap)
@@ -153,6 +141,25 @@ def bare_model(model: nn.Module) -> nn.Module:
             model = inner
         else:
             return model
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where a model takes its input: the device of its first weight that is in memory, or of the first that runs."""
+    for parameter in model.parameters():
+        if parameter.device.type != "meta":
+            return parameter.device
+    for module in model.modules():
+        for hook in hooks_of(module):
+            if getattr(hook, "execution_device", None) is not None:
+                return torch.device(hook.execution_device)
+    return next(model.parameters()).device
+
+
+def hooks_of(module: nn.Module) -> Iterator[Any]:
+    """The hooks of accelerate on a module."""
+    hook = getattr(module, "_hf_hook", None)
+    if hook is not None:
+        yield from getattr(hook, "hooks", (hook,))
 
 
 def name_of(model: nn.Module) -> str:
@@ -320,10 +327,6 @@ class LogitDifference:
     allowed: float
     spread: float
     """Standard deviation of the model's logits."""
-    block: int
-    position: int
-    token: int
-    """The class whose logit differs most."""
 
 
 def check_logits(model: nn.Module, head: OutputLayer, input_ids: Tensor, *, name: str) -> None:
@@ -334,10 +337,9 @@ def check_logits(model: nn.Module, head: OutputLayer, input_ids: Tensor, *, name
     relative = difference.largest / difference.spread if difference.spread else math.inf
     raise ModelError(
         f"{name}: its own logits differ from those of its features and output layer by up to {difference.largest:.4g}, "
-        f"which is {relative:.3g} times the standard deviation of its logits (class {difference.token:,} at position "
-        f"{difference.position} of block {difference.block}; rounding explains {difference.allowed:.2g}). "
-        "Something beside a linear layer, a scale and a soft cap makes its logits. Merge its adapter, or remove "
-        "the hook or replaced method."
+        f"which is {relative:.3g} times the standard deviation of its logits; rounding explains "
+        f"{difference.allowed:.2g}. Something beside a linear layer, a scale and a soft cap makes its logits. Merge "
+        "its adapter, or remove the hook or replaced method."
     )
 
 
@@ -345,7 +347,7 @@ def check_logits(model: nn.Module, head: OutputLayer, input_ids: Tensor, *, name
 def logit_difference(model: nn.Module, head: OutputLayer, input_ids: Tensor) -> LogitDifference | None:
     """Return the largest difference over all given tokens; None where no token has finite features."""
     bare = bare_model(model)
-    hidden, own = features_and_logits(bare, input_ids)
+    hidden, own = features(bare, input_ids), bare(input_ids=input_ids, use_cache=False).logits
     usable = hidden.isfinite().all(-1)
     if not usable.any():
         return None
@@ -358,11 +360,8 @@ def logit_difference(model: nn.Module, head: OutputLayer, input_ids: Tensor) -> 
     wide = torch.promote_types(own.dtype, torch.float32)
     apart = (own.to(wide) - expected.to(wide)).abs()
     apart[own == expected] = 0  # infinities that are equal
-    apart = apart.nan_to_num(nan=math.inf, posinf=math.inf)
-    row, token = divmod(int(apart.argmax()), apart.shape[1])
-    block, position = usable.nonzero()[row].tolist()
-    spread = float(own[own.isfinite()].to(wide).std())
-    return LogitDifference(float(apart.max()), _allowed(head, hidden, own), spread, block, position, token)
+    largest = float(apart.nan_to_num(nan=math.inf, posinf=math.inf).max())
+    return LogitDifference(largest, _allowed(head, hidden, own), float(own[own.isfinite()].to(wide).std()))
 
 
 def _allowed(head: OutputLayer, hidden: Tensor, own: Tensor) -> float:

@@ -45,18 +45,6 @@ PACKED = 16
 
 LoadIn = Literal["4bit", "8bit"]
 
-PACKAGES = {
-    "gptq": ("optimum", "gptqmodel"),
-    "awq": ("gptqmodel",),
-    "bitsandbytes": ("bitsandbytes",),
-    "compressed-tensors": ("compressed_tensors",),
-    "aqlm": ("aqlm",),
-    "hqq": ("hqq",),
-    "torchao": ("torchao",),
-    "quanto": ("optimum",),
-}
-"""What the library needs to load each kind of quantised weights."""
-
 GGUF_STATED = ("general.architecture", "split.count", ".embedding_length", ".block_count")
 """Endings of the metadata of a GGUF file that are compared with its tensors."""
 
@@ -66,31 +54,19 @@ SMALL = 1 << 26
 
 @final
 @dataclass(frozen=True)
-class StoredTensor:
-    """One tensor on disk: its format, and how many weights it holds, at most if they are packed."""
-
-    format: str
-    weights: int
-
-
-@final
-@dataclass(frozen=True)
 class StoredWeights:
-    """All tensors of a model on disk, by name."""
+    """How many weights of each format are on disk, at most where they are packed."""
 
-    tensors: dict[str, StoredTensor]
+    formats: Counter[str]
 
     @property
     def weights(self) -> int:
-        return sum(tensor.weights for tensor in self.tensors.values())
+        return self.formats.total()
 
     @property
     def format(self) -> str:
         """The format of most weights."""
-        counts: Counter[str] = Counter()
-        for tensor in self.tensors.values():
-            counts[tensor.format] += tensor.weights
-        return counts.most_common(1)[0][0] if counts else ""
+        return self.formats.most_common(1)[0][0]
 
 
 def stored_weights(path: Path, *, name: str) -> StoredWeights | None:
@@ -98,12 +74,13 @@ def stored_weights(path: Path, *, name: str) -> StoredWeights | None:
     if path.suffix == ".gguf":
         refuse_pointer(path, name=name)
         return _in_gguf(path, name, (path.stat().st_mtime_ns, path.stat().st_size))
-    stored: dict[str, StoredTensor] = {}
+    formats: Counter[str] = Counter()
     for file in _weight_files(path):
         refuse_pointer(file, name=name)
-        tensors_of = _in_safetensors if file.suffix == ".safetensors" else _in_pickle
-        stored |= tensors_of(file)
-    return StoredWeights(stored) if stored else None
+        for kind, shape in _in_safetensors(file) if file.suffix == ".safetensors" else _in_pickle(file):
+            stored = FORMATS.get(kind, kind)
+            formats[stored] += math.prod(shape) * (1 if stored.startswith(FLOATS) else PACKED)
+    return StoredWeights(formats) if formats else None
 
 
 def quantised_as(config: object, stored: StoredWeights | None) -> str | None:
@@ -122,18 +99,6 @@ def rounding_facts(config: object) -> dict[str, object] | None:
     """What a configuration says of rounded weights, as the library stores it; None where it says nothing."""
     settings = getattr(config, "quantization_config", None)
     return settings if settings is None or isinstance(settings, dict) else dict(settings.to_dict())
-
-
-def check_packages(config: "PreTrainedConfig", *, name: str) -> None:
-    """ModelError that names what is not installed, if the model is stored in a kind that needs it."""
-    facts = rounding_facts(config) or {}
-    method = str(getattr(facts.get("quant_method"), "value", facts.get("quant_method") or ""))
-    missing = [package for package in PACKAGES.get(method, ()) if importlib.util.find_spec(package) is None]
-    if missing:
-        raise ModelError(
-            f"{name}: its weights are {quantised_as(config, None)}, which transformers loads with "
-            f"{' and '.join(missing)}. Install {' '.join(missing)}, or name the model in plain weights."
-        )
 
 
 def rounding(
@@ -164,20 +129,11 @@ def refuse_pointer(file: Path, *, name: str) -> None:
             )
 
 
-def check_enough(
-    config: "PreTrainedConfig", outline: Callable[[], nn.Module], stored: StoredWeights, *, name: str
-) -> None:
+def check_enough(outline: Callable[[], nn.Module], stored: StoredWeights, *, name: str) -> None:
     """ModelError if the configuration asks for far more than is on disk: the rest would be initialised at random.
 
-    `outline` builds the model without memory. Layers are compared first, as an outline of 10⁶ of them takes hours. A
-    model that is small enough is built, so that the weights it lacks can be named.
+    `outline` builds the model without memory. A model that is small enough is built, so that missing weights are named.
     """
-    depth = getattr(config.get_text_config(), "num_hidden_layers", 0)
-    if isinstance(depth, int) and depth > max(len(stored.tensors), 1):
-        raise ModelError(
-            f"{name}: its configuration asks for {depth:,} layers, but there are {len(stored.tensors):,} tensors on "
-            "disk. The configuration belongs to another model."
-        )
     needed = sum(parameter.numel() for parameter in outline().parameters())
     if needed > SMALL and needed > 2 * stored.weights:
         raise ModelError(
@@ -210,33 +166,23 @@ def _weight_files(folder: Path) -> list[Path]:
     return []
 
 
-def _in_safetensors(file: Path) -> dict[str, StoredTensor]:
+def _in_safetensors(file: Path) -> Iterator[tuple[str, list[int]]]:
     from safetensors import safe_open
 
-    def listed() -> Iterator[tuple[str, StoredTensor]]:
-        with safe_open(file, framework="pt") as opened:
-            for key in opened.keys():  # noqa: SIM118  it is no dict
-                part = opened.get_slice(key)
-                yield key, _tensor(part.get_dtype(), part.get_shape())
-
-    return dict(listed())
+    with safe_open(file, framework="pt") as opened:
+        for key in opened.keys():  # noqa: SIM118  it is no dict
+            part = opened.get_slice(key)
+            yield part.get_dtype(), part.get_shape()
 
 
-def _in_pickle(file: Path) -> dict[str, StoredTensor]:
+def _in_pickle(file: Path) -> Iterator[tuple[str, list[int]]]:
     try:
         weights = torch.load(file, map_location="meta", weights_only=True, mmap=True)
     except RuntimeError:  # written by a version of PyTorch before files could be mapped
-        return {}
-    return {
-        key: _tensor(str(weight.dtype).removeprefix("torch."), list(weight.shape))
-        for key, weight in weights.items()
-        if isinstance(weight, torch.Tensor)
-    }
-
-
-def _tensor(kind: str, shape: list[int]) -> StoredTensor:
-    format = FORMATS.get(kind, kind)
-    return StoredTensor(format, math.prod(shape) * (1 if format.startswith(FLOATS) else PACKED))
+        return
+    for weight in weights.values():
+        if isinstance(weight, torch.Tensor):
+            yield str(weight.dtype).removeprefix("torch."), list(weight.shape)
 
 
 @lru_cache(maxsize=8)
@@ -278,7 +224,7 @@ def _in_gguf(file: Path, name: str, version: tuple[int, int]) -> StoredWeights:
     blocks = len({key.split(".")[1] for key in tensors if key.startswith("blk.")})
     if depth != blocks:
         raise ModelError(f"{name}: block_count is {depth}, but its tensors are those of {blocks:,} blocks.")
-    kinds = {key: tensor.tensor_type.name for key, tensor in tensors.items()}
-    return StoredWeights(
-        {key: StoredTensor(FORMATS.get(kind, kind), tensors[key].n_elements) for key, kind in kinds.items()}
-    )
+    formats: Counter[str] = Counter()
+    for tensor in tensors.values():
+        formats[FORMATS.get(tensor.tensor_type.name, tensor.tensor_type.name)] += int(tensor.n_elements)
+    return StoredWeights(formats)
