@@ -52,7 +52,7 @@ test-notebooks: setup
 # A build for processors alone comes from the index that PIP_EXTRA_INDEX_URL names (pytorch.org, "Get started", lists them).
 TORCH ?= $(shell grep '^torch==' constraints.txt)
 OTHERS := tests/core/test_metrics.py tests/records tests/analysis tests/report tests/corpus tests/suite/test_recipe.py \
-	tests/suite/test_schema.py tests/measurement/test_measure_pass.py tests/cli tests/test_examples.py tests/test_trackers.py
+	tests/measurement/test_measure_pass.py tests/cli tests/test_examples.py tests/test_trackers.py
 
 test-lowest:
 	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest

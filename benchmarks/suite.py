@@ -21,9 +21,8 @@ from collapselab.corpus.sources import open_source
 from collapselab.suite import job as work
 from collapselab.suite import run as suites
 from collapselab.suite.collect import collect
-from collapselab.suite.corpora import CorpusFacts
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.plan import plan_suite
+from collapselab.suite.plan import CorpusFacts, plan_suite
 from collapselab.suite.recipe import parse_suite
 
 RUNS = 10_000

@@ -22,7 +22,7 @@ PUBLIC = {
         "TokenTable", "compare",
     ],
     "Many models": [
-        "shipped_recipes", "recipe_schema", "load_suite", "Suite", "suite_plan", "suite_script", "run_suite",
+        "shipped_recipes", "load_suite", "Suite", "suite_plan", "run_suite",
         "suite_status", "collect_suite", "cancel_suite", "collect_models",
     ],
     "What they say": ["import_published", "analyze", "Analysis", "report", "publish", "model_card", "run_demo"],

@@ -35,9 +35,7 @@ from collapselab.suite.recipe import shipped_recipes as shipped_recipes
 from collapselab.suite.run import cancel_suite as cancel_suite
 from collapselab.suite.run import run_suite as run_suite
 from collapselab.suite.run import suite_plan as suite_plan
-from collapselab.suite.run import suite_script as suite_script
 from collapselab.suite.run import suite_status as suite_status
-from collapselab.suite.sections import recipe_schema as recipe_schema
 from collapselab.training.callback import CollapseCallback as CollapseCallback
 from collapselab.training.generate import sample as sample
 from collapselab.training.heads import HEADS as HEADS

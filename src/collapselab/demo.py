@@ -17,9 +17,9 @@ from collapselab.report.answer import headline, opening
 from collapselab.report.data import load_report_data
 from collapselab.report.report import is_current, report
 from collapselab.suite import run as suites
-from collapselab.suite.corpora import corpus_facts
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.job import processors
+from collapselab.suite.plan import corpus_facts
 from collapselab.suite.recipe import load_suite
 from collapselab.suite.status import duration, shown_live
 

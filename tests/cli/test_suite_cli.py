@@ -14,7 +14,7 @@ from collapselab.corpus.sources import open_source
 from collapselab.errors import RunError
 from collapselab.suite.recipe import load_suite, shipped_recipes
 
-COMMANDS = ["list", "plan", "run", "status", "collect", "cancel", "schema"]
+COMMANDS = ["list", "plan", "run", "status", "collect", "cancel"]
 
 
 def invoked(*words: str | Path) -> Result:
@@ -140,9 +140,3 @@ def test_what_the_user_must_change_is_one_message(place: Path) -> None:
     result = invoked("status", place / "tiny.yaml", "--out", place / "nowhere")
     assert isinstance(result.exception, RunError)
     assert "has not been run here" in str(result.exception)
-
-
-def test_a_dry_run_shows_the_script(place: Path) -> None:
-    result = invoked("run", place / "tiny.yaml", "--launcher", "slurm", "--dry-run", "--out", place / "dry")
-    assert "#SBATCH --array=0-1%2" in result.stdout
-    assert not (place / "dry").exists()

@@ -18,7 +18,7 @@ from collapselab.errors import ConfigError, RunError
 from collapselab.models.build import build_config, build_model
 from collapselab.records.result_folder import load_results
 from collapselab.records.tables import read_tables
-from collapselab.suite.collect_models import GivenFacts, Place, collect_models, named_place, seed_of, training_tokens
+from collapselab.suite.collect_models import Place, collect_models, named_place, read_facts, seed_of, training_tokens
 
 STORIES = "storyworld:stories=60,validation=20"
 FEW: dict[str, Any] = {"tokens": 600, "quiet": True}
@@ -151,7 +151,7 @@ def test_a_mix_of_options_is_refused_unless_it_is_asked_for(place: Path, tmp_pat
         collect_models([place / "results-neo", tmp_path / "few"], tmp_path / "atlas")
     with pytest.raises(ConfigError, match="neo step0 is there twice"):
         collect_models([place / "results-neo", tmp_path / "few"], tmp_path / "atlas", mix=["options"])
-    with pytest.raises(ConfigError, match="'corpus' is not something that may differ. Did you mean corpora"):
+    with pytest.raises(ConfigError, match="'corpus' is not something that may differ. It is one of corpora"):
         collect_models([place / "results-neo"], tmp_path / "atlas", mix=["corpus"])
 
 
@@ -225,7 +225,6 @@ def test_a_table_of_facts_says_what_names_do_not(place: Path, tmp_path: Path) ->
     ("text", "message"),
     [
         ("name,tokens\na,1\n", "no column model"),
-        ("model,paramters\na,1\n", "paramters is not a column that is known. Did you mean parameters"),
         ("model,val_loss\na,1\n", "val_loss comes from measuring and cannot be given"),
         ("model,tokens\na,many\n", "line 2: tokens is 'many'"),
         ("model,tokens\na,-5\n", "line 2: tokens is '-5'"),
@@ -234,7 +233,7 @@ def test_a_table_of_facts_says_what_names_do_not(place: Path, tmp_path: Path) ->
 def test_a_table_of_facts_that_is_wrong_is_refused(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "models.csv").write_text(text)
     with pytest.raises((ConfigError, RunError), match=message):
-        GivenFacts.read(tmp_path / "models.csv")
+        read_facts(tmp_path / "models.csv")
 
 
 def test_nothing_to_collect_is_an_error(place: Path, tmp_path: Path) -> None:

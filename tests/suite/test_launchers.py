@@ -37,9 +37,6 @@ class InProcess:
             update()
         return {}
 
-    def script(self, request: LaunchRequest, entries: list[Entry]) -> str | None:
-        return None
-
     def states(self, folder: SuiteFolder) -> dict[str, str]:
         return {}
 
@@ -63,9 +60,6 @@ class Queue:
         new = {entry.name: f"q{number}" for number, entry in enumerate(entries) if entry.name not in self.queued}
         self.queued |= new
         return new
-
-    def script(self, request: LaunchRequest, entries: list[Entry]) -> str | None:
-        return f"queue {len(entries)} runs of {request.suite.name}"
 
     def states(self, folder: SuiteFolder) -> dict[str, str]:
         return {run: f"{job} WAITING" for run, job in self.queued.items()}
@@ -104,7 +98,6 @@ def test_a_launcher_with_a_queue_is_asked_by_run_status_and_cancel(
     monkeypatch.setitem(LAUNCHERS, "queue", lambda: queue)
     out = recipe.parent / "suite"
     given = (recipe, "--out", out)
-    assert invoked("run", *given, "--launcher", "queue", "--dry-run").stdout == "queue 2 runs of tiny\n"
     assert isinstance(invoked("run", *given, "--launcher", "queue", "--device", "cpu").exception, ConfigError)
     assert not out.exists(), "it is checked before anything is made"
     submitted = json.loads(invoked("run", *given, "--launcher", "queue", "--json").stdout)["jobs"]
@@ -124,14 +117,6 @@ def test_an_unknown_launcher_is_refused_with_the_nearest_before_anything_is_made
     assert not (recipe.parent / "suite").exists()
     with pytest.raises(ConfigError, match="'' is not one. Choose from local, slurm, ray"):
         find_launcher("")
-
-
-def test_a_dry_run_of_a_launcher_without_a_script_says_what_to_do(recipe: Path) -> None:
-    result = invoked("run", recipe, "--dry-run", "--out", recipe.parent / "suite")
-    assert isinstance(result.exception, ConfigError)
-    assert "the launcher local submits no script. `collapselab suite plan` shows what would run" in str(
-        result.exception
-    )
 
 
 def test_an_entry_point_of_another_package_is_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from collapselab.suite.corpora import corpus_facts
+from collapselab.suite.plan import corpus_facts
 from collapselab.suite.recipe import load_suite
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from collapselab.suite.power import (
+from collapselab.suite.plan import (
     EFFECTS,
     equivalence_power,
     fewest_pairs,

@@ -185,7 +185,7 @@ def test_the_recipe_of_the_documents_is_one() -> None:
 def test_the_recipes_of_the_documents_are_shipped() -> None:
     assert set(shipped_recipes()) == {
         "demo", "init", "scale", "epochs", "seeds", "regularize", "hyper", "architectures", "corpora", "paper",
-        "push", "dose", "heads", "coupling", "factorial", "rivals", "pythia", "polypythia", "olmo", "ambiguity", "order",
+        "push", "dose", "heads", "coupling", "factorial", "rivals", "ambiguity", "order",
     }  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 import errno
 import json
-import multiprocessing
 import os
 import shutil
 import signal
@@ -10,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +180,7 @@ def test_a_failure_whose_cause_is_gone_can_be_retried(tmp_path: Path, tiny: dict
     (folder.run(one.name) / "letter.txt").unlink()
     assert perform(folder, one, suite.measure).result == "failed"
     assert perform(folder, one, suite.measure, retry=True).result == "done"
-    assert folder.failures() == []
+    assert folder.failures() == set()
     assert [row["why"] for row in collect(folder).runs] == [None, None]
 
 
@@ -250,36 +248,9 @@ def kill_a_worker(pool: ProcessPool, folder: SuiteFolder, one: Entry, deaths: in
     while len(killed) < deaths:
         for worker in set(pool._workers.values()) - killed:
             if folder.is_running(one.name):
-                os.kill(worker.pid, signal.SIGKILL)
-                worker.wait()
                 killed.add(worker)
+                os.kill(worker.process.pid or 0, signal.SIGKILL)
         time.sleep(0.01)
-
-
-def test_all_who_ask_at_the_same_time_learn_how_a_process_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The fork server tells it once: without the lock the second finds nothing, and the status becomes 255."""
-    worker = Worker(multiprocessing.get_context("forkserver"), str(tmp_path), 1, "cpu", False, "none")
-    read = forkserver.read_signed
-
-    def slowly(pipe: int) -> int:
-        time.sleep(0.1)  # long enough for all to have begun
-        status: int = read(pipe)
-        return status
-
-    monkeypatch.setattr(forkserver, "read_signed", slowly)
-    statuses: list[int] = []
-    threads = [threading.Thread(target=lambda: statuses.append(worker.wait())) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    os.kill(worker.pid, signal.SIGKILL)
-    for thread in threads:
-        thread.join(30)
-    assert statuses == [-signal.SIGKILL] * 4
-    assert not worker.is_alive()
-    worker.stop()  # the dead do not mind
-    worker.dismiss()
 
 
 @pytest.mark.parametrize(("deaths", "result"), [(1, "done"), (3, "failed")])
@@ -377,7 +348,7 @@ def test_a_damaged_record_may_be_deleted_and_the_suite_goes_on(copied: tuple[Sui
     suite, folder = copied
     before = (folder.path / "suite.json").read_bytes()
     (folder.path / "suite.json").write_text("{")
-    with pytest.raises(DamagedError, match=r"suite.json: not a JSON document .* Delete it"):
+    with pytest.raises(DamagedError, match=r"suite.json: not a JSON document.* Delete it"):
         folder.begin(suite)
     (folder.path / "suite.json").unlink()
     folder.begin(suite)
@@ -471,7 +442,7 @@ def test_a_full_disk_stops_the_suite_and_damages_nothing(
         patch.setattr(moments, "save_tensors", full)
         with pytest.raises(DiskError, match="the disk is full. What is finished stays"):
             perform(folder, one, suite.measure)
-    assert folder.failures() == [], "the run is not to blame"
+    assert folder.failures() == set(), "the run is not to blame"
     suites.run(suite, folder)
     assert without_times(folder) == whole
 
@@ -508,7 +479,7 @@ def test_trouble_with_the_disk_ends_the_pool_with_one_message(
     tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suite, folder = opened(tmp_path, tiny)
-    monkeypatch.setattr(Worker, "perform", lambda _, entry, __: RunOutcome(entry.name, "stopped", "the disk is full."))
+    monkeypatch.setattr(Worker, "outcome", lambda worker: RunOutcome(worker.entry.name, "stopped", "the disk is full."))
     with pytest.raises(RunError, match="the disk is full."):
         suites.run(suite, folder)
 
@@ -552,7 +523,7 @@ def test_the_number_of_threads_is_read_as_openmp_does(text: str, threads: int, m
     assert threads_each(1) == threads
 
 
-@pytest.mark.parametrize("text", ["abc", "0", "-1", "2;1", "²"])
+@pytest.mark.parametrize("text", ["abc", "2;1", "²"])
 def test_a_number_of_threads_that_is_none_is_refused_before_anything_is_made(
     text: str, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -561,20 +532,6 @@ def test_a_number_of_threads_that_is_none_is_refused_before_anything_is_made(
     with pytest.raises(ConfigError, match="OMP_NUM_THREADS must be a whole number"):
         suites.run(suite, folder)
     assert not folder.path.exists()
-
-
-@pytest.mark.parametrize("error", [ValueError("odd"), ZeroDivisionError("odd"), MemoryError("odd"), OSError("odd")])
-def test_whatever_goes_wrong_in_a_thread_is_a_failure_with_its_reason(
-    error: Exception, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    suite, folder = opened(tmp_path, tiny)
-
-    def fail(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(ProcessPool, "_start_worker", fail)
-    with pytest.raises(RunError, match=f"suite: {type(error).__name__}: odd"):
-        suites.run(suite, folder, jobs=2)
 
 
 def test_whatever_goes_wrong_in_a_process_is_a_failure_with_its_reason(tmp_path: Path, tiny: dict[str, Any]) -> None:

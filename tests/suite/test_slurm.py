@@ -1,8 +1,6 @@
 """Jobs of a cluster: through submitit's own executors always, on a real SLURM where there is one."""
 
-import json
 import os
-import pickle
 import signal
 import stat
 import time
@@ -16,7 +14,7 @@ from collapselab.errors import ConfigError, Interrupted, RunError
 from collapselab.records.tables import RESULTS, RUNS
 from collapselab.suite import run as suites
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.job import RunTask, main, perform, torchrun
+from collapselab.suite.job import perform
 from collapselab.suite.launchers import LAUNCHERS, slurm
 from collapselab.suite.recipe import Suite
 from suite.recipes import opened
@@ -25,7 +23,7 @@ from suite.slurm_cluster import cluster, missing
 
 @pytest.fixture
 def prepared(tmp_path: Path, tiny: dict[str, Any]) -> tuple[Suite, SuiteFolder]:
-    return opened(tmp_path, tiny, resources={"cpus": 1, "memory": 0.5, "minutes": 10, "gpus": 2, "partition": "gpu",
+    return opened(tmp_path, tiny, resources={"cpus": 1, "memory": 0.5, "minutes": 10, "gpus": 1, "partition": "gpu",
                                              "account": "lab", "setup": ["module load python"],
                                              "extra": {"qos": "low"}, "at_once": 2})  # fmt: skip
 
@@ -52,15 +50,15 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path
     return says
 
 
-def test_the_script_asks_for_what_the_recipe_says(prepared: tuple[Suite, SuiteFolder]) -> None:
-    lines = suites.script(*prepared, launcher="slurm").splitlines()
+def test_a_job_asks_for_what_the_recipe_says(prepared: tuple[Suite, SuiteFolder], queue: Callable[..., Path]) -> None:
+    queue()
     wanted = {
-        "--array=0-2%2", "--cpus-per-task=1", "--mem=512MB", "--time=10", "--gpus-per-node=2", "--partition=gpu",
-        "--account=lab", "--qos=low", "--requeue", "--signal=USR2@120", "--job-name=collapselab-tiny",
+        "cpus_per_task": 1, "mem": "512MB", "time": 10, "gpus_per_node": 1, "partition": "gpu", "account": "lab",
+        "job_name": "collapselab-tiny", "array_parallelism": 2, "setup": ["module load python"], "signal_delay_s": 120,
+        "additional_parameters": {"requeue": True, "qos": "low"},
     }  # fmt: skip
-    assert {f"#SBATCH {option}" for option in wanted} <= set(lines)
-    assert "module load python" in lines
-    assert not prepared[1].path.exists(), "nothing is made to show it"
+    parameters = slurm.slurm_executor(prepared[0], prepared[1].path).parameters
+    assert {name: parameters[name] for name in wanted} == wanted
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # submitit leaves its log files open
@@ -88,7 +86,7 @@ def test_jobs_do_the_missing_runs_and_the_tables_are_those_of_a_local_suite(
 def test_a_failure_in_a_job_is_recorded_and_fails_the_job(tmp_path: Path, tiny: dict[str, Any]) -> None:
     suite, folder = opened(tmp_path, tiny, grid={"width": [8]}, base=tiny["base"] | {"lr": 1e30, "clip": 0.0})
     (entry,) = suites.prepare(suite, folder).entries
-    job = slurm.SlurmJob(str(folder.path), suite.measure, processes=1, retry=False)
+    job = slurm.SlurmJob(str(folder.path), suite.measure, retry=False)
     with pytest.raises(RunError, match="Stopped before the update"):
         job(entry)
     assert [row["why"] is None for row in RUNS.read(folder.path / "runs.csv")] == [True, False]
@@ -113,10 +111,10 @@ def test_time_that_is_up_saves_and_queues_again_and_sigterm_only_saves(
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     try:
         with pytest.raises(Interrupted):
-            slurm.SlurmJob(str(folder.path), suite.measure, processes=1, retry=False)(entry)
+            slurm.SlurmJob(str(folder.path), suite.measure, retry=False)(entry)
         assert asked == ([signal.SIGUSR2] if requeued else [])
         assert list((folder.run(entry.name) / "state").glob("*.safetensors"))
-        again = slurm.SlurmJob(str(folder.path), suite.measure, processes=1, retry=False).checkpoint(entry)
+        again = slurm.SlurmJob(str(folder.path), suite.measure, retry=False).checkpoint(entry)
         assert again.args == (entry,)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -155,37 +153,6 @@ def test_a_cluster_that_is_not_there_is_an_error(
     with pytest.raises(ConfigError, match="slurm was asked for, but sbatch is not here"):
         suites.run(*prepared, launcher="slurm")
     assert not prepared[1].path.exists()
-
-
-def test_several_processes_do_one_run(tmp_path: Path, tiny: dict[str, Any]) -> None:
-    """Two processes on the CPU, as two GPUs would: the curve is that of one but for rounding, the rows are all there."""
-    suite, folder = opened(tmp_path, tiny, grid={"width": [8]})
-    (entry,) = suites.prepare(suite, folder).entries
-    assert perform(folder, entry, suite.measure, device="cpu", method=torchrun(2)).result == "done"
-    alone = SuiteFolder(tmp_path / "alone")
-    assert perform(alone, entry, suite.measure, device="cpu").result == "done"
-    losses = []
-    for place in (folder, alone):
-        log = (place.run(entry.name) / "log.jsonl").read_text().splitlines()
-        losses.append([found["loss"] for found in map(json.loads, log) if "loss" in found])
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-    assert json.loads((folder.run(entry.name) / "run.json").read_text())["provenance"]["processes"] == 2
-
-
-def test_the_first_of_several_processes_says_what_went_wrong(
-    tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    suite, folder = opened(tmp_path, tiny, grid={"width": [8]}, base=tiny["base"] | {"lr": 1e30, "clip": 0.0})
-    (entry,) = suites.prepare(suite, folder).entries
-    task = tmp_path / "task.pickle"
-    task.write_bytes(pickle.dumps(RunTask(folder, entry, suite.measure, "cpu", entry.checkpoints, entry.checkpoints)))
-    for rank, said in (("1", False), ("0", True)):
-        monkeypatch.setenv("RANK", rank)
-        with pytest.raises(SystemExit) as ended:
-            main(task)
-        assert ended.value.code == 2
-        assert (tmp_path / "reason.txt").exists() == said
-    assert "Stopped before the update" in (tmp_path / "reason.txt").read_text()
 
 
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))

@@ -64,31 +64,15 @@ def list_suites(as_json: JsonOption = False) -> None:
 
     suites = [load_suite(name) for name in shipped_recipes()]
     if as_json:
-        known = [
-            {"name": suite.name, "question": suite.question, "runs": len(suite.runs), "models": list(suite.models)}
-            for suite in suites
-        ]
+        known = [{"name": suite.name, "question": suite.question, "runs": len(suite.runs)} for suite in suites]
         print(json.dumps(known))
         return
     table = Table("suite", "runs", "question", box=None, header_style="bold")
     for suite in suites:
-        runs = "models" if suite.models else f"{len(suite.runs):,}"
-        table.add_row(escape(suite.name), runs, escape(suite.question))
+        table.add_row(escape(suite.name), f"{len(suite.runs):,}", escape(suite.question))
     console = Console()
     console.print(table)
     console.print("What a suite needs: collapselab suite plan demo", soft_wrap=True)
-
-
-@app.command()
-def schema() -> None:
-    """Print the JSON schema of recipes, with which editors complete a recipe and underline what is wrong in it.
-
-    Example: `collapselab suite schema > recipe.schema.json`, and in the recipe's first line
-    `# yaml-language-server: $schema=recipe.schema.json`
-    """
-    from collapselab.suite.sections import recipe_schema
-
-    print(json.dumps(recipe_schema(), indent=1, ensure_ascii=False))
 
 
 @app.command()
@@ -106,7 +90,7 @@ def plan(
     Example: `collapselab suite plan scale --scale small`
     """
     from collapselab.suite.folder import open_suite
-    from collapselab.suite.plan import Entry, pace
+    from collapselab.suite.plan import pace
     from collapselab.suite.run import plan as planned_suite
     from collapselab.suite.status import plan_facts, plan_table, run_state, wide_console
 
@@ -116,10 +100,9 @@ def plan(
         planned = planned_suite(opened, folder)
         states = [run_state(folder, entry, opened.measure) for entry in planned.entries]
     measured = None
-    runs = [entry for entry in planned.entries if isinstance(entry, Entry)]
-    if timing and runs:
+    if timing and planned.entries:
         with console.status("timing a few steps …"):
-            measured = pace(runs, device=device)
+            measured = pace(planned.entries, device=device)
     facts = plan_facts(planned, states, opened.measure, measured)
     if as_json:
         about = {"suite": opened.name, "scale": opened.scale, "question": opened.question, "out": str(folder.path)}
@@ -127,7 +110,7 @@ def plan(
     else:
         Console().print(f"[bold]{escape(opened.name)}[/bold]: {escape(opened.question)}", soft_wrap=True)
         wide_console().print(plan_table(facts, every=every))
-        if any(entry.corpus.hash is None for entry in runs):
+        if any(entry.corpus.hash is None for entry in planned.entries):
             Console().print(
                 "Its corpus is not built yet: numbers of tokens are estimates, and the hash in each name will change."
             )
@@ -154,9 +137,6 @@ def run(
     report_to: Annotated[
         str, where_option(metavar="TRACKER", help=TRACKER_HELP, autocompletion=names_in(TRACKER_HELP))
     ] = "none",
-    dry_run: Annotated[
-        bool, where_option("--dry-run", help="Show the script that the launcher would submit. Submit nothing.")
-    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train and measure what is missing, and keep `runs.csv` and `results.csv` current.
@@ -172,9 +152,6 @@ def run(
     from collapselab.suite.status import shown_live, status_table, wide_console
 
     opened, folder = open_suite(suite, scale=scale, out=out)
-    if dry_run:
-        print(suites.script(opened, folder, launcher=launcher))
-        return
     with shown_live() as watch:
         done = suites.run(
             opened,
@@ -193,7 +170,7 @@ def run(
         print(json.dumps({"out": str(folder.path), "jobs": done.jobs}) if as_json else f"{submitted}. {follow}")
         return
     if as_json:
-        print(json.dumps({"out": str(folder.path), "runs": [state.facts() for state in done.states]}))
+        print(json.dumps({"out": str(folder.path), "runs": [asdict(state) for state in done.states]}))
     else:
         wide_console().print(status_table(done.states))
         made = f"{folder.path}: runs.csv, results.csv. Next: collapselab analyze {folder.path}"
@@ -237,7 +214,7 @@ def status(
                 time.sleep(2)
                 states = current_states()
     if as_json:
-        print(json.dumps({"out": str(folder.path), "runs": [state.facts() for state in states]}, ensure_ascii=False))
+        print(json.dumps({"out": str(folder.path), "runs": [asdict(state) for state in states]}, ensure_ascii=False))
     else:
         wide_console().print(status_table(states, every=every))
 

@@ -1,8 +1,7 @@
 """Many models: one recipe, one folder with every run, two tables.
 
-recipe.py      YAML → Suite, through recipe_text.py (values with their lines) and sections.py (models, schema)
-corpora.py     what is known of a suite's corpora, and building them
-plan.py        Suite × corpora → one entry for each run or model: name, size, cost.  power.py: what pairs can show
+recipe.py      YAML → Suite, through sections.py (values with their lines, models of the sections, schema)
+plan.py        Suite → its corpora, one entry for each run or model (name, size, cost), and what its pairs can show
 folder.py      SuiteFolder: where everything is on disk, what failed, what is locked
 status.py      folder × entry → State: what is made, measured, missing; tables on a terminal
 job.py         one run: train and measure what is missing, in one process or under torchrun

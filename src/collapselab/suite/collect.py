@@ -16,7 +16,7 @@ from collapselab.errors import DamagedError, RunError, UserError
 from collapselab.records.measurement import Result
 from collapselab.records.outcomes import BEST_LOSS, ContextColumn, direction
 from collapselab.records.run import Checkpoint, CheckpointRecord, RunFolder, RunRecord, TrainedOn, identity
-from collapselab.records.suite import CorpusOfRun
+from collapselab.records.suite import CorpusOfRun, FailureRecord
 from collapselab.records.tables import (
     RUNS,
     ContextRow,
@@ -27,7 +27,7 @@ from collapselab.records.tables import (
     newest_versions,
     write_tables,
 )
-from collapselab.suite.folder import Failure, SuiteFolder, open_suite
+from collapselab.suite.folder import SuiteFolder, open_suite
 
 RECORDS = ("*/run.json", "*/checkpoints/*/training.json", "*/measure/*.json", "*/measure/*.parquet", "failed/*.json")
 """What the tables are made from."""
@@ -91,27 +91,22 @@ def _records(folder: Path) -> list[Path]:
 def collected_rows(folder: SuiteFolder) -> SuiteTables:
     """The rows from the folders of all runs, in the order of their names."""
     tables = SuiteTables()
-    failures = {failure.run: failure for failure in folder.failures()}
     names = {path.parent.name for path in folder.path.glob("*/run.json")}
     for path in sorted({path.parent.parent for path in folder.path.glob("*/checkpoints/*")}):
         if path.name not in names:
             tables.refused.append(f"{path}: it has no run.json. Its rows are left out; `suite run` makes it again.")
-    for name in sorted(names | failures.keys()):
+    for name in sorted(names | folder.failures()):
         part = SuiteTables()
         try:
             rows = _checkpoint_rows(folder.run(name), part) if name in names else []
-            if name in failures:
-                _add_failure(rows, failures[name], part)
+            if (failure := folder.failure(name)) is not None:
+                _add_failure(rows, failure)
             for row in rows:
                 RUNS.check_row(row)
-        except UserError as error:
-            tables.refused.append(str(error))
-            continue
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-            tables.refused.append(
-                f"{folder.run(name)}: its records are damaged or of another program ({type(error).__name__}: "
-                f"{error}). Its rows are refused; delete its folder, and `suite run` makes it again."
-            )
+        except (UserError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            where = f"{folder.run(name)}: its records are damaged or of another program ({error!r}). Delete that folder"
+            why = str(error) if isinstance(error, UserError) else f"{where}, and `suite run` makes it again."
+            tables.refused.append(why)
             continue
         tables.add({"runs": rows, **part.rows})
         tables.refused += part.refused
@@ -124,21 +119,18 @@ def _checkpoint_rows(path: Path, tables: SuiteTables) -> list[Run]:
     folder = RunFolder(path)
     record = folder.record()
     assert record is not None
-    _check_identity(path, record)
+    digest = identity(record.settings, record.corpus.hash)
+    for what, claimed in (("run.json says", record.hash), ("its folder's name says", path.name[-8:])):
+        if claimed != digest:
+            raise RunError(f"{path}: its settings have the hash {digest}, but {what} {claimed}. Its rows are refused.")
     rows: list[Run] = []
     best: float | None = None
     for checkpoint in record.plan.checkpoints:
-        try:
-            known = folder.checkpoint(checkpoint, verify=False)
-        except DamagedError as error:
-            raise DamagedError(f"{error} Delete that folder; `suite run` makes it again.") from error
+        known = folder.checkpoint(checkpoint, verify=False)
         if known is None:
             continue
         if known.run not in (None, record.hash):
-            raise DamagedError(
-                f"{path}: its checkpoint {checkpoint} is of another run, {known.run}. Its rows are refused; "
-                "`suite run` makes it again."
-            )
+            raise DamagedError(f"{path}: its checkpoint {checkpoint} is of another run, {known.run}.")
         row = run_row(path.name, record, known)
         measurement = Checkpoint(folder, checkpoint).measurement
         result = _measured(measurement, path.name, checkpoint, record, tables) if measurement.exists() else None
@@ -146,10 +138,8 @@ def _checkpoint_rows(path: Path, tables: SuiteTables) -> list[Run]:
             tables.add(result.loaded_tables())
             outcomes = {name: outcome["value"] for name, outcome in result.facts.get("outcomes", {}).items()}
             row = RUNS.row(**outcomes | row, **_context_columns(result))
-        losses = [loss for loss in (best, known.val_loss) if loss is not None]
-        best = min(losses, default=None)
-        row = RUNS.row(**row, **{BEST_LOSS: best})
-        rows.append(row)
+        best = min((loss for loss in (best, known.val_loss) if loss is not None), default=None)
+        rows.append(RUNS.row(**row, **{BEST_LOSS: best}))
     return rows
 
 
@@ -158,16 +148,6 @@ def _context_columns(result: Result) -> dict[str, float | None]:
     rows: list[ContextRow] = result.tables.get("contexts", [])
     named = {ContextColumn(row.metric, row.n).name: row.value for row in rows if row.layer == "last"}
     return {name: value for name, value in named.items() if direction(name) is not None}
-
-
-def _check_identity(path: Path, record: RunRecord) -> None:
-    digest = identity(record.settings, record.corpus.hash)
-    for what, claimed in (("run.json says", record.hash), ("its folder's name says", path.name[-8:])):
-        if claimed != digest:
-            raise RunError(
-                f"{path}: its settings have the hash {digest}, but {what} {claimed}. Its rows are refused; move the "
-                "folder away, or put back what was changed."
-            )
 
 
 def run_row(name: str, record: RunRecord, known: CheckpointRecord) -> Run:
@@ -205,14 +185,10 @@ def _measured(path: Path, run: str, checkpoint: str, record: RunRecord, tables: 
     except DamagedError as error:
         tables.refused.append(f"{error} Its rows are refused; `suite run` measures again.")
         return None
-    facts = result.facts
-    for key, value, expected in (
-        ("run", facts["run"], run),
-        ("checkpoint", facts["checkpoint"], checkpoint),
-        ("corpus_hash", facts["corpus_hash"], record.corpus.hash),
-    ):
-        if value != expected:
-            tables.refused.append(f"{path}: its {key} is {value}, not {expected}. Its rows are refused.")
+    expected = {"run": run, "checkpoint": checkpoint, "corpus_hash": record.corpus.hash}
+    for key, value in expected.items():
+        if result.facts[key] != value:
+            tables.refused.append(f"{path}: its {key} is {result.facts[key]}, not {value}. Its rows are refused.")
             return None
     if why := result.outdated():
         tables.refused.append(f"{path}: {why}. Its rows are left out; `suite run` measures again.")
@@ -220,12 +196,8 @@ def _measured(path: Path, run: str, checkpoint: str, record: RunRecord, tables: 
     return result
 
 
-def _add_failure(rows: list[Run], failure: Failure, tables: SuiteTables) -> None:
+def _add_failure(rows: list[Run], record: FailureRecord) -> None:
     """Put the reason into the row of the checkpoint that could not be finished; add a row where there is none."""
-    record = failure.record
-    if record is None:
-        tables.refused.append(f"{failure.run}: {failure.why}")
-        return
     why = f"{record.stage} failed: {record.why}"
     for row in rows:
         if row["checkpoint"] == record.checkpoint:

@@ -12,29 +12,25 @@ can be given in a table, `--facts models.csv`, whose column `model` has names or
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
-from typing import Literal, final
+from typing import Any, final
 
 from collapselab.disk import read_bytes, sha256
-from collapselab.errors import ConfigError, RunError, did_you_mean
+from collapselab.errors import ConfigError, RunError
 from collapselab.records.facts import Facts
 from collapselab.records.measurement import Result
-from collapselab.records.result_folder import OTHERS, StoredResult, find_results
+from collapselab.records.result_folder import OTHERS, find_results
 from collapselab.records.run import RunFolder
-from collapselab.records.table import Cell, ColumnTable, base_type, parse_table
-from collapselab.records.tables import RUNS, TABLES, RowsByTable, Run, newest_versions, write_tables
+from collapselab.records.table import Cell, base_type, parse_table
+from collapselab.records.tables import RUNS, RowsByTable, Run, newest_versions, write_tables
 from collapselab.suite.collect import run_row
 
-Mix = Literal["corpora", "options"]
-MIXES: tuple[Mix, ...] = ("corpora", "options")
+MIXES = ("corpora", "options")
 NO_NUMBERS = ("batch", "shard_classes", "on")
 """Options by which results may differ: they decide how it is computed, or add what has a column of its own."""
-
-SHOWN = 3
-"""Models of a group that a message names."""
 
 TOKENS_A_STEP = {"EleutherAI/pythia-*": 2_097_152}
 """Tokens of a training step, by name. Pythia: 1,024 sequences of 2,048 (Biderman et al. 2023, arXiv:2304.01373)."""
@@ -44,11 +40,11 @@ TOKENS = re.compile(r"tokens?[-_]?([0-9]{1,6}(?:\.[0-9]{1,6})?)([KMBT])(?![A-Za-
 SEED = re.compile(r"(?:^|[-_])seed[-_]?([0-9]{1,9})(?:$|[-_@/])", re.IGNORECASE)
 UNITS = {"K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 
-GIVEN = (
-    "family", "width", "depth", "parameters", "vocabulary", "tokens", "seed", "epochs", "epoch", "weight_decay", "lr",
-    "step", "tokens_per_step"
-)  # fmt: skip
-"""Columns of `models.csv` that mean something here; others become columns of runs.csv as they are."""
+MEASURED = {"run", "checkpoint", "why", "val_loss", "train_loss", "val_accuracy", "perplexity", "seconds"}
+"""Columns of runs.csv that `models.csv` cannot give; all others become columns as they are."""
+
+Given = list[tuple[str, dict[str, Cell]]]
+"""The lines of a `models.csv`: a name or pattern of models, and what its author says of them."""
 
 
 @final
@@ -76,12 +72,9 @@ class Place:
 class _Model:
     """A measured model, the file it is in, and its place among the others."""
 
-    stored: StoredResult
+    result: Result
+    path: Path
     place: Place
-
-    @property
-    def result(self) -> Result:
-        return self.stored.result
 
 
 def collect_models(
@@ -90,7 +83,6 @@ def collect_models(
     *,
     facts: str | Path | None = None,
     mix: Iterable[str] = (),
-    in_suite: bool = False,
 ) -> CollectedModels:
     """Join the results in folders and files into the tables of the folder `out`, ready for `analyze` and `report`.
 
@@ -99,50 +91,40 @@ def collect_models(
     5
 
     `facts` is a table of what is known of models beside their numbers; `mix` names what may differ between them:
-    corpora, options. `in_suite`: the tables are those of a suite of models, in its folder.
+    corpora, options.
     """
-    allowed = _allowed(mix)
-    if not in_suite:
-        _check_out(Path(out))
-    given = GivenFacts() if facts is None else GivenFacts.read(facts)
+    allowed, given = set(mix), [] if facts is None else read_facts(facts)
+    if unknown := sorted(allowed - set(MIXES)):
+        raise ConfigError(f"mix: {unknown[0]!r} is not something that may differ. It is one of {', '.join(MIXES)}.")
+    for name, what in OTHERS.items():
+        if (Path(out) / name).exists():
+            raise ConfigError(f"{out}: the folder of {what}; the tables need one of their own. Name another.")
     models = _found(folders)
     if "corpora" not in allowed:
         _refuse("corpora", "texts or lengths of block", models, _text)
     if "options" not in allowed:
         _refuse("options", "options", models, _options)
-    models, notes = _without_outdated(models)
+    notes = [f"{model.result.name}: {why}; left out." for model in models if (why := model.result.outdated())]
+    models = [model for model in models if model.result.outdated() is None]
+    if not models:
+        raise RunError(f"{notes[0]} None is left. Measure again.")
     models = _named(models, by_corpus="corpora" in allowed)
     tables = _tables(models, given)
     tables["results"], older = newest_versions(tables["results"])
-    notes += older
-    notes += [f"{given.where}: no model is called {name}." for name in given.unused()]
-    made_from = [(str(model.stored.path), sha256(model.stored.path)) for model in models]
+    names = {name for model in models for name in (model.result.name, model.place.run)}
+    unused = [pattern for pattern, _ in given if not any(fnmatchcase(name, pattern) for name in names)]
+    notes += [*older, *(f"{facts}: no model is called {pattern}." for pattern in unused)]
+    made_from = [(str(model.path), sha256(model.path)) for model in models]
     write_tables(out, tables, made_from=list(dict.fromkeys(made_from)))
     return CollectedModels(len(tables["runs"]), len({run["run"] for run in tables["runs"]}), notes)
 
 
-def _allowed(mix: Iterable[str]) -> set[str]:
-    names = set(mix)
-    for name in sorted(names - set(MIXES)):
-        hint = did_you_mean(name, MIXES, otherwise=f"It is one of {', '.join(MIXES)}.")
-        raise ConfigError(f"mix: {name!r} is not something that may differ. {hint}")
-    return names
-
-
-def _check_out(out: Path) -> None:
-    for name, what in OTHERS.items():
-        if (out / name).exists():
-            raise ConfigError(f"{out}: the folder of {what}; the tables need one of their own. Name another.")
-
-
 def _found(folders: Sequence[str | Path]) -> list[_Model]:
     """Every result in these places, each once, in the order of runs and steps."""
-    if not folders:
-        raise ConfigError("collect: no folder to collect from.")
     by_path = {
         (stored.path.resolve(), stored.result.name): stored for place in folders for stored in find_results(place)
     }
-    models = [_Model(stored, named_place(stored.result.facts)) for stored in by_path.values()]
+    models = [_Model(stored.result, stored.path, named_place(stored.result.facts)) for stored in by_path.values()]
     return sorted(models, key=lambda model: (model.place.run, model.place.step or 0, model.place.checkpoint))
 
 
@@ -153,10 +135,10 @@ def _refuse(flag: str, what: str, models: list[_Model], key: Callable[[Result], 
         groups.setdefault(key(model.result), []).append(model.result.name)
     if len(groups) < 2:
         return
-    parts = []
-    for words, names in sorted(groups.items(), key=lambda group: -len(group[1])):
-        more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-        parts.append(f"{words} ({', '.join(names[:SHOWN])}{more})")
+    from collapselab.models.weight_files import first_of  # imports torch, which only this message needs
+
+    largest = sorted(groups.items(), key=lambda group: -len(group[1]))
+    parts = [f"{words} ({first_of(names)})" for words, names in largest]
     raise ConfigError(
         f"collect: results of {len(groups)} {what}, which cannot be compared: {'; '.join(parts[:6])}. Collect them one "
         f"by one, measure all alike, or allow it with --mix {flag}."
@@ -177,36 +159,22 @@ def _options(result: Result) -> str:
     return json.dumps(told, sort_keys=True)
 
 
-def _without_outdated(models: list[_Model]) -> tuple[list[_Model], list[str]]:
-    """Without the results of another program, and why; RunError if none is left."""
-    why = {id(model): model.result.outdated() for model in models}
-    current = [model for model in models if why[id(model)] is None]
-    reasons = [f"{model.result.name}: {why[id(model)]}; left out." for model in models if why[id(model)]]
-    if not current:
-        raise RunError(f"{reasons[0]} None is left. Measure again.")
-    return current, reasons
-
-
 def _named(models: list[_Model], *, by_corpus: bool) -> list[_Model]:
     """Models whose runs have the shortest names that tell them apart; with several corpora also by corpus."""
     short: dict[str, set[str]] = {}
     for model in models:
         short.setdefault(_short(model), set()).add(model.place.run)
     several = by_corpus and len({_text(model.result) for model in models}) > 1
-    named = []
+    named: dict[tuple[str, str], _Model] = {}
     for model in models:
         name = _short(model) if len(short[_short(model)]) == 1 else model.place.run
         name = f"{name} on {_text(model.result)}" if several else name
-        named.append(replace(model, place=replace(model.place, run=name)))
-    seen: dict[tuple[str, str], Path] = {}
-    for model in named:
-        key = (model.place.run, model.place.checkpoint)
-        if key in seen:
-            raise ConfigError(
-                f"collect: {' '.join(key)} is there twice, in {seen[key]} and {model.stored.path}. Remove one of them."
-            )
-        seen[key] = model.stored.path
-    return named
+        key = (name, model.place.checkpoint)
+        if key in named:
+            places = f"{named[key].path} and {model.path}"
+            raise ConfigError(f"collect: {' '.join(key)} is there twice, in {places}. Remove one of them.")
+        named[key] = replace(model, place=replace(model.place, run=name))
+    return list(named.values())
 
 
 def _short(model: _Model) -> str:
@@ -215,37 +183,34 @@ def _short(model: _Model) -> str:
     return PurePath(model.place.run).name or model.place.run if is_path else model.place.run
 
 
-def _tables(models: list[_Model], given: "GivenFacts") -> RowsByTable:
+def _tables(models: list[_Model], given: Given) -> RowsByTable:
     tables: RowsByTable = {"runs": [], "results": []}
     for model in models:
         tables["runs"].append(_run(model, given))
         for name, rows in model.result.loaded_tables().items():
-            table = TABLES[name]
-            tables.setdefault(name, []).extend(
-                _renamed_chunk(row, model.place) if isinstance(table, ColumnTable) else _renamed(row, model.place)
-                for row in rows
-            )
+            tables.setdefault(name, []).extend(_renamed(row, model.place) for row in rows)
     return tables
 
 
-def _renamed(row: object, place: Place) -> object:
-    return replace(row, run=place.run, checkpoint=place.checkpoint)  # type: ignore[type-var]
-
-
-def _renamed_chunk(chunk: object, place: Place) -> object:
+def _renamed(row: Any, place: Place) -> Any:
+    """A row, or a table of many, under the names of its model."""
+    names = {"run": place.run, "checkpoint": place.checkpoint}
+    if not hasattr(row, "set_column"):
+        return replace(row, **names)
     import pyarrow as pa
 
-    whole: pa.Table = chunk
-    for name, text in (("run", place.run), ("checkpoint", place.checkpoint)):
-        column = pa.array([text] * whole.num_rows, type=pa.string())
-        whole = whole.set_column(whole.column_names.index(name), name, column)
-    return whole
+    for name, text in names.items():
+        row = row.set_column(row.column_names.index(name), name, pa.repeat(text, row.num_rows))
+    return row
 
 
-def _run(model: _Model, given: "GivenFacts") -> Run:
+def _run(model: _Model, given: Given) -> Run:
     """The row of runs.csv: of a checkpoint of ours with its settings, of any other model with what is known."""
     result, place = model.result, model.place
-    said = given.of(result.name, place.run)
+    said: dict[str, Cell] = {}
+    for pattern, cells in given:  # later lines count more
+        if any(fnmatchcase(name, pattern) for name in (result.name, place.run)):
+            said |= cells
     tokens_a_step = said.pop("tokens_per_step", None)
     cells = _own_run(model) if result.facts["in_a_run"] else _other_model(place, result)
     if tokens_a_step is not None and "tokens" not in said:
@@ -291,24 +256,15 @@ def _other_model(place: Place, result: Result) -> dict[str, Cell]:
 
 def _own_run(model: _Model) -> dict[str, Cell]:
     """The row that a suite would have, from the run's own records; without these, what the measurement knows."""
-    folder = RunFolder(model.stored.path.parent.parent)
+    folder = RunFolder(model.path.parent.parent)
     record = folder.record() if folder.exists() else None
     known = None if record is None else folder.checkpoint(model.place.checkpoint, verify=False)
     if record is None or known is None:
         cells, trained = _other_model(model.place, model.result), model.result.facts.get("trained")
         if trained is None:
-            return cells | {"step": None, "epoch": _epoch(model.place.checkpoint)}
+            return cells | {"step": None, "epoch": float(model.place.checkpoint)}
         return cells | {name: trained[name] for name in ("step", "epoch", "tokens", "seed")}
-    own = run_row(folder.path.name, record, known)
-    return {name: cell for name, cell in own.items() if cell is None or isinstance(cell, str | int | float)}
-
-
-def _epoch(checkpoint: str) -> float | None:
-    """The epoch that the name of a checkpoint of ours is."""
-    try:
-        return float(checkpoint)
-    except ValueError:
-        return None
+    return {**run_row(folder.path.name, record, known)}
 
 
 def named_place(facts: Facts) -> Place:
@@ -346,53 +302,25 @@ def seed_of(place: Place) -> int | None:
     return int(said[1]) if said else None
 
 
-@final
-class GivenFacts:
-    """The lines of a `models.csv`: what its author says of models, by name or pattern."""
-
-    def __init__(self, lines: Sequence[tuple[str, Mapping[str, Cell]]] = (), where: str = "") -> None:
-        self.lines, self.where = list(lines), where
-        self.used: set[str] = set()
-
-    @classmethod
-    def read(cls, path: str | Path) -> "GivenFacts":
-        """The file; ConfigError names the line and column of what is wrong."""
-        header, lines = parse_table(read_bytes(Path(path)), path)
-        if "model" not in header:
-            raise ConfigError(f"{path}: no column model, which says what a line is about; it has {', '.join(header)}.")
-        reserved = {"run", "checkpoint", "why", "val_loss", "train_loss", "val_accuracy", "perplexity", "seconds"}
-        for column in header:
-            if column in reserved:
-                raise ConfigError(f"{path}: {column} comes from measuring and cannot be given. Leave the column out.")
-            near = did_you_mean(column, GIVEN)
-            if column != "model" and column not in GIVEN and near:
-                raise ConfigError(f"{path}: {column} is not a column that is known. {near}")
-        read = []
-        for number, line in lines:
-            cells = dict(zip(header, line, strict=True))
-            try:
-                read.append((cells.pop("model"), {name: _cell(name, text) for name, text in cells.items() if text}))
-            except ValueError as error:
-                raise ConfigError(f"{path}, line {number}: {error}") from error
-        return cls(read, str(path))
-
-    def of(self, model: str, run: str) -> dict[str, Cell]:
-        """What is said of a model, by its name or that of its run; later lines count more."""
-        said: dict[str, Cell] = {}
-        for name, cells in self.lines:
-            if any(fnmatchcase(known, name) for known in (model, run)):
-                self.used.add(name)
-                said |= cells
-        return said
-
-    def unused(self) -> list[str]:
-        """Names that no model has."""
-        return list(dict.fromkeys(name for name, _ in self.lines if name not in self.used))
+def read_facts(path: str | Path) -> Given:
+    """Return the lines of a `models.csv`; ConfigError names the line and column of what is wrong."""
+    header, lines = parse_table(read_bytes(Path(path)), path)
+    if "model" not in header:
+        raise ConfigError(f"{path}: no column model, which says what a line is about; it has {', '.join(header)}.")
+    if measured := sorted(MEASURED & set(header)):
+        raise ConfigError(f"{path}: {measured[0]} comes from measuring and cannot be given. Leave the column out.")
+    given = []
+    for number, line in lines:
+        cells = dict(zip(header, line, strict=True))
+        try:
+            given.append((cells.pop("model"), {name: _cell(name, text) for name, text in cells.items() if text}))
+        except ValueError as error:
+            raise ConfigError(f"{path}, line {number}: {error}") from error
+    return given
 
 
 def _cell(name: str, text: str) -> Cell:
     column = "tokens" if name == "tokens_per_step" else name
-    is_count = base_type(RUNS.type_of(column)) is int
-    if is_count and re.fullmatch(r"[0-9.]+[eE]\+?[0-9]{1,2}", text) and float(text).is_integer():
-        text = str(int(float(text)))
+    if base_type(RUNS.type_of(column)) is int and re.fullmatch(r"[0-9.]+[eE]\+?[0-9]{1,2}", text):
+        text = f"{float(text):.0f}"
     return RUNS.cell(column, text)

@@ -12,9 +12,7 @@
 import json
 import os
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
@@ -22,11 +20,10 @@ from typing import final
 from pydantic import JsonValue
 
 from collapselab.disk import is_locked, locked
-from collapselab.errors import ConfigError, DamagedError, RunError
+from collapselab.errors import ConfigError, RunError
 from collapselab.records.suite import CorpusOfRun, FailureRecord, JobsRecord, Primary, SuiteRecord
-from collapselab.suite.plan import AnyEntry, ModelEntry
+from collapselab.suite.plan import Entry
 from collapselab.suite.recipe import Suite, is_shipped, load_suite, suite_from
-from collapselab.suite.sections import DataSpec
 from collapselab.training.settings import resolved
 
 
@@ -43,7 +40,8 @@ class SuiteFolder:
         primary = self._registered(old, suite)
         if old is not None:
             before = suite_from(old.recipe, name=old.name, scale=old.scale)  # with what later versions can be asked
-            changes = _changes(_deciding(before), _deciding(suite))
+            deciding = [{**one.document, "question": None, "resources": None} for one in (before, suite)]
+            changes = _changes(*deciding)
             if changes and not accept_change:
                 raise RunError(
                     f"{self.path}: was run from another recipe ({'; '.join(changes)}). Name another folder with --out, "
@@ -84,18 +82,14 @@ class SuiteFolder:
 
     def existing_record(self) -> SuiteRecord:
         """suite.json; RunError that says what the folder is instead where there is none."""
-        record = self.record()
-        if record is None:
-            what = "no suite was run here" if self.path.is_dir() else "no such folder"
-            raise RunError(
-                f"{self.path}: {what}; it has no suite.json. Start a suite: collapselab suite run SUITE --out FOLDER"
-            )
-        return record
+        if (record := self.record()) is not None:
+            return record
+        what = "no suite was run here; it has no suite.json" if self.path.is_dir() else "no such folder"
+        raise RunError(f"{self.path}: {what}. Start a suite: collapselab suite run SUITE --out FOLDER")
 
     def suite(self) -> Suite:
         """The suite that was run here."""
-        record = self.existing_record()
-        where = str(self.path / "suite.json")
+        record, where = self.existing_record(), str(self.path / "suite.json")
         return suite_from(record.recipe, name=record.name, scale=record.scale, where=where)
 
     def run(self, name: str) -> Path:
@@ -104,46 +98,35 @@ class SuiteFolder:
     def log(self, name: str) -> Path:
         return self.path / "logs" / f"{name}.log"
 
-    @contextmanager
-    def locked(self, name: str, *, wait: bool = False) -> Iterator[None]:
+    def locked(self, name: str, *, wait: bool = False) -> AbstractContextManager[None]:
         """Lock a name, here and on machines that share the folder; Busy if another process has locked it, or wait."""
-        with locked(self.path / ".locks" / name, wait=wait):
-            yield
+        return locked(self.path / ".locks" / name, wait=wait)
 
     def is_running(self, name: str) -> bool:
         """Whether a process is performing the run."""
         return is_locked(self.path / ".locks" / name)
 
-    def failure(self, name: str) -> "Failure | None":
+    def failure(self, name: str) -> FailureRecord | None:
         """Why a run could not be finished, None where it was not tried, or could."""
         path = self.path / "failed" / f"{name}.json"
-        try:
-            record = FailureRecord.find(path, remedy="Delete it; the run is then tried again.")
-        except (DamagedError, RunError) as error:
-            return Failure(name, str(error), None)
-        if record is not None and record.run != name:
-            return Failure(
-                name, f"{path}: it is of the run {record.run}. Delete it; the run is then tried again.", None
-            )
-        return None if record is None else Failure(name, record.why, record)
+        return FailureRecord.find(path, remedy="Delete it; the run is then tried again.")
 
-    def failures(self) -> "list[Failure]":
-        failures = (self.failure(path.stem) for path in sorted((self.path / "failed").glob("*.json")))
-        return [failure for failure in failures if failure is not None]
+    def failures(self) -> set[str]:
+        """The names of the runs that could not be finished."""
+        return {path.stem for path in (self.path / "failed").glob("*.json")}
 
-    def record_failure(self, entry: AnyEntry, *, stage: str, checkpoint: str, why: str) -> None:
+    def record_failure(self, entry: Entry, *, stage: str, checkpoint: str, why: str) -> None:
         """Keep the reason, with all that the run's row in runs.csv needs."""
-        is_model = isinstance(entry, ModelEntry)
         record = FailureRecord(
             run=entry.name,
             stage=stage,
             checkpoint=checkpoint,
             why=" ".join(why.split()),
             when=datetime.now(UTC).isoformat(timespec="seconds"),
-            settings={"model": entry.model} if isinstance(entry, ModelEntry) else resolved(entry.settings),
-            corpus=_corpus_of(entry),
+            settings=resolved(entry.settings),
+            corpus=CorpusOfRun(path=str(entry.corpus.path), hash=entry.corpus.hash),
             parameters=entry.parameters,
-            epochs=0.0 if is_model else entry.planned.epoch(entry.planned.steps),
+            epochs=entry.planned.epoch(entry.planned.steps),
         )
         record.write(self.path / "failed" / f"{entry.name}.json")
 
@@ -161,11 +144,6 @@ class SuiteFolder:
         JobsRecord(jobs=jobs).write(self.path / launcher / "jobs.json")
 
 
-def default_folder(suite: Suite) -> Path:
-    """The folder of a suite, unless another is named."""
-    return Path("suites") / (suite.name if suite.scale == "full" else f"{suite.name}-{suite.scale}")
-
-
 def open_suite(
     name: str | Path, *, scale: str | None = None, out: str | Path | None = None
 ) -> tuple[Suite, SuiteFolder]:
@@ -180,36 +158,14 @@ def open_suite(
             raise ConfigError(f"{name}: was run at scale {suite.scale}, not {scale}.")
         return suite, folder
     suite = load_suite(name, scale=scale or "full")
-    return suite, SuiteFolder(out or default_folder(suite))
-
-
-@final
-@dataclass(frozen=True)
-class Failure:
-    """Why a run could not be finished; without a record where that file is damaged, which is then the reason."""
-
-    run: str
-    why: str
-    record: FailureRecord | None
-
-
-def _corpus_of(entry: AnyEntry) -> CorpusOfRun:
-    if not isinstance(entry, ModelEntry):
-        return CorpusOfRun(path=str(entry.corpus.path), hash=entry.corpus.hash)
-    if isinstance(entry.text, DataSpec):
-        return CorpusOfRun(path=", ".join(entry.text.sources), hash=None)
-    return CorpusOfRun(path=str(entry.text.path), hash=entry.text.hash)
+    default = Path("suites") / (suite.name if suite.scale == "full" else f"{suite.name}-{suite.scale}")
+    return suite, SuiteFolder(out or default)
 
 
 def as_argument(folder: Path) -> str:
     """A suite's folder as one types it after `collapselab suite run`, where a bare name is that of a recipe."""
     text = str(folder) if folder.is_absolute() or len(folder.parts) > 1 else f".{os.sep}{folder}"
     return shlex.quote(text)
-
-
-def _deciding(suite: Suite) -> dict[str, JsonValue]:
-    """The sections of a recipe that decide numbers."""
-    return {section: values for section, values in suite.document.items() if section not in ("question", "resources")}
 
 
 def _changes(old: JsonValue, new: JsonValue, place: str = "") -> list[str]:

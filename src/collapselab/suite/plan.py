@@ -1,51 +1,161 @@
-"""The plan of a suite: every run with its name, its size and its cost, before anything is trained.
+"""The plan of a suite before anything is trained: its corpora, every run with its name, size and cost, and its power.
 
 The name of a run's folder follows from its settings and its corpus alone, so the same run has the same name in every
 recipe. The last 8 digits are its identity; the words before them are for people.
 
-A recipe with `models:` trains nothing. Each of its models is an entry with the name, lock, log and failure of a run, so
-that every launcher performs it; its result is a file in the suite's folder `models`, as `measure --out` writes it.
-
 `pace` predicts how long the runs take on this machine, from timing a few steps of one of the models.
+
+`comparison` says how many pairs an effect needs. A pair is a run of an arm and the run of its control with the same
+seed. With n pairs whose differences have standard deviation σ and are found to have s, √n d̄/s has a noncentral t
+distribution with n - 1 degrees of freedom.
 """
 
 import hashlib
+import itertools
+import json
+import math
 import re
 import statistics
 import time
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-from pydantic import JsonValue
-
-from collapselab.errors import ConfigError, ModelError
+from collapselab.errors import ConfigError, CorpusError, ModelError
+from collapselab.records.corpus import read_corpus_record
 from collapselab.records.options import Options
 from collapselab.records.run import identity
-from collapselab.suite.corpora import CorpusFacts
-from collapselab.suite.power import PlannedComparison, comparison, comparison_warnings
-from collapselab.suite.recipe import Suite
-from collapselab.suite.sections import DataSpec
+from collapselab.suite.recipe import THE_CORPUS, Suite
+from collapselab.suite.sections import ADDED_FIELDS, CorpusSpec, listed
 from collapselab.training.interventions.dose import parse_doses, sham_notes
 from collapselab.training.settings import Plan, Settings, model_config, paper_batch, plan, resolved
 
 if TYPE_CHECKING:
-    from collapselab.models.sizes import Architecture
+    import numpy as np
+
+    from collapselab.corpus.sources import Source
+    from collapselab.models.families import Architecture
 
 NAME_MARKS = {
-    "head_size": "h", "tied": "", "head": "", "dropout": "do", "context": "c", "batch": "b", "batch_tokens": "bt",
+    "head_size": "h", "tied": "untied", "head": "", "dropout": "do", "context": "c", "batch": "b", "batch_tokens": "bt",
     "optimizer": "", "coupling": "r", "lr": "lr", "schedule": "", "warmup": "w", "weight_decay": "wd", "clip": "clip",
     "label_smoothing": "ls", "precision": "", "intervene": "", "seed": "s", "data_seed": "ds",
 }  # fmt: skip
 """What is written before a setting's value in the name of a run, where it is not the default."""
 
+SHAPE = ("family", "width", "depth", "head_size", "tied", "dropout", "context", "lr")
+NO_SHAPE = {name: field.default for name, field in Settings.model_fields.items() if name not in SHAPE} | {"lr": 1.0}
+"""Settings that do not decide the size of a model, at their defaults."""
+
 MAX_MARK = 100
 """Characters of a name that interventions take; file systems allow 255 in all, and the identity tells runs apart."""
 
-MODELS_FOLDER = "models"
-"""Of the results of models, inside the suite's folder."""
+GUESS_DOCUMENTS = 200
+"""Documents that are read to estimate the size of a corpus."""
+
+
+@final
+@dataclass(frozen=True)
+class CorpusFacts:
+    """What planning needs to know of a corpus. Without a `hash` it is not built yet, and its size is an estimate."""
+
+    name: str
+    path: Path
+    hash: str | None
+    block: int
+    blocks: int
+    validation_blocks: int
+    vocabulary: int
+    samples: int | None = None
+    """Positions of the training split that have a label; None where all but the last of a block have."""
+    validation_samples: int | None = None
+
+    @property
+    def key(self) -> str:
+        """The corpus in a run's identity: its hash, or its path until it is built."""
+        return self.hash or f"not built: {self.path}"
+
+
+def corpus_facts(suite: Suite, folder: Path) -> dict[str, CorpusFacts]:
+    """Return what is known of the suite's corpora, without building any."""
+    return {name: _facts(name, spec, corpus_path(name, spec, folder)) for name, spec in suite.corpora.items()}
+
+
+def build_corpora(suite: Suite, folder: Path) -> dict[str, CorpusFacts]:
+    """Build the corpora that do not exist yet; one that is given as a folder must exist."""
+    from collapselab.corpus.blocks import Corpus
+    from collapselab.corpus.build import build_corpus
+
+    for name, spec in suite.corpora.items():
+        path = corpus_path(name, spec, folder)
+        if spec.folder is None and not (path / "corpus.json").exists():
+            build_corpus(_source(spec), path, spec.recipe)
+        Corpus(path)  # whole and undamaged, before anything is trained on it
+    return corpus_facts(suite, folder)
+
+
+def corpus_path(name: str, spec: CorpusSpec, folder: Path) -> Path:
+    """The folder of a corpus: the one in the recipe, or one inside the suite's, named by what it is built from."""
+    if spec.folder is not None:
+        return Path(spec.folder)
+    later = {name for name in ADDED_FIELDS if getattr(spec, name) == CorpusSpec.model_fields[name].default}
+    text = json.dumps(spec.model_dump(exclude={"blocks"} | later), sort_keys=True)
+    label = re.split(r"[^\w-]", Path(spec.sources[0]).name)[0] if name == THE_CORPUS else name
+    return folder / "corpora" / f"{label}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def _facts(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
+    if spec.folder is None and not (path / "corpus.json").exists():
+        return _estimated(name, spec, path)
+    record = read_corpus_record(path)
+    blocks = (record.splits.train.blocks, record.splits.validation.blocks)
+    samples = (record.samples("train"), record.samples("validation"))
+    return CorpusFacts(name, path, record.hash, record.block, *blocks, record.vocabulary, *samples)
+
+
+def _estimated(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
+    """What to expect of a corpus that is not built: from its recipe's `blocks`, or from the beginning of its text."""
+    from collapselab.corpus.tokenizer import CHARACTERS, WORDS, bpe_size, load_tokenizer
+
+    recipe, kind = spec.recipe, spec.recipe.tokenizer.partition(":")[0]
+    vocabulary = bpe_size(recipe.tokenizer) if kind == "bpe" else 50257
+    if Path(recipe.tokenizer).exists():
+        vocabulary = len(load_tokenizer(recipe.tokenizer))
+    if spec.blocks is not None:
+        return CorpusFacts(name, path, None, recipe.block, spec.blocks, max(1, spec.blocks // 100), vocabulary)
+    source = _source(spec)
+    first = list(itertools.islice(source.train.open(), GUESS_DOCUMENTS))
+    if source.train.total is None or not first:
+        raise CorpusError(
+            f"{', '.join(spec.sources)}: its size is not known before it is read. To plan before that, write about "
+            "how many blocks it makes: `blocks: 10000` in the recipe's corpus."
+        )
+    characters, units = sum(map(len, first)), sum(map(source.train.size, first))
+    per_token = min(4.2, 1.3 + 0.72 * (math.log2(max(vocabulary, 300)) - 8))  # characters, as seen on storyworld
+    if kind == CHARACTERS:
+        per_token, vocabulary = 1.0, len(set().union(*first)) + 2  # the end of text and the unknown one
+    elif kind == WORDS:
+        per_token, vocabulary = characters / units, len(source.words or ()) + 1
+    tokens = source.train.total * characters / units / per_token
+    if source.validation is None:
+        tokens, held_out = tokens * (1 - spec.validation_share), tokens * spec.validation_share
+    else:
+        held_out = (source.validation.total or 0) / source.train.total * tokens
+    per_block = max(1.0, characters / len(first) / per_token) if recipe.packing == "document" else recipe.block
+    blocks, validation_blocks = (max(1, round(count / per_block)) for count in (tokens, held_out))
+    return CorpusFacts(name, path, None, recipe.block, blocks, validation_blocks, vocabulary)
+
+
+def _source(spec: CorpusSpec) -> "Source":
+    from collapselab.corpus.sources import Reading, open_source
+
+    reading = Reading(spec.text_column, spec.separator)
+    validation = listed(spec.validation) or None
+    return open_source(spec.sources, validation=validation, reading=reading, validation_share=spec.validation_share)
 
 
 @final
@@ -60,7 +170,8 @@ class Entry:
 
     @cached_property
     def architecture(self) -> "Architecture":
-        return _architecture(self.settings, self.corpus)
+        shape = self.settings.model_copy(update=NO_SHAPE)  # runs that differ in other settings share it
+        return _architecture(shape, self.corpus.vocabulary, self.corpus.block)
 
     @property
     def parameters(self) -> int:
@@ -86,6 +197,12 @@ class Entry:
         blocks = sum(options.blocks_for(block - 1 if some is None else some / count, count) for some, count in splits)
         return blocks * (block - 1) * self.architecture.forward_flops(block, output_layer=True)
 
+    def seconds(self, pace: float, options: Options) -> float:
+        """About how long it takes to train and to measure every checkpoint, with `pace` operations per second."""
+        checkpoints = len(self.checkpoints)
+        flops = self.flops + checkpoints * self.measure_flops(options)
+        return flops / pace + checkpoints * CHECKPOINT_SECONDS
+
     @property
     def disk(self) -> int:
         """Bytes when the run is finished: weights and class moments of every checkpoint."""
@@ -96,130 +213,47 @@ class Entry:
 
 @final
 @dataclass(frozen=True)
-class ModelEntry:
-    """One model on one text. What a run has and a model has not (steps, disk) is empty."""
-
-    name: str
-    model: str
-    text: DataSpec | CorpusFacts
-    planned: Plan = field(default_factory=lambda: Plan(0, 1, 1, 0, 0, {}))
-    parameters: int = 0
-    flops: float = 0.0
-    disk: int = 0
-    checkpoints: tuple[str, ...] = ("-",)
-
-    def is_measured(self, folder: Path, options: Options) -> bool:
-        """Whether its result is in the suite's folder; no model is loaded to know it."""
-        from collapselab.records.measurement import Result
-        from collapselab.records.result_folder import result_files
-
-        for path in result_files(folder / MODELS_FOLDER):
-            facts = Result.load(path).facts
-            same_text = isinstance(self.text, DataSpec) or facts["corpus_hash"] == self.text.hash
-            if facts["model"] == self.model and facts["options"] == options.facts() and same_text:
-                return True
-        return False
-
-    def measure(self, folder: Path, options: Options, *, device: str) -> None:
-        """Measure the model; its result is written when it is finished, and continued where it was interrupted."""
-        from collapselab.corpus.sources import Reading, open_source
-        from collapselab.measurement.measure import measure
-
-        out, text = f"{folder / MODELS_FOLDER}/", self.text
-        if isinstance(text, CorpusFacts):
-            measure(self.model, text.path, options=options, device=device, out=out)
-            return
-        reading = Reading(text_column=text.text_column, split=text.split, revision=text.revision)
-        measure(
-            self.model,
-            data=open_source(text.sources, reading=reading),
-            block=text.block,
-            max_tokens=text.max_tokens,
-            options=options,
-            device=device,
-            out=out,
-        )
-
-
-AnyEntry = Entry | ModelEntry
-"""A run that is trained and measured, or a model that is measured."""
-
-
-@final
-@dataclass(frozen=True)
 class SuitePlan:
     """All runs of a suite, each once, with warnings to read before they start."""
 
-    entries: list[AnyEntry]
+    entries: list[Entry]
     warnings: list[str] = field(default_factory=list)
     impossible: list[str] = field(default_factory=list)
     """Runs that cannot be made, with the reason."""
-    compared: PlannedComparison | None = None
+    compared: "PlannedComparison | None" = None
     """The pairs that its arms make; None where it has none."""
 
 
-def plan_suite(
-    suite: Suite,
-    corpora: dict[str, CorpusFacts],
-    *,
-    check: bool = True,
-    advance: Callable[[int], object] = lambda _: None,
-) -> SuitePlan:
-    """Name and plan every run; of a recipe with models, every model.
+def plan_suite(suite: Suite, corpora: dict[str, CorpusFacts], *, check: bool = True) -> SuitePlan:
+    """Name and plan every run.
 
     `check` also makes sure that each model can be built, which imports torch, and adds warnings and what arms can show.
     """
-    if suite.models:
-        return SuitePlan([*_model_entries(suite, corpora)])
+    from collapselab.training.heads import check_head
+
     entries: dict[str, Entry] = {}
-    warnings, impossible, same = [], [], 0
+    warnings, impossible = [], []
     for number, (settings, name) in enumerate(suite.runs):
         corpus = corpora[name]
         try:
             planned = plan(settings, blocks=corpus.blocks, block=corpus.block, samples=corpus.samples)
             entry = Entry(run_name(settings, corpus.key), settings, corpus, planned)
             if check:
-                _check_model(entry)
+                check_head(settings, vocabulary=entry.architecture.vocabulary)
         except (ConfigError, ModelError) as error:
             impossible.append(f"run {number + 1} ({described(settings)}): {error}")
             continue
         if entry.name in entries:
-            same += 1
-            if same <= 3:
-                warnings.append(f"run {number + 1} ({described(settings)}) is the same as one before; it is done once.")
+            warnings.append(f"run {number + 1} ({described(settings)}) is the same as one before; it is done once.")
         entries.setdefault(entry.name, entry)
-        advance(1)
     if not check:
         return SuitePlan([*entries.values()], impossible=impossible)
-    if same > 3:
-        warnings.append(f"{same - 3:,} more runs are the same as one before.")
-    runs = list(entries.values())
     compared = comparison(suite)
-    shams = sorted({note for entry in runs for note in sham_notes(entry.settings.intervene)})
-    warnings += [*comparison_warnings(suite, compared), *shams, *_batch_warnings(runs, suite.resources.gpus)]
-    return SuitePlan([*runs], warnings, impossible, compared)
-
-
-def _check_model(entry: Entry) -> None:
-    from collapselab.training.heads import check_head
-
-    _ = entry.architecture
-    check_head(entry.settings, vocabulary=entry.corpus.vocabulary)
-
-
-def _model_entries(suite: Suite, corpora: dict[str, CorpusFacts]) -> list[ModelEntry]:
-    """Every model that the recipe's names and patterns mean, on every text of it; each once."""
-    from collapselab.models.find import find_models
-
-    names = dict.fromkeys(source.name for source in find_models(suite.models))
-    texts: list[DataSpec | CorpusFacts] = [suite.data] if suite.data is not None else list(corpora.values())
-    return [ModelEntry(_model_name(model, text), model, text) for text in texts for model in names]
-
-
-def _model_name(model: str, text: DataSpec | CorpusFacts) -> str:
-    label = re.sub(r"[^\w.@+-]", "_", "--".join(Path(model).parts[-2:]))[-80:].lstrip("._-")
-    on = text.model_dump_json() if isinstance(text, DataSpec) else str(text.path)
-    return f"{label}-{hashlib.sha256(f'{model} {on}'.encode()).hexdigest()[:8]}"
+    if len(warnings) > 3:
+        warnings[3:] = [f"{len(warnings) - 3:,} more runs are like these."]
+    shams = sorted({note for entry in entries.values() for note in sham_notes(entry.settings.intervene)})
+    warnings += [*comparison_warnings(suite, compared), *shams]
+    return SuitePlan([*entries.values()], warnings, impossible, compared)
 
 
 def run_name(settings: Settings, corpus_key: str) -> str:
@@ -228,11 +262,15 @@ def run_name(settings: Settings, corpus_key: str) -> str:
     family = "" if settings.family == "gpt-neo" else f"{Path(settings.family).stem}-"
     length = f"n{settings.steps}" if settings.steps else f"e{settings.epochs or 1:g}"
     parts = [f"{family}{settings.depth:02}x{settings.width:04}", length]
-    parts += [
-        _marked(name, values[name], settings)
-        for name in NAME_MARKS
-        if name in values and values[name] != _usual(name, settings)
-    ]
+    for name, mark in NAME_MARKS.items():
+        value = values.get(name, _usual(name, settings))
+        if value == _usual(name, settings):
+            continue
+        if name == "intervene":
+            mark = "-".join(dose.mark for dose in parse_doses(settings.intervene))[:MAX_MARK].rstrip("-.")
+        elif name != "tied":
+            mark += f"{value:g}" if isinstance(value, float) else str(value)
+        parts.append(mark)
     return "-".join([*parts, identity(values, corpus_key)])
 
 
@@ -246,52 +284,14 @@ def described(settings: Settings) -> str:
 def _usual(name: str, settings: Settings) -> object:
     if name == "batch":
         return None if settings.batch_tokens else paper_batch(settings.width, settings.depth)
-    return settings.seed if name == "data_seed" else _DEFAULTS[name]
+    return settings.seed if name == "data_seed" else Settings.model_fields[name].default
 
 
-_DEFAULTS = {name: field.default for name, field in Settings.model_fields.items()}
-
-
-def _marked(name: str, value: JsonValue, settings: Settings) -> str:
-    if name == "tied":
-        return "untied"
-    if name == "intervene":
-        return "-".join(dose.mark for dose in parse_doses(settings.intervene))[:MAX_MARK].rstrip("-.")
-    return f"{NAME_MARKS[name]}{value:g}" if isinstance(value, float) else f"{NAME_MARKS[name]}{value}"
-
-
-_known_architectures: dict[tuple[object, ...], "Architecture"] = {}
-
-
-def _architecture(settings: Settings, corpus: CorpusFacts) -> "Architecture":
+@cache
+def _architecture(shape: Settings, vocabulary: int, block: int) -> "Architecture":
     from collapselab.models.build import architecture
 
-    context = settings.context or corpus.block
-    sizes = (settings.family, settings.width, settings.depth, settings.head_size, settings.tied)
-    key = (*sizes, context, corpus.vocabulary)
-    if key not in _known_architectures:
-        config = model_config(settings, vocabulary=corpus.vocabulary, block=corpus.block)
-        _known_architectures[key] = architecture(config)
-    return _known_architectures[key]
-
-
-def _batch_warnings(entries: list[Entry], gpus: int) -> list[str]:
-    """Warnings of batches larger than an epoch, of epochs that are a few batches and a bit, and of uneven shares."""
-    warnings = []
-    for entry in entries:
-        planned = entry.planned
-        if planned.batch > planned.blocks:
-            warnings.append(
-                f"{entry.name}: a batch of {planned.batch} is more than the {planned.blocks:,} blocks of an epoch."
-            )
-        elif planned.blocks % planned.batch and planned.blocks < 10 * planned.batch:
-            warnings.append(
-                f"{entry.name}: {planned.blocks:,} blocks are not a whole number of batches of {planned.batch}; "
-                f"an epoch ends inside its last one."
-            )
-        if gpus > 1 and planned.batch % gpus:
-            warnings.append(f"{entry.name}: its batch of {planned.batch} cannot be shared by {gpus} GPUs.")
-    return warnings if len(warnings) <= 3 else [*warnings[:3], f"{len(warnings) - 3:,} more runs have such batches."]
+    return architecture(model_config(shape, vocabulary=vocabulary, block=block))
 
 
 STEPS = 5
@@ -305,42 +305,18 @@ CHECKPOINT_SECONDS = 1.5
 """Loading, counting and writing at each measured checkpoint."""
 
 
-@final
-@dataclass(frozen=True)
-class Pace:
-    """The speed of this machine in training, in floating-point operations per second."""
+def pace(entries: list[Entry], *, device: str = "auto") -> float:
+    """Operations per second in training here: the median of a few plain steps on random tokens.
 
-    flops_per_second: float
-
-    def seconds(self, entry: Entry, options: Options) -> float:
-        """About how long it takes to train a run and to measure every checkpoint."""
-        checkpoints = len(entry.checkpoints)
-        flops = entry.flops + checkpoints * entry.measure_flops(options)
-        return flops / self.flops_per_second + checkpoints * CHECKPOINT_SECONDS
-
-
-def pace(entries: list[Entry], *, device: str = "auto") -> Pace:
-    """Time the largest model of a plan that does not take long, or else the smallest."""
-    ordered = sorted(entries, key=_timed_flops)
-    timed = next((entry for entry in reversed(ordered) if _timed_flops(entry) <= MAX_TIMED_FLOPS), ordered[0])
-    return Pace(_timed_flops(timed) / _step_seconds(timed, device))
-
-
-def _sequences(entry: Entry) -> int:
-    return max(1, min(entry.planned.batch, STEP_TOKENS // entry.planned.block))
-
-
-def _timed_flops(entry: Entry) -> float:
-    return entry.step_flops * _sequences(entry) / entry.planned.batch
-
-
-def _step_seconds(entry: Entry, device: str) -> float:
-    """The median time of a plain training step on random tokens, without the first, which warms up."""
+    They are those of the largest model that does not take long, or else of the smallest.
+    """
     import torch
 
     from collapselab.models.build import build_model
     from collapselab.models.load import find_device
 
+    quick = [entry for entry in entries if timed_flops(entry) <= MAX_TIMED_FLOPS]
+    entry = max(quick, key=timed_flops) if quick else min(entries, key=timed_flops)
     vocabulary, block, where = entry.corpus.vocabulary, entry.planned.block, find_device(device)
     model = build_model(model_config(entry.settings, vocabulary=vocabulary, block=block), seed=0)
     torch.nn.Module.to(model, where)
@@ -354,4 +330,158 @@ def _step_seconds(entry: Entry, device: str) -> float:
         optimizer.zero_grad()
         loss.item()  # waits for the device
         times.append(time.perf_counter() - start)
-    return statistics.median(times[1:])
+    return timed_flops(entry) / statistics.median(times[1:])  # the first step warms up
+
+
+def timed_flops(entry: Entry) -> float:
+    """Operations of a step that is timed."""
+    return entry.step_flops * _sequences(entry) / entry.planned.batch
+
+
+def _sequences(entry: Entry) -> int:
+    return max(1, min(entry.planned.batch, STEP_TOKENS // entry.planned.block))
+
+
+POWER = 0.8
+EFFECTS = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+"""Sizes of effects that a plan shows: mean difference over standard deviation of the differences."""
+
+SEEDS = {"seed": 0, "data_seed": None}
+MAX_PAIRS = 10_000
+ALPHA = 0.05
+
+
+@final
+@dataclass(frozen=True)
+class Planned:
+    """What one size of effect needs, and the power that a suite's pairs have for it."""
+
+    effect: float
+    """d/s; for equivalence, the margin over s."""
+    pairs_at_5_percent: int
+    pairs_at_1_percent: int
+    pairs_for_equivalence: int
+    power: float | None
+    """Of the suite's pairs at 0.05; None where there are fewer than two."""
+    power_of_equivalence: float | None
+
+
+@final
+@dataclass(frozen=True)
+class PlannedComparison:
+    """The pairs of a suite of arms, and what they can show."""
+
+    arms: list[str]
+    control: str | None
+    """None where no arm is the control."""
+    pairs: int
+    """Seeds of each arm; of the fewest where cells differ."""
+    cells: int
+    """Combinations of settings other than arm and seed, each compared by itself."""
+    properties: int
+    """Primary metrics, over which p values are adjusted."""
+    smallest_p: float
+    survives_holm: bool
+    """Whether the smallest p stays below 0.05 when it is the first of these properties in Holm's adjustment."""
+    fewest_pairs: int
+    """That survive."""
+    power: list[Planned]
+
+
+def comparison(suite: Suite) -> PlannedComparison | None:
+    """Return what the arms of a suite can show; None where it has none."""
+    if not suite.arms or suite.primary is None:
+        return None
+    runs = suite.runs[:: len(suite.arms)]  # those of the first arm: the others have the same seeds
+    seeds = Counter((corpus, settings.model_copy(update=SEEDS)) for settings, corpus in set(runs))
+    pairs, properties = min(seeds.values()), len(suite.primary.metrics)
+    return PlannedComparison(
+        [arm.name for arm in suite.arms],
+        next((arm.name for arm in suite.arms if arm.is_control), None),
+        pairs,
+        len(seeds),
+        properties,
+        smallest_p(pairs),
+        smallest_p(pairs) * properties <= ALPHA,
+        fewest_pairs(properties),
+        planned_power(pairs),
+    )
+
+
+def comparison_warnings(suite: Suite, compared: PlannedComparison | None) -> list[str]:
+    """Return what to know of the arms before they are trained."""
+    if compared is None or suite.primary is None:
+        return []
+    warnings = []
+    if compared.control is None:
+        warnings.append("no arm is the control: effects are differences from `none`. Add it to arms.")
+    if compared.pairs < 2:
+        warnings.append("each arm has one seed: differences of one pair have no spread. Add seeds to the grid.")
+    if suite.primary.seeds not in (None, compared.pairs):
+        warnings.append(f"primary says {suite.primary.seeds} seeds, but each arm has {compared.pairs}.")
+    return warnings
+
+
+def planned_power(pairs: int) -> list[Planned]:
+    """Return what a suite of this number of pairs can show, for each size of effect."""
+    return [
+        Planned(
+            effect,
+            pairs_needed(paired_power, effect),
+            pairs_needed(partial(paired_power, alpha=0.01), effect),
+            pairs_needed(equivalence_power, effect),
+            paired_power(pairs, effect) if pairs > 1 else None,
+            equivalence_power(pairs, effect) if pairs > 1 else None,
+        )
+        for effect in EFFECTS
+    ]
+
+
+def pairs_needed(power: Callable[[int, float], float], effect: float) -> int:
+    """The fewest pairs with a power of 0.8 or more; it grows with their number."""
+    return 2 + bisect_left(range(2, MAX_PAIRS), POWER, key=lambda pairs: power(pairs, effect))
+
+
+def paired_power(pairs: int, effect: float, *, alpha: float = ALPHA) -> float:
+    """The probability that a paired t test in both directions finds a difference of `effect` standard deviations.
+
+        P = E[Φ(√n effect - t u) + Φ(-√n effect - t u)],    u = s/σ
+
+    It is the noncentral t distribution, whose implementation in scipy gives nan where the centre is large.
+    """
+    from scipy.stats import norm, t
+
+    limit, centre = t.ppf(1 - alpha / 2, pairs - 1), math.sqrt(pairs) * effect
+    return _expected(lambda u: norm.cdf(centre - limit * u) + norm.cdf(-centre - limit * u), pairs - 1)
+
+
+def equivalence_power(pairs: int, margin: float) -> float:
+    """The probability that two one-sided tests find no difference as large as `margin`, where there is none at all.
+
+        P = E[max(0, 2Φ(√n margin - t u) - 1)],    since both reject where |d̄| < margin - t s/√n
+
+    Schuirmann (1987), doi:10.1007/BF01068419.
+    """
+    from scipy.stats import norm, t
+
+    limit, centre = t.ppf(1 - ALPHA, pairs - 1), math.sqrt(pairs) * margin
+    return _expected(lambda u: (2 * norm.cdf(centre - limit * u) - 1).clip(min=0), pairs - 1)
+
+
+def _expected(function: "Callable[[np.ndarray], np.ndarray]", freedom: int) -> float:
+    """The mean of a function of u = s/σ, the root of χ² over its degrees of freedom: over 10,000 equal shares of u."""
+    import numpy as np
+    from scipy.stats import chi
+
+    shares = (np.arange(10_000) + 0.5) / 10_000
+    return float(function(chi.ppf(shares, freedom) / math.sqrt(freedom)).mean())
+
+
+def smallest_p(pairs: int) -> float:
+    """The smallest p of a test that flips the signs of all differences: 2 of the 2ⁿ choices are as extreme."""
+    return min(1.0, 2.0 ** (1 - pairs))
+
+
+def fewest_pairs(properties: int) -> int:
+    """The fewest pairs whose smallest p survives Holm's adjustment over this number of properties."""
+    return math.ceil(1 + math.log2(properties / ALPHA))

@@ -1,5 +1,4 @@
-"""YAML → runs: a recipe, strictly checked. An error names the line, and the nearest word that is known. A recipe with
-`models:` in place of settings trains nothing: see ModelEntry in plan.py.
+"""YAML → runs: a recipe, strictly checked. An error names the line, and the nearest word that is known.
 
 question: Does collapse grow with width and depth?
 corpus: corpora/storyworld          # a folder, or {source: storyworld, tokenizer: bpe:2048, block: 128}
@@ -18,8 +17,6 @@ small: {grid: {width: [64]}}        # what is different at --scale small
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import final
 
@@ -29,16 +26,21 @@ from collapselab.core.catalogue import METRICS
 from collapselab.errors import ConfigError, did_you_mean
 from collapselab.records.options import Options
 from collapselab.records.suite import Primary
-from collapselab.suite.recipe_text import Place, Section, Written, read_yaml, short
-from collapselab.suite.sections import NESTED, SECTIONS, CorpusSpec, DataSpec, Resources, Sections, whole_path
-from collapselab.training.heads import HEADS
-from collapselab.training.interventions import INTERVENTIONS
-from collapselab.training.optimizers import OPTIMIZERS
+from collapselab.suite.sections import (
+    SECTIONS,
+    CorpusSpec,
+    Place,
+    Resources,
+    Section,
+    Written,
+    read_yaml,
+    short,
+)
 from collapselab.training.settings import Settings, settings_from
 
-OF_TRAINING = ("base", "grid", "zip", "arms", "runs", "checkpoints", "primary")
-"""Sections that mean nothing where models are measured that are there."""
-SCALES = ("full", "small")
+RECIPES = Path(__file__).with_name("recipes")
+"""The recipes that come with the package."""
+
 THE_CORPUS = "corpus"
 """The name of a suite's corpus where it has one alone; with several, the setting that chooses among them."""
 
@@ -92,10 +94,6 @@ class Suite:
     """What its effects are judged by; None where the recipe has neither arms nor a primary."""
     arms: tuple[RecipeArm, ...] = ()
     """What its runs of one seed differ in; empty where the recipe names none."""
-    models: tuple[str, ...] = ()
-    """Names and patterns of models that are measured; where there are any, nothing is trained."""
-    data: DataSpec | None = None
-    """The text that each model is measured on in its own tokens; None where there are corpora."""
 
 
 def shipped_recipes() -> dict[str, str]:
@@ -105,22 +103,12 @@ def shipped_recipes() -> dict[str, str]:
     >>> "question:" in shipped_recipes()["demo"]
     True
     """
-    return {name: (_shipped_folder() / f"{name}.yaml").read_text(encoding="utf-8") for name in shipped_names()}
-
-
-def shipped_names() -> list[str]:
-    """The names of the recipes that come with the package."""
-    files = (entry.name for entry in _shipped_folder().iterdir())
-    return sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml"))
-
-
-def _shipped_folder() -> Traversable:
-    return files("collapselab.suite") / "recipes"
+    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(RECIPES.glob("*.yaml"))}
 
 
 def is_shipped(name: str | Path) -> bool:
     """Whether text names a recipe that comes with the package; a Path is never one."""
-    return isinstance(name, str) and name in shipped_names()
+    return isinstance(name, str) and name in shipped_recipes()
 
 
 def load_suite(name: str | Path, *, scale: str = "full") -> Suite:
@@ -131,21 +119,16 @@ def load_suite(name: str | Path, *, scale: str = "full") -> Suite:
     >>> suite.scale, suite.runs[0][0].width
     ('full', 16)
     """
-    path = Path(name)
-    is_file = path.is_file() and not is_shipped(name)
-    if not is_file and path.suffix not in (".yaml", ".yml") and is_shipped(name):
-        return parse_suite(
-            (_shipped_folder() / f"{name}.yaml").read_text(encoding="utf-8"), name=str(name), scale=scale
-        )
-    if not is_file:
-        hint = f"Name a shipped recipe ({', '.join(shipped_names())}) or a YAML file."
-        near = did_you_mean(path.stem, shipped_names())
-        raise ConfigError(f"{name}: not a recipe, and no such file. {near} {hint}".replace("  ", " "))
+    path = RECIPES / f"{name}.yaml" if is_shipped(name) else Path(name)
+    if not path.is_file():
+        shipped = list(shipped_recipes())
+        hint = f"{did_you_mean(path.stem, shipped)} Name a shipped recipe ({', '.join(shipped)}) or a YAML file."
+        raise ConfigError(f"{name}: not a recipe, and no such file. {hint.lstrip()}")
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not text ({error}).") from error
-    return parse_suite(text, name=path.stem, where=str(path), scale=scale, beside=path.resolve().parent)
+    return parse_suite(text, name=path.stem, where=str(name), scale=scale, beside=path.resolve().parent)
 
 
 def parse_suite(
@@ -153,15 +136,15 @@ def parse_suite(
 ) -> Suite:
     """Return the suite that a recipe's text describes; relative paths are looked for in the folder `beside`."""
     document, lines = read_yaml(text, where or name)
-    if scale not in SCALES:
+    if scale not in ("full", "small"):
         raise ConfigError(f"scale must be 'full' or 'small', got {scale!r}")
     written = Written(where or name, lines)
-    return _Recipe(written, _at_scale(written, document, scale)).suite(name, scale, beside)
+    return _Recipe(written, _at_scale(written, document, scale), beside).suite(name, scale)
 
 
 def suite_from(document: Section, *, name: str, scale: str, where: str | None = None) -> Suite:
     """Return the suite of a recipe that is plain data already, as suite.json keeps it."""
-    return _Recipe(Written(where or name, {}), document).suite(name, scale, None, merged=True)
+    return _Recipe(Written(where or name, {}), document, None).suite(name, scale)
 
 
 def _at_scale(written: Written, document: JsonValue, scale: str) -> Section:
@@ -170,9 +153,7 @@ def _at_scale(written: Written, document: JsonValue, scale: str) -> Section:
     small = sections.pop("small", None)
     if small is None and scale == "small":
         raise ConfigError(f"{written.name}: has no section `small`; it runs at full scale only.")
-    if small is None:
-        return sections
-    changes = written.mapping(("small",), small, SECTIONS[:-1], "a section of a recipe")
+    changes = written.mapping(("small",), small or {}, SECTIONS[:-1], "a section of a recipe")
     if scale == "full":
         return sections
     for section, values in changes.items():
@@ -185,45 +166,19 @@ def _at_scale(written: Written, document: JsonValue, scale: str) -> Section:
 
 
 @final
-@dataclass(frozen=True)
-class _Grid:
-    """All combinations of the values of `axes`, each with every line of `zipped`, on top of `base`."""
-
-    path: Place
-    base: Section
-    axes: dict[str, list[JsonValue]]
-    zipped: dict[str, list[JsonValue]]
-
-    def combinations(self) -> Iterator[Section]:
-        lines = zip(*self.zipped.values(), strict=True) if self.zipped else [()]
-        for line, point in itertools.product(lines, itertools.product(*self.axes.values())):
-            yield self.base | dict(zip(self.axes, point, strict=True)) | dict(zip(self.zipped, line, strict=True))
-
-
-@final
 class _Recipe:
     """Turns the document of a recipe into a suite."""
 
-    def __init__(self, written: Written, document: Section) -> None:
+    def __init__(self, written: Written, document: Section, beside: Path | None) -> None:
         self.written, self.document = written, document
-        self.sections = written.model(Sections, document, NESTED, "a section of a recipe")
-        self.corpora: dict[str, CorpusSpec] = {}
+        self.sections = written.sections(document)
+        self.corpora = {name: spec.resolved(beside) for name, spec in self._corpora().items()}
         self._checked: set[tuple[str, str]] = set()
 
-    def suite(self, name: str, scale: str, beside: Path | None, *, merged: bool = False) -> Suite:
-        sections = self.sections
-        corpora = self._corpora()
-        self.corpora = corpora if merged else {name: spec.resolved(beside) for name, spec in corpora.items()}
-        models, data = self._models(), sections.data
-        if data is not None:
-            data = data.model_copy(update={"source": [whole_path(name, beside) for name in data.sources]})
-        arms = self._arms()
-        runs = [] if models else list(self._runs(arms or [RecipeArm({})]))
-        primary = self._primary()
-        document = self.document | {
-            "corpora": {name: one.model_dump(mode="json") for name, one in self.corpora.items()}
-        }
-        document.pop("corpus", None)
+    def suite(self, name: str, scale: str) -> Suite:
+        sections, arms, primary = self.sections, self._arms(), self._primary()
+        document = {section: values for section, values in self.document.items() if section != "corpus"}
+        document["corpora"] = {name: one.model_dump(mode="json") for name, one in self.corpora.items()}
         if primary is not None:
             document["primary"] = primary.model_dump(mode="json")
         try:
@@ -236,37 +191,25 @@ class _Recipe:
             question=" ".join(sections.question.split()),
             document=document,
             corpora=self.corpora,
-            runs=runs,
+            runs=list(self._runs(arms or [RecipeArm({})])),
             measure=options,
             resources=sections.resources,
             primary=primary,
             arms=tuple(arms),
-            models=models,
-            data=data,
         )
 
     def _corpora(self) -> dict[str, CorpusSpec]:
-        single, several = self.sections.corpus, self.sections.corpora or None
-        if self.sections.data is not None and single is None and several is None:
-            return {}
-        if (single is None) == (several is None):
+        single, several = self.sections.corpus, self.sections.corpora
+        if (single is None) == (not several):
             self.written.fail(("corpus",), "a recipe has either one corpus or several corpora.")
-        given = several if single is None else {THE_CORPUS: single}
-        corpora = {}
-        for name, spec in (given or {}).items():
-            corpora[name] = CorpusSpec(folder=spec) if isinstance(spec, str) else spec
-            if (corpora[name].folder is None) == (not corpora[name].sources):
-                place = ("corpus",) if several is None else ("corpora", name)
-                self.written.fail(place, "a corpus is a folder, or has a source.")
+        given = several or {THE_CORPUS: single or ""}
+        corpora = {name: CorpusSpec(folder=spec) if isinstance(spec, str) else spec for name, spec in given.items()}
+        for name, spec in corpora.items():
+            if (spec.folder is None) == (not spec.sources):
+                self.written.fail(
+                    ("corpora", name) if several else ("corpus",), "a corpus is a folder, or has a source."
+                )
         return corpora
-
-    def _models(self) -> tuple[str, ...]:
-        if self.sections.models is None and self.sections.data is not None:
-            self.written.fail(("data",), "is for `models`; runs are trained on a corpus.")
-        for section in OF_TRAINING:
-            if self.sections.models is not None and section in self.document:
-                self.written.fail((section,), "a recipe with `models` trains nothing. Leave it out.")
-        return tuple(self.sections.models or ())
 
     def _runs(self, arms: list[RecipeArm]) -> Iterator[tuple[Settings, str]]:
         base = self._settings(("base",), self.sections.base)
@@ -274,33 +217,33 @@ class _Recipe:
         if checkpoints is not None:
             epochs = checkpoints if isinstance(checkpoints, list) else [checkpoints]
             base["checkpoints"] = ",".join(one if isinstance(one, str) else f"{one:g}" for one in epochs)
-        grids, runs = [], self.sections.runs or []
+        runs = self.sections.runs or []
+        grids: list[tuple[Place, Section, Section]] = []
         if {"grid", "zip"} & self.document.keys() or not runs:
-            grids.append(self._grid((), self.document.get("grid"), self.document.get("zip"), base))
+            grids.append(((), self.document, base))
         for number, run in enumerate(runs):
-            path = ("runs", number)
             own = {key: value for key, value in run.items() if key not in ("grid", "zip")}
-            grids.append(self._grid(path, run.get("grid"), run.get("zip"), base | self._settings(path, own)))
-        axes = {name for grid in grids for name in (*grid.axes, *grid.zipped)}
+            grids.append((("runs", number), run, base | self._settings(("runs", number), own)))
+        points = [(path, own, point) for path, run, own in grids for point in self._points(path, run)]
         for number, arm in enumerate(arms):
-            for name in axes & arm.settings.keys():
+            for name in arm.settings.keys() & {name for _, _, point in points for name in point}:
                 self.written.fail(("arms", number), f"{arm.name} sets {name}, which the grid varies. Leave one out.")
-            if "intervene" in arm.settings and any("intervene" in grid.base for grid in grids):
+            if "intervene" in arm.settings and any("intervene" in own for _, _, own in grids):
                 self.written.fail(("arms", number), f"{arm.name} has doses, and so have its runs. Leave out theirs.")
-        for grid in grids:
-            for values in grid.combinations():
-                for arm in arms:
-                    yield self._run(grid.path, values | arm.settings)
+        for (path, own, point), arm in itertools.product(points, arms):
+            yield self._run(path, own | point | arm.settings)
 
-    def _grid(self, path: Place, grid: JsonValue, zipped: JsonValue, base: Section) -> _Grid:
-        axes, zipped_axes = self._axes((*path, "grid"), grid), self._axes((*path, "zip"), zipped)
-        for name in axes.keys() & zipped_axes.keys():
+    def _points(self, path: Place, section: Section) -> Iterator[Section]:
+        """All combinations of the values in `grid`, each with every line of `zip`."""
+        axes, zipped = (self._axes((*path, name), section.get(name)) for name in ("grid", "zip"))
+        for name in axes.keys() & zipped.keys():
             self.written.fail((*path, "zip", name), "is in the grid too. Leave one out.")
-        lengths = {name: len(values) for name, values in zipped_axes.items()}
-        if len(set(lengths.values())) > 1:
-            counts = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        if len({len(values) for values in zipped.values()}) > 1:
+            counts = ", ".join(f"{name} has {len(values)}" for name, values in zipped.items())
             self.written.fail((*path, "zip"), f"its lists need the same length, but {counts} values.")
-        return _Grid(path, base, axes, zipped_axes)
+        lines = zip(*zipped.values(), strict=True) if zipped else [()]
+        for line, point in itertools.product(lines, itertools.product(*axes.values())):
+            yield dict(zip(axes, point, strict=True)) | dict(zip(zipped, line, strict=True))
 
     def _axes(self, path: Place, values: JsonValue) -> dict[str, list[JsonValue]]:
         axes: dict[str, list[JsonValue]] = {}
@@ -331,13 +274,10 @@ class _Recipe:
 
     def _check_setting(self, path: Place, name: str, value: JsonValue) -> None:
         """Refuse a value that a setting of a run cannot have; the same value is checked once."""
-        if name == THE_CORPUS:
-            if not isinstance(value, str) or value not in self.corpora:
-                hint = did_you_mean(str(value), self.corpora, otherwise=f"Choose from {', '.join(self.corpora)}.")
-                self.written.fail(path, f"{short(value)} is not a corpus of this recipe. {hint}")
-            return
+        if name == THE_CORPUS and value not in list(self.corpora):
+            self.written.fail(path, f"{short(value)} is not a corpus of this recipe: {', '.join(self.corpora)}.")
         key = (name, repr(value))
-        if key not in self._checked:
+        if name != THE_CORPUS and key not in self._checked:
             try:
                 settings_from({"width": 2, "depth": 1, name: value})
             except ConfigError as error:
@@ -366,31 +306,21 @@ class _Recipe:
 
     def _doses(self, path: Place, doses: JsonValue) -> Section:
         """`intervene` with the doses in their one form; nothing where there are none."""
-        if isinstance(doses, str) and ":" not in doses:
-            for settings, known in ((f"head: {doses}, tied: false", HEADS), (f"optimizer: {doses}", OPTIMIZERS)):
-                if doses in known:
-                    self.written.fail(path, f"{doses} is not a dose. Write {{{settings}}}.")
-            near = did_you_mean(doses, [CONTROL, *INTERVENTIONS, *HEADS, *OPTIMIZERS])
-            needed = "An arm is none, a dose as in within:+0.1, a list of doses, or settings."
-            self.written.fail(path, f"{short(doses)} is not an arm. {near} {needed}".replace("  ", " "))
         try:
             chosen = settings_from({"width": 2, "depth": 1, "intervene": doses}).intervene
         except ConfigError as error:
-            self.written.fail(path, str(error).removeprefix("intervene: "))
+            needed = "An arm is none, a dose as in within:+0.1, a list of doses, or settings."
+            self.written.fail(path, f"{str(error).removeprefix('intervene: ')} {needed}")
         return {"intervene": list(chosen)} if chosen else {}
 
     def _primary(self) -> Primary | None:
         if not {"primary", "arms"} & self.document.keys():
             return None
-        given, fields = self.document.get("primary", {}), tuple(Primary.model_fields)
-        self.written.mapping(
-            ("primary",), given, fields, "a choice of primary"
-        )  # a record ignores what it does not know
+        known = tuple(Primary.model_fields)  # a record ignores what it does not know
+        self.written.mapping(("primary",), self.document.get("primary", {}), known, "a choice of primary")
         primary = self.sections.primary or Primary()
         for number, metric in enumerate(primary.metrics):
-            place = ("primary", "metrics", number)
             if metric not in METRICS:
-                self.written.fail(place, f"{short(metric)} is not a metric. {did_you_mean(metric, METRICS)}".rstrip())
-            if metric in primary.metrics[:number]:
-                self.written.fail(place, f"{metric} is there twice.")
+                hint = f"{short(metric)} is not a metric. {did_you_mean(metric, METRICS)}"
+                self.written.fail(("primary", "metrics", number), hint.rstrip())
         return primary

@@ -5,17 +5,16 @@ shipped recipe, a YAML file, or the folder of a suite that was run.
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
 from collapselab.errors import ConfigError, RunError
-from collapselab.suite.corpora import build_corpora, corpus_facts
+from collapselab.suite.collect import collect
 from collapselab.suite.folder import SuiteFolder, open_suite
-from collapselab.suite.job import LaunchRequest, StartMethod
+from collapselab.suite.job import LaunchRequest
 from collapselab.suite.launchers import find_launcher, launchers
-from collapselab.suite.plan import MODELS_FOLDER, AnyEntry, SuitePlan, plan_suite
+from collapselab.suite.plan import Entry, SuitePlan, build_corpora, corpus_facts, plan_suite
 from collapselab.suite.recipe import Suite
 from collapselab.suite.status import State, Watch, run_state
 from collapselab.trackers import check_tracker
@@ -44,9 +43,9 @@ class SuiteRun:
         return [state for state in self.states if state.stage == "failed"]
 
 
-def plan(suite: Suite, folder: SuiteFolder, *, advance: Callable[[int], object] = lambda _: None) -> SuitePlan:
+def plan(suite: Suite, folder: SuiteFolder) -> SuitePlan:
     """All runs with their sizes and costs; nothing is built or trained."""
-    return plan_suite(suite, corpus_facts(suite, folder.path), advance=advance)
+    return plan_suite(suite, corpus_facts(suite, folder.path))
 
 
 def prepare(suite: Suite, folder: SuiteFolder, *, accept_change: bool = False) -> SuitePlan:
@@ -70,7 +69,7 @@ def run(
     retry_failed: bool = False,
     accept_change: bool = False,
     watch: Watch | None = None,
-    start_method: StartMethod = "forkserver",
+    start_method: str = "forkserver",
     report_to: str = "none",
 ) -> SuiteRun:
     """Train and measure what is missing, where `launcher` does it: prepare, submit, wait, collect.
@@ -85,21 +84,20 @@ def run(
     planned = prepare(suite, folder, accept_change=accept_change)
     monitor = _Monitor(suite, folder, planned.entries, watch)
     missing = monitor.missing(retry_failed=retry_failed)
+    if not chosen.waits:
+        with folder.locked(launcher, wait=True):
+            queued = chosen.states(folder)
+            free = [entry for entry in missing if entry.name not in queued and not folder.is_running(entry.name)]
+            submitted = chosen.submit(request, free, monitor.update) if free else {}
+            if submitted:
+                folder.record_jobs(folder.jobs(launcher) | submitted, launcher)
+        return SuiteRun(monitor.states(), [], submitted, waited=False)
     try:
-        submitted = chosen.submit(request, missing, monitor.update) if missing else {}
+        if missing:
+            chosen.submit(request, missing, monitor.update)
     finally:
-        refused = _collect(suite, folder) if chosen.waits else []
-    return SuiteRun(monitor.states(), refused, submitted, chosen.waits)
-
-
-def script(suite: Suite, folder: SuiteFolder, *, launcher: str) -> str:
-    """What `run` would submit with this launcher, as text; nothing is built or submitted."""
-    text = find_launcher(launcher).script(LaunchRequest(suite, folder), plan(suite, folder).entries)
-    if text is None:
-        raise ConfigError(
-            f"dry run: the launcher {launcher} submits no script. `collapselab suite plan` shows what would run."
-        )
-    return text
+        refused = collect(folder).refused
+    return SuiteRun(monitor.states(), refused, {}, waited=True)
 
 
 def status(suite: Suite, folder: SuiteFolder, *, jobs: dict[str, str] | None = None) -> list[State]:
@@ -125,62 +123,34 @@ def cancel(folder: SuiteFolder) -> int:
 class _Monitor:
     """Reads the states of the runs while they are performed, shows them, and keeps the tables current."""
 
-    def __init__(self, suite: Suite, folder: SuiteFolder, entries: list[AnyEntry], watch: Watch | None) -> None:
+    def __init__(self, suite: Suite, folder: SuiteFolder, entries: list[Entry], watch: Watch | None) -> None:
         self.suite, self.folder, self.entries, self.watch = suite, folder, entries, watch
         self._done: dict[str, State] = {}
-        self._ended: set[tuple[str, str]] = set()
-        self._collected, self._due = time.monotonic(), 0.0
+        self._collected, self._due, self._unwritten = time.monotonic(), 0.0, False
 
-    def missing(self, *, retry_failed: bool) -> list[AnyEntry]:
+    def missing(self, *, retry_failed: bool) -> list[Entry]:
         """The runs that are not finished; without those that failed, unless they are to be tried again."""
-        states = self.states()
-        self._ended = _ended(states)
         left_out = {"done"} if retry_failed else {"done", "failed"}
-        return [entry for entry, state in zip(self.entries, states, strict=True) if state.stage not in left_out]
+        return [entry for entry, state in zip(self.entries, self.states(), strict=True) if state.stage not in left_out]
 
     def states(self) -> list[State]:
-        return [self._done.get(entry.name) or self._state(entry) for entry in self.entries]
+        states = [self._done.get(one.name) or run_state(self.folder, one, self.suite.measure) for one in self.entries]
+        self._done = {state.run: state for state in states if state.stage == "done"}
+        return states
 
     def update(self) -> None:
-        """Show the states, and collect where a run has ended; nothing if the last time was too short ago."""
-        start = time.monotonic()
+        """Show the states, and collect where a run is done; nothing if the last time was too short ago."""
+        start, done = time.monotonic(), len(self._done)
         if start < self._due:
             return
         states = self.states()
         if self.watch is not None:
             self.watch(states)
-        ended = _ended(states)
-        if ended - self._ended and time.monotonic() - self._collected >= TABLE_SECONDS:
-            _collect(self.suite, self.folder)
-            self._collected, self._ended = time.monotonic(), ended
+        self._unwritten |= len(self._done) > done
+        if self._unwritten and start - self._collected >= TABLE_SECONDS:
+            collect(self.folder)
+            self._collected, self._unwritten = time.monotonic(), False
         self._due = start + UPDATE_FACTOR * (time.monotonic() - start)
-
-    def _state(self, entry: AnyEntry) -> State:
-        state = run_state(self.folder, entry, self.suite.measure)
-        if state.stage == "done":
-            self._done[entry.name] = state
-        return state
-
-
-def _collect(suite: Suite, folder: SuiteFolder) -> list[str]:
-    """Write the tables of the runs, or of the models, and return why rows were refused.
-
-    Models that failed are no row; their reason is in `failed`.
-    """
-    from collapselab.records.result_folder import result_files
-    from collapselab.suite.collect import collect
-    from collapselab.suite.collect_models import collect_models
-
-    if not suite.models:
-        return collect(folder).refused
-    if result_files(folder.path / MODELS_FOLDER):
-        with folder.locked("tables", wait=True):
-            collect_models([folder.path / MODELS_FOLDER], folder.path, in_suite=True, mix=["corpora"])
-    return []
-
-
-def _ended(states: list[State]) -> set[tuple[str, str]]:
-    return {(state.run, state.stage) for state in states if state.stage in ("done", "failed")}
 
 
 def suite_plan(name: str | Path, *, scale: str | None = None, out: str | Path | None = None) -> SuitePlan:
@@ -203,19 +173,6 @@ def run_suite(name: str | Path, *, scale: str | None = None, out: str | Path | N
     ({'done'}, [])
     """
     return run(*open_suite(name, scale=scale, out=out), **options)
-
-
-def suite_script(
-    name: str | Path, *, launcher: str = "slurm", scale: str | None = None, out: str | Path | None = None
-) -> str:
-    """What `run_suite` would submit with this launcher, as text; nothing is built or submitted.
-
-    >>> from collapselab import suite_script
-    >>> suite_script("demo").splitlines()[0]
-    '#!/bin/bash'
-    """
-    suite, folder = open_suite(name, scale=scale, out=out)
-    return script(suite, folder, launcher=launcher)
 
 
 def suite_status(name: str | Path, *, scale: str | None = None, out: str | Path | None = None) -> list[State]:

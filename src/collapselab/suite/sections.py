@@ -1,22 +1,135 @@
-"""The sections of a recipe as pydantic models, which check it, and the JSON schema that editors make of them.
+"""The text of a recipe: YAML with the line of every value, and the sections as pydantic models, which check it.
 
-With the schema an editor completes a recipe, explains it and underlines most mistakes. Rules that involve more than one
-value, such as a setting that is both in `grid` and in `zip`, are checked by recipe.py alone.
+Plain words are read as YAML 1.2 does: 5e-4 is a number, `yes` and `on` are words, 010 is ten. PyYAML by itself takes
+5e-4 for text and `no` for false, and recipes are full of learning rates.
+
+Rules that involve more than one value, such as a setting that is both in `grid` and in `zip`, are checked by recipe.py.
 """
 
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, final, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
+import yaml  # type: ignore[import-untyped]
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, create_model
 
 from collapselab.declared import options_of
+from collapselab.errors import ConfigError, did_you_mean
 from collapselab.records.options import Options
 from collapselab.records.outcomes import SUITE_OUTCOMES
 from collapselab.records.suite import Primary
-from collapselab.suite.recipe_text import Section
 
 if TYPE_CHECKING:
     from collapselab.corpus.build import Recipe
+
+Section = dict[str, JsonValue]
+Place = tuple[str | int, ...]
+"""The place of a value in a recipe: ("grid", "width", 2)."""
+
+LineNumbers = dict[Place, int]
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # thirty times faster, and there with every wheel of PyYAML
+_WORDS: dict[str, bool | None] = {"": None, "null": None, "~": None, "true": True, "false": False}
+_INTEGER = re.compile(r"[-+]?\d+")
+_FLOAT = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?|[-+]?\.inf|\.nan", re.I)
+
+
+def read_yaml(text: str, name: str) -> tuple[JsonValue, LineNumbers]:
+    """Return the values in the text, and the line of each; ConfigError names the line of what is not YAML."""
+    lines: LineNumbers = {}
+    try:
+        root = yaml.compose(text, Loader=_Loader)
+        return (None if root is None else _value(root, (), lines, name)), lines
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {min(mark.line, text.count(chr(10))) + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise ConfigError(f"{name}{where}: not YAML: {problem}.") from error
+
+
+def _value(node: yaml.Node, path: Place, lines: LineNumbers, name: str) -> JsonValue:
+    lines.setdefault(path, node.start_mark.line + 1)
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(item, (*path, i), lines, name) for i, item in enumerate(node.value)]
+    if isinstance(node, yaml.MappingNode):
+        values: Section = {}
+        for key_node, value_node in node.value:
+            line, key = key_node.start_mark.line + 1, key_node.value
+            if key in values:
+                raise ConfigError(f"{name}, line {line}: {'.'.join(map(str, (*path, key)))} is there twice.")
+            lines[(*path, key)] = line
+            values[key] = _value(value_node, (*path, key), lines, name)
+        return values
+    if node.style:  # quoted, or a block of text
+        return str(node.value)
+    return _scalar(node.value)
+
+
+def _scalar(text: str) -> bool | int | float | str | None:
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    return float(text.lower().replace(".inf", "inf").replace(".nan", "nan")) if _FLOAT.fullmatch(text) else text
+
+
+def short(value: object) -> str:
+    """A value as a message shows it."""
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]} …"
+
+
+@final
+@dataclass
+class Written:
+    """The name of a file and the lines of its values: an error in a value names its line."""
+
+    name: str
+    lines: LineNumbers
+
+    def fail(self, path: Place, message: str) -> NoReturn:
+        """Refuse the value at a place, written as in grid.width[2]."""
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+        raise ConfigError(f"{self.at(path)}: {f'{place}: {message}' if place else message}")
+
+    def at(self, path: Place) -> str:
+        """The file, and the line of the value or of the nearest thing around it."""
+        lines = (self.lines[path[:length]] for length in range(len(path), 0, -1) if path[:length] in self.lines)
+        return next((f"{self.name}, line {line}" for line in lines), self.name)
+
+    def mapping(self, path: Place, values: JsonValue, known: Collection[str] = (), what: str = "") -> Section:
+        """Return the values if they are names with values, and the names are among the known ones."""
+        if not isinstance(values, dict):
+            problem = "it is empty" if values is None and not path else f"{short(values)} is not valid"
+            self.fail(path, f"{problem}: settings with their values are needed.")
+        for name in values if known else ():
+            if name not in known:
+                self.fail_unknown((*path, name), known, what)
+        return dict(values)
+
+    def fail_unknown(self, path: Place, known: Collection[str], what: str) -> NoReturn:
+        """Refuse a name, with the nearest one that is known."""
+        hint = did_you_mean(str(path[-1]), known, otherwise=f"Choose from {', '.join(known)}.")
+        self.fail(path, f"is not {what}. {hint}")
+
+    def sections(self, values: Section) -> "Sections":
+        """Return the values as the sections of a recipe."""
+        try:
+            return Sections(**values)  # type: ignore[arg-type]
+        except ValidationError as error:
+            found = max(error.errors(), key=lambda one: len(one["loc"]))  # of a union, the most specific complaint
+            path: Place = ()
+            for part in found["loc"]:  # without the names of a union's members
+                path = (*path, part) if (*path, part) in self.lines or found["type"] == "missing" else path
+            if found["type"] == "extra_forbidden":
+                model, noun = NESTED[str(path[0])] if len(path) > 1 else (Sections, "a section of a recipe")
+                self.fail_unknown(path, tuple(model.model_fields), noun)
+            reason = found["msg"].removeprefix("Value error, ").rstrip(".")
+            value = "" if found["type"] == "missing" else f"{short(found['input'])} is not valid: "
+            self.fail(path, f"{value}{reason[0].lower()}{reason[1:]}.")
+
 
 STRICT = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
@@ -53,21 +166,14 @@ class CorpusSpec(BaseModel):
         """The recipe of `corpus build`, with its defaults where nothing is given."""
         from collapselab.corpus.build import Recipe, default_tokenizer
 
-        return Recipe(
-            tokenizer=self.tokenizer or default_tokenizer(self.sources),
-            block=self.block or (2048 if self.packing == "paper" else Recipe.block),
-            packing=self.packing,
-            boundary=self.boundary,
-            begin=self.begin,
-            validation_share=self.validation_share,
-            seed=self.seed,
-        )
+        given = self.model_dump(include=Recipe.__dataclass_fields__.keys(), exclude_none=True)
+        block = 2048 if self.packing == "paper" else Recipe.block
+        return Recipe(**{"tokenizer": default_tokenizer(self.sources), "block": block} | given)
 
     def resolved(self, beside: Path | None) -> "CorpusSpec":
         """The corpus with whole paths: a relative one is looked for beside the recipe first, then where we run."""
         if self.folder is not None:
-            folder = whole_path(self.folder, beside)
-            return self.model_copy(update={"folder": str(Path(folder).absolute())})
+            return self.model_copy(update={"folder": str(Path(whole_path(self.folder, beside)).absolute())})
         return self.model_copy(
             update={
                 "source": [whole_path(name, beside) for name in self.sources],
@@ -77,30 +183,12 @@ class CorpusSpec(BaseModel):
         )
 
 
-class DataSpec(BaseModel):
-    """Text for models to be measured on, each in its own tokens, as `measure --data` takes it."""
-
-    model_config = STRICT
-
-    source: str | list[str]
-    block: int | None = Field(None, ge=2)
-    max_tokens: int | None = Field(None, ge=1)
-    """Where reading stops; without it, `tokens` of `measure`."""
-    split: str | None = None
-    revision: str | None = None
-    text_column: str = "text"
-
-    @property
-    def sources(self) -> list[str]:
-        return listed(self.source)
-
-
 class Resources(BaseModel):
     """What one run needs as a job of a cluster. `memory` is in GB; `setup` are lines of shell before the run."""
 
     model_config = STRICT
 
-    gpus: int = Field(0, ge=0)
+    gpus: int = Field(0, ge=0, le=1)
     cpus: int = Field(2, ge=1)
     memory: float = Field(8.0, gt=0, allow_inf_nan=False)
     minutes: int = Field(240, ge=1)
@@ -156,9 +244,6 @@ class Sections(BaseModel):
     """Further runs, each with a grid and a zip of its own if need be."""
     checkpoints: float | str | list[float] | None = None
     """Epochs, as in [0, 0.5, 1], or log:20."""
-    models: list[Annotated[str, Field(min_length=1)]] | None = Field(None, min_length=1)
-    """Models to measure, in place of runs to train."""
-    data: DataSpec | None = None
     measure: Measure = Measure()
     resources: Resources = Resources()
     primary: Primary | None = None
@@ -170,7 +255,6 @@ SECTIONS = tuple(Sections.model_fields)
 NESTED: dict[str, tuple[type[BaseModel], str]] = {
     "corpus": (CorpusSpec, "a setting of a corpus"),
     "corpora": (CorpusSpec, "a setting of a corpus"),
-    "data": (DataSpec, "a setting of data"),
     "measure": (Measure, "an option of measure"),
     "resources": (Resources, "a resource"),
     "primary": (Primary, "a choice of primary"),
@@ -189,52 +273,3 @@ def whole_path(name: str, beside: Path | None) -> str:
         if folder is not None and (folder / name).exists():
             return str((folder / name).resolve())
     return name
-
-
-def recipe_schema() -> dict[str, Any]:
-    """The JSON schema of recipes, for editors.
-
-    >>> from collapselab import recipe_schema
-    >>> list(recipe_schema()["properties"])[:3]
-    ['question', 'corpus', 'corpora']
-    """
-    from collapselab.core.catalogue import METRICS
-
-    schema = Sections.model_json_schema()
-    definitions, sections = schema["$defs"], schema["properties"]
-    names = setting_schemas() | {"corpus": {"type": "string"}}
-    axes = {name: {"type": "array", "items": one, "minItems": 1} for name, one in names.items()}
-    settings = {"type": "object", "properties": names, "additionalProperties": False}
-    sections["base"] |= settings
-    sections["corpora"]["anyOf"][0]["minProperties"] = 1
-    for axis in ("grid", "zip"):
-        sections[axis]["anyOf"][0] = settings | {"properties": axes, "minProperties": 1}
-    runs = settings | {"properties": names | {axis: sections[axis] for axis in ("grid", "zip")}}
-    sections["runs"]["anyOf"][0]["items"] = runs
-    dose = names["intervene"]["items"]
-    arm = {"anyOf": [{"type": "null"}, dose, {"type": "array", "items": dose}, settings]}
-    sections["arms"]["anyOf"][0]["items"] = arm
-    definitions["Primary"]["properties"]["metrics"]["items"] = {"enum": list(METRICS)}
-    for definition in definitions.values():  # `small` may change one field and keep the rest
-        definition.pop("required", None)
-    small = {name: section for name, section in sections.items() if name != "small"}
-    sections["small"] |= {"type": "object", "properties": small, "additionalProperties": False}
-    corpora = [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in ("corpus", "corpora")]
-    one_text = [*corpora, {"required": ["data"], "not": {"anyOf": corpora}}]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema | {"oneOf": one_text}
-
-
-def setting_schemas() -> dict[str, Any]:
-    """The schema of each setting of a run."""
-    from collapselab.models.families import FAMILIES
-    from collapselab.training.heads import HEADS
-    from collapselab.training.interventions import INTERVENTIONS
-    from collapselab.training.optimizers import OPTIMIZERS
-    from collapselab.training.settings import Settings
-
-    schemas: dict[str, Any] = Settings.model_json_schema()["properties"]
-    schemas["optimizer"]["enum"], schemas["head"]["enum"] = list(OPTIMIZERS), list(HEADS)
-    schemas["family"]["examples"] = list(FAMILIES)  # not an enum: the path of a configuration is allowed too
-    dose = {"type": "string", "examples": [f"{name}:+0.1" for name in INTERVENTIONS]}
-    schemas["intervene"] |= {"type": ["string", "array"], "items": dose}
-    return schemas

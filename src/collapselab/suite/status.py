@@ -6,15 +6,14 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeGuard, final
+from typing import Any, Literal, final
 
-from pydantic import JsonValue
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
-from rich.table import Column, Table
+from rich.table import Table
 
 from collapselab import __version__
 from collapselab.errors import DamagedError
@@ -22,10 +21,9 @@ from collapselab.messages import is_quiet
 from collapselab.records.facts import Facts
 from collapselab.records.options import Options
 from collapselab.records.outcomes import SUITE_OUTCOMES
-from collapselab.records.run import Checkpoint, LogEntry, RunFolder, log_entry
+from collapselab.records.run import Checkpoint, RunFolder, log_entry
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.plan import AnyEntry, Entry, ModelEntry, Pace, SuitePlan
-from collapselab.suite.power import PlannedComparison
+from collapselab.suite.plan import Entry, PlannedComparison, SuitePlan
 
 Stage = Literal["queued", "training", "measuring", "stopped", "failed", "done"]
 STAGES: tuple[Stage, ...] = ("training", "measuring", "failed", "stopped", "queued", "done")
@@ -59,23 +57,17 @@ class State:
     why: str | None = None
     job: str | None = None
 
-    def facts(self) -> dict[str, JsonValue]:
-        return asdict(self)
-
 
 Watch = Callable[[list[State]], None]
 
 
 def run_state(
-    folder: SuiteFolder, entry: AnyEntry, options: Options, *, job: str | None = None, thorough: bool = True
+    folder: SuiteFolder, entry: Entry, options: Options, *, job: str | None = None, thorough: bool = True
 ) -> State:
-    """Return the state of one run, or of a model that is measured; `thorough` as in `missing`."""
-    if isinstance(entry, ModelEntry):
-        return _model_state(folder, entry, options, job)
-    path = folder.run(entry.name)
-    unmade, unmeasured = missing(path, entry, options, thorough=thorough)
-    count = len(entry.checkpoints)
-    step, loss, left = _progress(path, entry) if unmade else (entry.planned.steps, None, None)
+    """Return the state of one run; `thorough` as in `missing`."""
+    unmade, unmeasured = missing(folder, entry, options, thorough=thorough)
+    count, steps, path = len(entry.checkpoints), entry.planned.steps, folder.run(entry.name)
+    step, loss, left = _progress(path, entry) if unmade else (steps, None, None)
     failure = folder.failure(entry.name)
     if not unmade and not unmeasured:
         stage: Stage = "done"
@@ -87,25 +79,19 @@ def run_state(
         stage = "stopped" if path.is_dir() else "queued"
     why = failure.why if failure is not None and stage == "failed" else None
     left = left if stage == "training" else None
-    made, measured = count - len(unmade), count - len(unmeasured)
-    return State(entry.name, stage, count, made, measured, step, entry.planned.steps, loss, left, why, job)
+    return State(
+        entry.name, stage, count, count - len(unmade), count - len(unmeasured), step, steps, loss, left, why, job
+    )
 
 
-def _model_state(folder: SuiteFolder, entry: ModelEntry, options: Options, job: str | None) -> State:
-    failure = folder.failure(entry.name)
-    done = entry.is_measured(folder.path, options)
-    running = folder.is_running(entry.name)
-    stage: Stage = "done" if done else "measuring" if running else "failed" if failure is not None else "queued"
-    why = failure.why if failure is not None and stage == "failed" else None
-    return State(entry.name, stage, 1, 1, int(done), 0, 0, None, None, why, job)
-
-
-def missing(path: Path, entry: Entry, options: Options, *, thorough: bool = True) -> tuple[list[str], list[str]]:
+def missing(
+    folder: SuiteFolder, entry: Entry, options: Options, *, thorough: bool = True
+) -> tuple[list[str], list[str]]:
     """Return the checkpoints of a run that are not made yet, and those that are not measured with these options.
 
     `thorough` reads measurements whole, which takes seconds in a large suite; else the facts at their beginning decide.
     """
-    run = RunFolder(path)
+    run = RunFolder(folder.run(entry.name))
     unmade = [name for name in entry.checkpoints if not (run.exists() and _is_made(run, name, entry.name[-8:]))]
     unmeasured = [
         name
@@ -155,33 +141,20 @@ def _stored_facts(path: Path) -> Facts | None:
 
 def _progress(path: Path, entry: Entry) -> tuple[int, float | None, float | None]:
     """The last logged step, its loss, and the seconds that the remaining steps take at the speed of the last one."""
-    last: LogEntry | None = None
-    for line in _tail(path / "log.jsonl"):
-        logged = log_entry(line)
-        if logged is not None and all(_is_number(logged.get(key)) for key in ("step", "loss", "tokens")):
-            last = logged
-    if last is None:
+    log = path / "log.jsonl"
+    if not log.exists():
         return 0, None, None
-    rate = last.get("tokens_per_second")
-    left = (entry.planned.tokens - last["tokens"]) / rate if _is_number(rate) and rate >= 1e-9 else None
-    return min(last["step"], entry.planned.steps), last["loss"], left
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - TAIL))
+        logged = [one for line in file if (one := log_entry(line)) is not None and "loss" in one]
+    if not logged:
+        return 0, None, None
+    rate = logged[-1].get("tokens_per_second")
+    left = (entry.planned.tokens - logged[-1]["tokens"]) / rate if rate else None
+    return min(logged[-1]["step"], entry.planned.steps), logged[-1]["loss"], left
 
 
-def _is_number(value: object) -> TypeGuard[float]:
-    """Whether it is a number that we write into a log. The log is only shown: anything else is left out."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**63
-
-
-def _tail(path: Path) -> list[bytes]:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - TAIL))
-            return file.read().splitlines()
-    except FileNotFoundError:
-        return []
-
-
-def plan_facts(planned: SuitePlan, states: list[State], options: Options, pace: Pace | None) -> dict[str, Any]:
+def plan_facts(planned: SuitePlan, states: list[State], options: Options, pace: float | None) -> dict[str, Any]:
     """Return the plan as plain data: every run, and the totals."""
     runs: list[dict[str, Any]] = [
         {
@@ -194,7 +167,7 @@ def plan_facts(planned: SuitePlan, states: list[State], options: Options, pace: 
             "flops": entry.flops,
             "disk_bytes": entry.disk,
             "checkpoints": list(entry.checkpoints),
-            "seconds": None if pace is None or isinstance(entry, ModelEntry) else pace.seconds(entry, options),
+            "seconds": None if pace is None else entry.seconds(pace, options),
         }
         for entry, state in zip(planned.entries, states, strict=True)
     ]
@@ -216,10 +189,7 @@ def plan_facts(planned: SuitePlan, states: list[State], options: Options, pace: 
 
 def plan_table(facts: dict[str, Any], *, every: bool = False) -> RenderableType:
     """Return the plan as a table."""
-    table = Table(box=None, header_style="bold")
-    for column in ("run", "parameters", "batch", "steps", "tokens", "FLOPs", "checkpoints", "disk", "time", ""):
-        words = column in ("run", "checkpoints", "")
-        table.add_column(column, justify="left" if words else "right", no_wrap=column == "run")
+    table = _table("run", "parameters>", "batch>", "steps>", "tokens>", "FLOPs>", "checkpoints", "disk>", "time>", "")
     runs = facts["runs"]
     for run in runs if every or len(runs) <= SHOWN else runs[: SHOWN // 2]:
         table.add_row(
@@ -228,36 +198,30 @@ def plan_table(facts: dict[str, Any], *, every: bool = False) -> RenderableType:
             duration(run["seconds"]), _coloured(run["stage"]),
         )  # fmt: skip
     total = facts["total"]
-    parts: list[RenderableType] = [table]
-    if len(runs) > len(table.rows):
-        parts.append(f"… and {len(runs) - len(table.rows):,} more runs (--all lists them)")
     left = "" if total["seconds_left"] is None else f", about {duration(total['seconds_left'])} on this machine"
     done = f", {total['done']:,} of them done" if total["done"] else ""
-    parts.append(
+    return Group(
+        table,
+        *_more(len(runs) - len(table.rows)),
         f"[bold]{total['runs']:,} runs{done}[/bold], {total['checkpoints']:,} checkpoints: {amount(total['tokens'])} "
-        f"tokens, {amount(total['flops'])} FLOPs, {size(total['disk_bytes'])} of disk{left}"
+        f"tokens, {amount(total['flops'])} FLOPs, {size(total['disk_bytes'])} of disk{left}",
+        *([] if facts["comparison"] is None else _comparison_parts(facts["comparison"])),
+        *(f"[yellow]{escape(warning)}[/yellow]" for warning in facts["warnings"]),
+        *(f"[red]{escape(reason)}[/red]" for reason in facts["impossible"]),
     )
-    if facts["comparison"] is not None:
-        parts += _comparison_parts(facts["comparison"])
-    parts += [f"[yellow]{escape(warning)}[/yellow]" for warning in facts["warnings"]]
-    parts += [f"[red]{escape(reason)}[/red]" for reason in facts["impossible"]]
-    return Group(*parts)
 
 
 def _comparison_parts(compared: PlannedComparison) -> list[RenderableType]:
     """The pairs of a suite of arms, what they can show, and the smallest p that they can reach."""
-    pairs, arms, primary = compared.pairs, compared.arms, compared.properties
+    pairs, arms, properties = compared.pairs, compared.arms, compared.properties
     cells = f" in each of {compared.cells} cells" if compared.cells > 1 else ""
     others = len(arms) - (compared.control is not None)
-    table = Table(box=None, header_style="bold")
     columns = ("effect (d/s)", "pairs at 0.05", "at 0.01", "equivalence", f"power of {pairs} pairs", "of equivalence")
-    for column in columns:
-        table.add_column(column, justify="right")
+    table = _table(*(f"{column}>" for column in columns))
     for row in compared.power:
         needed = (row.pairs_at_5_percent, row.pairs_at_1_percent, row.pairs_for_equivalence)
-        powers = (row.power, row.power_of_equivalence)
-        shares = ("–" if power is None else f"{power:.0%}" for power in powers)
-        table.add_row(f"{row.effect:g}", *map(str, needed), *shares)
+        powers = ("–" if power is None else f"{power:.0%}" for power in (row.power, row.power_of_equivalence))
+        table.add_row(f"{row.effect:g}", *map(str, needed), *powers)
     holm = "survives" if compared.survives_holm else f"does not survive ({compared.fewest_pairs} pairs would)"
     return [
         f"[bold]{others} arms × {pairs} seeds{cells}[/bold]: {others * pairs * compared.cells:,} pairs with the "
@@ -265,28 +229,39 @@ def _comparison_parts(compared: PlannedComparison) -> list[RenderableType]:
         "Pairs that find an effect of d/s standard deviations in 80 of 100 suites, and what these pairs find:",
         table,
         f"The smallest p of {pairs} pairs with their signs flipped is {compared.smallest_p:.2g}: it {holm} Holm's "
-        f"adjustment over {'1 primary property' if primary == 1 else f'{primary} primary properties'} at 0.05.",
+        f"adjustment over {properties} primary {'property' if properties == 1 else 'properties'} at 0.05.",
     ]
 
 
 def status_table(states: list[State], *, every: bool = False) -> RenderableType:
     """The state of each run: first those that are running or failed, then the others, as many as there is room for."""
-    jobs = any(state.job for state in states)
-    columns = ["", "checkpoints", "step", "loss", "time left", *(["job"] if jobs else []), "why"]
-    table = Table(Column("run", no_wrap=True), *columns, box=None, header_style="bold")
+    table = _table("run", "", "checkpoints", "step", "loss", "time left", "job", "why")
     ordered = sorted(states, key=lambda state: STAGES.index(state.stage))
-    shown = ordered if every else ordered[:SHOWN]
-    for state in shown:
-        measured = f"{state.checkpoints_made}/{state.checkpoints} made, {state.checkpoints_measured} measured"
-        step = f"{state.step:,}/{state.steps:,}" if state.step else ""
-        loss = "" if state.loss is None else f"{state.loss:.3f}"
-        left = "" if state.seconds_left is None else duration(state.seconds_left)
-        cells = [escape(state.run), _coloured(state.stage), measured, step, loss, left]
-        table.add_row(*cells, *([escape(state.job or "")] if jobs else []), escape(state.why or ""))
-    parts: list[RenderableType] = [table]
-    if len(states) > len(shown):
-        parts.append(f"… and {len(states) - len(shown):,} more runs (--all lists them)")
-    return Group(*parts, summary(states))
+    for state in ordered if every else ordered[:SHOWN]:
+        table.add_row(
+            escape(state.run),
+            _coloured(state.stage),
+            f"{state.checkpoints_made}/{state.checkpoints} made, {state.checkpoints_measured} measured",
+            f"{state.step:,}/{state.steps:,}" if state.step else "",
+            "" if state.loss is None else f"{state.loss:.3f}",
+            "" if state.seconds_left is None else duration(state.seconds_left),
+            escape(state.job or ""),
+            escape(state.why or ""),
+        )
+    return Group(table, *_more(len(states) - len(table.rows)), summary(states))
+
+
+def _table(*columns: str) -> Table:
+    """A table without lines; columns of numbers have a > after their names."""
+    table = Table(box=None, header_style="bold")
+    for column in columns:
+        justify: Literal["left", "right"] = "right" if column.endswith(">") else "left"
+        table.add_column(column.removesuffix(">"), justify=justify, no_wrap=column == "run")
+    return table
+
+
+def _more(count: int) -> list[str]:
+    return [f"… and {count:,} more runs (--all lists them)"] if count else []
 
 
 def summary(states: list[State]) -> str:
@@ -306,13 +281,12 @@ def shown_live(*, quiet: bool = False) -> Iterator[Watch | None]:
         with Live(console=console, refresh_per_second=2, transient=True) as live:
             yield lambda states: live.update(status_table(states))
     else:
-        lines: list[str] = []
+        last = ""
 
         def show(states: list[State]) -> None:
-            line = summary(states)
-            if lines[-1:] != [line]:
-                lines.append(line)
-                console.print(line, soft_wrap=True)
+            nonlocal last
+            if last != (last := summary(states)):
+                console.print(last, soft_wrap=True)
 
         yield show
 
@@ -333,20 +307,18 @@ def duration(seconds: float | None) -> str:
     return f"{seconds / 86400:,.1f} days"
 
 
-def amount(number: float) -> str:
+def amount(number: float, units: tuple[str, ...] = ("", "k", "M", "G")) -> str:
     """A large number in four characters or so: 12k, 3.4M, 5.6e18."""
-    for limit, unit, name in ((1e4, 1, ""), (1e6, 1e3, "k"), (1e9, 1e6, "M"), (1e12, 1e9, "G")):
-        if number < limit:
-            return f"{number / unit:,.{0 if number / unit >= 100 or not name else 1}f}{name}"
+    for power, unit in enumerate(units):
+        scaled = number / 1000**power
+        if scaled < (10_000 if power == 0 else 1000):
+            return f"{scaled:,.{0 if scaled >= 100 or not power else 1}f}{unit}"
     return f"{number:.1e}"
 
 
 def size(number: float) -> str:
     """A number of bytes in words: 12.0 kB, 3.4 MB."""
-    for limit, unit, name in ((1e6, 1e3, "kB"), (1e9, 1e6, "MB"), (1e12, 1e9, "GB")):
-        if number < limit:
-            return f"{number / unit:,.1f} {name}"
-    return f"{number / 1e12:,.1f} TB"
+    return amount(number, (" B", " kB", " MB", " GB", " TB"))
 
 
 def _listed(names: list[str]) -> str:

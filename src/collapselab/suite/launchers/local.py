@@ -14,20 +14,28 @@ import os
 import signal
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkContext, ForkServerContext
-from typing import final
+from typing import Any, final
 
 from collapselab.disk import disk_errors
-from collapselab.errors import STOPPING, ConfigError, Interrupted, RunError, StopRequest, interruptible, stop_requests
+from collapselab.errors import STOPPING, ConfigError, Interrupted, RunError, interruptible, stop_requests
 from collapselab.records.options import Options
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.job import LaunchRequest, RunOutcome, output_to, perform, reason, record_failure, threads_each
-from collapselab.suite.plan import AnyEntry
+from collapselab.suite.job import (
+    Launcher,
+    LaunchRequest,
+    RunOutcome,
+    output_to,
+    perform,
+    reason,
+    record_failure,
+    threads_each,
+)
+from collapselab.suite.plan import Entry
 
 MAX_TRIES = 3
 PRELOADED = ["collapselab.training.train", "collapselab.measurement.measure", "collapselab.models.load"]
@@ -42,28 +50,19 @@ PARENT_SECONDS = 1.0
 
 
 @final
-class LocalLauncher:
+class LocalLauncher(Launcher):
     """Performs the runs in processes of this machine, and waits for them."""
 
-    waits = True
+    waits = True  # it has no queue: a run that is performed now shows by its lock
 
     def check(self, request: LaunchRequest) -> None:
         if request.jobs < 1:
             raise ConfigError(f"jobs must be ≥ 1, got {request.jobs}")
         threads_each(request.jobs)
 
-    def submit(self, request: LaunchRequest, entries: list[AnyEntry], update: Callable[[], None]) -> dict[str, str]:
+    def submit(self, request: LaunchRequest, entries: list[Entry], update: Callable[[], None]) -> dict[str, str]:
         ProcessPool(request).run(entries, update)
         return {}
-
-    def script(self, request: LaunchRequest, entries: list[AnyEntry]) -> None:
-        """None: it starts processes, and submits nothing."""
-
-    def states(self, folder: SuiteFolder) -> dict[str, str]:
-        return {}  # no queue: a run that is performed now shows by its lock
-
-    def cancel(self, folder: SuiteFolder) -> int:
-        return 0  # its runs are stopped with Ctrl-C where they were started
 
 
 @final
@@ -72,38 +71,35 @@ class ProcessPool:
 
     def __init__(self, request: LaunchRequest) -> None:
         self.request, self.folder, self.options = request, request.folder, request.suite.measure
-        self.threads = threads_each(request.jobs)
-        fork_server = multiprocessing.get_context("forkserver")
-        fork_server.set_forkserver_preload(PRELOADED)
-        fork = request.start_method == "fork"
-        self.context: ForkContext | ForkServerContext = multiprocessing.get_context("fork") if fork else fork_server
+        self.context: Any = multiprocessing.get_context(request.start_method)
+        self.context.set_forkserver_preload(PRELOADED)
         self.outcomes: dict[str, RunOutcome] = {}
-        self.trouble: RunError | None = None
-        self._todo: deque[AnyEntry] = deque()
+        self._todo: list[Entry] = []
         self._later: dict[str, float] = {}
         self._deaths: Counter[str] = Counter()
-        self._guard, self._stopping = threading.Lock(), threading.Event()
         self._workers: dict[int, Worker] = {}  # by slot: a new one replaces one that died
+        self._stopping = False
 
-    def run(self, entries: list[AnyEntry], update: Callable[[], None]) -> dict[str, RunOutcome]:
+    def run(self, entries: list[Entry], update: Callable[[], None]) -> dict[str, RunOutcome]:
         """Perform all runs, calling `update` about every second. Return the outcome of each, by name.
 
         Interrupted where a signal stopped it, after every process has saved its run.
         """
-        self._todo.extend(entries)
-        slots = [threading.Thread(target=self._slot, args=(n,), daemon=True) for n in range(self.request.jobs)]
+        self._todo = list(entries)
         with stop_requests() as request:
-            for slot in slots:
-                slot.start()
             try:
-                self._wait(slots, request, update)
+                while self._todo or any(worker.entry for worker in self._workers.values()):
+                    if request.number is not None and not self._stopping:
+                        self._stop()
+                    self._hand_out()
+                    self._receive()
+                    update()
             except BaseException as error:  # a second signal does not wait for what is being saved
                 self._stop(kill=isinstance(error, Interrupted))
-                for slot in slots:
-                    slot.join()
                 raise
-        if self.trouble is not None:
-            raise self.trouble
+            finally:
+                for worker in self._workers.values():
+                    worker.dismiss()
         if request.number is not None:
             left = len(entries) - sum(outcome.result in ("done", "failed") for outcome in self.outcomes.values())
             raise Interrupted(
@@ -113,147 +109,101 @@ class ProcessPool:
             )
         return self.outcomes
 
-    def _wait(self, slots: list[threading.Thread], request: StopRequest, update: Callable[[], None]) -> None:
-        """Wait until no run is left. The first signal is passed on once, and every process saves."""
-        for slot in slots:
-            while slot.is_alive():
-                slot.join(UPDATE_SECONDS)
-                if request.number is not None and not self._stopping.is_set():
-                    self._stop()
-                update()
+    def _hand_out(self) -> None:
+        """Give a run to every process without one; a run that was busy elsewhere has to wait for its time."""
+        for slot in range(self.request.jobs):
+            if slot in self._workers and self._workers[slot].entry is not None:
+                continue
+            now = time.monotonic()
+            index = next((n for n, entry in enumerate(self._todo) if self._later.get(entry.name, 0) <= now), None)
+            if index is None:
+                return
+            worker = self._workers.get(slot) or self._start_worker(slot)
+            worker.begin(self._todo.pop(index), self.options)
 
-    def _slot(self, number: int) -> None:
-        """Start one process after another, as each dies, until no run is left."""
-        worker: Worker | None = None
-        try:
-            while (entry := self._next()) is not None:
-                if worker is None or not worker.is_alive():
-                    worker = self._start_worker(number)
-                outcome = worker.perform(entry, self.options)
-                self._note(entry, outcome if outcome is not None else worker.wait())
-        except Exception as error:  # noqa: BLE001  an error in a thread must not look like the end of the suite
-            with self._guard:
-                self._give_up(f"{self.folder.path}: {reason(error)}")
-        if worker is not None:
-            worker.dismiss()
-
-    def _next(self) -> AnyEntry | None:
-        """The next run, waiting for one that another process performs; None when there are none."""
-        while not self._stopping.is_set():
-            with self._guard:
-                now = time.monotonic()
-                for _ in range(len(self._todo)):
-                    entry = self._todo.popleft()
-                    if self._later.get(entry.name, 0) <= now:
-                        return entry
-                    self._todo.append(entry)
-                if not self._todo:
-                    return None
-            self._stopping.wait(0.2)
-        return None
-
-    def _start_worker(self, number: int) -> "Worker":
+    def _start_worker(self, slot: int) -> "Worker":
         import torch
 
         device, gpus = self.request.device, torch.cuda.device_count()
         if device == "auto" and gpus > 1:
-            device = f"cuda:{number % gpus}"
-        with self._guard:
-            arguments = (str(self.folder.path), self.threads, device, self.request.retry_failed, self.request.report_to)
-            worker = self._workers[number] = Worker(self.context, *arguments)
-            if self._stopping.is_set():  # the signal came before the worker was in the list
-                worker.stop()
+            device = f"cuda:{slot % gpus}"
+        threads, retry, report_to = threads_each(self.request.jobs), self.request.retry_failed, self.request.report_to
+        worker = self._workers[slot] = Worker(self.context, str(self.folder.path), threads, device, retry, report_to)
         return worker
 
-    def _note(self, entry: AnyEntry, outcome: RunOutcome | int) -> None:
-        """Keep the outcome of the run; try it again where its process died, with this exit status."""
-        with self._guard:
-            if isinstance(outcome, int):
-                if self._stopping.is_set():
-                    return
-                self._deaths[entry.name] += 1
-                if self._deaths[entry.name] < MAX_TRIES:
-                    self._todo.appendleft(entry)
-                    return
-                cause = f"was killed by {signal.Signals(-outcome).name}" if outcome < 0 else f"ended with {outcome}"
-                hint = "; often memory ran out" if outcome == -signal.SIGKILL else ""
-                why = f"its process {cause}, {MAX_TRIES} times{hint}. Its output is in {self.folder.log(entry.name)}"
-                outcome = record_failure(self.folder, entry, self.options, why)
-            if outcome.result == "stopped":
-                if outcome.why is not None:
-                    self._give_up(outcome.why)
-                return
-            if outcome.result == "busy":
-                self._later[entry.name] = time.monotonic() + BUSY_SECONDS
-                self._todo.append(entry)
-            self.outcomes[entry.name] = outcome
+    def _receive(self) -> None:
+        """Note what processes have finished, or that they died; wait about a second for the first of them."""
+        ready = wait([one for worker in self._workers.values() for one in worker.waitables], UPDATE_SECONDS)
+        for slot, worker in list(self._workers.items()):
+            if any(one in ready for one in worker.waitables):
+                entry, outcome = worker.entry, worker.outcome()
+                if isinstance(outcome, int):
+                    del self._workers[slot]
+                if entry is not None:
+                    self._note(entry, outcome)
 
-    def _give_up(self, why: str) -> None:
-        """Stop all processes; the first reason is shown."""
-        if self.trouble is None:
-            self.trouble = RunError(why)
-            self._stop()
+    def _note(self, entry: Entry, outcome: RunOutcome | int) -> None:
+        """Keep the outcome of the run; try it again where its process died, with this exit status."""
+        if isinstance(outcome, int):
+            if self._stopping:
+                return
+            self._deaths[entry.name] += 1
+            if self._deaths[entry.name] < MAX_TRIES:
+                self._todo.insert(0, entry)
+                return
+            cause = f"was killed by {signal.Signals(-outcome).name}" if outcome < 0 else f"ended with {outcome}"
+            hint = "; often memory ran out" if outcome == -signal.SIGKILL else ""
+            why = f"its process {cause}, {MAX_TRIES} times{hint}. Its output is in {self.folder.log(entry.name)}"
+            outcome = record_failure(self.folder, entry, self.options, why)
+        if outcome.result == "stopped":
+            raise RunError(str(outcome.why))
+        if outcome.result == "busy" and not self._stopping:
+            self._later[entry.name] = time.monotonic() + BUSY_SECONDS
+            self._todo.append(entry)
+        self.outcomes[entry.name] = outcome
 
     def _stop(self, *, kill: bool = False) -> None:
-        self._stopping.set()
-        for worker in list(self._workers.values()):
-            worker.stop(kill=kill)
+        self._stopping = True
+        self._todo.clear()
+        for worker in self._workers.values():
+            (worker.process.kill if kill else worker.process.terminate)()
 
 
 @final
 class Worker:
-    """A process that performs runs, and the pipe to it.
+    """A process that performs runs, and the pipe to it."""
 
-    The fork server tells only once how a process ended: of two threads that ask at the same time the second would read
-    255. Starting a process asks about all others too, so everything that asks takes one lock.
-    """
-
-    _asking = threading.Lock()
-
-    def __init__(self, context: ForkContext | ForkServerContext, *arguments: object) -> None:
+    def __init__(self, context: Any, *arguments: object) -> None:
+        self.entry: Entry | None = None  # the run that it is performing
         self._pipe: Connection
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=work, args=(theirs, *arguments))
-        with self._asking, _signals_blocked():
-            self._process.start()
+        self.process = context.Process(target=work, args=(theirs, *arguments))
+        with _signals_blocked():
+            self.process.start()
         theirs.close()
+        self.waitables = (self._pipe, self.process.sentinel)
 
-    @property
-    def pid(self) -> int:
-        assert self._process.pid is not None, "it was started when it was made"
-        return self._process.pid
-
-    def is_alive(self) -> bool:
-        with self._asking:
-            return self._process.is_alive()
-
-    def wait(self) -> int:
-        """Wait until it has ended. Its exit status, negative for the signal that killed it."""
-        wait([self._process.sentinel])
-        with self._asking:
-            self._process.join()
-            assert self._process.exitcode is not None, "it has ended"
-            return self._process.exitcode
-
-    def perform(self, entry: AnyEntry, options: Options) -> RunOutcome | None:
-        """Let it perform the run, and wait. The outcome; None if the process died."""
-        with suppress(EOFError, OSError, ValueError):
+    def begin(self, entry: Entry, options: Options) -> None:
+        """Let it perform a run."""
+        self.entry = entry
+        with suppress(OSError):  # it has died, as `outcome` will say
             self._pipe.send((entry, options))
-            wait([self._pipe, self._process.sentinel])
+
+    def outcome(self) -> RunOutcome | int:
+        """The outcome of its run; if it has died, its exit status, negative for the signal that killed it."""
+        with suppress(EOFError, OSError):
             if self._pipe.poll():
                 answer: RunOutcome = self._pipe.recv()
+                self.entry = None
                 return answer
-        return None
+        self.process.join()
+        return int(self.process.exitcode)
 
     def dismiss(self) -> None:
         """Let it end, and wait until it has."""
         with suppress(OSError):  # it ended by itself meanwhile
             self._pipe.send(None)
-        self.wait()
-
-    def stop(self, *, kill: bool = False) -> None:
-        """Stop the process, gently or by force. Safe in a signal handler: takes no lock and ignores dead processes."""
-        (self._process.kill if kill else self._process.terminate)()
+        self.process.join()
 
 
 @contextmanager

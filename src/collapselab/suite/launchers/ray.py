@@ -11,11 +11,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, final
 
-from collapselab.errors import ConfigError, Interrupted, RunError
+from collapselab.errors import ConfigError, Interrupted
 from collapselab.records.options import Options
 from collapselab.suite.folder import SuiteFolder
-from collapselab.suite.job import LaunchRequest, output_to, perform, torchrun, train_and_measure
-from collapselab.suite.plan import AnyEntry
+from collapselab.suite.job import Launcher, LaunchRequest, output_to, perform_in_job
+from collapselab.suite.plan import Entry
 
 NAMESPACE = "collapselab"
 RETRIES = 3
@@ -23,7 +23,7 @@ RETRIES = 3
 
 
 @final
-class RayLauncher:
+class RayLauncher(Launcher):
     """Gives one task for each run to a Ray cluster, and returns."""
 
     waits = False
@@ -31,42 +31,29 @@ class RayLauncher:
     def check(self, request: LaunchRequest) -> None:
         _connected()
 
-    def submit(self, request: LaunchRequest, entries: list[AnyEntry], update: Callable[[], None]) -> dict[str, str]:
-        """Give a task to the cluster for every run that has none and that no process is performing."""
-        ray, folder, wanted = _connected(), request.folder, request.suite.resources
-        with folder.locked("ray", wait=True):
-            queued = self.states(folder)
-            free = [entry for entry in entries if entry.name not in queued and not folder.is_running(entry.name)]
-            owner = _owner(folder)
-            if owner is None:
-                options = {"name": _name(folder), "namespace": NAMESPACE, "lifetime": "detached", "num_cpus": 0}
-                owner = ray.remote(_Owner).options(**options).remote(str(folder.path.resolve()))
-            resources = {
-                "num_cpus": wanted.cpus,
-                "num_gpus": wanted.gpus,
-                "memory": int(wanted.memory * 2**30),
-                "max_retries": RETRIES,
-            }
-            how = (request.suite.measure, max(1, wanted.gpus), request.retry_failed, request.report_to)
-            submitted: dict[str, str] = ray.get(owner.add.remote(free, how, resources))
-            folder.record_jobs(folder.jobs("ray") | submitted, "ray")
-        return submitted
-
-    def script(self, request: LaunchRequest, entries: list[AnyEntry]) -> None:
-        """None: tasks have no script."""
+    def submit(self, request: LaunchRequest, entries: list[Entry], update: Callable[[], None]) -> dict[str, str]:
+        wanted = request.suite.resources
+        owner = {"name": _name(request.folder), "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True}
+        actor = _connected().remote(_Owner).options(**owner, num_cpus=0).remote(str(request.folder.path.resolve()))
+        memory = int(wanted.memory * 2**30)
+        resources = {"num_cpus": wanted.cpus, "num_gpus": wanted.gpus, "memory": memory, "max_retries": RETRIES}
+        how = {"retry": request.retry_failed, "report_to": request.report_to}
+        added = actor.add.remote(entries, request.suite.measure, how, resources)
+        return dict(_connected().get(added))
 
     def states(self, folder: SuiteFolder) -> dict[str, str]:
         """The suite's tasks that have not ended: run → id and whether a process performs it."""
-        if not folder.jobs("ray") or not _is_reachable() or (owner := _owner(folder)) is None:
+        try:
+            owner = _owner(folder) if folder.jobs("ray") else None
+        except ConfigError:  # no cluster answers
             return {}
-        jobs: dict[str, str] = _connected().get(owner.jobs.remote())
+        jobs: dict[str, str] = {} if owner is None else _connected().get(owner.jobs.remote())
         return {run: f"{job} {'RUNNING' if folder.is_running(run) else 'PENDING'}" for run, job in jobs.items()}
 
     def cancel(self, folder: SuiteFolder) -> int:
         if not self.states(folder):
             return 0
-        cancelled: int = _connected().get(_owner(folder).cancel.remote())
-        return cancelled
+        return int(_connected().get(_owner(folder).cancel.remote()))
 
 
 @final
@@ -77,14 +64,16 @@ class _Owner:
         self.path = path
         self.tasks: dict[str, Any] = {}
 
-    def add(self, entries: list[AnyEntry], how: tuple[object, ...], resources: dict[str, Any]) -> dict[str, str]:
+    def add(
+        self, entries: list[Entry], options: Options, how: dict[str, Any], resources: dict[str, Any]
+    ) -> dict[str, str]:
         """Start a task for each run; the id of each."""
         import ray
 
         task = ray.remote(_perform).options(**resources)
-        started = {entry.name: task.remote(self.path, entry, *how) for entry in entries}
+        started = {entry.name: task.remote(self.path, entry, options, how) for entry in entries}
         self.tasks |= started
-        return {run: _id(ref) for run, ref in started.items()}
+        return {run: str(ref.hex()[:16]) for run, ref in started.items()}
 
     def jobs(self) -> dict[str, str]:
         """The tasks that have not ended."""
@@ -92,7 +81,7 @@ class _Owner:
 
         waiting = ray.wait(list(self.tasks.values()), num_returns=len(self.tasks), timeout=0)[1] if self.tasks else []
         self.tasks = {run: ref for run, ref in self.tasks.items() if ref in waiting}
-        return {run: _id(ref) for run, ref in self.tasks.items()}
+        return {run: str(ref.hex()[:16]) for run, ref in self.tasks.items()}
 
     def cancel(self) -> int:
         """Cancel all tasks; a run that is performed is saved first."""
@@ -104,25 +93,17 @@ class _Owner:
         return left
 
 
-def _perform(path: str, entry: AnyEntry, options: Options, processes: int, retry: bool, report_to: str) -> str:
+def _perform(path: str, entry: Entry, options: Options, how: dict[str, Any]) -> str:
     """A task: perform one run, with its output in the run's log."""
     import ray
     import torch
 
-    from collapselab.suite.collect import collect
-
     torch.set_num_threads(max(1, int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1))))
-    folder = SuiteFolder(path)
-    method = torchrun(processes) if processes > 1 else train_and_measure
     try:
-        with output_to(folder.log(entry.name)):
-            outcome = perform(folder, entry, options, retry=retry, report_to=report_to, method=method)
+        with output_to(SuiteFolder(path).log(entry.name)):
+            return perform_in_job(path, entry, options, **how)
     except Interrupted:  # cancelled: everything is saved
         return "stopped"
-    collect(folder)
-    if outcome.result == "failed":
-        raise RunError(f"{entry.name}: {outcome.why}")
-    return outcome.result
 
 
 def _connected() -> Any:
@@ -143,14 +124,6 @@ def _connected() -> Any:
     return ray
 
 
-def _is_reachable() -> bool:
-    try:
-        _connected()
-    except ConfigError:
-        return False
-    return True
-
-
 def _owner(folder: SuiteFolder) -> Any:
     """The actor of this suite; None where there is none."""
     try:
@@ -161,7 +134,3 @@ def _owner(folder: SuiteFolder) -> Any:
 
 def _name(folder: SuiteFolder) -> str:
     return f"suite-{hashlib.sha256(str(Path(folder.path).resolve()).encode()).hexdigest()[:16]}"
-
-
-def _id(reference: Any) -> str:
-    return str(reference.hex()[:16])
