@@ -94,7 +94,7 @@ def test_neighbours_from_means_and_from_the_table_agree_where_both_know_them() -
     assert alone.index.tolist() == [0, 2], "its nearest, and the one whose nearest it is"
     for column in ("distance", "cosine"):
         assert alone[column].tolist() == pytest.approx(whole.loc[[0, 2], column].tolist(), rel=1e-9)
-    means = moments.means_of(torch.arange(7))
+    means = moments.means
     centred = means - means.mean(0)
     expected = torch.cosine_similarity(centred[1], centred[4], dim=0)
     assert whole.at[4, "cosine"] == pytest.approx(float(expected), rel=1e-9)

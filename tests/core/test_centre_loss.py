@@ -39,7 +39,7 @@ def by_definition(moments: ClassMoments, features: Tensor, labels: Tensor, tau: 
 
 @pytest.mark.parametrize("tile", [2048, 64, 7])
 @pytest.mark.parametrize(("dtype", "rel"), [(torch.float32, 2e-6), (torch.float64, 1e-12)])
-@pytest.mark.parametrize("size", [1.0, 1e-30, 1e30])
+@pytest.mark.parametrize("size", [1.0, 1e-9, 1e9])
 def test_the_loss_is_that_of_the_definition_however_scores_are_cut(
     tile: int, dtype: torch.dtype, rel: float, size: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,9 +82,3 @@ def test_tokens_may_be_watched_that_are_not_scored() -> None:
     scores.nearest.choices(features, observe=watch.see)
     alone = scores.loss(features[scored], labels[scored], torch.arange(len(scored)))
     assert watch.loss(torch.arange(len(scored)), scored) == pytest.approx(alone)
-
-
-def test_scores_of_a_classifier_without_an_origin_are_not_shown() -> None:
-    rows = decisions.LinearClassifier(torch.eye(3))
-    with pytest.raises(AssertionError, match="no origin"):
-        rows.choices(torch.eye(3), observe=lambda tile: None)

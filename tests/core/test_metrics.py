@@ -370,7 +370,7 @@ def test_a_model_that_predicts_by_the_nearest_centre_loses_nothing_to_it() -> No
     moments = moments_of(world.features, world.labels)
     scores, kept = CentreScores.of(moments), (moments.counts > 0).nonzero().squeeze(1)
     tau = scores.fit(world.features, world.labels)
-    means, priors = moments.means_of(kept), (moments.counts[kept].double() / moments.counts.sum()).log()
+    means, priors = moments.means[kept], (moments.counts[kept].double() / moments.counts.sum()).log()
     logits = tau * (world.features @ means.T - means.square().sum(1) / 2) + priors
     places = torch.searchsorted(kept, world.labels)
     own = torch.nn.functional.cross_entropy(logits, places, reduction="none")

@@ -17,7 +17,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from collapselab.core.accumulator import Arrivals
 from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import Interrupted
@@ -85,9 +84,9 @@ def watch_moments() -> list[int]:
     held: list[int] = [0]
     real = tables.update_all
 
-    def update_all(features: Tensor, labels: list[tuple[ClassMoments, Tensor]], arrivals: Arrivals) -> Tensor:
+    def update_all(features: Tensor, labels: list[tuple[ClassMoments, Tensor]]) -> Tensor:
         held.extend(moments.sums.numel() * 8 for moments, _ in labels)
-        return real(features, labels, arrivals)
+        return real(features, labels)
 
     tables.update_all = update_all  # type: ignore[assignment]
     return held

@@ -120,7 +120,7 @@ class TokenTable:
             by_token = pd.Series(distances, dtype=float)
         else:
             ids = frame.index.to_numpy()
-            means = moments.means_of(torch.from_numpy(ids.astype(np.int64))).numpy()
+            means = moments.means[torch.from_numpy(ids.astype(np.int64))].numpy()
             by_token = pd.Series(np.linalg.norm(means - means[list(ids).index(token)], axis=1), index=ids).drop(token)
         nearest = frame.loc[by_token.index].assign(distance=by_token).sort_values(["distance", "token"]).head(top)
         own_norm, norms = float(frame["norm"][token]), nearest["norm"].astype(float)

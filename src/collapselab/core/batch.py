@@ -15,12 +15,10 @@ def checked_batch(
     dim: int,
     device: torch.device,
     same_as: Tensor | None = None,
-    finite: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """The batch on the device, labels as int64, without ignored tokens; ValueError if anything in it is wrong.
 
-    `same_as`: what an earlier call returned for the same features; it is returned again if no token is ignored. Without
-    `finite` numbers are not looked at.
+    `same_as`: what an earlier call returned for the same features; it is returned again if no token is ignored.
     """
     if features.ndim != 2 or features.shape[1] != dim:
         raise ValueError(f"features of shape {tuple(features.shape)}; (tokens, {dim}) is needed.")
@@ -44,8 +42,7 @@ def checked_batch(
     if ignored:
         positions = (labels != IGNORED).nonzero().squeeze(1)
         features, labels = features.index_select(0, positions), labels.index_select(0, positions)
-    if finite:
-        _check_finite(features, positions)
+    _check_finite(features, positions)
     return features, labels
 
 

@@ -59,8 +59,7 @@ class CentreScores:
         """`counts` (classes,) are training tokens of all classes, of which the classifier has some."""
         assert nearest.classes is not None
         classes, device = nearest.classes, nearest.rows.device
-        self.nearest, self.scale = nearest, math.nan
-        """τ, for features divided by the unit of the classifier."""
+        self.nearest, self.scale = nearest, math.nan  # τ
         self.means = nearest.table(dtype)
         kept = counts.to(device)[classes].double()
         self.halves = torch.cat([part.double().square().sum(1) for part in torch.split(self.means, 4096)]) / 2
@@ -84,7 +83,7 @@ class CentreScores:
             for tokens in (len(places) // 8, len(places)):  # some lead near it, in less time than all would
                 if tokens:
                     self.scale = fit_scale(partial(self._derivatives, features[:tokens], places[:tokens]), self.scale)
-        return self.scale / self.nearest.unit**2
+        return self.scale
 
     @torch.no_grad()
     def loss(self, features: Tensor, labels: Tensor, model_losses: Tensor) -> CentreLoss:
@@ -103,7 +102,7 @@ class CentreScores:
         return torch.where(labels < 0, -1, self.places[labels.clamp(min=0)])
 
     def _with_centre(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Features less the origin, in the unit of the means, and places of their classes."""
+        """Features less the origin, and places of their classes."""
         places = self._places_of(labels)
         kept = (places >= 0).nonzero().squeeze(1)
         return self.nearest.inputs(features.to(self.places.device)[kept], self.means.dtype), places[kept]

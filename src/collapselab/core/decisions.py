@@ -18,7 +18,6 @@ from torch import Tensor
 from collapselab.core.batch import checked_batch
 from collapselab.core.moments import ClassMoments
 from collapselab.core.score_matrix import STRIP, TopTwo, best_two
-from collapselab.core.vectors import power_of_two_above
 
 
 @dataclass
@@ -195,7 +194,7 @@ Observer = Callable[[Tile], None]
 
 @final
 class LinearClassifier:
-    """argmax over rows of <row, (h - origin) / unit> + offset; the first of equals.
+    """argmax over rows of <row, h - origin> + offset; the first of equals.
 
     `classes` are the classes of the rows; without them a row's class is its number.
     """
@@ -207,28 +206,23 @@ class LinearClassifier:
         *,
         classes: Tensor | None = None,
         origin: Tensor | None = None,
-        unit: float = 1.0,
         tile: int = 2048,
     ) -> None:
-        self.rows, self.offset, self.classes, self.tile = rows, offset, classes, tile
-        self.origin, self.unit = origin, unit
+        self.rows, self.offset, self.classes, self.origin, self.tile = rows, offset, classes, origin, tile
 
     def table(self, dtype: torch.dtype) -> Tensor:
         """The rows; in float32 those that choices are made with, so that they take no more memory."""
         return self._narrow[0] if dtype == torch.float32 else self.rows.to(dtype)
 
     def inputs(self, features: Tensor, dtype: torch.dtype) -> Tensor:
-        """(h - origin) / unit; where float32 cannot hold it, scores are in doubt and float64 decides."""
-        if self.origin is None:
-            return features.to(dtype)
-        return ((features.to(torch.float64) - self.origin) / self.unit).to(dtype)
+        """h - origin; where float32 cannot hold it, scores are in doubt and float64 decides."""
+        return features.to(dtype) if self.origin is None else (features.double() - self.origin).to(dtype)
 
     def choices(self, features: Tensor, *, observe: Observer | None = None) -> Tensor:
         """The class of the best row for each feature, on the device of the rows.
 
-        `observe` is called with all scores, tile by tile, where there is an origin.
+        `observe` is called with all scores, tile by tile.
         """
-        assert observe is None or self.origin is not None, "scores about no origin have no unit"
         best = self.best_rows(features.to(self.rows.device), observe)
         return best if self.classes is None else self.classes[best]
 
@@ -322,13 +316,11 @@ class LinearClassifier:
 
 def nearest_centre(moments: ClassMoments, classes: Tensor, *, tile: int = 2048) -> LinearClassifier:
     """The classifier that chooses the nearest of the centres of these classes, given by index."""
-    means = moments.means_of(classes)
+    means = moments.mean_vectors(classes).at(slice(None))
     origin = means.mean(0)
     means -= origin
-    unit = power_of_two_above(means)  # float32 holds squares of what is divided by it, and the division is exact
-    means /= unit
     offset = means.square().sum(1).mul_(-0.5)
-    return LinearClassifier(means, offset, classes=classes, origin=origin, unit=unit, tile=tile)
+    return LinearClassifier(means, offset, classes=classes, origin=origin, tile=tile)
 
 
 def output_classifier(

@@ -16,7 +16,8 @@ from collapselab.core.centre_loss import CentreLoss
 from collapselab.core.decisions import Decisions, check_head
 from collapselab.core.moments import ClassMoments
 from collapselab.core.output_curvature import CurvatureSums
-from collapselab.core.pairs import PairStatistics, Progress, Summary, pair_statistics
+from collapselab.core.pair_sweep import Summary
+from collapselab.core.pairs import PairStatistics, Progress, pair_statistics
 from collapselab.core.vectors import Vectors, add_gram, squared_lengths
 
 

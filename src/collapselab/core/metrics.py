@@ -17,7 +17,7 @@ from collapselab.core.catalogue import METRICS, Metric, Missing, Need, ReasonCod
 from collapselab.core.decisions import Decisions
 from collapselab.core.geometry import Geometry
 from collapselab.core.moments import ClassMoments
-from collapselab.core.pair_sums import PairRows
+from collapselab.core.pairs import PairRows
 from collapselab.core.vectors import add_gram
 
 Result = float | tuple[float, int]

@@ -1,26 +1,42 @@
-"""Count, mean and scatter of every class, from a stream of features, in one pass. `accumulator.py` has the formulas."""
+"""Count, mean and scatter of every class, from a stream of features, in one pass.
+
+A class with n samples h has the sum T = Σh. Its squares Q = Σ|h - r|² are about a reference point r that all classes
+share, the mean of the first batch, so that a token costs one addition. The scatter follows as
+
+    S = Σ|h - T/n|² = Q - |T - n r|² / n
+
+in float64, which keeps ten digits of a scatter that is a millionth of Q. Less than the rounding of the sums is zero.
+The matrix Σ(h - r)(h - r)ᵀ over all tokens gives covariances in the same way. All of this adds up over shards.
+"""
 
 import hashlib
-import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self, final
 
 import torch
 from torch import Tensor
 
-from collapselab.core.accumulator import Accumulator, Arrivals, Workspace, part_rows, reference_point
 from collapselab.core.batch import checked_batch
 from collapselab.core.storage import Rows, load_tensors, save_tensors
 from collapselab.core.threads import threads
-from collapselab.core.vectors import Vectors
+from collapselab.core.vectors import Vectors, add_gram, gram_of, squared_lengths
+
+PART_BYTES = {"cpu": 12 << 20, "cuda": 256 << 20}
+"""Size in float64 of the part of a batch that is processed at once: on a CPU it should stay in the cache."""
+
+SAMPLE = 1024
+"""Features from which the mean squared length of all is estimated."""
 
 NUMBERS_OF_ONE_THREAD = 1 << 19
 """Up to this many numbers, two threads take as long for a batch as one, or longer; beside other busy processes, on the
 same cores, two to four times as long (5.0 ms and 1.6 for 2,048 × 256)."""
+
+ROUNDING = 8 * torch.finfo(torch.float64).eps
+"""A scatter below this share of √n Q is rounding. That of features in float32 is larger than this by itself."""
 
 
 @final
@@ -55,18 +71,24 @@ class ClassMoments:
         shuffle: int | None = None,
         unit: float = 0.0,
     ) -> None:
-        direct = torch.ones_like(counts, dtype=torch.bool)
-        reference = None if second is None else sums.new_zeros(sums.shape[1])
-        accumulator = Accumulator(counts, sums, scatter, direct, reference, pooled, directions, second)
-        self._set(accumulator, shuffle=shuffle, unit=unit)
-
-    def _set(self, accumulator: Accumulator, *, shuffle: int | None, unit: float) -> None:
-        self._state = accumulator
-        self.shuffle = shuffle
-        self.unit = unit  # relative rounding error of the coarsest features seen
-        self.tokens = int(accumulator.counts.sum())
+        self.counts = counts
+        """Samples of each class (classes,)."""
+        self.sums = sums
+        """Sum of each class's features (classes, dim)."""
+        self.directions = directions
+        """Σ h/|h| over all features (dim,), nan where one of them is zero; None where it was not collected."""
+        self.unit = unit
+        """Relative rounding error of the coarsest features seen."""
+        self.shuffle, self.tokens = shuffle, int(counts.sum())
+        self.squares, self.has_covariance = scatter.clone(), pooled is not None
+        self.reference = sums.sum(0) / max(self.tokens, 1) if self.tokens else None
+        self.matrix = None if pooled is None else pooled.clone()
+        self._add_between(counts > 0)
+        if pooled is None and second is not None:
+            self.matrix = second if self.reference is None else self._moved(second, -self.reference, sums.sum(0))
 
     @classmethod
+    @torch.inference_mode(False)
     def empty(
         cls,
         classes: int,
@@ -88,9 +110,16 @@ class ClassMoments:
             raise ValueError(f"{classes:,} classes × {dim:,} dimensions; both must be at least 1.")
         if torch.device(device).type == "mps":
             raise ValueError("device mps has no float64, which moments need. Use cpu: features may stay on mps.")
-        moments = cls.__new__(cls)
-        accumulator = _empty_accumulator(classes, dim, device, covariance=covariance, spectrum=spectrum)
-        moments._set(accumulator, shuffle=shuffle, unit=0.0)
+        sums = torch.zeros(classes, dim, dtype=torch.float64, device=device)
+        moments = cls(
+            torch.zeros(classes, dtype=torch.int64, device=device),
+            sums,
+            sums.new_zeros(classes),
+            directions=sums.new_zeros(dim),
+            second=sums.new_zeros(dim, dim) if covariance or spectrum else None,
+            shuffle=shuffle,
+        )
+        moments.has_covariance = covariance
         return moments
 
     def empty_like(self, device: str | torch.device | None = None) -> "ClassMoments":
@@ -100,7 +129,7 @@ class ClassMoments:
             self.dim,
             device or self.device,
             covariance=self.has_covariance,
-            spectrum=self._state.total is not None,
+            spectrum=self.matrix is not None,
             shuffle=self.shuffle,
         )
 
@@ -112,16 +141,6 @@ class ClassMoments:
         its null does not depend on how the corpus is cut into batches.
         """
         return ClassMoments.empty(self.classes, self.dim, self.device, covariance=self.has_covariance, shuffle=seed)
-
-    @property
-    def counts(self) -> Tensor:
-        """Samples of each class (classes,)."""
-        return self._state.counts
-
-    @property
-    def sums(self) -> Tensor:
-        """Sum of each class's features (classes, dim)."""
-        return self._state.sums
 
     @property
     def classes(self) -> int:
@@ -136,10 +155,6 @@ class ClassMoments:
         return self.sums.device
 
     @property
-    def has_covariance(self) -> bool:
-        return self._state.matrix is not None
-
-    @property
     def means(self) -> Tensor:
         """Class means (classes, dim), computed at each call; a class that was never seen has a row of zeros."""
         return self.sums / self.counts.clamp(min=1)[:, None]
@@ -148,14 +163,15 @@ class ClassMoments:
         """Means of these classes, given by index."""
         return Vectors(self.sums, chosen=classes, divisors=self.counts[classes].clamp(min=1))
 
-    def means_of(self, classes: Tensor) -> Tensor:
-        """As `mean_vectors`, all of them at once (classes, dim)."""
-        return self.mean_vectors(classes).at(slice(None))
-
     @property
     def scatter(self) -> Tensor:
         """Σ|h - μ|² of each class (classes,), computed at each call."""
-        return self._state.scatter()
+        scatter = torch.zeros_like(self.squares)
+        for classes, shifted in self._shifted(self.counts > 1):  # one sample has no scatter
+            n, squares = self.counts[classes].double(), self.squares[classes]
+            difference = squares - squared_lengths(shifted) / n
+            scatter[classes] = torch.where(difference > ROUNDING * n.sqrt() * squares, difference, 0.0)
+        return scatter
 
     @property
     def variances(self) -> Tensor:
@@ -164,32 +180,30 @@ class ClassMoments:
 
     @property
     def pooled(self) -> Tensor | None:
-        """Scatter matrix within classes, summed over them (dim, dim), or None where it was not collected.
-
-        A class that lies far from the others costs it digits: its error is that of rounding in Σ|h - r|², with r the
-        reference point of `accumulator.py`.
-        """
-        return self._state.scatter_matrix()
-
-    @property
-    def directions(self) -> Tensor | None:
-        """Σ h/|h| over all features (dim,), nan where one of them is zero; None where it was not collected."""
-        return self._state.directions
-
-    @property
-    def second(self) -> Tensor | None:
-        """Σ h hᵀ over all features (dim, dim), or None where `spectrum` was not asked for."""
-        return self.second_about(torch.zeros_like(self.sums[0]))
-
-    def second_about(self, point: Tensor) -> Tensor | None:
-        """Σ (h - point)(h - point)ᵀ over all features (dim, dim), or None where `spectrum` was not asked for."""
-        return self._state.total_about(point)
+        """Scatter matrix within classes, summed over them (dim, dim), or None where it was not collected."""
+        if self.matrix is None or not self.has_covariance:
+            return None
+        matrix = self.matrix.clone()
+        for classes, shifted in self._shifted(self.counts > 0):
+            add_gram(matrix, shifted / self.counts[classes].double().sqrt()[:, None], alpha=-1)
+        return (matrix + matrix.T) / 2  # rounding left it not quite symmetric
 
     @property
     def covariance(self) -> Tensor | None:
         """Pooled within-class covariance (dim, dim), or None where it was not collected."""
         pooled = self.pooled
         return None if pooled is None else pooled / max(self.tokens, 1)
+
+    @property
+    def second(self) -> Tensor | None:
+        """Σ h hᵀ over all features (dim, dim), or None where no matrix was asked for."""
+        return self.second_about(torch.zeros_like(self.sums[0]))
+
+    def second_about(self, point: Tensor) -> Tensor | None:
+        """Σ (h - point)(h - point)ᵀ over all features (dim, dim), or None where no matrix was asked for."""
+        if self.matrix is None or self.reference is None:
+            return self.matrix
+        return self._moved(self.matrix, self.reference - point, self._sum_about(self.reference))
 
     def update(self, features: Tensor, labels: Tensor) -> None:
         """Add a batch; if anything in it is wrong, the whole batch is refused and nothing changes."""
@@ -198,26 +212,23 @@ class ClassMoments:
     @torch.inference_mode(False)
     @torch.no_grad()
     def merge(self, other: "ClassMoments", *, times: int = 1) -> Self:
-        """Add the samples of another shard (Chan, Golub & LeVeque, pairwise), each of them `times` times."""
+        """Add the samples of another shard, each of them `times` times."""
         self._check_mergeable(other)
-        if not times:
+        if not times or other.reference is None:
             return self
-        state = self._state
-        state.make_direct()
-        if state.reference is None and other._state.reference is not None:
-            state.reference = other._state.reference.to(self.device, copy=True)
-        if state.total is not None and other.tokens:
-            total = None if state.reference is None else other.second_about(state.reference.to(other.device))
-            state.total = None if total is None else state.total.add_(total.to(self.device), alpha=times)
-        counts, scatter, pooled, directions = other.counts, other.scatter, other.pooled, other.directions
-        for classes in torch.split(counts.nonzero().squeeze(1), part_rows(self.dim, self.device)):
-            theirs = (tensor[classes].to(self.device) * times for tensor in (counts, other.sums, scatter))
-            state.join(classes.to(self.device), *theirs)
-        if state.matrix is not None and pooled is not None:
-            state.matrix.add_(pooled.to(self.device), alpha=times)
-        if state.directions is not None and other.tokens:
-            added = None if directions is None else state.directions.add_(directions.to(self.device), alpha=times)
-            state.directions = added
+        if self.reference is None:
+            self.reference = other.reference.to(self.device, copy=True)
+        offset = other.reference - self.reference.to(other.device)
+        squares = other.squares + other.counts * offset.square().sum()
+        squares += 2 * (other.sums @ offset - other.counts * (other.reference @ offset))
+        self.squares.add_(squares.to(self.device), alpha=times)
+        self.counts.add_(other.counts.to(self.device), alpha=times)
+        self.sums.add_(other.sums.to(self.device), alpha=times)
+        matrix = other.second_about(self.reference.to(other.device))
+        for name, theirs in (("matrix", matrix), ("directions", other.directions)):
+            ours = getattr(self, name)
+            both = ours is not None and theirs is not None
+            setattr(self, name, ours.add_(theirs.to(self.device), alpha=times) if both else None)
         self.tokens += times * other.tokens
         self.unit = max(self.unit, other.unit)
         return self
@@ -234,10 +245,13 @@ class ClassMoments:
 
     def tensors(self) -> dict[str, Tensor | Rows]:
         """All numbers of the classes seen, by their names in a file; views, to be stored before the next update."""
-        state, seen = self._state, self.counts.nonzero().squeeze(1)
+        seen = self.counts.nonzero().squeeze(1)
+        by_class = {"counts": self.counts, "sums": self.sums, "squares": self.squares}
+        matrix = "second" if self.has_covariance else "total"
+        whole = {"point": self.reference, "directions": self.directions, matrix: self.matrix}
         tensors: dict[str, Tensor | Rows] = {"seen": seen}
-        tensors |= {name: Rows(getattr(state, field), seen) for name, field in _BY_CLASS.items()}
-        return tensors | {name: whole for name, field in _WHOLE.items() if (whole := getattr(state, field)) is not None}
+        tensors |= {name: Rows(table, seen) for name, table in by_class.items()}
+        return tensors | {name: tensor for name, tensor in whole.items() if tensor is not None}
 
     def facts(self) -> dict[str, object]:
         """What `tensors` alone does not say."""
@@ -248,15 +262,54 @@ class ClassMoments:
         cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], device: str | torch.device = "cpu"
     ) -> Self:
         """The moments whose `tensors` and `facts` these are, bit for bit."""
-        accumulator = _empty_accumulator(facts["classes"], facts["dim"], device)
+        moments = cls.empty(facts["classes"], facts["dim"], device, shuffle=facts["shuffle"])
         seen = tensors["seen"].to(device)
-        for name, field in _BY_CLASS.items():
-            getattr(accumulator, field)[seen] = tensors[name].to(device)
-        for name, field in _WHOLE.items():
-            setattr(accumulator, field, tensors[name].to(device, copy=True) if name in tensors else None)
-        moments = cls.__new__(cls)
-        moments._set(accumulator, shuffle=facts["shuffle"], unit=facts["unit"])
+        for name in ("counts", "sums", "squares"):
+            getattr(moments, name)[seen] = tensors[name].to(device)
+        matrix = "second" if "second" in tensors else "total"
+        for name, field in {"point": "reference", "directions": "directions", matrix: "matrix"}.items():
+            setattr(moments, field, tensors[name].to(device, copy=True) if name in tensors else None)
+        moments.has_covariance, moments.unit = "second" in tensors, facts["unit"]
+        moments.tokens = int(moments.counts.sum())
+        if "tight" in tensors:  # earlier versions stored the scatter of these classes in place of their squares
+            tight = torch.zeros_like(moments.counts, dtype=torch.bool)
+            tight[seen] = tensors["tight"].to(device)
+            if moments.reference is None:
+                moments.reference = moments.sums.sum(0) / max(moments.tokens, 1)
+            moments._add_between(tight)
         return moments
+
+    def _add_between(self, chosen: Tensor) -> None:
+        """Add |T - n r|² / n of the chosen classes to their squares, and its matrix to that of all."""
+        for classes, shifted in self._shifted(chosen):
+            shifted /= self.counts[classes].double().sqrt()[:, None]
+            self.squares[classes] += squared_lengths(shifted)
+            if self.has_covariance and self.matrix is not None:
+                add_gram(self.matrix, shifted)
+
+    def _shifted(self, chosen: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield T - n r of the chosen classes, a mask, as many at once as a part has rows, with their indices."""
+        for classes in torch.split(chosen.nonzero().squeeze(1), part_rows(self.dim, self.device)):
+            if len(classes) and self.reference is not None:
+                sums, counts = self.sums.index_select(0, classes), self.counts[classes].double()
+                yield classes, sums.addcmul_(counts[:, None], self.reference, value=-1)
+
+    def _sum_about(self, point: Tensor) -> Tensor:
+        return self.sums.sum(0).sub_(point, alpha=self.tokens)
+
+    def _moved(self, matrix: Tensor, offset: Tensor, total: Tensor) -> Tensor:
+        """Return Σ (x + offset)(x + offset)ᵀ, given Σ x xᵀ and the total Σ x."""
+        cross = torch.outer(offset, total)
+        return matrix + cross + cross.T + self.tokens * torch.outer(offset, offset)
+
+    def _add(self, part: "_Part", labels: Tensor) -> None:
+        add_rows(self.counts, labels, torch.ones_like(labels))
+        add_rows(self.sums, labels, part.features)
+        add_rows(self.squares, labels, part.squares)
+        if self.matrix is not None and part.product is not None:
+            self.matrix += part.product
+        if self.directions is not None and part.directions is not None:
+            self.directions += part.directions
 
     def _check_mergeable(self, other: "ClassMoments") -> None:
         if (other.classes, other.dim) != (self.classes, self.dim):
@@ -270,122 +323,134 @@ class ClassMoments:
             raise ValueError("one of the two moments has its labels shuffled; a null merges only with a null.")
 
 
-# The names of tensors in a file, which must stay as they are, and the fields of an Accumulator that they hold.
-_BY_CLASS = {"counts": "counts", "sums": "sums", "squares": "squares", "tight": "direct"}
-_WHOLE = {"point": "reference", "second": "matrix", "directions": "directions", "total": "total"}
-
-
-@torch.inference_mode(False)
-def _empty_accumulator(
-    classes: int, dim: int, device: str | torch.device, *, covariance: bool = False, spectrum: bool = False
-) -> Accumulator:
-    return Accumulator(
-        torch.zeros(classes, dtype=torch.int64, device=device),
-        torch.zeros(classes, dim, dtype=torch.float64, device=device),
-        torch.zeros(classes, dtype=torch.float64, device=device),
-        torch.zeros(classes, dtype=torch.bool, device=device),
-        matrix=torch.zeros(dim, dim, dtype=torch.float64, device=device) if covariance else None,
-        directions=torch.zeros(dim, dtype=torch.float64, device=device),
-        total=torch.zeros(dim, dim, dtype=torch.float64, device=device) if spectrum else None,
-    )
-
-
 @torch.inference_mode(False)  # the tables may be written to outside that mode later
 @torch.no_grad()
-def update_all(
-    features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]], arrivals: Arrivals | None = None
-) -> Tensor:
+def update_all(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]]) -> Tensor:
     """Add the same features to several moments, each with labels of its own; to none if one refuses.
 
-    `arrivals`: one for all calls with these labels, such as those of the layers of a model. Returns the squared
-    distances from the first one's reference point of the features that it took (tokens,).
+    Returns the squared distances from the first one's reference point of the features that it took (tokens,).
     """
-    arrivals = Arrivals() if arrivals is None else arrivals
-    check = partial(_checked, features, labels)
     # A small batch has too little work between synchronisations to parallelise.
     is_small = features.device.type == "cpu" and features.numel() <= NUMBERS_OF_ONE_THREAD
     with threads(1) if is_small else nullcontext():
-        batches = check(finite=False)
-        groups = _together(batches)
-        if len(groups) > 1 or len(features) > part_rows(features.shape[1], batches[0].moments.device):
-            check()  # before a part of it is added
-        squares, *_ = [_add(group, arrivals, check) for group in groups]
-    for batch in batches:
-        batch.moments.unit = max(batch.moments.unit, torch.finfo(features.dtype).eps / 2)
-        batch.moments.tokens += len(batch.labels)
+        batches = _checked(features, labels)
+        squares, *_ = [_add(group) for group in _together(batches)]
+    for moments, _, kept_labels in batches:
+        moments.unit = max(moments.unit, torch.finfo(features.dtype).eps / 2)
+        moments.tokens += len(kept_labels)
     return squares
 
 
 class _Batch(NamedTuple):
-    """Features and labels as they are added to moments; their number among all that take the batch."""
+    """Features and labels as they are added to moments."""
 
-    number: int
     moments: ClassMoments
     features: Tensor
     labels: Tensor
 
 
-def _checked(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]], *, finite: bool = True) -> list[_Batch]:
-    """What each of the moments takes; ValueError where one refuses. Without `finite` numbers are not looked at."""
+def _checked(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]]) -> list[_Batch]:
+    """Return what each of the moments takes; ValueError where one refuses."""
     checked: Tensor | None = None
     batches = []
-    for number, (moments, own_labels) in enumerate(labels):
+    for moments, own_labels in labels:
         checked, kept_labels = checked_batch(
-            features,
-            own_labels,
-            classes=moments.classes,
-            dim=moments.dim,
-            device=moments.device,
-            same_as=checked,
-            finite=finite,
+            features, own_labels, classes=moments.classes, dim=moments.dim, device=moments.device, same_as=checked
         )
         if moments.shuffle is not None:
             order = _permutation(len(kept_labels), moments.shuffle, moments.tokens)
             kept_labels = kept_labels[order.to(kept_labels.device)]
-        batches.append(_Batch(number, moments, checked, kept_labels))
+        batches.append(_Batch(moments, checked, kept_labels))
     return batches
 
 
 def _together(batches: list[_Batch]) -> list[list[_Batch]]:
     """Those that have the same features and reference point, or none yet, in one list: all or each by itself."""
-    points = [batch.moments._state.reference for batch in batches]
+    points = [batch.moments.reference for batch in batches]
     known = [point for point in points if point is not None]
     share = len(known) in (0, len(points)) and all(torch.equal(point, known[0]) for point in known)
     same = all(batch.features is batches[0].features for batch in batches)
     return [batches] if share and same else [[batch] for batch in batches]
 
 
-def _add(batches: Sequence[_Batch], arrivals: Arrivals, check: Callable[[], object]) -> Tensor:
+def _add(batches: Sequence[_Batch]) -> Tensor:
     """Add features, a part at a time, to moments that have the same reference point or none yet.
 
-    `check` is called before anything is added where numbers of the first part may not be finite. Returns the squared
-    distances from that point (tokens,).
+    Returns the squared distances from that point (tokens,).
     """
-    features, accumulators = batches[0].features, [batch.moments._state for batch in batches]
+    features, several = batches[0].features, [batch.moments for batch in batches]
     if not len(features):
         return torch.zeros(0, dtype=torch.float64, device=features.device)
-    dim, reference = features.shape[1], accumulators[0].reference
+    reference = several[0].reference
     if reference is None:
-        reference = reference_point(features)
-    rows = min(part_rows(dim, features.device), len(features))
-    workspace = _workspace(rows, dim, features.device)
-    product = torch.float64 if any(accumulator.matrix is not None for accumulator in accumulators) else None
-    if product is None and any(accumulator.total is not None for accumulator in accumulators):
-        product = torch.promote_types(features.dtype, torch.float32)
-    directions = any(accumulator.directions is not None for accumulator in accumulators)
+        reference = _reference_point(features)
+        for moments in several:
+            moments.reference = reference
+    product = None
+    if any(moments.matrix is not None for moments in several):
+        exact = any(moments.has_covariance for moments in several)
+        product = torch.float64 if exact else torch.promote_types(features.dtype, torch.float32)
+    rows = min(part_rows(features.shape[1], features.device), len(features))
+    workspace = _workspace(rows, features.shape[1], features.device)
     squares = []
     for start in range(0, len(features), rows):
-        now = slice(start, start + rows)
-        part = workspace.part(features[now], reference, product=product, directions=directions)
-        if start == 0:
-            if not math.isfinite(float(part.squares.sum())):  # or they leave the range of float64
-                check()
-            for accumulator in accumulators:
-                accumulator.reference = reference.clone()  # each is stored by itself
-        for batch, accumulator in zip(batches, accumulators, strict=True):
-            accumulator.add(part, arrivals.count(accumulator.counts, batch.labels[now], (batch.number, start)))
+        part = _part(features[start : start + rows], reference, workspace, product)
+        for moments, _, labels in batches:
+            moments._add(part, labels[start : start + rows])
         squares.append(part.squares)
     return torch.cat(squares)
+
+
+@final
+@dataclass(frozen=True)
+class _Part:
+    """Features in float64 (tokens, dim); of their offsets from a reference point |offset|² and offsetsᵀ offsets."""
+
+    features: Tensor
+    squares: Tensor
+    product: Tensor | None
+    directions: Tensor
+    """Σ h/|h|."""
+
+
+def _part(features: Tensor, reference: Tensor, workspace: Tensor, product: torch.dtype | None) -> _Part:
+    """Compute the part that these features make, with a product in this precision; in memory of the workspace."""
+    wide, offsets = workspace[:, : len(features)]
+    if features.dtype == torch.float64:
+        wide = features
+    else:
+        wide.copy_(features)
+    if reference.any():
+        torch.sub(wide, reference, out=offsets)
+    else:
+        offsets = wide
+    norms = torch.linalg.vector_norm(wide, dim=1)
+    squares = norms.square() if offsets is wide else squared_lengths(offsets)
+    factors = features if offsets is wide and product != torch.float64 else offsets  # which need no conversion
+    gram = None if product is None else gram_of(factors.to(product))
+    return _Part(wide, squares, gram, torch.mv(wide.T, norms.reciprocal()))
+
+
+def add_rows(table: Tensor, index: Tensor, rows: Tensor) -> None:
+    """Add rows to those of a table, with the same bits each time."""
+    # On CUDA index_add_ adds in another order each time; index_put_ sorts first: equal streams, equal bits.
+    if table.is_cuda:
+        table.index_put_((index,), rows, accumulate=True)
+    else:
+        table.index_add_(0, index, rows)
+
+
+def _reference_point(features: Tensor) -> Tensor:
+    """Return the mean of the features, or the origin where the mean is short beside the features themselves."""
+    mean = features.mean(0, dtype=torch.promote_types(features.dtype, torch.float32)).double()
+    mean_square = features[:SAMPLE].double().square().sum(1).mean()
+    is_short = mean.square().sum() < mean_square / 2
+    return torch.zeros_like(mean) if is_short else mean
+
+
+def part_rows(dim: int, device: torch.device) -> int:
+    """Return the number of rows of a part."""
+    return max(1, PART_BYTES.get(device.type, PART_BYTES["cpu"]) // (8 * dim))
 
 
 def _permutation(tokens: int, seed: int, seen: int) -> Tensor:
@@ -397,10 +462,11 @@ def _permutation(tokens: int, seed: int, seen: int) -> Tensor:
 _of_thread = threading.local()
 
 
-def _workspace(rows: int, dim: int, device: torch.device) -> Workspace:
-    """The workspace of this thread, made again where another size is needed."""
+def _workspace(rows: int, dim: int, device: torch.device) -> Tensor:
+    """Memory of this thread for two parts, reused: faulting in new pages costs more than the arithmetic."""
     key = (rows, dim, device)
     if getattr(_of_thread, "key", None) != key:
-        _of_thread.key, _of_thread.workspace = key, Workspace(rows, dim, device)
-    workspace: Workspace = _of_thread.workspace
+        _of_thread.key = key
+        _of_thread.workspace = torch.empty(2, rows, dim, dtype=torch.float64, device=device)
+    workspace: Tensor = _of_thread.workspace
     return workspace

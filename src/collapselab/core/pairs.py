@@ -13,31 +13,27 @@ and such pairs dominate the mean of 1 / d²: they are computed again from their 
 Most points are swept in float32. Three things keep the promise of a millionth.
 
 1. No near pair is missed: x is wrong by at most (dim + 8) 2^-24 however the product is added up, and every pair below a
-   bound far above that is computed again. A tile with many such pairs is computed in float64.
+   bound far above that is computed again. Where there are many, all points are swept in float64.
 2. Errors of the other pairs are about 1e-7 of a value and of either sign. That they average out is not assumed but
    measured: some of the points are swept both ways, and where a mean or standard deviation of theirs differs by more
    than TRUSTED, all are swept in float64. So is a small number of points.
 3. The mean cosine has a closed form, (|Σ u|² - K) / (K (K - 1)), and needs no pairs.
 
-Memory does not grow with the square of the number of points: it is one table of directions and a few tiles. Points are
-divided by a power of two near the largest norm, which only `cdnv_k2` depends on.
+Memory does not grow with the square of the number of points: it is one table of directions and a few tiles.
 """
 
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from collapselab.core.pair_sums import PairRows, PairStatistics, RowSums, Summary, Sums
-from collapselab.core.pair_sweep import Sweep, Table
+from collapselab.core.pair_sweep import RowSums, Summary, Sums, Sweep, Table
 from collapselab.core.points import TRUSTED, Points
 from collapselab.core.threads import in_threads
 from collapselab.core.vectors import Vectors
-
-__all__ = ["PairRows", "PairStatistics", "Progress", "Summary", "pair_statistics"]
 
 Progress = Callable[[int, int], object]
 """Called with the number of pairs done and the number of all pairs."""
@@ -48,11 +44,53 @@ FEW_POINTS = 2048
 SAMPLE = 512
 """Points that are swept in both precisions."""
 
-MIN_VARIANCE, MAX_VARIANCE = 2.0**-90, 2.0**40
-"""Range of the positive variances in float32, over the square of the largest norm."""
+MAX_NEAR = 1 / 32
+"""Share of the pairs that are computed again one by one; above it all are swept in float64."""
 
 TRUSTED_ROW = 1e-6
 """Relative difference of a point's own mean in the two precisions up to which float32 is trusted with it."""
+
+
+@dataclass(frozen=True)
+class PairRows:
+    """For each point, in their order: means over its pairs with all others, and the nearest of these.
+
+    The mean of `cdnv` over points, each weighted by its pairs, is twice the sum over pairs that `PairStatistics` has
+    the mean of; that of `cosine` is the mean cosine.
+    """
+
+    cdnv: Tensor | None
+    """Mean term over the pairs that have one; nan where none has. None without variances."""
+    left_out: Tensor
+    """Pairs at distance zero, which have no term."""
+    cosine: Tensor | None
+    """Mean cosine of the centred directions; None where a point has no direction."""
+    nearest: Tensor
+    """The point at the smallest distance."""
+    distance: Tensor
+
+
+@dataclass(frozen=True)
+class PairStatistics:
+    """A family is None where it was not asked for or does not exist: a point of zero norm has no direction."""
+
+    cosine: Summary | None
+    logdist: Summary | None
+    logdist_uncentred: Summary | None
+    cdnv: Summary | None
+    cdnv_k2: Summary | None
+    cdnv_log: Summary | None
+    cosine_error: Summary | None = None
+    """Of |cos + 1/(K - 1)|; without a standard deviation, as the CDNV family and the next."""
+    directional: Summary | None = None
+    """Of the variance within classes along the line between two class means, over their distance to the fourth."""
+    rows: PairRows | None = None
+    """Statistics of each point over its pairs, if requested."""
+
+    def values(self) -> list[float]:
+        """Return every mean and standard deviation there is."""
+        families = [family for family in vars(self).values() if isinstance(family, Summary)]
+        return [value for family in families for value in (family.mean, family.std) if not math.isnan(value)]
 
 
 def pair_statistics(
@@ -85,22 +123,26 @@ def pair_statistics(
     measured = Points.of(points, variances, uncentred=uncentred, covariance=covariance)
     with _full_float32():
         statistics = _in_float32(measured, tile, rows, progress) if len(measured) > FEW_POINTS else None
-        return _swept(measured, torch.float64, tile, rows, progress) if statistics is None else statistics
+        if statistics is None:
+            statistics = _statistics(measured, _swept(measured, torch.float64, tile, rows, progress))
+        return statistics
 
 
 def _in_float32(points: Points, tile: int, rows: bool, progress: Progress | None) -> PairStatistics | None:
     """Return all statistics with products in float32, or None where they would not keep the promise."""
-    variances = points.facts.variance[: points.border]
-    if len(variances) and not MIN_VARIANCE <= float(variances.min()) <= float(variances.max()) <= MAX_VARIANCE:
+    if not points.facts.fit_float32():
         return None
     sample, dtypes = points.sample(SAMPLE), [torch.float64, torch.float32]
-    exact, approximate = in_threads(
-        lambda dtype: _swept(sample, dtype, min(tile, SAMPLE), rows), dtypes, points.vectors.device
+    swept = list(
+        in_threads(lambda dtype: _swept(sample, dtype, min(tile, SAMPLE), rows), dtypes, points.vectors.device)
     )
+    exact, approximate = (_statistics(sample, sums) for sums in swept)
+    if swept[1].again > MAX_NEAR * swept[1].pairs:
+        return None
     errors = [abs(value - true) for value, true in zip(approximate.values(), exact.values(), strict=True)]
     if not _within(errors, exact.values()) or not _rows_within(approximate.rows, exact.rows):
         return None
-    statistics = _swept(points, torch.float32, tile, rows, progress)
+    statistics = _statistics(points, _swept(points, torch.float32, tile, rows, progress))
     return statistics if _within(errors, statistics.values()) else None
 
 
@@ -118,16 +160,14 @@ def _rows_within(narrow: PairRows | None, wide: PairRows | None) -> bool:
     return bool(((narrow.cdnv - wide.cdnv)[exists].abs() <= TRUSTED_ROW * wide.cdnv[exists]).all())
 
 
-def _swept(
-    points: Points, dtype: torch.dtype, tile: int, rows: bool, progress: Progress | None = None
-) -> PairStatistics:
+def _swept(points: Points, dtype: torch.dtype, tile: int, rows: bool, progress: Progress | None = None) -> Sums:
     table, device = Table(points, dtype, tile=tile, with_rows=rows), points.vectors.device
     sums, total = Sums(rows=RowSums(len(points), device) if rows else None), len(points) * (len(points) - 1) // 2
     for block_sums in in_threads(lambda block: Sweep(table, block).sums(), list(points.blocks(0, table.rows)), device):
         sums.merge(block_sums)
         if progress is not None:
             progress(sums.pairs, total)
-    return _statistics(points, sums)
+    return sums
 
 
 def _statistics(points: Points, sums: Sums) -> PairStatistics:
@@ -141,7 +181,7 @@ def _statistics(points: Points, sums: Sums) -> PairStatistics:
         logdist=sums.logdist.summary(scale=-0.5, shift=shift) if points.centred else None,
         logdist_uncentred=uncentred if points.uncentred else None,
         cdnv=sums.cdnv.summary(scale=0.5, std=False) if points.varied else None,
-        cdnv_k2=sums.cdnv_k2.summary(scale=0.5 / points.unit**2, std=False) if points.varied else None,
+        cdnv_k2=sums.cdnv_k2.summary(scale=0.5, std=False) if points.varied else None,
         cdnv_log=sums.cdnv_log.summary(shift=-math.log(2), std=False) if points.varied else None,
         cosine_error=sums.cosine_error.summary(scale=points.typical, std=False) if points.centred else None,
         directional=None if points.projection is None else sums.directional.summary(std=False),

@@ -8,10 +8,13 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from collapselab.core.vectors import Vectors, power_of_two_above, squared_lengths
+from collapselab.core.vectors import Vectors, squared_lengths
 
 TRUSTED = 2.5e-7
 """Relative error up to which a value is taken from the matrix product."""
+
+RANGE = 2.0**16
+"""Norms are swept in float32 if they are between one over this and this, and variances if between their squares."""
 
 DOUBTFUL_VARIANCE = 1e-9
 """A variance that is a smaller share of the largest possible is recomputed from the difference of the points."""
@@ -34,6 +37,13 @@ class Facts(NamedTuple):
 
     def to(self, dtype: torch.dtype) -> "Facts":
         return Facts(self.row, *(fact.to(dtype) for fact in self[1:]))
+
+    def fit_float32(self) -> bool:
+        """Return whether float32 holds one over the fourth powers of distances."""
+        low, high = self.norm.aminmax()
+        varied = self.variance[self.variance > 0]
+        least, most = varied.aminmax() if len(varied) else (low, high)
+        return bool(low > 1 / RANGE and high < RANGE and least > 1 / RANGE**2 and most < RANGE**2)
 
 
 @final
@@ -81,14 +91,11 @@ class Projection:
 class Points:
     """Points in the order of the sweep: those with variance first, then those without; within both by their norm.
 
-    Lengths are in multiples of `unit`, a power of two just above the largest norm: float32 holds their squares whatever
-    the size of the points, and dividing is exact. `typical` is the mean of 1 - cos over pairs of directions from the
-    centre, and `typical_uncentred` from the origin: values divided by it are about 1, their logarithms about 0, which
-    saves digits in float32.
+    `typical` is the mean of 1 - cos over pairs of directions from the centre, and `typical_uncentred` from the origin:
+    values divided by it are about 1, their logarithms about 0, which saves digits in float32.
     """
 
     vectors: Vectors
-    unit: float
     centre: Tensor
     facts: Facts
     direction_sum: Tensor
@@ -120,10 +127,7 @@ class Points:
             torch.linalg.vector_norm(block, dim=1, out=norm[chosen])
             torch.mv(block, centre, out=along[chosen])
             direction_sum += inverse(norm[chosen]) @ block
-        unit = power_of_two_above(norm)
-        vectors, centre = vectors.over(unit), centre / unit
-        norm, length, along = norm / unit, length / unit, along / unit**2
-        spread = torch.zeros_like(norm) if variances is None else variances.to(norm) / unit**2
+        spread = torch.zeros_like(norm) if variances is None else variances.to(norm)
         # |p| - |centre| without cancellation, however far the centre is from the origin.
         excess = (norm.square() + 2 * along) * inverse(length + torch.linalg.vector_norm(centre))
         # No tile crosses the border between points with and without variance: pairs of the latter have no log CDNV.
@@ -136,7 +140,6 @@ class Points:
         inverse_typical, typical_uncentred = torch.tensor([1 / typical, typical_uncentred]).float().tolist()
         return cls(
             vectors,
-            unit,
             centre,
             Facts(order, *(fact[order] for fact in (norm, excess, inverse(length), spread))),
             direction_sum,
@@ -146,7 +149,7 @@ class Points:
             centred=bool((norm > 0).all()),
             uncentred=uncentred and bool((length > 0).all()),
             varied=variances is not None,
-            projection=None if covariance is None else Projection.of(vectors, centre, covariance / unit**2),
+            projection=None if covariance is None else Projection.of(vectors, centre, covariance),
         )
 
     def __len__(self) -> int:
@@ -193,10 +196,10 @@ class Points:
         return cosines
 
     def distances(self, rows: Tensor, others: Tensor) -> Tensor:
-        """Return the distance of each of these points from another, in the unit of the features."""
+        """Return the distance of each of these points from another."""
         parts = zip(torch.split(rows, 1024), torch.split(others, 1024), strict=True)
         differences = (self.vectors.at(left).sub_(self.vectors.at(right)) for left, right in parts)
-        return self.unit * torch.cat([torch.linalg.vector_norm(block, dim=1) for block in differences])
+        return torch.cat([torch.linalg.vector_norm(block, dim=1) for block in differences])
 
 
 def inverse(values: Tensor) -> Tensor:

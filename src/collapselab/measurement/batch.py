@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, NamedTuple, final
 import torch
 from torch import Tensor
 
-from collapselab.core.accumulator import Arrivals
 from collapselab.core.batch import IGNORED
 from collapselab.core.score_matrix import TopTwo
 from collapselab.errors import ModelError
@@ -122,7 +121,6 @@ class Labels:
         if null is not None and kept is not None:
             null = kept.labels(blocks.start, blocks.stop, null, null=True)
         self.null = None if null is None else self._counted(null)
-        self.arrivals = Arrivals()
 
     def sampled(self, features: Tensor) -> Tensor:
         """The features that are samples; `features` are those of these blocks, and possibly more after them."""

@@ -155,7 +155,7 @@ class ShardedCentres:
         classifier = self.classifier
         if classifier is not None and classifier.origin is not None and classifier.classes is not None:
             best = classifier.best_rows(features)
-            offsets = features.double() - classifier.origin - classifier.unit * classifier.rows[best]
+            offsets = features.double() - classifier.origin - classifier.rows[best]
             distances = offsets.square_().sum(1).cpu()
             classes = classifier.classes[best].cpu() * world + rank
         nearest = self.processes.gather_rows(distances).view(world, -1).argmin(0, keepdim=True)

@@ -14,7 +14,6 @@ from typing import final
 import torch
 from torch import Tensor
 
-from collapselab.core.accumulator import Arrivals
 from collapselab.core.catalogue import CONTEXT_METRICS
 from collapselab.core.contexts import (
     MAX_KERNEL,
@@ -65,7 +64,6 @@ class ContextMoments(Collector):
         self.batch: Batch | None = None
         self.cells: dict[int, Tensor] = {}
         """The cells of the positions of the present batch, by length."""
-        self.arrivals: dict[str, Arrivals] = {}
 
     @classmethod
     def bytes(cls, plan: MeasurePlan, split: Split) -> float:
@@ -80,14 +78,12 @@ class ContextMoments(Collector):
         if batch is not self.batch:
             self.batch = batch
             self.cells = {n: some.cells(batch.own_ids, batch.own_labels) for n, some in self.contexts.items()}
-            self.arrivals = {}
         labels, tables = batch.labels.of(layer), []
         for n, cells in self.cells.items():
             flat = cells[:, labels.first :].reshape(-1)
             table = self.table(f"{layer} {n}", self.contexts[n].rows, features.shape[1])
             tables.append((table, flat if labels.used is None else flat[labels.used]))
-        kind = LAST if labels is batch.labels.last else "below"
-        update_all(labels.sampled(features), tables, self.arrivals.setdefault(kind, Arrivals()))
+        update_all(labels.sampled(features), tables)
         if layer == LAST:
             self._score(features, batch, labels.first)
 

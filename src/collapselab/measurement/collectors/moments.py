@@ -21,11 +21,10 @@ from typing import final
 import torch
 from torch import Tensor
 
-from collapselab.core.accumulator import PART_BYTES
 from collapselab.core.catalogue import Need, ReasonCode
 from collapselab.core.geometry import Geometry
 from collapselab.core.metrics import ClassRows, Measurement, class_rows, metrics_of
-from collapselab.core.moments import ClassMoments, update_all
+from collapselab.core.moments import PART_BYTES, ClassMoments, update_all
 from collapselab.measurement.batch import Batch
 from collapselab.measurement.collector import (
     ALL,
@@ -89,7 +88,7 @@ class Moments(Collector):
         if labels.null is not None:  # labels do not change the spectrum
             tables.append((self.table(layer + NULL, classes, dim, covariance=last), labels.null))
         try:
-            squares = update_all(labels.added(batch.everyones(features)), tables, labels.arrivals)
+            squares = update_all(labels.added(batch.everyones(features)), tables)
         except ValueError as error:
             raise batch.refused(layer, features, error) from error
         batch.moments[layer] = tables[0][0]
@@ -196,14 +195,14 @@ def _with_reason(value: Measurement, layer: str, moments: ClassMoments) -> Measu
 
 
 def table_bytes(classes: float, width: int) -> float:
-    """Bytes of one ClassMoments: for each class its sum, count, squares and a flag."""
-    return classes * (8 * width + 17)
+    """Bytes of one ClassMoments: for each class its sum, count and squares."""
+    return classes * (8 * width + 16)
 
 
 def spread_of(squares: Tensor) -> tuple[Tensor, Tensor]:
     """How many squared distances (tokens,) there are of each power of two, and their sums.
 
-    Distances are from the reference point of the moments (`core/accumulator.py`). These tables have one size whatever
+    Distances are from the reference point of the moments (`core/moments.py`). These tables have one size whatever
     the number of features, and those of parts add up to that of the whole.
     """
     squares = torch.nan_to_num(squares, nan=0.0, posinf=torch.inf)  # too small or too large for float64

@@ -65,7 +65,7 @@ class Push(Collector):
         self.ids = numbers.ids[self.classes].to(device)
         self.place = torch.full((numbers.classes,), -1).index_put_((self.classes,), torch.arange(len(self.classes)))
         self.origin = nearest.origin.to(device, dtype)
-        means = nearest.rows * nearest.unit
+        means = nearest.rows
         self.means = means.to(device, dtype)
         """Class means less the origin."""
         self.halves = means.square().sum(1).mul_(0.5).to(device, dtype)
